@@ -1,0 +1,6 @@
+//! Chartwright turns Helm charts into Kubernetes operators.
+
+#![forbid(unsafe_code)]
+
+pub mod telemetry;
+pub mod yaml;

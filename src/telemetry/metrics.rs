@@ -1,0 +1,486 @@
+//! What is counted and timed, under typed names, and the text that Prometheus scrapes.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+
+/// Reconciles take milliseconds when nothing is to be done and seconds when hooks of the API server are slow.
+const RECONCILE_BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+/// Renders are pure computing: a tenth of that.
+const RENDER_BUCKETS: [f64; 12] = [
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 5.0,
+];
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// Every metric of the process. One is made at the start and shared as `Arc<Metrics>`.
+///
+/// Counters are named without `_total` in here: the text format adds it.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    reconcile: Family<ReconcileLabels, Counter>,
+    reconcile_duration: Histograms<KindLabels>,
+    writes: Family<WriteLabels, Counter>,
+    drift_corrected: Family<KindLabel, Counter>,
+    watch_failures: Family<KindLabel, Counter>,
+    release_ready: Family<ReleaseLabels, Gauge>,
+    queue_depth: Family<KindLabels, Gauge>,
+    /// Seconds that one render took, chart parsing apart.
+    pub render_duration: Histogram,
+    /// Members deleted because the chart no longer has them.
+    pub pruned: Counter,
+    /// Panics that were caught, each in one reconcile or render.
+    pub panics: Counter,
+    /// Watches on the API server that are open or trying to be.
+    pub watches: Gauge,
+    /// 1 while this process leads (always, without leader election), else 0.
+    pub leader: Gauge,
+}
+
+/// How a reconcile ended, the label `result`.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+pub enum ReconcileResult {
+    /// The release is as its CR says, and healthy.
+    Success,
+    /// Everything was sent; members aren't healthy yet, or a wave waits.
+    Progressing,
+    /// Only a change of the CR, chart or watch can help.
+    Stalled,
+    /// It will be tried again.
+    Error,
+    /// A newer generation or the shutdown cut it short.
+    Cancelled,
+    /// A bug was caught.
+    Panic,
+}
+
+/// What a write did, the label `operation`.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+pub enum Operation {
+    /// A server-side apply of a member.
+    Apply,
+    /// A deletion of a member.
+    Delete,
+    /// Our labels taken off a member that stays behind.
+    Release,
+    /// A CR's status.
+    Status,
+    /// A CR's finalizer, labels and annotations.
+    Metadata,
+    /// An Event.
+    Event,
+}
+
+/// Identifies a release's gauge. Group and kind are shared: there may be ten thousand of these.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct ReleaseLabels {
+    /// API group of the CR
+    pub group: Arc<str>,
+    /// kind of the CR
+    pub kind: Arc<str>,
+    /// namespace of the CR; empty for a cluster-scoped one
+    pub namespace: String,
+    /// name of the CR
+    pub name: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct KindLabels {
+    group: String,
+    kind: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ReconcileLabels {
+    group: String,
+    kind: String,
+    result: ReconcileResult,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct WriteLabels {
+    kind: String,
+    operation: Operation,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct KindLabel {
+    kind: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct BuildLabels {
+    version: &'static str,
+    commit: &'static str,
+}
+
+/// Measures one reconcile: hand it the result with [`ReconcileTimer::finish`]. Dropped without one it counts a panic
+/// when the thread is panicking, else a cancellation (the future was dropped).
+#[must_use = "dropping the timer at once counts a cancelled reconcile"]
+#[derive(Debug)]
+pub struct ReconcileTimer<'a> {
+    metrics: &'a Metrics,
+    labels: KindLabels,
+    started: Instant,
+    result: Option<ReconcileResult>,
+}
+
+// === impl Metrics ===
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// A fresh set, all zero.
+    pub fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("chartwright"),
+            reconcile: Family::default(),
+            reconcile_duration: Family::new_with_constructor(|| Histogram::new(RECONCILE_BUCKETS)),
+            writes: Family::default(),
+            drift_corrected: Family::default(),
+            watch_failures: Family::default(),
+            release_ready: Family::default(),
+            render_duration: Histogram::new(RENDER_BUCKETS),
+            pruned: Counter::default(),
+            panics: Counter::default(),
+            watches: Gauge::default(),
+            queue_depth: Family::default(),
+            leader: Gauge::default(),
+        };
+        metrics.register();
+        metrics
+    }
+
+    /// Names and help texts. The metrics are handles: the registry gets clones.
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        let build = BuildLabels {
+            version: super::VERSION,
+            commit: super::COMMIT.unwrap_or("unknown"),
+        };
+        registry.register("build", "Version and commit of this binary", Info::new(build));
+        registry.register(
+            "reconcile",
+            "Reconciles by the kind of the CR and how they ended",
+            self.reconcile.clone(),
+        );
+        registry.register_with_unit(
+            "reconcile_duration",
+            "Time that reconciles took",
+            Unit::Seconds,
+            self.reconcile_duration.clone(),
+        );
+        registry.register_with_unit(
+            "render_duration",
+            "Time that renders of a chart took",
+            Unit::Seconds,
+            self.render_duration.clone(),
+        );
+        registry.register(
+            "writes",
+            "Writes sent to the API server by kind and operation",
+            self.writes.clone(),
+        );
+        registry.register(
+            "pruned",
+            "Members deleted because their chart no longer has them",
+            self.pruned.clone(),
+        );
+        registry.register(
+            "drift_corrected",
+            "Members put right after somebody changed or deleted them",
+            self.drift_corrected.clone(),
+        );
+        registry.register(
+            "watch_failures",
+            "Watches that broke or were refused",
+            self.watch_failures.clone(),
+        );
+        registry.register("watches", "Watches on the API server", self.watches.clone());
+        registry.register(
+            "queue_depth",
+            "Releases that wait for a worker",
+            self.queue_depth.clone(),
+        );
+        registry.register(
+            "release_ready",
+            "1 if the release of this CR is Ready, 0 if it is not",
+            self.release_ready.clone(),
+        );
+        registry.register("panics", "Panics caught in reconciles and renders", self.panics.clone());
+        registry.register("leader", "1 while this process leads", self.leader.clone());
+    }
+
+    /// Starts to measure a reconcile of one CR of this group and kind.
+    pub fn time_reconcile(&self, group: &str, kind: &str) -> ReconcileTimer<'_> {
+        let labels = KindLabels {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+        };
+        ReconcileTimer {
+            metrics: self,
+            labels,
+            started: Instant::now(),
+            result: None,
+        }
+    }
+
+    /// Counts a write of an object of this kind.
+    pub fn wrote(&self, kind: &str, operation: Operation) {
+        self.writes
+            .get_or_create(&WriteLabels {
+                kind: kind.to_owned(),
+                operation,
+            })
+            .inc();
+    }
+
+    /// Counts a member of this kind that was put right.
+    pub fn corrected_drift(&self, kind: &str) {
+        self.drift_corrected.get_or_create(&KindLabel::new(kind)).inc();
+    }
+
+    /// Counts a watch of this kind that broke or was refused.
+    pub fn watch_failed(&self, kind: &str) {
+        self.watch_failures.get_or_create(&KindLabel::new(kind)).inc();
+    }
+
+    /// Says whether a release is ready.
+    pub fn set_release_ready(&self, release: &ReleaseLabels, ready: bool) {
+        self.release_ready.get_or_create(release).set(ready.into());
+    }
+
+    /// Says how many releases of a kind wait for a worker.
+    pub fn set_queue_depth(&self, group: &str, kind: &str, depth: usize) {
+        let labels = KindLabels {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+        };
+        self.queue_depth
+            .get_or_create(&labels)
+            .set(i64::try_from(depth).unwrap_or(i64::MAX));
+    }
+
+    /// Drops a release's series: its CR is gone.
+    pub fn forget_release(&self, release: &ReleaseLabels) {
+        self.release_ready.remove(release);
+    }
+
+    /// All of it in the OpenMetrics text format, whose media type is [`super::server::OPENMETRICS`].
+    ///
+    /// # Errors
+    /// Never in practice: writing to a string doesn't fail.
+    pub fn encode(&self) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+// === impl ReconcileTimer ===
+
+impl ReconcileTimer<'_> {
+    /// Counts the reconcile under its result. Returns how long it took.
+    pub fn finish(mut self, result: ReconcileResult) -> Duration {
+        self.result = Some(result);
+        self.started.elapsed()
+    }
+}
+
+impl Drop for ReconcileTimer<'_> {
+    fn drop(&mut self) {
+        let unfinished = if std::thread::panicking() {
+            ReconcileResult::Panic
+        } else {
+            ReconcileResult::Cancelled
+        };
+        let KindLabels { group, kind } = self.labels.clone();
+        let labels = ReconcileLabels {
+            group,
+            kind,
+            result: self.result.unwrap_or(unfinished),
+        };
+        self.metrics.reconcile.get_or_create(&labels).inc();
+        self.metrics
+            .reconcile_duration
+            .get_or_create(&self.labels)
+            .observe(self.started.elapsed().as_secs_f64());
+    }
+}
+
+// === impl labels ===
+
+impl KindLabel {
+    fn new(kind: &str) -> Self {
+        Self { kind: kind.to_owned() }
+    }
+}
+
+impl ReconcileResult {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Progressing => "progressing",
+            Self::Stalled => "stalled",
+            Self::Error => "error",
+            Self::Cancelled => "cancelled",
+            Self::Panic => "panic",
+        }
+    }
+}
+
+impl Operation {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Apply => "apply",
+            Self::Delete => "delete",
+            Self::Release => "release",
+            Self::Status => "status",
+            Self::Metadata => "metadata",
+            Self::Event => "event",
+        }
+    }
+}
+
+impl EncodeLabelValue for ReconcileResult {
+    fn encode(&self, encoder: &mut prometheus_client::encoding::LabelValueEncoder<'_>) -> std::fmt::Result {
+        self.as_str().encode(encoder)
+    }
+}
+
+impl EncodeLabelValue for Operation {
+    fn encode(&self, encoder: &mut prometheus_client::encoding::LabelValueEncoder<'_>) -> std::fmt::Result {
+        self.as_str().encode(encoder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(metrics: &Metrics, start: &str) -> Option<String> {
+        metrics
+            .encode()
+            .unwrap()
+            .lines()
+            .find(|line| line.starts_with(start))
+            .map(str::to_owned)
+    }
+
+    #[test]
+    fn every_metric_has_its_published_name() {
+        let metrics = Metrics::new();
+        metrics
+            .time_reconcile("cache.example.com", "Memcached")
+            .finish(ReconcileResult::Success);
+        metrics.render_duration.observe(0.003);
+        metrics.wrote("Service", Operation::Apply);
+        metrics.pruned.inc_by(2);
+        metrics.corrected_drift("ConfigMap");
+        metrics.watch_failed("Secret");
+        metrics.watches.set(5);
+        metrics.set_queue_depth("example.com", "Shop", 7);
+        metrics.panics.inc();
+        metrics.leader.set(1);
+        for (series, value) in [
+            (
+                r#"chartwright_reconcile_total{group="cache.example.com",kind="Memcached",result="success"}"#,
+                "1",
+            ),
+            (
+                r#"chartwright_reconcile_duration_seconds_count{group="cache.example.com",kind="Memcached"}"#,
+                "1",
+            ),
+            (r#"chartwright_render_duration_seconds_bucket{le="0.005"}"#, "1"),
+            (r#"chartwright_writes_total{kind="Service",operation="apply"}"#, "1"),
+            ("chartwright_pruned_total", "2"),
+            (r#"chartwright_drift_corrected_total{kind="ConfigMap"}"#, "1"),
+            (r#"chartwright_watch_failures_total{kind="Secret"}"#, "1"),
+            ("chartwright_watches", "5"),
+            (r#"chartwright_queue_depth{group="example.com",kind="Shop"}"#, "7"),
+            ("chartwright_panics_total", "1"),
+            ("chartwright_leader", "1"),
+        ] {
+            let found = line(&metrics, &format!("{series} "));
+            assert_eq!(
+                found,
+                Some(format!("{series} {value}")),
+                "{}",
+                metrics.encode().unwrap()
+            );
+        }
+        let build = line(&metrics, "chartwright_build_info{").unwrap();
+        assert!(
+            build.contains(concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"")),
+            "{build}"
+        );
+        let text = metrics.encode().unwrap();
+        assert!(
+            !text.contains("_total_total") && !text.contains("seconds_seconds"),
+            "{text}"
+        );
+        assert!(text.ends_with("# EOF\n"), "{text}");
+    }
+
+    #[test]
+    fn a_releases_series_goes_with_its_cr() {
+        let metrics = Metrics::new();
+        let release = |name: &str| ReleaseLabels {
+            group: "g".into(),
+            kind: "K".into(),
+            namespace: "ns".to_owned(),
+            name: name.to_owned(),
+        };
+        metrics.set_release_ready(&release("a"), true);
+        metrics.set_release_ready(&release("b"), true);
+        metrics.set_release_ready(&release("b"), false);
+        let series =
+            |name: &str| format!(r#"chartwright_release_ready{{group="g",kind="K",namespace="ns",name="{name}"}} "#);
+        assert!(line(&metrics, &series("a")).unwrap().ends_with(" 1"));
+        assert!(line(&metrics, &series("b")).unwrap().ends_with(" 0"));
+        metrics.forget_release(&release("a"));
+        assert_eq!(line(&metrics, &series("a")), None);
+        assert!(line(&metrics, &series("b")).is_some());
+    }
+
+    #[test]
+    fn a_reconcile_that_never_finished_is_counted() {
+        let metrics = Metrics::new();
+        drop(metrics.time_reconcile("g", "K"));
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _timer = metrics.time_reconcile("g", "K");
+            std::panic::resume_unwind(Box::new("boom"));
+        }));
+        assert!(caught.is_err());
+        for result in ["cancelled", "panic"] {
+            let series = format!(r#"chartwright_reconcile_total{{group="g",kind="K",result="{result}"}} 1"#);
+            assert_eq!(line(&metrics, &series).as_deref(), Some(series.as_str()));
+        }
+        assert!(
+            line(
+                &metrics,
+                r#"chartwright_reconcile_duration_seconds_count{group="g",kind="K"} 2"#
+            )
+            .is_some()
+        );
+    }
+
+    #[test]
+    fn names_from_the_cluster_are_escaped() {
+        let metrics = Metrics::new();
+        metrics.watch_failed("a\"b\nc");
+        assert!(line(&metrics, r#"chartwright_watch_failures_total{kind="a\"b\nc"} 1"#).is_some());
+    }
+}

@@ -1,0 +1,48 @@
+//! What the operator tells about itself: logs, metrics and probes, and the two small HTTP servers that carry them.
+//!
+//! The lowest floor of the house: it uses no other module, so that every other one may log and count.
+
+use std::error::Error;
+
+pub mod logging;
+pub mod metrics;
+pub mod probes;
+pub mod server;
+mod zap;
+
+/// The program's version, as `Cargo.toml` has it.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The git commit of the build, if the build was told: `CHARTWRIGHT_COMMIT=$(git rev-parse HEAD) cargo build`.
+pub const COMMIT: Option<&str> = option_env!("CHARTWRIGHT_COMMIT");
+
+/// An error and what caused it, in one line: `can't write: disk full`. Causes that an error prints itself aren't
+/// repeated.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        source = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("can't write")]
+    struct Outer(#[source] std::io::Error);
+
+    #[test]
+    fn errors_bring_their_causes() {
+        let error = Outer(std::io::Error::other("disk full"));
+        assert_eq!(chain(&error), "can't write: disk full");
+        assert_eq!(chain(&std::io::Error::other("disk full")), "disk full");
+    }
+}

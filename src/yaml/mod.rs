@@ -1,0 +1,222 @@
+//! YAML as Helm reads and writes it: `sigs.k8s.io/yaml` 1.6.0 over `go.yaml.in/yaml/v2` 2.4.3.
+//!
+//! Charts depend on that library's details: YAML 1.1 scalars (`on` is a bool), merge keys applied in document order,
+//! lines folded at 80 columns, keys in natural order, and the wording of its errors. This module reproduces them.
+//! Reading goes through `reader` (bytes), `scanner` (tokens), `parser` (events), `compose` (nodes) and `decode`
+//! (aliases, merges, scalars); writing goes straight from a JSON value to text (`emit`).
+
+mod compose;
+mod decode;
+mod emit;
+mod gosyntax;
+mod json;
+mod node;
+mod number;
+mod parser;
+mod reader;
+mod resolve;
+mod scan_directive;
+mod scan_scalar;
+mod scanner;
+mod sort;
+mod style;
+#[cfg(test)]
+mod tests;
+mod timestamp;
+mod token;
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// Deepest nesting that is read or written. go-yaml stops at 10,000; this limit is lower so that no consumer of the
+/// result (clone, drop, serialization: all recursive) can exhaust its stack.
+pub const MAX_DEPTH: usize = 1000;
+
+/// Why a text could not be read, or a value not be written. `Display` is the text that Helm shows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Error(Box<Problem>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Problem {
+    /// What sigs.k8s.io/yaml was doing, with its colon; empty for an error of go-yaml itself.
+    context: &'static str,
+    /// The library that complains, with its colon; empty where Go names none.
+    library: &'static str,
+    line: Option<usize>,
+    message: String,
+}
+
+impl Error {
+    /// An error of go-yaml: `yaml: line 3: message`.
+    fn yaml(line: Option<usize>, message: impl Into<String>) -> Self {
+        Self::new("yaml: ", line, message)
+    }
+
+    fn new(library: &'static str, line: Option<usize>, message: impl Into<String>) -> Self {
+        Error(Box::new(Problem {
+            context: "",
+            library,
+            line,
+            message: message.into(),
+        }))
+    }
+
+    fn within(mut self, context: &'static str) -> Self {
+        self.0.context = context;
+        self
+    }
+
+    /// The line that go-yaml names, counted from 1. It names none for a problem on the first line, for bytes that are
+    /// no text, and for problems found after parsing; for some problems it names the line above.
+    pub fn line(&self) -> Option<usize> {
+        self.0.line
+    }
+
+    /// The problem without prefixes and line, e.g. `did not find expected key`.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Problem {
+            context,
+            library,
+            line,
+            message,
+        } = &*self.0;
+        write!(f, "{context}{library}")?;
+        if let Some(line) = line {
+            write!(f, "line {line}: ")?;
+        }
+        f.write_str(message)
+    }
+}
+
+/// A parsed node with its position, for strict readers of our own files.
+///
+/// A node that came through an alias has the position of the anchored node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// Line of the node's first character, counted from 1.
+    pub line: usize,
+    /// Column of the node's first character, counted in characters from 1.
+    pub column: usize,
+    /// What the node holds.
+    pub data: Data,
+}
+
+/// The content of a [`Node`]: aliases and merge keys are applied, plain scalars resolved as YAML 1.1 does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Data {
+    /// `null`, `~`, or nothing at all.
+    Null,
+    /// `true`, `yes`, `on`, `y` and their opposites.
+    Bool(bool),
+    /// An integer or a finite float.
+    Number(serde_json::Number),
+    /// A string; timestamps stay strings, as in Helm.
+    String(String),
+    /// A sequence.
+    List(Vec<Node>),
+    /// A mapping in document order. A key that is written twice is there twice, for strict readers to see; the last one
+    /// is the one that counts. What a merge key brings in gives way to the mapping's own keys after it, as in Go.
+    Map(Vec<(Node, Node)>),
+}
+
+/// Reads the first document of `text`, as go-yaml's `Unmarshal`; a text without one is `Null` at line 1.
+///
+/// # Errors
+/// What go-yaml refuses, with its words and line; also `.inf` and `.nan`, which no consumer of ours can hold, and
+/// nesting deeper than [`MAX_DEPTH`].
+pub fn parse(text: &[u8]) -> Result<Node, Error> {
+    let decoded = decode::decode::<Node>(text)?;
+    Ok(decoded.unwrap_or(Node {
+        line: 1,
+        column: 1,
+        data: Data::Null,
+    }))
+}
+
+/// Reads the first document of `text` as JSON: sigs.k8s.io/yaml's `YAMLToJSON` followed by a JSON decoder.
+///
+/// Keys become strings (`1:` is `"1"`, `on:` is `"true"`). Numbers keep Go's JSON text: integers up to 64 bits stay
+/// integers and `1e3` is the integer 1000; [`all_floats`] turns all into floats, as Helm's decoder does.
+///
+/// # Errors
+/// As [`parse`], prefixed with `error converting YAML to JSON: `; also keys that JSON cannot have (`null`, integers
+/// above 63 bits).
+pub fn to_json(text: &[u8]) -> Result<Value, Error> {
+    let decoded = decode::decode::<Value>(text).map_err(|e| e.within("error converting YAML to JSON: "))?;
+    Ok(decoded.unwrap_or(Value::Null))
+}
+
+/// Turns every number into a float64, as Go's `encoding/json` does when it decodes into `interface{}` (Helm never sets
+/// `UseNumber`): integers above 2^53 lose their last digits.
+pub fn all_floats(value: Value) -> Value {
+    match value {
+        Value::Number(n) => n
+            .as_f64()
+            .and_then(serde_json::Number::from_f64)
+            .map_or(Value::Number(n), Value::Number),
+        Value::Array(items) => Value::Array(items.into_iter().map(all_floats).collect()),
+        Value::Object(map) => Value::Object(map.into_iter().map(|(k, v)| (k, all_floats(v))).collect()),
+        other => other,
+    }
+}
+
+/// Splits a stream into its documents on lines that start with `---`, as the `YAMLReader` of k8s.io/apimachinery.
+///
+/// A separator with nothing before it stays at the head of its document (it may be all of it). That reader ends every
+/// line with a newline; a caller who wants the same appends one to a `text` that lacks it, as Helm's `LoadValues` does.
+///
+/// # Errors
+/// `invalid Yaml document separator: …` if something other than a comment follows the dashes.
+pub fn documents(text: &str) -> Result<Vec<&str>, Error> {
+    let mut documents = Vec::new();
+    let mut start = 0;
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if let Some(rest) = line.strip_prefix("---") {
+            let rest = rest.trim();
+            if !rest.is_empty() && !rest.starts_with('#') {
+                return Err(Error::new("", None, format!("invalid Yaml document separator: {rest}")));
+            }
+            if at > start {
+                documents.push(&text[start..at]);
+                start = at + line.len();
+            }
+        }
+        at += line.len();
+    }
+    if at > start {
+        documents.push(&text[start..at]);
+    }
+    Ok(documents)
+}
+
+/// Writes `value` as sigs.k8s.io/yaml's `Marshal` does, with a trailing newline.
+///
+/// Numbers are written as Go would write them after a pass through JSON: `1000000.0` is `1000000`, `1234567.5` is
+/// `1.2345675e+06`.
+///
+/// # Errors
+/// Where `Marshal` fails although `value` is valid: strings that hold control characters which JSON leaves unescaped
+/// (DEL, most of U+0080 to U+009F), keys with U+0085 or of more than 1,024 characters; and nesting deeper than
+/// [`MAX_DEPTH`].
+pub fn to_string(value: &Value) -> Result<String, Error> {
+    emit::to_string(value)
+}
+
+/// Writes `value` as Helm's `toYamlPretty`: yaml.v3 with an indent of 2, with a trailing newline.
+///
+/// Sequences are indented under their key and lines are not folded. Numbers do not pass through JSON: `1000000.0` is
+/// `1e+06`.
+///
+/// # Errors
+/// Nesting deeper than [`MAX_DEPTH`].
+pub fn to_string_pretty(value: &Value) -> Result<String, Error> {
+    emit::to_string_pretty(value)
+}
