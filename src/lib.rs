@@ -3,4 +3,5 @@
 #![forbid(unsafe_code)]
 
 pub mod telemetry;
+pub mod watches;
 pub mod yaml;

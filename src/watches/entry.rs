@@ -1,0 +1,389 @@
+//! One entry of `watches.yaml` -> [`Watch`].
+
+use std::path::{Path, PathBuf};
+
+use crate::yaml::{Data, Node};
+
+use super::names;
+use super::overrides;
+use super::reader::{Fields, Report, describe, suggestion};
+use super::selector::{LabelSelector, Operator, Requirement};
+use super::{Allow, Outside, Watch, duration};
+
+const KNOWN: [&str; 13] = [
+    "group",
+    "version",
+    "kind",
+    "chart",
+    "overrideValues",
+    "selector",
+    "reconcilePeriod",
+    "watchDependentResources",
+    "maxConcurrentReconciles",
+    "dryRunOption",
+    "targetNamespace",
+    "allow",
+    "lookups",
+];
+/// Keys of the format that this version doesn't act on yet.
+const LATER: [&str; 13] = [
+    "values",
+    "valuesFrom",
+    "patches",
+    "drift",
+    "ignoreDifferences",
+    "deletionPolicy",
+    "crds",
+    "collisions",
+    "ownerReferences",
+    "releaseName",
+    "serviceAccountName",
+    "timeout",
+    "retries",
+];
+const DRY_RUN_OPTIONS: [&str; 6] = ["", "client", "server", "none", "true", "false"];
+
+/// Reads an entry; `None` if it lacks something that is required. Everything wrong with it is in the report.
+pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) -> Option<Watch> {
+    let fields = Fields::open(node, "a watch", &KNOWN, &LATER, report)?;
+    let group = checked(&fields, "group", report, |group| {
+        (group.is_empty() || names::is_dns_subdomain(group))
+            .then_some(())
+            .ok_or_else(|| {
+                let hint = if group.contains('/') {
+                    ": write the part after `/` as `version`"
+                } else {
+                    ""
+                };
+                format!("`group` must be a DNS name such as cache.example.com, not {group:?}{hint}")
+            })
+    });
+    let version = checked(&fields, "version", report, |version| {
+        names::is_version(version)
+            .then_some(())
+            .ok_or_else(|| format!("`version` must be an API version such as v1alpha1, not {version:?}"))
+    });
+    let kind = checked(&fields, "kind", report, |kind| {
+        names::is_kind(kind)
+            .then_some(())
+            .ok_or_else(|| format!("`kind` must be a kind such as Memcached, letters and digits only, not {kind:?}"))
+    });
+    let chart = checked(&fields, "chart", report, |_| Ok(()));
+    for (name, value) in [("version", &version), ("kind", &kind), ("chart", &chart)] {
+        // An ill-typed one was reported already.
+        if value.is_none() && fields.get(name).is_none() {
+            report.error(
+                fields.at(),
+                format!("`{name}` is missing: every watch needs version, kind and chart"),
+            );
+        }
+    }
+    if let (Some(kind), Some(at)) = (&kind, fields.get("kind"))
+        && kind.starts_with(|c: char| c.is_ascii_lowercase())
+    {
+        report.warn(
+            at,
+            format!("kinds are written in CamelCase: `{kind}` only matches a CRD that has it in lower case"),
+        );
+    }
+    let chart = chart.map(|chart| {
+        let path = outside.folder.join(&chart);
+        if let (false, Some(at), Err(message)) = (chart.is_empty(), fields.get("chart"), check_chart(&path)) {
+            report.error(at, message);
+        }
+        path
+    });
+    let override_values = fields
+        .get("overrideValues")
+        .map(|node| overrides::read(node, outside.env, report))
+        .unwrap_or_default();
+    let selector = fields
+        .get("selector")
+        .map(|node| read_selector(node, report))
+        .unwrap_or_default();
+    let reconcile_period = read_period(&fields, report);
+    let watch_dependent_resources = read_watch_dependents(&fields, report);
+    let max_concurrent_reconciles = read_concurrency(&fields, report);
+    check_dry_run_option(&fields, report);
+    let target_namespace = checked(&fields, "targetNamespace", report, |name| {
+        (name.contains("{{") || names::is_dns_label(name)).then_some(()).ok_or_else(|| {
+            format!("`targetNamespace` must be a namespace or a template such as x-{{{{ .metadata.name }}}}, not {name:?}")
+        })
+    });
+    let allow = fields
+        .get("allow")
+        .map(|node| read_allow(node, "allow", report))
+        .unwrap_or_default();
+    let lookups = fields
+        .get("lookups")
+        .map(|node| read_allow(node, "lookups", report))
+        .unwrap_or_default();
+    Some(Watch {
+        group: group.unwrap_or_default(),
+        version: version?,
+        kind: kind?,
+        chart: chart?,
+        override_values,
+        selector,
+        reconcile_period,
+        watch_dependent_resources,
+        max_concurrent_reconciles,
+        target_namespace,
+        allow,
+        lookups,
+        line: node.line,
+    })
+}
+
+/// A string that `check` accepts.
+fn checked(
+    fields: &Fields<'_>,
+    name: &str,
+    report: &mut Report<'_>,
+    check: impl Fn(&str) -> Result<(), String>,
+) -> Option<String> {
+    let (text, node) = report.string(fields, name)?;
+    if text.is_empty() && name != "group" {
+        report.error(node, format!("`{name}` is empty"));
+    } else if let Err(message) = check(text) {
+        report.error(node, message);
+    }
+    Some(text.to_owned())
+}
+
+/// Whether something that can be a chart is there. Reading it is the business of a higher floor.
+fn check_chart(path: &Path) -> Result<(), String> {
+    let shown: PathBuf = path.components().collect();
+    let shown = shown.display();
+    let Ok(metadata) = std::fs::metadata(path) else {
+        return Err(format!(
+            "there is no chart at {shown}: paths are relative to the working directory"
+        ));
+    };
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().to_lowercase())
+        .unwrap_or_default();
+    match metadata.is_dir() {
+        true if path.join("Chart.yaml").is_file() => Ok(()),
+        true => Err(format!("{shown} is no chart: it has no Chart.yaml")),
+        false if name.ends_with(".tgz") || name.ends_with(".tar.gz") => Ok(()),
+        false => Err(format!("{shown} is no chart: a chart is a folder or a .tgz archive")),
+    }
+}
+
+fn read_period(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<std::time::Duration> {
+    let node = fields.get("reconcilePeriod")?;
+    let text = match &node.data {
+        Data::String(text) => text.clone(),
+        Data::Number(number) => number.to_string(),
+        _ => {
+            report.mistyped(node, "reconcilePeriod", "a duration such as 1m30s");
+            return None;
+        }
+    };
+    match duration::parse(&text) {
+        Ok(period) if period.is_zero() => {
+            report.warn(
+                node,
+                "`reconcilePeriod: 0` means the period of the flag --reconcile-period, not never",
+            );
+            None
+        }
+        Ok(period) => Some(period),
+        Err(error) => {
+            report.error(node, format!("`reconcilePeriod`: {error}"));
+            None
+        }
+    }
+}
+
+fn read_watch_dependents(fields: &Fields<'_>, report: &mut Report<'_>) -> bool {
+    let Some(node) = fields.get("watchDependentResources") else {
+        return true;
+    };
+    let Data::Bool(watch) = node.data else {
+        report.mistyped(node, "watchDependentResources", "true or false");
+        return true;
+    };
+    if !watch {
+        report.warn(
+            node,
+            "`watchDependentResources: false`: members that are changed or deleted are put right only at the next \
+             resync, and readiness is noticed only then",
+        );
+    }
+    watch
+}
+
+fn read_concurrency(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<usize> {
+    let node = fields.get("maxConcurrentReconciles")?;
+    let limit = match &node.data {
+        Data::Number(number) => number
+            .as_u64()
+            .and_then(|limit| usize::try_from(limit).ok())
+            .filter(|limit| *limit > 0),
+        _ => None,
+    };
+    if limit.is_none() {
+        report.mistyped(node, "maxConcurrentReconciles", "a whole number from 1 on");
+    }
+    limit
+}
+
+/// operator-sdk's choice between dry runs: nothing here needs it, since `lookup` always sees the cluster.
+fn check_dry_run_option(fields: &Fields<'_>, report: &mut Report<'_>) {
+    let Some(node) = fields.get("dryRunOption") else { return };
+    match &node.data {
+        Data::Bool(_) => {}
+        Data::String(text) if DRY_RUN_OPTIONS.contains(&text.as_str()) => {}
+        Data::String(text) => {
+            let hint = suggestion(text, DRY_RUN_OPTIONS[1..].iter().copied());
+            let hint = hint.map(|best| format!(": did you mean {best:?}?")).unwrap_or_default();
+            report.error(
+                node,
+                format!("`dryRunOption` must be client, server or none, not {text:?}{hint}"),
+            );
+        }
+        _ => report.mistyped(node, "dryRunOption", "client, server or none"),
+    }
+}
+
+fn read_selector(node: &Node, report: &mut Report<'_>) -> LabelSelector {
+    let mut selector = LabelSelector::default();
+    let Some(fields) = Fields::open(node, "selector", &["matchLabels", "matchExpressions"], &[], report) else {
+        return selector;
+    };
+    if let Some(labels) = fields.get("matchLabels") {
+        match &labels.data {
+            Data::Map(map) => {
+                for (key, value) in map {
+                    let Data::String(name) = &key.data else {
+                        report.error(
+                            key,
+                            format!("a label's key must be a string, not {}", describe(&key.data)),
+                        );
+                        continue;
+                    };
+                    check_label_key(name, key, report);
+                    match label_value(value, report) {
+                        Some(_) if selector.match_labels.contains_key(name) => {
+                            report.error(key, format!("`{name}` is there twice; remove one"));
+                        }
+                        Some(text) => drop(selector.match_labels.insert(name.clone(), text)),
+                        None => {}
+                    }
+                }
+            }
+            _ => report.mistyped(labels, "matchLabels", "a map of labels"),
+        }
+    }
+    for item in report.list(&fields, "matchExpressions") {
+        if let Some(requirement) = read_requirement(item, report) {
+            selector.match_expressions.push(requirement);
+        }
+    }
+    selector
+}
+
+fn read_requirement(node: &Node, report: &mut Report<'_>) -> Option<Requirement> {
+    let fields = Fields::open(node, "a match expression", &["key", "operator", "values"], &[], report)?;
+    for name in ["key", "operator"] {
+        if fields.get(name).is_none() {
+            report.error(
+                node,
+                format!("`{name}` is missing: a match expression has key, operator and values"),
+            );
+        }
+    }
+    let key = report.string(&fields, "key").map(|(key, at)| {
+        check_label_key(key, at, report);
+        key.to_owned()
+    });
+    let operator = report.string(&fields, "operator").and_then(|(name, at)| {
+        let operator = Operator::parse(name);
+        if operator.is_none() {
+            let hint = suggestion(name, Operator::NAMES)
+                .map(|best| format!(": did you mean {best}?"))
+                .unwrap_or_default();
+            report.error(
+                at,
+                format!(
+                    "`operator` must be one of {}, not {name:?}{hint}",
+                    Operator::NAMES.join(", ")
+                ),
+            );
+        }
+        operator
+    });
+    let items = report.list(&fields, "values");
+    let values = items.iter().filter_map(|item| label_value(item, report)).collect();
+    let operator = operator?;
+    if operator.takes_values() && items.is_empty() {
+        report.error(node, format!("`values` is empty: {operator:?} needs at least one"));
+    }
+    if !operator.takes_values() && !items.is_empty() {
+        report.error(node, format!("`values` must be empty with {operator:?}"));
+    }
+    Some(Requirement {
+        key: key?,
+        operator,
+        values,
+    })
+}
+
+fn check_label_key(key: &str, at: &Node, report: &mut Report<'_>) {
+    if !names::is_label_key(key) {
+        report.error(
+            at,
+            format!("{key:?} cannot be a label's key: write it like app or example.com/app"),
+        );
+    }
+}
+
+/// A label's value. Bare numbers and bools count as their text, as in operator-sdk.
+fn label_value(node: &Node, report: &mut Report<'_>) -> Option<String> {
+    let text = match &node.data {
+        Data::String(text) => text.clone(),
+        Data::Bool(value) => value.to_string(),
+        Data::Number(number) if !number.is_f64() => number.to_string(),
+        other => {
+            report.error(
+                node,
+                format!("a label's value must be a string, not {}", describe(other)),
+            );
+            return None;
+        }
+    };
+    if !names::is_label_value(&text) {
+        report.error(
+            node,
+            format!("{text:?} cannot be a label's value: at most 63 of A-Z a-z 0-9 . _ -"),
+        );
+    }
+    Some(text)
+}
+
+fn read_allow(node: &Node, name: &str, report: &mut Report<'_>) -> Allow {
+    let Some(fields) = Fields::open(node, name, &["kinds", "namespaces"], &[], report) else {
+        return Allow::default();
+    };
+    let kinds = report.strings(&fields, "kinds", |kind| {
+        let (bare, group) = kind
+            .split_once('.')
+            .map_or((kind, None), |(bare, group)| (bare, Some(group)));
+        let valid = kind == "*"
+            || bare.starts_with(|c: char| c.is_ascii_uppercase())
+                && names::is_kind(bare)
+                && group.is_none_or(names::is_dns_subdomain);
+        valid.then_some(()).ok_or_else(|| {
+            format!("{kind:?} is no kind: write Kind.group, as in ClusterRole.rbac.authorization.k8s.io, or \"*\"")
+        })
+    });
+    let namespaces = report.strings(&fields, "namespaces", |namespace| {
+        (namespace == "*" || names::is_dns_label(namespace))
+            .then_some(())
+            .ok_or_else(|| format!("{namespace:?} is no namespace: write its name, or \"*\" for all"))
+    });
+    Allow { kinds, namespaces }
+}

@@ -1,0 +1,74 @@
+//! What is wrong or doubtful in a `watches.yaml`, and where.
+
+use std::fmt;
+
+/// One remark about a file, with its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file as the user named it.
+    pub file: String,
+    /// Counted from 1; 0 where the remark is about the file as a whole.
+    pub line: usize,
+    /// Counted from 1; 0 as with `line`.
+    pub column: usize,
+    /// What is wrong and what to do, without the place.
+    pub message: String,
+}
+
+/// A remark that doesn't stop the operator: a known trap, or something that has no effect.
+pub type Warning = Finding;
+
+/// Everything that is wrong with a file: at least one finding, in the order of the lines.
+/// Displays as one line for each, `watches.yaml:12:5: message`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Errors(pub Vec<Finding>);
+
+// === impl Finding ===
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        if self.column > 0 {
+            write!(f, ":{}", self.column)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+// === impl Errors ===
+
+impl fmt::Display for Errors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, finding) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            finding.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Errors {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_print_as_editors_read_them() {
+        let finding = |line, column| Finding {
+            file: "watches.yaml".into(),
+            line,
+            column,
+            message: "no".into(),
+        };
+        assert_eq!(
+            Errors(vec![finding(12, 5), finding(3, 0), finding(0, 0)]).to_string(),
+            "watches.yaml:12:5: no\nwatches.yaml:3: no\nwatches.yaml: no"
+        );
+    }
+}

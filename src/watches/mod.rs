@@ -1,0 +1,206 @@
+//! `watches.yaml` -> [`Watch`]: strict, with line numbers, and all errors at once.
+//!
+//! Every file that operator-sdk's helm-operator reads without ignoring a part of it means the same here; where that
+//! meaning is a known trap, a warning says so.
+
+pub mod duration;
+mod entry;
+mod env;
+mod finding;
+mod names;
+mod overrides;
+mod reader;
+pub mod selector;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use crate::yaml::{self, Data};
+
+pub use env::{Expanded, expand};
+pub use finding::{Errors, Finding, Warning};
+pub use overrides::OverrideValue;
+pub use selector::LabelSelector;
+
+use reader::{Report, describe};
+
+/// One entry of `watches.yaml`: a kind, and the chart that its custom resources become.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// API group; empty for the core group.
+    pub group: String,
+    pub version: String,
+    pub kind: String,
+    /// A folder with a Chart.yaml, or a .tgz. Relative paths are joined to the working directory.
+    pub chart: PathBuf,
+    /// In the order of the file.
+    pub override_values: Vec<OverrideValue>,
+    /// The custom resources that this watch is for; empty for all.
+    pub selector: LabelSelector,
+    /// `None`: the period of the flag. Never zero, which operator-sdk takes for unset.
+    pub reconcile_period: Option<Duration>,
+    /// `false`: members are not watched.
+    pub watch_dependent_resources: bool,
+    /// At least 1. `None`: the limit of the flag.
+    pub max_concurrent_reconciles: Option<usize>,
+    /// A namespace, or a Go template over the custom resource that makes one.
+    pub target_namespace: Option<String>,
+    /// What custom resources may create beyond what the chart asks for by itself.
+    pub allow: Allow,
+    /// What templates may look up beyond the release's namespace.
+    pub lookups: Allow,
+    /// Where the entry begins in the file, counted from 1.
+    pub line: usize,
+}
+
+/// The shape of `allow:` and `lookups:`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allow {
+    /// `Kind.group`, the bare kind in the core group, or `*`.
+    pub kinds: Vec<String>,
+    /// Names, or `*`.
+    pub namespaces: Vec<String>,
+}
+
+/// What reading a file needs of the world around it.
+pub struct Outside<'a> {
+    /// The folder that relative chart paths start from.
+    pub folder: &'a Path,
+    /// Looks up an environment variable.
+    pub env: &'a dyn Fn(&str) -> Option<String>,
+}
+
+/// Reads a `watches.yaml` in this process's working directory and environment.
+///
+/// # Errors
+/// Everything that is wrong with the file, with places; or that it can't be read.
+pub fn load(path: &Path) -> Result<(Vec<Watch>, Vec<Warning>), Errors> {
+    let folder = std::env::current_dir().unwrap_or_default();
+    let file = path.display().to_string();
+    let whole = |message| {
+        Errors(vec![Finding {
+            file: file.clone(),
+            line: 0,
+            column: 0,
+            message,
+        }])
+    };
+    let text = std::fs::read(path).map_err(|error| {
+        let absolute: PathBuf = folder.join(path).components().collect();
+        whole(match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                format!(
+                    "there is no such file (looked at {}): name it with --watches-file",
+                    absolute.display()
+                )
+            }
+            _ => format!("cannot be read: {error}"),
+        })
+    })?;
+    let env = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    parse(
+        &file,
+        &text,
+        &Outside {
+            folder: &folder,
+            env: &env,
+        },
+    )
+}
+
+/// Reads the text of a `watches.yaml`; `file` is its name in messages. An empty file and an empty list are valid.
+///
+/// # Errors
+/// Everything that is wrong, in the order of the lines.
+pub fn parse(file: &str, text: &[u8], outside: &Outside<'_>) -> Result<(Vec<Watch>, Vec<Warning>), Errors> {
+    let mut report = Report::new(file);
+    let root = match yaml::parse(text) {
+        Ok(root) => root,
+        Err(error) => {
+            report.error_at(error.line().unwrap_or(0), 0, error.message());
+            return report.finish(Vec::new());
+        }
+    };
+    let mut watches: Vec<Watch> = Vec::new();
+    match &root.data {
+        Data::Null => report.warn_at(0, 0, "no watches: the operator has nothing to do"),
+        Data::List(items) if items.is_empty() => report.warn_at(0, 0, "no watches: the operator has nothing to do"),
+        Data::List(items) => {
+            for item in items {
+                let Some(watch) = entry::read(item, outside, &mut report) else {
+                    continue;
+                };
+                for other in &watches {
+                    if watch.competes_with(other) {
+                        report.error(
+                            item,
+                            format!(
+                                "{} is watched on line {} already: give both a selector, so that they exclude each other",
+                                watch.group_kind(),
+                                other.line
+                            ),
+                        );
+                    }
+                }
+                watches.push(watch);
+            }
+        }
+        Data::Map(_) => report.error(&root, "the file must be a list of watches: begin each with `- `"),
+        other => report.error(
+            &root,
+            format!("the file must be a list of watches, not {}", describe(other)),
+        ),
+    }
+    report.finish(watches)
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// `Kind.group`, or the bare kind in the core group.
+    pub fn group_kind(&self) -> String {
+        if self.group.is_empty() {
+            self.kind.clone()
+        } else {
+            format!("{}.{}", self.kind, self.group)
+        }
+    }
+
+    /// Whether a custom resource could belong to both.
+    fn competes_with(&self, other: &Watch) -> bool {
+        self.group == other.group && self.kind == other.kind && !selector::disjoint(&self.selector, &other.selector)
+    }
+
+    /// A digest of everything in the entry that has an effect on what is rendered or may be created: 64 hex digits,
+    /// stable across restarts and independent of the place in the file. It covers expanded `overrideValues`, which may
+    /// be secret and short: don't show it.
+    pub fn digest(&self) -> String {
+        let mut text = String::new();
+        let overrides: Vec<_> = self.override_values.iter().map(|o| (&o.key, &o.value)).collect();
+        // Debug of strings quotes and escapes, so that no two entries write the same text.
+        let _ = write!(
+            text,
+            "{:?}",
+            (
+                &self.group,
+                &self.version,
+                &self.kind,
+                overrides,
+                &self.target_namespace,
+                lists(&self.allow),
+                lists(&self.lookups)
+            )
+        );
+        data_encoding::HEXLOWER.encode(&Sha256::digest(text.as_bytes()))
+    }
+}
+
+fn lists(allow: &Allow) -> (&[String], &[String]) {
+    (&allow.kinds, &allow.namespaces)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! The forms of names that Kubernetes accepts (`k8s.io/apimachinery/pkg/util/validation`).
+
+fn is_alphanumeric(byte: Option<&u8>) -> bool {
+    byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+}
+
+/// RFC 1123 label: at most 63 of `a-z`, `0-9` and `-`, with a letter or digit at both ends. Namespaces are such.
+pub(super) fn is_dns_label(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.len() <= 63
+        && is_alphanumeric(bytes.first())
+        && is_alphanumeric(bytes.last())
+        && bytes.iter().all(|byte| is_alphanumeric(Some(byte)) || *byte == b'-')
+}
+
+/// RFC 1123 subdomain: labels with dots between them, at most 253 bytes. API groups are such.
+pub(super) fn is_dns_subdomain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_dns_label)
+}
+
+/// An API version such as `v1alpha1`: a DNS label that begins with a letter.
+pub(super) fn is_version(text: &str) -> bool {
+    is_dns_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())
+}
+
+/// A kind: letters and digits, a letter first. The API server also lets hyphens pass, which no kind has.
+pub(super) fn is_kind(text: &str) -> bool {
+    text.len() <= 63
+        && text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// The value of a label: empty, or at most 63 of `A-Za-z0-9._-` with a letter or digit at both ends.
+pub(super) fn is_label_value(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let end = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
+    bytes.len() <= 63
+        && end(bytes.first())
+        && end(bytes.last())
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+}
+
+/// The key of a label: a name like a label's value but not empty, with an optional DNS prefix and `/` before it.
+pub(super) fn is_label_key(text: &str) -> bool {
+    let is_name = |name: &str| !name.is_empty() && is_label_value(name);
+    match text.split_once('/') {
+        Some((prefix, name)) => is_dns_subdomain(prefix) && is_name(name),
+        None => is_name(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_their_forms() {
+        type Check = fn(&str) -> bool;
+        let long = "a".repeat(64);
+        let cases: [(Check, &[&str], &[&str]); 6] = [
+            (
+                is_dns_label,
+                &["a", "a-1", "1a"],
+                &["", "-a", "a-", "A", "a.b", "a_b", &long],
+            ),
+            (
+                is_dns_subdomain,
+                &["a", "cache.example.com"],
+                &["", "a..b", ".a", "example.com/v1", "Example.com"],
+            ),
+            (is_version, &["v1", "v1alpha1"], &["", "1", "V1", "v1.2"]),
+            (
+                is_kind,
+                &["Memcached", "HTTPRoute", "nginx"],
+                &["", "My Kind", "a-b", "1A", "A.b"],
+            ),
+            (is_label_value, &["", "a", "A_b.c-1"], &["-a", "a-", "a b", "ü", &long]),
+            (
+                is_label_key,
+                &["a", "app.kubernetes.io/name"],
+                &["", "/a", "a/", "a/b/c", "A/b"],
+            ),
+        ];
+        for (check, valid, invalid) in cases {
+            for name in valid {
+                assert!(check(name), "{name}");
+            }
+            for name in invalid {
+                assert!(!check(name), "{name}");
+            }
+        }
+    }
+}

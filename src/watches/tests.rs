@@ -1,0 +1,191 @@
+//! A fixture of `tests/fixtures/watches` is a `watches.yaml` with a `.txt` of what must come out beside it.
+
+use std::path::Path;
+
+use super::*;
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/watches");
+
+fn env(name: &str) -> Option<String> {
+    match name {
+        "TAG" => Some("1.6".into()),
+        "HOSTS" => Some("a,b".into()),
+        _ => None,
+    }
+}
+
+fn parse_text(text: &str) -> Result<(Vec<Watch>, Vec<Warning>), Errors> {
+    parse(
+        "watches.yaml",
+        text.as_bytes(),
+        &Outside {
+            folder: Path::new(FIXTURES),
+            env: &env,
+        },
+    )
+}
+
+fn one(text: &str) -> Watch {
+    let (watches, _) = parse_text(text).unwrap();
+    watches.into_iter().next().unwrap()
+}
+
+/// The smallest entry, with more lines.
+fn entry(more: &str) -> String {
+    format!("- version: v1\n  kind: App\n  chart: charts/app\n{more}")
+}
+
+#[test]
+fn fixtures() {
+    let mut count = 0;
+    for file in std::fs::read_dir(FIXTURES).unwrap().map(|file| file.unwrap().path()) {
+        if file.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
+        }
+        count += 1;
+        let outcome = match parse_text(&std::fs::read_to_string(&file).unwrap()) {
+            Ok((watches, warnings)) => {
+                let kinds = watches
+                    .iter()
+                    .map(|watch| format!("{}: {}\n", watch.line, watch.group_kind()));
+                let warnings = warnings.iter().map(|warning| format!("warning: {warning}\n"));
+                kinds.chain(warnings).collect()
+            }
+            Err(errors) => format!("{errors}\n"),
+        };
+        let outcome = outcome.replace(FIXTURES, "FIXTURES");
+        let expected = std::fs::read_to_string(file.with_extension("txt")).unwrap_or_default();
+        assert_eq!(outcome, expected, "{}", file.display());
+    }
+    assert!(count >= 8, "fixtures are missing");
+}
+
+#[test]
+fn a_full_entry_is_read() {
+    let watch = one(&std::fs::read_to_string(Path::new(FIXTURES).join("full.yaml")).unwrap());
+    assert_eq!(
+        (watch.group.as_str(), watch.version.as_str(), watch.kind.as_str()),
+        ("cache.example.com", "v1alpha1", "Memcached")
+    );
+    assert_eq!(watch.chart, Path::new(FIXTURES).join("charts/app"));
+    let overrides: Vec<_> = watch
+        .override_values
+        .iter()
+        .map(|o| (o.key.as_str(), o.value.as_str(), o.line))
+        .collect();
+    assert_eq!(
+        overrides,
+        [
+            ("image.tag", "1.6", 7),
+            ("replicaCount", "3", 8),
+            ("debug", "true", 9),
+            ("list[0].name", "{{ \"x\" | upper }}", 10)
+        ]
+    );
+    assert_eq!(watch.override_values[0].raw, "$TAG");
+    assert_eq!(watch.selector.to_string(), "app=memcached,!legacy,tier in (cache,db)");
+    assert_eq!(watch.reconcile_period, Some(Duration::from_secs(90)));
+    assert!(watch.watch_dependent_resources);
+    assert_eq!(watch.max_concurrent_reconciles, Some(4));
+    assert_eq!(watch.target_namespace.as_deref(), Some("cache-{{ .metadata.name }}"));
+    assert_eq!(watch.allow.kinds, ["ClusterRole.rbac.authorization.k8s.io"]);
+    assert_eq!(watch.allow.namespaces, ["monitoring"]);
+    assert_eq!(
+        (watch.lookups.kinds, watch.lookups.namespaces),
+        (vec!["*".to_owned()], vec!["*".to_owned()])
+    );
+    assert_eq!(watch.line, 2);
+}
+
+#[test]
+fn defaults_are_operator_sdks() {
+    let watch = one(&entry(""));
+    assert_eq!(watch.group_kind(), "App");
+    assert!(watch.selector.is_empty() && watch.watch_dependent_resources);
+    assert_eq!((watch.reconcile_period, watch.max_concurrent_reconciles), (None, None));
+    assert_eq!(
+        (watch.target_namespace, watch.allow, watch.lookups),
+        (None, Allow::default(), Allow::default())
+    );
+    // Nothing after the colon is the same as leaving the key out.
+    assert_eq!(
+        one(&entry("  selector:\n  reconcilePeriod:\n  overrideValues:\n")),
+        one(&entry(""))
+    );
+}
+
+#[test]
+fn the_digest_covers_what_matters() {
+    let digest = |more: &str| one(&entry(more)).digest();
+    let plain = digest("");
+    assert_eq!(plain.len(), 64);
+    for same in [
+        "  reconcilePeriod: 5m\n",
+        "  maxConcurrentReconciles: 2\n",
+        "  selector: {matchLabels: {a: b}}\n",
+    ] {
+        assert_eq!(digest(same), plain, "{same}");
+    }
+    assert_eq!(one(&format!("# moved down\n\n{}", entry(""))).digest(), plain);
+    for other in [
+        "  overrideValues: {a: b}\n",
+        "  overrideValues: {a: $TAG}\n",
+        "  targetNamespace: x\n",
+        "  allow: {kinds: [\"*\"]}\n",
+        "  allow: {namespaces: [\"*\"]}\n",
+        "  lookups: {kinds: [\"*\"]}\n",
+    ] {
+        assert_ne!(digest(other), plain, "{other}");
+    }
+    assert_ne!(
+        digest("  allow: {kinds: [\"*\"]}\n"),
+        digest("  lookups: {kinds: [\"*\"]}\n")
+    );
+}
+
+#[test]
+fn a_missing_file_is_said_with_its_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("watches.yaml");
+    let error = load(&path).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!(
+            "{0}: there is no such file (looked at {0}): name it with --watches-file",
+            path.display()
+        )
+    );
+    std::fs::write(&path, "[]").unwrap();
+    let (watches, warnings) = load(&path).unwrap();
+    assert!(watches.is_empty());
+    assert_eq!(warnings[0].message, "no watches: the operator has nothing to do");
+}
+
+#[test]
+fn archives_and_absolute_paths_are_charts() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("app-1.0.0.tgz");
+    std::fs::write(&archive, "").unwrap();
+    let text = format!("- version: v1\n  kind: App\n  chart: {}\n", archive.display());
+    assert_eq!(one(&text).chart, archive);
+}
+
+#[test]
+fn odd_input_never_panics() {
+    for text in [
+        "- ",
+        "- - a",
+        "a",
+        "3",
+        "- {}",
+        "- {kind: {a: b}, version: [], chart: 3}",
+        "{",
+        "- a: b: c",
+        "\u{0}",
+        "- ? [a]\n  : b",
+    ] {
+        // Whatever comes out, nothing is accepted.
+        let accepted = parse_text(text).map(|(watches, _)| watches.len()).unwrap_or(0);
+        assert_eq!(accepted, 0, "{text}");
+    }
+}
