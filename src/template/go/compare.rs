@@ -1,0 +1,170 @@
+//! Comparison: the functions `eq`, `ne`, `lt`, `le`, `gt`, `ge`, and `reflect.DeepEqual`.
+
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+use super::printf::sprintf;
+use super::value::Value;
+
+/// `reflect.DeepEqual`: the same type and the same content; nil and empty differ, NaN differs from itself.
+pub fn deep_equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::List(a), Value::List(b)) => {
+            let same_shape = a.kind == b.kind && a.is_nil() == b.is_nil() && a.items().len() == b.items().len();
+            same_shape && a.items().iter().zip(b.items()).all(|(a, b)| deep_equal(a, b))
+        }
+        (Value::Map(a), Value::Map(b)) => match (&a.entries, &b.entries) {
+            _ if a.kind != b.kind => false,
+            (None, None) => true,
+            (Some(a), Some(b)) if Rc::ptr_eq(a, b) => true,
+            (Some(a), Some(b)) => {
+                let (a, b) = (a.borrow(), b.borrow());
+                a.len() == b.len()
+                    && a.iter()
+                        .zip(b.iter())
+                        .all(|((k, v), (l, w))| k == l && deep_equal(v, w))
+            }
+            _ => false,
+        },
+        (Value::Nil, Value::Nil) => true,
+        (a, b) => a.type_name() == b.type_name() && same(a, b),
+    }
+}
+
+/// Go's `==` on two values of the same comparable type.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => Rc::ptr_eq(a, b) || a.kind() != "ptr" && a.display() == b.display(),
+        (a, b) => matches!((Basic::of(a), Basic::of(b)), (Some(a), Some(b)) if a.same(&b) == Some(true)),
+    }
+}
+
+const BAD_TYPE: &str = "invalid type for comparison";
+
+/// The kinds that Go's comparison functions tell apart.
+enum Basic<'v> {
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Float(f64),
+    Text(&'v [u8]),
+}
+
+impl<'v> Basic<'v> {
+    fn of(value: &'v Value) -> Option<Self> {
+        Some(match value {
+            Value::Bool(b) => Basic::Bool(*b),
+            Value::Int(n) | Value::Int64(n) => Basic::Int(*n),
+            Value::Uint8(n) => Basic::Uint(u64::from(*n)),
+            Value::Uint64(n) => Basic::Uint(*n),
+            Value::Float64(n) => Basic::Float(*n),
+            Value::String(text) => Basic::Text(text.as_bytes()),
+            Value::Object(object) => Basic::Int(object.as_int()?),
+            Value::Nil | Value::List(_) | Value::Map(_) => return None,
+        })
+    }
+
+    /// `None` if the kinds can't be compared.
+    fn same(&self, other: &Self) -> Option<bool> {
+        match (self, other) {
+            (Basic::Bool(a), Basic::Bool(b)) => Some(a == b),
+            _ => self.order(other).map(|order| order == Some(Ordering::Equal)),
+        }
+    }
+
+    /// `None` if the kinds can't be ordered, `Some(None)` for NaN.
+    fn order(&self, other: &Self) -> Option<Option<Ordering>> {
+        Some(match (self, other) {
+            (Basic::Int(a), Basic::Int(b)) => Some(a.cmp(b)),
+            (Basic::Uint(a), Basic::Uint(b)) => Some(a.cmp(b)),
+            (Basic::Int(a), Basic::Uint(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+            (Basic::Uint(a), Basic::Int(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+            (Basic::Float(a), Basic::Float(b)) => a.partial_cmp(b),
+            (Basic::Text(a), Basic::Text(b)) => Some(a.cmp(b)),
+            _ => return None,
+        })
+    }
+}
+
+fn incompatible(a: &Value, b: &Value) -> String {
+    format!(
+        "incompatible types for comparison: {} and {}",
+        a.type_name(),
+        b.type_name()
+    )
+}
+
+fn shown(value: &Value) -> String {
+    String::from_utf8_lossy(&sprintf(b"%s", std::slice::from_ref(value))).into_owned()
+}
+
+/// `eq`: whether the first equals any of the others.
+pub(super) fn eq(first: &Value, others: &[&Value]) -> Result<bool, String> {
+    if others.is_empty() {
+        return Err("missing argument for comparison".to_owned());
+    }
+    for other in others {
+        if equal(first, other)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn equal(a: &Value, b: &Value) -> Result<bool, String> {
+    match (Basic::of(a), Basic::of(b)) {
+        (Some(x), Some(y)) => x.same(&y).ok_or_else(|| incompatible(a, b)),
+        (None, None) => equal_compound(a, b),
+        _ if a.is_nil() || b.is_nil() => Ok(false),
+        _ => Err(incompatible(a, b)),
+    }
+}
+
+/// Lists, maps, objects and nil.
+fn equal_compound(a: &Value, b: &Value) -> Result<bool, String> {
+    if a.kind() != b.kind() && !a.is_nil() && !b.is_nil() {
+        let (shown_a, shown_b) = (
+            shown(a),
+            String::from_utf8_lossy(&super::format::display(b)).into_owned(),
+        );
+        return Err(format!(
+            "non-comparable types {shown_a}: {}, {}: {shown_b}",
+            a.type_name(),
+            b.type_name()
+        ));
+    }
+    if is_nil(a) || is_nil(b) {
+        return Ok(is_nil(a) == is_nil(b));
+    }
+    match b {
+        Value::Object(_) => Ok(a.type_name() == b.type_name() && same(a, b)),
+        _ => Err(format!("non-comparable type {}: {}", shown(b), b.type_name())),
+    }
+}
+
+fn is_nil(value: &Value) -> bool {
+    match value {
+        Value::Nil => true,
+        Value::List(list) => list.is_nil(),
+        Value::Map(map) => map.entries.is_none(),
+        _ => false,
+    }
+}
+
+/// `lt`: numbers of one kind, or strings bytewise.
+pub(super) fn lt(a: &Value, b: &Value) -> Result<bool, String> {
+    let x = Basic::of(a).ok_or(BAD_TYPE)?;
+    let y = Basic::of(b).ok_or(BAD_TYPE)?;
+    match (&x, &y) {
+        (Basic::Bool(_), Basic::Bool(_)) => Err(BAD_TYPE.to_owned()),
+        _ => match x.order(&y) {
+            Some(order) => Ok(order == Some(Ordering::Less)),
+            None => Err(incompatible(a, b)),
+        },
+    }
+}
+
+/// `le`: `lt` or `eq`.
+pub(super) fn le(a: &Value, b: &Value) -> Result<bool, String> {
+    Ok(lt(a, b)? || equal(a, b)?)
+}

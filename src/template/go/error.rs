@@ -1,0 +1,127 @@
+//! Errors of parsing and executing, structured so that a caller can word them anew, displayed as Go words them.
+
+use std::fmt;
+
+use super::quote::quote_go;
+
+/// A template that does not parse. Displays as Go's `template: NAME:LINE: MESSAGE`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("template: {name}:{line}: {message}")]
+pub struct ParseError {
+    /// The name under which the text was parsed: for a file, its path.
+    pub name: String,
+    /// The line of the last token that the parser took, counted from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// Where an execution stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The name under which the text was parsed: for a file, its path.
+    pub file: String,
+    /// Counted from 1.
+    pub line: usize,
+    /// In bytes, counted from 0, as Go does.
+    pub column: usize,
+    /// The name of the executing template: a `define`'s name, or the file's.
+    pub executing: String,
+    /// The node's source in Go's normal form, such as `include "x" .`.
+    pub node: String,
+}
+
+/// A failed execution. Displays as Go's one line:
+/// `template: FILE:LINE:COLUMN: executing "NAME" at <NODE>: MESSAGE: CAUSE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecError {
+    /// `None` if no template ran: the named one does not exist.
+    pub place: Option<Place>,
+    /// What is wrong; `error calling NAME` if a function failed.
+    pub message: String,
+    /// The function's own error.
+    pub cause: Option<Cause>,
+}
+
+/// The error that a called function returned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// A plain text.
+    Text(String),
+    /// A template that the function executed has failed.
+    Exec(Box<ExecError>),
+    /// A text around the error of a template that the function executed: `PREFIX: ERROR`.
+    Wrapped {
+        /// The text before the colon.
+        prefix: String,
+        /// The wrapped error.
+        error: Box<ExecError>,
+    },
+}
+
+// === impl ExecError ===
+
+impl ExecError {
+    /// The error for a name that no template of the set has; `root` is the set's own name.
+    pub fn no_template(name: &str, root: &str) -> Self {
+        let message = format!(
+            "no template {} associated with template {}",
+            quote_go(name.as_bytes()),
+            quote_go(root.as_bytes())
+        );
+        ExecError {
+            place: None,
+            message,
+            cause: None,
+        }
+    }
+
+    /// The error of the template that a failed function executed, if that is the cause.
+    pub fn inner(&self) -> Option<&ExecError> {
+        match &self.cause {
+            Some(Cause::Exec(error) | Cause::Wrapped { error, .. }) => Some(error),
+            Some(Cause::Text(_)) | None => None,
+        }
+    }
+}
+
+impl fmt::Display for ExecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("template: ")?;
+        if let Some(place) = &self.place {
+            write!(f, "{place}: ")?;
+        }
+        f.write_str(&self.message)?;
+        match &self.cause {
+            Some(cause) => write!(f, ": {cause}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for ExecError {}
+
+// === impl Place ===
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let executing = quote_go(self.executing.as_bytes());
+        write!(
+            f,
+            "{}:{}:{}: executing {executing} at <{}>",
+            self.file, self.line, self.column, self.node
+        )
+    }
+}
+
+// === impl Cause ===
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Text(text) => f.write_str(text),
+            Cause::Exec(error) => error.fmt(f),
+            Cause::Wrapped { prefix, error } => write!(f, "{prefix}: {error}"),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Arguments: evaluated against the type of their parameter, as Go's reflection checks them.
+
+use super::super::ast::Operand;
+use super::super::func::Param;
+use super::super::host::Host;
+use super::super::value::{List, ListKind, Map, MapKind, Value};
+use super::{At, Failure, Reflected, State};
+
+impl<'a, C: Host> State<'a, '_, C> {
+    /// All arguments of a call, the piped one last.
+    pub(super) fn eval_args(
+        &mut self,
+        dot: &Reflected,
+        name: &str,
+        params: &'static [Param],
+        variadic: Option<Param>,
+        operands: &'a [Operand],
+        last: Option<Reflected>,
+    ) -> Result<Vec<Value>, Failure> {
+        self.check_arity(name, params.len(), variadic.is_some(), operands.len(), last.is_some())?;
+        // The number of arguments fits, so there is a parameter for each.
+        let param = |i: usize| params.get(i).copied().or(variadic).unwrap_or(Param::Any);
+        let mut values = Vec::with_capacity(operands.len() + 1);
+        for (i, operand) in operands.iter().enumerate() {
+            values.push(self.eval_arg(dot, param(i), operand)?);
+        }
+        if let Some(last) = last {
+            values.push(self.validate(last, param(operands.len()))?);
+        }
+        Ok(values)
+    }
+
+    pub(super) fn check_arity(
+        &self,
+        name: &str,
+        fixed: usize,
+        variadic: bool,
+        args: usize,
+        piped: bool,
+    ) -> Result<(), Failure> {
+        let count = args + usize::from(piped);
+        if variadic && count < fixed {
+            // Go does not count the piped argument here.
+            return Err(self.fail(format!(
+                "wrong number of args for {name}: want at least {fixed} got {args}"
+            )));
+        }
+        if !variadic && count != fixed {
+            return Err(self.fail(format!("wrong number of args for {name}: want {fixed} got {count}")));
+        }
+        Ok(())
+    }
+
+    /// An operand where anything will do, with what is known of it.
+    pub(super) fn eval_operand(&mut self, dot: &Reflected, operand: &'a Operand) -> Result<Reflected, Failure> {
+        self.at = At::Operand(operand);
+        match operand {
+            Operand::Dot(_) => Ok(dot.clone()),
+            Operand::Nil(_) => Ok(Reflected::INVALID),
+            Operand::Field(field) => self.eval_chain(dot, dot, operand, &field.names, &[], None),
+            Operand::Variable(variable) => self.eval_variable(dot, operand, variable, &[], None),
+            Operand::Pipe(pipe) => self.eval_nested(dot, pipe),
+            Operand::Identifier(identifier) => self.eval_function(dot, identifier, At::Operand(operand), &[], None),
+            Operand::Chain(chain) => self.eval_chain_operand(dot, operand, chain, &[], None),
+            Operand::Bool(_, value) => Ok(Reflected::concrete(Value::Bool(*value))),
+            Operand::String(literal) => Ok(Reflected::concrete(Value::String(literal.text.clone()))),
+            Operand::Number(number) => self.ideal_constant(number).map(Reflected::concrete),
+        }
+    }
+
+    /// An operand for a parameter of that type.
+    pub(super) fn eval_arg(&mut self, dot: &Reflected, param: Param, operand: &'a Operand) -> Result<Value, Failure> {
+        match operand {
+            Operand::Nil(_) => {
+                self.at = At::Operand(operand);
+                nil_of(param).ok_or_else(|| self.fail(format!("cannot assign nil to {}", param.type_name())))
+            }
+            Operand::Bool(..) | Operand::String(_) | Operand::Number(_) if param != Param::Any => {
+                self.at = At::Operand(operand);
+                self.eval_literal(param, operand)
+            }
+            operand => {
+                let value = self.eval_operand(dot, operand)?;
+                self.validate(value, param)
+            }
+        }
+    }
+
+    /// A constant takes the parameter's type if it can.
+    fn eval_literal(&self, param: Param, operand: &Operand) -> Result<Value, Failure> {
+        let expected = match (param, operand) {
+            (Param::Bool, Operand::Bool(_, value)) => return Ok(Value::Bool(*value)),
+            (Param::String, Operand::String(literal)) => return Ok(Value::String(literal.text.clone())),
+            (Param::Int, Operand::Number(number)) if let Some(n) = number.value.int => return Ok(Value::Int(n)),
+            (Param::Int64, Operand::Number(number)) if let Some(n) = number.value.int => return Ok(Value::Int64(n)),
+            (Param::Float64, Operand::Number(number)) if let Some(n) = number.value.float => {
+                return Ok(Value::Float64(n));
+            }
+            (Param::Bool, _) => "bool",
+            (Param::String, _) => "string",
+            (Param::Int | Param::Int64, _) => "integer",
+            (Param::Float64, _) => "float",
+            (param, operand) => {
+                let source = operand.source();
+                return Err(self.fail(format!("can't handle {source} for arg of type {}", param.type_name())));
+            }
+        };
+        Err(self.fail(format!("expected {expected}; found {}", operand.source())))
+    }
+
+    /// Checks that a value fits a parameter. One of a named map type becomes a plain map, as assignment does in Go.
+    pub(super) fn validate(&self, value: Reflected, param: Param) -> Result<Value, Failure> {
+        if value.value.is_nil() && param != Param::Any {
+            if value.interface {
+                let expected = param.type_name();
+                return Err(self.fail(format!("wrong type for value; expected {expected}; got interface {{}}")));
+            }
+            return nil_of(param).ok_or_else(|| self.fail(format!("invalid value; expected {}", param.type_name())));
+        }
+        match (param, value.value) {
+            (Param::Any, value)
+            | (Param::String, value @ Value::String(_))
+            | (Param::Int, value @ Value::Int(_))
+            | (Param::Int64, value @ Value::Int64(_))
+            | (Param::Float64, value @ Value::Float64(_))
+            | (Param::Bool, value @ Value::Bool(_)) => Ok(value),
+            (Param::Map, Value::Map(map)) if map.kind == MapKind::Any => Ok(Value::Map(map)),
+            (Param::Map, Value::Map(map)) if map.kind == MapKind::Values => Ok(Value::Map(map.with_kind(MapKind::Any))),
+            (Param::List, Value::List(list)) if list.kind == ListKind::Any => Ok(Value::List(list)),
+            (Param::Strings, Value::List(list)) if list.kind == ListKind::String => Ok(Value::List(list)),
+            // A pointer is followed once.
+            (Param::Named(name), value)
+                if value.type_name().trim_start_matches('*') == name || value.type_name() == name =>
+            {
+                Ok(value)
+            }
+            (param, value) => {
+                let (expected, got) = (param.type_name(), value.type_name());
+                Err(self.fail(format!("wrong type for value; expected {expected}; got {got}")))
+            }
+        }
+    }
+}
+
+/// The nil of a type that has one.
+fn nil_of(param: Param) -> Option<Value> {
+    match param {
+        Param::Any => Some(Value::Nil),
+        Param::Map => Some(Value::Map(Map::nil(MapKind::Any))),
+        Param::List => Some(Value::List(List::nil(ListKind::Any))),
+        Param::Strings => Some(Value::List(List::nil(ListKind::String))),
+        Param::Named(name) if name.starts_with(['*', '[']) || name.starts_with("map[") => Some(Value::Nil),
+        _ => None,
+    }
+}

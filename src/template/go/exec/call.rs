@@ -1,0 +1,123 @@
+//! Function calls.
+
+use super::super::ast::{Identifier, Operand};
+use super::super::builtins::Builtin;
+use super::super::func::{CallError, Param};
+use super::super::host::Host;
+use super::super::quote::quote_go;
+use super::super::value::Value;
+use super::{At, Failure, Reflected, State};
+
+impl<'a, C: Host> State<'a, '_, C> {
+    /// Calls the function of that name; `at` is where its own error is reported.
+    pub(super) fn eval_function(
+        &mut self,
+        dot: &Reflected,
+        identifier: &'a Identifier,
+        at: At<'a>,
+        args: &'a [Operand],
+        last: Option<Reflected>,
+    ) -> Result<Reflected, Failure> {
+        let funcs = self.funcs;
+        let name = &identifier.name;
+        if let Some(func) = identifier.index_in(funcs).and_then(|index| funcs.by_index(index)) {
+            let args = self.eval_args(dot, name, func.params, func.variadic, args, last)?;
+            let result = (func.body)(self.host, &args);
+            return self.returned(result, at, name);
+        }
+        match identifier.builtin {
+            Some(builtin) => self.eval_builtin(dot, builtin, name, at, args, last),
+            None => Err(self.fail(format!("{} is not a defined function", quote_go(name.as_bytes())))),
+        }
+    }
+
+    /// What a call yields. Nil can only have been returned as an interface.
+    pub(super) fn returned(
+        &mut self,
+        result: Result<Value, CallError>,
+        at: At<'a>,
+        name: &str,
+    ) -> Result<Reflected, Failure> {
+        match result {
+            Ok(value) => Ok(Reflected {
+                interface: value.is_nil(),
+                value,
+            }),
+            Err(error) => Err(self.call_failed(error, at, name)),
+        }
+    }
+
+    #[cold]
+    fn call_failed(&mut self, error: CallError, at: At<'a>, name: &str) -> Failure {
+        self.at = at;
+        let mut failure = self.fail(format!("error calling {name}"));
+        failure.cause = Some(error.into());
+        failure
+    }
+
+    fn eval_builtin(
+        &mut self,
+        dot: &Reflected,
+        builtin: Builtin,
+        name: &str,
+        at: At<'a>,
+        args: &'a [Operand],
+        last: Option<Reflected>,
+    ) -> Result<Reflected, Failure> {
+        let arity = builtin.arity();
+        self.check_arity(name, arity.fixed, arity.variadic, args.len(), last.is_some())?;
+        if matches!(builtin, Builtin::And | Builtin::Or) {
+            return self.eval_and_or(dot, builtin == Builtin::Or, args, last);
+        }
+        let callee = match (builtin, args.first(), &last) {
+            (Builtin::Call, Some(first), _) => first.source(),
+            (Builtin::Call, None, Some(last)) => last_as_name(last),
+            _ => String::new(),
+        };
+        let mut values = Vec::with_capacity(args.len() + 1);
+        for operand in args {
+            // The only built-in parameter with a type is the format of printf.
+            values.push(if builtin == Builtin::Printf && values.is_empty() {
+                Reflected::concrete(self.eval_arg(dot, Param::String, operand)?)
+            } else {
+                self.eval_operand(dot, operand)?
+            });
+        }
+        if let Some(last) = last {
+            values.push(if builtin == Builtin::Printf && values.is_empty() {
+                Reflected::concrete(self.validate(last, Param::String)?)
+            } else {
+                last
+            });
+        }
+        builtin
+            .call(&values, &callee)
+            .map_err(|text| self.call_failed(CallError::Text(text), at, name))
+    }
+
+    /// `and` and `or` stop at the argument that decides and yield it.
+    fn eval_and_or(
+        &mut self,
+        dot: &Reflected,
+        or: bool,
+        args: &'a [Operand],
+        last: Option<Reflected>,
+    ) -> Result<Reflected, Failure> {
+        let mut value = Reflected::INVALID;
+        for operand in args {
+            value = self.eval_operand(dot, operand)?;
+            if value.value.truth() == or {
+                return Ok(value);
+            }
+        }
+        Ok(last.unwrap_or(value))
+    }
+}
+
+/// `reflect.Value.String`, by which Go names a piped value that is called.
+fn last_as_name(last: &Reflected) -> String {
+    match &last.value {
+        Value::String(text) => text.to_text().into_owned(),
+        other => format!("<{} Value>", other.type_name()),
+    }
+}

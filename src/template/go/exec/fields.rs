@@ -1,0 +1,134 @@
+//! Field access: methods first, then struct fields and map keys.
+
+use super::super::ast::Operand;
+use super::super::builtins::entry_of;
+use super::super::func::{CallError, Param};
+use super::super::host::{Host, MissingKey};
+use super::super::quote::quote_go;
+use super::super::value::{Map, MapKind, Value};
+use super::{At, Failure, Reflected, State};
+
+/// A field access under way: the name, the operand that it stands in, the arguments it is given.
+struct Access<'a, 'd> {
+    dot: &'d Reflected,
+    name: &'a str,
+    operand: &'a Operand,
+    args: &'a [Operand],
+    last: Option<Reflected>,
+}
+
+impl<'a, C: Host> State<'a, '_, C> {
+    /// `.a.b.c` from `receiver` on. Only the last name is given the arguments.
+    pub(super) fn eval_chain(
+        &mut self,
+        dot: &Reflected,
+        receiver: &Reflected,
+        operand: &'a Operand,
+        names: &'a [Box<str>],
+        args: &'a [Operand],
+        last: Option<Reflected>,
+    ) -> Result<Reflected, Failure> {
+        let Some((final_name, names)) = names.split_last() else {
+            return Ok(receiver.clone());
+        };
+        let mut step;
+        let mut receiver = receiver;
+        for name in names {
+            step = self.eval_field(
+                receiver,
+                Access {
+                    dot,
+                    name,
+                    operand,
+                    args: &[],
+                    last: None,
+                },
+            )?;
+            receiver = &step;
+        }
+        self.eval_field(
+            receiver,
+            Access {
+                dot,
+                name: final_name,
+                operand,
+                args,
+                last,
+            },
+        )
+    }
+
+    fn eval_field(&mut self, receiver: &Reflected, access: Access<'a, '_>) -> Result<Reflected, Failure> {
+        let name = access.name;
+        match &receiver.value {
+            Value::Nil if receiver.interface => Err(self.fail(format!("nil pointer evaluating interface {{}}.{name}"))),
+            Value::Nil if self.missing_key == MissingKey::Error => {
+                Err(self.fail(format!("nil data; no entry for key {}", quote_go(name.as_bytes()))))
+            }
+            Value::Nil => Ok(Reflected::INVALID),
+            Value::Map(map) => self.map_field(map, access),
+            Value::Object(_) => self.object_field(receiver, access),
+            _ => Err(self.no_field(receiver, name)),
+        }
+    }
+
+    fn no_field(&self, receiver: &Reflected, name: &str) -> Failure {
+        self.fail(format!("can't evaluate field {name} in type {}", receiver.type_name()))
+    }
+
+    fn map_field(&mut self, map: &Map, access: Access<'a, '_>) -> Result<Reflected, Failure> {
+        let name = access.name;
+        let has_args = !access.args.is_empty() || access.last.is_some();
+        // Only exported names can be methods.
+        if matches!(map.kind, MapKind::Values | MapKind::Files) && name.starts_with(|c: char| c.is_ascii_uppercase()) {
+            let params = self.host.map_method_params(map.kind, name);
+            let (operand, at) = (access.operand, self.at);
+            let args = self.method_args(params, access)?;
+            if let Some(result) = self.host.map_method(map, name, &args) {
+                return self.returned(result, At::Operand(operand), name);
+            }
+            self.at = at;
+        }
+        if has_args {
+            return Err(self.fail(format!("{name} is not a method but has arguments")));
+        }
+        match (map.get(name.as_bytes()), self.missing_key) {
+            (None, MissingKey::Invalid) => Ok(Reflected::INVALID),
+            (None, MissingKey::Error) => {
+                Err(self.fail(format!("map has no entry for key {}", quote_go(name.as_bytes()))))
+            }
+            (entry, _) => Ok(entry_of(map, entry)),
+        }
+    }
+
+    fn object_field(&mut self, receiver: &Reflected, access: Access<'a, '_>) -> Result<Reflected, Failure> {
+        let Value::Object(object) = &receiver.value else {
+            return Ok(Reflected::INVALID);
+        };
+        let name = access.name;
+        let (operand, at) = (access.operand, self.at);
+        let has_args = !access.args.is_empty() || access.last.is_some();
+        let args = self.method_args(object.params(name), access)?;
+        if let Some(result) = object.call(name, &args) {
+            return self.returned(result.map_err(CallError::Text), At::Operand(operand), name);
+        }
+        // Go looks for the method before it evaluates arguments.
+        self.at = at;
+        match object.field(name) {
+            Some(_) if has_args => Err(self.fail(format!("{name} has arguments but cannot be invoked as function"))),
+            Some(value) => Ok(Reflected {
+                interface: value.is_nil(),
+                value,
+            }),
+            None => Err(self.no_field(receiver, name)),
+        }
+    }
+
+    fn method_args(&mut self, params: Option<&'static [Param]>, access: Access<'a, '_>) -> Result<Vec<Value>, Failure> {
+        match params {
+            Some(params) => self.eval_args(access.dot, access.name, params, None, access.args, access.last),
+            None if access.args.is_empty() && access.last.is_none() => Ok(Vec::new()),
+            None => self.eval_args(access.dot, access.name, &[], Some(Param::Any), access.args, access.last),
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! The evaluator: walks a tree over a value, as Go's `text/template/exec.go` does.
+//!
+//! Error positions are part of the contract, so the state remembers the node at hand just where Go does, including
+//! the places where Go's choice looks odd: a bad piped argument is reported at the last operand evaluated.
+
+mod args;
+mod call;
+mod fields;
+mod pipeline;
+mod range;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_host;
+
+use super::ast::{Branch, Command, Invocation, Node, Operand, Pipe, Tree};
+use super::error::{ExecError, Place};
+use super::format;
+use super::func::FuncMap;
+use super::host::{Host, MissingKey};
+use super::quote::quote_go;
+use super::set::Set;
+use super::value::Value;
+
+/// Executes the template `name` of `set` over `data` and appends what it prints to `out`.
+///
+/// `funcs` are the functions beyond Go's built-in ones (and before them, if names are the same); their bodies get
+/// `ctx` and may call `exec` again.
+///
+/// # Errors
+/// Go's error, with its position; `out` has what was printed until then.
+pub fn exec<C: Host>(
+    set: &Set,
+    name: &str,
+    data: &Value,
+    funcs: &FuncMap<C>,
+    ctx: &mut C,
+    out: &mut Vec<u8>,
+) -> Result<(), Box<ExecError>> {
+    let Some(tree) = set.get(name) else {
+        return Err(Box::new(ExecError::no_template(name, set.name())));
+    };
+    let missing_key = ctx.missing_key();
+    let depth = *ctx.depth();
+    let mut state = State {
+        set,
+        funcs,
+        host: &mut *ctx,
+        out,
+        missing_key,
+        tree,
+        at: At::Start,
+        vars: Vec::with_capacity(8),
+        vars_base: 0,
+    };
+    let done = state.execute(Reflected::concrete(data.clone()));
+    // An error leaves levels open.
+    *ctx.depth() = depth;
+    done
+}
+
+/// A value with what Go's reflection knows beyond it: whether it came as an `interface {}`, such as a map's element,
+/// or as its concrete type. A nil that is no interface is Go's invalid `reflect.Value`: no value at all.
+#[derive(Clone)]
+pub(super) struct Reflected {
+    pub(super) value: Value,
+    pub(super) interface: bool,
+}
+
+impl Reflected {
+    pub(super) const INVALID: Self = Reflected {
+        value: Value::Nil,
+        interface: false,
+    };
+
+    pub(super) fn concrete(value: Value) -> Self {
+        Reflected {
+            value,
+            interface: false,
+        }
+    }
+
+    /// The static type.
+    fn type_name(&self) -> &'static str {
+        if self.interface {
+            "interface {}"
+        } else {
+            self.value.type_name()
+        }
+    }
+
+    /// What is inside of the interface.
+    fn elem(self) -> Self {
+        Reflected {
+            interface: false,
+            ..self
+        }
+    }
+}
+
+type Failure = Box<ExecError>;
+
+/// How a list of nodes ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Next,
+    Break,
+    Continue,
+}
+
+/// The node at hand.
+#[derive(Clone, Copy)]
+enum At<'a> {
+    Start,
+    Node(&'a Node),
+    Pipe(&'a Pipe),
+    Command(&'a Command),
+    Operand(&'a Operand),
+}
+
+struct State<'a, 'c, C> {
+    set: &'a Set,
+    funcs: &'a FuncMap<C>,
+    host: &'c mut C,
+    out: &'c mut Vec<u8>,
+    missing_key: MissingKey,
+    /// The executing template.
+    tree: &'a Tree,
+    at: At<'a>,
+    vars: Vec<(&'a str, Reflected)>,
+    /// Where the executing template's variables start: it doesn't see its caller's.
+    vars_base: usize,
+}
+
+impl<'a, C: Host> State<'a, '_, C> {
+    fn execute(&mut self, data: Reflected) -> Result<(), Failure> {
+        self.enter()?;
+        self.vars.push(("$", data.clone()));
+        self.walk(&data, &self.tree.root)?;
+        self.leave();
+        Ok(())
+    }
+
+    // --- limits and errors ---
+
+    /// Opens one more level of native recursion.
+    fn enter(&mut self) -> Result<(), Failure> {
+        let max = self.host.max_depth();
+        let depth = self.host.depth();
+        if *depth >= max {
+            return Err(self.fail("exceeded maximum template depth (100000)"));
+        }
+        *depth += 1;
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        let depth = self.host.depth();
+        *depth = depth.saturating_sub(1);
+    }
+
+    fn step(&mut self) -> Result<(), Failure> {
+        self.host.step().map_err(|text| self.fail(text))
+    }
+
+    fn written(&mut self) -> Result<(), Failure> {
+        self.host.output(self.out.len()).map_err(|text| self.fail(text))
+    }
+
+    #[cold]
+    fn fail(&self, message: impl Into<String>) -> Failure {
+        let mut node = String::new();
+        let pos = match self.at {
+            At::Start => self.tree.root.first().map_or(0, Node::pos),
+            At::Node(at) => {
+                at.write(&self.tree.source, &mut node);
+                at.pos()
+            }
+            At::Pipe(at) => {
+                at.write(&mut node);
+                at.pos
+            }
+            At::Command(at) => {
+                at.write(&mut node);
+                at.pos
+            }
+            At::Operand(at) => {
+                at.write(&mut node);
+                at.pos()
+            }
+        };
+        let (line, column) = self.tree.line_and_column(pos);
+        let (file, executing) = (self.tree.parse_name().to_owned(), self.tree.name().to_owned());
+        let place = Place {
+            file,
+            line,
+            column,
+            executing,
+            node,
+        };
+        Box::new(ExecError {
+            place: Some(place),
+            message: message.into(),
+            cause: None,
+        })
+    }
+
+    // --- variables ---
+
+    fn set_var(&mut self, name: &str, value: Reflected) -> Result<(), Failure> {
+        let visible = self.vars.get_mut(self.vars_base..).unwrap_or_default();
+        match visible.iter_mut().rev().find(|(known, _)| *known == name) {
+            Some((_, variable)) => {
+                *variable = value;
+                Ok(())
+            }
+            None => Err(self.fail(format!("undefined variable: {name}"))),
+        }
+    }
+
+    fn var(&self, name: &str) -> Result<&Reflected, Failure> {
+        let visible = self.vars.get(self.vars_base..).unwrap_or_default();
+        match visible.iter().rev().find(|(known, _)| *known == name) {
+            Some((_, variable)) => Ok(variable),
+            None => Err(self.fail(format!("undefined variable: {name}"))),
+        }
+    }
+
+    // --- nodes ---
+
+    fn walk(&mut self, dot: &Reflected, list: &'a [Node]) -> Result<Flow, Failure> {
+        for node in list {
+            self.at = At::Node(node);
+            self.step()?;
+            let flow = match node {
+                Node::Text(from, to) => {
+                    self.out.extend_from_slice(self.tree.source.slice(*from, *to));
+                    self.written()?;
+                    Flow::Next
+                }
+                Node::Action(pipe) => {
+                    let value = self.eval_pipeline(dot, pipe)?;
+                    if pipe.decl.is_empty() {
+                        self.at = At::Node(node);
+                        self.print(&value)?;
+                    }
+                    Flow::Next
+                }
+                Node::If(branch) => self.walk_branch(dot, branch, false)?,
+                Node::With(branch) => self.walk_branch(dot, branch, true)?,
+                Node::Range(branch) => self.walk_range(dot, branch)?,
+                Node::Template(invocation) => self.walk_template(dot, invocation)?,
+                Node::Break(_) => Flow::Break,
+                Node::Continue(_) => Flow::Continue,
+            };
+            if flow != Flow::Next {
+                return Ok(flow);
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn print(&mut self, value: &Reflected) -> Result<(), Failure> {
+        match &value.value {
+            Value::Nil => self.out.extend_from_slice(b"<no value>"),
+            value => format::display_into(value, self.out),
+        }
+        self.written()
+    }
+
+    /// Walks a list one level deeper.
+    fn walk_nested(&mut self, dot: &Reflected, list: &'a [Node]) -> Result<Flow, Failure> {
+        self.enter()?;
+        let flow = self.walk(dot, list)?;
+        self.leave();
+        Ok(flow)
+    }
+
+    fn walk_branch(&mut self, dot: &Reflected, branch: &'a Branch, with: bool) -> Result<Flow, Failure> {
+        let mark = self.vars.len();
+        let value = self.eval_pipeline(dot, &branch.pipe)?;
+        let flow = if value.value.truth() {
+            self.walk_nested(if with { &value } else { dot }, &branch.list)?
+        } else {
+            self.walk_else(dot, branch)?
+        };
+        self.vars.truncate(mark);
+        Ok(flow)
+    }
+
+    fn walk_else(&mut self, dot: &Reflected, branch: &'a Branch) -> Result<Flow, Failure> {
+        match &branch.else_list {
+            Some(list) => self.walk_nested(dot, list),
+            None => Ok(Flow::Next),
+        }
+    }
+
+    fn walk_template(&mut self, dot: &Reflected, invocation: &'a Invocation) -> Result<Flow, Failure> {
+        let Some(tree) = self.set.get(&invocation.name) else {
+            return Err(self.fail(format!("template {} not defined", quote_go(invocation.name.as_bytes()))));
+        };
+        self.enter()?;
+        let data = match &invocation.pipe {
+            Some(pipe) => self.eval_pipeline(dot, pipe)?,
+            None => Reflected::INVALID,
+        };
+        // Variables that the pipeline declares stay.
+        let mark = self.vars.len();
+        let caller = (self.tree, self.at, self.vars_base);
+        (self.tree, self.vars_base) = (tree, mark);
+        self.vars.push(("$", data.clone()));
+        self.walk(&data, &self.tree.root)?;
+        self.vars.truncate(mark);
+        (self.tree, self.at, self.vars_base) = caller;
+        self.leave();
+        Ok(Flow::Next)
+    }
+}

@@ -1,0 +1,117 @@
+//! `range`.
+
+use super::super::ast::{Branch, Pipe};
+use super::super::builtins::{element_of, entry_of};
+use super::super::format::display;
+use super::super::host::Host;
+use super::super::value::Value;
+use super::{Failure, Flow, Reflected, State};
+
+impl<'a, C: Host> State<'a, '_, C> {
+    pub(super) fn walk_range(&mut self, dot: &Reflected, branch: &'a Branch) -> Result<Flow, Failure> {
+        let mark = self.vars.len();
+        let value = self.eval_pipeline(dot, &branch.pipe)?;
+        let any = match &value.value {
+            Value::Nil => false,
+            Value::List(list) => {
+                let mut any = false;
+                for (i, item) in list.items().iter().enumerate() {
+                    any = true;
+                    let index = Reflected::concrete(Value::Int(i as i64));
+                    if !self.iteration(branch, index, element_of(list, item.clone()))? {
+                        break;
+                    }
+                }
+                any
+            }
+            Value::Map(map) => {
+                let entries = map.snapshot();
+                let any = !entries.is_empty();
+                for (key, item) in entries {
+                    let key = Reflected::concrete(Value::String(key));
+                    if !self.iteration(branch, key, entry_of(map, Some(item)))? {
+                        break;
+                    }
+                }
+                any
+            }
+            number => match count(number) {
+                Some(_) if branch.pipe.decl.len() > 1 => {
+                    return Err(self.fail(format!(
+                        "can't use {} to iterate over more than one variable",
+                        shown(number)
+                    )));
+                }
+                Some(count) => self.count_up(branch, number, count)?,
+                None => return Err(self.fail(format!("range can't iterate over {}", shown(number)))),
+            },
+        };
+        let flow = if any { Flow::Next } else { self.walk_else(dot, branch)? };
+        self.vars.truncate(mark);
+        Ok(flow)
+    }
+
+    /// The numbers below `count`, in the type of `number`. Whether there was one.
+    fn count_up(&mut self, branch: &'a Branch, number: &Value, count: u64) -> Result<bool, Failure> {
+        for i in 0..count {
+            let element = match number {
+                Value::Uint8(_) => Value::Uint8(i as u8),
+                Value::Uint64(_) => Value::Uint64(i),
+                Value::Int(_) => Value::Int(i as i64),
+                _ => Value::Int64(i as i64),
+            };
+            if !self.iteration(branch, Reflected::INVALID, Reflected::concrete(element))? {
+                break;
+            }
+        }
+        Ok(count > 0)
+    }
+
+    /// One round. Whether to go on.
+    fn iteration(&mut self, branch: &'a Branch, index: Reflected, element: Reflected) -> Result<bool, Failure> {
+        self.step()?;
+        self.bind(&branch.pipe, index, &element)?;
+        let mark = self.vars.len();
+        let flow = self.walk_nested(&element, &branch.list)?;
+        self.vars.truncate(mark);
+        Ok(flow != Flow::Break)
+    }
+
+    /// Sets the loop's variables, which the pipeline has pushed if it declares them.
+    fn bind(&mut self, pipe: &'a Pipe, index: Reflected, element: &Reflected) -> Result<(), Failure> {
+        let targets = match pipe.decl.as_slice() {
+            [] => return Ok(()),
+            [one] => [None, Some(one)],
+            [first, second, ..] => [Some(first), Some(second)],
+        };
+        let from_top = pipe.decl.len();
+        for (i, (target, value)) in targets.into_iter().zip([index, element.clone()]).enumerate() {
+            let Some(variable) = target else { continue };
+            if pipe.is_assign {
+                self.set_var(&variable.name, value)?;
+                continue;
+            }
+            // The element's variable is on top, the index's below it.
+            let at = self.vars.len().checked_sub(if i == 1 { 1 } else { from_top });
+            if let Some((_, slot)) = at.and_then(|at| self.vars.get_mut(at)) {
+                *slot = value;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How often to go round for a number; `None` if it is no integer.
+fn count(number: &Value) -> Option<u64> {
+    match number {
+        Value::Int(n) | Value::Int64(n) => Some(u64::try_from(*n).unwrap_or(0)),
+        Value::Uint8(n) => Some(u64::from(*n)),
+        Value::Uint64(n) => Some(*n),
+        Value::Object(object) => object.as_int().map(|n| u64::try_from(n).unwrap_or(0)),
+        _ => None,
+    }
+}
+
+fn shown(value: &Value) -> String {
+    String::from_utf8_lossy(&display(value)).into_owned()
+}

@@ -1,0 +1,304 @@
+//! What Go has no fixture for: re-entry by functions, methods, limits.
+
+use std::any::Any;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::super::error::Cause;
+use super::super::func::{CallError, Func, Param};
+use super::super::host::Plain;
+use super::super::value::{Map, MapKind, Object};
+use super::tests::data;
+use super::*;
+
+/// A host whose functions execute templates of the same set, as Helm's `include` does.
+struct Charts {
+    set: Arc<Set>,
+    depth: usize,
+    max_depth: usize,
+    fuel: usize,
+    max_output: usize,
+}
+
+impl Host for Charts {
+    fn depth(&mut self) -> &mut usize {
+        &mut self.depth
+    }
+
+    fn max_depth(&self) -> usize {
+        self.max_depth
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        self.fuel = self.fuel.checked_sub(1).ok_or("out of fuel")?;
+        Ok(())
+    }
+
+    fn output(&mut self, bytes: usize) -> Result<(), String> {
+        if bytes > self.max_output {
+            Err("too much output".to_owned())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn map_method_params(&self, kind: MapKind, name: &str) -> Option<&'static [Param]> {
+        (kind == MapKind::Values && name == "Table").then_some(&[Param::String])
+    }
+
+    fn map_method(&mut self, map: &Map, name: &str, args: &[Value]) -> Option<Result<Value, CallError>> {
+        match (name, args) {
+            ("Table", [Value::String(name)]) => Some(match map.get(name.as_bytes()) {
+                Some(table) => Ok(table),
+                None => Err(CallError::Text("no table".to_owned())),
+            }),
+            ("AsMap", []) => Some(Ok(Value::Map(map.with_kind(MapKind::Any)))),
+            _ => None,
+        }
+    }
+}
+
+fn funcs() -> FuncMap<Charts> {
+    let include = |ctx: &mut Charts, args: &[Value]| {
+        let [Value::String(name), data] = args else {
+            return Err("bad arguments".into());
+        };
+        let set = ctx.set.clone();
+        let mut out = Vec::new();
+        exec(&set, &name.to_text(), data, &funcs(), ctx, &mut out)?;
+        Ok(Value::string(out))
+    };
+    let fail = |_: &mut Charts, _: &[Value]| Err(CallError::from("boom"));
+    [
+        Func {
+            name: "include",
+            params: &[Param::String, Param::Any],
+            variadic: None,
+            body: include,
+        },
+        Func {
+            name: "fail",
+            params: &[],
+            variadic: None,
+            body: fail,
+        },
+    ]
+    .into_iter()
+    .collect()
+}
+
+fn run_with(text: &str, json: serde_json::Value, adjust: impl Fn(&mut Charts)) -> Result<String, Box<ExecError>> {
+    let mut set = Set::new("root");
+    set.parse("t.yaml", text, &funcs()).unwrap();
+    let set = Arc::new(set);
+    let mut host = Charts {
+        set: set.clone(),
+        depth: 0,
+        max_depth: 250,
+        fuel: 10_000,
+        max_output: 10_000,
+    };
+    adjust(&mut host);
+    let mut root = data(&json);
+    if let Value::Map(map) = &root {
+        let values = map.get(b"Values").unwrap_or(Value::Nil);
+        if let Value::Map(values) = values {
+            map.insert("Values".into(), Value::Map(values.with_kind(MapKind::Values)))
+                .unwrap();
+        }
+        map.insert("Object".into(), Value::Object(Rc::new(Version))).unwrap();
+        root = Value::Map(map.clone());
+    }
+    let mut out = Vec::new();
+    exec(&set, "t.yaml", &root, &funcs(), &mut host, &mut out)?;
+    assert_eq!(host.depth, 0);
+    Ok(String::from_utf8(out).unwrap())
+}
+
+fn run(text: &str) -> String {
+    let json = serde_json::json!({"s": "x", "Values": {"a": 1, "sub": {"b": "y"}, "Upper": "u", "AsMap": 5}});
+    run_with(text, json, |_| {}).unwrap_or_else(|error| error.to_string())
+}
+
+struct Version;
+
+impl Object for Version {
+    fn type_name(&self) -> &'static str {
+        "*semver.Version"
+    }
+    fn kind(&self) -> &'static str {
+        "ptr"
+    }
+    fn field(&self, name: &str) -> Option<Value> {
+        (name == "Field").then(|| Value::string("f"))
+    }
+    fn call(&self, method: &str, args: &[Value]) -> Option<Result<Value, String>> {
+        match (method, args) {
+            ("Major", []) => Some(Ok(Value::Uint64(1))),
+            ("Plus", [Value::Int(n)]) => Some(Ok(Value::Int(n + 1))),
+            ("Bad", []) => Some(Err("bad version".to_owned())),
+            _ => None,
+        }
+    }
+    fn params(&self, method: &str) -> Option<&'static [Param]> {
+        (method == "Plus").then_some(&[Param::Int])
+    }
+    fn display(&self) -> String {
+        "1.2.3".to_owned()
+    }
+    fn to_json(&self) -> Result<serde_json::Value, String> {
+        Ok(self.display().into())
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+#[test]
+fn functions_execute_templates() {
+    let text = "{{define \"d\"}}<{{.}}{{$}}>{{end}}{{$x := 1}}{{include \"d\" .s | printf \"%s!\"}}{{$x}}";
+    assert_eq!(run(text), "<xx>!1");
+    let error = run_with(
+        "{{define \"d\"}}\n{{.s.y}}{{end}}a{{include \"d\" .}}",
+        serde_json::json!({"s": "x"}),
+        |_| {},
+    )
+    .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "template: t.yaml:2:18: executing \"t.yaml\" at <include \"d\" .>: error calling include: \
+         template: t.yaml:2:4: executing \"d\" at <.s.y>: can't evaluate field y in type interface {}"
+    );
+    let inner = error.inner().unwrap();
+    assert_eq!(inner.place.as_ref().unwrap().executing, "d");
+    assert_eq!(inner.message, "can't evaluate field y in type interface {}");
+    let error = run_with("{{include \"e\" .}}", serde_json::json!({}), |_| {}).unwrap_err();
+    assert_eq!(
+        error.inner().unwrap().to_string(),
+        "template: no template \"e\" associated with template \"root\""
+    );
+    let error = run_with("{{fail}}", serde_json::json!({}), |_| {}).unwrap_err();
+    assert_eq!(error.cause, Some(Cause::Text("boom".to_owned())));
+}
+
+#[test]
+fn named_maps_have_methods() {
+    for (text, expected) in [
+        (
+            "{{.Values.AsMap | printf \"%T\"}} {{printf \"%T\" .Values}}",
+            "map[string]interface {} common.Values",
+        ),
+        ("{{(.Values.Table \"sub\").b}}", "y"),
+        ("{{(\"sub\" | .Values.Table).b}}", "y"),
+        ("{{.Values.Upper}}{{.Values.sub.b}}", "uy"),
+        (
+            "{{.Values.Table \"zz\"}}",
+            "template: t.yaml:1:9: executing \"t.yaml\" at <.Values.Table>: error calling Table: no table",
+        ),
+        (
+            "{{.Values.Table}}",
+            "template: t.yaml:1:9: executing \"t.yaml\" at <.Values.Table>: wrong number of args for Table: want 1 got 0",
+        ),
+        (
+            "{{.Values.Table 1}}",
+            "template: t.yaml:1:16: executing \"t.yaml\" at <1>: expected string; found 1",
+        ),
+        (
+            "{{.Values.Upper 1}}",
+            "template: t.yaml:1:9: executing \"t.yaml\" at <.Values.Upper>: Upper is not a method but has arguments",
+        ),
+    ] {
+        assert_eq!(run(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn objects_have_methods_and_fields() {
+    let place = "template: t.yaml:1:9: executing \"t.yaml\" at";
+    for (text, expected) in [
+        (
+            "{{.Object}} {{.Object.Major}} {{.Object.Field}} {{.Object.Plus 2}} {{3 | .Object.Plus}}",
+            "1.2.3 1 f 3 4".to_owned(),
+        ),
+        (
+            "{{.Object.Zz}}",
+            format!("{place} <.Object.Zz>: can't evaluate field Zz in type interface {{}}"),
+        ),
+        (
+            "{{(.Object).Zz}}",
+            "template: t.yaml:1:3: executing \"t.yaml\" at <.Object>: can't evaluate field Zz in type *semver.Version"
+                .to_owned(),
+        ),
+        (
+            "{{.Object.Bad}}",
+            format!("{place} <.Object.Bad>: error calling Bad: bad version"),
+        ),
+        (
+            "{{.Object.Field 1}}",
+            format!("{place} <.Object.Field>: Field has arguments but cannot be invoked as function"),
+        ),
+        (
+            "{{printf \"%s %v %q %T\" .Object .Object .Object .Object}}",
+            "1.2.3 1.2.3 \"1.2.3\" *semver.Version".to_owned(),
+        ),
+    ] {
+        assert_eq!(run(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn limits_end_an_execution() {
+    let json = serde_json::json!({});
+    let tail = "exceeded maximum template depth (100000)";
+    for text in [
+        "{{define \"d\"}}{{if true}}{{template \"d\" .}}{{end}}{{end}}{{template \"d\" .}}",
+        "{{define \"d\"}}{{with (print (include \"d\" .))}}{{.}}{{end}}{{end}}{{include \"d\" .}}",
+    ] {
+        let error = run_with(text, json.clone(), |_| {}).unwrap_err().to_string();
+        assert!(error.ends_with(tail), "{error}");
+    }
+    let error = run_with("{{range 100000}}{{end}}", json.clone(), |_| {}).unwrap_err();
+    assert_eq!(error.message, "out of fuel");
+    let error = run_with("{{range 100000}}x{{end}}", json.clone(), |host| host.max_output = 50).unwrap_err();
+    assert_eq!(error.message, "too much output");
+    let error = run_with(
+        "{{printf \"%9999999d%9999999d%9999999d%9999999d%9999999d%9999999d%9999999d\" 1 1 1 1 1 1 1}}",
+        json,
+        |_| {},
+    );
+    assert!(
+        error
+            .unwrap_err()
+            .to_string()
+            .contains("error calling printf: result exceeds"),
+        "limit of printf"
+    );
+}
+
+#[test]
+fn parser_nesting_is_limited() {
+    let mut set = Set::default();
+    for (open, close, message) in [
+        ("{{if 1}}", "{{end}}", "exceeded maximum nesting depth"),
+        ("{{range 1}}", "{{end}}", "exceeded maximum nesting depth"),
+    ] {
+        let text = open.repeat(5000) + &close.repeat(5000);
+        let error = set.parse("t", &text, [].as_slice() as &[&str]).unwrap_err();
+        assert_eq!(error.message, message);
+    }
+    let text = format!("{{{{{}1{}}}}}", "(".repeat(5000), ")".repeat(5000));
+    assert_eq!(
+        set.parse("t", &text, [].as_slice() as &[&str]).unwrap_err().message,
+        "max expression depth exceeded"
+    );
+    let chain = format!("{{{{if 0}}}}{}{{{{end}}}}", "{{else if 0}}".repeat(5000));
+    assert_eq!(
+        set.parse("t", &chain, [].as_slice() as &[&str]).unwrap_err().message,
+        "exceeded maximum nesting depth"
+    );
+    let fits = "{{if 1}}".repeat(190) + "x" + &"{{end}}".repeat(190);
+    set.parse("t", &fits, [].as_slice() as &[&str]).unwrap();
+    let mut out = Vec::new();
+    exec(&set, "t", &Value::Nil, &FuncMap::new(), &mut Plain::default(), &mut out).unwrap();
+    assert_eq!(out, b"x");
+}

@@ -1,0 +1,518 @@
+//! `fmt`'s printing of values, by verb and flags. [`display`] is `%v`, what `{{ . }}` prints.
+
+use std::rc::Rc;
+
+use super::number::format_float;
+pub use super::quote::quote_go;
+use super::quote::{Keep, can_backquote, quote_with};
+use super::unicode::{decode_lossy, is_print, rune_count};
+use super::value::{List, ListKind, Map, Object, Value};
+
+/// Where padding ends, in bytes of the whole text: a width in a format is somebody's input, and a short format can ask
+/// for gigabytes.
+pub(super) const MAX_TEXT: usize = 64 << 20;
+
+/// `fmt.Sprint` of one value: `%v`.
+pub fn display(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    display_into(value, &mut out);
+    out
+}
+
+/// [`display`] at the end of a buffer.
+pub fn display_into(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::String(text) => out.extend_from_slice(text.as_bytes()),
+        Value::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
+        Value::Int(n) | Value::Int64(n) => write_decimal(*n, out),
+        // Whole numbers below a million print as integers do, except -0.
+        Value::Float64(n) if n.abs() < 1e6 && n.fract() == 0.0 && (*n != 0.0 || n.is_sign_positive()) => {
+            write_decimal(*n as i64, out);
+        }
+        other => Printer::new(out).print(other, 'v'),
+    }
+}
+
+/// `fmt.Sprint`: `%v` of each, with spaces between those of which neither is a string.
+pub fn sprint(args: &[Value]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut after_string = true;
+    for (i, arg) in args.iter().enumerate() {
+        let is_string = arg.kind() == "string";
+        if i > 0 && !is_string && !after_string {
+            out.push(b' ');
+        }
+        display_into(arg, &mut out);
+        after_string = is_string;
+    }
+    out
+}
+
+/// `fmt.Sprintln`: `%v` of each, spaces between all, a newline at the end.
+pub fn sprintln(args: &[Value]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (i, arg) in args.iter().enumerate() {
+        if i > 0 {
+            out.push(b' ');
+        }
+        display_into(arg, &mut out);
+    }
+    out.push(b'\n');
+    out
+}
+
+/// The first `count` characters.
+pub(super) fn truncate(bytes: &[u8], count: usize) -> &[u8] {
+    let mut end = 0;
+    for _ in 0..count {
+        match decode_lossy(bytes.get(end..).unwrap_or_default()) {
+            Some((_, width)) => end += width,
+            None => return bytes,
+        }
+    }
+    bytes.get(..end).unwrap_or(bytes)
+}
+
+fn write_decimal(n: i64, out: &mut Vec<u8>) {
+    let mut buffer = [0; 20];
+    let mut at = buffer.len();
+    let mut rest = n.unsigned_abs();
+    loop {
+        at -= 1;
+        if let Some(digit) = buffer.get_mut(at) {
+            *digit = b'0' + (rest % 10) as u8;
+        }
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if n < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(buffer.get(at..).unwrap_or_default());
+}
+
+/// What stands between `%` and the verb.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Flags {
+    pub(super) width: Option<usize>,
+    pub(super) precision: Option<usize>,
+    pub(super) minus: bool,
+    pub(super) plus: bool,
+    pub(super) sharp: bool,
+    pub(super) space: bool,
+    pub(super) zero: bool,
+    /// `%#v`, for which `sharp` is off.
+    pub(super) sharp_v: bool,
+}
+
+/// Prints values with flags at the end of a buffer.
+pub(super) struct Printer<'o> {
+    pub(super) out: &'o mut Vec<u8>,
+    pub(super) flags: Flags,
+    /// While the text of a bad verb is written, methods are not asked.
+    erroring: bool,
+}
+
+/// How text is written in hexadecimal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Case {
+    Lower,
+    Upper,
+}
+
+impl<'o> Printer<'o> {
+    pub(super) fn new(out: &'o mut Vec<u8>) -> Self {
+        Printer {
+            out,
+            flags: Flags::default(),
+            erroring: false,
+        }
+    }
+
+    fn write(&mut self, text: &str) {
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    /// Prints an argument.
+    pub(super) fn print(&mut self, value: &Value, verb: char) {
+        match (verb, value) {
+            ('T' | 'v', Value::Nil) => self.pad(b"<nil>"),
+            ('T', value) => self.text(value.type_name().as_bytes()),
+            ('p', value) => self.pointer(value),
+            ('w', Value::List(list)) if list.kind != ListKind::Bytes => self.bad_verb(value, verb),
+            ('w', Value::Map(_) | Value::Object(_)) => self.bad_verb(value, verb),
+            ('v' | 'd', Value::List(list)) if list.kind == ListKind::Bytes => self.list(list, "[]byte", verb),
+            (_, value) => self.value(value, verb),
+        }
+    }
+
+    fn value(&mut self, value: &Value, verb: char) {
+        match value {
+            Value::Nil => self.bad_verb(value, verb),
+            Value::Bool(b) if matches!(verb, 't' | 'v') => self.pad(if *b { b"true" } else { b"false" }),
+            Value::Bool(_) => self.bad_verb(value, verb),
+            Value::Int(n) | Value::Int64(n) => self.signed(*n, verb, value),
+            Value::Uint8(n) => self.unsigned(u64::from(*n), verb, value),
+            Value::Uint64(n) => self.unsigned(*n, verb, value),
+            Value::Float64(n) => self.float(*n, verb, value),
+            Value::String(text) => self.string(text.as_bytes(), verb, value),
+            Value::List(list) => self.list(list, list.type_name(), verb),
+            Value::Map(map) => self.map(map, verb),
+            Value::Object(object) => self.object(object, verb, value),
+        }
+    }
+
+    /// An element of a list or map. A nil one prints the same for every verb.
+    fn element(&mut self, value: &Value, verb: char) {
+        match value {
+            Value::Nil if self.flags.sharp_v => self.write("interface {}(nil)"),
+            Value::Nil => self.write("<nil>"),
+            value => self.value(value, verb),
+        }
+    }
+
+    /// `%!verb(type=value)`.
+    fn bad_verb(&mut self, value: &Value, verb: char) {
+        self.write("%!");
+        self.out.extend_from_slice(verb.encode_utf8(&mut [0; 4]).as_bytes());
+        self.write("(");
+        match value {
+            Value::Nil => self.write("<nil>"),
+            value => {
+                self.write(value.type_name());
+                self.write("=");
+                let outer = std::mem::replace(&mut self.erroring, true);
+                self.print(value, 'v');
+                self.erroring = outer;
+            }
+        }
+        self.write(")");
+    }
+
+    // --- collections ---
+
+    fn list(&mut self, list: &List, type_name: &str, verb: char) {
+        if list.kind == ListKind::Bytes && matches!(verb, 's' | 'q' | 'x' | 'X') {
+            let items = list.items().iter();
+            let bytes: Vec<u8> = items
+                .map(|item| if let Value::Uint8(byte) = item { *byte } else { 0 })
+                .collect();
+            return self.string(&bytes, verb, &Value::Nil);
+        }
+        if self.flags.sharp_v {
+            self.write(type_name);
+            if list.is_nil() {
+                return self.write("(nil)");
+            }
+        }
+        self.write(if self.flags.sharp_v { "{" } else { "[" });
+        for (i, item) in list.items().iter().enumerate() {
+            if i > 0 {
+                self.write(if self.flags.sharp_v { ", " } else { " " });
+            }
+            self.element(item, verb);
+        }
+        self.write(if self.flags.sharp_v { "}" } else { "]" });
+    }
+
+    fn map(&mut self, map: &Map, verb: char) {
+        if self.flags.sharp_v {
+            self.write(map.type_name());
+            if map.entries.is_none() {
+                return self.write("(nil)");
+            }
+        }
+        self.write(if self.flags.sharp_v { "{" } else { "map[" });
+        if let Some(entries) = &map.entries {
+            for (i, (key, item)) in entries.borrow().iter().enumerate() {
+                if i > 0 {
+                    self.write(if self.flags.sharp_v { ", " } else { " " });
+                }
+                self.string(key.as_bytes(), verb, &Value::String(key.clone()));
+                self.write(":");
+                self.element(item, verb);
+            }
+        }
+        self.write(if self.flags.sharp_v { "}" } else { "]" });
+    }
+
+    fn object(&mut self, object: &Rc<dyn Object>, verb: char, value: &Value) {
+        match (verb, object.as_int()) {
+            ('v' | 's' | 'x' | 'X' | 'q', _) if !self.erroring => {
+                let verb = if verb == 'v' { 's' } else { verb };
+                self.string(object.display().as_bytes(), verb, value);
+            }
+            (_, Some(n)) => self.signed(n, verb, value),
+            ('v', None) => self.text(object.display().as_bytes()),
+            (_, None) => self.bad_verb(value, verb),
+        }
+    }
+
+    /// `%p`: where a map or list lives.
+    fn pointer(&mut self, value: &Value) {
+        let address = match value {
+            Value::Map(map) => map.entries.as_ref().map_or(0, |entries| Rc::as_ptr(entries) as usize),
+            Value::List(list) => list.items.as_ref().map_or(0, |items| items.as_ptr() as usize),
+            Value::Object(object) if object.kind() == "ptr" => Rc::as_ptr(object).cast::<()>() as usize,
+            other => return self.bad_verb(other, 'p'),
+        };
+        let sharp = self.flags.sharp;
+        self.flags.sharp = !sharp;
+        self.integer(address as u64, false, 16, 'v', Case::Lower);
+        self.flags.sharp = sharp;
+    }
+
+    // --- text ---
+
+    fn string(&mut self, bytes: &[u8], verb: char, value: &Value) {
+        match verb {
+            'v' if self.flags.sharp_v => self.quoted(bytes),
+            'v' | 's' => self.text(bytes),
+            'x' => self.hex(bytes, Case::Lower),
+            'X' => self.hex(bytes, Case::Upper),
+            'q' => self.quoted(bytes),
+            _ => self.bad_verb(value, verb),
+        }
+    }
+
+    pub(super) fn text(&mut self, bytes: &[u8]) {
+        self.pad(self.flags.precision.map_or(bytes, |count| truncate(bytes, count)));
+    }
+
+    fn quoted(&mut self, bytes: &[u8]) {
+        let bytes = self.flags.precision.map_or(bytes, |count| truncate(bytes, count));
+        if self.flags.sharp && can_backquote(bytes) {
+            return self.pad(&[b"`", bytes, b"`"].concat());
+        }
+        let keep = if self.flags.plus { Keep::Ascii } else { Keep::Printable };
+        self.pad(quote_with(bytes, '"', keep).as_bytes());
+    }
+
+    fn hex(&mut self, bytes: &[u8], case: Case) {
+        let bytes = self
+            .flags
+            .precision
+            .and_then(|count| bytes.get(..count))
+            .unwrap_or(bytes);
+        let prefix = if case == Case::Lower { "0x" } else { "0X" };
+        let mut text = String::with_capacity(bytes.len() * 2 + 2);
+        for (i, byte) in bytes.iter().enumerate() {
+            if self.flags.space && i > 0 {
+                text.push(' ');
+            }
+            if self.flags.sharp && (i == 0 || self.flags.space) {
+                text.push_str(prefix);
+            }
+            text.push_str(&if case == Case::Lower {
+                format!("{byte:02x}")
+            } else {
+                format!("{byte:02X}")
+            });
+        }
+        self.pad(text.as_bytes());
+    }
+
+    // --- integers ---
+
+    fn signed(&mut self, n: i64, verb: char, value: &Value) {
+        self.by_verb(n as u64, true, verb, value);
+    }
+
+    fn unsigned(&mut self, n: u64, verb: char, value: &Value) {
+        if verb == 'v' && self.flags.sharp_v {
+            let sharp = std::mem::replace(&mut self.flags.sharp, true);
+            self.integer(n, false, 16, 'v', Case::Lower);
+            self.flags.sharp = sharp;
+        } else {
+            self.by_verb(n, false, verb, value);
+        }
+    }
+
+    fn by_verb(&mut self, n: u64, signed: bool, verb: char, value: &Value) {
+        match verb {
+            'v' | 'd' => self.integer(n, signed, 10, verb, Case::Lower),
+            'b' => self.integer(n, signed, 2, verb, Case::Lower),
+            'o' | 'O' => self.integer(n, signed, 8, verb, Case::Lower),
+            'x' => self.integer(n, signed, 16, verb, Case::Lower),
+            'X' => self.integer(n, signed, 16, verb, Case::Upper),
+            'c' => self.pad(rune(n).encode_utf8(&mut [0; 4]).as_bytes()),
+            'q' => {
+                let keep = if self.flags.plus { Keep::Ascii } else { Keep::Printable };
+                let quoted = quote_with(rune(n).encode_utf8(&mut [0; 4]).as_bytes(), '\'', keep);
+                self.pad(quoted.as_bytes());
+            }
+            'U' => self.code_point(n),
+            _ => self.bad_verb(value, verb),
+        }
+    }
+
+    fn integer(&mut self, n: u64, signed: bool, base: u32, verb: char, case: Case) {
+        let negative = signed && (n as i64) < 0;
+        let magnitude = if negative { n.wrapping_neg() } else { n };
+        let precision = match (self.flags.precision, self.flags.width) {
+            (Some(0), width) if magnitude == 0 => return self.padding(width.unwrap_or(0), b' '),
+            (Some(precision), _) => precision,
+            (None, Some(width)) if self.flags.zero && !self.flags.minus => {
+                width.saturating_sub(usize::from(negative || self.flags.plus || self.flags.space))
+            }
+            _ => 0,
+        };
+        let digits = match (base, case) {
+            (2, _) => format!("{magnitude:b}"),
+            (8, _) => format!("{magnitude:o}"),
+            (16, Case::Lower) => format!("{magnitude:x}"),
+            (16, Case::Upper) => format!("{magnitude:X}"),
+            _ => magnitude.to_string(),
+        };
+        let zeros = "0".repeat(self.room(precision.saturating_sub(digits.len())));
+        let prefix = match (base, case) {
+            (2, _) if self.flags.sharp => "0b",
+            (8, _) if self.flags.sharp && !zeros.starts_with('0') && !digits.starts_with('0') => "0",
+            (16, Case::Lower) if self.flags.sharp => "0x",
+            (16, Case::Upper) if self.flags.sharp => "0X",
+            _ => "",
+        };
+        let octal = if verb == 'O' { "0o" } else { "" };
+        let sign = match (negative, self.flags.plus, self.flags.space) {
+            (true, ..) => "-",
+            (_, true, _) => "+",
+            (_, _, true) => " ",
+            _ => "",
+        };
+        self.pad_with_spaces([sign, octal, prefix, &zeros, &digits].concat().as_bytes());
+    }
+
+    /// `%U`.
+    fn code_point(&mut self, n: u64) {
+        let digits = self.flags.precision.unwrap_or(0).max(4);
+        let mut text = format!("{n:X}");
+        text = format!("U+{}{text}", "0".repeat(self.room(digits.saturating_sub(text.len()))));
+        let c = u32::try_from(n).ok().and_then(char::from_u32);
+        if let Some(c) = c.filter(|c| self.flags.sharp && is_print(*c)) {
+            text = format!("{text} '{c}'");
+        }
+        self.pad_with_spaces(text.as_bytes());
+    }
+
+    // --- floats ---
+
+    fn float(&mut self, n: f64, verb: char, value: &Value) {
+        let (letter, precision) = match verb {
+            'v' => ('g', -1),
+            'b' | 'g' | 'G' | 'x' | 'X' => (verb, -1),
+            'f' | 'e' | 'E' => (verb, 6),
+            'F' => ('f', 6),
+            _ => return self.bad_verb(value, verb),
+        };
+        let precision = self
+            .flags
+            .precision
+            .map_or(precision, |precision| self.room(precision) as i32);
+        let text = format_float(n, letter, precision);
+        let (mut sign, mut number) = match (text.strip_prefix('-'), text.strip_prefix('+')) {
+            (Some(rest), _) => ('-', rest.to_owned()),
+            (None, Some(rest)) => ('+', rest.to_owned()),
+            (None, None) => ('+', text),
+        };
+        if self.flags.space && sign == '+' && !self.flags.plus {
+            sign = ' ';
+        }
+        let shows_sign = self.flags.plus || sign != '+';
+        if !n.is_finite() {
+            let bare = if n.is_nan() {
+                !self.flags.space && !self.flags.plus
+            } else {
+                !shows_sign
+            };
+            let text = if bare && n.is_nan() {
+                number
+            } else {
+                format!("{sign}{number}")
+            };
+            return self.pad_with_spaces(text.as_bytes());
+        }
+        if self.flags.sharp && letter != 'b' {
+            number = with_point(&number, letter, precision);
+        }
+        if !shows_sign {
+            return self.pad(number.as_bytes());
+        }
+        let width = self.flags.width.unwrap_or(0);
+        if self.flags.zero && !self.flags.minus && width > number.len() + 1 {
+            self.out.push(sign as u8);
+            self.padding(width - number.len() - 1, b'0');
+            return self.write(&number);
+        }
+        self.pad(format!("{sign}{number}").as_bytes());
+    }
+
+    // --- padding ---
+
+    fn padding(&mut self, count: usize, byte: u8) {
+        self.out.resize(self.out.len() + self.room(count), byte);
+    }
+
+    /// As much of `count` bytes as the limit allows.
+    fn room(&self, count: usize) -> usize {
+        count.min(MAX_TEXT.saturating_sub(self.out.len()))
+    }
+
+    pub(super) fn pad(&mut self, text: &[u8]) {
+        let missing = self
+            .flags
+            .width
+            .map_or(0, |width| width.saturating_sub(rune_count(text)));
+        if self.flags.minus {
+            self.out.extend_from_slice(text);
+            self.padding(missing, b' ');
+        } else {
+            self.padding(missing, if self.flags.zero { b'0' } else { b' ' });
+            self.out.extend_from_slice(text);
+        }
+    }
+
+    fn pad_with_spaces(&mut self, text: &[u8]) {
+        let zero = std::mem::replace(&mut self.flags.zero, false);
+        self.pad(text);
+        self.flags.zero = zero;
+    }
+}
+
+fn rune(n: u64) -> char {
+    u32::try_from(n)
+        .ok()
+        .and_then(char::from_u32)
+        .unwrap_or(char::REPLACEMENT_CHARACTER)
+}
+
+/// What `#` does to a float: a decimal point always, and the trailing zeros that `g` cuts.
+fn with_point(number: &str, verb: char, precision: i32) -> String {
+    let hex = matches!(verb, 'x' | 'X');
+    let tail_at = number
+        .find(if hex { ['p', 'P'] } else { ['e', 'E'] })
+        .unwrap_or(number.len());
+    let (head, tail) = number.split_at(tail_at);
+    let mut digits = match verb {
+        'g' | 'G' | 'x' => {
+            if precision < 0 {
+                6
+            } else {
+                precision
+            }
+        }
+        _ => 0,
+    };
+    let significant = head.chars().filter(|c| *c != '.').skip_while(|c| *c == '0').count();
+    digits -= significant as i32;
+    let mut text = head.to_owned();
+    if !head.contains('.') {
+        if head == "0" {
+            digits -= 1;
+        }
+        text.push('.');
+    }
+    text.extend(std::iter::repeat_n('0', usize::try_from(digits).unwrap_or(0)));
+    text + tail
+}

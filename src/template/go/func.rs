@@ -1,0 +1,219 @@
+//! The function table: what a template can call, with the parameter types that Go's reflection checks.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::error::{Cause, ExecError};
+use super::value::Value;
+
+/// A parameter's Go type. The evaluator checks and converts arguments by `text/template`'s rules and words its
+/// errors by this type, so a function's body sees only arguments that fit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Param {
+    /// `interface {}`: anything, nil included
+    Any,
+    /// `string`
+    String,
+    /// `int`
+    Int,
+    /// `int64`
+    Int64,
+    /// `float64`
+    Float64,
+    /// `bool`
+    Bool,
+    /// `map[string]interface {}`; `common.Values` is assignable to it
+    Map,
+    /// `[]interface {}`
+    List,
+    /// `[]string`
+    Strings,
+    /// `time.Time`, `sprig.certificate` and other concrete types, by the name that `%T` prints
+    Named(&'static str),
+}
+
+/// Why a call failed: the text of the error that the Go function returned or panicked with.
+/// The evaluator wraps it as `error calling NAME: TEXT`.
+#[derive(Debug)]
+pub enum CallError {
+    /// The function's own error text.
+    Text(String),
+    /// An error from a template that the function executed (`include`): carries its own positions.
+    Exec(Box<ExecError>),
+    /// The same with a text in front of it (`tpl`): `PREFIX: ERROR`.
+    Wrapped {
+        /// The text before the colon.
+        prefix: String,
+        /// The wrapped error.
+        error: Box<ExecError>,
+    },
+}
+
+/// A plain function: its result depends on its arguments (and, for the random ones, on a source it closes over).
+pub type Body<C> = fn(&mut C, &[Value]) -> Result<Value, CallError>;
+
+/// One entry of the table. `C` is the context that the functions need: the evaluator hands it through untouched.
+pub struct Func<C: ?Sized> {
+    /// The name under which templates call it.
+    pub name: &'static str,
+    /// The parameters, without the repeated one.
+    pub params: &'static [Param],
+    /// The type of the repeated last parameter, if the function is variadic.
+    pub variadic: Option<Param>,
+    /// What it does; the arguments fit the parameters.
+    pub body: Body<C>,
+}
+
+/// Functions by name. The evaluator finds one by hashing its name once per place in a template, not once per call.
+pub struct FuncMap<C: ?Sized> {
+    /// Tells tables apart in what templates remember about them; changes with every change of the table.
+    id: u32,
+    funcs: Vec<Func<C>>,
+    index: HashMap<&'static str, u32>,
+}
+
+static NEXT_ID: AtomicU32 = AtomicU32::new(1);
+
+// === impl Param ===
+
+impl Param {
+    /// Go's name of the type, as error texts show it.
+    pub fn type_name(self) -> &'static str {
+        match self {
+            Param::Any => "interface {}",
+            Param::String => "string",
+            Param::Int => "int",
+            Param::Int64 => "int64",
+            Param::Float64 => "float64",
+            Param::Bool => "bool",
+            Param::Map => "map[string]interface {}",
+            Param::List => "[]interface {}",
+            Param::Strings => "[]string",
+            Param::Named(name) => name,
+        }
+    }
+}
+
+// === impl FuncMap ===
+
+impl<C: ?Sized> FuncMap<C> {
+    /// An empty table.
+    pub fn new() -> Self {
+        FuncMap {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            funcs: Vec::new(),
+            index: HashMap::new(),
+        }
+    }
+
+    /// Adds a function under its own name; replaces the one that has it.
+    pub fn insert(&mut self, func: Func<C>) {
+        self.id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        match self
+            .index
+            .get(func.name)
+            .and_then(|at| self.funcs.get_mut(*at as usize))
+        {
+            Some(old) => *old = func,
+            None => {
+                self.index.insert(func.name, self.funcs.len() as u32);
+                self.funcs.push(func);
+            }
+        }
+    }
+
+    /// Takes a name out of the table. Returns whether it was there.
+    pub fn remove(&mut self, name: &str) -> bool {
+        self.id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        self.index.remove(name).is_some()
+    }
+
+    /// The function of that name.
+    pub fn get(&self, name: &str) -> Option<&Func<C>> {
+        self.by_index(self.index_of(name)?)
+    }
+
+    /// Whether there is a function of that name.
+    pub fn contains_key(&self, name: &str) -> bool {
+        self.index.contains_key(name)
+    }
+
+    /// All names, in no order.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.index.keys().copied()
+    }
+
+    /// How many functions there are.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
+    pub(super) fn index_of(&self, name: &str) -> Option<u32> {
+        self.index.get(name).copied()
+    }
+
+    pub(super) fn by_index(&self, index: u32) -> Option<&Func<C>> {
+        self.funcs.get(index as usize)
+    }
+}
+
+impl<C: ?Sized> Default for FuncMap<C> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<C: ?Sized> Extend<Func<C>> for FuncMap<C> {
+    fn extend<I: IntoIterator<Item = Func<C>>>(&mut self, funcs: I) {
+        for func in funcs {
+            self.insert(func);
+        }
+    }
+}
+
+impl<C: ?Sized> FromIterator<Func<C>> for FuncMap<C> {
+    fn from_iter<I: IntoIterator<Item = Func<C>>>(funcs: I) -> Self {
+        let mut map = Self::new();
+        map.extend(funcs);
+        map
+    }
+}
+
+// === impl CallError ===
+
+impl From<String> for CallError {
+    fn from(text: String) -> Self {
+        CallError::Text(text)
+    }
+}
+
+impl From<&str> for CallError {
+    fn from(text: &str) -> Self {
+        CallError::Text(text.to_owned())
+    }
+}
+
+impl From<Box<ExecError>> for CallError {
+    fn from(error: Box<ExecError>) -> Self {
+        CallError::Exec(error)
+    }
+}
+
+impl From<CallError> for Cause {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Text(text) => Cause::Text(text),
+            CallError::Exec(error) => Cause::Exec(error),
+            CallError::Wrapped { prefix, error } => Cause::Wrapped { prefix, error },
+        }
+    }
+}

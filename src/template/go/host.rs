@@ -1,0 +1,70 @@
+//! What the evaluator asks of the context that a caller hands it: limits, options, methods of named map types.
+
+use super::func::{CallError, Param};
+use super::value::{Map, MapKind, Value};
+
+/// What a map lookup by `.field` does when the key is missing: Go's option `missingkey`. Only maps are asked;
+/// a missing struct field is always an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MissingKey {
+    /// `missingkey=default`: no value, which prints as `<no value>`.
+    Invalid,
+    /// `missingkey=zero`: the zero value of the map's element type. Helm uses this one.
+    #[default]
+    Zero,
+    /// `missingkey=error`: execution stops.
+    Error,
+}
+
+/// The context of an execution. Everything but [`Host::depth`] has a default.
+pub trait Host {
+    /// The number of evaluation levels that are open on the native stack: template calls, bodies of control
+    /// structures and parenthesised pipelines, of nested executions too. The evaluator counts it up and down;
+    /// the host only stores it, starting from 0.
+    fn depth(&mut self) -> &mut usize;
+
+    /// How many levels may be open. Beyond, execution fails with Go's text for runaway recursion. A level takes up to
+    /// 1 KiB of native stack in a release build and up to 2 KiB in a debug build, without what functions add.
+    fn max_depth(&self) -> usize {
+        500
+    }
+
+    /// Called for every node and every iteration; an error's text ends the execution. This is where fuel burns.
+    fn step(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Called after output was written with the length of the whole buffer so far; an error's text ends the execution.
+    fn output(&mut self, _bytes: usize) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The option `missingkey`.
+    fn missing_key(&self) -> MissingKey {
+        MissingKey::Zero
+    }
+
+    /// The parameters of a method of a named map type; `None` if it isn't known, in which case
+    /// [`Host::map_method`] gets whatever arguments there are.
+    fn map_method_params(&self, _kind: MapKind, _name: &str) -> Option<&'static [Param]> {
+        None
+    }
+
+    /// Calls a method of a named map type; `None` if the type has no such method, and the name is looked up as a key.
+    /// Called for [`MapKind::Values`] and [`MapKind::Files`] and names that start with an upper case letter.
+    fn map_method(&mut self, _map: &Map, _name: &str, _args: &[Value]) -> Option<Result<Value, CallError>> {
+        None
+    }
+}
+
+/// A host without limits other than depth, for templates that are our own.
+#[derive(Debug, Default)]
+pub struct Plain {
+    depth: usize,
+}
+
+impl Host for Plain {
+    fn depth(&mut self) -> &mut usize {
+        &mut self.depth
+    }
+}

@@ -1,0 +1,440 @@
+//! Text to tokens, by the rules of Go's `text/template/parse` lexer, one token at a time.
+
+use super::quote::quote_go;
+use super::token::{Keyword, Kind, Token};
+use super::unicode::{decode_lossy, is_letter_or_digit};
+
+const LEFT_DELIM: &[u8; 2] = b"{{";
+const RIGHT_DELIM: &[u8; 2] = b"}}";
+
+/// Yields tokens until an end of file or an error, and those again and again afterwards.
+pub(super) struct Lexer<'s> {
+    input: &'s [u8],
+    pos: usize,
+    /// Where the current token starts.
+    start: usize,
+    line: usize,
+    start_line: usize,
+    paren_depth: usize,
+    inside_action: bool,
+    /// A function of that name hides the keyword.
+    break_is_function: bool,
+    continue_is_function: bool,
+    /// Why the last token is an error.
+    error: String,
+}
+
+type Lexed<'s> = Result<Token<'s>, String>;
+
+impl<'s> Lexer<'s> {
+    pub(super) fn new(input: &'s [u8], break_is_function: bool, continue_is_function: bool) -> Self {
+        Lexer {
+            input,
+            pos: 0,
+            start: 0,
+            line: 1,
+            start_line: 1,
+            paren_depth: 0,
+            inside_action: false,
+            break_is_function,
+            continue_is_function,
+            error: String::new(),
+        }
+    }
+
+    /// The reason of an error token.
+    pub(super) fn error(&self) -> &str {
+        &self.error
+    }
+
+    pub(super) fn next_token(&mut self) -> Token<'s> {
+        let lexed = if self.inside_action {
+            self.inside_action()
+        } else {
+            self.text()
+        };
+        lexed.unwrap_or_else(|error| {
+            let token = Token {
+                kind: Kind::Error,
+                pos: self.start,
+                text: &[],
+                line: self.start_line,
+            };
+            self.error = error;
+            self.input = &[];
+            self.pos = 0;
+            self.start = 0;
+            token
+        })
+    }
+
+    // --- characters ---
+
+    fn rest(&self) -> &'s [u8] {
+        self.input.get(self.pos..).unwrap_or_default()
+    }
+
+    fn peek(&self) -> Option<char> {
+        decode_lossy(self.rest()).map(|(c, _)| c)
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let (c, width) = decode_lossy(self.rest())?;
+        self.pos += width;
+        if c == '\n' {
+            self.line += 1;
+        }
+        Some(c)
+    }
+
+    fn accept(&mut self, valid: &str) -> bool {
+        let accepted = self.peek().is_some_and(|c| valid.contains(c));
+        if accepted {
+            self.next();
+        }
+        accepted
+    }
+
+    fn accept_run(&mut self, valid: &str) {
+        while self.accept(valid) {}
+    }
+
+    fn emit(&mut self, kind: Kind) -> Token<'s> {
+        let text = self.input.get(self.start..self.pos).unwrap_or_default();
+        let token = Token {
+            kind,
+            pos: self.start,
+            text,
+            line: self.start_line,
+        };
+        self.start = self.pos;
+        self.start_line = self.line;
+        token
+    }
+
+    /// Counts the lines of what was stepped over without [`Lexer::next`].
+    fn count_lines(&mut self) {
+        let skipped = self.input.get(self.start..self.pos).unwrap_or_default();
+        self.line += skipped.iter().filter(|b| **b == b'\n').count();
+    }
+
+    fn ignore(&mut self) {
+        self.count_lines();
+        self.start = self.pos;
+        self.start_line = self.line;
+    }
+
+    // --- outside of actions ---
+
+    fn text(&mut self) -> Lexed<'s> {
+        loop {
+            let Some(length) = find(self.rest(), LEFT_DELIM) else {
+                self.pos = self.input.len();
+                if self.pos > self.start {
+                    self.count_lines();
+                    return Ok(self.emit(Kind::Text));
+                }
+                return Ok(self.emit(Kind::Eof));
+            };
+            if length > 0 {
+                self.pos += length;
+                let delim_end = self.pos + LEFT_DELIM.len();
+                let mut trimmed = 0;
+                if has_left_trim_marker(self.input.get(delim_end..).unwrap_or_default()) {
+                    let text = self.input.get(self.start..self.pos).unwrap_or_default();
+                    trimmed = text.iter().rev().take_while(|b| is_space_byte(**b)).count();
+                }
+                self.pos -= trimmed;
+                self.count_lines();
+                let token = self.emit(Kind::Text);
+                self.pos += trimmed;
+                self.ignore();
+                if !token.text.is_empty() {
+                    return Ok(token);
+                }
+            }
+            if let Some(token) = self.left_delim()? {
+                return Ok(token);
+            }
+        }
+    }
+
+    /// Takes `{{`. A comment is skipped whole and yields nothing.
+    fn left_delim(&mut self) -> Result<Option<Token<'s>>, String> {
+        self.pos += LEFT_DELIM.len();
+        let after_marker = if has_left_trim_marker(self.rest()) { 2 } else { 0 };
+        if self
+            .rest()
+            .get(after_marker..)
+            .is_some_and(|rest| rest.starts_with(b"/*"))
+        {
+            self.pos += after_marker;
+            self.ignore();
+            self.comment()?;
+            return Ok(None);
+        }
+        let token = self.emit(Kind::LeftDelim);
+        self.inside_action = true;
+        self.pos += after_marker;
+        self.ignore();
+        self.paren_depth = 0;
+        Ok(Some(token))
+    }
+
+    fn comment(&mut self) -> Result<(), String> {
+        self.pos += 2;
+        let end = find(self.rest(), b"*/").ok_or("unclosed comment")?;
+        self.pos += end + 2;
+        let trim = self.at_right_delim().ok_or("comment ends before closing delimiter")?;
+        self.pos += RIGHT_DELIM.len() + if trim { 2 } else { 0 };
+        if trim {
+            self.skip_space();
+        }
+        self.ignore();
+        Ok(())
+    }
+
+    fn skip_space(&mut self) {
+        self.pos += self.rest().iter().take_while(|b| is_space_byte(**b)).count();
+    }
+
+    // --- inside of actions ---
+
+    /// Whether the rest starts with a right delimiter, and if so whether with a trim marker.
+    fn at_right_delim(&self) -> Option<bool> {
+        match self.rest() {
+            [space, b'-', b'}', b'}', ..] if is_space_byte(*space) => Some(true),
+            [b'}', b'}', ..] => Some(false),
+            _ => None,
+        }
+    }
+
+    fn right_delim(&mut self, trim: bool) -> Token<'s> {
+        if trim {
+            self.pos += 2;
+            self.ignore();
+        }
+        self.pos += RIGHT_DELIM.len();
+        let token = self.emit(Kind::RightDelim);
+        if trim {
+            self.skip_space();
+            self.ignore();
+        }
+        self.inside_action = false;
+        token
+    }
+
+    fn inside_action(&mut self) -> Lexed<'s> {
+        if let Some(trim) = self.at_right_delim() {
+            return if self.paren_depth == 0 {
+                Ok(self.right_delim(trim))
+            } else {
+                Err("unclosed left paren".into())
+            };
+        }
+        let Some(c) = self.peek() else {
+            return Err("unclosed action".into());
+        };
+        match c {
+            _ if is_space(c) => return Ok(self.space()),
+            '+' | '-' | '0'..='9' => return self.number(),
+            '.' if self.rest().get(1).is_some_and(u8::is_ascii_digit) || self.rest().len() == 1 => {
+                return self.number();
+            }
+            _ if c == '_' || is_letter_or_digit(c) => return self.identifier(),
+            _ => {}
+        }
+        self.next();
+        Ok(match c {
+            '=' => self.emit(Kind::Assign),
+            ':' if self.next() == Some('=') => self.emit(Kind::Declare),
+            ':' => return Err("expected :=".into()),
+            '|' => self.emit(Kind::Pipe),
+            '"' => return self.quoted('"', Kind::String, "unterminated quoted string"),
+            '\'' => return self.quoted('\'', Kind::CharConstant, "unterminated character constant"),
+            '`' => return self.raw_string(),
+            '$' => return self.field_or_variable(Kind::Variable),
+            '.' => return self.field_or_variable(Kind::Field),
+            '(' => {
+                self.paren_depth += 1;
+                self.emit(Kind::LeftParen)
+            }
+            ')' => {
+                self.paren_depth = self.paren_depth.checked_sub(1).ok_or("unexpected right paren")?;
+                self.emit(Kind::RightParen)
+            }
+            ' '..='~' => self.emit(Kind::Char),
+            _ => return Err(format!("unrecognized character in action: {}", code_point(c))),
+        })
+    }
+
+    /// A run of spaces, which may end in the trim marker of a right delimiter.
+    fn space(&mut self) -> Token<'s> {
+        let mut count = 0;
+        while self.peek().is_some_and(is_space) {
+            self.next();
+            count += 1;
+        }
+        if self.rest().starts_with(b"-}}") {
+            self.pos -= 1;
+            if self.input.get(self.pos) == Some(&b'\n') {
+                self.line -= 1;
+            }
+            if count == 1 {
+                return self.right_delim(true);
+            }
+        }
+        self.emit(Kind::Space)
+    }
+
+    fn word(&mut self) -> Result<(), String> {
+        while self.peek().is_some_and(|c| c == '_' || is_letter_or_digit(c)) {
+            self.next();
+        }
+        match self.peek() {
+            Some(c) if !self.at_terminator() => Err(format!("bad character {}", code_point(c))),
+            _ => Ok(()),
+        }
+    }
+
+    fn identifier(&mut self) -> Lexed<'s> {
+        self.word()?;
+        let word = self.input.get(self.start..self.pos).unwrap_or_default();
+        let kind = match Keyword::by_name(word) {
+            Some(Keyword::Break) if self.break_is_function => Kind::Identifier,
+            Some(Keyword::Continue) if self.continue_is_function => Kind::Identifier,
+            Some(keyword) => Kind::Keyword(keyword),
+            None if word == b"true" || word == b"false" => Kind::Bool,
+            None => Kind::Identifier,
+        };
+        Ok(self.emit(kind))
+    }
+
+    fn field_or_variable(&mut self, kind: Kind) -> Lexed<'s> {
+        if self.at_terminator() {
+            let kind = if kind == Kind::Field {
+                Kind::Keyword(Keyword::Dot)
+            } else {
+                kind
+            };
+            return Ok(self.emit(kind));
+        }
+        self.word()?;
+        Ok(self.emit(kind))
+    }
+
+    fn at_terminator(&self) -> bool {
+        match self.peek() {
+            None | Some(' ' | '\t' | '\r' | '\n' | '.' | ',' | '|' | ':' | ')' | '(') => true,
+            Some(_) => self.rest().starts_with(RIGHT_DELIM),
+        }
+    }
+
+    /// A string or character constant, whose syntax the parser checks; its first quote is taken already.
+    fn quoted(&mut self, quote: char, kind: Kind, unterminated: &str) -> Lexed<'s> {
+        loop {
+            match self.next() {
+                Some('\\') if !matches!(self.next(), None | Some('\n')) => {}
+                None | Some('\\' | '\n') => return Err(unterminated.into()),
+                Some(c) if c == quote => return Ok(self.emit(kind)),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn raw_string(&mut self) -> Lexed<'s> {
+        loop {
+            match self.next() {
+                None => return Err("unterminated raw quoted string".into()),
+                Some('`') => return Ok(self.emit(Kind::RawString)),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// A number, roughly: what is wrong with it the parser finds out.
+    fn number(&mut self) -> Lexed<'s> {
+        if !self.scan_number() {
+            return Err(self.bad_number());
+        }
+        if matches!(self.peek(), Some('+' | '-')) {
+            // A complex number ends in "i".
+            if !self.scan_number() || self.input.get(self.pos - 1) != Some(&b'i') {
+                return Err(self.bad_number());
+            }
+            return Ok(self.emit(Kind::Complex));
+        }
+        Ok(self.emit(Kind::Number))
+    }
+
+    fn bad_number(&self) -> String {
+        format!(
+            "bad number syntax: {}",
+            quote_go(self.input.get(self.start..self.pos).unwrap_or_default())
+        )
+    }
+
+    fn scan_number(&mut self) -> bool {
+        self.accept("+-");
+        let mut digits = "0123456789_";
+        if self.accept("0") {
+            if self.accept("xX") {
+                digits = "0123456789abcdefABCDEF_";
+            } else if self.accept("oO") {
+                digits = "01234567_";
+            } else if self.accept("bB") {
+                digits = "01_";
+            }
+        }
+        self.accept_run(digits);
+        if self.accept(".") {
+            self.accept_run(digits);
+        }
+        let exponent = match digits.len() {
+            11 => self.accept("eE"),
+            23 => self.accept("pP"),
+            _ => false,
+        };
+        if exponent {
+            self.accept("+-");
+            self.accept_run("0123456789_");
+        }
+        self.accept("i");
+        if self.peek().is_some_and(|c| c == '_' || is_letter_or_digit(c)) {
+            self.next();
+            return false;
+        }
+        true
+    }
+}
+
+fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\r' | '\n')
+}
+
+fn is_space_byte(b: u8) -> bool {
+    matches!(b, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+fn has_left_trim_marker(rest: &[u8]) -> bool {
+    matches!(rest, [b'-', space, ..] if is_space_byte(*space))
+}
+
+fn find(haystack: &[u8], needle: &[u8; 2]) -> Option<usize> {
+    haystack.windows(2).position(|window| window == needle)
+}
+
+/// Go's `%#U`.
+fn code_point(c: char) -> String {
+    let hex = format!("U+{:04X}", u32::from(c));
+    if super::unicode::is_print(c) {
+        format!("{hex} '{c}'")
+    } else {
+        hex
+    }
+}
+
+/// The text of a word, which the lexer only takes if it is UTF-8.
+pub(super) fn as_str(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}

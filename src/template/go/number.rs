@@ -1,0 +1,380 @@
+//! Numbers as Go reads and writes them: the constants of a template and `strconv.FormatFloat`.
+
+use super::quote::{quote_go, unquote_char};
+
+/// A number constant, in all the types that it fits: whether it is an int or a float is for its place to say.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Constant {
+    pub(super) int: Option<i64>,
+    pub(super) float: Option<f64>,
+    pub(super) ideal: Ideal,
+}
+
+/// What a constant is where the place does not say.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Ideal {
+    Int(i64),
+    Float(f64),
+    /// It only fits an unsigned integer.
+    Overflow,
+    /// Values have no complex kind.
+    Complex,
+}
+
+// === impl Constant ===
+
+impl Constant {
+    /// Reads a number or character token; an error is Go's text.
+    pub(super) fn parse(token: &[u8]) -> Result<Self, String> {
+        if token.first() == Some(&b'\'') {
+            let code = i64::from(unquote_char(token)?);
+            return Ok(Constant {
+                int: Some(code),
+                float: Some(code as f64),
+                ideal: Ideal::Int(code),
+            });
+        }
+        let text = std::str::from_utf8(token).unwrap_or_default();
+        if let Some(imaginary) = text.strip_suffix('i') {
+            return Self::complex(imaginary).ok_or_else(|| format!("illegal number syntax: {}", quote_go(token)));
+        }
+        let (mut int, mut uint) = (parse_int(text), parse_uint(text));
+        let float = match (int, uint) {
+            (Some(int), _) => Some(int as f64),
+            (None, Some(uint)) => Some(uint as f64),
+            (None, None) => parse_float(text),
+        };
+        if let (None, None, Some(float)) = (int, uint, float) {
+            if !text.contains(['.', 'e', 'E', 'p', 'P']) {
+                return Err(format!("integer overflow: {}", quote_go(token)));
+            }
+            int = whole(float);
+            uint =
+                ((0.0..18_446_744_073_709_551_616.0).contains(&float) && float.fract() == 0.0).then_some(float as u64);
+        }
+        let digits = text.trim_start_matches(['+', '-']);
+        let hex = text.len() > 2 && text.starts_with(['0']) && digits.get(1..2).is_some_and(|x| x == "x" || x == "X");
+        let hex_int = hex && !text.contains(['p', 'P']);
+        let ideal = match (float, int, uint) {
+            (Some(float), ..) if !hex_int && text.contains(['.', 'e', 'E', 'p', 'P']) => Ideal::Float(float),
+            (_, Some(int), _) => Ideal::Int(int),
+            (_, None, Some(_)) => Ideal::Overflow,
+            _ => return Err(format!("illegal number syntax: {}", quote_go(token))),
+        };
+        Ok(Constant { int, float, ideal })
+    }
+
+    /// `text` is what stands before the `i`: one number, or two with a sign between them.
+    fn complex(text: &str) -> Option<Self> {
+        let signs = text.char_indices().skip(1).filter(|(_, c)| matches!(c, '+' | '-'));
+        let split = signs
+            .filter(|(at, _)| {
+                !text
+                    .get(..*at)
+                    .is_some_and(|before| before.ends_with(['e', 'E', 'p', 'P']))
+            })
+            .map(|(at, _)| at)
+            .last();
+        let (real, imaginary) = split.map_or(("0", text), |at| text.split_at(at));
+        let (real, imaginary) = (parse_float(real)?, parse_float(imaginary)?);
+        let float = (imaginary == 0.0).then_some(real);
+        Some(Constant {
+            int: float.and_then(whole),
+            float,
+            ideal: Ideal::Complex,
+        })
+    }
+}
+
+fn whole(float: f64) -> Option<i64> {
+    let fits = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&float);
+    (fits && float.fract() == 0.0).then_some(float as i64)
+}
+
+/// `strconv.ParseInt(text, 0, 64)`.
+pub fn parse_int(text: &str) -> Option<i64> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let magnitude = parse_uint(digits)?;
+    if negative {
+        0i64.checked_sub_unsigned(magnitude)
+    } else {
+        i64::try_from(magnitude).ok()
+    }
+}
+
+/// `strconv.ParseUint(text, 0, 64)`: the base by the prefix `0x`, `0o`, `0`, `0b`, underscores between digits.
+pub fn parse_uint(text: &str) -> Option<u64> {
+    let lower = text.to_ascii_lowercase();
+    let (base, digits) = if let Some(digits) = lower.strip_prefix("0x") {
+        (16, digits)
+    } else if let Some(digits) = lower.strip_prefix("0o") {
+        (8, digits)
+    } else if let Some(digits) = lower.strip_prefix("0b") {
+        (2, digits)
+    } else if let Some(digits) = lower.strip_prefix('0').filter(|digits| !digits.is_empty()) {
+        (8, digits)
+    } else {
+        (10, lower.as_str())
+    };
+    if digits.starts_with(['+', '-']) || !underscores_fit(text) {
+        return None;
+    }
+    u64::from_str_radix(&digits.replace('_', ""), base).ok()
+}
+
+/// `strconv.ParseFloat(text, 64)` without `inf` and `nan`; out of range is `None`.
+pub fn parse_float(text: &str) -> Option<f64> {
+    if text.contains('_') && !underscores_fit(text) {
+        return None;
+    }
+    let text = text.replace('_', "").to_ascii_lowercase();
+    let unsigned = text.trim_start_matches(['+', '-']);
+    if !unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return None;
+    }
+    let value = match unsigned.strip_prefix("0x") {
+        Some(hex) => {
+            let value = parse_hex_float(hex)?;
+            if text.starts_with('-') { -value } else { value }
+        }
+        None => text.parse::<f64>().ok()?,
+    };
+    value.is_finite().then_some(value)
+}
+
+/// A hexadecimal float after its `0x`; the exponent is required. Digits beyond 64 bits are cut.
+fn parse_hex_float(text: &str) -> Option<f64> {
+    let (digits, exponent) = text.split_once('p')?;
+    let mut exponent = exponent.parse::<i32>().ok()?.clamp(-5000, 5000);
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.len() + fraction.len() == 0 {
+        return None;
+    }
+    let mut mantissa = 0u64;
+    for (i, c) in whole.chars().chain(fraction.chars()).enumerate() {
+        let digit = u64::from(c.to_digit(16)?);
+        let in_fraction = i >= whole.len();
+        if mantissa >> 60 == 0 {
+            mantissa = mantissa << 4 | digit;
+            exponent -= if in_fraction { 4 } else { 0 };
+        } else if !in_fraction {
+            exponent += 4;
+        }
+    }
+    // Two steps, since the power alone may be out of range.
+    let half = exponent / 2;
+    Some(mantissa as f64 * 2f64.powi(half) * 2f64.powi(exponent - half))
+}
+
+/// Whether each underscore stands between two digits or between a base prefix and a digit.
+fn underscores_fit(text: &str) -> bool {
+    let text = text.strip_prefix(['+', '-']).unwrap_or(text).to_ascii_lowercase();
+    let prefixed = ["0x", "0o", "0b"].iter().any(|prefix| text.starts_with(prefix));
+    let hex = text.starts_with("0x");
+    // What the last character was: a digit (or a prefix), an underscore, or neither.
+    let (mut digit, mut underscore) = (prefixed, false);
+    for c in text.chars().skip(if prefixed { 2 } else { 0 }) {
+        if c.is_ascii_digit() || hex && c.is_ascii_hexdigit() {
+            (digit, underscore) = (true, false);
+        } else if c == '_' {
+            if !digit {
+                return false;
+            }
+            (digit, underscore) = (false, true);
+        } else if underscore {
+            return false;
+        } else {
+            digit = false;
+        }
+    }
+    !underscore
+}
+
+/// `strconv.FormatFloat(value, verb, precision, 64)`: verbs `e E f g G b x X`; a negative precision is the smallest
+/// number of digits that reads back as the same value.
+pub fn format_float(value: f64, verb: char, precision: i32) -> String {
+    if value.is_nan() {
+        return "NaN".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    let mut out = String::new();
+    if value.is_sign_negative() {
+        out.push('-');
+    }
+    let value = value.abs();
+    match verb {
+        'b' => format_binary(&mut out, value),
+        'x' | 'X' => format_hex(&mut out, value, verb, precision),
+        'e' | 'E' => {
+            let digits = Digits::of(value, (precision >= 0).then_some(precision));
+            let precision = if precision < 0 { digits.len() - 1 } else { precision };
+            digits.exponential(&mut out, precision, verb);
+        }
+        'f' if precision < 0 => {
+            let digits = Digits::of(value, None);
+            digits.decimal(&mut out, (digits.len() - digits.point).max(0));
+        }
+        'f' => {
+            // A float64 has no more than 1074 digits after the point; what is asked beyond are zeros.
+            let exact = precision.min(1100);
+            out.push_str(&format!("{value:.*}", exact as usize));
+            out.extend(std::iter::repeat_n('0', (precision - exact) as usize));
+        }
+        _ => format_general(&mut out, value, verb, precision),
+    }
+    out
+}
+
+fn format_general(out: &mut String, value: f64, verb: char, precision: i32) {
+    let shortest = precision < 0;
+    let mut precision = if shortest { 0 } else { precision.max(1) };
+    let digits = Digits::of(value, (!shortest).then_some(precision - 1)).without_trailing_zeros();
+    let len = digits.len();
+    let mut threshold = precision;
+    if threshold > len && len >= digits.point {
+        threshold = len;
+    }
+    if shortest {
+        precision = len;
+        threshold = 6;
+    }
+    let exponent = digits.point - 1;
+    if exponent < -4 || exponent >= threshold {
+        let precision = precision.min(len);
+        digits.exponential(out, precision - 1, if verb == 'G' { 'E' } else { 'e' });
+    } else {
+        let precision = if precision > digits.point { len } else { precision };
+        digits.decimal(out, (precision - digits.point).max(0));
+    }
+}
+
+/// The significant decimal digits of a value: `0.DIGITS * 10^point`. Zero has the point 1 and one digit.
+struct Digits {
+    digits: String,
+    point: i32,
+}
+
+impl Digits {
+    /// `after_first`: how many digits after the first one; `None` for the shortest.
+    fn of(value: f64, after_first: Option<i32>) -> Self {
+        let text = match after_first {
+            Some(count) => format!("{value:.*e}", count.clamp(0, 1100) as usize),
+            None => format!("{value:e}"),
+        };
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let digits = mantissa.replace('.', "");
+        Digits {
+            digits,
+            point: exponent.parse::<i32>().unwrap_or(0) + 1,
+        }
+    }
+
+    fn len(&self) -> i32 {
+        self.digits.len() as i32
+    }
+
+    fn without_trailing_zeros(mut self) -> Self {
+        let len = self.digits.trim_end_matches('0').len().max(1);
+        self.digits.truncate(len);
+        self
+    }
+
+    /// `d.ddde+dd`.
+    fn exponential(&self, out: &mut String, precision: i32, e: char) {
+        let (first, rest) = self.digits.split_at(1);
+        out.push_str(first);
+        if precision > 0 {
+            out.push('.');
+            let rest = rest.get(..precision as usize).unwrap_or(rest);
+            out.push_str(rest);
+            out.extend(std::iter::repeat_n('0', precision as usize - rest.len()));
+        }
+        let exponent = if self.digits.trim_matches('0').is_empty() {
+            0
+        } else {
+            self.point - 1
+        };
+        out.push_str(&format!(
+            "{e}{}{:02}",
+            if exponent < 0 { '-' } else { '+' },
+            exponent.abs()
+        ));
+    }
+
+    /// `ddd.ddd`.
+    fn decimal(&self, out: &mut String, precision: i32) {
+        let digit = |at: i32| {
+            usize::try_from(at)
+                .ok()
+                .and_then(|at| self.digits.as_bytes().get(at))
+                .map_or('0', |b| char::from(*b))
+        };
+        if self.point > 0 {
+            out.extend((0..self.point).map(digit));
+        } else {
+            out.push('0');
+        }
+        if precision > 0 {
+            out.push('.');
+            out.extend((0..precision).map(|i| digit(self.point + i)));
+        }
+    }
+}
+
+/// The mantissa as an integer and the binary exponent: `value = mantissa * 2^exponent`.
+fn decompose(value: f64) -> (u64, i32) {
+    let bits = value.to_bits();
+    let (exponent, mantissa) = ((bits >> 52 & 0x7ff) as i32, bits & ((1 << 52) - 1));
+    if exponent == 0 {
+        (mantissa, -1074)
+    } else {
+        (mantissa | 1 << 52, exponent - 1075)
+    }
+}
+
+fn format_binary(out: &mut String, value: f64) {
+    let (mantissa, exponent) = decompose(value);
+    out.push_str(&format!("{mantissa}p{exponent:+}"));
+}
+
+fn format_hex(out: &mut String, value: f64, verb: char, precision: i32) {
+    let (mut mantissa, mut exponent) = decompose(value);
+    exponent += 52;
+    if mantissa == 0 {
+        exponent = 0;
+    }
+    // The leading 1 goes to bit 60, so that each digit after the point is a nibble.
+    mantissa <<= 8;
+    while mantissa != 0 && mantissa & 1 << 60 == 0 {
+        mantissa <<= 1;
+        exponent -= 1;
+    }
+    if (0..15).contains(&precision) {
+        let shift = precision * 4;
+        let extra = mantissa << shift & ((1 << 60) - 1);
+        mantissa >>= 60 - shift;
+        if extra | mantissa & 1 > 1 << 59 {
+            mantissa += 1;
+        }
+        mantissa <<= 60 - shift;
+        if mantissa & 1 << 61 != 0 {
+            mantissa >>= 1;
+            exponent += 1;
+        }
+    }
+    let mut fraction = format!("{:015x}", mantissa & ((1 << 60) - 1));
+    match usize::try_from(precision) {
+        Err(_) => fraction.truncate(fraction.trim_end_matches('0').len()),
+        Ok(precision) if precision < 15 => fraction.truncate(precision),
+        Ok(precision) => fraction.extend(std::iter::repeat_n('0', precision - 15)),
+    }
+    let point = if fraction.is_empty() { "" } else { "." };
+    let sign = if exponent < 0 { '-' } else { '+' };
+    let text = format!("0x{}{point}{fraction}p{sign}{:02}", mantissa >> 60, exponent.abs());
+    out.push_str(&if verb == 'X' { text.to_ascii_uppercase() } else { text });
+}

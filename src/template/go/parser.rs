@@ -1,0 +1,426 @@
+//! Tokens to trees, by the rules of Go's `text/template/parse`: recursive descent with three tokens of look-ahead.
+
+mod pipeline;
+
+use std::sync::Arc;
+
+use super::ast::{Branch, Invocation, List, Node, Pos, Source, Tree, is_empty};
+use super::error::ParseError;
+use super::lexer::Lexer;
+use super::quote::{quote_go, unquote};
+use super::token::{Keyword, Kind, Token};
+
+/// How deep control structures and parentheses may nest, together. Go allows 10000 parentheses; here they recurse on
+/// a native stack.
+const MAX_NESTING: usize = 200;
+
+/// Parses a text into its trees: definitions in the order of their ends, the text's own tree last.
+pub(super) fn parse(name: &str, text: &[u8], has_function: &dyn Fn(&str) -> bool) -> Result<Vec<Tree>, ParseError> {
+    let source = Arc::new(Source {
+        name: name.into(),
+        text: text.into(),
+    });
+    let mut parser = Parser {
+        lexer: Lexer::new(text, has_function("break"), has_function("continue")),
+        tokens: [Token {
+            kind: Kind::Eof,
+            pos: 0,
+            text: &[],
+            line: 1,
+        }; 3],
+        peeked: 0,
+        source,
+        has_function,
+        trees: Vec::new(),
+        scope: Scope::new(),
+        nesting: 0,
+    };
+    let root = parser.root()?;
+    parser.add(name, root)?;
+    Ok(parser.trees)
+}
+
+struct Parser<'s, 'f> {
+    lexer: Lexer<'s>,
+    /// Look-ahead; `tokens[0]` is the one read last.
+    tokens: [Token<'s>; 3],
+    peeked: usize,
+    source: Arc<Source>,
+    has_function: &'f dyn Fn(&str) -> bool,
+    trees: Vec<Tree>,
+    scope: Scope<'s>,
+    nesting: usize,
+}
+
+/// What starts afresh in a definition.
+struct Scope<'s> {
+    /// Declared variables, with their `$`.
+    vars: Vec<&'s [u8]>,
+    range_depth: usize,
+    /// Where the current action started, 0 outside of actions.
+    action_line: usize,
+}
+
+/// What ends a list of nodes.
+enum Ending<'s> {
+    End,
+    /// The token is that of an `if` or `with` which follows in the same action, if there is one.
+    Else(Token<'s>),
+}
+
+/// An action is a node or the end of the list that it stands in.
+enum Item<'s> {
+    Node(Node),
+    Ending(Ending<'s>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Control {
+    If,
+    With,
+    Range,
+}
+
+type Parsed<T> = Result<T, ParseError>;
+
+impl<'s> Scope<'s> {
+    fn new() -> Self {
+        Scope {
+            vars: vec![b"$"],
+            range_depth: 0,
+            action_line: 0,
+        }
+    }
+}
+
+impl Ending<'_> {
+    fn source(&self) -> &'static str {
+        match self {
+            Ending::End => "{{end}}",
+            Ending::Else(_) => "{{else}}",
+        }
+    }
+}
+
+impl<'s> Parser<'s, '_> {
+    // --- tokens ---
+
+    fn next(&mut self) -> Token<'s> {
+        if self.peeked > 0 {
+            self.peeked -= 1;
+        } else {
+            self.tokens[0] = self.lexer.next_token();
+        }
+        self.tokens.get(self.peeked).copied().unwrap_or(self.tokens[0])
+    }
+
+    fn backup(&mut self) {
+        self.peeked += 1;
+    }
+
+    /// Gives back two tokens, of which the parser still has the last.
+    fn backup2(&mut self, first: Token<'s>) {
+        self.tokens[1] = first;
+        self.peeked = 2;
+    }
+
+    fn backup3(&mut self, first: Token<'s>, second: Token<'s>) {
+        self.tokens[1] = second;
+        self.tokens[2] = first;
+        self.peeked = 3;
+    }
+
+    fn peek(&mut self) -> Token<'s> {
+        let token = self.next();
+        self.backup();
+        token
+    }
+
+    fn next_non_space(&mut self) -> Token<'s> {
+        loop {
+            let token = self.next();
+            if token.kind != Kind::Space {
+                return token;
+            }
+        }
+    }
+
+    fn peek_non_space(&mut self) -> Token<'s> {
+        let token = self.next_non_space();
+        self.backup();
+        token
+    }
+
+    // --- errors ---
+
+    fn error<T>(&self, message: impl Into<String>) -> Parsed<T> {
+        Err(ParseError {
+            name: self.source.name.to_string(),
+            line: self.tokens[0].line,
+            message: message.into(),
+        })
+    }
+
+    fn unexpected<T>(&self, token: Token<'_>, context: &str) -> Parsed<T> {
+        let shown = token.show(self.lexer.error());
+        if token.kind != Kind::Error {
+            return self.error(format!("unexpected {shown} in {context}"));
+        }
+        let started = self.scope.action_line;
+        if started == 0 || started == token.line {
+            return self.error(shown);
+        }
+        let link = if shown.ends_with(" action") { "" } else { " in action" };
+        self.error(format!("{shown}{link} started at {}:{started}", self.source.name))
+    }
+
+    fn expect(&mut self, kind: Kind, context: &str) -> Parsed<Token<'s>> {
+        let token = self.next_non_space();
+        if token.kind == kind {
+            Ok(token)
+        } else {
+            self.unexpected(token, context)
+        }
+    }
+
+    /// Runs `parse` one level deeper.
+    fn nested<T>(&mut self, message: &str, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.nesting >= MAX_NESTING {
+            return self.error(message);
+        }
+        self.nesting += 1;
+        let parsed = parse(self);
+        self.nesting -= 1;
+        parsed
+    }
+
+    // --- lists ---
+
+    fn root(&mut self) -> Parsed<List> {
+        let mut list = Vec::new();
+        loop {
+            match self.peek().kind {
+                Kind::Eof => return Ok(list.into()),
+                Kind::LeftDelim => {
+                    let delim = self.next();
+                    if self.next_non_space().kind == Kind::Keyword(Keyword::Define) {
+                        self.definition()?;
+                        continue;
+                    }
+                    self.backup2(delim);
+                }
+                _ => {}
+            }
+            match self.text_or_action()? {
+                Item::Node(node) => list.push(node),
+                Item::Ending(ending) => return self.error(format!("unexpected {}", ending.source())),
+            }
+        }
+    }
+
+    fn definition(&mut self) -> Parsed<()> {
+        const CONTEXT: &str = "define clause";
+        let outer = std::mem::replace(&mut self.scope, Scope::new());
+        let name = self.next_non_space();
+        let name = self.template_name(name, CONTEXT)?;
+        self.expect(Kind::RightDelim, CONTEXT)?;
+        self.body(&name, CONTEXT)?;
+        self.scope = outer;
+        Ok(())
+    }
+
+    /// A definition's list up to its `end`.
+    fn body(&mut self, name: &str, context: &str) -> Parsed<()> {
+        match self.nested("exceeded maximum nesting depth", Self::item_list)? {
+            (list, Ending::End) => self.add(name, list),
+            (_, ending) => self.error(format!("unexpected {} in {context}", ending.source())),
+        }
+    }
+
+    fn add(&mut self, name: &str, root: List) -> Parsed<()> {
+        let tree = Tree {
+            name: name.into(),
+            source: self.source.clone(),
+            root,
+        };
+        match self.trees.iter_mut().find(|tree| *tree.name == *name) {
+            Some(old) if old.is_empty() => *old = tree,
+            Some(_) if is_empty(&tree.root, &self.source) => {}
+            Some(_) => {
+                return self.error(format!(
+                    "template: multiple definition of template {}",
+                    quote_go(name.as_bytes())
+                ));
+            }
+            None => self.trees.push(tree),
+        }
+        Ok(())
+    }
+
+    fn item_list(&mut self) -> Parsed<(List, Ending<'s>)> {
+        let mut list = Vec::new();
+        while self.peek_non_space().kind != Kind::Eof {
+            match self.text_or_action()? {
+                Item::Node(node) => list.push(node),
+                Item::Ending(ending) => return Ok((list.into(), ending)),
+            }
+        }
+        self.error("unexpected EOF")
+    }
+
+    fn text_or_action(&mut self) -> Parsed<Item<'s>> {
+        let token = self.next_non_space();
+        match token.kind {
+            Kind::Text => Ok(Item::Node(Node::Text(
+                pos(token),
+                (token.pos + token.text.len()) as Pos,
+            ))),
+            Kind::LeftDelim => {
+                self.scope.action_line = token.line;
+                let item = self.action()?;
+                self.scope.action_line = 0;
+                Ok(item)
+            }
+            _ => self.unexpected(token, "input"),
+        }
+    }
+
+    // --- actions ---
+
+    fn action(&mut self) -> Parsed<Item<'s>> {
+        const TOO_DEEP: &str = "exceeded maximum nesting depth";
+        let token = self.next_non_space();
+        let node = match token.kind {
+            Kind::Keyword(Keyword::Block) => self.block()?,
+            Kind::Keyword(Keyword::Break) => Node::Break(self.loop_control(token, "{{break}}")?),
+            Kind::Keyword(Keyword::Continue) => Node::Continue(self.loop_control(token, "{{continue}}")?),
+            Kind::Keyword(Keyword::Else) => return self.else_action(),
+            Kind::Keyword(Keyword::End) => {
+                self.expect(Kind::RightDelim, "end")?;
+                return Ok(Item::Ending(Ending::End));
+            }
+            Kind::Keyword(Keyword::If) => self.nested(TOO_DEEP, |parser| parser.control(Control::If))?,
+            Kind::Keyword(Keyword::With) => self.nested(TOO_DEEP, |parser| parser.control(Control::With))?,
+            Kind::Keyword(Keyword::Range) => self.nested(TOO_DEEP, |parser| parser.control(Control::Range))?,
+            Kind::Keyword(Keyword::Template) => self.template()?,
+            _ => {
+                self.backup();
+                self.peek();
+                Node::Action(self.pipeline("command", Kind::RightDelim)?)
+            }
+        };
+        Ok(Item::Node(node))
+    }
+
+    fn loop_control(&mut self, keyword: Token<'s>, shown: &str) -> Parsed<Pos> {
+        self.expect(Kind::RightDelim, shown)?;
+        if self.scope.range_depth == 0 {
+            return self.error(format!("{shown} outside {{{{range}}}}"));
+        }
+        Ok(pos(keyword))
+    }
+
+    fn else_action(&mut self) -> Parsed<Item<'s>> {
+        let follower = self.peek_non_space();
+        if !matches!(follower.kind, Kind::Keyword(Keyword::If | Keyword::With)) {
+            self.expect(Kind::RightDelim, "else")?;
+        }
+        Ok(Item::Ending(Ending::Else(follower)))
+    }
+
+    /// `if`, `with` or `range`; the keyword is taken.
+    fn control(&mut self, control: Control) -> Parsed<Node> {
+        let vars = self.scope.vars.len();
+        let branch = self.branch(control)?;
+        self.scope.vars.truncate(vars);
+        Ok(match control {
+            Control::If => Node::If(branch),
+            Control::With => Node::With(branch),
+            Control::Range => Node::Range(branch),
+        })
+    }
+
+    fn branch(&mut self, control: Control) -> Parsed<Branch> {
+        let context = match control {
+            Control::If => "if",
+            Control::With => "with",
+            Control::Range => "range",
+        };
+        let pipe = self.pipeline(context, Kind::RightDelim)?;
+        self.scope.range_depth += usize::from(control == Control::Range);
+        let (list, ending) = self.item_list()?;
+        self.scope.range_depth -= usize::from(control == Control::Range);
+        let else_list = match ending {
+            Ending::End => None,
+            Ending::Else(follower) => Some(self.else_list(control, follower)?),
+        };
+        Ok(Branch { pipe, list, else_list })
+    }
+
+    /// `{{else if}}` is an `if` inside of `else` that shares its `end`.
+    fn else_list(&mut self, control: Control, follower: Token<'s>) -> Parsed<List> {
+        let chained = matches!(
+            (control, follower.kind),
+            (Control::If, Kind::Keyword(Keyword::If)) | (Control::With, Kind::Keyword(Keyword::With))
+        );
+        if chained && self.peek().kind == follower.kind {
+            self.next();
+            let node = self.nested("exceeded maximum nesting depth", |parser| parser.control(control))?;
+            return Ok([node].into());
+        }
+        match self.item_list()? {
+            (list, Ending::End) => Ok(list),
+            (_, ending) => self.error(format!("expected end; found {}", ending.source())),
+        }
+    }
+
+    fn block(&mut self) -> Parsed<Node> {
+        const CONTEXT: &str = "block clause";
+        let token = self.next_non_space();
+        let name = self.template_name(token, CONTEXT)?;
+        let pipe = self.pipeline(CONTEXT, Kind::RightDelim)?;
+        let outer = std::mem::replace(&mut self.scope, Scope::new());
+        self.body(&name, CONTEXT)?;
+        self.scope = outer;
+        Ok(Node::Template(Box::new(Invocation {
+            pos: pos(token),
+            name: name.into(),
+            pipe: Some(pipe),
+        })))
+    }
+
+    fn template(&mut self) -> Parsed<Node> {
+        const CONTEXT: &str = "template clause";
+        let token = self.next_non_space();
+        let name = self.template_name(token, CONTEXT)?;
+        let pipe = if self.next_non_space().kind == Kind::RightDelim {
+            None
+        } else {
+            self.backup();
+            Some(self.pipeline(CONTEXT, Kind::RightDelim)?)
+        };
+        Ok(Node::Template(Box::new(Invocation {
+            pos: pos(token),
+            name: name.into(),
+            pipe,
+        })))
+    }
+
+    fn template_name(&mut self, token: Token<'s>, context: &str) -> Parsed<String> {
+        match token.kind {
+            Kind::String | Kind::RawString => Ok(String::from_utf8_lossy(&self.unquote(token)?).into_owned()),
+            _ => self.unexpected(token, context),
+        }
+    }
+
+    fn unquote(&self, token: Token<'_>) -> Parsed<Vec<u8>> {
+        match unquote(token.text) {
+            Some(text) => Ok(text),
+            None => self.error("invalid syntax"),
+        }
+    }
+}
+
+fn pos(token: Token<'_>) -> Pos {
+    token.pos as Pos
+}

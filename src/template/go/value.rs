@@ -1,0 +1,389 @@
+//! The values that templates compute with, in Go's kinds.
+//!
+//! A Go template works on `interface{}` values through reflection, so the kind that a number or a map has is visible:
+//! in comparisons, in `printf "%T"`, in error texts. Strings are bytes; maps are references that alias, as in Go.
+//! Values live on one thread, for one render; what crosses threads (charts, CR specs) is `serde_json::Value`.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A Go `string`: arbitrary bytes, usually UTF-8. Cheap to clone; shared with the AST's constants, hence `Arc`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Str(Arc<[u8]>);
+
+/// The entries of a map, ordered bytewise by key: the order in which Go's templates and `fmt` visit maps.
+pub type Entries = BTreeMap<Str, Value>;
+
+/// One value. `Nil` is Go's nil `interface{}`; a typed nil map or list is a [`Map`] or [`List`] without storage.
+#[derive(Clone)]
+pub enum Value {
+    /// Go's nil `interface {}`.
+    Nil,
+    /// Go `bool`.
+    Bool(bool),
+    /// Go `int`: literals, `len`, the `int` function.
+    Int(i64),
+    /// Go `int64`: `--set` numbers, `add`, `mul`, whole numbers of a CR's spec.
+    Int64(i64),
+    /// Go `uint8`: an indexed string.
+    Uint8(u8),
+    /// Go `uint64`: the parts of a semantic version.
+    Uint64(u64),
+    /// Go `float64`: every number that comes from YAML or JSON.
+    Float64(f64),
+    /// Go `string`.
+    String(Str),
+    /// A slice.
+    List(List),
+    /// A map with string keys.
+    Map(Map),
+    /// A struct or pointer with fields and methods.
+    Object(Rc<dyn Object>),
+}
+
+/// The static element type of a slice, which `%T`, `typeOf` and nil elements show.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ListKind {
+    /// `[]interface {}`
+    Any,
+    /// `[]string`
+    String,
+    /// `[]int`
+    Int,
+    /// `[]uint8`, that is `[]byte`; every element is a [`Value::Uint8`]
+    Bytes,
+    /// `[]map[string]interface {}`
+    Map,
+}
+
+/// A slice. `items` is `None` for a nil slice, which prints as `[]` but is `null` in JSON.
+/// Templates can't assign to elements, so sharing needs no cell.
+#[derive(Clone)]
+pub struct List {
+    /// The element type.
+    pub kind: ListKind,
+    /// The elements.
+    pub items: Option<Rc<[Value]>>,
+}
+
+/// The static type of a map handle. Two handles of different kinds may share entries, as `.Values` and `.Values.AsMap` do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapKind {
+    /// `map[string]interface {}`
+    Any,
+    /// `common.Values`, Helm's named map type, which has methods
+    Values,
+    /// `map[string]string`
+    String,
+    /// `engine.files`, that is `map[string][]uint8` with the methods of `.Files`
+    Files,
+}
+
+/// A map: a reference to shared entries. `entries` is `None` for a nil map.
+#[derive(Clone)]
+pub struct Map {
+    /// The static type.
+    pub kind: MapKind,
+    /// The shared entries.
+    pub entries: Option<Rc<RefCell<Entries>>>,
+}
+
+/// What a struct (or a pointer to one) offers to a template. Implemented outside `go/`, by Helm's and sprig's types.
+pub trait Object {
+    /// `%T`, for example `*common.Capabilities`.
+    fn type_name(&self) -> &'static str;
+    /// `reflect.Kind` as `kindOf` prints it: `struct`, `ptr`, `int64` (a named number such as `time.Duration`).
+    fn kind(&self) -> &'static str;
+    /// An exported field; `None` if the type has no such field.
+    fn field(&self, name: &str) -> Option<Value>;
+    /// Calls an exported method; `None` if the type has no such method. The inner error is the text of Go's error or panic.
+    fn call(&self, _method: &str, _args: &[Value]) -> Option<Result<Value, String>> {
+        None
+    }
+    /// The parameters of a method, if its arguments are to be checked as Go checks them; without, `call` gets whatever
+    /// arguments there are.
+    fn params(&self, _method: &str) -> Option<&'static [super::func::Param]> {
+        None
+    }
+    /// The number, if the type is a named integer such as `time.Duration`: for comparisons, `range` and `%d`.
+    fn as_int(&self) -> Option<i64> {
+        None
+    }
+    /// What `%v` prints; a Go `Stringer` or `error` prints that.
+    fn display(&self) -> String;
+    /// What `encoding/json` makes of it. An error is the text of Go's error.
+    fn to_json(&self) -> Result<serde_json::Value, String>;
+    /// Go's template truth: structs and non-nil pointers are true, a named number is by its value.
+    fn truth(&self) -> bool {
+        true
+    }
+    /// For functions that take the concrete type back, such as `semver` results or certificates.
+    fn as_any(&self) -> &dyn std::any::Any;
+}
+
+// === impl Str ===
+
+impl Str {
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The text, with invalid UTF-8 replaced by U+FFFD.
+    pub fn to_text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.0)
+    }
+
+    /// The length in bytes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl From<&str> for Str {
+    fn from(text: &str) -> Self {
+        Str(Arc::from(text.as_bytes()))
+    }
+}
+
+impl From<String> for Str {
+    fn from(text: String) -> Self {
+        Str(Arc::from(text.into_bytes()))
+    }
+}
+
+impl From<&[u8]> for Str {
+    fn from(bytes: &[u8]) -> Self {
+        Str(Arc::from(bytes))
+    }
+}
+
+impl From<Vec<u8>> for Str {
+    fn from(bytes: Vec<u8>) -> Self {
+        Str(Arc::from(bytes))
+    }
+}
+
+/// Lets `Entries` be searched by bytes without building a key.
+impl std::borrow::Borrow<[u8]> for Str {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Str {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.to_text())
+    }
+}
+
+// === impl List ===
+
+impl List {
+    /// A slice of those elements, which have the kind's type.
+    pub fn new(kind: ListKind, items: Vec<Value>) -> Self {
+        List {
+            kind,
+            items: Some(items.into()),
+        }
+    }
+
+    /// A nil slice.
+    pub fn nil(kind: ListKind) -> Self {
+        List { kind, items: None }
+    }
+
+    /// The elements; none for a nil slice.
+    pub fn items(&self) -> &[Value] {
+        self.items.as_deref().unwrap_or(&[])
+    }
+
+    /// Whether it is a nil slice.
+    pub fn is_nil(&self) -> bool {
+        self.items.is_none()
+    }
+
+    /// Go's `%T`.
+    pub fn type_name(&self) -> &'static str {
+        match self.kind {
+            ListKind::Any => "[]interface {}",
+            ListKind::String => "[]string",
+            ListKind::Int => "[]int",
+            ListKind::Bytes => "[]uint8",
+            ListKind::Map => "[]map[string]interface {}",
+        }
+    }
+}
+
+// === impl Map ===
+
+impl Map {
+    /// A map with those entries, whose values have the kind's type.
+    pub fn new(kind: MapKind, entries: Entries) -> Self {
+        Map {
+            kind,
+            entries: Some(Rc::new(RefCell::new(entries))),
+        }
+    }
+
+    /// A nil map.
+    pub fn nil(kind: MapKind) -> Self {
+        Map { kind, entries: None }
+    }
+
+    /// A handle of another static type on the same entries.
+    pub fn with_kind(&self, kind: MapKind) -> Self {
+        Map {
+            kind,
+            entries: self.entries.clone(),
+        }
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &[u8]) -> Option<Value> {
+        self.entries.as_ref()?.borrow().get(key).cloned()
+    }
+
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        self.entries.as_ref().map_or(0, |entries| entries.borrow().len())
+    }
+
+    /// Whether there are no entries; true for a nil map.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Sets a key in the shared entries. An error is Go's panic on a nil map.
+    pub fn insert(&self, key: Str, value: Value) -> Result<(), String> {
+        match &self.entries {
+            Some(entries) => {
+                entries.borrow_mut().insert(key, value);
+                Ok(())
+            }
+            None => Err("assignment to entry in nil map".to_owned()),
+        }
+    }
+
+    /// A snapshot of the entries, for callers that run template code while they iterate.
+    pub fn snapshot(&self) -> Vec<(Str, Value)> {
+        match &self.entries {
+            Some(entries) => entries.borrow().iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Go's `%T`.
+    pub fn type_name(&self) -> &'static str {
+        match self.kind {
+            MapKind::Any => "map[string]interface {}",
+            MapKind::Values => "common.Values",
+            MapKind::String => "map[string]string",
+            MapKind::Files => "engine.files",
+        }
+    }
+}
+
+// === impl Value ===
+
+impl Value {
+    /// A string.
+    pub fn string(text: impl Into<Str>) -> Self {
+        Value::String(text.into())
+    }
+
+    /// A `[]interface {}`.
+    pub fn list(items: Vec<Value>) -> Self {
+        Value::List(List::new(ListKind::Any, items))
+    }
+
+    /// A `map[string]interface {}`.
+    pub fn map(entries: Entries) -> Self {
+        Value::Map(Map::new(MapKind::Any, entries))
+    }
+
+    /// A `[]byte`.
+    pub fn bytes(bytes: &[u8]) -> Self {
+        Value::List(List::new(
+            ListKind::Bytes,
+            bytes.iter().map(|b| Value::Uint8(*b)).collect(),
+        ))
+    }
+
+    /// Whether it is the nil interface; typed nil maps and slices are not.
+    pub fn is_nil(&self) -> bool {
+        matches!(self, Value::Nil)
+    }
+
+    /// Go's `%T`; `<nil>` for a nil interface.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Value::Nil => "<nil>",
+            Value::Bool(_) => "bool",
+            Value::Int(_) => "int",
+            Value::Int64(_) => "int64",
+            Value::Uint8(_) => "uint8",
+            Value::Uint64(_) => "uint64",
+            Value::Float64(_) => "float64",
+            Value::String(_) => "string",
+            Value::List(list) => list.type_name(),
+            Value::Map(map) => map.type_name(),
+            Value::Object(object) => object.type_name(),
+        }
+    }
+
+    /// `reflect.Kind` by name; `invalid` for a nil interface.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Value::Nil => "invalid",
+            Value::List(_) => "slice",
+            Value::Map(_) => "map",
+            Value::Object(object) => object.kind(),
+            scalar => scalar.type_name(),
+        }
+    }
+
+    /// Go's template truth (`text/template.IsTrue`): false, zero, and empty or nil collections are false.
+    pub fn truth(&self) -> bool {
+        match self {
+            Value::Nil => false,
+            Value::Bool(b) => *b,
+            Value::Int(n) | Value::Int64(n) => *n != 0,
+            Value::Uint8(n) => *n != 0,
+            Value::Uint64(n) => *n != 0,
+            Value::Float64(n) => *n != 0.0,
+            Value::String(s) => !s.is_empty(),
+            Value::List(list) => !list.items().is_empty(),
+            Value::Map(map) => !map.is_empty(),
+            Value::Object(object) => object.truth(),
+        }
+    }
+
+    /// The value as JSON data has it. A JSON number that serde_json holds as an integer becomes `int64`,
+    /// any other `float64`; who wants Helm's all-float64 numbers converts the JSON first.
+    pub fn from_json(json: &serde_json::Value) -> Self {
+        use serde_json::Value as Json;
+        match json {
+            Json::Null => Value::Nil,
+            Json::Bool(b) => Value::Bool(*b),
+            Json::Number(n) => match n.as_i64() {
+                Some(n) => Value::Int64(n),
+                None => Value::Float64(n.as_f64().unwrap_or_default()),
+            },
+            Json::String(s) => Value::string(s.as_str()),
+            Json::Array(items) => Value::list(items.iter().map(Value::from_json).collect()),
+            Json::Object(map) => Value::map(
+                map.iter()
+                    .map(|(k, v)| (Str::from(k.as_str()), Value::from_json(v)))
+                    .collect(),
+            ),
+        }
+    }
+}
