@@ -1,0 +1,219 @@
+//! Passwords and symmetric encryption.
+
+use aes::Aes256;
+use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
+use data_encoding::BASE64;
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+use super::args::{Args, Out};
+use super::encoding::decode_base64;
+use super::{Env, impure, limit, pure};
+use crate::template::go::func::{CallError, Func, Param};
+use crate::template::go::value::Value;
+
+pub(super) fn table<C: Env>() -> Vec<Func<C>> {
+    vec![
+        impure!("bcrypt", [Param::String], |env, args| Ok(Value::string(bcrypt_hash(
+            env,
+            "bcrypt",
+            args.text(0)?
+        )))),
+        impure!("htpasswd", [Param::String, Param::String], htpasswd),
+        impure!("encryptAES", [Param::String, Param::String], encrypt_aes),
+        pure!("decryptAES", [String, String], decrypt_aes),
+        pure!("derivePassword", [Int, String, String, String, String], derive_password),
+    ]
+}
+
+const BCRYPT_COST: u32 = 10;
+/// Go's bcrypt refuses longer passwords.
+const BCRYPT_MAX: usize = 72;
+const BLOCK: usize = 16;
+
+/// A `$2a$10$` hash; sprig returns an error's text in its place.
+fn bcrypt_hash<C: Env>(env: &mut C, function: &'static str, password: &[u8]) -> String {
+    if password.len() > BCRYPT_MAX {
+        return "failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes".to_owned();
+    }
+    let mut salt = [0u8; 16];
+    env.random(function, &mut salt);
+    match bcrypt::hash_with_salt(password, BCRYPT_COST, salt) {
+        Ok(parts) => parts.format_for_version(bcrypt::Version::TwoA),
+        Err(error) => format!("failed to encrypt string with bcrypt: {error}"),
+    }
+}
+
+fn htpasswd<C: Env>(env: &mut C, args: &[Value]) -> Out {
+    let (user, password) = (args.text(0)?, args.text(1)?);
+    if user.contains(&b':') {
+        return Ok(Value::string([b"invalid username: ", user].concat()));
+    }
+    let hash = bcrypt_hash(env, "htpasswd", password);
+    Ok(Value::string([user, b":", hash.as_bytes()].concat()))
+}
+
+/// AES-256 with the password as key, cut or padded with zeros.
+fn cipher(password: &[u8]) -> Aes256 {
+    let mut key = [0u8; 32];
+    for (slot, byte) in key.iter_mut().zip(password) {
+        *slot = *byte;
+    }
+    Aes256::new(&Array::from(key))
+}
+
+fn xor(block: &mut [u8; BLOCK], other: &[u8; BLOCK]) {
+    for (byte, mask) in block.iter_mut().zip(other) {
+        *byte ^= mask;
+    }
+}
+
+/// CBC with PKCS#7 padding, the random initial block in front, in base64.
+fn encrypt_aes<C: Env>(env: &mut C, args: &[Value]) -> Out {
+    let (password, text) = (args.text(0)?, args.text(1)?);
+    if text.is_empty() {
+        return Ok(Value::string(""));
+    }
+    limit::bytes(text.len().saturating_mul(2))?;
+    let mut previous = [0u8; BLOCK];
+    env.random("encryptAES", &mut previous);
+    let mut out = previous.to_vec();
+    let padding = BLOCK - text.len() % BLOCK;
+    let padded = [text, [padding as u8; BLOCK].get(..padding).unwrap_or(&[])].concat();
+    let cipher = cipher(password);
+    for chunk in padded.as_chunks::<BLOCK>().0 {
+        let mut block = *chunk;
+        xor(&mut block, &previous);
+        let mut block = Array::from(block);
+        cipher.encrypt_block(&mut block);
+        previous = block.into();
+        out.extend_from_slice(&previous);
+    }
+    Ok(Value::string(BASE64.encode(&out)))
+}
+
+fn decrypt_aes(args: &[Value]) -> Out {
+    let (password, text) = (args.text(0)?, args.text(1)?);
+    if text.is_empty() {
+        return Ok(Value::string(""));
+    }
+    let data = decode_base64(text)?;
+    if data.len() < BLOCK {
+        // The buffer that Go decodes into is as large as unpadded text could need.
+        let text = format!(
+            "runtime error: slice bounds out of range [:{BLOCK}] with capacity {}",
+            text.len() / 4 * 3
+        );
+        return Err(CallError::Text(text));
+    }
+    let (blocks, odd) = data.as_chunks::<BLOCK>();
+    let Some((first, blocks)) = blocks.split_first().filter(|_| odd.is_empty()) else {
+        return Err(CallError::from("crypto/cipher: input not full blocks"));
+    };
+    let cipher = cipher(password);
+    let mut previous = *first;
+    let mut out = Vec::with_capacity(data.len());
+    for chunk in blocks {
+        let mut block = Array::from(*chunk);
+        cipher.decrypt_block(&mut block);
+        let mut block: [u8; BLOCK] = block.into();
+        xor(&mut block, &previous);
+        out.extend_from_slice(&block);
+        previous = *chunk;
+    }
+    let Some(padding) = out.last().copied() else {
+        return Err(CallError::from("runtime error: index out of range [-1]"));
+    };
+    match out.len().checked_sub(usize::from(padding)) {
+        Some(len) => out.truncate(len),
+        None => {
+            let end = out.len() as i64 - i64::from(padding);
+            return Err(CallError::Text(format!(
+                "runtime error: slice bounds out of range [:{end}]"
+            )));
+        }
+    }
+    Ok(Value::string(out))
+}
+
+/// Patterns of the Master Password algorithm, a letter per class of characters.
+fn templates(kind: &[u8]) -> Option<&'static [&'static str]> {
+    Some(match kind {
+        b"maximum" => &["anoxxxxxxxxxxxxxxxxx", "axxxxxxxxxxxxxxxxxno"],
+        b"long" => &[
+            "CvcvnoCvcvCvcv",
+            "CvcvCvcvnoCvcv",
+            "CvcvCvcvCvcvno",
+            "CvccnoCvcvCvcv",
+            "CvccCvcvnoCvcv",
+            "CvccCvcvCvcvno",
+            "CvcvnoCvccCvcv",
+            "CvcvCvccnoCvcv",
+            "CvcvCvccCvcvno",
+            "CvcvnoCvcvCvcc",
+            "CvcvCvcvnoCvcc",
+            "CvcvCvcvCvccno",
+            "CvccnoCvccCvcv",
+            "CvccCvccnoCvcv",
+            "CvccCvccCvcvno",
+            "CvcvnoCvccCvcc",
+            "CvcvCvccnoCvcc",
+            "CvcvCvccCvccno",
+            "CvccnoCvcvCvcc",
+            "CvccCvcvnoCvcc",
+            "CvccCvcvCvccno",
+        ],
+        b"medium" => &["CvcnoCvc", "CvcCvcno"],
+        b"short" => &["Cvcn"],
+        b"basic" => &["aaanaaan", "aannaaan", "aaannaaa"],
+        b"pin" => &["nnnn"],
+        _ => return None,
+    })
+}
+
+fn characters(class: u8) -> &'static [u8] {
+    match class {
+        b'V' => b"AEIOU",
+        b'C' => b"BCDFGHJKLMNPQRSTVWXYZ",
+        b'v' => b"aeiou",
+        b'c' => b"bcdfghjklmnpqrstvwxyz",
+        b'a' => b"AEIOUaeiouBCDFGHJKLMNPQRSTVWXYZbcdfghjklmnpqrstvwxyz",
+        b'n' => b"0123456789",
+        b'o' => b"@&%?,=[]_:-+*$#!'^~;()/.",
+        _ => b"AEIOUaeiouBCDFGHJKLMNPQRSTVWXYZbcdfghjklmnpqrstvwxyz0123456789!@#$%^&*()",
+    }
+}
+
+fn derive_password(args: &[Value]) -> Out {
+    const SEED: &[u8] = b"com.lyndir.masterpassword";
+    let counter = args.int(0)?;
+    let (kind, password, user, site) = (args.text(1)?, args.text(2)?, args.text(3)?, args.text(4)?);
+    let Ok(counter) = u32::try_from(counter) else {
+        return Err(CallError::Text(format!(
+            "derivePassword: the counter {counter} is no uint32"
+        )));
+    };
+    let Some(templates) = templates(kind) else {
+        return Ok(Value::string([b"cannot find password template ", kind].concat()));
+    };
+    let length = |text: &[u8]| (text.len() as u32).to_be_bytes();
+    let salt = [SEED, &length(user), user].concat();
+    let failed = |error: &dyn std::fmt::Display| CallError::Text(format!("failed to derive password: {error}"));
+    let params = scrypt::Params::new(15, 8, 2).map_err(|error| failed(&error))?;
+    let mut key = [0u8; 64];
+    scrypt::scrypt(password, &salt, &params, &mut key).map_err(|error| failed(&error))?;
+    let mut mac = <Hmac<Sha256> as hmac::KeyInit>::new_from_slice(&key).map_err(|error| failed(&error))?;
+    mac.update(&[SEED, &length(site), site, &counter.to_be_bytes()].concat());
+    let seed = mac.finalize().into_bytes();
+    let pick = |from: &'static [u8], seed: u8| from.get(usize::from(seed) % from.len()).copied().unwrap_or(b'0');
+    let first = seed.first().copied().unwrap_or(0);
+    let template = templates
+        .get(usize::from(first) % templates.len())
+        .copied()
+        .unwrap_or_default();
+    let letters = template
+        .bytes()
+        .zip(seed.iter().skip(1))
+        .map(|(class, seed)| pick(characters(class), *seed));
+    Ok(Value::string(letters.collect::<Vec<u8>>()))
+}

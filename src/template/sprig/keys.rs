@@ -1,0 +1,171 @@
+//! Private keys: making, reading and signing, over aws-lc-rs. Key material comes from the library's own generator:
+//! it takes none from outside.
+
+use aws_lc_rs::encoding::{AsDer, EcPrivateKeyRfc5915Der, Pkcs8V1Der};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
+};
+
+use super::der::{OCTET_STRING, bit_string, from_pem, read, read_all, sequence, to_pem};
+
+const RSA_ALGORITHM: &[u8] = b"\x30\x0d\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01\x05\x00";
+const RSA_SIGNATURE: &[u8] = b"\x30\x0d\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0b\x05\x00";
+const EC_ALGORITHM: &[u8] = b"\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07";
+const EC_SIGNATURE: &[u8] = b"\x30\x0a\x06\x08\x2a\x86\x48\xce\x3d\x04\x03\x02";
+const ED_ALGORITHM: &[u8] = b"\x30\x05\x06\x03\x2b\x65\x70";
+
+enum Pair {
+    Rsa(RsaKeyPair),
+    Ec(EcdsaKeyPair),
+    Ed(Ed25519KeyPair),
+}
+
+/// A private key with its PEM text.
+pub(super) struct Key {
+    pair: Pair,
+    pub(super) pem: String,
+}
+
+fn failed(what: &str) -> String {
+    format!("failed to generate private key: {what}")
+}
+
+impl Key {
+    /// A new RSA key of 2048 or 4096 bits, as PKCS#1.
+    pub(super) fn rsa(bits: u32) -> Result<Self, String> {
+        let size = if bits == 4096 {
+            KeySize::Rsa4096
+        } else {
+            KeySize::Rsa2048
+        };
+        let pair = RsaKeyPair::generate(size).map_err(|_| failed("rsa"))?;
+        let pkcs8 = AsDer::<Pkcs8V1Der>::as_der(&pair).map_err(|_| failed("rsa"))?;
+        let pkcs1 = pkcs8_content(pkcs8.as_ref()).ok_or_else(|| failed("rsa"))?;
+        let pem = to_pem("RSA PRIVATE KEY", pkcs1);
+        Ok(Key {
+            pair: Pair::Rsa(pair),
+            pem,
+        })
+    }
+
+    /// A new key on the curve P-256, as SEC 1.
+    pub(super) fn ecdsa() -> Result<Self, String> {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(|_| failed("ecdsa"))?;
+        let der = AsDer::<EcPrivateKeyRfc5915Der>::as_der(&pair.private_key()).map_err(|_| failed("ecdsa"))?;
+        let pem = to_pem("EC PRIVATE KEY", der.as_ref());
+        Ok(Key {
+            pair: Pair::Ec(pair),
+            pem,
+        })
+    }
+
+    /// A new Ed25519 key, as PKCS#8.
+    pub(super) fn ed25519() -> Result<Self, String> {
+        let pair = Ed25519KeyPair::generate().map_err(|_| failed("ed25519"))?;
+        let der = pair.to_pkcs8v1().map_err(|_| failed("ed25519"))?;
+        let pem = to_pem("PRIVATE KEY", der.as_ref());
+        Ok(Key {
+            pair: Pair::Ed(pair),
+            pem,
+        })
+    }
+
+    /// Reads a key in PKCS#1, SEC 1 (P-256) or PKCS#8. Errors have sprig's words, their details are our own.
+    pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
+        let (label, der) = from_pem(text).ok_or("no PEM data in input")?;
+        let pair = if label == "PRIVATE KEY" {
+            RsaKeyPair::from_pkcs8(&der)
+                .map(Pair::Rsa)
+                .or_else(|_| EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &der).map(Pair::Ec))
+                .or_else(|_| Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).map(Pair::Ed))
+                .map_err(|error| format!("decoding PEM as PKCS#8: {error}"))?
+        } else {
+            match label.strip_suffix(" PRIVATE KEY") {
+                None => return Err(format!("no private key data in PEM block of type {label}")),
+                Some("RSA") => RsaKeyPair::from_der(&der)
+                    .map(Pair::Rsa)
+                    .map_err(|error| format!("parsing RSA private key from PEM: {error}"))?,
+                Some("EC") => EcdsaKeyPair::from_private_key_der(&ECDSA_P256_SHA256_ASN1_SIGNING, &der)
+                    .map(Pair::Ec)
+                    .map_err(|error| format!("parsing EC private key from PEM: {error}"))?,
+                Some("DSA") => return Err("parsing DSA private key from PEM: DSA keys are not supported".to_owned()),
+                Some(_) => return Err(format!("invalid private key type {label}")),
+            }
+        };
+        // sprig writes a key that it was given anew, in the form that it has for the key's type.
+        let label = match pair {
+            Pair::Rsa(_) => "RSA PRIVATE KEY",
+            Pair::Ec(_) => "EC PRIVATE KEY",
+            Pair::Ed(_) => "PRIVATE KEY",
+        };
+        let written = match &pair {
+            Pair::Rsa(rsa) => AsDer::<Pkcs8V1Der>::as_der(rsa)
+                .ok()
+                .and_then(|pkcs8| pkcs8_content(pkcs8.as_ref()).map(<[u8]>::to_vec)),
+            Pair::Ec(ec) => AsDer::<EcPrivateKeyRfc5915Der>::as_der(&ec.private_key())
+                .ok()
+                .map(|d| d.as_ref().to_vec()),
+            Pair::Ed(ed) => ed.to_pkcs8v1().ok().map(|der| der.as_ref().to_vec()),
+        };
+        let pem = to_pem(label, &written.ok_or("error pem-encoding key")?);
+        Ok(Key { pair, pem })
+    }
+
+    /// The public key's bytes: an RSA key as PKCS#1, a point, or 32 bytes.
+    pub(super) fn public_bytes(&self) -> Vec<u8> {
+        match &self.pair {
+            Pair::Rsa(pair) => pair.public_key().as_ref().to_vec(),
+            Pair::Ec(pair) => pair.public_key().as_ref().to_vec(),
+            Pair::Ed(pair) => pair.public_key().as_ref().to_vec(),
+        }
+    }
+
+    /// `SubjectPublicKeyInfo`.
+    pub(super) fn public_info(&self) -> Vec<u8> {
+        let algorithm = match self.pair {
+            Pair::Rsa(_) => RSA_ALGORITHM,
+            Pair::Ec(_) => EC_ALGORITHM,
+            Pair::Ed(_) => ED_ALGORITHM,
+        };
+        sequence(&[algorithm, &bit_string(&self.public_bytes())])
+    }
+
+    /// The `AlgorithmIdentifier` of [`Key::sign`].
+    pub(super) fn signature_algorithm(&self) -> &'static [u8] {
+        match self.pair {
+            Pair::Rsa(_) => RSA_SIGNATURE,
+            Pair::Ec(_) => EC_SIGNATURE,
+            Pair::Ed(_) => ED_ALGORITHM,
+        }
+    }
+
+    /// Signs with SHA-256, or as Ed25519 does.
+    pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, String> {
+        let failed = |_| "error creating certificate: the key can't sign".to_owned();
+        match &self.pair {
+            Pair::Rsa(pair) => {
+                let mut signature = vec![0; pair.public_modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), message, &mut signature)
+                    .map_err(failed)?;
+                Ok(signature)
+            }
+            Pair::Ec(pair) => Ok(pair
+                .sign(&SystemRandom::new(), message)
+                .map_err(failed)?
+                .as_ref()
+                .to_vec()),
+            Pair::Ed(pair) => Ok(pair.sign(message).as_ref().to_vec()),
+        }
+    }
+}
+
+/// The octets inside a PKCS#8 key: for RSA that is PKCS#1.
+fn pkcs8_content(der: &[u8]) -> Option<&[u8]> {
+    let (outer, _) = read(der)?;
+    read_all(outer.content)?
+        .into_iter()
+        .find(|element| element.tag == OCTET_STRING)
+        .map(|element| element.content)
+}

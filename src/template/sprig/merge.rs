@@ -1,0 +1,81 @@
+//! `merge` and its kin: what mergo v1.0.1 makes of two maps. The first map is changed in place.
+
+use super::args::{Args, Out};
+use super::logic::is_empty;
+use super::{limit, pure};
+use crate::template::go::func::{CallError, Func};
+use crate::template::go::value::{Entries, Map, MapKind, Value};
+
+pub(super) fn table<C>() -> Vec<Func<C>> {
+    vec![
+        pure!("merge", [Map], Map.., merge),
+        pure!("mustMerge", [Map], Map.., merge),
+        pure!("mergeOverwrite", [Map], Map.., merge_overwrite),
+        pure!("mustMergeOverwrite", [Map], Map.., merge_overwrite),
+    ]
+}
+
+fn is_map(value: &Value) -> bool {
+    matches!(value, Value::Map(_))
+}
+
+/// Merges `source` into `target`. Keys that `target` lacks, or holds empty values under, come from `source`; with
+/// `overwrite` all keys do, nil and empty ones included. Maps under the same key merge; lists don't. Maps that only
+/// `source` has are shared with it afterwards, not copied. Fails beyond
+/// [`limit::MAX_DEPTH`] levels or [`limit::MAX_ITEMS`] maps.
+pub fn merge_maps(target: &Map, source: &Map, overwrite: bool) -> Result<(), CallError> {
+    merge_level(target, source, overwrite, 0, &mut limit::Budget::new("merge"))
+}
+
+fn merge_level(
+    target: &Map,
+    source: &Map,
+    overwrite: bool,
+    depth: usize,
+    budget: &mut limit::Budget,
+) -> Result<(), CallError> {
+    budget.visit(depth)?;
+    for (key, from) in source.snapshot() {
+        let old = target.get(key.as_bytes());
+        if from.is_nil() {
+            if overwrite {
+                target.insert(key, from)?;
+            }
+            continue;
+        }
+        if let (Value::Map(from), Some(Value::Map(old))) = (&from, &old) {
+            // A nil map can't be filled in place; it is replaced below, as it is empty.
+            if old.entries.is_some() {
+                merge_level(old, from, overwrite, depth + 1, budget)?;
+            }
+        }
+        let filled = old.as_ref().is_some_and(|old| !is_empty(old));
+        if filled && is_map(&from) && old.as_ref().is_some_and(is_map) {
+            continue;
+        }
+        if overwrite || !filled {
+            target.insert(key, from)?;
+        }
+    }
+    Ok(())
+}
+
+fn merged(args: &[Value], overwrite: bool) -> Out {
+    let mut target = args.map(0)?.with_kind(MapKind::Any);
+    for index in 1..args.len() {
+        let source = args.map(index)?;
+        if target.entries.is_none() && source.entries.is_some() {
+            target = Map::new(MapKind::Any, Entries::new());
+        }
+        merge_maps(&target, &source, overwrite)?;
+    }
+    Ok(Value::Map(target))
+}
+
+fn merge(args: &[Value]) -> Out {
+    merged(args, false)
+}
+
+fn merge_overwrite(args: &[Value]) -> Out {
+    merged(args, true)
+}

@@ -1,0 +1,383 @@
+//! Regular expressions: Go's `regexp` over the `regex` crate.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::args::{Args, Out};
+use super::{limit, pure, regex_syntax, runes, text};
+use crate::template::go::func::{CallError, Func};
+use crate::template::go::value::{List, ListKind, Str, Value};
+
+pub(super) fn table<C>() -> Vec<Func<C>> {
+    vec![
+        pure!("regexMatch", [String, String], regex_match),
+        pure!("mustRegexMatch", [String, String], must_regex_match),
+        pure!("regexFind", [String, String], regex_find),
+        pure!("mustRegexFind", [String, String], must_regex_find),
+        pure!("regexFindAll", [String, String, Int], regex_find_all),
+        pure!("mustRegexFindAll", [String, String, Int], must_regex_find_all),
+        pure!("regexReplaceAll", [String, String, String], regex_replace_all),
+        pure!("mustRegexReplaceAll", [String, String, String], must_regex_replace_all),
+        pure!(
+            "regexReplaceAllLiteral",
+            [String, String, String],
+            regex_replace_all_literal
+        ),
+        pure!(
+            "mustRegexReplaceAllLiteral",
+            [String, String, String],
+            must_regex_replace_all_literal
+        ),
+        pure!("regexSplit", [String, String, Int], regex_split),
+        pure!("mustRegexSplit", [String, String, Int], must_regex_split),
+        pure!("regexQuoteMeta", [String], regex_quote_meta),
+    ]
+}
+
+/// The memory that one compiled pattern may take: 10 MiB.
+const MAX_PROGRAM: usize = 10 << 20;
+/// Compiled patterns that a thread keeps. Charts use few, and the same ones in each render.
+const MAX_CACHED: usize = 256;
+
+/// A compiled Go regular expression.
+#[derive(Debug)]
+pub struct GoRegex {
+    regex: regex::bytes::Regex,
+    names: Vec<String>,
+}
+
+type Cache = HashMap<Vec<u8>, Result<Rc<GoRegex>, String>>;
+
+thread_local! {
+    static CACHE: RefCell<Cache> = RefCell::new(HashMap::new());
+}
+
+/// Compiles a pattern in Go's syntax, or takes it from the thread's cache. An error is the text of Go's error.
+pub fn compile(pattern: &[u8]) -> Result<Rc<GoRegex>, String> {
+    CACHE.with_borrow_mut(|cache| {
+        if let Some(known) = cache.get(pattern) {
+            return known.clone();
+        }
+        if cache.len() >= MAX_CACHED {
+            cache.clear();
+        }
+        let compiled = GoRegex::new(pattern).map(Rc::new);
+        cache.insert(pattern.to_vec(), compiled.clone());
+        compiled
+    })
+}
+
+impl GoRegex {
+    fn new(pattern: &[u8]) -> Result<Self, String> {
+        let source = std::str::from_utf8(pattern).map_err(|error| {
+            let rest = pattern.get(error.valid_up_to()..).unwrap_or(&[]);
+            regex_syntax::worded("invalid UTF-8", &String::from_utf8_lossy(rest))
+        })?;
+        let translated = regex_syntax::translate(source)?;
+        let built = regex::bytes::RegexBuilder::new(&translated.pattern)
+            .size_limit(MAX_PROGRAM)
+            .nest_limit(2000)
+            .build();
+        match built {
+            Ok(regex) => Ok(GoRegex {
+                regex,
+                names: translated.names,
+            }),
+            Err(_) => Err(regex_syntax::worded("expression too large", source)),
+        }
+    }
+
+    /// `MatchString`.
+    pub fn is_match(&self, text: &[u8]) -> bool {
+        self.regex.is_match(text)
+    }
+
+    /// The leftmost match at or after `from`. An empty one inside a character is no match to Go.
+    fn find_at(&self, text: &[u8], mut from: usize) -> Option<(usize, usize)> {
+        loop {
+            let found = self.regex.find_at(text, from)?;
+            if !found.is_empty() || is_boundary(text, found.start()) {
+                return Some((found.start(), found.end()));
+            }
+            from = found.start() + 1;
+        }
+    }
+
+    /// `FindAllStringIndex`: at most `count` matches unless that is negative. An empty match right after a match
+    /// doesn't count.
+    fn find_all(&self, text: &[u8], count: i64) -> Result<Vec<(usize, usize)>, CallError> {
+        let most = usize::try_from(count).unwrap_or(usize::MAX);
+        let mut found = Vec::new();
+        let mut at = 0;
+        let mut previous_end = None;
+        while found.len() < most && at <= text.len() {
+            let Some((start, end)) = self.find_at(text, at) else {
+                break;
+            };
+            let adjoins = end == at && Some(start) == previous_end;
+            if end == at {
+                at += width_at(text, at).max(1);
+            } else {
+                at = end;
+            }
+            previous_end = Some(end);
+            if !adjoins {
+                limit::items(found.len() + 1)?;
+                found.push((start, end));
+            }
+        }
+        Ok(found)
+    }
+
+    /// `ReplaceAllString` with the replacement of each match written by `write`.
+    fn replace_all(
+        &self,
+        text: &[u8],
+        mut write: impl FnMut(&mut Vec<u8>, &regex::bytes::Captures<'_>),
+    ) -> Result<Vec<u8>, CallError> {
+        let mut out = Vec::with_capacity(text.len());
+        let (mut done, mut at) = (0, 0);
+        while at <= text.len() {
+            let Some((start, end)) = self.find_at(text, at) else {
+                break;
+            };
+            let Some(captures) = self.regex.captures_at(text, start) else {
+                break;
+            };
+            out.extend_from_slice(text.get(done..start).unwrap_or(&[]));
+            if end > done || start == 0 {
+                write(&mut out, &captures);
+            }
+            limit::bytes(out.len())?;
+            done = end;
+            at = (at + width_at(text, at).max(1)).max(end);
+        }
+        out.extend_from_slice(text.get(done..).unwrap_or(&[]));
+        Ok(out)
+    }
+
+    /// `Regexp.Expand`: `$1`, `$name`, `${name}` and `$$`; a reference takes the longest name that it can.
+    fn expand(&self, out: &mut Vec<u8>, template: &[u8], captures: &regex::bytes::Captures<'_>) {
+        let mut rest = template;
+        while let Some(dollar) = rest.iter().position(|b| *b == b'$') {
+            out.extend_from_slice(rest.get(..dollar).unwrap_or(&[]));
+            rest = rest.get(dollar + 1..).unwrap_or(&[]);
+            if let Some(after) = rest.strip_prefix(b"$") {
+                out.push(b'$');
+                rest = after;
+                continue;
+            }
+            let Some((name, after)) = reference(rest) else {
+                out.push(b'$');
+                continue;
+            };
+            rest = after;
+            let group = match group_number(name) {
+                Some(number) => captures.get(number),
+                None => self.named(name, captures),
+            };
+            out.extend_from_slice(group.map_or(&[], |group| group.as_bytes()));
+        }
+        out.extend_from_slice(rest);
+    }
+
+    fn named<'t>(&self, name: &[u8], captures: &regex::bytes::Captures<'t>) -> Option<regex::bytes::Match<'t>> {
+        let wanted = self
+            .names
+            .iter()
+            .enumerate()
+            .filter(|(_, known)| known.as_bytes() == name);
+        wanted.filter_map(|(index, _)| captures.get(index)).next()
+    }
+
+    /// `Regexp.Split`.
+    fn split<'t>(&self, pattern: &[u8], text: &'t [u8], count: i64) -> Result<Option<Vec<&'t [u8]>>, CallError> {
+        if count == 0 {
+            return Ok(None);
+        }
+        if !pattern.is_empty() && text.is_empty() {
+            return Ok(Some(vec![text]));
+        }
+        let most = usize::try_from(count).unwrap_or(usize::MAX);
+        let mut parts = Vec::new();
+        let (mut begin, mut end) = (0, 0);
+        for (start, stop) in self.find_all(text, count)? {
+            if parts.len() + 1 == most {
+                break;
+            }
+            end = start;
+            if stop != 0 {
+                parts.push(text.get(begin..end).unwrap_or(&[]));
+            }
+            begin = stop;
+        }
+        if end != text.len() {
+            parts.push(text.get(begin..).unwrap_or(&[]));
+        }
+        Ok(Some(parts))
+    }
+}
+
+fn width_at(text: &[u8], at: usize) -> usize {
+    text.get(at..).and_then(runes::decode).map_or(0, |(_, width)| width)
+}
+
+/// Whether a character starts or ends at this offset. In invalid UTF-8 every byte is one.
+fn is_boundary(text: &[u8], at: usize) -> bool {
+    let inside = |back: usize| {
+        at.checked_sub(back)
+            .and_then(|start| text.get(start..))
+            .and_then(runes::decode)
+            .is_some_and(|(_, w)| w > back)
+    };
+    !(1..=3).any(inside)
+}
+
+/// The name of a reference that follows a `$`, and what comes after it.
+fn reference(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (braced, body) = text.strip_prefix(b"{").map_or((false, text), |body| (true, body));
+    let is_word = |c: &char| *c == '_' || c.is_alphanumeric();
+    let len = runes::runes(body)
+        .take_while(|(_, c, _)| is_word(c))
+        .map(|(_, _, width)| width)
+        .sum::<usize>();
+    let (name, rest) = body.split_at_checked(len)?;
+    let rest = if braced { rest.strip_prefix(b"}")? } else { rest };
+    (!name.is_empty()).then_some((name, rest))
+}
+
+/// A group's number; a leading zero makes it a name.
+fn group_number(name: &[u8]) -> Option<usize> {
+    if !name.iter().all(u8::is_ascii_digit) || (name.len() > 1 && name.first() == Some(&b'0')) || name.len() > 8 {
+        return None;
+    }
+    std::str::from_utf8(name).ok()?.parse().ok()
+}
+
+/// `regexp.MustCompile`, which panics with the pattern in its text.
+fn compile_or_panic(args: &[Value]) -> Result<Rc<GoRegex>, CallError> {
+    let pattern = args.text(0)?;
+    compile(pattern).map_err(|error| {
+        let source = String::from_utf8_lossy(pattern);
+        let can_backquote = !pattern.contains(&b'`')
+            && std::str::from_utf8(pattern)
+                .is_ok_and(|s| s.chars().all(|c| c == '\t' || (!c.is_control() && c != '\u{feff}')));
+        let quoted = if can_backquote {
+            format!("`{source}`")
+        } else {
+            text::quoted(pattern)
+        };
+        CallError::Text(format!("regexp: Compile({quoted}): {error}"))
+    })
+}
+
+fn compile_or_fail(args: &[Value]) -> Result<Rc<GoRegex>, CallError> {
+    Ok(compile(args.text(0)?)?)
+}
+
+/// A bad pattern matches nothing, without a word.
+fn regex_match(args: &[Value]) -> Out {
+    let text = args.text(1)?;
+    Ok(Value::Bool(
+        compile(args.text(0)?).is_ok_and(|regex| regex.is_match(text)),
+    ))
+}
+
+fn must_regex_match(args: &[Value]) -> Out {
+    Ok(Value::Bool(compile_or_fail(args)?.is_match(args.text(1)?)))
+}
+
+fn find(regex: &GoRegex, args: &[Value]) -> Out {
+    let text = args.text(1)?;
+    let found = regex.find_at(text, 0).and_then(|(start, end)| text.get(start..end));
+    Ok(Value::string(found.unwrap_or(&[])))
+}
+
+fn regex_find(args: &[Value]) -> Out {
+    find(&*compile_or_panic(args)?, args)
+}
+
+fn must_regex_find(args: &[Value]) -> Out {
+    find(&*compile_or_fail(args)?, args)
+}
+
+/// No match is Go's nil slice.
+fn find_all(regex: &GoRegex, args: &[Value]) -> Out {
+    let text = args.text(1)?;
+    let found = regex.find_all(text, args.int(2)?)?;
+    if found.is_empty() {
+        return Ok(Value::List(List::nil(ListKind::String)));
+    }
+    Ok(text::string_list(
+        found
+            .iter()
+            .map(|(s, e)| Str::from(text.get(*s..*e).unwrap_or(&[])))
+            .collect(),
+    ))
+}
+
+fn regex_find_all(args: &[Value]) -> Out {
+    find_all(&*compile_or_panic(args)?, args)
+}
+
+fn must_regex_find_all(args: &[Value]) -> Out {
+    find_all(&*compile_or_fail(args)?, args)
+}
+
+fn replace_all(regex: &GoRegex, args: &[Value]) -> Out {
+    let (text, template) = (args.text(1)?, args.text(2)?);
+    Ok(Value::string(regex.replace_all(text, |out, captures| {
+        regex.expand(out, template, captures)
+    })?))
+}
+
+fn regex_replace_all(args: &[Value]) -> Out {
+    replace_all(&*compile_or_panic(args)?, args)
+}
+
+fn must_regex_replace_all(args: &[Value]) -> Out {
+    replace_all(&*compile_or_fail(args)?, args)
+}
+
+fn replace_all_literal(regex: &GoRegex, args: &[Value]) -> Out {
+    let (text, replacement) = (args.text(1)?, args.text(2)?);
+    Ok(Value::string(
+        regex.replace_all(text, |out, _| out.extend_from_slice(replacement))?,
+    ))
+}
+
+fn regex_replace_all_literal(args: &[Value]) -> Out {
+    replace_all_literal(&*compile_or_panic(args)?, args)
+}
+
+fn must_regex_replace_all_literal(args: &[Value]) -> Out {
+    replace_all_literal(&*compile_or_fail(args)?, args)
+}
+
+fn split(regex: &GoRegex, args: &[Value]) -> Out {
+    Ok(match regex.split(args.text(0)?, args.text(1)?, args.int(2)?)? {
+        Some(parts) => text::string_list(parts.into_iter().map(Str::from).collect()),
+        None => Value::List(List::nil(ListKind::String)),
+    })
+}
+
+fn regex_split(args: &[Value]) -> Out {
+    split(&*compile_or_panic(args)?, args)
+}
+
+fn must_regex_split(args: &[Value]) -> Out {
+    split(&*compile_or_fail(args)?, args)
+}
+
+fn regex_quote_meta(args: &[Value]) -> Out {
+    let text = args.text(0)?;
+    let mut out = Vec::with_capacity(text.len());
+    for byte in text {
+        if b"\\.+*?()|[]{}^$".contains(byte) {
+            out.push(b'\\');
+        }
+        out.push(*byte);
+    }
+    Ok(Value::string(out))
+}

@@ -1,0 +1,418 @@
+//! Go's `time.Time`: an instant with a location, over jiff.
+
+use std::any::Any;
+use std::rc::Rc;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::date_layout;
+use super::duration::{as_duration, duration_value};
+use crate::template::go::value::{Object, Value};
+
+pub(super) const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+pub(super) const WEEKDAYS: [&str; 7] = [
+    "Sunday",
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+];
+
+/// Go's layout for `Time.String`.
+const STRING_LAYOUT: &[u8] = b"2006-01-02 15:04:05.999999999 -0700 MST";
+/// Go's zero time, the first of January of the year 1, in seconds since 1970.
+const ZERO_SECONDS: i64 = -62_135_596_800;
+
+/// Where a time is looked at from.
+#[derive(Clone, Debug)]
+pub(super) enum Zone {
+    Utc,
+    /// The machine's zone, which Go calls `Local`.
+    Local,
+    Named(TimeZone),
+    /// An offset in seconds that a text gave, with a name or without.
+    Fixed(i32, String),
+}
+
+/// Nanoseconds of a second.
+const SECOND: i128 = 1_000_000_000;
+
+#[derive(Clone, Debug)]
+pub(super) struct Time {
+    /// Nanoseconds since 1970 in UTC; Go's years reach further than jiff's.
+    pub(super) at: i128,
+    pub(super) zone: Zone,
+}
+
+/// The parts of a time in its zone.
+pub(super) struct Civil {
+    pub(super) year: i64,
+    /// 1 to 12.
+    pub(super) month: u8,
+    pub(super) day: u8,
+    pub(super) hour: u8,
+    pub(super) minute: u8,
+    pub(super) second: u8,
+    pub(super) nanosecond: u32,
+    /// 0 is Sunday.
+    pub(super) weekday: u8,
+    /// 1 to 366.
+    pub(super) year_day: u16,
+    /// Seconds east of UTC.
+    pub(super) offset: i32,
+    /// The zone's abbreviation; may be empty.
+    pub(super) zone: String,
+}
+
+impl Zone {
+    /// `time.LoadLocation`; an unknown name is `None`.
+    pub(super) fn load(name: &str) -> Option<Self> {
+        match name {
+            "" | "UTC" => Some(Zone::Utc),
+            "Local" => Some(Zone::Local),
+            name if name.contains("..") || name.starts_with(['/', '\\']) => None,
+            // Go looks the file up as it is named, so letter case counts; jiff ignores it.
+            name => TimeZone::get(name)
+                .ok()
+                .filter(|zone| zone.iana_name() == Some(name))
+                .map(Zone::Named),
+        }
+    }
+
+    /// The offset in seconds and the abbreviation at an instant.
+    pub(super) fn offset_at(&self, at: i128) -> (i32, String) {
+        let edge = if at < 0 { Timestamp::MIN } else { Timestamp::MAX };
+        let of = |zone: &TimeZone| {
+            let info = zone.to_offset_info(Timestamp::from_nanosecond(at).unwrap_or(edge));
+            (info.offset().seconds(), info.abbreviation().to_owned())
+        };
+        match self {
+            Zone::Utc => (0, "UTC".to_owned()),
+            Zone::Local => of(&TimeZone::system()),
+            Zone::Named(zone) => of(zone),
+            Zone::Fixed(offset, name) => (*offset, name.clone()),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Zone::Utc => "UTC".to_owned(),
+            Zone::Local => "Local".to_owned(),
+            Zone::Named(zone) => zone.iana_name().unwrap_or_default().to_owned(),
+            Zone::Fixed(_, name) => name.clone(),
+        }
+    }
+}
+
+/// Days from 1970-01-01 to a date of the Gregorian calendar; months and days may overflow.
+pub(super) fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+    let year = year + (month - 1).div_euclid(12);
+    let month = (month - 1).rem_euclid(12) + 1;
+    // Years that begin in March put the leap day last.
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let day_of_year = (153 * month + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + day_of_year - 719_468
+}
+
+/// Year, month and day of so many days since 1970-01-01.
+fn civil_from_days(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let day_of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (year + era * 400 + carry, month, day)
+}
+
+impl Time {
+    pub(super) fn zero() -> Self {
+        Time {
+            at: i128::from(ZERO_SECONDS) * SECOND,
+            zone: Zone::Utc,
+        }
+    }
+
+    /// `time.Unix(seconds, 0)`.
+    pub(super) fn unix(seconds: i64) -> Self {
+        Time {
+            at: i128::from(seconds) * SECOND,
+            zone: Zone::Local,
+        }
+    }
+
+    pub(super) fn into_value(self) -> Value {
+        Value::Object(Rc::new(TimeObject(self)))
+    }
+
+    pub(super) fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::Object(object) => object.as_any().downcast_ref::<TimeObject>().map(|time| time.0.clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn add(&self, nanoseconds: i64) -> Self {
+        Time {
+            at: self.at + i128::from(nanoseconds),
+            zone: self.zone.clone(),
+        }
+    }
+
+    /// Nanoseconds from `other` to this, as far as an int64 reaches.
+    pub(super) fn since(&self, other: &Time) -> i64 {
+        let between = self.at - other.at;
+        i64::try_from(between).unwrap_or(if between < 0 { i64::MIN } else { i64::MAX })
+    }
+
+    pub(super) fn within(&self, zone: Zone) -> Self {
+        Time { at: self.at, zone }
+    }
+
+    /// Whole seconds since 1970.
+    pub(super) fn unix_seconds(&self) -> i64 {
+        self.at.div_euclid(SECOND) as i64
+    }
+
+    pub(super) fn civil(&self) -> Civil {
+        let (offset, zone) = self.zone.offset_at(self.at);
+        let seconds = self.unix_seconds().saturating_add(i64::from(offset));
+        let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        let (year, month, day) = civil_from_days(days);
+        Civil {
+            year,
+            month: month as u8,
+            day: day as u8,
+            hour: (of_day / 3_600) as u8,
+            minute: (of_day / 60 % 60) as u8,
+            second: (of_day % 60) as u8,
+            nanosecond: self.at.rem_euclid(SECOND) as u32,
+            weekday: (days + 4).rem_euclid(7) as u8,
+            year_day: (days - days_from_civil(year, 1, 1) + 1) as u16,
+            offset,
+            zone,
+        }
+    }
+
+    pub(super) fn format(&self, layout: &[u8]) -> Vec<u8> {
+        date_layout::format(&self.civil(), layout)
+    }
+
+    fn text(&self, layout: &[u8]) -> String {
+        String::from_utf8_lossy(&self.format(layout)).into_owned()
+    }
+
+    /// `Time.AddDate`: days beyond a month's end run into the next.
+    fn add_date(&self, years: i64, months: i64, days: i64) -> Option<Self> {
+        let reach = 10_000_000;
+        if [years, months, days].iter().any(|n| !(-reach..reach).contains(n)) {
+            return None;
+        }
+        let civil = self.civil();
+        let date = days_from_civil(
+            civil.year + years,
+            i64::from(civil.month) + months,
+            i64::from(civil.day) + days,
+        );
+        let of_day = i64::from(civil.hour) * 3_600 + i64::from(civil.minute) * 60 + i64::from(civil.second);
+        let clock = i128::from(date * 86_400 + of_day) * SECOND + i128::from(civil.nanosecond);
+        Some(Time {
+            at: self.zone.instant(clock),
+            zone: self.zone.clone(),
+        })
+    }
+}
+
+impl Zone {
+    /// The instant of a wall clock's reading, in nanoseconds as if it were in UTC. Where clocks were set back, or
+    /// skipped an hour, Go decides by the offset that holds right before.
+    pub(super) fn instant(&self, clock: i128) -> i128 {
+        let seconds = |offset: i32| i128::from(offset) * SECOND;
+        let guess = clock - seconds(self.offset_at(clock).0);
+        clock - seconds(self.offset_at(guess).0)
+    }
+}
+
+struct TimeObject(Time);
+
+fn int_args<const N: usize>(args: &[Value]) -> Result<[i64; N], String> {
+    let ints: Option<Vec<i64>> = args
+        .iter()
+        .map(|arg| {
+            if let Value::Int(n) | Value::Int64(n) = arg {
+                Some(*n)
+            } else {
+                None
+            }
+        })
+        .collect();
+    ints.and_then(|ints| ints.try_into().ok())
+        .ok_or_else(|| format!("expected {N} int arguments"))
+}
+
+impl TimeObject {
+    fn other(args: &[Value]) -> Result<Time, String> {
+        args.first()
+            .and_then(Time::of)
+            .ok_or_else(|| "expected an argument of type time.Time".to_owned())
+    }
+}
+
+impl Object for TimeObject {
+    fn type_name(&self) -> &'static str {
+        "time.Time"
+    }
+
+    fn kind(&self) -> &'static str {
+        "struct"
+    }
+
+    fn field(&self, _name: &str) -> Option<Value> {
+        None
+    }
+
+    fn call(&self, method: &str, args: &[Value]) -> Option<Result<Value, String>> {
+        let time = &self.0;
+        let civil = || time.civil();
+        Some(Ok(match method {
+            "Unix" => Value::Int64(time.unix_seconds()),
+            "UnixMilli" => Value::Int64(time.at.div_euclid(1_000_000) as i64),
+            "UnixMicro" => Value::Int64(time.at.div_euclid(1_000) as i64),
+            "UnixNano" => Value::Int64(time.at as i64),
+            "Year" => Value::Int(civil().year),
+            "Month" => named("time.Month", &MONTHS, i64::from(civil().month), 1),
+            "Day" => Value::Int(i64::from(civil().day)),
+            "Hour" => Value::Int(i64::from(civil().hour)),
+            "Minute" => Value::Int(i64::from(civil().minute)),
+            "Second" => Value::Int(i64::from(civil().second)),
+            "Nanosecond" => Value::Int(i64::from(civil().nanosecond)),
+            "YearDay" => Value::Int(i64::from(civil().year_day)),
+            "Weekday" => named("time.Weekday", &WEEKDAYS, i64::from(civil().weekday), 0),
+            "UTC" => time.within(Zone::Utc).into_value(),
+            "Local" => time.within(Zone::Local).into_value(),
+            "Location" => Value::string(time.zone.name()),
+            "IsZero" => Value::Bool(time.at == Time::zero().at),
+            "String" => Value::string(time.format(STRING_LAYOUT)),
+            "Format" => match args {
+                [Value::String(layout)] => Value::string(time.format(layout.as_bytes())),
+                _ => return Some(Err("expected a string".to_owned())),
+            },
+            "Add" => match args {
+                [duration] if as_duration(duration).is_some() => {
+                    time.add(as_duration(duration).unwrap_or(0)).into_value()
+                }
+                _ => return Some(Err("expected an argument of type time.Duration".to_owned())),
+            },
+            "AddDate" => match int_args::<3>(args) {
+                Ok([years, months, days]) => match time.add_date(years, months, days) {
+                    Some(time) => time.into_value(),
+                    None => return Some(Err("the date is too far away".to_owned())),
+                },
+                Err(error) => return Some(Err(error)),
+            },
+            "Sub" | "Before" | "After" | "Equal" | "Compare" => match Self::other(args) {
+                Ok(other) => match method {
+                    "Sub" => duration_value(time.since(&other)),
+                    "Before" => Value::Bool(time.at < other.at),
+                    "After" => Value::Bool(time.at > other.at),
+                    "Equal" => Value::Bool(time.at == other.at),
+                    _ => Value::Int(time.at.cmp(&other.at) as i64),
+                },
+                Err(error) => return Some(Err(error)),
+            },
+            _ => return None,
+        }))
+    }
+
+    fn display(&self) -> String {
+        self.0.text(STRING_LAYOUT)
+    }
+
+    fn to_json(&self) -> Result<serde_json::Value, String> {
+        Ok(self.0.text(b"2006-01-02T15:04:05.999999999Z07:00").into())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// A `time.Month` or `time.Weekday`: a number with a name.
+struct Named {
+    type_name: &'static str,
+    number: i64,
+    name: &'static str,
+}
+
+fn named(type_name: &'static str, names: &[&'static str], number: i64, first: i64) -> Value {
+    let name = usize::try_from(number - first)
+        .ok()
+        .and_then(|index| names.get(index))
+        .copied()
+        .unwrap_or("");
+    Value::Object(Rc::new(Named {
+        type_name,
+        number,
+        name,
+    }))
+}
+
+impl Object for Named {
+    fn type_name(&self) -> &'static str {
+        self.type_name
+    }
+
+    fn kind(&self) -> &'static str {
+        "int"
+    }
+
+    fn field(&self, _name: &str) -> Option<Value> {
+        None
+    }
+
+    fn call(&self, method: &str, _args: &[Value]) -> Option<Result<Value, String>> {
+        (method == "String").then(|| Ok(Value::string(self.name)))
+    }
+
+    fn as_int(&self) -> Option<i64> {
+        Some(self.number)
+    }
+
+    fn display(&self) -> String {
+        self.name.to_owned()
+    }
+
+    fn to_json(&self) -> Result<serde_json::Value, String> {
+        Ok(self.number.into())
+    }
+
+    fn truth(&self) -> bool {
+        self.number != 0
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
