@@ -1,0 +1,161 @@
+//! Chart archives (`.tgz`). Facts: Helm's `pkg/chart/loader/archive/archive.go`.
+
+use std::io::Read;
+use std::path::Path;
+
+use super::{Error, File};
+
+/// The largest chart, unpacked, in bytes.
+pub(super) const MAX_CHART: u64 = 100 * 1024 * 1024;
+
+/// Reads the files of the archive at `path`, in the archive's order.
+pub(super) fn read_file(path: &Path) -> Result<Vec<File>, Error> {
+    let data = std::fs::read(path).map_err(|e| Error::io("open", path, e))?;
+    let name = path.display().to_string();
+    if !data.starts_with(b"\x1f\x8b\x08") {
+        if name.ends_with(".yml") || name.ends_with(".yaml") {
+            return Err(Error::Chart(format!(
+                "file '{name}' seems to be a YAML file, but expected a gzipped archive"
+            )));
+        }
+        let sort = if std::str::from_utf8(&data).is_ok() {
+            "text/plain; charset=utf-8"
+        } else {
+            "application/octet-stream"
+        };
+        return Err(Error::Chart(format!(
+            "file '{name}' does not appear to be a gzipped archive; got '{sort}'"
+        )));
+    }
+    unpack(&data).map_err(|_| Error::Chart("unable to load chart archive".to_owned()))
+}
+
+/// Unpacks a gzipped tar archive. The first part of every path (the chart's folder) is dropped.
+///
+/// # Errors
+/// Paths that leave the archive's folder, broken archives, and more than 100 MiB.
+pub(super) fn unpack(data: &[u8]) -> Result<Vec<File>, Error> {
+    let broken = |e: std::io::Error| Error::Chart(e.to_string());
+    let mut archive = tar::Archive::new(flate2::read::MultiGzDecoder::new(data));
+    let mut files = Vec::new();
+    let mut left = MAX_CHART;
+    for entry in archive.entries().map_err(broken)? {
+        let mut entry = entry.map_err(broken)?;
+        let kind = entry.header().entry_type();
+        if kind.is_dir() || kind.is_pax_global_extensions() || kind.is_pax_local_extensions() {
+            continue;
+        }
+        let raw = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        if raw.ends_with('/') {
+            continue;
+        }
+        let name = inner_path(&raw)?;
+        let too_large = || {
+            Error::Chart(format!(
+                "decompressed chart is larger than the maximum size {MAX_CHART}"
+            ))
+        };
+        if entry.size() > left {
+            return Err(too_large());
+        }
+        let mut bytes = Vec::new();
+        entry.by_ref().take(left).read_to_end(&mut bytes).map_err(broken)?;
+        left -= bytes.len() as u64;
+        if left == 0 {
+            return Err(too_large());
+        }
+        files.push(File {
+            name,
+            data: without_bom(bytes),
+        });
+    }
+    if files.is_empty() {
+        return Err(Error::Chart("no files in chart archive".to_owned()));
+    }
+    Ok(files)
+}
+
+/// The path of an entry within the chart.
+fn inner_path(raw: &str) -> Result<String, Error> {
+    let refuse = |text: &str| Err(Error::Chart(text.to_owned()));
+    let delimiter = if raw.contains('\\') { '\\' } else { '/' };
+    let (first, rest) = raw.split_once(delimiter).unwrap_or((raw, ""));
+    let name = rest.replace(delimiter, "/");
+    if name.starts_with('/') {
+        return refuse("chart illegally contains absolute paths");
+    }
+    let name = clean(&name);
+    if name == "." {
+        return Err(Error::Chart(format!(
+            "chart illegally contains content outside the base directory: {raw:?}"
+        )));
+    }
+    if name.starts_with("..") {
+        return refuse("chart illegally references parent directory");
+    }
+    let bytes = name.as_bytes();
+    if bytes.first().is_some_and(u8::is_ascii_alphabetic) && name.get(1..3) == Some(":/") {
+        return refuse("chart contains illegally named files");
+    }
+    if first == "Chart.yaml" {
+        return refuse("chart yaml not in base directory");
+    }
+    Ok(name)
+}
+
+/// Go's `path.Clean` for a relative path.
+fn clean(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    if parts.is_empty() {
+        ".".to_owned()
+    } else {
+        parts.join("/")
+    }
+}
+
+/// The bytes after a UTF-8 byte order mark.
+pub(super) fn without_bom(mut data: Vec<u8>) -> Vec<u8> {
+    if data.starts_with(b"\xef\xbb\xbf") {
+        data.drain(..3);
+    }
+    data
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_stay_inside() {
+        let table = [
+            ("chart/Chart.yaml", Ok("Chart.yaml")),
+            ("chart/a/../b", Ok("b")),
+            ("./chart/x", Ok("chart/x")),
+            ("chart\\templates\\x.yaml", Ok("templates/x.yaml")),
+            ("chart/../../x", Err("chart illegally references parent directory")),
+            ("chart//x", Err("chart illegally contains absolute paths")),
+            ("chart/c:/x", Err("chart contains illegally named files")),
+            (
+                "Chart.yaml",
+                Err("chart illegally contains content outside the base directory: \"Chart.yaml\""),
+            ),
+        ];
+        for (raw, want) in table {
+            let got = inner_path(raw).map_err(|e| e.to_string());
+            assert_eq!(
+                got.as_deref(),
+                want.map_err(str::to_owned).as_ref().map(|s| *s),
+                "{raw}"
+            );
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Which subcharts take part in a render, under which names and with which defaults.
+//! Facts: Helm's `pkg/chart/v2/util/dependencies.go`.
+
+use std::borrow::Cow;
+
+use serde_json::{Value as Json, json};
+
+use super::{Chart, Dependency, Error, Metadata, values, version};
+use crate::template::go::value::{Entries, Map, MapKind, Str, Value};
+
+/// A chart as one render uses it: renamed by its alias, without disabled dependencies, with imported values.
+pub struct Node<'a> {
+    pub chart: &'a Chart,
+    /// The chart's metadata; its `dependencies` hold the enabled ones only.
+    pub metadata: Cow<'a, Metadata>,
+    pub defaults: Defaults<'a>,
+    pub dependencies: Vec<Node<'a>>,
+}
+
+/// The default values of a [`Node`].
+pub enum Defaults<'a> {
+    /// The chart's own `values.yaml`.
+    Own(&'a serde_json::Map<String, Json>),
+    /// `values.yaml` with the subcharts' defaults and the imported values folded in.
+    Folded(Map),
+}
+
+/// Resolves aliases, tags, conditions and `import-values` for these user values.
+///
+/// # Errors
+/// Values of a wrong type where a subchart's table belongs.
+pub fn process<'a>(chart: &'a Chart, user: &Map, warnings: &mut Vec<String>) -> Result<Node<'a>, Error> {
+    let mut node = Node::new(chart);
+    enable(&mut node, user, "", warnings)
+        .and_then(|()| import(&mut node, warnings))
+        .map_err(|e| Error::Values(format!("chart dependencies processing failed: {e}")))?;
+    Ok(node)
+}
+
+// === impl Node ===
+
+impl<'a> Node<'a> {
+    /// The chart with all its dependencies, as they stand on disk.
+    pub fn new(chart: &'a Chart) -> Self {
+        Node {
+            chart,
+            metadata: Cow::Borrowed(&chart.metadata),
+            defaults: Defaults::Own(&chart.values),
+            dependencies: chart.dependencies.iter().map(Node::new).collect(),
+        }
+    }
+
+    /// The name, or the alias.
+    pub fn name(&self) -> &str {
+        &self.metadata.name
+    }
+}
+
+// === impl Defaults ===
+
+impl Defaults<'_> {
+    /// A copy that the caller may change.
+    pub fn copy(&self) -> Map {
+        match self {
+            Defaults::Own(json) => Map::new(
+                MapKind::Any,
+                json.iter()
+                    .map(|(key, value)| (Str::from(key.as_str()), Value::from_json(value)))
+                    .collect(),
+            ),
+            Defaults::Folded(map) => values::copy_map(map),
+        }
+    }
+}
+
+fn enable(node: &mut Node<'_>, outer: &Map, path: &str, warnings: &mut Vec<String>) -> Result<(), Error> {
+    if node.metadata.dependencies.is_empty() {
+        return Ok(());
+    }
+    resolve(node);
+    let values = values::coalesce(node, outer, warnings)?;
+    let declared = &mut node.metadata.to_mut().dependencies;
+    for dependency in declared.iter_mut() {
+        dependency.enabled = by_tags(dependency, &values, warnings);
+        if let Some(enabled) = by_condition(dependency, &values, path, warnings) {
+            dependency.enabled = enabled;
+        }
+    }
+    let disabled: Vec<String> = declared.iter().filter(|d| !d.enabled).map(|d| d.name.clone()).collect();
+    declared.retain(|d| !disabled.contains(&d.name));
+    node.dependencies
+        .retain(|child| !disabled.iter().any(|name| name == child.name()));
+    for child in &mut node.dependencies {
+        let path = format!("{path}{}.", child.name());
+        enable(child, &values, &path, warnings)?;
+    }
+    Ok(())
+}
+
+/// Replaces the charts on disk by those that `Chart.yaml` declares, with their aliases. A chart that isn't declared,
+/// or not in that version, stays as it is and is always enabled.
+fn resolve(node: &mut Node<'_>) {
+    let matches = |dependency: &Dependency, chart: &Chart| {
+        chart.metadata.name == dependency.name && version::compatible(&dependency.version, &chart.metadata.version)
+    };
+    let metadata = node.metadata.to_mut();
+    let on_disk: Vec<&Chart> = node.dependencies.iter().map(|child| child.chart).collect();
+    let mut resolved: Vec<Node<'_>> = on_disk
+        .iter()
+        .filter(|chart| {
+            !metadata
+                .dependencies
+                .iter()
+                .any(|dependency| matches(dependency, chart))
+        })
+        .map(|chart| Node::new(chart))
+        .collect();
+    for dependency in &mut metadata.dependencies {
+        if let Some(chart) = on_disk.iter().find(|chart| matches(dependency, chart)) {
+            let mut child = Node::new(chart);
+            if !dependency.alias.is_empty() {
+                child.metadata.to_mut().name = dependency.alias.clone();
+            }
+            resolved.push(child);
+        }
+        if !dependency.alias.is_empty() {
+            dependency.name = dependency.alias.clone();
+        }
+    }
+    node.dependencies = resolved;
+}
+
+/// One true tag enables; without one, a false tag disables.
+fn by_tags(dependency: &Dependency, values: &Map, warnings: &mut Vec<String>) -> bool {
+    let Some(tags) = values::table(values, "tags") else {
+        return true;
+    };
+    let mut any_false = false;
+    for tag in &dependency.tags {
+        match tags.get(tag.as_bytes()) {
+            Some(Value::Bool(true)) => return true,
+            Some(Value::Bool(false)) => any_false = true,
+            Some(_) => warnings.push(format!("returned non-bool value tag={tag} chart={}", dependency.name)),
+            None => {}
+        }
+    }
+    !any_false
+}
+
+/// The first path of the condition that holds a boolean decides.
+fn by_condition(dependency: &Dependency, values: &Map, path: &str, warnings: &mut Vec<String>) -> Option<bool> {
+    for condition in dependency
+        .condition
+        .trim()
+        .split(',')
+        .filter(|condition| !condition.is_empty())
+    {
+        match values::path_value(values, &format!("{path}{condition}")) {
+            Some(Value::Bool(enabled)) => return Some(enabled),
+            Some(_) => warnings.push(format!(
+                "returned non-bool value path={condition} chart={}",
+                dependency.name
+            )),
+            None => {}
+        }
+    }
+    None
+}
+
+/// Imports values from subcharts into their parents, the deepest first.
+fn import(node: &mut Node<'_>, warnings: &mut Vec<String>) -> Result<(), Error> {
+    for child in &mut node.dependencies {
+        import(child, warnings)?;
+    }
+    if node.metadata.dependencies.is_empty() {
+        return Ok(());
+    }
+    let folded = values::merge_defaults(node, warnings)?;
+    let imported = Map::new(MapKind::Any, Entries::new());
+    for dependency in &mut node.metadata.to_mut().dependencies {
+        let mut resolved = Vec::new();
+        for entry in &dependency.import_values {
+            let (child, parent) = match entry {
+                Json::Object(map) => (plain(map.get("child")), plain(map.get("parent"))),
+                Json::String(name) => (format!("exports.{name}"), ".".to_owned()),
+                _ => continue,
+            };
+            resolved.push(json!({"child": child, "parent": parent}));
+            match values::table(&folded, &format!("{}.{child}", dependency.name)) {
+                Some(table) => values::merge_tables(&imported, &nested(&parent, table), warnings),
+                None => {
+                    warnings.push(format!(
+                        "ImportValues missing table from chart chart={} table={child}",
+                        dependency.name
+                    ));
+                }
+            }
+        }
+        dependency.import_values = resolved;
+    }
+    let defaults = values::copy_map(&folded);
+    values::merge_tables(&defaults, &imported, warnings);
+    node.defaults = Defaults::Folded(defaults);
+    Ok(())
+}
+
+/// `table`, put below the dotted path `parent`.
+fn nested(parent: &str, table: Map) -> Map {
+    if parent == "." {
+        return table;
+    }
+    parent.split('.').rev().fold(table, |inner, key| {
+        Map::new(MapKind::Any, Entries::from([(Str::from(key), Value::Map(inner))]))
+    })
+}
+
+/// Go's `%v` of a scalar in `import-values`.
+fn plain(value: Option<&Json>) -> String {
+    match value {
+        None | Some(Json::Null) => "<nil>".to_owned(),
+        Some(value) => super::metadata::scalar_text(value).unwrap_or_else(|| value.to_string()),
+    }
+}

@@ -1,0 +1,103 @@
+//! Chart folders. Facts: Helm's `pkg/chart/v2/loader/directory.go` and `internal/sympath`.
+
+use std::path::Path;
+
+use super::ignore::Rules;
+use super::{Error, File, archive};
+
+/// How deep folders may nest; a link to a parent folder would otherwise recurse until the path is too long.
+const MAX_DEPTH: usize = 100;
+
+/// Reads all files of a chart folder that `.helmignore` leaves in, sorted within each folder.
+pub(super) fn read(root: &Path) -> Result<Vec<File>, Error> {
+    let root = std::path::absolute(root).map_err(|e| Error::io("abs", root, e))?;
+    let chart_yaml = root.join("Chart.yaml");
+    if let Err(e) = std::fs::File::open(&chart_yaml) {
+        let cause = Error::io("open", &chart_yaml, e);
+        return Err(Error::Chart(format!(
+            "unable to detect chart at {}: {cause}",
+            chart_yaml.display()
+        )));
+    }
+    let ignore_file = root.join(".helmignore");
+    let text = match std::fs::read(&ignore_file) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(e) => return Err(Error::io("open", &ignore_file, e)),
+    };
+    let mut walk = Walk {
+        rules: Rules::parse(&text)?,
+        files: Vec::new(),
+        left: archive::MAX_CHART,
+    };
+    walk.folder(&root, "", 0)?;
+    Ok(walk.files)
+}
+
+struct Walk {
+    rules: Rules,
+    files: Vec<File>,
+    /// Bytes that the chart may still take.
+    left: u64,
+}
+
+impl Walk {
+    fn folder(&mut self, path: &Path, prefix: &str, depth: usize) -> Result<(), Error> {
+        if depth > MAX_DEPTH {
+            let text = format!(
+                "{} nests more than {MAX_DEPTH} folders deep: does a link point to its parent?",
+                path.display()
+            );
+            return Err(Error::Chart(text));
+        }
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(|e| Error::io("open", path, e))? {
+            let entry = entry.map_err(|e| Error::io("readdirent", path, e))?;
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+        names.sort_unstable();
+        for name in names {
+            let child = path.join(&name);
+            let relative = format!("{prefix}{name}");
+            let info = std::fs::metadata(&child).map_err(|e| {
+                Error::Chart(format!(
+                    "error evaluating symlink {}: lstat {}",
+                    child.display(),
+                    super::io_text(&e)
+                ))
+            })?;
+            if self.rules.ignores(&relative, info.is_dir()) {
+                continue;
+            }
+            if info.is_dir() {
+                self.folder(&child, &format!("{relative}/"), depth + 1)?;
+            } else {
+                self.file(&child, relative, &info)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &Path, name: String, info: &std::fs::Metadata) -> Result<(), Error> {
+        if !info.is_file() {
+            return Err(Error::Chart(format!(
+                "cannot load irregular file {} as it has file mode type bits set",
+                path.display()
+            )));
+        }
+        let refuse = |text: String| Error::Chart(format!("error reading {name}: {text}"));
+        if info.len() > self.left {
+            return Err(refuse(format!(
+                "chart exceeds maximum decompressed size of {} bytes",
+                archive::MAX_CHART
+            )));
+        }
+        let data = std::fs::read(path).map_err(|e| refuse(Error::io("open", path, e).to_string()))?;
+        self.left = self.left.saturating_sub(data.len() as u64);
+        self.files.push(File {
+            name,
+            data: archive::without_bom(data),
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! A chart's files, sorted by role into a [`Chart`]. Facts: Helm's `pkg/chart/v2/loader/load.go`.
+
+use sha2::{Digest, Sha256};
+
+use super::{Chart, Error, File, Metadata, archive, values};
+use crate::yaml;
+
+/// Refuses charts of a format other than v1 and v2, from the root's `Chart.yaml`.
+pub(super) fn detect_version(files: &[File]) -> Result<(), Error> {
+    let Some(file) = files.iter().find(|file| file.name == "Chart.yaml") else {
+        return Err(Error::Chart(
+            "unable to detect chart version, no Chart.yaml found".to_owned(),
+        ));
+    };
+    let mut metadata = Metadata::default();
+    apply(&mut metadata, file)?;
+    match metadata.api_version.as_str() {
+        "" | "v1" | "v2" => Ok(()),
+        "v3" => Err(Error::Chart("invalid chart apiVersion".to_owned())),
+        _ => Err(Error::Chart("unsupported chart version".to_owned())),
+    }
+}
+
+/// Builds a chart, and the charts in its `charts/`, from files in the loader's order.
+pub(super) fn assemble(files: Vec<File>) -> Result<Chart, Error> {
+    let mut chart = Chart {
+        digest: digest(&files),
+        ..Chart::default()
+    };
+    let mut subcharts: Vec<(String, Vec<File>)> = Vec::new();
+    let mut has_metadata = false;
+    if let Some(file) = files.iter().rfind(|file| file.name == "Chart.yaml") {
+        has_metadata = true;
+        apply(&mut chart.metadata, file)?;
+        if chart.metadata.api_version.is_empty() {
+            chart.metadata.api_version = "v1".to_owned();
+        }
+    }
+    let is_v1 = chart.metadata.api_version == "v1";
+    for file in files {
+        match file.name.as_str() {
+            "Chart.yaml" => {}
+            "Chart.lock" => check_lock(&file)?,
+            "values.yaml" => {
+                let text = String::from_utf8_lossy(&file.data);
+                chart.values =
+                    values::read(&text).map_err(|e| Error::Chart(format!("cannot load values.yaml: {e}")))?;
+            }
+            "values.schema.json" => chart.schema = Some(file.data),
+            "requirements.yaml" => {
+                has_metadata = true;
+                apply(&mut chart.metadata, &file)?;
+                keep_v1(
+                    &mut chart,
+                    file,
+                    is_v1,
+                    "Dependencies are handled in Chart.yaml",
+                    "dependencies to Chart.yaml",
+                );
+            }
+            "requirements.lock" => {
+                has_metadata = true;
+                check_lock(&file)?;
+                keep_v1(
+                    &mut chart,
+                    file,
+                    is_v1,
+                    "Dependency locking is handled in Chart.lock",
+                    "to Chart.lock",
+                );
+            }
+            name if name.starts_with("templates/") => chart.templates.push(file),
+            name if name.starts_with("charts/") && !name.ends_with(".prov") => {
+                let inner = name["charts/".len()..].to_owned();
+                let folder = inner.split('/').next().unwrap_or_default().to_owned();
+                let file = File {
+                    name: inner,
+                    data: file.data,
+                };
+                match subcharts.iter_mut().find(|(known, _)| *known == folder) {
+                    Some((_, list)) => list.push(file),
+                    None => subcharts.push((folder, vec![file])),
+                }
+            }
+            _ => chart.files.push(file),
+        }
+    }
+    if !has_metadata {
+        return Err(Error::Chart("Chart.yaml file is missing".to_owned()));
+    }
+    chart.metadata.validate()?;
+    chart.crds = chart.files.iter().filter(|file| is_crd(&file.name)).cloned().collect();
+    for (folder, files) in subcharts {
+        if folder.starts_with(['_', '.']) {
+            continue;
+        }
+        let subchart = load_subchart(&folder, files).map_err(|source| Error::Subchart {
+            name: folder,
+            parent: chart.metadata.name.clone(),
+            source: Box::new(source),
+        })?;
+        chart.dependencies.push(subchart);
+    }
+    Ok(chart)
+}
+
+fn load_subchart(folder: &str, files: Vec<File>) -> Result<Chart, Error> {
+    if folder.ends_with(".tgz") {
+        let Some(file) = files.first() else {
+            return Err(Error::Chart("no files in chart archive".to_owned()));
+        };
+        if file.name != folder {
+            return Err(Error::Chart(format!("expected {folder}, got {}", file.name)));
+        }
+        return assemble(archive::unpack(&file.data)?);
+    }
+    let inner = files
+        .into_iter()
+        .filter_map(|file| {
+            let (_, name) = file.name.split_once('/')?;
+            Some(File {
+                name: name.to_owned(),
+                data: file.data,
+            })
+        })
+        .collect();
+    assemble(inner)
+}
+
+fn apply(metadata: &mut Metadata, file: &File) -> Result<(), Error> {
+    let wrap = |text: String| Error::Chart(format!("cannot load {}: {text}", file.name));
+    let document = yaml::to_json(&file.data).map_err(|e| wrap(e.to_string()))?;
+    metadata.apply(&document).map_err(|e| match e {
+        Error::Chart(text) => wrap(text),
+        other => other,
+    })
+}
+
+/// A lock file is only read by commands that fetch dependencies, but a broken one is refused all the same.
+fn check_lock(file: &File) -> Result<(), Error> {
+    match yaml::to_json(&file.data) {
+        Ok(_) => Ok(()),
+        Err(e) => Err(Error::Chart(format!("cannot load {}: {e}", file.name))),
+    }
+}
+
+/// Charts of format v1 see their requirements files in `.Files`; others get a warning.
+fn keep_v1(chart: &mut Chart, file: File, is_v1: bool, what: &str, advice: &str) {
+    if is_v1 {
+        chart.files.push(file);
+    } else {
+        chart.warnings.push(format!(
+            "Warning: {what} since apiVersion \"v2\". We recommend migrating {advice}."
+        ));
+    }
+}
+
+fn is_crd(name: &str) -> bool {
+    let extension = name
+        .rsplit_once('.')
+        .map_or("", |(_, extension)| extension)
+        .to_ascii_lowercase();
+    name.starts_with("crds/") && matches!(extension.as_str(), "yaml" | "yml" | "json")
+}
+
+fn digest(files: &[File]) -> String {
+    let mut hash = Sha256::new();
+    for file in files {
+        for part in [file.name.as_bytes(), &file.data] {
+            // Lengths keep two files from hashing like one.
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+    }
+    data_encoding::HEXLOWER.encode(&hash.finalize())
+}

@@ -1,0 +1,257 @@
+//! `.helmignore`: which files of a chart folder don't belong to the chart. Facts: Helm's `pkg/ignore`.
+
+use super::Error;
+
+/// The rules of one `.helmignore` file. The first rule that decides wins; that is not how git reads its files.
+#[derive(Debug, Default)]
+pub struct Rules {
+    patterns: Vec<Pattern>,
+}
+
+#[derive(Debug)]
+struct Pattern {
+    glob: String,
+    negate: bool,
+    directories_only: bool,
+    scope: Scope,
+}
+
+/// What a pattern is matched with.
+#[derive(Debug, PartialEq, Eq)]
+enum Scope {
+    /// The last part of the path: the pattern has no slash.
+    BaseName,
+    /// The whole path, relative to the chart.
+    Path,
+}
+
+impl Rules {
+    /// Parses the text of a `.helmignore` file and adds the rule that Helm always has: hidden files in `templates/`.
+    ///
+    /// # Errors
+    /// `**`, which Helm refuses, and malformed patterns.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let mut rules = Rules::default();
+        for line in text.trim_start_matches('\u{feff}').lines().chain(["templates/.?*"]) {
+            rules.add(line.trim())?;
+        }
+        Ok(rules)
+    }
+
+    fn add(&mut self, rule: &str) -> Result<(), Error> {
+        if rule.is_empty() || rule.starts_with('#') {
+            return Ok(());
+        }
+        if rule.contains("**") {
+            return Err(Error::Chart("double-star (**) syntax is not supported".to_owned()));
+        }
+        path_match(rule, "abc").map_err(|BadPattern| Error::Chart("syntax error in pattern".to_owned()))?;
+        let (negate, rule) = rule.strip_prefix('!').map_or((false, rule), |rest| (true, rest));
+        let (directories_only, rule) = rule.strip_suffix('/').map_or((false, rule), |rest| (true, rest));
+        let (scope, glob) = match rule.strip_prefix('/') {
+            Some(rest) => (Scope::Path, rest),
+            None if rule.contains('/') => (Scope::Path, rule),
+            None => (Scope::BaseName, rule),
+        };
+        self.patterns.push(Pattern {
+            glob: glob.to_owned(),
+            negate,
+            directories_only,
+            scope,
+        });
+        Ok(())
+    }
+
+    /// Whether the file or folder at `path` (relative to the chart, with slashes) is left out.
+    /// A negated pattern leaves out what it does **not** match: so Helm has it.
+    pub fn ignores(&self, path: &str, is_directory: bool) -> bool {
+        if matches!(path, "" | "." | "./") {
+            return false;
+        }
+        for pattern in &self.patterns {
+            let wrong_type = pattern.directories_only && !is_directory;
+            if pattern.negate {
+                if wrong_type || !pattern.matches(path) {
+                    return true;
+                }
+            } else if !wrong_type && pattern.matches(path) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Pattern {
+    fn matches(&self, path: &str) -> bool {
+        let subject = match self.scope {
+            Scope::Path => path,
+            Scope::BaseName => path.rsplit('/').next().unwrap_or(path),
+        };
+        path_match(&self.glob, subject).unwrap_or(false)
+    }
+}
+
+/// A pattern that [`path_match`] can't read.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BadPattern;
+
+/// Go's `filepath.Match`: `*` and `?` don't cross a `/`, `[a-z]` and `[^a-z]` are classes, `\` escapes.
+///
+/// # Errors
+/// A malformed pattern, wherever the malformed part stands.
+pub fn path_match(pattern: &str, name: &str) -> Result<bool, BadPattern> {
+    let tokens = tokenize(pattern)?;
+    let name: Vec<char> = name.chars().collect();
+    // The classic two-pointer walk: on a mismatch, go back to the last `*` and let it take one character more.
+    let (mut t, mut n) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    loop {
+        let step = match (tokens.get(t), name.get(n)) {
+            (None, None) => return Ok(true),
+            (Some(Token::Star), _) => {
+                star = Some((t, n));
+                t += 1;
+                continue;
+            }
+            (Some(token), Some(c)) => token.accepts(*c),
+            _ => false,
+        };
+        if step {
+            t += 1;
+            n += 1;
+            continue;
+        }
+        match star {
+            Some((at, from)) if name.get(from).is_some_and(|c| *c != '/') => {
+                star = Some((at, from + 1));
+                t = at + 1;
+                n = from + 1;
+            }
+            _ => return Ok(false),
+        }
+    }
+}
+
+enum Token {
+    Star,
+    Any,
+    Literal(char),
+    Class { negated: bool, ranges: Vec<(char, char)> },
+}
+
+impl Token {
+    fn accepts(&self, c: char) -> bool {
+        match self {
+            Token::Star => false,
+            Token::Any => c != '/',
+            Token::Literal(wanted) => *wanted == c,
+            Token::Class { negated, ranges } => {
+                ranges.iter().any(|(low, high)| (*low..=*high).contains(&c)) != *negated
+            }
+        }
+    }
+}
+
+fn tokenize(pattern: &str) -> Result<Vec<Token>, BadPattern> {
+    let mut tokens = Vec::new();
+    let mut chars = pattern.chars().peekable();
+    while let Some(c) = chars.next() {
+        tokens.push(match c {
+            '*' => Token::Star,
+            '?' => Token::Any,
+            '\\' => Token::Literal(chars.next().ok_or(BadPattern)?),
+            '[' => {
+                let negated = chars.next_if_eq(&'^').is_some();
+                let mut ranges = Vec::new();
+                loop {
+                    if !ranges.is_empty() && chars.next_if_eq(&']').is_some() {
+                        break;
+                    }
+                    let low = class_char(&mut chars)?;
+                    let high = if chars.next_if_eq(&'-').is_some() {
+                        class_char(&mut chars)?
+                    } else {
+                        low
+                    };
+                    ranges.push((low, high));
+                }
+                Token::Class { negated, ranges }
+            }
+            literal => Token::Literal(literal),
+        });
+    }
+    Ok(tokens)
+}
+
+fn class_char(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<char, BadPattern> {
+    match chars.next() {
+        None | Some('-' | ']') => Err(BadPattern),
+        Some('\\') => chars.next().ok_or(BadPattern),
+        Some(c) => Ok(c),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matches_as_go_does() {
+        let table = [
+            ("abc", "abc", true),
+            ("*", "abc", true),
+            ("*c", "abc", true),
+            ("a*/b", "abc/b", true),
+            ("a*/b", "a/c/b", false),
+            ("a*b*c*d*e*/f", "axbxcxdxe/f", true),
+            ("a*b*c*d*e*/f", "axbxcxdxexxx/fff", false),
+            ("ab[c]", "abc", true),
+            ("ab[^b-d]", "abe", true),
+            ("ab[^b-d]", "abc", false),
+            ("a\\*b", "a*b", true),
+            ("a?b", "a/b", false),
+            ("a?b", "aäb", true),
+            ("[a-ζ]*", "α", true),
+            ("*x", "xxx", true),
+            (".?*", ".", false),
+        ];
+        for (pattern, name, want) in table {
+            assert_eq!(path_match(pattern, name), Ok(want), "{pattern} with {name}");
+        }
+        for bad in ["[", "[]a]", "[-]", "a[", "\\", "[a-]"] {
+            assert_eq!(path_match(bad, "a"), Err(BadPattern), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rules_decide_in_order() {
+        let rules = Rules::parse("# c\n\nhelm.txt\n*.swp\ncargo/\n/root.txt\na/b*\n").unwrap();
+        let table = [
+            ("helm.txt", false, true),
+            ("sub/helm.txt", false, true),
+            ("x.swp", false, true),
+            ("cargo", true, true),
+            ("cargo", false, false),
+            ("mast/cargo", true, true),
+            ("root.txt", false, true),
+            ("sub/root.txt", false, false),
+            ("a/bc", false, true),
+            ("x/a/bc", false, false),
+            ("templates/.hidden", false, true),
+            ("templates/x/.hidden", false, false),
+            ("templates/a.yaml", false, false),
+        ];
+        for (path, is_directory, want) in table {
+            assert_eq!(rules.ignores(path, is_directory), want, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_negated_rule_leaves_out_all_others() {
+        let rules = Rules::parse("!*.yaml").unwrap();
+        assert!(rules.ignores("README.md", false));
+        assert!(!rules.ignores("Chart.yaml", false));
+        assert!(Rules::parse("a/**").is_err());
+    }
+}

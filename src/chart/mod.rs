@@ -1,0 +1,163 @@
+//! A chart on disk -> [`Chart`]: folders and archives, `.helmignore`, metadata, values, dependencies, schema.
+//!
+//! Everything here follows Helm's own loader (`pkg/chart/loader`, `pkg/chart/v2`, `pkg/chart/common/util`); error
+//! texts are those that `helm template` prints, since people search for them.
+
+mod archive;
+pub mod dependencies;
+mod directory;
+mod files;
+pub mod ignore;
+pub mod metadata;
+pub mod options;
+pub mod schema;
+mod schema_report;
+pub mod strvals;
+pub mod values;
+pub mod version;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+pub use metadata::{Dependency, Maintainer, Metadata};
+
+/// A loaded chart: plain data, immutable, shared between threads by `Arc`.
+#[derive(Debug, Clone, Default)]
+pub struct Chart {
+    pub metadata: Metadata,
+    /// Files below `templates/`, named with that prefix, in the loader's order.
+    pub templates: Vec<File>,
+    /// What `.Files` sees: every file without a role of its own, `crds/` included.
+    pub files: Vec<File>,
+    /// The chart's `values.yaml`. Every number is a float, as Helm reads them.
+    pub values: serde_json::Map<String, serde_json::Value>,
+    /// `values.schema.json` as it stands in the chart.
+    pub schema: Option<Vec<u8>>,
+    /// The manifests of this chart's own `crds/` folder (`.yaml`, `.yml`, `.json`); never templated.
+    pub crds: Vec<File>,
+    /// The charts below `charts/`, declared or not, enabled or not.
+    pub dependencies: Vec<Chart>,
+    /// SHA-256 over the names and contents of all files, in lower-case hex: it changes when anything in the chart does.
+    pub digest: String,
+    /// What Helm's loader would log, in order.
+    pub warnings: Vec<String>,
+}
+
+/// One file of a chart. Its name is relative to the chart, with `/` between its parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    pub name: String,
+    pub data: Vec<u8>,
+}
+
+/// Why a chart can't be loaded or its values can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{op} {path}: {}", io_text(.source))]
+    Io {
+        op: &'static str,
+        path: String,
+        source: std::io::Error,
+    },
+    /// The chart's files are not what Helm accepts.
+    #[error("{0}")]
+    Chart(String),
+    /// `Chart.yaml` lacks or misuses a field.
+    #[error("validation: {0}")]
+    Metadata(String),
+    /// Values that don't fit the chart, or that can't be parsed.
+    #[error("{0}")]
+    Values(String),
+    /// A chart inside `charts/` can't be loaded.
+    #[error("error unpacking subchart {name} in {parent}: {source}")]
+    Subchart {
+        name: String,
+        parent: String,
+        source: Box<Error>,
+    },
+}
+
+/// Loads a chart from a folder or from a `.tgz` archive.
+///
+/// Links are followed, byte order marks dropped, `.helmignore` applied (to folders only), a chart's size limited to
+/// 100 MiB. Archives whose paths leave the chart are refused.
+///
+/// # Errors
+/// [`Error`], worded as Helm words it.
+pub fn load(path: &Path) -> Result<Chart, Error> {
+    let info = std::fs::metadata(path).map_err(|e| Error::io("stat", path, e))?;
+    let files = if info.is_dir() {
+        directory::read(path)?
+    } else {
+        archive::read_file(path)?
+    };
+    files::detect_version(&files)?;
+    files::assemble(files)
+}
+
+// === impl Chart ===
+
+impl Chart {
+    /// The chart's name, as `Chart.yaml` gives it.
+    pub fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    /// Whether only its partials count (`type: library`).
+    pub fn is_library(&self) -> bool {
+        self.metadata.kind == "library"
+    }
+
+    /// Checks that the chart can be released at all, as `helm template` does before it renders.
+    ///
+    /// # Errors
+    /// A library chart; a declared dependency that isn't in `charts/`.
+    pub fn check_installable(&self) -> Result<(), Error> {
+        if !matches!(self.metadata.kind.as_str(), "" | "application") {
+            return Err(Error::Chart(format!(
+                "{} charts are not installable",
+                self.metadata.kind
+            )));
+        }
+        let missing: Vec<&str> = self
+            .metadata
+            .dependencies
+            .iter()
+            .filter(|wanted| !self.dependencies.iter().any(|chart| chart.name() == wanted.name))
+            .map(|wanted| wanted.name.as_str())
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Chart(format!(
+            "an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' to \
+             fetch missing dependencies: found in Chart.yaml, but missing in charts/ directory: {}",
+            missing.join(", ")
+        )))
+    }
+}
+
+// === impl Error ===
+
+impl Error {
+    fn io(op: &'static str, path: &Path, source: std::io::Error) -> Self {
+        Error::Io {
+            op,
+            path: path.display().to_string(),
+            source,
+        }
+    }
+}
+
+/// Go's wording of the operating system's commonest errors.
+pub(crate) fn io_text(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        std::io::ErrorKind::IsADirectory => "is a directory".to_owned(),
+        std::io::ErrorKind::NotADirectory => "not a directory".to_owned(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,82 @@
+//! The user's values, from files and from the `--set` family. Facts: Helm's `pkg/cli/values/options.go`.
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+use super::strvals::{Mode, parse_into};
+use super::{Error, io_text, values};
+
+/// What a command line says about values, each list in the order given.
+#[derive(Debug, Clone, Default)]
+pub struct ValueOptions {
+    /// `-f`, `--values`: paths, or `-` for standard input
+    pub files: Vec<String>,
+    /// `--set`
+    pub set: Vec<String>,
+    /// `--set-string`
+    pub set_string: Vec<String>,
+    /// `--set-file`: `key=path`
+    pub set_file: Vec<String>,
+    /// `--set-json`: `key=json`, or a JSON object
+    pub set_json: Vec<String>,
+    /// `--set-literal`
+    pub set_literal: Vec<String>,
+    /// The folder that relative paths start from; empty for the working directory.
+    pub base: PathBuf,
+}
+
+impl ValueOptions {
+    /// The values, merged in Helm's order: files, then `--set-json`, `--set`, `--set-string`, `--set-file`,
+    /// `--set-literal`. Numbers from files and JSON are floats, those of `--set` whole.
+    ///
+    /// # Errors
+    /// A file that can't be read or parsed; a malformed `--set`.
+    pub fn merge(&self) -> Result<Map<String, Value>, Error> {
+        let mut base = Map::new();
+        for path in &self.files {
+            let bytes = self.read_file(path).map_err(Error::Values)?;
+            let text = String::from_utf8_lossy(&bytes);
+            let parsed = values::read(&text).map_err(|e| Error::Values(format!("failed to parse {path}: {e}")))?;
+            values::merge_maps(&mut base, parsed);
+        }
+        for text in &self.set_json {
+            if text.trim().starts_with('{') {
+                match serde_json::from_str::<Value>(text.trim()).map(crate::yaml::all_floats) {
+                    Ok(Value::Object(map)) => values::merge_maps(&mut base, map),
+                    _ => return Err(Error::Values(format!("failed parsing --set-json data JSON: {text}"))),
+                }
+            } else {
+                parse_into(text, &Mode::Json, &mut base)
+                    .map_err(|_| Error::Values(format!("failed parsing --set-json data {text}")))?;
+            }
+        }
+        let read = |path: &str| {
+            self.read_file(path)
+                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let families: [(&str, Mode<'_>, &[String]); 4] = [
+            ("--set", Mode::Typed, &self.set),
+            ("--set-string", Mode::Strings, &self.set_string),
+            ("--set-file", Mode::File(&read), &self.set_file),
+            ("--set-literal", Mode::Literal, &self.set_literal),
+        ];
+        for (flag, mode, texts) in families {
+            for text in texts {
+                parse_into(text, &mode, &mut base)
+                    .map_err(|e| Error::Values(format!("failed parsing {flag} data: {e}")))?;
+            }
+        }
+        Ok(base)
+    }
+
+    fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
+        let wrap = |e: std::io::Error| format!("open {path}: {}", io_text(&e));
+        if path.trim() == "-" {
+            let mut bytes = Vec::new();
+            return std::io::stdin().read_to_end(&mut bytes).map(|_| bytes).map_err(wrap);
+        }
+        std::fs::read(self.base.join(path)).map_err(wrap)
+    }
+}

@@ -1,0 +1,133 @@
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use super::*;
+
+fn write(root: &Path, name: &str, data: &[u8]) {
+    let path = root.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, data).unwrap();
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(
+        root,
+        "Chart.yaml",
+        b"\xef\xbb\xbfapiVersion: v2\nname: x\nversion: 1.0.0\n",
+    );
+    write(root, "values.yaml", b"a: 1\n---\nb: {c: 2}\n");
+    write(root, "templates/a.yaml", b"a");
+    write(root, "templates/.hidden", b"h");
+    write(root, "crds/c.yaml", b"c");
+    write(root, "README.md", b"r");
+    write(root, "skip/me.txt", b"s");
+    write(root, ".helmignore", b"skip/\n");
+    write(
+        root,
+        "charts/y/Chart.yaml",
+        b"apiVersion: v2\nname: sub\nversion: 2.0.0\n",
+    );
+    write(root, "charts/_z/Chart.yaml", b"not: loaded\n");
+    folder
+}
+
+fn names(files: &[File]) -> Vec<&str> {
+    files.iter().map(|file| file.name.as_str()).collect()
+}
+
+#[test]
+fn folders_are_sorted_by_role() {
+    let folder = folder();
+    let chart = load(folder.path()).unwrap();
+    assert_eq!(chart.name(), "x");
+    assert_eq!(names(&chart.templates), ["templates/a.yaml"]);
+    assert_eq!(names(&chart.files), [".helmignore", "README.md", "crds/c.yaml"]);
+    assert_eq!(names(&chart.crds), ["crds/c.yaml"]);
+    assert_eq!(
+        serde_json::to_string(&chart.values).unwrap(),
+        r#"{"a":1.0,"b":{"c":2.0}}"#
+    );
+    assert_eq!(chart.dependencies.iter().map(Chart::name).collect::<Vec<_>>(), ["sub"]);
+}
+
+#[test]
+fn the_digest_follows_every_file() {
+    let folder = folder();
+    let before = load(folder.path()).unwrap().digest;
+    assert_eq!(load(folder.path()).unwrap().digest, before);
+    write(folder.path(), "charts/y/templates/new.yaml", b"n");
+    assert_ne!(load(folder.path()).unwrap().digest, before);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_are_followed_but_not_for_ever() {
+    let folder = folder();
+    let other = tempfile::tempdir().unwrap();
+    write(other.path(), "linked.yaml", b"l");
+    std::os::unix::fs::symlink(other.path(), folder.path().join("templates/more")).unwrap();
+    assert!(names(&load(folder.path()).unwrap().templates).contains(&"templates/more/linked.yaml"));
+    std::os::unix::fs::symlink("..", folder.path().join("templates/up")).unwrap();
+    assert!(load(folder.path()).is_err());
+}
+
+fn archive(entries: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+    for (name, data) in entries {
+        let mut header = tar::Header::new_gnu();
+        // Set by hand: the library refuses names that leave the archive.
+        header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_size(data.len() as u64);
+        header.set_mode(0o644);
+        header.set_cksum();
+        builder.append(&header, *data).unwrap();
+    }
+    builder.into_inner().unwrap().finish().unwrap()
+}
+
+#[test]
+fn archives_load_and_stay_inside() {
+    let chart_yaml: &[u8] = b"apiVersion: v2\nname: x\nversion: 1.0.0\n";
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let inner = archive(&[("y/Chart.yaml", b"apiVersion: v1\nname: sub\nversion: 1.0.0\n")]);
+    file.write_all(&archive(&[
+        ("x/Chart.yaml", chart_yaml),
+        ("x/charts/y-1.0.0.tgz", &inner),
+    ]))
+    .unwrap();
+    let chart = load(file.path()).unwrap();
+    assert_eq!(chart.dependencies.iter().map(Chart::name).collect::<Vec<_>>(), ["sub"]);
+    let escaping = archive(&[("x/Chart.yaml", chart_yaml), ("x/../../evil", b"e")]);
+    let error = archive::unpack(&escaping).unwrap_err();
+    assert_eq!(error.to_string(), "chart illegally references parent directory");
+}
+
+#[test]
+fn refusals_are_worded_as_helm_words_them() {
+    let table: [(&str, &[u8], &str); 4] = [
+        (
+            "Chart.yaml",
+            b"apiVersion: v9\nname: x\nversion: 1.0.0\n",
+            "unsupported chart version",
+        ),
+        (
+            "Chart.yaml",
+            b"apiVersion: v2\nversion: 1.0.0\n",
+            "validation: chart.metadata.name is required",
+        ),
+        (
+            "charts/y/Chart.yaml",
+            b"name: y\n",
+            "error unpacking subchart y in x: validation: chart.metadata.version is required",
+        ),
+        (".helmignore", b"a/**\n", "double-star (**) syntax is not supported"),
+    ];
+    for (name, data, want) in table {
+        let folder = folder();
+        write(folder.path(), name, data);
+        assert_eq!(load(folder.path()).unwrap_err().to_string(), want);
+    }
+}

@@ -1,0 +1,323 @@
+//! Values: reading files of them, and folding a chart's defaults under what the user gave.
+//!
+//! Folding works on the maps that the templates will see, because Helm's way of folding globals shares nested maps
+//! between a chart and its subcharts, and a template can observe that. Facts: Helm's
+//! `pkg/chart/common/util/coalesce.go` and `pkg/chart/v2/loader/load.go`.
+
+use serde_json::{Map as JsonMap, Value as Json};
+
+use super::Error;
+use super::dependencies::Node;
+use crate::template::go::value::{Entries, Map, MapKind, Str, Value};
+use crate::yaml;
+
+/// The key of the values that every subchart sees.
+const GLOBAL: &str = "global";
+
+/// Reads values from YAML. Several documents are merged, later ones win. All numbers become floats.
+///
+/// # Errors
+/// Text that isn't YAML, a document that isn't a map, text after a `---`; worded as Helm words it.
+pub fn read(text: &str) -> Result<JsonMap<String, Json>, String> {
+    let mut values = JsonMap::new();
+    // Helm ends the last line itself; without it a literal block would lose its newline.
+    let mut text = text.to_owned();
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    for document in yaml::documents(&text).map_err(|e| format!("error reading yaml document: {e}"))? {
+        let json = yaml::to_json(document.as_bytes()).map_err(|e| format!("cannot unmarshal yaml document: {e}"))?;
+        match yaml::all_floats(json) {
+            Json::Null => {}
+            Json::Object(map) => merge_maps(&mut values, map),
+            other => {
+                let kind = match other {
+                    Json::Array(_) => "array",
+                    Json::String(_) => "string",
+                    Json::Bool(_) => "bool",
+                    _ => "number",
+                };
+                return Err(format!(
+                    "cannot unmarshal yaml document: error unmarshaling JSON: while decoding JSON: json: cannot \
+                     unmarshal {kind} into Go value of type map[string]interface {{}}"
+                ));
+            }
+        }
+    }
+    Ok(values)
+}
+
+/// Merges `from` over `into`, table by table; everything else, null included, is replaced.
+pub fn merge_maps(into: &mut JsonMap<String, Json>, from: JsonMap<String, Json>) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(Json::Object(old)), Json::Object(new)) => merge_maps(old, new),
+            (_, value) => {
+                into.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Folds the defaults of a chart and of its dependencies under a copy of the user's values (`CoalesceValues`).
+///
+/// A null that the user gave deletes the chart's default. Warnings name keys, never values.
+///
+/// # Errors
+/// A value that isn't a table where a subchart's values belong.
+pub fn coalesce(node: &Node<'_>, user: &Map, warnings: &mut Vec<String>) -> Result<Map, Error> {
+    let values = copy_map(user);
+    Fold { warnings, merge: false }.chart(node, &values, "")?;
+    Ok(values)
+}
+
+/// As [`coalesce`] without user values, but nulls stay (`MergeValues`).
+pub fn merge_defaults(node: &Node<'_>, warnings: &mut Vec<String>) -> Result<Map, Error> {
+    let values = Map::new(MapKind::Any, Entries::new());
+    Fold { warnings, merge: true }.chart(node, &values, "")?;
+    Ok(values)
+}
+
+/// Fills `into` with what `from` has and `into` lacks, table by table; nulls stay (`MergeTables`).
+/// Tables that only `from` has are shared afterwards, not copied.
+pub fn merge_tables(into: &Map, from: &Map, warnings: &mut Vec<String>) {
+    Fold { warnings, merge: true }.tables(into, from, "", true);
+}
+
+/// A copy that shares nothing with `map` (lists can't be changed, so they are shared unless they hold maps).
+pub fn copy_map(map: &Map) -> Map {
+    let entries = map
+        .snapshot()
+        .into_iter()
+        .map(|(key, value)| (key, copy(&value)))
+        .collect();
+    Map::new(map.kind, entries)
+}
+
+fn copy(value: &Value) -> Value {
+    match value {
+        Value::Map(map) if map.entries.is_some() => Value::Map(copy_map(map)),
+        Value::List(list) if !list.is_nil() => {
+            let mut list = list.clone();
+            list.items = list.items.map(|items| items.iter().map(copy).collect());
+            Value::List(list)
+        }
+        other => other.clone(),
+    }
+}
+
+/// The table at a dotted path (`common.Values.Table`).
+pub fn table(values: &Map, path: &str) -> Option<Map> {
+    path.split('.')
+        .try_fold(values.clone(), |map, key| as_table(&map.get(key.as_bytes())?))
+}
+
+/// The value that isn't a table at a dotted path (`common.Values.PathValue`).
+pub fn path_value(values: &Map, path: &str) -> Option<Value> {
+    let (parent, key) = match path.rsplit_once('.') {
+        Some((parent, key)) => (table(values, parent)?, key),
+        None => (values.clone(), path),
+    };
+    parent.get(key.as_bytes()).filter(|value| as_table(value).is_none())
+}
+
+/// The value as a table, if it is one.
+pub fn as_table(value: &Value) -> Option<Map> {
+    match value {
+        Value::Map(map) if matches!(map.kind, MapKind::Any | MapKind::Values) => Some(map.clone()),
+        _ => None,
+    }
+}
+
+struct Fold<'w> {
+    warnings: &'w mut Vec<String>,
+    /// Keep nulls, for values that will be folded once more.
+    merge: bool,
+}
+
+impl Fold<'_> {
+    fn warn(&mut self, text: String) {
+        self.warnings.push(text);
+    }
+
+    fn chart(&mut self, node: &Node<'_>, values: &Map, prefix: &str) -> Result<(), Error> {
+        self.defaults(node, values, prefix);
+        for dependency in &node.dependencies {
+            let name = dependency.name();
+            let own = match values.get(name.as_bytes()) {
+                None => {
+                    let empty = Map::new(MapKind::Any, Entries::new());
+                    put(values, name, Value::Map(empty.clone()));
+                    empty
+                }
+                Some(value) => as_table(&value)
+                    .ok_or_else(|| Error::Values(format!("type mismatch on {name}: {}", bool_verb(&value))))?,
+            };
+            let prefix = join(prefix, node.name());
+            self.globals(&own, values);
+            self.chart(dependency, &own, &prefix)?;
+        }
+        Ok(())
+    }
+
+    fn defaults(&mut self, node: &Node<'_>, values: &Map, prefix: &str) {
+        let prefix = join(prefix, node.name());
+        for (key, default) in node.defaults.copy().snapshot() {
+            match values.get(key.as_bytes()) {
+                Some(Value::Nil) if !self.merge => remove(values, &key),
+                Some(Value::Map(own)) => match as_table(&default) {
+                    Some(default) => {
+                        let is_subchart = node.dependencies.iter().any(|d| d.name().as_bytes() == key.as_bytes());
+                        let merge = self.merge || is_subchart;
+                        if !merge {
+                            drop_nulls(&default);
+                        }
+                        self.tables(&own, &default, &join(&prefix, &key.to_text()), merge);
+                    }
+                    None if default.is_nil() => {}
+                    None => self.warn(format!(
+                        "warning: skipped value for {prefix}.{}: Not a table.",
+                        key.to_text()
+                    )),
+                },
+                Some(_) => {}
+                None => {
+                    if !self.merge {
+                        if default.is_nil() {
+                            continue;
+                        }
+                        if let Some(table) = as_table(&default) {
+                            drop_nulls(&table);
+                        }
+                    }
+                    put_key(values, key, default);
+                }
+            }
+        }
+    }
+
+    fn globals(&mut self, own: &Map, parent: &Map) {
+        let table_or_empty = |map: &Map| match map.get(GLOBAL.as_bytes()) {
+            None => Some(Map::new(MapKind::Any, Entries::new())),
+            Some(value) => as_table(&value),
+        };
+        let Some(own_global) = table_or_empty(own) else {
+            return self.warn("warning: skipping globals because destination global is not a table.".to_owned());
+        };
+        let Some(parent_global) = table_or_empty(parent) else {
+            return self.warn("warning: skipping globals because source global is not a table.".to_owned());
+        };
+        for (key, value) in parent_global.snapshot() {
+            let existing = own_global.get(key.as_bytes());
+            let existing_table = existing.as_ref().and_then(as_table);
+            let name = key.to_text().into_owned();
+            match as_table(&value) {
+                Some(table) => {
+                    // Only the first level is copied: deeper tables are the parent's own, so they alias.
+                    let shallow = Map::new(table.kind, table.snapshot().into_iter().collect());
+                    match (existing, existing_table) {
+                        (None, _) => put_key(&own_global, key, Value::Map(shallow)),
+                        (Some(_), Some(existing)) => {
+                            self.tables(&shallow, &existing, &name, true);
+                            put_key(&own_global, key, Value::Map(shallow));
+                        }
+                        (Some(_), None) => {
+                            self.warn(format!(
+                                "Conflict: cannot merge map onto non-map for {name:?}. Skipping."
+                            ));
+                        }
+                    }
+                }
+                None if existing_table.is_some() => self.warn(format!("key {name} is table. Skipping")),
+                None => put_key(&own_global, key, value),
+            }
+        }
+        put(own, GLOBAL, Value::Map(own_global));
+    }
+
+    fn tables(&mut self, into: &Map, from: &Map, prefix: &str, merge: bool) {
+        let mut sources = from.snapshot();
+        let non_null: Vec<Str> = sources
+            .iter()
+            .filter(|(_, v)| !v.is_nil())
+            .map(|(k, _)| k.clone())
+            .collect();
+        let nulls: Vec<Str> = into
+            .snapshot()
+            .into_iter()
+            .filter(|(_, v)| v.is_nil())
+            .map(|(k, _)| k)
+            .collect();
+        if !nulls.is_empty() {
+            nulls.into_iter().for_each(|key| put_key(from, key, Value::Nil));
+            sources = from.snapshot();
+        }
+        for (key, value) in sources {
+            match into.get(key.as_bytes()) {
+                Some(Value::Nil) if !merge && non_null.binary_search(&key).is_ok() => remove(into, &key),
+                None => put_key(into, key, value),
+                Some(existing) => {
+                    let key = join(prefix, &key.to_text());
+                    match (as_table(&existing), as_table(&value)) {
+                        (Some(existing), Some(value)) => self.tables(&existing, &value, &key, merge),
+                        (None, Some(_)) => {
+                            self.warn(format!("warning: cannot overwrite table with non table for {key}"))
+                        }
+                        (Some(_), None) if !value.is_nil() => {
+                            self.warn(format!(
+                                "warning: destination for {key} is a table. Ignoring non-table value"
+                            ));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn join(prefix: &str, key: &str) -> String {
+    if prefix.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{prefix}.{key}")
+    }
+}
+
+/// Sets a key. Tables of values are never nil maps, for which this does nothing.
+pub fn put(map: &Map, key: &str, value: Value) {
+    put_key(map, Str::from(key), value);
+}
+
+fn put_key(map: &Map, key: Str, value: Value) {
+    if let Some(entries) = &map.entries {
+        entries.borrow_mut().insert(key, value);
+    }
+}
+
+fn remove(map: &Map, key: &Str) {
+    if let Some(entries) = &map.entries {
+        entries.borrow_mut().remove(key.as_bytes());
+    }
+}
+
+fn drop_nulls(map: &Map) {
+    for (key, value) in map.snapshot() {
+        if value.is_nil() {
+            remove(map, &key);
+        } else if let Some(table) = as_table(&value) {
+            drop_nulls(&table);
+        }
+    }
+}
+
+/// Go's `%t`.
+fn bool_verb(value: &Value) -> String {
+    match value {
+        Value::Bool(b) => b.to_string(),
+        Value::Nil => "%!t(<nil>)".to_owned(),
+        Value::String(text) => format!("%!t(string={})", text.to_text()),
+        Value::Int64(n) => format!("%!t(int64={n})"),
+        other => format!("%!t({})", other.type_name()),
+    }
+}

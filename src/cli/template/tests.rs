@@ -1,0 +1,86 @@
+//! Runs the cases of `tests/fixtures/template` in this process and compares with what the real Helm printed.
+
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+
+use super::{TemplateArgs, execute};
+
+#[derive(clap::Parser)]
+struct Command {
+    #[command(flatten)]
+    args: TemplateArgs,
+}
+
+fn cases() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/template")
+}
+
+/// The lines of a report on a schema in order: Helm visits maps in random order. Other texts are one line here.
+fn sorted(text: &str) -> Vec<&str> {
+    if !text.starts_with("Error: values don't meet the specifications") {
+        return vec![text];
+    }
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// The differences of one case, or nothing.
+fn compare(folder: &Path) -> Option<String> {
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
+    let line = read("args");
+    let words = std::iter::once("template").chain(line.split_whitespace());
+    let mut args = Command::try_parse_from(words).map_err(|e| e.to_string()).unwrap().args;
+    args.base = folder.to_path_buf();
+    let (stdout, error, code) = match execute(&args) {
+        Ok(outcome) => (outcome.stdout, String::new(), "0"),
+        Err(text) => (String::new(), format!("Error: {text}\n"), "1"),
+    };
+    // Helm names the chart by its absolute path in a few errors.
+    for (name, got, want) in [
+        ("expected.yaml", stdout, read("expected.yaml")),
+        ("expected.err", error, read("expected.err")),
+        ("expected.code", format!("{code}\n"), read("expected.code")),
+    ] {
+        if got != want && sorted(&got) != sorted(&want) {
+            let at = got.lines().zip(want.lines()).position(|(got, want)| got != want);
+            let at = at.unwrap_or_else(|| got.lines().count().min(want.lines().count()));
+            let show = |text: &str| text.lines().skip(at).take(3).collect::<Vec<_>>().join("\n      ");
+            return Some(format!(
+                "{name} line {}:\n  ours\n      {}\n  Helm's\n      {}",
+                at + 1,
+                show(&got),
+                show(&want)
+            ));
+        }
+    }
+    None
+}
+
+#[test]
+fn every_case_equals_helm() {
+    let mut failures = Vec::new();
+    let mut count = 0;
+    let mut folders: Vec<_> = std::fs::read_dir(cases())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    folders.sort();
+    for folder in folders
+        .iter()
+        .filter(|folder| folder.join("args").exists() && folder.join("expected.code").exists())
+    {
+        count += 1;
+        if let Some(difference) = compare(folder) {
+            failures.push(format!("{}: {difference}", folder.file_name().unwrap().display()));
+        }
+    }
+    assert!(count > 10, "only {count} cases found");
+    assert!(
+        failures.is_empty(),
+        "{} of {count} cases differ\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}

@@ -1,0 +1,51 @@
+//! Why a chart can't be rendered.
+
+use crate::chart;
+use crate::template::helm::Limit;
+
+/// The text is what Helm prints after `Error: `, without the hint about `--debug`.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The chart can't be released, or the values don't fit its structure.
+    #[error(transparent)]
+    Values(#[from] chart::Error),
+    /// The values don't fit `values.schema.json`.
+    #[error("values don't meet the specifications of the schema(s) in the following chart(s):\n{0}")]
+    Schema(String),
+    /// The chart asks for another Kubernetes version.
+    #[error("chart requires kubeVersion: {wanted} which is incompatible with Kubernetes {cluster}")]
+    KubeVersion { wanted: String, cluster: String },
+    /// A template doesn't parse; the text has file and line.
+    #[error("{0}")]
+    Parse(String),
+    /// A template failed; the text has file, line and column.
+    #[error("{text}")]
+    Execution {
+        /// The file that was being rendered.
+        template: String,
+        text: String,
+    },
+    /// A render took more than it may.
+    #[error("rendering {template} went over {limit}")]
+    Limit { template: String, limit: Limit },
+    /// A rendered document isn't YAML.
+    #[error("{0}")]
+    Manifest(String),
+}
+
+impl Error {
+    /// Whether a limit of ours was the cause, not the chart as such.
+    pub fn is_limit(&self) -> bool {
+        matches!(self, Error::Limit { .. })
+    }
+
+    /// Whether it came from rendering itself: there Helm's command line adds a hint about `--debug`.
+    pub fn is_rendering(&self) -> bool {
+        !matches!(self, Error::Values(_) | Error::Schema(_))
+    }
+
+    /// Whether other values could help: the chart's own templates are not at fault.
+    pub fn is_about_values(&self) -> bool {
+        matches!(self, Error::Values(_) | Error::Schema(_))
+    }
+}

@@ -1,0 +1,374 @@
+//! Rendered files -> manifests and hooks. Facts: Helm's `pkg/release/v1/util/{manifest,manifest_sorter}.go`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::Error;
+use super::order::by_install_order;
+use crate::yaml;
+
+/// One YAML document that a template made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Manifest {
+    /// The template: `chart/templates/x.yaml`, subcharts as `chart/charts/sub/templates/x.yaml`.
+    pub source: String,
+    /// The line of the rendered file where the document starts, from 1.
+    pub line: usize,
+    /// The document exactly as Helm prints it.
+    pub text: String,
+    /// The document's data, whole numbers kept as such; `None` if it holds nothing but comments.
+    pub object: Option<Value>,
+    kind: String,
+    annotations: BTreeMap<String, String>,
+}
+
+/// A manifest that runs at an event instead of belonging to the release.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hook {
+    pub manifest: Manifest,
+    pub events: Vec<HookEvent>,
+    /// `helm.sh/hook-weight`: lighter hooks run first.
+    pub weight: i64,
+    /// `helm.sh/hook-delete-policy`, as written. Without one Helm deletes a hook before it creates it anew.
+    pub delete_policies: Vec<String>,
+}
+
+/// What a hook can run at (`helm.sh/hook`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookEvent {
+    PreInstall,
+    PostInstall,
+    PreDelete,
+    PostDelete,
+    PreUpgrade,
+    PostUpgrade,
+    PreRollback,
+    PostRollback,
+    Test,
+}
+
+// === impl Manifest ===
+
+impl Manifest {
+    /// The document's kind; empty if it has none.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The Kubernetes objects of the document: none for comments, the items of a list, else the document itself.
+    pub fn objects(&self) -> Vec<&Value> {
+        let mut found = Vec::new();
+        if let Some(object) = &self.object {
+            flatten(object, &mut found);
+        }
+        found
+    }
+}
+
+fn flatten<'v>(object: &'v Value, found: &mut Vec<&'v Value>) {
+    let is_list = object
+        .get("kind")
+        .and_then(Value::as_str)
+        .is_some_and(|kind| kind.ends_with("List"));
+    match object.get("items") {
+        Some(Value::Array(items)) if is_list => items.iter().for_each(|item| flatten(item, found)),
+        _ if object.is_null() => {}
+        _ => found.push(object),
+    }
+}
+
+// === impl HookEvent ===
+
+impl HookEvent {
+    /// As `helm.sh/hook` writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            HookEvent::PreInstall => "pre-install",
+            HookEvent::PostInstall => "post-install",
+            HookEvent::PreDelete => "pre-delete",
+            HookEvent::PostDelete => "post-delete",
+            HookEvent::PreUpgrade => "pre-upgrade",
+            HookEvent::PostUpgrade => "post-upgrade",
+            HookEvent::PreRollback => "pre-rollback",
+            HookEvent::PostRollback => "post-rollback",
+            HookEvent::Test => "test",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "pre-install" => HookEvent::PreInstall,
+            "post-install" => HookEvent::PostInstall,
+            "pre-delete" => HookEvent::PreDelete,
+            "post-delete" => HookEvent::PostDelete,
+            "pre-upgrade" => HookEvent::PreUpgrade,
+            "post-upgrade" => HookEvent::PostUpgrade,
+            "pre-rollback" => HookEvent::PreRollback,
+            "post-rollback" => HookEvent::PostRollback,
+            "test" | "test-success" => HookEvent::Test,
+            _ => return None,
+        })
+    }
+}
+
+/// Manifests and hooks, each in install order.
+#[derive(Debug, Default)]
+pub(super) struct Sorted {
+    pub objects: Vec<Manifest>,
+    pub hooks: Vec<Hook>,
+    pub warnings: Vec<String>,
+}
+
+/// Splits rendered files (by path) into documents and sorts them.
+///
+/// # Errors
+/// A document that isn't YAML, or whose head has the wrong types.
+pub(super) fn sort(files: &BTreeMap<String, String>) -> Result<Sorted, Error> {
+    let mut sorted = Sorted::default();
+    for (path, content) in files {
+        let base = path.rsplit('/').next().unwrap_or(path);
+        if base.starts_with('_') || content.trim().is_empty() {
+            continue;
+        }
+        for (text, line) in split(content) {
+            let manifest = read(path, line, text)?;
+            let Some(events) = manifest.annotations.get("helm.sh/hook") else {
+                sorted.objects.push(manifest);
+                continue;
+            };
+            let words = |text: &str| {
+                text.split(',')
+                    .map(|word| word.trim().to_lowercase())
+                    .collect::<Vec<_>>()
+            };
+            let parsed: Option<Vec<HookEvent>> = words(events).iter().map(|word| HookEvent::parse(word)).collect();
+            let Some(parsed) = parsed else {
+                sorted.warnings.push(format!(
+                    "{path}: a manifest with the unknown hook {events:?} is left out"
+                ));
+                continue;
+            };
+            sorted.hooks.push(Hook {
+                events: parsed,
+                weight: manifest
+                    .annotations
+                    .get("helm.sh/hook-weight")
+                    .and_then(|w| w.parse().ok())
+                    .unwrap_or(0),
+                delete_policies: manifest
+                    .annotations
+                    .get("helm.sh/hook-delete-policy")
+                    .map_or_else(Vec::new, |p| words(p)),
+                manifest,
+            });
+        }
+    }
+    sorted.objects.sort_by(|a, b| by_install_order(&a.kind, &b.kind));
+    sorted
+        .hooks
+        .sort_by(|a, b| by_install_order(&a.manifest.kind, &b.manifest.kind));
+    Ok(sorted)
+}
+
+/// The documents of a rendered file with the lines where they start. Helm splits at `---` at the start of a line,
+/// whatever follows; the rest of that line belongs to the next document.
+pub fn split(content: &str) -> Vec<(&str, usize)> {
+    let mut documents = Vec::new();
+    let body = content.trim_start();
+    let offset = content.len() - body.len();
+    let mut keep = |start: usize, end: usize| {
+        let Some(piece) = content.get(start..end) else { return };
+        let trimmed = piece.trim_start();
+        if !trimmed.is_empty() {
+            let begin = end - trimmed.len();
+            let line = 1 + content
+                .as_bytes()
+                .get(..begin)
+                .map_or(0, |before| before.iter().filter(|b| **b == b'\n').count());
+            documents.push((trimmed, line));
+        }
+    };
+    let (mut start, mut position) = (offset, offset);
+    for line in body.split_inclusive('\n') {
+        if let Some(rest) = line.strip_prefix("---") {
+            keep(start, position);
+            start = position + line.len() - rest.trim_start_matches([' ', '\t']).len();
+        }
+        position += line.len();
+    }
+    keep(start, content.len());
+    documents
+}
+
+fn read(path: &str, line: usize, text: &str) -> Result<Manifest, Error> {
+    let wrap = |text: String| Error::Manifest(format!("YAML parse error on {path}: {text}"));
+    let document = yaml::to_json(text.as_bytes()).map_err(|e| wrap(e.to_string()))?;
+    let head = Head::read(&document).map_err(|text| {
+        wrap(format!(
+            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {text}"
+        ))
+    })?;
+    Ok(Manifest {
+        source: path.to_owned(),
+        line,
+        text: text.to_owned(),
+        object: (!document.is_null()).then_some(document),
+        kind: head.kind,
+        annotations: head.annotations,
+    })
+}
+
+/// What Helm reads of every document, with Go's leniency about the case of keys.
+#[derive(Default)]
+struct Head {
+    kind: String,
+    annotations: BTreeMap<String, String>,
+}
+
+const METADATA_TYPE: &str =
+    "struct { Name string \"json:\\\"name\\\"\"; Annotations map[string]string \"json:\\\"annotations\\\"\" }";
+
+impl Head {
+    fn read(document: &Value) -> Result<Self, String> {
+        let mut head = Head::default();
+        let Some(fields) = object(document, || "value of type util.SimpleHead".to_owned())? else {
+            return Ok(head);
+        };
+        text(fields, "apiVersion", "apiVersion")?;
+        head.kind = text(fields, "kind", "kind")?;
+        let Some(metadata) = field(fields, "metadata") else {
+            return Ok(head);
+        };
+        let wanted = || format!("struct field SimpleHead.metadata of type {METADATA_TYPE}");
+        let Some(metadata) = object(metadata, wanted)? else {
+            return Ok(head);
+        };
+        text(metadata, "name", "metadata.name")?;
+        let Some(annotations) = field(metadata, "annotations") else {
+            return Ok(head);
+        };
+        let wanted = || "struct field SimpleHead.metadata.annotations of type map[string]string".to_owned();
+        let Some(annotations) = object(annotations, wanted)? else {
+            return Ok(head);
+        };
+        for key in annotations.keys() {
+            head.annotations
+                .insert(key.clone(), text(annotations, key, "metadata.annotations")?);
+        }
+        Ok(head)
+    }
+}
+
+/// A field by its exact name or, failing that, without regard to case.
+fn field<'v>(fields: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
+    fields.get(name).or_else(|| {
+        fields
+            .iter()
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
+    })
+}
+
+fn object(value: &Value, wanted: impl Fn() -> String) -> Result<Option<&Map<String, Value>>, String> {
+    match value {
+        Value::Object(map) => Ok(Some(map)),
+        Value::Null => Ok(None),
+        other => Err(format!("{} into Go {}", json_kind(other), wanted())),
+    }
+}
+
+fn text(fields: &Map<String, Value>, name: &str, path: &str) -> Result<String, String> {
+    match field(fields, name) {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(value) => crate::chart::metadata::scalar_text(value).ok_or_else(|| {
+            format!(
+                "{} into Go struct field SimpleHead.{path} of type string",
+                json_kind(value)
+            )
+        }),
+    }
+}
+
+fn json_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splits_as_helm_does() {
+        let table: [(&str, &[(&str, usize)]); 6] = [
+            ("a: 1\n---\nb: 2\n", &[("a: 1\n", 1), ("b: 2\n", 3)]),
+            ("\n\n---\n# c\n---   \nb: 2", &[("# c\n", 4), ("b: 2", 6)]),
+            ("---kind: X\n", &[("kind: X\n", 1)]),
+            ("--- # note\na: 1\n", &[("# note\na: 1\n", 1)]),
+            ("a: |\n  ---\n  x\n", &[("a: |\n  ---\n  x\n", 1)]),
+            ("---\n---\n \n", &[]),
+        ];
+        for (text, want) in table {
+            assert_eq!(split(text), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn hooks_are_classified() {
+        let hook = |annotation: &str| {
+            format!(
+                "kind: Job\nmetadata:\n  name: x\n  annotations:\n    {annotation}\n    helm.sh/hook-weight: \"-5\"\n"
+            )
+        };
+        let files = BTreeMap::from([
+            ("c/templates/a.yaml".to_owned(), hook("helm.sh/hook: pre-install, Test")),
+            ("c/templates/b.yaml".to_owned(), hook("helm.sh/hook: crd-install")),
+            ("c/templates/c.yaml".to_owned(), hook("other: x")),
+            ("c/templates/_d.yaml".to_owned(), "kind: X".to_owned()),
+        ]);
+        let sorted = sort(&files).unwrap();
+        assert_eq!(sorted.objects.len(), 1);
+        assert_eq!(sorted.hooks.len(), 1);
+        assert_eq!(sorted.hooks[0].events, [HookEvent::PreInstall, HookEvent::Test]);
+        assert_eq!(sorted.hooks[0].weight, -5);
+        assert_eq!(sorted.warnings.len(), 1);
+    }
+
+    #[test]
+    fn lists_are_flattened_on_demand() {
+        let text = "kind: List\nitems:\n- kind: A\n- kind: BList\n  items:\n  - kind: B\n";
+        let manifest = read("c/templates/a.yaml", 1, text).unwrap();
+        let kinds: Vec<_> = manifest.objects().iter().map(|o| o["kind"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["A", "B"]);
+        assert!(read("x", 1, "# nothing\n").unwrap().objects().is_empty());
+    }
+
+    #[test]
+    fn heads_of_wrong_types_are_refused() {
+        let table = [
+            (
+                "just text",
+                "cannot unmarshal string into Go value of type util.SimpleHead",
+            ),
+            ("- a", "cannot unmarshal array into Go value of type util.SimpleHead"),
+            (
+                "kind: {a: 1}",
+                "cannot unmarshal object into Go struct field SimpleHead.kind of type string",
+            ),
+        ];
+        for (text, want) in table {
+            let error = read("c/t.yaml", 1, text).unwrap_err().to_string();
+            assert!(
+                error.starts_with("YAML parse error on c/t.yaml: error unmarshaling JSON") && error.ends_with(want),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Chart + values -> ordered objects. Pure: no network, no clock but the one given, no randomness but the seeded one.
+//!
+//! [`Renderer`] parses a chart's templates once and renders them as often as there are releases. What it does, and in
+//! which order errors come, is Helm's `pkg/action/install.go` up to the point where Helm talks to the cluster.
+
+mod contexts;
+mod error;
+pub mod manifest;
+mod order;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::chart::dependencies::{self, Node};
+use crate::chart::{Chart, File, schema, values, version};
+use crate::template::go::{Entries, Map, MapKind, Set, Str, Value};
+use crate::template::helm::{Context, Environment, error as wording, table};
+
+pub use crate::template::helm::data::Release;
+pub use crate::template::helm::{Capabilities, KubeVersion, Limit, Limits, LookupKey, Lookups};
+pub use error::Error;
+pub use manifest::{Hook, HookEvent, Manifest};
+pub use order::{INSTALL_ORDER, by_install_order};
+pub use stream::{StreamOptions, show_only, to_stream};
+pub use text::render_over;
+
+/// What [`on_large_stack`] reserves, in bytes. Only what is used is ever backed by memory.
+const STACK: usize = 512 << 20;
+
+/// The templates of one chart, ready to be rendered for any number of releases, from any thread.
+pub struct Renderer {
+    chart: Arc<Chart>,
+    /// Parsed templates by the set of charts that take part: conditions and aliases decide that anew in every render.
+    sets: Mutex<HashMap<Enabled, Arc<Set>>>,
+    /// The names and contents of `.Files` by chart.
+    files: HashMap<ChartId, Vec<(Str, Str)>>,
+}
+
+/// A chart within the tree that the renderer holds, by its address: the tree is never changed or moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct ChartId(usize);
+
+/// Which charts take part, by path.
+type Enabled = Vec<(String, ChartId)>;
+
+/// What one render depends on.
+pub struct Input<'a> {
+    /// The user's values, over the chart's own. Whole numbers are `int64` to templates, floats `float64`: Helm's
+    /// command line makes floats of all numbers in files.
+    pub values: serde_json::Value,
+    pub release: Release,
+    pub capabilities: &'a Capabilities,
+    pub lookups: &'a Lookups,
+    /// What `now` answers.
+    pub clock: jiff::Timestamp,
+    /// `None`: the operating system's randomness. `Some`: every random result is a keyed function of the seed, the
+    /// template, the function and the ordinal of its call, so it is the same in each render.
+    pub seed: Option<[u8; 32]>,
+    pub limits: Limits,
+    /// Return the charts' `crds/` too.
+    pub include_crds: bool,
+    /// Don't check the values against `values.schema.json`.
+    pub skip_schema: bool,
+}
+
+/// The result of a render.
+#[derive(Debug, Clone, Default)]
+pub struct Rendered {
+    /// The release's manifests in install order.
+    pub objects: Vec<Manifest>,
+    /// The hooks in install order.
+    pub hooks: Vec<Hook>,
+    /// The root chart's `NOTES.txt`.
+    pub notes: Option<String>,
+    /// The files in `crds/` of all enabled charts, named `chart/crds/x.yaml`; empty unless asked for.
+    pub crds: Vec<File>,
+    /// Lookups that the table did not answer: the result is only final once there are none.
+    pub missing_lookups: Vec<LookupKey>,
+    /// All lookups that were made.
+    pub used_lookups: Vec<LookupKey>,
+    /// What Helm would log.
+    pub warnings: Vec<String>,
+}
+
+// === impl Renderer ===
+
+impl Renderer {
+    /// A renderer for the chart. Templates are parsed when they are first needed.
+    ///
+    /// # Errors
+    /// A chart that can't be released at all: a library, or one whose dependencies are missing.
+    pub fn new(chart: Arc<Chart>) -> Result<Self, Error> {
+        chart.check_installable()?;
+        let mut files = HashMap::new();
+        collect_files(&chart, &mut files);
+        Ok(Renderer {
+            chart,
+            sets: Mutex::new(HashMap::new()),
+            files,
+        })
+    }
+
+    /// The chart.
+    pub fn chart(&self) -> &Chart {
+        &self.chart
+    }
+
+    /// Renders the chart. The calling thread needs a large stack: see [`on_large_stack`].
+    ///
+    /// # Errors
+    /// [`Error`], whose text is what Helm prints after `Error: `.
+    pub fn render(&self, input: &Input<'_>) -> Result<Rendered, Error> {
+        let mut warnings = self.chart.warnings.clone();
+        let user = user_map(&input.values)?;
+        let node = dependencies::process(&self.chart, &user, &mut warnings)?;
+        let values = values::coalesce(&node, &user, &mut warnings)?;
+        if !input.skip_schema {
+            schema::validate(&node, &values).map_err(Error::Schema)?;
+        }
+        check_kube_version(&node, input.capabilities)?;
+        let set = self.set(&node)?;
+        let files = contexts::files(&self.files, &node, &values, input);
+        let environment = Environment {
+            lookups: input.lookups.clone(),
+            clock: input.clock,
+            seed: input.seed,
+            limits: input.limits,
+        };
+        let mut context = Context::new(set, &environment);
+        let rendered = execute(&mut context, files)?;
+        let (missing_lookups, used_lookups) = context.into_lookups();
+        let mut result = finish(node.name(), rendered)?;
+        result.missing_lookups = missing_lookups;
+        result.used_lookups = used_lookups;
+        warnings.append(&mut result.warnings);
+        result.warnings = warnings;
+        if input.include_crds {
+            contexts::crds(&node, "", &mut result.crds);
+        }
+        Ok(result)
+    }
+
+    /// The parsed templates of the charts that take part.
+    fn set(&self, node: &Node<'_>) -> Result<Arc<Set>, Error> {
+        let mut enabled = Vec::new();
+        contexts::enabled(node, "", &mut enabled);
+        let known = self
+            .sets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&enabled)
+            .cloned();
+        if let Some(set) = known {
+            return Ok(set);
+        }
+        let mut set = Set::new("gotpl");
+        for (name, template) in contexts::sources(node) {
+            set.parse(&name, &template.data, table())
+                .map_err(|e| Error::Parse(wording::parse_text(&e)))?;
+        }
+        let set = Arc::new(set);
+        self.sets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(enabled, Arc::clone(&set));
+        Ok(set)
+    }
+}
+
+fn collect_files(chart: &Chart, files: &mut HashMap<ChartId, Vec<(Str, Str)>>) {
+    let own = chart
+        .files
+        .iter()
+        .map(|file| (Str::from(file.name.as_str()), Str::from(file.data.as_slice())));
+    files.insert(ChartId::of(chart), own.collect());
+    chart.dependencies.iter().for_each(|child| collect_files(child, files));
+}
+
+impl ChartId {
+    fn of(chart: &Chart) -> Self {
+        ChartId(std::ptr::from_ref(chart).addr())
+    }
+}
+
+/// Renders a text that is no part of a chart, such as a template for a release's name, without any data.
+///
+/// # Errors
+/// Go's text for a template that doesn't parse or fails.
+pub fn render_text(name: &str, text: &str) -> Result<String, String> {
+    let mut set = Set::new(name);
+    set.parse(name, text, table()).map_err(|e| e.to_string())?;
+    let environment = Environment {
+        lookups: Lookups::none(),
+        clock: jiff::Timestamp::now(),
+        seed: None,
+        limits: Limits {
+            depth: 100,
+            ..Limits::default()
+        },
+    };
+    let out = Context::new(Arc::new(set), &environment)
+        .render(name, &Value::Nil)
+        .map_err(|e| e.to_string())?;
+    Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+fn user_map(json: &serde_json::Value) -> Result<Map, Error> {
+    match Value::from_json(json) {
+        Value::Map(map) => Ok(map),
+        Value::Nil => Ok(Map::new(MapKind::Any, Entries::new())),
+        other => Err(Error::Values(crate::chart::Error::Values(format!(
+            "the values must be a map, not a {}",
+            other.type_name()
+        )))),
+    }
+}
+
+fn check_kube_version(node: &Node<'_>, capabilities: &Capabilities) -> Result<(), Error> {
+    let wanted = &node.metadata.kube_version;
+    let cluster = &capabilities.kube_version;
+    if wanted.is_empty() || version::compatible(wanted, &cluster.normalized) {
+        return Ok(());
+    }
+    Err(Error::KubeVersion {
+        wanted: wanted.clone(),
+        cluster: cluster.version.clone(),
+    })
+}
+
+/// Renders the files in Helm's order: the deepest paths first, each depth in reverse.
+fn execute(context: &mut Context, files: Vec<contexts::TemplateFile>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
+    let mut rendered = BTreeMap::new();
+    for file in files {
+        if file.is_partial() {
+            continue;
+        }
+        let data = file.data();
+        let text = context
+            .render(&file.name, &data)
+            .map_err(|e| match context.exceeded() {
+                Some(limit) => Error::Limit {
+                    template: file.name.clone(),
+                    limit,
+                },
+                None => Error::Execution {
+                    template: file.name.clone(),
+                    text: wording::exec_text(&file.name, &e),
+                },
+            })?;
+        rendered.insert(file.name, text);
+    }
+    Ok(rendered)
+}
+
+/// Sorts rendered files into manifests, hooks and notes.
+fn finish(chart: &str, rendered: BTreeMap<String, Vec<u8>>) -> Result<Rendered, Error> {
+    let own_notes = format!("{chart}/templates/NOTES.txt");
+    let mut notes = None;
+    let mut files = BTreeMap::new();
+    for (name, bytes) in rendered {
+        if name.ends_with("NOTES.txt") {
+            if name == own_notes {
+                notes = Some(String::from_utf8_lossy(&bytes).into_owned());
+            }
+            continue;
+        }
+        let text = String::from_utf8(bytes).map_err(|e| {
+            let reason = crate::yaml::to_json(e.as_bytes())
+                .err()
+                .map_or_else(|| e.to_string(), |e| e.to_string());
+            Error::Manifest(format!("YAML parse error on {name}: {reason}"))
+        })?;
+        files.insert(name, text);
+    }
+    let sorted = manifest::sort(&files)?;
+    Ok(Rendered {
+        objects: sorted.objects,
+        hooks: sorted.hooks,
+        notes,
+        warnings: sorted.warnings,
+        ..Rendered::default()
+    })
+}
+
+/// Runs `work` on a thread whose stack is large enough for the default [`Limits`], and waits for it.
+///
+/// # Errors
+/// The operating system refuses the thread, or `work` panicked; the text says which.
+pub fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("render".to_owned())
+            .stack_size(STACK)
+            .spawn_scoped(scope, work)
+            .map_err(|e| format!("no thread for rendering: {e}"))?;
+        thread.join().map_err(|panic| {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            format!(
+                "rendering template failed: {}",
+                text.unwrap_or_else(|| "panic".to_owned())
+            )
+        })
+    })
+}

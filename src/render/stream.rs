@@ -1,0 +1,77 @@
+//! A render as `helm template` prints it. Facts: Helm's `pkg/cmd/template.go`.
+
+use super::manifest::split;
+use super::{HookEvent, Rendered};
+use crate::chart::ignore::path_match;
+
+/// What of a render is printed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StreamOptions {
+    /// Leave the hooks out.
+    pub no_hooks: bool,
+    /// Leave those hooks out that run at `test`.
+    pub skip_tests: bool,
+}
+
+/// The stream that `helm template` prints: CRDs if the render has them, manifests, hooks.
+pub fn to_stream(rendered: &Rendered, options: StreamOptions) -> String {
+    let mut out = String::new();
+    for crd in &rendered.crds {
+        document(&mut out, &crd.name, &String::from_utf8_lossy(&crd.data));
+    }
+    for manifest in &rendered.objects {
+        document(&mut out, &manifest.source, &manifest.text);
+    }
+    let mut out = format!("{}\n", out.trim());
+    for hook in &rendered.hooks {
+        if options.no_hooks || options.skip_tests && hook.events.contains(&HookEvent::Test) {
+            continue;
+        }
+        document(&mut out, &hook.manifest.source, &hook.manifest.text);
+    }
+    out
+}
+
+fn document(out: &mut String, source: &str, text: &str) {
+    out.push_str("---\n# Source: ");
+    out.push_str(source);
+    out.push('\n');
+    out.push_str(text);
+    out.push('\n');
+}
+
+/// Those documents of a stream that come from the given templates (patterns relative to the chart), in their order.
+///
+/// # Errors
+/// The first pattern that no document matches.
+pub fn show_only<'p>(stream: &str, patterns: &'p [String]) -> Result<String, &'p str> {
+    let documents: Vec<(&str, &str)> = split(stream)
+        .into_iter()
+        .filter_map(|(text, _)| Some((source(text)?, text)))
+        .collect();
+    let mut out = String::new();
+    for pattern in patterns {
+        let matching = documents
+            .iter()
+            .filter(|(source, _)| path_match(pattern, source).unwrap_or(false));
+        let before = out.len();
+        for (_, text) in matching {
+            out.push_str("---\n");
+            out.push_str(text);
+            out.push('\n');
+        }
+        if out.len() == before {
+            return Err(pattern);
+        }
+    }
+    Ok(out)
+}
+
+/// The path after the chart's name in a document's `# Source:` line.
+fn source(text: &str) -> Option<&str> {
+    text.split("# Source: ").skip(1).find_map(|rest| {
+        let line = rest.split('\n').next()?;
+        let (chart, path) = line.split_once('/')?;
+        (!chart.is_empty() && !path.is_empty()).then_some(path)
+    })
+}

@@ -1,0 +1,183 @@
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+
+fn chart(template: &str) -> Chart {
+    let file = |name: &str, text: &str| File {
+        name: format!("templates/{name}"),
+        data: text.as_bytes().to_vec(),
+    };
+    let mut chart = Chart::default();
+    chart.metadata.name = "c".to_owned();
+    chart.metadata.version = "1.0.0".to_owned();
+    chart.templates = vec![file("t.yaml", template)];
+    chart
+}
+
+fn render_with(template: &str, change: impl FnOnce(&mut Input<'_>)) -> Result<Rendered, Error> {
+    let renderer = Renderer::new(Arc::new(chart(template))).unwrap();
+    let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
+    let release = Release {
+        name: "r".into(),
+        namespace: "n".into(),
+        revision: 1,
+        is_install: true,
+        is_upgrade: false,
+    };
+    let mut input = Input {
+        values: json!({}),
+        release,
+        capabilities: &capabilities,
+        lookups: &lookups,
+        clock: jiff::Timestamp::UNIX_EPOCH,
+        seed: None,
+        limits: Limits::default(),
+        include_crds: false,
+        skip_schema: false,
+    };
+    change(&mut input);
+    on_large_stack(|| renderer.render(&input)).unwrap()
+}
+
+fn text(template: &str, change: impl FnOnce(&mut Input<'_>)) -> String {
+    render_with(template, change)
+        .unwrap()
+        .objects
+        .first()
+        .map(|manifest| manifest.text.clone())
+        .unwrap_or_default()
+}
+
+#[test]
+fn a_renderer_crosses_threads() {
+    fn check<T: Send + Sync>() {}
+    check::<Renderer>();
+}
+
+#[test]
+fn numbers_of_the_input_keep_their_kind() {
+    let got = text("a: {{ typeOf .Values.a }} {{ typeOf .Values.b }}", |input| {
+        input.values = json!({"a": 1, "b": 1.0})
+    });
+    assert_eq!(got, "a: int64 float64");
+}
+
+#[test]
+fn a_seed_makes_a_render_repeatable() {
+    let template = "a: {{ randAlphaNum 20 }}{{ uuidv4 }} {{ now | unixEpoch }}";
+    let seeded = |seed: u8| text(template, |input| input.seed = Some([seed; 32]));
+    assert_eq!(seeded(1), seeded(1));
+    assert_ne!(seeded(1), seeded(2));
+    assert!(seeded(1).ends_with(" 0"));
+    assert_ne!(text(template, |_| {}), text(template, |_| {}));
+}
+
+#[test]
+fn limits_end_a_render_and_are_named() {
+    let loops = "{{ range until 100000 }}{{ range until 100000 }}x{{ end }}{{ end }}";
+    let table: [(&str, Limits, &str); 4] = [
+        (
+            loops,
+            Limits {
+                steps: 10_000,
+                ..Limits::default()
+            },
+            "10000 steps",
+        ),
+        (
+            loops,
+            Limits {
+                output: 5_000,
+                ..Limits::default()
+            },
+            "5000 bytes of output",
+        ),
+        (
+            loops,
+            Limits {
+                time: Duration::ZERO,
+                ..Limits::default()
+            },
+            "0 seconds",
+        ),
+        (
+            "{{ define \"a\" }}{{ template \"a\" }}{{ end }}{{ template \"a\" }}",
+            Limits {
+                depth: 100,
+                ..Limits::default()
+            },
+            "100 nested levels",
+        ),
+    ];
+    for (template, limits, want) in table {
+        let error = render_with(template, |input| input.limits = limits).unwrap_err();
+        assert!(error.is_limit(), "{error}");
+        assert_eq!(
+            error.to_string(),
+            format!("rendering c/templates/t.yaml went over the limit of {want}")
+        );
+    }
+}
+
+#[test]
+fn the_default_depth_fits_the_large_stack() {
+    let template =
+        "{{ define \"a\" }}{{ if . }}{{ with . }}{{ include \"a\" . }}{{ end }}{{ end }}{{ end }}{{ include \"a\" 1 }}";
+    let error = render_with(template, |_| {}).unwrap_err();
+    assert!(
+        error.to_string().contains("nested reference name: a") || error.is_limit(),
+        "{error}"
+    );
+    let tpl = "{{ $t := \"{{ tpl .t . }}\" }}{{ tpl $t (dict \"t\" $t) }}";
+    let error = render_with(tpl, |_| {}).unwrap_err();
+    assert!(error.is_limit(), "{error}");
+}
+
+#[test]
+fn lookups_are_answered_from_the_table_or_reported() {
+    let key = |name: &str| LookupKey {
+        api_version: "v1".into(),
+        kind: "Secret".into(),
+        namespace: "n".into(),
+        name: name.into(),
+    };
+    let lookups = Lookups::table(BTreeMap::from([
+        (key("a"), json!({"data": {"n": 1}})),
+        (key("gone"), json!({})),
+    ]));
+    let template = "# {{ range list \"a\" \"gone\" \"b\" }}{{ (lookup \"v1\" \"Secret\" \"n\" .) | toJson }}{{ end }}";
+    let renderer = Renderer::new(Arc::new(chart(template))).unwrap();
+    let capabilities = Capabilities::default();
+    let input = Input {
+        values: json!({}),
+        release: Release {
+            name: "r".into(),
+            namespace: "n".into(),
+            revision: 1,
+            is_install: true,
+            is_upgrade: false,
+        },
+        capabilities: &capabilities,
+        lookups: &lookups,
+        clock: jiff::Timestamp::UNIX_EPOCH,
+        seed: None,
+        limits: Limits::default(),
+        include_crds: false,
+        skip_schema: false,
+    };
+    let rendered = on_large_stack(|| renderer.render(&input)).unwrap().unwrap();
+    assert_eq!(rendered.objects[0].text, "# {\"data\":{\"n\":1}}{}{}");
+    assert_eq!(rendered.missing_lookups, [key("b")]);
+    assert_eq!(rendered.used_lookups, [key("a"), key("b"), key("gone")]);
+}
+
+#[test]
+fn library_charts_are_refused() {
+    let mut chart = chart("");
+    chart.metadata.kind = "library".to_owned();
+    let error = Renderer::new(Arc::new(chart)).err().unwrap();
+    assert_eq!(error.to_string(), "library charts are not installable");
+    assert!(!error.is_rendering());
+}

@@ -1,0 +1,226 @@
+//! The state of one render, which functions reach: the templates, lookups, clock, randomness and limits.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::limits::{Limit, Limits};
+use super::lookup::{LookupKey, Lookups};
+use super::random::Random;
+use super::{files, functions};
+use crate::template::go::{CallError, Entries, ExecError, Host, Map, MapKind, Param, Set, Value, exec};
+use crate::template::sprig::Env;
+use crate::yaml;
+
+/// How the evaluator words runaway recursion.
+const TOO_DEEP: &str = "exceeded maximum template depth";
+
+/// What a render takes from outside, besides its data.
+#[derive(Clone)]
+pub struct Environment {
+    pub lookups: Lookups,
+    /// What `now` answers.
+    pub clock: jiff::Timestamp,
+    /// `None`: the operating system's randomness.
+    pub seed: Option<[u8; 32]>,
+    pub limits: Limits,
+}
+
+/// The context of a render's functions.
+pub struct Context {
+    pub(super) set: Arc<Set>,
+    /// How many `include`s of a name are open.
+    pub(super) open: HashMap<String, u32>,
+    lookups: Lookups,
+    missing: BTreeSet<LookupKey>,
+    used: BTreeSet<LookupKey>,
+    clock: jiff::Timestamp,
+    random: Random,
+    /// The file that is being rendered.
+    file: String,
+    limits: Limits,
+    steps: u64,
+    started: Instant,
+    depth: usize,
+    /// Bytes of the files that are done.
+    written: usize,
+    exceeded: Option<Limit>,
+}
+
+impl Context {
+    /// A context for one render of the templates in `set`.
+    pub fn new(set: Arc<Set>, environment: &Environment) -> Self {
+        Context {
+            set,
+            open: HashMap::new(),
+            lookups: environment.lookups.clone(),
+            missing: BTreeSet::new(),
+            used: BTreeSet::new(),
+            clock: environment.clock,
+            random: Random::new(environment.seed),
+            file: String::new(),
+            limits: environment.limits,
+            steps: 0,
+            started: Instant::now(),
+            depth: 0,
+            written: 0,
+            exceeded: None,
+        }
+    }
+
+    /// Renders the file `name` with `data`; `<no value>` is gone from the result.
+    ///
+    /// # Errors
+    /// Go's error. If a limit was the cause, [`Context::exceeded`] knows it.
+    pub fn render(&mut self, name: &str, data: &Value) -> Result<Vec<u8>, Box<ExecError>> {
+        name.clone_into(&mut self.file);
+        let text = self.execute(name, data);
+        if let Err(e) = &text
+            && self.exceeded.is_none()
+            && e.to_string().contains(TOO_DEEP)
+        {
+            self.exceeded = Some(Limit::Depth(self.limits.depth));
+        }
+        let text = super::without_no_value(text?);
+        self.written += text.len();
+        Ok(text)
+    }
+
+    /// Executes a template of the current set, for `include` and `tpl`.
+    pub(super) fn execute(&mut self, name: &str, data: &Value) -> Result<Vec<u8>, Box<ExecError>> {
+        let set = Arc::clone(&self.set);
+        let mut out = Vec::new();
+        exec(&set, name, data, functions::table(), self, &mut out).map_err(|error| *error)?;
+        Ok(out)
+    }
+
+    /// The limit that ended the render, if one did.
+    pub fn exceeded(&self) -> Option<Limit> {
+        self.exceeded
+    }
+
+    /// The lookups that the table did not answer, and all that were made.
+    pub fn into_lookups(self) -> (Vec<LookupKey>, Vec<LookupKey>) {
+        (self.missing.into_iter().collect(), self.used.into_iter().collect())
+    }
+
+    pub(super) fn lookup(&mut self, key: LookupKey) -> Value {
+        let empty = || Value::map(Entries::new());
+        if !self.lookups.is_live() {
+            return empty();
+        }
+        self.used.insert(key.clone());
+        match self.lookups.get(&key) {
+            Some(answer) => Value::from_json(answer),
+            None => {
+                self.missing.insert(key);
+                empty()
+            }
+        }
+    }
+
+    fn exceed(&mut self, limit: Limit) -> Result<(), String> {
+        self.exceeded = Some(limit);
+        Err(format!("over {limit} of one render"))
+    }
+}
+
+impl Env for Context {
+    fn random(&mut self, function: &'static str, out: &mut [u8]) {
+        self.random.fill(&self.file, function, out);
+    }
+
+    fn now(&mut self) -> jiff::Timestamp {
+        self.clock
+    }
+}
+
+impl Host for Context {
+    fn depth(&mut self) -> &mut usize {
+        &mut self.depth
+    }
+
+    fn max_depth(&self) -> usize {
+        self.limits.depth
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        self.steps += 1;
+        if self.steps > self.limits.steps {
+            return self.exceed(Limit::Steps(self.limits.steps));
+        }
+        // The clock is read seldom: it costs more than a step.
+        if self.steps.is_multiple_of(1024) && self.started.elapsed() > self.limits.time {
+            return self.exceed(Limit::Time(self.limits.time));
+        }
+        Ok(())
+    }
+
+    fn output(&mut self, bytes: usize) -> Result<(), String> {
+        if self.written.saturating_add(bytes) > self.limits.output {
+            return self.exceed(Limit::Output(self.limits.output));
+        }
+        Ok(())
+    }
+
+    fn map_method_params(&self, kind: MapKind, name: &str) -> Option<&'static [Param]> {
+        let arity = match (kind, name) {
+            (MapKind::Files, name) => files::arity(name)?,
+            (MapKind::Values, "AsMap" | "YAML") => 0,
+            (MapKind::Values, "Table" | "PathValue") => 1,
+            _ => return None,
+        };
+        Some(if arity == 0 { &[] } else { &[Param::String] })
+    }
+
+    fn map_method(&mut self, map: &Map, name: &str, args: &[Value]) -> Option<Result<Value, CallError>> {
+        let result = match map.kind {
+            MapKind::Files => files::call(map, name, args)?,
+            MapKind::Values => values_method(map, name, args)?,
+            _ => return None,
+        };
+        Some(result.map_err(CallError::Text))
+    }
+}
+
+/// The methods of `common.Values` (Helm's `pkg/chart/common/values.go`).
+fn values_method(values: &Map, name: &str, args: &[Value]) -> Option<Result<Value, String>> {
+    let path = match args.first() {
+        Some(Value::String(text)) => text.to_text().into_owned(),
+        _ => String::new(),
+    };
+    Some(match name {
+        "AsMap" if values.is_empty() => Ok(Value::map(Entries::new())),
+        "AsMap" => Ok(Value::Map(values.with_kind(MapKind::Any))),
+        "YAML" => super::convert::to_json_value(&Value::Map(values.clone()))
+            .and_then(|json| yaml::to_string(&json).map_err(|e| e.to_string()))
+            .map(Value::string),
+        "Table" => table(values, &path).map(|table| Value::Map(table.with_kind(MapKind::Values))),
+        "PathValue" if path.is_empty() => Err("YAML path cannot be empty".to_owned()),
+        "PathValue" => path_value(values, &path),
+        _ => return None,
+    })
+}
+
+fn is_table(value: &Value) -> bool {
+    matches!(value, Value::Map(map) if map.kind == MapKind::Any)
+}
+
+fn table(values: &Map, path: &str) -> Result<Map, String> {
+    path.split('.')
+        .try_fold(values.clone(), |map, key| match map.get(key.as_bytes()) {
+            Some(Value::Map(inner)) if matches!(inner.kind, MapKind::Any | MapKind::Values) => Ok(inner),
+            _ => Err(format!("{key:?} is not a table")),
+        })
+}
+
+fn path_value(values: &Map, path: &str) -> Result<Value, String> {
+    let (parent, key) = match path.rsplit_once('.') {
+        Some((parent, key)) => (table(values, parent).ok(), key),
+        None => (Some(values.clone()), path),
+    };
+    let value = parent.and_then(|parent| parent.get(key.as_bytes()));
+    value
+        .filter(|value| !is_table(value))
+        .ok_or_else(|| format!("{key:?} is not a value"))
+}

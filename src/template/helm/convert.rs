@@ -1,0 +1,211 @@
+//! Template values as plain data, and the functions that turn either into text: `toYaml` and its relatives.
+
+use serde_json::{Map as JsonMap, Value as Json};
+
+use super::toml;
+use crate::template::go::func::CallError;
+use crate::template::go::value::{Entries, ListKind, MapKind, Str, Value};
+use crate::template::sprig::json::{COMPACT, marshal, unmarshal};
+use crate::yaml;
+
+/// The deepest nesting that is converted; beyond it a value is taken to contain itself.
+const MAX_DEPTH: usize = yaml::MAX_DEPTH;
+
+/// A value as JSON data. Whole floats stay floats, `[]byte` becomes base64, bytes that aren't UTF-8 become U+FFFD.
+///
+/// # Errors
+/// Values that Go's JSON encoder refuses: infinities, NaN, maps that contain themselves.
+pub fn to_json_value(value: &Value) -> Result<Json, String> {
+    convert(value, 0)
+}
+
+fn convert(value: &Value, depth: usize) -> Result<Json, String> {
+    if depth > MAX_DEPTH {
+        return Err(format!(
+            "json: unsupported value: encountered a cycle via {}",
+            value.type_name()
+        ));
+    }
+    Ok(match value {
+        Value::Nil => Json::Null,
+        Value::Bool(b) => Json::Bool(*b),
+        Value::Int(n) | Value::Int64(n) => Json::from(*n),
+        Value::Uint8(n) => Json::from(*n),
+        Value::Uint64(n) => Json::from(*n),
+        Value::Float64(n) => match serde_json::Number::from_f64(*n) {
+            Some(number) => Json::Number(number),
+            None => return Err(format!("json: unsupported value: {n}")),
+        },
+        Value::String(text) => Json::String(text.to_text().into_owned()),
+        Value::List(list) if list.is_nil() => Json::Null,
+        Value::List(list) if list.kind == ListKind::Bytes => {
+            Json::String(data_encoding::BASE64.encode(&crate::template::sprig::text::raw_bytes(list.items())))
+        }
+        Value::List(list) => Json::Array(
+            list.items()
+                .iter()
+                .map(|item| convert(item, depth + 1))
+                .collect::<Result<_, _>>()?,
+        ),
+        Value::Map(map) => match &map.entries {
+            None => Json::Null,
+            Some(entries) => {
+                let mut object = JsonMap::new();
+                for (key, value) in entries.borrow().iter() {
+                    let value = match value {
+                        // Files are byte slices to Go.
+                        Value::String(data) if map.kind == MapKind::Files => {
+                            Json::String(data_encoding::BASE64.encode(data.as_bytes()))
+                        }
+                        value => convert(value, depth + 1)?,
+                    };
+                    object.insert(key.to_text().into_owned(), value);
+                }
+                Json::Object(object)
+            }
+        },
+        Value::Object(object) => object.to_json()?,
+    })
+}
+
+type Out = Result<Value, CallError>;
+
+fn argument(args: &[Value]) -> &Value {
+    args.first().unwrap_or(&Value::Nil)
+}
+
+fn text(args: &[Value]) -> &[u8] {
+    match args.first() {
+        Some(Value::String(text)) => text.as_bytes(),
+        _ => b"",
+    }
+}
+
+fn yaml_text(value: &Value, write: fn(&Json) -> Result<String, yaml::Error>) -> Result<Value, String> {
+    let json = to_json_value(value)?;
+    let mut text = write(&json).map_err(|e| e.to_string())?;
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    Ok(Value::string(text))
+}
+
+pub(super) fn to_yaml(args: &[Value]) -> Out {
+    Ok(yaml_text(argument(args), yaml::to_string).unwrap_or_else(|_| Value::string("")))
+}
+
+pub(super) fn must_to_yaml(args: &[Value]) -> Out {
+    Ok(yaml_text(argument(args), yaml::to_string)?)
+}
+
+pub(super) fn to_yaml_pretty(args: &[Value]) -> Out {
+    Ok(yaml_text(argument(args), yaml::to_string_pretty).unwrap_or_else(|_| Value::string("")))
+}
+
+/// The text of Go's error for JSON of another sort than wanted.
+fn mismatch(found: &Json, wanted: &str) -> String {
+    let found = match found {
+        Json::Null => "null",
+        Json::Bool(_) => "bool",
+        Json::Number(_) => "number",
+        Json::String(_) => "string",
+        Json::Array(_) => "array",
+        Json::Object(_) => "object",
+    };
+    format!("json: cannot unmarshal {found} into Go value of type {wanted}")
+}
+
+const MAP: &str = "map[string]interface {}";
+const LIST: &str = "[]interface {}";
+
+fn error_map(text: String) -> Value {
+    Value::map(Entries::from([(Str::from("Error"), Value::string(text))]))
+}
+
+fn empty_map() -> Value {
+    Value::map(Entries::new())
+}
+
+pub(super) fn from_yaml(args: &[Value]) -> Out {
+    Ok(match yaml::to_json(text(args)).map(yaml::all_floats) {
+        Err(e) => error_map(e.to_string()),
+        Ok(json @ Json::Object(_)) => Value::from_json(&json),
+        // Go leaves the map as it is, only that it becomes nil.
+        Ok(Json::Null) => empty_map(),
+        Ok(other) => error_map(format!(
+            "error unmarshaling JSON: while decoding JSON: {}",
+            mismatch(&other, MAP)
+        )),
+    })
+}
+
+pub(super) fn from_yaml_array(args: &[Value]) -> Out {
+    let failure = |text: String| Value::list(vec![Value::string(text)]);
+    Ok(match yaml::to_json(text(args)).map(yaml::all_floats) {
+        Err(e) => failure(e.to_string()),
+        Ok(json @ Json::Array(_)) => Value::from_json(&json),
+        Ok(Json::Null) => Value::list(Vec::new()),
+        Ok(other) => failure(format!(
+            "error unmarshaling JSON: while decoding JSON: {}",
+            mismatch(&other, LIST)
+        )),
+    })
+}
+
+pub(super) fn to_json(args: &[Value]) -> Out {
+    Ok(Value::string(marshal(argument(args), COMPACT).unwrap_or_default()))
+}
+
+pub(super) fn must_to_json(args: &[Value]) -> Out {
+    Ok(Value::string(marshal(argument(args), COMPACT)?))
+}
+
+/// A JSON text's value; `wanted` tells the sorts of values apart.
+fn from_json_text(args: &[Value], fits: fn(&Value) -> bool, wanted: &str) -> Result<Value, String> {
+    let value = unmarshal(text(args))?;
+    if fits(&value) || value.is_nil() {
+        return Ok(value);
+    }
+    let found = match value {
+        Value::Bool(_) => Json::Bool(true),
+        Value::String(_) => Json::String(String::new()),
+        Value::List(_) => Json::Array(Vec::new()),
+        Value::Map(_) => Json::Object(JsonMap::new()),
+        _ => Json::from(0),
+    };
+    Err(mismatch(&found, wanted))
+}
+
+pub(super) fn from_json(args: &[Value]) -> Out {
+    Ok(
+        match from_json_text(args, |value| matches!(value, Value::Map(_)), MAP) {
+            Ok(Value::Nil) => empty_map(),
+            Ok(value) => value,
+            Err(text) => error_map(text),
+        },
+    )
+}
+
+pub(super) fn from_json_array(args: &[Value]) -> Out {
+    Ok(
+        match from_json_text(args, |value| matches!(value, Value::List(_)), LIST) {
+            Ok(Value::Nil) => Value::list(Vec::new()),
+            Ok(value) => value,
+            Err(text) => Value::list(vec![Value::string(text)]),
+        },
+    )
+}
+
+pub(super) fn to_toml(args: &[Value]) -> Out {
+    Ok(Value::string(
+        toml::encode(argument(args)).unwrap_or_else(String::into_bytes),
+    ))
+}
+
+pub(super) fn must_to_toml(args: &[Value]) -> Out {
+    Ok(Value::string(toml::encode(argument(args))?))
+}
+
+pub(super) fn from_toml(args: &[Value]) -> Out {
+    Ok(toml::decode(&String::from_utf8_lossy(text(args))).unwrap_or_else(error_map))
+}

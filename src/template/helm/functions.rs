@@ -1,0 +1,157 @@
+//! The function table: Go's built-in functions are the evaluator's, sprig's come from `sprig`, the rest is here.
+//! Facts: Helm's `pkg/engine/{engine,funcs}.go`.
+
+use std::sync::{Arc, OnceLock};
+
+use super::context::Context;
+use super::lookup::LookupKey;
+use super::{convert, duration, without_no_value};
+use crate::template::go::quote::quote_go;
+use crate::template::go::{CallError, Func, FuncMap, Param, Value};
+use crate::template::sprig;
+
+/// How often one name may be included from within itself.
+const MAX_INCLUDES: u32 = 1000;
+
+/// What surrounds the text of `fail` and `required` within an error, so that it can be found again.
+pub(super) const MARKERS: (&str, &str) = ("HELM_ERR_START", "HELM_ERR_END");
+
+/// Every function that a chart's templates can call.
+pub fn table() -> &'static FuncMap<Context> {
+    static TABLE: OnceLock<FuncMap<Context>> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        let mut table: FuncMap<Context> = sprig::functions().into_iter().collect();
+        table.extend(helm());
+        table
+    })
+}
+
+type Out = Result<Value, CallError>;
+
+fn plain(name: &'static str, params: &'static [Param], body: fn(&mut Context, &[Value]) -> Out) -> Func<Context> {
+    Func {
+        name,
+        params,
+        variadic: None,
+        body,
+    }
+}
+
+#[rustfmt::skip]
+fn helm() -> Vec<Func<Context>> {
+    use Param::{Any, String as Text};
+    vec![
+        plain("include", &[Text, Any], include),
+        plain("tpl", &[Text, Any], tpl),
+        plain("required", &[Text, Any], required),
+        plain("fail", &[Text], |_, args| Err(CallError::Text(marked(&text(args, 0))))),
+        plain("lookup", &[Text, Text, Text, Text], lookup),
+        plain("getHostByName", &[Text], |_, _| Ok(Value::string(""))),
+        plain("toYaml", &[Any], |_, args| convert::to_yaml(args)),
+        plain("mustToYaml", &[Any], |_, args| convert::must_to_yaml(args)),
+        plain("toYamlPretty", &[Any], |_, args| convert::to_yaml_pretty(args)),
+        plain("fromYaml", &[Text], |_, args| convert::from_yaml(args)),
+        plain("fromYamlArray", &[Text], |_, args| convert::from_yaml_array(args)),
+        plain("toToml", &[Any], |_, args| convert::to_toml(args)),
+        plain("mustToToml", &[Any], |_, args| convert::must_to_toml(args)),
+        plain("fromToml", &[Text], |_, args| convert::from_toml(args)),
+        plain("toJson", &[Any], |_, args| convert::to_json(args)),
+        plain("mustToJson", &[Any], |_, args| convert::must_to_json(args)),
+        plain("fromJson", &[Text], |_, args| convert::from_json(args)),
+        plain("fromJsonArray", &[Text], |_, args| convert::from_json_array(args)),
+        plain("mustToDuration", &[Any], |_, args| duration::must_to_duration(args)),
+        plain("durationSeconds", &[Any], |_, args| Ok(duration::seconds(args, 1.0))),
+        plain("durationMinutes", &[Any], |_, args| Ok(duration::seconds(args, 60.0))),
+        plain("durationHours", &[Any], |_, args| Ok(duration::hours(args, &[]))),
+        plain("durationDays", &[Any], |_, args| Ok(duration::hours(args, &[24.0]))),
+        plain("durationWeeks", &[Any], |_, args| Ok(duration::hours(args, &[24.0, 7.0]))),
+        plain("durationMilliseconds", &[Any], |_, args| Ok(duration::whole(args, 1_000_000))),
+        plain("durationMicroseconds", &[Any], |_, args| Ok(duration::whole(args, 1_000))),
+        plain("durationNanoseconds", &[Any], |_, args| Ok(duration::whole(args, 1))),
+        plain("durationRoundTo", &[Any, Any], |_, args| Ok(duration::round_to(args))),
+        plain("durationTruncateTo", &[Any, Any], |_, args| Ok(duration::truncate_to(args))),
+    ]
+}
+
+fn text(args: &[Value], index: usize) -> String {
+    match args.get(index) {
+        Some(Value::String(text)) => text.to_text().into_owned(),
+        _ => String::new(),
+    }
+}
+
+fn argument(args: &[Value], index: usize) -> &Value {
+    args.get(index).unwrap_or(&Value::Nil)
+}
+
+fn marked(text: &str) -> String {
+    format!("{}{text}{}", MARKERS.0, MARKERS.1)
+}
+
+fn include(context: &mut Context, args: &[Value]) -> Out {
+    let name = text(args, 0);
+    let open = context.open.entry(name.clone()).or_insert(0);
+    if *open > MAX_INCLUDES {
+        return Err(CallError::Text(format!(
+            "rendering template has a nested reference name: {name}: unable to execute template"
+        )));
+    }
+    *open += 1;
+    let result = context.execute(&name, argument(args, 1));
+    if let Some(open) = context.open.get_mut(&name) {
+        *open -= 1;
+    }
+    Ok(Value::string(result?))
+}
+
+/// Executes text as a template of its own, over a copy of the set: what it defines is gone afterwards.
+fn tpl(context: &mut Context, args: &[Value]) -> Out {
+    let Some(Value::String(source)) = args.first() else {
+        return Ok(Value::string(""));
+    };
+    let name = context.set.name().to_owned();
+    let mut set = (*context.set).clone();
+    let before = set.get(&name).cloned();
+    set.parse(&name, source.as_bytes(), table())
+        .map_err(|e| CallError::Text(format!("cannot parse template {}: {e}", quote_go(source.as_bytes()))))?;
+    let unchanged = match (&before, set.get(&name)) {
+        (Some(before), Some(after)) => Arc::ptr_eq(before, after),
+        _ => false,
+    };
+    if unchanged {
+        // Text without actions that is nothing but white space never replaces the text around a nested `tpl`;
+        // Go executes it all the same.
+        let mut alone = crate::template::go::Set::new(&name);
+        if alone.parse(&name, source.as_bytes(), table()).is_ok() {
+            set = alone;
+        }
+    }
+    let outer = std::mem::replace(&mut context.set, Arc::new(set));
+    let result = context.execute(&name, argument(args, 1));
+    context.set = outer;
+    let out = result.map_err(|error| CallError::Wrapped {
+        prefix: format!(
+            "error during tpl function execution for {}",
+            quote_go(source.as_bytes())
+        ),
+        error,
+    })?;
+    Ok(Value::string(without_no_value(out)))
+}
+
+fn required(_: &mut Context, args: &[Value]) -> Out {
+    match argument(args, 1) {
+        Value::Nil => Err(CallError::Text(marked(&text(args, 0)))),
+        Value::String(value) if value.is_empty() => Err(CallError::Text(marked(&text(args, 0)))),
+        value => Ok(value.clone()),
+    }
+}
+
+fn lookup(context: &mut Context, args: &[Value]) -> Out {
+    Ok(context.lookup(LookupKey {
+        api_version: text(args, 0),
+        kind: text(args, 1),
+        namespace: text(args, 2),
+        name: text(args, 3),
+    }))
+}

@@ -1,0 +1,48 @@
+//! Bounds on one render: values are somebody's input, and templates can loop.
+
+use std::time::Duration;
+
+/// What one render may take. The defaults are far above what real charts need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Nodes and loop turns that may be executed.
+    pub steps: u64,
+    /// Levels of templates and control structures that may be open at once. The thread that renders must have the
+    /// stack for it: [`on_large_stack`](crate::render::on_large_stack) has it for the default.
+    pub depth: usize,
+    /// Bytes that all templates together may write.
+    pub output: usize,
+    /// Time that the execution of all templates may take.
+    pub time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            steps: 50_000_000,
+            depth: 10_000,
+            output: 64 << 20,
+            time: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The limit that a render went over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    Steps(u64),
+    Depth(usize),
+    Output(usize),
+    Time(Duration),
+}
+
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Limit::Steps(n) => write!(f, "the limit of {n} steps"),
+            Limit::Depth(n) => write!(f, "the limit of {n} nested levels"),
+            Limit::Output(n) => write!(f, "the limit of {n} bytes of output"),
+            Limit::Time(time) => write!(f, "the limit of {} seconds", time.as_secs_f64()),
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The languages of templates, each on top of the one before.
+
+pub mod go;
+pub mod helm;
+pub mod sprig;
