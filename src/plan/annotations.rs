@@ -1,0 +1,64 @@
+//! Annotations by which people steer a release or one of its members: ours, Helm's and operator-sdk's.
+
+use std::collections::BTreeMap;
+
+/// On a custom resource: nothing of the release is changed, nor deleted with it, while it is `true`.
+pub const SUSPEND: &str = "chartwright.dev/suspend";
+/// On a custom resource: its own resync period, as a Go duration.
+pub const RECONCILE_PERIOD: &str = "chartwright.dev/reconcile-period";
+/// On a member or a custom resource: `true` lets something go that a guard holds.
+pub const PRUNE: &str = "chartwright.dev/prune";
+/// On a member, from Helm: `keep` leaves it behind.
+pub const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
+const SDK_RECONCILE_PERIOD: &str = "helm.sdk.operatorframework.io/reconcile-period";
+const SDK_UNINSTALL_WAIT: &str = "helm.sdk.operatorframework.io/uninstall-wait";
+
+type Annotations = BTreeMap<String, String>;
+
+/// Go's `strconv.ParseBool`, as operator-sdk reads its annotations; what is no bool is false.
+fn is_true(annotations: &Annotations, key: &str) -> bool {
+    matches!(
+        annotations.get(key).map(String::as_str),
+        Some("1" | "t" | "T" | "true" | "TRUE" | "True")
+    )
+}
+
+pub fn is_suspended(annotations: &Annotations) -> bool {
+    is_true(annotations, SUSPEND)
+}
+
+/// The finalizer stays until every member is gone.
+pub fn waits_for_uninstall(annotations: &Annotations) -> bool {
+    is_true(annotations, SDK_UNINSTALL_WAIT)
+}
+
+/// The custom resource lets a render without objects prune everything.
+pub fn is_prune_allowed(annotations: &Annotations) -> bool {
+    is_true(annotations, PRUNE)
+}
+
+/// The resync period that a custom resource asks for, as text; ours wins over operator-sdk's.
+pub fn reconcile_period(annotations: &Annotations) -> Option<&str> {
+    [RECONCILE_PERIOD, SDK_RECONCILE_PERIOD]
+        .iter()
+        .find_map(|key| annotations.get(*key))
+        .map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn annotations_read_as_go_reads_them() {
+        let with = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+        assert!(is_suspended(&with(SUSPEND, "true")) && is_suspended(&with(SUSPEND, "1")));
+        for value in ["false", "yes", "", "TrUe"] {
+            assert!(!is_suspended(&with(SUSPEND, value)), "{value}");
+        }
+        assert_eq!(reconcile_period(&with(SDK_RECONCILE_PERIOD, "5m")), Some("5m"));
+        let mut both = with(SDK_RECONCILE_PERIOD, "5m");
+        both.insert(RECONCILE_PERIOD.into(), "1h".into());
+        assert_eq!(reconcile_period(&both), Some("1h"));
+    }
+}

@@ -1,0 +1,302 @@
+//! What to do with each member: nothing, a look, an apply, or a refusal.
+
+use super::desired::Member;
+use super::members::Live;
+use super::ownership::{Owner, Ownership, ownership};
+use super::record::Entry;
+
+/// What is known of the live object that a member would be.
+#[derive(Clone, Debug)]
+pub enum Seen<'a> {
+    /// The watches don't show it. They show only objects with our labels, so a foreign one may be there.
+    NotInIndex,
+    /// It was asked for and does not exist.
+    Absent,
+    /// It exists, from the index or from a metadata GET.
+    Present(&'a Live),
+}
+
+/// The next step for one member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It is as it should be: no request.
+    Unchanged,
+    /// A metadata GET is needed before it may be touched.
+    Look,
+    /// Server-side apply. Without force where nothing is known to be there, so that losing a race ends in a conflict.
+    Apply { force: bool, why: Why },
+    /// It is being deleted and must be gone before it can be made anew.
+    AwaitDeletion,
+    /// It is somebody else's: it stays untouched.
+    Refuse(Ownership),
+}
+
+/// Why a member is applied; what events and logs call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    Missing,
+    Changed,
+    /// Somebody changed or removed a field that is ours.
+    Drifted,
+    /// It is ours by its labels though the record doesn't list it: an earlier reconcile was cut off.
+    Unrecorded,
+    /// It was made for an earlier custom resource of the same name.
+    Adopted,
+}
+
+/// Decides the next step for one member.
+pub fn step(member: &Member, entry: Option<&Entry>, seen: Seen<'_>, owner: &Owner) -> Step {
+    let live = match seen {
+        Seen::NotInIndex => return Step::Look,
+        Seen::Absent => {
+            return Step::Apply {
+                force: false,
+                why: Why::Missing,
+            };
+        }
+        Seen::Present(live) => live,
+    };
+    let owned = ownership(&member.id, live, owner);
+    match owned {
+        Ownership::Ours | Ownership::Predecessor if live.deleting => Step::AwaitDeletion,
+        Ownership::Predecessor => Step::Apply {
+            force: true,
+            why: Why::Adopted,
+        },
+        Ownership::Ours => match entry {
+            Some(entry) if entry.uid == live.uid && entry.digest == member.digest => {
+                match entry.fingerprint.is_some() && entry.fingerprint == live.fingerprint {
+                    true => Step::Unchanged,
+                    false => Step::Apply {
+                        force: true,
+                        why: Why::Drifted,
+                    },
+                }
+            }
+            Some(_) => Step::Apply {
+                force: true,
+                why: Why::Changed,
+            },
+            None => Step::Apply {
+                force: true,
+                why: Why::Unrecorded,
+            },
+        },
+        // Somebody took our label or our annotation off. The record alone proves nothing, but together with our
+        // entry in managedFields it shows that this very object was applied by us.
+        Ownership::Foreign | Ownership::Copy
+            if live.fingerprint.is_some() && entry.is_some_and(|entry| entry.uid == live.uid) && !live.deleting =>
+        {
+            Step::Apply {
+                force: true,
+                why: Why::Drifted,
+            }
+        }
+        other => Step::Refuse(other),
+    }
+}
+
+/// True if a recorded member is live just as it was left: nothing to render, nothing to send.
+pub fn is_as_recorded(entry: &Entry, live: Option<&Live>, owner: &Owner) -> bool {
+    live.is_some_and(|live| {
+        live.uid == entry.uid
+            && !entry.digest.is_empty()
+            && !live.deleting
+            && live.fingerprint.is_some()
+            && live.fingerprint == entry.fingerprint
+            && ownership(&entry.id, live, owner) == Ownership::Ours
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::applyset;
+    use crate::plan::desired::Stage;
+    use crate::plan::identity::{GroupKind, ObjectId};
+
+    fn owner() -> Owner {
+        Owner {
+            uid: "u1".into(),
+            set: "set-a".into(),
+        }
+    }
+
+    fn id() -> ObjectId {
+        ObjectId::new(GroupKind::new("", "ConfigMap"), "shop", "a")
+    }
+
+    fn member(digest: &str) -> Member {
+        Member {
+            id: id(),
+            version: "v1".into(),
+            stage: Stage::Objects,
+            object: serde_json::Value::Null,
+            source: "t.yaml".into(),
+            digest: digest.into(),
+        }
+    }
+
+    fn entry() -> Entry {
+        Entry {
+            id: id(),
+            version: "v1".into(),
+            uid: "o1".into(),
+            stage: 1,
+            digest: "d".into(),
+            fingerprint: Some(7),
+        }
+    }
+
+    fn live(owner_uid: &str) -> Live {
+        Live {
+            uid: "o1".into(),
+            part_of: Some("set-a".into()),
+            tracking: Some(applyset::tracking_id(owner_uid, &id().group_kind, "shop", "a")),
+            fingerprint: Some(7),
+            ..Live::default()
+        }
+    }
+
+    #[test]
+    fn each_situation_has_its_step() {
+        let apply = |force, why| Step::Apply { force, why };
+        let ours = live("u1");
+        let drifted = Live {
+            fingerprint: Some(8),
+            ..live("u1")
+        };
+        let unowned = Live {
+            fingerprint: None,
+            ..live("u1")
+        };
+        let recreated = Live {
+            uid: "o2".into(),
+            ..live("u1")
+        };
+        let dying = Live {
+            deleting: true,
+            ..live("u1")
+        };
+        let restored = live("u0");
+        let foreign = Live {
+            part_of: None,
+            tracking: None,
+            ..live("u1")
+        };
+        let stranger = Live {
+            fingerprint: None,
+            ..foreign.clone()
+        };
+        let untracked = Live {
+            tracking: None,
+            ..live("u1")
+        };
+        let cases = [
+            ("unchanged", "d", true, Seen::Present(&ours), Step::Unchanged),
+            (
+                "new content",
+                "e",
+                true,
+                Seen::Present(&ours),
+                apply(true, Why::Changed),
+            ),
+            (
+                "a field was taken",
+                "d",
+                true,
+                Seen::Present(&drifted),
+                apply(true, Why::Drifted),
+            ),
+            (
+                "all fields were taken",
+                "d",
+                true,
+                Seen::Present(&unowned),
+                apply(true, Why::Drifted),
+            ),
+            (
+                "recreated by somebody with our marks",
+                "d",
+                true,
+                Seen::Present(&recreated),
+                apply(true, Why::Changed),
+            ),
+            (
+                "crashed before the record",
+                "d",
+                false,
+                Seen::Present(&ours),
+                apply(true, Why::Unrecorded),
+            ),
+            ("never seen", "d", true, Seen::NotInIndex, Step::Look),
+            ("deleted by hand", "d", true, Seen::Absent, apply(false, Why::Missing)),
+            ("being deleted", "d", true, Seen::Present(&dying), Step::AwaitDeletion),
+            (
+                "restored from a backup",
+                "d",
+                false,
+                Seen::Present(&restored),
+                apply(true, Why::Adopted),
+            ),
+            (
+                "foreign",
+                "d",
+                false,
+                Seen::Present(&foreign),
+                Step::Refuse(Ownership::Foreign),
+            ),
+            (
+                "foreign, though recorded",
+                "d",
+                true,
+                Seen::Present(&stranger),
+                Step::Refuse(Ownership::Foreign),
+            ),
+            (
+                "its marks were removed",
+                "d",
+                true,
+                Seen::Present(&foreign),
+                apply(true, Why::Drifted),
+            ),
+            (
+                "its annotation was removed",
+                "d",
+                true,
+                Seen::Present(&untracked),
+                apply(true, Why::Drifted),
+            ),
+            (
+                "a copy of our labels",
+                "d",
+                false,
+                Seen::Present(&untracked),
+                Step::Refuse(Ownership::Copy),
+            ),
+        ];
+        for (name, digest, recorded, seen, expected) in cases {
+            let entry = recorded.then(entry);
+            assert_eq!(
+                step(&member(digest), entry.as_ref(), seen, &owner()),
+                expected,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_record_whose_last_apply_failed_is_never_as_recorded() {
+        assert!(is_as_recorded(&entry(), Some(&live("u1")), &owner()));
+        assert!(!is_as_recorded(
+            &Entry {
+                digest: String::new(),
+                ..entry()
+            },
+            Some(&live("u1")),
+            &owner()
+        ));
+        assert!(!is_as_recorded(&entry(), None, &owner()));
+        assert!(!is_as_recorded(&entry(), Some(&live("u2")), &owner()));
+    }
+}

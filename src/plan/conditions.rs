@@ -1,0 +1,259 @@
+//! Editing the conditions of a status, by the conventions of `metav1.Condition`.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The longest message that the API conventions allow, in bytes.
+pub const MESSAGE_BYTES: usize = 32_768;
+/// The longest reason.
+const REASON_BYTES: usize = 1024;
+
+/// One condition. Reading is lenient, since older or other operators may have written it: what is missing is empty.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    #[serde(rename = "type", default)]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    #[serde(default)]
+    pub status: String,
+    /// The generation of the object that the condition was decided for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// When the status changed last; written in whole seconds, in UTC.
+    #[serde(default, serialize_with = "seconds", deserialize_with = "lenient")]
+    pub last_transition_time: Timestamp,
+    /// CamelCase, never empty when written by [`set`].
+    #[serde(default, deserialize_with = "nothing_is_empty")]
+    pub reason: String,
+    #[serde(default, deserialize_with = "nothing_is_empty")]
+    pub message: String,
+}
+
+/// Sets a condition, in its place or at the end. `lastTransitionTime` moves only when the status changes. Answers
+/// whether anything but the observed generation changed.
+///
+/// A reason outside of `[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?`, which a CRD's schema would refuse, loses the characters
+/// that don't fit; an empty one becomes `Unknown`. Messages are cut at [`MESSAGE_BYTES`].
+pub fn set(
+    conditions: &mut Vec<Condition>,
+    kind: &str,
+    status: bool,
+    reason: &str,
+    message: &str,
+    observed_generation: i64,
+    now: Timestamp,
+) -> bool {
+    let mut new = Condition {
+        kind: kind.to_owned(),
+        status: if status { "True" } else { "False" }.to_owned(),
+        observed_generation: Some(observed_generation),
+        last_transition_time: Timestamp::from_second(now.as_second()).unwrap_or(now),
+        reason: valid_reason(reason),
+        message: cut(message, MESSAGE_BYTES),
+    };
+    let Some(old) = conditions.iter_mut().find(|condition| condition.kind == kind) else {
+        conditions.push(new);
+        return true;
+    };
+    if old.status == new.status {
+        new.last_transition_time = old.last_transition_time;
+    }
+    let changed = (&old.status, &old.reason, &old.message) != (&new.status, &new.reason, &new.message);
+    *old = new;
+    changed
+}
+
+/// Removes a condition; answers whether it was there.
+pub fn remove(conditions: &mut Vec<Condition>, kind: &str) -> bool {
+    let before = conditions.len();
+    conditions.retain(|condition| condition.kind != kind);
+    conditions.len() < before
+}
+
+/// The condition of that type.
+pub fn get<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.kind == kind)
+}
+
+/// At most the first `bytes` bytes of a text, cut between characters; what is cut ends in `...`.
+pub fn cut(text: &str, bytes: usize) -> String {
+    const DOTS: &str = "...";
+    if text.len() <= bytes {
+        return text.to_owned();
+    }
+    let room = bytes.saturating_sub(DOTS.len());
+    let mut out = text[..text.floor_char_boundary(room)].to_owned();
+    if bytes >= DOTS.len() {
+        out.push_str(DOTS);
+    }
+    out
+}
+
+fn valid_reason(reason: &str) -> String {
+    let fits = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | ',' | ':');
+    let fitting: String = reason.chars().filter(fits).take(REASON_BYTES).collect();
+    let fitting = fitting
+        .trim_start_matches(|c: char| !c.is_ascii_alphabetic())
+        .trim_end_matches([',', ':']);
+    if fitting.is_empty() {
+        "Unknown".to_owned()
+    } else {
+        fitting.to_owned()
+    }
+}
+
+fn seconds<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    let whole = Timestamp::from_second(time.as_second()).unwrap_or(*time);
+    serializer.collect_str(&whole)
+}
+
+/// Null and unreadable times become the beginning of time.
+fn lenient<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.and_then(|text| text.parse().ok()).unwrap_or_default())
+}
+
+fn nothing_is_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(Option::<String>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_time_moves_with_the_status_only() {
+        let mut list = Vec::new();
+        assert!(set(
+            &mut list,
+            "Ready",
+            false,
+            "Progressing",
+            "0 of 1",
+            1,
+            at("2026-01-01T00:00:00.9Z")
+        ));
+        assert!(set(
+            &mut list,
+            "Stalled",
+            true,
+            "RenderFailed",
+            "",
+            1,
+            at("2026-01-01T00:00:05Z")
+        ));
+        assert!(set(
+            &mut list,
+            "Ready",
+            false,
+            "Progressing",
+            "1 of 1",
+            2,
+            at("2026-01-01T00:01:00Z")
+        ));
+        assert!(!set(
+            &mut list,
+            "Ready",
+            false,
+            "Progressing",
+            "1 of 1",
+            3,
+            at("2026-01-01T00:02:00Z")
+        ));
+        assert_eq!(
+            serde_json::to_value(&list).unwrap(),
+            json!([
+                {"type": "Ready", "status": "False", "reason": "Progressing", "message": "1 of 1",
+                 "observedGeneration": 3, "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                {"type": "Stalled", "status": "True", "reason": "RenderFailed", "message": "",
+                 "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:05Z"},
+            ])
+        );
+        assert!(set(
+            &mut list,
+            "Ready",
+            true,
+            "Succeeded",
+            "",
+            3,
+            at("2026-01-01T00:03:00Z")
+        ));
+        assert_eq!(
+            get(&list, "Ready").unwrap().last_transition_time,
+            at("2026-01-01T00:03:00Z")
+        );
+        assert!(remove(&mut list, "Stalled") && !remove(&mut list, "Stalled"));
+        assert_eq!(list.len(), 1);
+        assert!(get(&list, "Stalled").is_none());
+    }
+
+    #[test]
+    fn reads_what_others_wrote() {
+        let list: Vec<Condition> = serde_json::from_value(json!([
+            {"type": "Deployed", "status": "True", "lastTransitionTime": null, "reason": null, "extra": 1},
+            {"type": "Initialized", "status": "True", "lastTransitionTime": "yesterday"},
+            {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T02:00:00+02:00", "reason": "A"},
+        ]))
+        .unwrap();
+        assert_eq!(
+            get(&list, "Deployed").unwrap().last_transition_time,
+            Timestamp::UNIX_EPOCH
+        );
+        assert_eq!(
+            get(&list, "Ready").unwrap().last_transition_time,
+            at("2026-01-01T00:00:00Z")
+        );
+        assert_eq!(list[0].reason, "");
+    }
+
+    #[test]
+    fn reasons_are_made_to_fit() {
+        for (reason, expected) in [
+            ("Succeeded", "Succeeded"),
+            ("not a reason", "notareason"),
+            ("", "Unknown"),
+            ("1st", "st"),
+            ("A:B,", "A:B"),
+            ("größe", "gre"),
+            ("...", "Unknown"),
+        ] {
+            assert_eq!(valid_reason(reason), expected, "{reason}");
+        }
+        assert_eq!(valid_reason(&"a".repeat(2000)).len(), 1024);
+    }
+
+    #[test]
+    fn messages_are_cut_between_characters() {
+        for (text, bytes, expected) in [
+            ("abc", 3, "abc"),
+            ("abcdef", 5, "ab..."),
+            ("ééé", 5, "é..."),
+            ("ééé", 4, "..."),
+            ("abcd", 2, "ab"),
+            ("", 0, ""),
+        ] {
+            let result = cut(text, bytes);
+            assert!(result.len() <= bytes);
+            if bytes >= 3 || text.len() <= bytes {
+                assert_eq!(result, expected, "{text} {bytes}");
+            }
+        }
+        let mut list = Vec::new();
+        set(
+            &mut list,
+            "Ready",
+            true,
+            "A",
+            &"ü".repeat(20_000),
+            1,
+            Timestamp::UNIX_EPOCH,
+        );
+        assert_eq!(list[0].message.len(), MESSAGE_BYTES - 1);
+    }
+}

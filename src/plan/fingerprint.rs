@@ -1,0 +1,215 @@
+//! Drift without reading objects: what `managedFields` tell of who owns what.
+//!
+//! The API server keeps, for each manager, the set of fields that it applied. Whoever changes or removes one of our
+//! fields takes it out of our set; who adds fields of his own, or writes the status, leaves our set alone. So a hash of
+//! our set tells drift for every kind of object, from its metadata alone.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// A hash of the fields that `manager` owns by server-side apply: the first 8 bytes, big-endian, of the SHA-256 of
+/// `fieldsV1` as JSON with sorted keys, and of the entry's time. `None` if it owns nothing (any more).
+///
+/// The time is that of the manager's own last apply that changed something: it tells a content that we applied and did
+/// not live to record from the one that the record speaks of, although both own the same fields.
+pub fn fingerprint(managed_fields: &[ManagedFieldsEntry], manager: &str) -> Option<u64> {
+    let entry = managed_fields.iter().find(|entry| is_apply_of(entry, manager))?;
+    let mut hash = Sha256::new();
+    match &entry.fields_v1 {
+        Some(fields) => update(&mut hash, &fields.0),
+        None => update(&mut hash, &Value::Null),
+    }
+    if let Some(time) = &entry.time {
+        hash.update(format!("@{}", time.0.as_second()));
+    }
+    let bytes = hash.finalize();
+    bytes.first_chunk::<8>().map(|first| u64::from_be_bytes(*first))
+}
+
+/// The other managers that wrote the object itself or its `scale`, each once, the latest writer first. Writers of the
+/// status are left out. Times have a resolution of a second, so the order within one is that of the list.
+pub fn foreign_writers(managed_fields: &[ManagedFieldsEntry], manager: &str) -> Vec<String> {
+    let mut entries: Vec<&ManagedFieldsEntry> = managed_fields
+        .iter()
+        .filter(|entry| is_foreign(entry, manager))
+        .collect();
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.time.as_ref().map(|time| time.0)));
+    let mut names: Vec<String> = Vec::new();
+    for name in entries.into_iter().filter_map(|entry| entry.manager.as_ref()) {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+/// Who changed the object between two looks at it: the latest of the other managers whose entry is new or different.
+/// `None` if no entry tells: who only removes fields leaves no trace.
+pub fn culprit(before: &[ManagedFieldsEntry], after: &[ManagedFieldsEntry], manager: &str) -> Option<String> {
+    let changed: Vec<ManagedFieldsEntry> = after.iter().filter(|entry| !before.contains(entry)).cloned().collect();
+    foreign_writers(&changed, manager).into_iter().next()
+}
+
+fn is_main(entry: &ManagedFieldsEntry) -> bool {
+    entry.subresource.as_deref().unwrap_or_default().is_empty()
+}
+
+fn is_apply_of(entry: &ManagedFieldsEntry, manager: &str) -> bool {
+    entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some("Apply") && is_main(entry)
+}
+
+fn is_foreign(entry: &ManagedFieldsEntry, manager: &str) -> bool {
+    let status = entry.subresource.as_deref() == Some("status");
+    entry.manager.as_deref() != Some(manager) && !status
+}
+
+/// Feeds canonical JSON to the hash: keys sorted, no blanks. serde_json's own order depends on a feature flag that any
+/// crate of the tree could switch.
+fn update(hash: &mut Sha256, value: &Value) {
+    match value {
+        Value::Object(map) => {
+            let mut keys: Vec<&String> = map.keys().collect();
+            keys.sort_unstable();
+            hash.update(b"{");
+            for (index, key) in keys.into_iter().enumerate() {
+                if index > 0 {
+                    hash.update(b",");
+                }
+                hash.update(Value::from(key.as_str()).to_string());
+                hash.update(b":");
+                update(hash, &map[key]);
+            }
+            hash.update(b"}");
+        }
+        Value::Array(items) => {
+            hash.update(b"[");
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    hash.update(b",");
+                }
+                update(hash, item);
+            }
+            hash.update(b"]");
+        }
+        other => hash.update(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const OURS: &str = "chartwright";
+
+    fn entries(list: Value) -> Vec<ManagedFieldsEntry> {
+        serde_json::from_value(list).unwrap()
+    }
+
+    fn entry(manager: &str, operation: &str, subresource: &str, time: &str, fields: Value) -> Value {
+        json!({
+            "manager": manager, "operation": operation, "subresource": subresource, "time": time,
+            "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields,
+        })
+    }
+
+    fn fields() -> Value {
+        json!({"f:data": {"f:b": {}, "f:a": {}}})
+    }
+
+    fn of(list: Value) -> Option<u64> {
+        fingerprint(&entries(list), OURS)
+    }
+
+    #[test]
+    fn the_hash_is_stable_across_versions_of_this_program() {
+        let list = json!([entry(OURS, "Apply", "", "2026-01-01T00:00:00Z", fields())]);
+        let canonical = Sha256::digest(br#"{"f:data":{"f:a":{},"f:b":{}}}@1767225600"#);
+        assert_eq!(of(list), Some(u64::from_be_bytes(*canonical.first_chunk().unwrap())));
+        let odd = json!([entry(
+            OURS,
+            "Apply",
+            "",
+            "2026-01-01T00:00:00Z",
+            json!([1, "k:\"x\"", null, true])
+        )]);
+        let canonical = Sha256::digest(br#"[1,"k:\"x\"",null,true]@1767225600"#);
+        assert_eq!(of(odd), Some(u64::from_be_bytes(*canonical.first_chunk().unwrap())));
+    }
+
+    #[test]
+    fn only_our_own_set_counts() {
+        let ours = entry(OURS, "Apply", "", "2026-01-01T00:00:00Z", fields());
+        let base = of(json!([ours])).unwrap();
+        let other = entry(
+            "kubectl-edit",
+            "Update",
+            "",
+            "2026-01-02T00:00:00Z",
+            json!({"f:data": {"f:c": {}}}),
+        );
+        let status = entry(OURS, "Apply", "status", "2026-01-01T00:00:00Z", json!({"f:status": {}}));
+        let update = entry(OURS, "Update", "", "2026-01-01T00:00:00Z", json!({"f:x": {}}));
+        assert_eq!(of(json!([other, status, update, ours])), Some(base));
+        let later = entry(
+            OURS,
+            "Apply",
+            "",
+            "2026-02-02T00:00:00Z",
+            json!({"f:data": {"f:a": {}, "f:b": {}}}),
+        );
+        assert_ne!(
+            of(json!([later])),
+            Some(base),
+            "applied again since, with another content"
+        );
+        let taken = entry(
+            OURS,
+            "Apply",
+            "",
+            "2026-01-01T00:00:00Z",
+            json!({"f:data": {"f:a": {}}}),
+        );
+        assert_ne!(of(json!([taken])), Some(base));
+        assert_eq!(of(json!([other, status, update])), None);
+        assert_eq!(of(json!([])), None);
+    }
+
+    #[test]
+    fn writers_come_newest_first() {
+        let list = entries(json!([
+            entry(OURS, "Apply", "", "2026-01-09T00:00:00Z", fields()),
+            entry("helm", "Update", "", "2026-01-01T00:00:00Z", json!({})),
+            entry("kubectl-edit", "Update", "", "2026-01-05T00:00:00Z", json!({})),
+            entry("kube-controller-manager", "Update", "status", "2026-01-08T00:00:00Z", json!({})),
+            entry("hpa", "Update", "scale", "2026-01-03T00:00:00Z", json!({})),
+            entry("helm", "Update", "scale", "2026-01-04T00:00:00Z", json!({})),
+            {"manager": "timeless", "operation": "Update"},
+        ]));
+        assert_eq!(
+            foreign_writers(&list, OURS),
+            ["kubectl-edit", "helm", "hpa", "timeless"]
+        );
+        assert!(foreign_writers(&list[..1], OURS).is_empty());
+    }
+
+    #[test]
+    fn the_culprit_is_who_changed_something_since() {
+        let before = entries(json!([
+            entry(OURS, "Apply", "", "2026-01-01T00:00:00Z", fields()),
+            entry("hpa", "Update", "scale", "2026-01-03T00:00:00Z", json!({})),
+        ]));
+        let mut after = before.clone();
+        assert_eq!(culprit(&before, &after, OURS), None);
+        after.extend(entries(json!([entry(
+            "kubectl",
+            "Update",
+            "",
+            "2026-01-02T00:00:00Z",
+            json!({"f:data": {}})
+        )])));
+        assert_eq!(culprit(&before, &after, OURS).as_deref(), Some("kubectl"));
+        assert_eq!(culprit(&[], &before, OURS).as_deref(), Some("hpa"));
+    }
+}

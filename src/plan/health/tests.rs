@@ -1,0 +1,124 @@
+//! The cases are in `tests/fixtures/health`: one file for each family of kinds, each a list of
+//! `{name, object, status, message}`. The clock stands at 2026-01-01T00:01:00Z.
+
+use std::path::Path;
+
+use super::*;
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/health");
+
+fn now() -> Timestamp {
+    "2026-01-01T00:01:00Z".parse().unwrap()
+}
+
+fn cases() -> Vec<(String, Value, String, String)> {
+    let mut files: Vec<_> = std::fs::read_dir(Path::new(FIXTURES))
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .collect();
+    files.sort();
+    let mut cases = Vec::new();
+    for file in files {
+        let list: Vec<Value> = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        for case in list {
+            let field = |name: &str| case[name].as_str().unwrap_or_default().to_owned();
+            cases.push((
+                format!("{}: {}", file.display(), field("name")),
+                case["object"].clone(),
+                field("status"),
+                field("message"),
+            ));
+        }
+    }
+    cases
+}
+
+#[test]
+fn every_fixture_has_its_health() {
+    let cases = cases();
+    assert!(cases.len() > 70, "fixtures are missing");
+    for (name, object, status, message) in cases {
+        let health = health(&object, now());
+        assert_eq!(
+            (format!("{:?}", health.status), health.message),
+            (status, message),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_projected_object_is_as_well_as_before() {
+    for (name, mut object, ..) in cases() {
+        object["metadata"]["managedFields"] = serde_json::json!([{"manager": "x"}]);
+        object["spec"]["large"] = "x".repeat(1000).into();
+        object["status"]["large"] = "x".repeat(1000).into();
+        let before = health(&object, now());
+        let (group, kind) = group_kind(&object);
+        let id = (group.to_owned(), kind.to_owned(), object["metadata"]["name"].clone());
+        project(&mut object);
+        assert_eq!(health(&object, now()), before, "{name}");
+        let (group, kind) = group_kind(&object);
+        assert_eq!(
+            (group.to_owned(), kind.to_owned(), object["metadata"]["name"].clone()),
+            id,
+            "{name}"
+        );
+        let text = object.to_string();
+        assert!(
+            !text.contains("large") && !text.contains("managedFields"),
+            "{name}: {text}"
+        );
+        let once = object.clone();
+        project(&mut object);
+        assert_eq!(object, once, "{name}");
+    }
+}
+
+#[test]
+fn kinds_without_health_are_well_whatever_their_status() {
+    for (name, object, ..) in cases() {
+        let (group, kind) = group_kind(&object);
+        if !has_health(group, kind) {
+            assert!(
+                matches!(health(&object, now()).status, Status::Current | Status::Terminating),
+                "{name}"
+            );
+        }
+    }
+    for (group, kind) in [
+        ("", "ConfigMap"),
+        ("rbac.authorization.k8s.io", "Role"),
+        ("batch", "CronJob"),
+    ] {
+        assert!(!has_health(group, kind), "{kind}");
+    }
+    // The same kind name in another group is another kind.
+    for (group, kind) in [
+        ("apps", "Deployment"),
+        ("", "Service"),
+        ("example.com", "Role"),
+        ("example.com", "Anything"),
+    ] {
+        assert!(has_health(group, kind), "{kind}");
+    }
+}
+
+#[test]
+fn malformed_objects_are_no_reason_to_panic() {
+    for text in [
+        "null",
+        "[]",
+        "3",
+        "{}",
+        r#"{"apiVersion": 1, "kind": [], "metadata": "x", "status": "x", "spec": 3}"#,
+        r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"generation": "1"}, "status": {"conditions": {"a": 1}}}"#,
+        r#"{"apiVersion": "v1", "kind": "Pod", "status": {"phase": "Running", "containerStatuses": [1, {"state": 3}], "conditions": [null, 1, {"type": 3}]}}"#,
+        r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"creationTimestamp": "never"}, "status": {"phase": "Pending"}}"#,
+    ] {
+        let mut object: Value = serde_json::from_str(text).unwrap();
+        let before = health(&object, now());
+        project(&mut object);
+        assert_eq!(health(&object, now()), before, "{text}");
+    }
+}

@@ -1,0 +1,319 @@
+//! The index of live members: what the watches saw last, and what our own writes answered. Pure: the watches feed it.
+//!
+//! Scopes (a kind, cluster-wide or in one namespace) become *wanted* when a release needs them; the controller starts a
+//! watch for each wanted scope and reports here when it is synced. Only what a synced scope doesn't show is gone.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::health::Health;
+use super::identity::{GroupKind, ObjectId};
+
+/// What is known of a live object. Everything but `health` comes from its metadata.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Live {
+    pub uid: String,
+    pub resource_version: String,
+    /// Label `applyset.kubernetes.io/part-of`.
+    pub part_of: Option<String>,
+    /// Annotation `chartwright.dev/tracking-id`.
+    pub tracking: Option<String>,
+    /// Annotation `helm.sh/resource-policy: keep`.
+    pub keep: bool,
+    /// Annotation `chartwright.dev/prune: "true"`: may be pruned although its kind is protected.
+    pub prune_allowed: bool,
+    /// Hash of our own managedFields entry; `None` if we own nothing of it.
+    pub fingerprint: Option<u64>,
+    /// Has a deletionTimestamp.
+    pub deleting: bool,
+    /// `Kind/name` of the controller in its ownerReferences, and that owner's UID.
+    pub controller: Option<(String, String)>,
+    /// The field manager that wrote last, other than ours.
+    pub last_writer: Option<String>,
+    /// `None` for kinds that are watched as metadata only: there, to exist is to be healthy.
+    pub health: Option<Health>,
+}
+
+/// What one watch covers: a kind, in one namespace or (`None`) wherever it is.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct Scope {
+    pub group_kind: GroupKind,
+    pub namespace: Option<String>,
+}
+
+/// The index. One for all watches of a process, behind a lock that is never held across I/O.
+#[derive(Default)]
+pub struct Members {
+    objects: HashMap<ObjectId, Live>,
+    sets: HashMap<String, BTreeSet<ObjectId>>,
+    wanted: BTreeSet<Scope>,
+    synced: HashSet<Scope>,
+    failing: HashMap<Scope, String>,
+}
+
+// === impl Members ===
+
+impl Members {
+    /// Asks for a watch of this scope. True if nothing covered it before.
+    pub fn want(&mut self, scope: Scope) -> bool {
+        let everywhere = Scope {
+            group_kind: scope.group_kind.clone(),
+            namespace: None,
+        };
+        if self.wanted.contains(&everywhere) {
+            return false;
+        }
+        self.wanted.insert(scope)
+    }
+
+    /// The scopes that should be watched.
+    pub fn wanted(&self) -> impl Iterator<Item = &Scope> {
+        self.wanted.iter()
+    }
+
+    /// True if what is not in the index does not exist, as far as this namespace of this kind goes.
+    pub fn is_synced(&self, group_kind: &GroupKind, namespace: &str) -> bool {
+        let everywhere = Scope {
+            group_kind: group_kind.clone(),
+            namespace: None,
+        };
+        if self.synced.contains(&everywhere) {
+            return true;
+        }
+        let scope = Scope {
+            group_kind: group_kind.clone(),
+            namespace: Some(namespace.to_owned()),
+        };
+        !namespace.is_empty() && self.synced.contains(&scope)
+    }
+
+    /// Scopes that are wanted and not synced, with the error of their watch if it has one.
+    pub fn unsynced(&self) -> Vec<(Scope, Option<String>)> {
+        let missing = self.wanted.iter().filter(|scope| !self.synced.contains(scope));
+        missing
+            .map(|scope| (scope.clone(), self.failing.get(scope).cloned()))
+            .collect()
+    }
+
+    /// Why the watch of a kind does not work at present, if so.
+    pub fn failure(&self, group_kind: &GroupKind) -> Option<&str> {
+        self.failing
+            .iter()
+            .find(|(scope, _)| scope.group_kind == *group_kind)
+            .map(|(_, error)| error.as_str())
+    }
+
+    pub fn set_synced(&mut self, scope: &Scope) {
+        self.synced.insert(scope.clone());
+        self.failing.remove(scope);
+    }
+
+    /// The watch of a scope broke: what it shows may be old.
+    pub fn set_failing(&mut self, scope: &Scope, error: String) {
+        self.synced.remove(scope);
+        self.failing.insert(scope.clone(), error);
+    }
+
+    /// The kind is gone from the API server: nothing of it exists, and nothing is to be watched.
+    pub fn forget(&mut self, scope: &Scope) -> Vec<ObjectId> {
+        self.wanted.remove(scope);
+        self.synced.remove(scope);
+        self.failing.remove(scope);
+        self.retain(scope, &HashSet::new())
+    }
+
+    pub fn get(&self, id: &ObjectId) -> Option<&Live> {
+        self.objects.get(id)
+    }
+
+    /// The live objects that carry the label of a set.
+    pub fn of_set(&self, set: &str) -> Vec<ObjectId> {
+        self.sets
+            .get(set)
+            .map(|ids| ids.iter().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// Takes in what a watch or the answer of a write says. Returns the sets that must hear of it: none if nothing
+    /// that matters changed, or if the news is older than what is known.
+    pub fn observe(&mut self, id: &ObjectId, live: Live) -> Vec<String> {
+        let old = self.objects.get(id);
+        if let Some(old) = old {
+            if old.uid == live.uid && is_older(&live.resource_version, &old.resource_version) {
+                return Vec::new();
+            }
+            if matters_alike(old, &live) {
+                self.objects.insert(id.clone(), live);
+                return Vec::new();
+            }
+        }
+        let mut sets = self.drop_object(id);
+        if let Some(set) = &live.part_of {
+            self.sets.entry(set.clone()).or_default().insert(id.clone());
+            if !sets.contains(set) {
+                sets.push(set.clone());
+            }
+        }
+        self.objects.insert(id.clone(), live);
+        sets
+    }
+
+    /// An object is gone, or left the label selector. Returns the sets that must hear of it.
+    pub fn remove(&mut self, id: &ObjectId) -> Vec<String> {
+        self.drop_object(id)
+    }
+
+    /// After a complete list of a scope: drops what it did not contain. Returns what was dropped; the sets that must
+    /// hear of it are those of [`Members::remove`], which the caller calls for each.
+    pub fn missing_from(&self, scope: &Scope, seen: &HashSet<ObjectId>) -> Vec<ObjectId> {
+        self.objects
+            .keys()
+            .filter(|id| covers(scope, id) && !seen.contains(id))
+            .cloned()
+            .collect()
+    }
+
+    fn retain(&mut self, scope: &Scope, seen: &HashSet<ObjectId>) -> Vec<ObjectId> {
+        let gone = self.missing_from(scope, seen);
+        for id in &gone {
+            self.drop_object(id);
+        }
+        gone
+    }
+
+    fn drop_object(&mut self, id: &ObjectId) -> Vec<String> {
+        let Some(set) = self.objects.remove(id).and_then(|old| old.part_of) else {
+            return Vec::new();
+        };
+        if let Some(ids) = self.sets.get_mut(&set) {
+            ids.remove(id);
+            if ids.is_empty() {
+                self.sets.remove(&set);
+            }
+        }
+        vec![set]
+    }
+}
+
+fn covers(scope: &Scope, id: &ObjectId) -> bool {
+    scope.group_kind == id.group_kind
+        && scope
+            .namespace
+            .as_ref()
+            .is_none_or(|namespace| *namespace == id.namespace)
+}
+
+/// Resource versions of one resource are comparable as numbers (KEP-5504); anything else counts as newer.
+fn is_older(a: &str, b: &str) -> bool {
+    matches!((a.parse::<u64>(), b.parse::<u64>()), (Ok(a), Ok(b)) if a < b)
+}
+
+/// True if two states of an object differ only in what no decision reads.
+fn matters_alike(old: &Live, new: &Live) -> bool {
+    let blank = |live: &Live| Live {
+        resource_version: String::new(),
+        last_writer: None,
+        ..live.clone()
+    };
+    blank(old) == blank(new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(name: &str) -> ObjectId {
+        ObjectId::new(GroupKind::new("", "ConfigMap"), "shop", name)
+    }
+
+    fn live(version: &str, set: Option<&str>, fingerprint: u64) -> Live {
+        Live {
+            uid: "u".into(),
+            resource_version: version.into(),
+            part_of: set.map(str::to_owned),
+            fingerprint: Some(fingerprint),
+            ..Live::default()
+        }
+    }
+
+    #[test]
+    fn only_news_that_matters_reaches_a_release() {
+        let mut members = Members::default();
+        assert_eq!(
+            members.observe(&id("a"), live("5", Some("s"), 1)),
+            ["s"],
+            "a new object"
+        );
+        assert!(
+            members.observe(&id("a"), live("6", Some("s"), 1)).is_empty(),
+            "only the version moved"
+        );
+        assert!(
+            members.observe(&id("a"), live("4", Some("s"), 9)).is_empty(),
+            "older than what our write answered"
+        );
+        assert_eq!(
+            members.observe(&id("a"), live("10", Some("s"), 2)),
+            ["s"],
+            "10 is newer than 6; a field was taken"
+        );
+        assert_eq!(
+            members.observe(&id("a"), live("11", Some("t"), 2)),
+            ["s", "t"],
+            "moved to another set"
+        );
+        assert_eq!(members.of_set("s"), []);
+        assert_eq!(members.remove(&id("a")), ["t"]);
+        assert!(members.remove(&id("a")).is_empty());
+    }
+
+    #[test]
+    fn a_recreated_object_is_news_whatever_its_version() {
+        let mut members = Members::default();
+        members.observe(&id("a"), live("50", Some("s"), 1));
+        let recreated = Live {
+            uid: "other".into(),
+            ..live("7", Some("s"), 1)
+        };
+        assert_eq!(members.observe(&id("a"), recreated), ["s"]);
+    }
+
+    #[test]
+    fn sync_is_per_scope_and_lost_with_the_watch() {
+        let mut members = Members::default();
+        let kind = GroupKind::new("", "ConfigMap");
+        let shop = Scope {
+            group_kind: kind.clone(),
+            namespace: Some("shop".into()),
+        };
+        let all = Scope {
+            group_kind: kind.clone(),
+            namespace: None,
+        };
+        assert!(members.want(shop.clone()) && !members.want(shop.clone()));
+        members.set_synced(&shop);
+        assert!(
+            members.is_synced(&kind, "shop") && !members.is_synced(&kind, "other") && !members.is_synced(&kind, "")
+        );
+        members.set_failing(&shop, "forbidden".into());
+        assert!(!members.is_synced(&kind, "shop"));
+        assert_eq!(members.unsynced(), [(shop.clone(), Some("forbidden".to_owned()))]);
+        assert!(members.want(all.clone()));
+        members.set_synced(&all);
+        assert!(members.is_synced(&kind, "anywhere") && members.is_synced(&kind, ""));
+        assert!(!members.want(shop), "the wider watch covers it");
+    }
+
+    #[test]
+    fn a_list_shows_what_is_gone() {
+        let mut members = Members::default();
+        members.observe(&id("a"), live("1", Some("s"), 1));
+        members.observe(&id("b"), live("1", Some("s"), 1));
+        let scope = Scope {
+            group_kind: GroupKind::new("", "ConfigMap"),
+            namespace: None,
+        };
+        assert_eq!(members.missing_from(&scope, &HashSet::from([id("a")])), [id("b")]);
+        assert_eq!(members.forget(&scope).len(), 2);
+        assert!(members.get(&id("a")).is_none());
+    }
+}

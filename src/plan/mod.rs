@@ -1,0 +1,18 @@
+//! Decisions without I/O: from what is desired, recorded and live to what is to be done. Everything here is a function
+//! of its arguments, tested without a cluster.
+
+pub mod annotations;
+pub mod apply;
+pub mod applyset;
+pub mod conditions;
+pub mod desired;
+pub mod digest;
+pub mod fingerprint;
+pub mod grants;
+pub mod health;
+pub mod identity;
+pub mod members;
+pub mod ownership;
+pub mod prune;
+pub mod record;
+pub mod status;

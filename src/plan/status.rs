@@ -1,0 +1,560 @@
+//! From what happened to what the status says: conditions, release, inventory. Pure, so that the wording and the rules
+//! (which condition is removed when, when `observedGeneration` moves) are tested by table.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::conditions::{self, Condition};
+use super::record::Record;
+
+/// Why a release is not ready: the `reason` of its conditions, in the words that users can wait on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The chart can't be loaded.
+    ChartInvalid,
+    /// Values, names or the schema.
+    ValuesInvalid,
+    /// A template failed.
+    RenderFailed,
+    /// A rendered object is malformed, or rendered twice.
+    ManifestInvalid,
+    /// The custom resource's author may not create or read something.
+    Refused,
+    /// An object exists that is somebody else's.
+    Collision,
+    /// The API server refuses an object as it is written.
+    ObjectInvalid,
+    /// The operator lacks a right.
+    Forbidden,
+    /// A request failed for a reason that may pass.
+    ApplyFailed,
+    LookupFailed,
+    PruneFailed,
+    DeleteFailed,
+    /// The finalizer and the ApplySet annotations could not be written.
+    Claim,
+    /// The API server doesn't serve a kind (yet).
+    KindUnknown,
+    /// Members are not ready yet.
+    Progressing,
+    /// A member says that it failed.
+    MemberFailed,
+    /// A member is being deleted and will be made anew.
+    Terminating,
+    /// The render failed unexpectedly: a defect of the operator.
+    Panicked,
+}
+
+/// What happened to the members in this reconcile.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// First complete apply, or a later one.
+    pub installed: bool,
+    pub upgraded: bool,
+    pub applied: usize,
+    /// Members put right, with who had changed them.
+    pub corrected: Vec<String>,
+    pub pruned: Vec<String>,
+    /// Hooks that were rendered and not run.
+    pub hooks: Vec<String>,
+}
+
+/// How a reconcile ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Ready {
+        changes: Changes,
+        /// Why nothing could be pruned yet, although nothing else is missing.
+        gap: Option<String>,
+        /// What a guard holds back, and how to allow it.
+        held: Option<String>,
+    },
+    /// Applied; members are not healthy yet.
+    Waiting {
+        reason: Reason,
+        message: String,
+        changes: Changes,
+        gap: Option<String>,
+        held: Option<String>,
+    },
+    /// Failed, and tried again by itself.
+    Failed {
+        reason: Reason,
+        message: String,
+    },
+    /// Failed, and only a change can help. `recheck`: something that no watch shows may be that change.
+    Stalled {
+        reason: Reason,
+        message: String,
+        recheck: bool,
+    },
+    Suspended,
+}
+
+/// The chart of a release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chart {
+    pub name: String,
+    pub version: String,
+    pub app_version: String,
+}
+
+/// What only a render tells; without one, the status keeps what it said.
+#[derive(Clone, Debug)]
+pub struct Render<'a> {
+    pub namespace: &'a str,
+    /// Hooks that were rendered and not run.
+    pub hooks: &'a [String],
+    pub notes: Option<&'a str>,
+}
+
+/// Everything that the status is made of.
+pub struct Report<'a> {
+    pub generation: i64,
+    pub release_name: &'a str,
+    pub phase: &'a Phase,
+    pub chart: Option<Chart>,
+    pub record: &'a Record,
+    pub render: Option<Render<'a>>,
+    pub now: Timestamp,
+}
+
+/// An event to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub warning: bool,
+    pub reason: String,
+    pub note: String,
+    /// Not repeated while it says the same.
+    pub once: bool,
+}
+
+/// The fields of the status that are ours; anything else there belongs to somebody else.
+const FIELDS: [&str; 6] = [
+    "observedGeneration",
+    "conditions",
+    "release",
+    "inventory",
+    "notes",
+    "hooks",
+];
+
+/// NOTES.txt in a condition is cut here, in the status field at 8 times that.
+const NOTES_BYTES: usize = 1024;
+
+// === impl Phase ===
+
+impl Phase {
+    pub fn is_ready(&self) -> bool {
+        matches!(self, Phase::Ready { .. })
+    }
+
+    fn changes(&self) -> Option<&Changes> {
+        match self {
+            Phase::Ready { changes, .. } | Phase::Waiting { changes, .. } => Some(changes),
+            _ => None,
+        }
+    }
+
+    fn held(&self) -> Option<&str> {
+        match self {
+            Phase::Ready { held, .. } | Phase::Waiting { held, .. } => held.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// What is worth an event: failures, and changes that were made.
+    pub fn event(&self) -> Option<Event> {
+        let event = |warning, reason: String, note: String, once| {
+            Some(Event {
+                warning,
+                reason,
+                note,
+                once,
+            })
+        };
+        match self {
+            Phase::Failed { reason, message } | Phase::Stalled { reason, message, .. } => {
+                event(true, format!("{reason:?}"), message.clone(), true)
+            }
+            Phase::Suspended => None,
+            Phase::Ready { changes, .. } | Phase::Waiting { changes, .. } => {
+                let reason = match changes {
+                    Changes { installed: true, .. } => "InstallSuccessful",
+                    Changes { upgraded: true, .. } => "UpgradeSuccessful",
+                    Changes { pruned, .. } if !pruned.is_empty() => "Pruned",
+                    Changes { corrected, .. } if !corrected.is_empty() => "DriftCorrected",
+                    _ => return None,
+                };
+                event(false, reason.to_owned(), changes.summary(), false)
+            }
+        }
+    }
+}
+
+// === impl Changes ===
+
+impl Changes {
+    fn summary(&self) -> String {
+        let mut parts = Vec::new();
+        if self.applied > 0 {
+            parts.push(format!(
+                "{} {} applied",
+                self.applied,
+                if self.applied == 1 { "object" } else { "objects" }
+            ));
+        }
+        for (what, items) in [
+            ("corrected", &self.corrected),
+            ("pruned", &self.pruned),
+            ("hooks not run", &self.hooks),
+        ] {
+            if !items.is_empty() {
+                parts.push(format!("{what}: {}", items.join(", ")));
+            }
+        }
+        parts.join("; ")
+    }
+}
+
+/// The part of a status that is ours, to compare with a new one.
+pub fn ours(status: &Value) -> Value {
+    let fields = status.as_object().into_iter().flatten();
+    let own = fields.filter(|(field, _)| FIELDS.contains(&field.as_str()));
+    Value::Object(own.map(|(field, value)| (field.clone(), value.clone())).collect())
+}
+
+/// The new status, from the report and the one before.
+pub fn status(report: &Report<'_>, previous: &Value) -> Value {
+    let mut status = Map::new();
+    let observed = match report.phase {
+        Phase::Ready { .. } | Phase::Stalled { .. } => Some(report.generation),
+        _ => previous.get("observedGeneration").and_then(Value::as_i64),
+    };
+    if let Some(observed) = observed {
+        status.insert("observedGeneration".into(), observed.into());
+    }
+    status.insert("conditions".into(), json!(conditions_of(report, previous)));
+    status.insert("release".into(), release(report, previous));
+    if !report.record.entries.is_empty() {
+        status.insert("inventory".into(), report.record.inventory());
+    }
+    match &report.render {
+        Some(render) => {
+            if let Some(notes) = render.notes.filter(|notes| !notes.trim().is_empty()) {
+                status.insert("notes".into(), conditions::cut(notes, 8 * NOTES_BYTES).into());
+            }
+            if !render.hooks.is_empty() {
+                status.insert("hooks".into(), json!({"notRun": render.hooks}));
+            }
+        }
+        None => {
+            for field in ["notes", "hooks"] {
+                if let Some(kept) = previous.get(field) {
+                    status.insert(field.into(), kept.clone());
+                }
+            }
+        }
+    }
+    Value::Object(status)
+}
+
+fn release(report: &Report<'_>, previous: &Value) -> Value {
+    let mut release = Map::from_iter([("name".to_owned(), Value::from(report.release_name))]);
+    let before = previous.get("release");
+    let namespace = match &report.render {
+        Some(render) => Some(Value::from(render.namespace)),
+        None => before.and_then(|release| release.get("namespace")).cloned(),
+    };
+    if let Some(namespace) = namespace {
+        release.insert("namespace".into(), namespace);
+    }
+    if let Some(chart) = &report.chart {
+        release.insert("chart".into(), chart.name.as_str().into());
+        release.insert("version".into(), chart.version.as_str().into());
+        if !chart.app_version.is_empty() {
+            release.insert("appVersion".into(), chart.app_version.as_str().into());
+        }
+    }
+    release.insert("revision".into(), report.record.revision.into());
+    if !report.record.inputs.is_empty() {
+        release.insert("inputs".into(), report.record.inputs.as_str().into());
+    }
+    if !report.record.lookups.is_empty() {
+        release.insert("lookups".into(), json!(report.record.lookups));
+    }
+    Value::Object(release)
+}
+
+fn conditions_of(report: &Report<'_>, previous: &Value) -> Vec<Condition> {
+    let mut list: Vec<Condition> = previous
+        .get("conditions")
+        .and_then(|list| serde_json::from_value(list.clone()).ok())
+        .unwrap_or_default();
+    let mut set = |kind: &str, status: bool, reason: &str, message: &str| {
+        conditions::set(&mut list, kind, status, reason, message, report.generation, report.now);
+    };
+    let notes = match &report.render {
+        Some(render) => render.notes,
+        None => previous.get("notes").and_then(Value::as_str),
+    };
+    let mut gone: Vec<&str> = Vec::new();
+    set("Initialized", true, "Initialized", "");
+    match report.phase {
+        Phase::Ready { gap, .. } => {
+            let members = report.record.entries.len();
+            let message = match gap {
+                None => format!(
+                    "{members} {} ready",
+                    if members == 1 { "member is" } else { "members are" }
+                ),
+                Some(gap) => format!("all members are ready; nothing is pruned until everything is known ({gap})"),
+            };
+            set("Ready", true, "Succeeded", &message);
+            gone.extend(["Reconciling", "Stalled"]);
+        }
+        Phase::Waiting { reason, message, .. } => {
+            let reason = format!("{reason:?}");
+            set("Ready", false, &reason, message);
+            set("Reconciling", true, &reason, message);
+            gone.push("Stalled");
+        }
+        Phase::Failed { reason, message } => {
+            let reason = format!("{reason:?}");
+            set("Ready", false, &reason, message);
+            set("Reconciling", true, "ProgressingWithRetry", message);
+            gone.push("Stalled");
+        }
+        Phase::Stalled { reason, message, .. } => {
+            let reason = format!("{reason:?}");
+            set("Ready", false, &reason, message);
+            set("Stalled", true, &reason, message);
+            gone.push("Reconciling");
+        }
+        Phase::Suspended => {
+            set(
+                "Suspended",
+                true,
+                "Suspended",
+                "nothing is changed while the custom resource is suspended",
+            );
+            gone.push("Reconciling");
+        }
+    }
+    // operator-sdk's conditions, for those who wait on them; their meaning is "Helm returned", not "ready".
+    match report.phase {
+        Phase::Ready { .. } | Phase::Waiting { .. } => {
+            let reason = match report.record.revision {
+                0 | 1 => "InstallSuccessful",
+                _ => "UpgradeSuccessful",
+            };
+            if report.record.revision > 0 {
+                set(
+                    "Deployed",
+                    true,
+                    reason,
+                    &conditions::cut(notes.unwrap_or_default(), NOTES_BYTES),
+                );
+            }
+            gone.extend(["ReleaseFailed", "Irreconcilable"]);
+        }
+        Phase::Failed { message, .. } | Phase::Stalled { message, .. } => {
+            let reason = if report.record.revision == 0 {
+                "InstallError"
+            } else {
+                "UpgradeError"
+            };
+            set("ReleaseFailed", true, reason, message);
+            set("Irreconcilable", true, "ReconcileError", message);
+        }
+        Phase::Suspended => {}
+    }
+    match report.phase.held() {
+        Some(held) => set("PruneHeld", true, "Protected", held),
+        None => gone.extend(report.phase.changes().map(|_| "PruneHeld")),
+    }
+    if !matches!(report.phase, Phase::Suspended) {
+        gone.push("Suspended");
+    }
+    for kind in gone {
+        conditions::remove(&mut list, kind);
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report<'a>(phase: &'a Phase, record: &'a Record) -> Report<'a> {
+        Report {
+            generation: 3,
+            release_name: "web",
+            phase,
+            chart: None,
+            record,
+            render: None,
+            now: "2026-01-01T00:00:00Z".parse().unwrap(),
+        }
+    }
+
+    fn ready() -> Phase {
+        Phase::Ready {
+            changes: Changes::default(),
+            gap: None,
+            held: None,
+        }
+    }
+
+    fn stalled() -> Phase {
+        Phase::Stalled {
+            reason: Reason::RenderFailed,
+            message: "t.yaml:3: boom".into(),
+            recheck: false,
+        }
+    }
+
+    fn types(status: &Value) -> Vec<String> {
+        let list = status["conditions"].as_array().unwrap();
+        let mut types: Vec<_> = list
+            .iter()
+            .map(|c| format!("{}={}", c["type"].as_str().unwrap(), c["status"].as_str().unwrap()))
+            .collect();
+        types.sort();
+        types
+    }
+
+    #[test]
+    fn abnormal_conditions_come_and_go() {
+        let record = Record {
+            revision: 1,
+            ..Record::default()
+        };
+        let bad = status(&report(&stalled(), &record), &json!({}));
+        assert_eq!(
+            types(&bad),
+            [
+                "Initialized=True",
+                "Irreconcilable=True",
+                "Ready=False",
+                "ReleaseFailed=True",
+                "Stalled=True"
+            ]
+        );
+        let good = status(&report(&ready(), &record), &bad);
+        assert_eq!(types(&good), ["Deployed=True", "Initialized=True", "Ready=True"]);
+        let retrying = Phase::Failed {
+            reason: Reason::ApplyFailed,
+            message: "x".into(),
+        };
+        let again = status(&report(&retrying, &record), &good);
+        assert!(types(&again).contains(&"Reconciling=True".to_owned()), "{again}");
+    }
+
+    #[test]
+    fn the_observed_generation_moves_only_with_a_decision() {
+        let record = Record::default();
+        let before = json!({"observedGeneration": 2});
+        let waiting = Phase::Waiting {
+            reason: Reason::Progressing,
+            message: String::new(),
+            changes: Changes::default(),
+            gap: None,
+            held: None,
+        };
+        let failed = Phase::Failed {
+            reason: Reason::ApplyFailed,
+            message: String::new(),
+        };
+        for (phase, expected) in [
+            (ready(), 3),
+            (stalled(), 3),
+            (waiting, 2),
+            (failed, 2),
+            (Phase::Suspended, 2),
+        ] {
+            let status = status(&report(&phase, &record), &before);
+            assert_eq!(status["observedGeneration"], expected, "{phase:?}");
+            for condition in status["conditions"].as_array().unwrap() {
+                assert_eq!(condition["observedGeneration"], 3, "{condition}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_report_makes_the_same_status() {
+        let record = Record {
+            revision: 1,
+            ..Record::default()
+        };
+        let phase = ready();
+        let first = status(&report(&phase, &record), &json!({"foreign": 1}));
+        let later = Report {
+            now: "2027-01-01T00:00:00Z".parse().unwrap(),
+            ..report(&phase, &record)
+        };
+        assert_eq!(status(&later, &first), ours(&first));
+        // A reconcile that renders nothing knows the notes from before.
+        let render = Some(Render {
+            namespace: "shop",
+            hooks: &[],
+            notes: Some("Have fun."),
+        });
+        let first = status(
+            &Report {
+                render,
+                ..report(&phase, &record)
+            },
+            &json!({}),
+        );
+        assert_eq!(status(&report(&phase, &record), &first), ours(&first));
+    }
+
+    #[test]
+    fn a_suspended_release_keeps_what_it_said() {
+        let record = Record {
+            revision: 1,
+            ..Record::default()
+        };
+        let before = status(&report(&ready(), &record), &json!({}));
+        let suspended = status(&report(&Phase::Suspended, &record), &before);
+        assert_eq!(
+            types(&suspended),
+            ["Deployed=True", "Initialized=True", "Ready=True", "Suspended=True"]
+        );
+        assert_eq!(suspended["observedGeneration"], 3);
+    }
+
+    #[test]
+    fn events_tell_what_changed() {
+        let changes = Changes {
+            installed: true,
+            applied: 3,
+            ..Changes::default()
+        };
+        let phase = Phase::Ready {
+            changes,
+            gap: None,
+            held: None,
+        };
+        assert_eq!(phase.event().unwrap().note, "3 objects applied");
+        assert_eq!(ready().event(), None);
+        let changes = Changes {
+            pruned: vec!["ConfigMap a/b".into()],
+            ..Changes::default()
+        };
+        let phase = Phase::Ready {
+            changes,
+            gap: None,
+            held: None,
+        };
+        assert_eq!(
+            (
+                phase.event().unwrap().reason.as_str(),
+                phase.event().unwrap().note.as_str()
+            ),
+            ("Pruned", "pruned: ConfigMap a/b")
+        );
+        assert!(stalled().event().unwrap().once);
+    }
+}
