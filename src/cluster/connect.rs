@@ -1,0 +1,40 @@
+//! The connection: which API server, as whom, and the bound on every request.
+
+use std::path::Path;
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use super::error::{Error, Result};
+
+/// The longest that one request may take. The client retries 429, 503 and 504 within it; a watch has its own clock.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Connects as kubectl would: the file given, `KUBECONFIG`, the pod's service account, `~/.kube/config`.
+///
+/// # Errors
+/// If no configuration is found or it is malformed. The API server is not contacted.
+pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+    use anyhow::Context;
+    let config = match kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path).with_context(|| format!("kubeconfig {}", path.display()))?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                .await
+                .with_context(|| format!("kubeconfig {}", path.display()))?
+        }
+        None => Config::infer().await.context(
+            "no API server configured: set KUBECONFIG or --kubeconfig, or run in a pod with a service account",
+        )?,
+    };
+    Ok(Client::try_from(config)?)
+}
+
+/// Bounds a request in time.
+pub async fn bounded<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T> {
+    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
+        Ok(answer) => answer.map_err(Error::from),
+        Err(_) => Err(Error::TimedOut(REQUEST_TIMEOUT)),
+    }
+}

@@ -1,0 +1,89 @@
+//! Our three writes on a custom resource: its metadata, its status, and the finalizer that goes at the end.
+
+use std::collections::BTreeMap;
+
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{PatchOperation, RemoveOperation, TestOperation};
+use kube::api::{DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::connect::bounded;
+use super::discovery::{Discovery, Resource};
+use super::error::{Error, Result};
+use crate::plan::applyset::FINALIZER;
+
+/// Owns the finalizer, the ApplySet label and the ApplySet annotations. Frozen for ever.
+pub const APPLYSET_MANAGER: &str = "chartwright-applyset";
+/// Owns the status. Frozen for ever.
+pub const STATUS_MANAGER: &str = "chartwright-status";
+/// Which custom resource a write is for. The UID makes sure that it is still the same one.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub resource: Resource,
+    pub namespace: Option<String>,
+    pub name: String,
+    pub uid: String,
+}
+
+/// Applies finalizer, ApplySet label and annotations. The UID in the patch keeps a deleted custom resource deleted.
+pub async fn apply_metadata(
+    discovery: &Discovery,
+    target: &Target,
+    labels: &BTreeMap<String, String>,
+    annotations: &BTreeMap<String, String>,
+) -> Result<DynamicObject> {
+    let api = discovery.api::<DynamicObject>(&target.resource, target.namespace.as_deref());
+    let patch = json!({
+        "apiVersion": target.resource.api.api_version,
+        "kind": target.resource.api.kind,
+        "metadata": {
+            "name": target.name, "namespace": target.namespace, "uid": target.uid,
+            "labels": labels, "annotations": annotations, "finalizers": [FINALIZER],
+        },
+    });
+    let parameters = PatchParams::apply(APPLYSET_MANAGER).force();
+    bounded(api.patch(&target.name, &parameters, &Patch::Apply(&patch))).await
+}
+
+/// Applies the status: all of it that is ours.
+pub async fn apply_status(discovery: &Discovery, target: &Target, status: &Value) -> Result<DynamicObject> {
+    let api = discovery.api::<DynamicObject>(&target.resource, target.namespace.as_deref());
+    let patch = json!({
+        "apiVersion": target.resource.api.api_version,
+        "kind": target.resource.api.kind,
+        "metadata": {"name": target.name, "namespace": target.namespace, "uid": target.uid},
+        "status": status,
+    });
+    let parameters = PatchParams::apply(STATUS_MANAGER).force();
+    bounded(api.patch_status(&target.name, &parameters, &Patch::Apply(&patch))).await
+}
+
+/// Takes the finalizer off, if the list of finalizers is still the one that was read.
+pub async fn remove_finalizer(discovery: &Discovery, target: &Target, finalizers: &[String]) -> Result<()> {
+    let Some(index) = finalizers.iter().position(|finalizer| finalizer == FINALIZER) else {
+        return Ok(());
+    };
+    let path = |text: &str| PointerBuf::parse(text).map_err(|error| Error::Invalid(error.to_string()));
+    let patch = json_patch::Patch(vec![
+        PatchOperation::Test(TestOperation {
+            path: path("/metadata/uid")?,
+            value: target.uid.as_str().into(),
+        }),
+        PatchOperation::Test(TestOperation {
+            path: path(&format!("/metadata/finalizers/{index}"))?,
+            value: FINALIZER.into(),
+        }),
+        PatchOperation::Remove(RemoveOperation {
+            path: path(&format!("/metadata/finalizers/{index}"))?,
+        }),
+    ]);
+    let api = discovery.api::<DynamicObject>(&target.resource, target.namespace.as_deref());
+    let patch = Patch::<()>::Json(patch);
+    match bounded(api.patch_metadata(&target.name, &PatchParams::default(), &patch)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_not_found() => Ok(()),
+        // A failed test is 422; the list changed since it was read.
+        Err(Error::Invalid(text)) => Err(Error::Conflict(text)),
+        Err(error) => Err(error),
+    }
+}

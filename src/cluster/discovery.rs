@@ -1,0 +1,242 @@
+//! What the API server serves: kinds with their plural and scope, and the `.Capabilities` that charts ask for.
+//!
+//! Two requests (aggregated discovery) answer everything, so the snapshot is replaced as a whole when a CRD or an
+//! APIService changes, and readers hold a consistent one.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, RwLock};
+
+use anyhow::Context as _;
+use kube::api::ApiResource;
+use kube::core::DynamicResourceScope;
+use kube::{Api, Client};
+
+use super::connect::bounded;
+use super::error::{Error, Result};
+use crate::plan::identity::GroupKind;
+use crate::render::{Capabilities, KubeVersion};
+
+/// One served kind and version.
+#[derive(Clone, Debug)]
+pub struct Resource {
+    pub api: ApiResource,
+    pub namespaced: bool,
+    /// Can be listed and watched, as members must be.
+    pub watchable: bool,
+}
+
+/// All that was served at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// By kind; the versions in the server's order of preference.
+    kinds: HashMap<GroupKind, Vec<Resource>>,
+    /// Group versions whose discovery is stale: their aggregated API server is down.
+    pub failed: Vec<String>,
+    pub capabilities: Capabilities,
+    /// Changes whenever `capabilities` do.
+    pub digest: String,
+    /// Not read from an API server.
+    offline: bool,
+}
+
+/// Kinds without a namespace that charts bring, for renders without an API server (Kubernetes API reference, 1.37).
+const CLUSTER_SCOPED: [&str; 21] = [
+    "APIService.apiregistration.k8s.io",
+    "CSIDriver.storage.k8s.io",
+    "CSINode.storage.k8s.io",
+    "CertificateSigningRequest.certificates.k8s.io",
+    "ClusterRole.rbac.authorization.k8s.io",
+    "ClusterRoleBinding.rbac.authorization.k8s.io",
+    "CustomResourceDefinition.apiextensions.k8s.io",
+    "DeviceClass.resource.k8s.io",
+    "FlowSchema.flowcontrol.apiserver.k8s.io",
+    "IngressClass.networking.k8s.io",
+    "MutatingWebhookConfiguration.admissionregistration.k8s.io",
+    "Namespace",
+    "Node",
+    "PersistentVolume",
+    "PriorityClass.scheduling.k8s.io",
+    "PriorityLevelConfiguration.flowcontrol.apiserver.k8s.io",
+    "RuntimeClass.node.k8s.io",
+    "StorageClass.storage.k8s.io",
+    "ValidatingAdmissionPolicy.admissionregistration.k8s.io",
+    "ValidatingAdmissionPolicyBinding.admissionregistration.k8s.io",
+    "ValidatingWebhookConfiguration.admissionregistration.k8s.io",
+];
+
+/// The current snapshot, shared.
+#[derive(Clone)]
+pub struct Discovery {
+    client: Client,
+    snapshot: Arc<RwLock<Arc<Snapshot>>>,
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    /// The resource of a kind and version.
+    pub fn resource(&self, group_kind: &GroupKind, version: &str) -> Option<&Resource> {
+        self.kinds
+            .get(group_kind)?
+            .iter()
+            .find(|resource| resource.api.version == version)
+    }
+
+    /// The resource of a kind in the version that the server prefers.
+    pub fn preferred(&self, group_kind: &GroupKind) -> Option<&Resource> {
+        self.kinds.get(group_kind)?.first()
+    }
+
+    /// Whether objects of a kind and version have a namespace; `None` if it is not served.
+    pub fn namespaced(&self, group_kind: &GroupKind, version: &str) -> Option<bool> {
+        match self.offline {
+            true => Some(!CLUSTER_SCOPED.contains(&group_kind.to_string().as_str())),
+            false => self.resource(group_kind, version).map(|resource| resource.namespaced),
+        }
+    }
+
+    /// True if nothing is known to be missing. A failed group version hides the kinds it serves.
+    pub fn is_complete(&self) -> bool {
+        self.failed.is_empty()
+    }
+}
+
+// === impl Discovery ===
+
+impl Discovery {
+    /// Reads the first snapshot.
+    pub async fn new(client: Client) -> Result<Self> {
+        let discovery = Discovery {
+            client,
+            snapshot: Arc::default(),
+        };
+        discovery.refresh().await?;
+        Ok(discovery)
+    }
+
+    /// A discovery without an API server: the capabilities given, and the scopes that Kubernetes' own kinds have; any
+    /// other kind counts as namespaced. No request is made: nothing is served that one could be made for.
+    ///
+    /// # Errors
+    /// If no client can be built.
+    pub fn offline(capabilities: Capabilities) -> anyhow::Result<(Self, Client)> {
+        let nowhere = "http://127.0.0.1:0".parse().context("address")?;
+        let client = Client::try_from(kube::Config::new(nowhere))?;
+        let snapshot = Snapshot {
+            capabilities,
+            offline: true,
+            ..Snapshot::default()
+        };
+        Ok((
+            Discovery {
+                client: client.clone(),
+                snapshot: Arc::new(RwLock::new(Arc::new(snapshot))),
+            },
+            client,
+        ))
+    }
+
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        match self.snapshot.read() {
+            Ok(guard) => guard.clone(),
+            Err(poisoned) => poisoned.into_inner().clone(),
+        }
+    }
+
+    /// Reads everything anew. True if the kinds that are served, or the failures, changed.
+    pub async fn refresh(&self) -> Result<bool> {
+        let version = bounded(self.client.apiserver_version()).await?;
+        let core = bounded(self.client.list_core_api_versions_aggregated()).await?;
+        let groups = bounded(self.client.list_api_groups_aggregated()).await?;
+        let mut snapshot = Snapshot::default();
+        let mut api_versions = BTreeSet::new();
+        for group in core.items.into_iter().chain(groups.items) {
+            let group_name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
+            for served in group.versions {
+                let version = served.version.unwrap_or_default();
+                let api_version = match group_name.as_str() {
+                    "" => version.clone(),
+                    group => format!("{group}/{version}"),
+                };
+                if served
+                    .freshness
+                    .as_deref()
+                    .is_some_and(|freshness| freshness != "Current")
+                {
+                    snapshot.failed.push(api_version.clone());
+                }
+                api_versions.insert(api_version.clone());
+                for resource in served.resources {
+                    let response = resource.response_kind.unwrap_or_default();
+                    let (Some(kind), Some(plural)) = (response.kind, resource.resource) else {
+                        continue;
+                    };
+                    // A few resources answer with a kind of another group (TokenRequest and the like).
+                    if response
+                        .group
+                        .as_deref()
+                        .is_some_and(|group| !group.is_empty() && group != group_name)
+                    {
+                        continue;
+                    }
+                    api_versions.insert(format!("{api_version}/{kind}"));
+                    let has = |verb: &str| resource.verbs.iter().any(|served| served == verb);
+                    snapshot
+                        .kinds
+                        .entry(GroupKind::new(&group_name, &kind))
+                        .or_default()
+                        .push(Resource {
+                            namespaced: resource.scope.as_deref() == Some("Namespaced"),
+                            watchable: has("list") && has("watch"),
+                            api: ApiResource {
+                                group: group_name.clone(),
+                                version: version.clone(),
+                                api_version: api_version.clone(),
+                                kind,
+                                plural,
+                            },
+                        });
+                }
+            }
+        }
+        snapshot.capabilities = Capabilities {
+            kube_version: kube_version(&version.git_version)?,
+            api_versions: api_versions.into_iter().collect(),
+        };
+        snapshot.digest = digest(&snapshot);
+        let changed = self.snapshot().digest != snapshot.digest;
+        match self.snapshot.write() {
+            Ok(mut guard) => *guard = Arc::new(snapshot),
+            Err(poisoned) => *poisoned.into_inner() = Arc::new(snapshot),
+        }
+        Ok(changed)
+    }
+
+    /// An API for the objects of a resource: in one namespace, or everywhere for `None`.
+    pub fn api<K>(&self, resource: &Resource, namespace: Option<&str>) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+    {
+        match namespace {
+            Some(namespace) if resource.namespaced => {
+                Api::namespaced_with(self.client.clone(), namespace, &resource.api)
+            }
+            _ => Api::all_with(self.client.clone(), &resource.api),
+        }
+    }
+}
+
+fn kube_version(text: &str) -> Result<KubeVersion> {
+    KubeVersion::parse(text).map_err(|error| Error::Invalid(format!("the API server's version {text:?}: {error}")))
+}
+
+fn digest(snapshot: &Snapshot) -> String {
+    use sha2::{Digest, Sha256};
+    let mut hash = Sha256::new();
+    hash.update(&snapshot.capabilities.kube_version.version);
+    for text in snapshot.capabilities.api_versions.iter().chain(&snapshot.failed) {
+        hash.update([0]);
+        hash.update(text);
+    }
+    data_encoding::HEXLOWER.encode(&hash.finalize()[..16])
+}

@@ -1,0 +1,67 @@
+//! Answers a template's `lookup` from the cluster.
+
+use kube::api::{DynamicObject, ListParams};
+use serde_json::{Value, json};
+
+use super::connect::bounded;
+use super::discovery::{Discovery, Snapshot};
+use super::error::Result;
+use crate::plan::identity::GroupKind;
+use crate::render::LookupKey;
+
+/// Objects in one request of a list lookup.
+const PAGE: u32 = 500;
+
+/// The kind that a lookup asks for.
+pub fn group_kind(key: &LookupKey) -> (GroupKind, String) {
+    let (group, version) = key.api_version.split_once('/').unwrap_or(("", &key.api_version));
+    (GroupKind::new(group, &key.kind), version.to_owned())
+}
+
+/// The lookup as messages and records name it: `v1/Secret/shop/tls`, with empty parts for "all".
+pub fn describe(key: &LookupKey) -> String {
+    format!("{}/{}/{}/{}", key.api_version, key.kind, key.namespace, key.name)
+}
+
+/// Fetches one object, or a list if the name is empty. As with Helm, what doesn't exist, and what is of a kind that is
+/// not served, is an empty mapping.
+pub async fn fetch(discovery: &Discovery, snapshot: &Snapshot, key: &LookupKey) -> Result<Value> {
+    let (group_kind, version) = group_kind(key);
+    let Some(resource) = snapshot.resource(&group_kind, &version) else {
+        return Ok(json!({}));
+    };
+    let namespace = (!key.namespace.is_empty()).then_some(key.namespace.as_str());
+    let api = discovery.api::<DynamicObject>(resource, namespace);
+    if !key.name.is_empty() {
+        return match bounded(api.get(&key.name)).await {
+            Ok(object) => Ok(plain(object)),
+            Err(error) if error.is_not_found() => Ok(json!({})),
+            Err(error) => Err(error),
+        };
+    }
+    let mut parameters = ListParams::default().limit(PAGE);
+    let mut items = Vec::new();
+    loop {
+        let page = bounded(api.list(&parameters)).await?;
+        items.extend(page.items.into_iter().map(|mut object| {
+            object.types = Some(kube::core::TypeMeta {
+                api_version: resource.api.api_version.clone(),
+                kind: resource.api.kind.clone(),
+            });
+            plain(object)
+        }));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => break,
+        }
+    }
+    Ok(json!({
+        "apiVersion": resource.api.api_version, "kind": format!("{}List", resource.api.kind), "metadata": {}, "items": items,
+    }))
+}
+
+/// The object as data, without what changes at every write: a template that printed those would never settle.
+fn plain(mut object: DynamicObject) -> Value {
+    object.metadata.managed_fields = None;
+    serde_json::to_value(object).unwrap_or_default()
+}

@@ -1,0 +1,14 @@
+//! The API server: I/O only. Whoever calls decides; here is how each request is made, bounded and understood.
+
+pub mod connect;
+pub mod custom_resource;
+pub mod discovery;
+pub mod error;
+pub mod events;
+pub mod keys;
+pub mod lookup;
+pub mod objects;
+
+pub use connect::connect;
+pub use discovery::{Discovery, Resource, Snapshot};
+pub use error::{Error, Result};

@@ -1,0 +1,199 @@
+//! Requests on members: look, apply, list, delete. Each is one bounded request; nothing here decides.
+
+use kube::api::{
+    DeleteParams, DynamicObject, ListParams, PartialObjectMeta, Patch, PatchParams, Preconditions, PropagationPolicy,
+    ValidationDirective,
+};
+use kube::core::ObjectMeta;
+use serde_json::{Value, json};
+
+use super::connect::bounded;
+use super::discovery::{Discovery, Resource};
+use super::error::{Error, Result};
+use crate::plan::identity::ObjectId;
+use crate::plan::members::Live;
+use crate::plan::{annotations, applyset, fingerprint, health};
+
+/// The field manager of members. Frozen for ever: another name would orphan every field that this one owns.
+pub const FIELD_MANAGER: &str = "chartwright";
+
+/// Objects read in one request; a larger list comes in pages.
+const PAGE: u32 = 500;
+
+/// Reads what the plan needs to know from an object's metadata.
+pub fn live(metadata: &ObjectMeta) -> Live {
+    let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
+    let annotation = |key: &str| {
+        metadata
+            .annotations
+            .as_ref()
+            .and_then(|annotations| annotations.get(key))
+            .cloned()
+    };
+    let managed_fields = metadata.managed_fields.as_deref().unwrap_or_default();
+    let controller = metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .find(|owner| owner.controller == Some(true));
+    Live {
+        uid: metadata.uid.clone().unwrap_or_default(),
+        resource_version: metadata.resource_version.clone().unwrap_or_default(),
+        part_of: label(applyset::PART_OF_LABEL),
+        tracking: annotation(applyset::TRACKING_ANNOTATION),
+        keep: annotation(annotations::RESOURCE_POLICY).is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep")),
+        prune_allowed: annotation(annotations::PRUNE).is_some_and(|value| value == "true"),
+        fingerprint: fingerprint::fingerprint(managed_fields, FIELD_MANAGER),
+        deleting: metadata.deletion_timestamp.is_some(),
+        controller: controller.map(|owner| (format!("{}/{}", owner.kind, owner.name), owner.uid.clone())),
+        last_writer: fingerprint::foreign_writers(managed_fields, FIELD_MANAGER)
+            .into_iter()
+            .next(),
+        health: None,
+    }
+}
+
+/// As [`live`], with the health of kinds that have one.
+pub fn live_with_health(id: &ObjectId, object: &DynamicObject) -> Live {
+    let mut live = live(&object.metadata);
+    if health::has_health(&id.group_kind.group, &id.group_kind.kind) {
+        let mut value = object.data.clone();
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert(
+                "apiVersion".into(),
+                object.types.as_ref().map(|t| t.api_version.as_str()).into(),
+            );
+            fields.insert("kind".into(), id.group_kind.kind.as_str().into());
+            fields.insert("metadata".into(), health_metadata(&object.metadata));
+        }
+        live.health = Some(health::health(&value, jiff::Timestamp::now()));
+    }
+    live
+}
+
+/// The part of the metadata that health reads.
+fn health_metadata(metadata: &ObjectMeta) -> Value {
+    json!({
+        "name": metadata.name, "namespace": metadata.namespace, "generation": metadata.generation,
+        "creationTimestamp": metadata.creation_timestamp, "deletionTimestamp": metadata.deletion_timestamp,
+        "labels": metadata.labels, "annotations": metadata.annotations,
+    })
+}
+
+fn namespace(id: &ObjectId) -> Option<&str> {
+    (!id.namespace.is_empty()).then_some(id.namespace.as_str())
+}
+
+/// Metadata GET. `None` if the object does not exist.
+pub async fn look(discovery: &Discovery, resource: &Resource, id: &ObjectId) -> Result<Option<Live>> {
+    let api = discovery.api::<DynamicObject>(resource, namespace(id));
+    match bounded(api.get_metadata(&id.name)).await {
+        Ok(object) => Ok(Some(live(&object.metadata))),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Server-side apply of a member; unknown fields are errors.
+pub async fn apply(
+    discovery: &Discovery,
+    resource: &Resource,
+    id: &ObjectId,
+    object: &Value,
+    force: bool,
+) -> Result<Live> {
+    let api = discovery.api::<DynamicObject>(resource, namespace(id));
+    let parameters = PatchParams {
+        force,
+        field_validation: Some(ValidationDirective::Strict),
+        ..PatchParams::apply(FIELD_MANAGER)
+    };
+    let answer = bounded(api.patch(&id.name, &parameters, &Patch::Apply(object))).await?;
+    Ok(live_with_health(id, &answer))
+}
+
+/// Creates an object unless it exists. For what belongs to a watch, not to a release.
+pub async fn create_if_absent(
+    discovery: &Discovery,
+    resource: &Resource,
+    id: &ObjectId,
+    object: &Value,
+) -> Result<bool> {
+    let api = discovery.api::<DynamicObject>(resource, namespace(id));
+    let object: DynamicObject =
+        serde_json::from_value(object.clone()).map_err(|error| Error::Invalid(error.to_string()))?;
+    let parameters = kube::api::PostParams {
+        field_manager: Some(FIELD_MANAGER.into()),
+        ..Default::default()
+    };
+    match bounded(api.create(&parameters, &object)).await {
+        Ok(_) => Ok(true),
+        // AlreadyExists is a conflict by its code.
+        Err(Error::Conflict(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The objects of a kind that carry the label of a set: metadata only, live, all pages.
+pub async fn list_set(
+    discovery: &Discovery,
+    resource: &Resource,
+    namespace: Option<&str>,
+    set: &str,
+) -> Result<Vec<(String, String, Live)>> {
+    let api = discovery.api::<DynamicObject>(resource, namespace);
+    let mut parameters = ListParams::default()
+        .labels(&format!("{}={set}", applyset::PART_OF_LABEL))
+        .limit(PAGE);
+    let mut found = Vec::new();
+    loop {
+        let page = bounded(api.list_metadata(&parameters)).await?;
+        for PartialObjectMeta { metadata, .. } in page.items {
+            let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
+            found.push((namespace.unwrap_or_default(), name.unwrap_or_default(), live(&metadata)));
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// Deletes the very object that was looked at: another UID under the same name stays. True if it went (or was gone).
+pub async fn delete(discovery: &Discovery, resource: &Resource, id: &ObjectId, uid: &str) -> Result<bool> {
+    let api = discovery.api::<DynamicObject>(resource, namespace(id));
+    let parameters = DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Background),
+        preconditions: Some(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    match bounded(api.delete(&id.name, &parameters)).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_not_found() => Ok(true),
+        // The precondition failed: it was replaced since.
+        Err(Error::Conflict(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes our label and annotation off an object that stays behind, so that nothing takes it for a member again.
+pub async fn release(discovery: &Discovery, resource: &Resource, id: &ObjectId, uid: &str) -> Result<()> {
+    let api = discovery.api::<DynamicObject>(resource, namespace(id));
+    let patch = json!({"metadata": {
+        "uid": uid,
+        "labels": {(applyset::PART_OF_LABEL): null, (applyset::OPERATOR_LABEL): null},
+        "annotations": {(applyset::TRACKING_ANNOTATION): null},
+    }});
+    let parameters = PatchParams {
+        field_manager: Some(FIELD_MANAGER.into()),
+        ..PatchParams::default()
+    };
+    match bounded(api.patch_metadata(&id.name, &parameters, &Patch::Merge(&patch))).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
