@@ -1,0 +1,298 @@
+//! Applies the members, stage by stage. A member that fails does not keep the others from being applied, but it keeps
+//! the next stage closed and the prune from running.
+
+use std::collections::HashMap;
+
+use super::health::trouble;
+use super::preflight::list;
+use super::release::Release;
+use super::render::Prepared;
+use super::superset::{self, Superset};
+use super::{CustomResource, Run};
+use crate::cluster::custom_resource::apply_metadata;
+use crate::cluster::error::Error;
+use crate::cluster::objects;
+use crate::plan::apply::{Seen, Step, Why, step};
+use crate::plan::applyset;
+use crate::plan::desired::{Member, Stage};
+use crate::plan::identity::ObjectId;
+use crate::plan::members::Live;
+use crate::plan::prune::Knowledge;
+use crate::plan::record::Entry;
+use crate::plan::status::{Changes, Phase, Reason};
+use crate::telemetry::metrics::Operation;
+
+/// What the applies of a reconcile came to.
+#[derive(Default)]
+pub(super) struct Applied {
+    /// Set if the reconcile ends here: a stage waits, or something failed.
+    pub phase: Option<Phase>,
+    pub knowledge: Knowledge,
+    pub changes: Changes,
+}
+
+/// What happened to one member.
+enum Done {
+    Unchanged,
+    Applied(Live, Why),
+    Awaited,
+    Failed(Reason, String),
+}
+
+impl Run<'_> {
+    /// Step 6: one write on the custom resource, before the first member: finalizer, ApplySet label, and where members
+    /// may be from now on.
+    pub(super) async fn claim(&mut self, release: &Release, prepared: &Prepared) -> Result<(), Error> {
+        let desired = Superset::of_objects(prepared.desired.members.iter().map(|member| &member.id));
+        let recorded = Superset::of_objects(release.record.entries.iter().map(|entry| &entry.id));
+        let superset = Superset::of_resource(&self.written).union(recorded).union(desired);
+        self.write_superset(&superset).await?;
+        superset::want(self.context, &superset);
+        Ok(())
+    }
+
+    /// Writes the superset unless the custom resource says it already.
+    pub(super) async fn write_superset(&mut self, superset: &Superset) -> Result<(), Error> {
+        let annotations = superset.annotations(&self.written.key.namespace);
+        let id = self.written.set(&self.unit.group_kind);
+        let has = |map: &std::collections::BTreeMap<String, String>, key: &str, value: &str| {
+            map.get(key).map(String::as_str) == Some(value)
+        };
+        let claimed = self.written.has_finalizer()
+            && has(&self.written.labels, applyset::ID_LABEL, &id)
+            && annotations
+                .iter()
+                .all(|(key, value)| has(&self.written.annotations, key, value));
+        if claimed {
+            return Ok(());
+        }
+        let labels = std::collections::BTreeMap::from([(applyset::ID_LABEL.to_owned(), id)]);
+        let target = self.written.target(&self.unit.resource);
+        let object = apply_metadata(&self.context.discovery, &target, &labels, &annotations).await?;
+        self.context.metrics.wrote("CustomResource", Operation::Metadata);
+        self.written = CustomResource::from(object);
+        Ok(())
+    }
+
+    /// Step 7. Keeps the record up to date whatever happens.
+    pub(super) async fn apply(&mut self, release: &mut Release, prepared: &Prepared) -> Applied {
+        let mut applied = Applied::default();
+        let mut failures: Vec<(Reason, String)> = Vec::new();
+        for warning in &prepared.warnings {
+            tracing::debug!(resource = %self.written.key, %warning, "render");
+        }
+        // Until everything is done, the record is of no inputs: the next reconcile must look at all of it again.
+        release.record.inputs.clear();
+        let mut entries: HashMap<ObjectId, Entry> = release
+            .record
+            .entries
+            .drain(..)
+            .map(|entry| (entry.id.clone(), entry))
+            .collect();
+        let mut ordered: Vec<Entry> = Vec::with_capacity(prepared.desired.members.len());
+        let mut closed: Option<(Stage, String)> = None;
+        for (index, member) in prepared.desired.members.iter().enumerate() {
+            let previous = entries.remove(&member.id);
+            if closed.is_none() && index > 0 && prepared.desired.members[index - 1].stage != member.stage {
+                closed = self.gate(&prepared.desired.members[..index], &failures, member.stage);
+            }
+            if closed.is_some() {
+                ordered.extend(previous);
+                continue;
+            }
+            let done = self.member(prepared, member, previous.as_ref()).await;
+            ordered.extend(self.entry(member, previous, &done));
+            match done {
+                Done::Unchanged => {}
+                Done::Applied(live, why) => {
+                    applied.changes.applied += 1;
+                    if why == Why::Drifted {
+                        let by = live
+                            .last_writer
+                            .map(|writer| format!(" (changed by {writer})"))
+                            .unwrap_or_default();
+                        applied.changes.corrected.push(format!("{}{by}", member.id));
+                    } else if why == Why::Missing
+                        && release.record.revision > 0
+                        && prepared.revision == release.record.revision
+                    {
+                        applied.changes.corrected.push(format!("{} (was deleted)", member.id));
+                    }
+                }
+                Done::Awaited => applied.knowledge.not_applied.push(member.id.to_string()),
+                Done::Failed(reason, message) => {
+                    applied.knowledge.not_applied.push(member.id.to_string());
+                    failures.push((reason, message));
+                }
+            }
+        }
+        // What is recorded and not desired stays recorded until it is pruned.
+        let mut rest: Vec<Entry> = entries.into_values().collect();
+        rest.sort_by(|a, b| a.id.cmp(&b.id));
+        ordered.extend(rest);
+        release.record.entries = ordered;
+        release.record.lookups = prepared.lookups.clone();
+        for unknown in &prepared.desired.unknown {
+            applied
+                .knowledge
+                .unknown_kinds
+                .push(format!("{}/{}", unknown.group_kind, unknown.version));
+        }
+        applied.phase = self.phase_after_apply(prepared, failures, closed);
+        applied
+    }
+
+    fn phase_after_apply(
+        &self,
+        prepared: &Prepared,
+        failures: Vec<(Reason, String)>,
+        closed: Option<(Stage, String)>,
+    ) -> Option<Phase> {
+        if let Some((reason, _)) = failures.first() {
+            let reason = *reason;
+            let recheck = reason == Reason::Collision;
+            let permanent = failures
+                .iter()
+                .all(|(reason, _)| matches!(reason, Reason::ObjectInvalid | Reason::Collision));
+            let message = list(failures.into_iter().map(|(_, message)| message).collect());
+            return Some(match permanent {
+                true => Phase::Stalled {
+                    reason,
+                    message,
+                    recheck,
+                },
+                false => Phase::Failed { reason, message },
+            });
+        }
+        let waiting = |reason, message| {
+            Some(Phase::Waiting {
+                reason,
+                message,
+                changes: Changes::default(),
+                gap: None,
+                held: None,
+            })
+        };
+        if let Some((_, message)) = closed {
+            return waiting(Reason::Progressing, message);
+        }
+        if !prepared.desired.unknown.is_empty() {
+            let unknown = prepared.desired.unknown.iter().map(|unknown| {
+                let api_version = match unknown.group_kind.group.as_str() {
+                    "" => unknown.version.clone(),
+                    group => format!("{group}/{}", unknown.version),
+                };
+                format!(
+                    "{}: the API server does not serve {} in {api_version}; it is applied when its CustomResourceDefinition appears",
+                    unknown.source, unknown.group_kind.kind
+                )
+            });
+            return waiting(Reason::KindUnknown, list(unknown.collect()));
+        }
+        None
+    }
+
+    /// Says whether a stage stays closed: because a member of those before failed, or is not healthy yet.
+    fn gate(&self, before: &[Member], failures: &[(Reason, String)], next: Stage) -> Option<(Stage, String)> {
+        if !failures.is_empty() {
+            return Some((next, String::new()));
+        }
+        // Only what others need in order to exist is worth waiting for; webhooks wait for what answers them.
+        let members = self.context.members();
+        let troubles: Vec<String> = before
+            .iter()
+            .filter_map(|member| trouble(&member.id, &members))
+            .map(|(_, message)| message)
+            .collect();
+        (!troubles.is_empty()).then(|| (next, list(troubles)))
+    }
+
+    async fn member(&self, prepared: &Prepared, member: &Member, entry: Option<&Entry>) -> Done {
+        let owner = &prepared.identity.owner;
+        let snapshot = self.context.discovery.snapshot();
+        let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
+            return Done::Failed(
+                Reason::KindUnknown,
+                format!("{}: its kind is no longer served", member.id),
+            );
+        };
+        let indexed = self.context.members().get(&member.id).cloned();
+        let mut next = match &indexed {
+            Some(live) => step(member, entry, Seen::Present(live), owner),
+            None => step(member, entry, Seen::NotInIndex, owner),
+        };
+        if next == Step::Look {
+            match objects::look(&self.context.discovery, resource, &member.id).await {
+                Ok(None) => next = step(member, entry, Seen::Absent, owner),
+                Ok(Some(live)) => {
+                    next = step(member, entry, Seen::Present(&live), owner);
+                    if next == Step::Unchanged {
+                        self.context.members().observe(&member.id, live);
+                    }
+                }
+                Err(error) => return failure(member, &error),
+            }
+        }
+        match next {
+            Step::Unchanged => Done::Unchanged,
+            Step::AwaitDeletion => Done::Awaited,
+            Step::Refuse(ownership) => Done::Failed(
+                Reason::Collision,
+                format!("{} ({}) is left untouched: {ownership}", member.id, member.source),
+            ),
+            Step::Look => Done::Failed(Reason::ApplyFailed, format!("{}: could not be looked at", member.id)),
+            Step::Apply { force, why } => {
+                match objects::apply(&self.context.discovery, resource, &member.id, &member.object, force).await {
+                    Ok(live) => {
+                        self.context.metrics.wrote(&member.id.group_kind.kind, Operation::Apply);
+                        if why == Why::Drifted {
+                            self.context.metrics.corrected_drift(&member.id.group_kind.kind);
+                        }
+                        // What we wrote is known at once; the watch that tells it again changes nothing.
+                        self.context.members().observe(&member.id, live.clone());
+                        let last_writer = indexed
+                            .and_then(|before| before.last_writer)
+                            .or(live.last_writer.clone());
+                        Done::Applied(Live { last_writer, ..live }, why)
+                    }
+                    Err(error) => failure(member, &error),
+                }
+            }
+        }
+    }
+
+    /// The record of a member after what was done to it.
+    fn entry(&self, member: &Member, previous: Option<Entry>, done: &Done) -> Option<Entry> {
+        let entry = |uid: String, digest: String, fingerprint| Entry {
+            id: member.id.clone(),
+            version: member.version.clone(),
+            uid,
+            stage: member.stage as u8,
+            digest,
+            fingerprint,
+        };
+        match done {
+            Done::Unchanged => match self.context.members().get(&member.id) {
+                Some(live) => Some(entry(live.uid.clone(), member.digest.clone(), live.fingerprint)),
+                None => previous,
+            },
+            Done::Applied(live, _) => Some(entry(live.uid.clone(), member.digest.clone(), live.fingerprint)),
+            // Somebody else's object is no member of ours, unless it was: then it is watched until that is settled.
+            Done::Failed(Reason::Collision, _) => previous,
+            // A request that timed out may have been carried out.
+            Done::Awaited | Done::Failed(..) => {
+                let uid = previous.map(|entry| entry.uid).unwrap_or_default();
+                Some(entry(uid, String::new(), None))
+            }
+        }
+    }
+}
+
+fn failure(member: &Member, error: &Error) -> Done {
+    let reason = match error {
+        Error::Invalid(_) => Reason::ObjectInvalid,
+        Error::Forbidden(_) => Reason::Forbidden,
+        _ => Reason::ApplyFailed,
+    };
+    Done::Failed(reason, format!("{} ({}): {error}", member.id, member.source))
+}

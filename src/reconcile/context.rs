@@ -1,0 +1,177 @@
+//! What every reconcile of a process shares, and what those of one watch share.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::{Notify, Semaphore};
+
+use crate::chart::Chart;
+use crate::cluster::discovery::{Discovery, Resource};
+use crate::cluster::events::Events;
+use crate::plan::digest::Key;
+use crate::plan::grants::Baseline;
+use crate::plan::identity::GroupKind;
+use crate::plan::members::{Members, Scope};
+use crate::render::Renderer;
+use crate::telemetry::metrics::{Metrics, ReleaseLabels};
+use crate::watches::Watch;
+use crate::watches::selector::LabelSelector;
+
+/// The process.
+pub struct Context {
+    pub discovery: Discovery,
+    pub events: Events,
+    pub metrics: Arc<Metrics>,
+    /// The HMAC key of digests and of random results.
+    pub key: Key,
+    /// The operator's id: the value of the label `chartwright.dev/operator`.
+    pub operator: String,
+    /// The namespaces that this operator looks at; `None`: all.
+    pub namespaces: Option<BTreeSet<String>>,
+    /// Bounds how many renders run at once: they use a core each.
+    pub renders: Arc<Semaphore>,
+    members: Mutex<Members>,
+    /// Told when a scope was wanted, so that its watch starts.
+    pub wanted: Notify,
+}
+
+/// One watch of `watches.yaml` at work.
+pub struct Unit {
+    pub watch: Watch,
+    pub group_kind: GroupKind,
+    /// Group and kind as metric labels, shared by the series of all releases.
+    pub labels: (Arc<str>, Arc<str>),
+    /// The custom resource's own resource.
+    pub resource: Resource,
+    /// The chart, ready to render; or why it can't be read. Deletions work without.
+    pub renderer: Result<Arc<Renderer>, String>,
+    /// What the chart's templates read besides their values.
+    pub reads: Reads,
+    /// Selectors of other watches of the same kind.
+    pub siblings: Vec<LabelSelector>,
+    /// Reconciles at a time.
+    pub concurrency: usize,
+    /// What the chart renders with nobody's values, by release namespace and digest of the capabilities.
+    pub baselines: Mutex<HashMap<(String, String), Arc<Baseline>>>,
+}
+
+/// What a chart's templates mention, and so may depend on. Found as text: it may be too much, and is never too little.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// `.Capabilities`: a CRD that comes or goes may change the render.
+    pub capabilities: bool,
+    /// `.Release.Revision`, `.IsInstall`, `.IsUpgrade`: an upgrade may render differently from what it is compared with.
+    pub release_facts: bool,
+}
+
+/// `tpl` makes code of values, so that they are searched as well.
+pub(super) const CAPABILITIES: &[&str] = &["Capabilities"];
+pub(super) const RELEASE_FACTS: &[&str] = &["IsInstall", "IsUpgrade", "Revision"];
+
+/// True if a text contains one of the words.
+pub(super) fn mentions(text: &[u8], words: &[&str]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    words.iter().any(|word| text.contains(word))
+}
+
+impl Reads {
+    /// Searches a chart and its dependencies.
+    pub fn of(chart: &Chart) -> Self {
+        // Values and files can reach `tpl`, too.
+        let files = chart
+            .templates
+            .iter()
+            .chain(&chart.files)
+            .map(|file| file.data.as_slice());
+        let values = serde_json::to_vec(&chart.values).unwrap_or_default();
+        let mut reads = Reads::default();
+        for text in files.chain([values.as_slice()]) {
+            reads.capabilities |= mentions(text, CAPABILITIES);
+            reads.release_facts |= mentions(text, RELEASE_FACTS);
+        }
+        for dependency in chart.dependencies.iter().map(Reads::of) {
+            reads.capabilities |= dependency.capabilities;
+            reads.release_facts |= dependency.release_facts;
+        }
+        reads
+    }
+}
+
+// === impl Context ===
+
+impl Context {
+    pub fn new(
+        discovery: Discovery,
+        events: Events,
+        metrics: Arc<Metrics>,
+        key: Key,
+        operator: String,
+        namespaces: Option<BTreeSet<String>>,
+    ) -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        Context {
+            discovery,
+            events,
+            metrics,
+            key,
+            operator,
+            namespaces,
+            renders: Arc::new(Semaphore::new(cores)),
+            members: Mutex::default(),
+            wanted: Notify::new(),
+        }
+    }
+
+    /// The index of live members. Never held across an await.
+    pub fn members(&self) -> MutexGuard<'_, Members> {
+        lock(&self.members)
+    }
+
+    /// The watch scope that shows objects of a kind in a namespace.
+    pub fn scope(&self, group_kind: &GroupKind, namespace: &str) -> Scope {
+        let narrow = self.namespaces.is_some() && !namespace.is_empty();
+        Scope {
+            group_kind: group_kind.clone(),
+            namespace: narrow.then(|| namespace.to_owned()),
+        }
+    }
+
+    /// Asks for watches, and wakes who starts them.
+    pub fn want(&self, scopes: impl IntoIterator<Item = Scope>) {
+        let mut members = self.members();
+        let mut news = false;
+        for scope in scopes {
+            news |= members.want(scope);
+        }
+        drop(members);
+        if news {
+            self.wanted.notify_one();
+        }
+    }
+}
+
+/// A lock that a panic elsewhere does not poison: the data behind our locks is replaced whole, never half-written.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+// === impl Unit ===
+
+impl Unit {
+    /// What identifies the metric series of a release.
+    pub fn metric_labels(&self, key: &super::Key) -> ReleaseLabels {
+        ReleaseLabels {
+            group: self.labels.0.clone(),
+            kind: self.labels.1.clone(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+        }
+    }
+
+    /// True if a custom resource is this unit's business: it matches the selector, or it did (our finalizer is on it)
+    /// and no other watch of the kind has taken it over.
+    pub fn is_ours(&self, labels: &std::collections::BTreeMap<String, String>, has_finalizer: bool) -> bool {
+        self.watch.selector.matches(labels)
+            || (has_finalizer && !self.siblings.iter().any(|sibling| sibling.matches(labels)))
+    }
+}

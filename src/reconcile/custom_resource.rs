@@ -1,0 +1,204 @@
+//! A custom resource as the operator keeps it: what decisions read, and spec and status as raw bytes.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use crate::cluster::custom_resource::Target;
+use crate::cluster::discovery::Resource;
+use crate::plan::applyset::{self, FINALIZER};
+use crate::plan::identity::GroupKind;
+use crate::plan::ownership::Owner;
+
+/// kubectl's copy of the whole manifest: large, possibly secret, and of no use here.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Namespace (empty for a cluster-scoped one) and name.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Key {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// One custom resource.
+#[derive(Clone, Debug)]
+pub struct CustomResource {
+    pub key: Key,
+    pub uid: String,
+    /// As a number, to tell which of two states is newer; 0 if the server's is none.
+    pub version: u64,
+    pub generation: i64,
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+    pub finalizers: Vec<String>,
+    pub deleting: bool,
+    /// Creation time: the clock of templates, so that `now` does not differ between two renders.
+    pub created: jiff::Timestamp,
+    spec: Option<Arc<[u8]>>,
+    status: Option<Arc<[u8]>>,
+}
+
+// === impl Key ===
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.namespace.as_str() {
+            "" => f.write_str(&self.name),
+            namespace => write!(f, "{namespace}/{}", self.name),
+        }
+    }
+}
+
+// === impl CustomResource ===
+
+impl From<DynamicObject> for CustomResource {
+    fn from(mut object: DynamicObject) -> Self {
+        let mut raw = |field: &str| {
+            let value = object.data.get_mut(field).map(Value::take)?;
+            serde_json::to_vec(&value).ok().map(Arc::from)
+        };
+        let (spec, status) = (raw("spec"), raw("status"));
+        let metadata = object.metadata;
+        let mut annotations = metadata.annotations.unwrap_or_default();
+        annotations.remove(LAST_APPLIED);
+        CustomResource {
+            key: Key {
+                namespace: metadata.namespace.unwrap_or_default(),
+                name: metadata.name.unwrap_or_default(),
+            },
+            uid: metadata.uid.unwrap_or_default(),
+            version: metadata
+                .resource_version
+                .and_then(|version| version.parse().ok())
+                .unwrap_or_default(),
+            generation: metadata.generation.unwrap_or_default(),
+            labels: metadata.labels.unwrap_or_default(),
+            annotations,
+            finalizers: metadata.finalizers.unwrap_or_default(),
+            deleting: metadata.deletion_timestamp.is_some(),
+            created: metadata.creation_timestamp.map(|time| time.0).unwrap_or_default(),
+            spec,
+            status,
+        }
+    }
+}
+
+impl CustomResource {
+    /// The spec as it was sent; an absent one is empty.
+    pub fn spec_bytes(&self) -> &[u8] {
+        self.spec.as_deref().unwrap_or(b"{}")
+    }
+
+    /// The spec; an absent or null one is an empty mapping, since a chart has defaults for everything.
+    pub fn spec(&self) -> Value {
+        match serde_json::from_slice(self.spec_bytes()) {
+            Ok(Value::Null) | Err(_) => json!({}),
+            Ok(value) => value,
+        }
+    }
+
+    pub fn status(&self) -> Value {
+        self.status
+            .as_deref()
+            .and_then(|bytes| serde_json::from_slice(bytes).ok())
+            .unwrap_or_default()
+    }
+
+    pub fn has_finalizer(&self) -> bool {
+        self.finalizers.iter().any(|finalizer| finalizer == FINALIZER)
+    }
+
+    /// Changes with everything that can start a reconcile: not with the status, which we write ourselves.
+    pub fn trigger(&self) -> u64 {
+        let mut hash = DefaultHasher::new();
+        (
+            &self.uid,
+            &self.labels,
+            &self.annotations,
+            &self.finalizers,
+            self.deleting,
+        )
+            .hash(&mut hash);
+        self.spec.hash(&mut hash);
+        hash.finish()
+    }
+
+    pub fn owner(&self, group_kind: &GroupKind) -> Owner {
+        Owner {
+            uid: self.uid.clone(),
+            set: self.set(group_kind),
+        }
+    }
+
+    /// The ApplySet id of its release.
+    pub fn set(&self, group_kind: &GroupKind) -> String {
+        applyset::id(&self.key.name, &self.key.namespace, &group_kind.kind, &group_kind.group)
+    }
+
+    pub fn target(&self, resource: &Resource) -> Target {
+        Target {
+            resource: resource.clone(),
+            namespace: (!self.key.namespace.is_empty()).then(|| self.key.namespace.clone()),
+            name: self.key.name.clone(),
+            uid: self.uid.clone(),
+        }
+    }
+
+    /// What events refer to.
+    pub fn reference(&self, resource: &Resource) -> ObjectReference {
+        ObjectReference {
+            api_version: Some(resource.api.api_version.clone()),
+            kind: Some(resource.api.kind.clone()),
+            namespace: (!self.key.namespace.is_empty()).then(|| self.key.namespace.clone()),
+            name: Some(self.key.name.clone()),
+            uid: Some(self.uid.clone()),
+            ..ObjectReference::default()
+        }
+    }
+
+    /// The custom resource as a template over it sees it (`targetNamespace`): metadata and spec.
+    pub fn as_data(&self, resource: &Resource) -> Value {
+        json!({
+            "apiVersion": resource.api.api_version,
+            "kind": resource.api.kind,
+            "metadata": {
+                "name": self.key.name, "namespace": self.key.namespace, "uid": self.uid,
+                "labels": self.labels, "annotations": self.annotations,
+            },
+            "spec": self.spec(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(status: Value, spec: Value) -> CustomResource {
+        let object: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "example.com/v1", "kind": "Shop", "spec": spec, "status": status,
+            "metadata": {"name": "a", "namespace": "b", "uid": "u", "annotations": {LAST_APPLIED: "{\"password\":1}"}},
+        }))
+        .unwrap();
+        object.into()
+    }
+
+    #[test]
+    fn the_status_never_triggers_and_the_spec_does() {
+        let one = resource(json!({"a": 1}), json!({"size": 1}));
+        assert_eq!(one.trigger(), resource(json!({"a": 2}), json!({"size": 1})).trigger());
+        assert_ne!(one.trigger(), resource(json!({"a": 1}), json!({"size": 2})).trigger());
+        assert!(one.annotations.is_empty());
+    }
+
+    #[test]
+    fn a_missing_spec_is_empty() {
+        let object: DynamicObject = serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
+        assert_eq!(CustomResource::from(object).spec(), json!({}));
+        assert_eq!(resource(json!(null), json!(null)).spec(), json!({}));
+    }
+}

@@ -1,0 +1,75 @@
+//! Is the release well? Answered from the index of live members: what the watches saw, or our own writes answered.
+
+use super::Run;
+use super::preflight::list;
+use super::release::Release;
+use crate::plan::health::Status;
+use crate::plan::identity::ObjectId;
+use crate::plan::members::Members;
+use crate::plan::status::{Changes, Phase, Reason};
+
+/// The health of one member: `None` if it is well.
+pub(super) fn trouble(id: &ObjectId, members: &Members) -> Option<(Reason, String)> {
+    let short = format!("{} {}", id.group_kind.kind, id.name);
+    let Some(live) = members.get(id) else {
+        let why = members
+            .failure(&id.group_kind)
+            .map(|error| format!(" (its watch fails: {error})"))
+            .unwrap_or_default();
+        return Some((Reason::Progressing, format!("{short}: not seen yet{why}")));
+    };
+    if live.deleting {
+        return Some((Reason::Terminating, format!("{short}: is being deleted")));
+    }
+    let Some(health) = &live.health else {
+        return match crate::plan::health::has_health(&id.group_kind.group, &id.group_kind.kind) {
+            true => Some((Reason::Progressing, format!("{short}: its state is not known yet"))),
+            false => None,
+        };
+    };
+    match health.status {
+        Status::Current => None,
+        Status::InProgress => Some((Reason::Progressing, format!("{short}: {}", health.message))),
+        Status::Terminating => Some((Reason::Terminating, format!("{short}: is being deleted"))),
+        Status::Failed => Some((Reason::MemberFailed, format!("{short}: {}", health.message))),
+    }
+}
+
+impl Run<'_> {
+    /// The phase of a release whose members are all as recorded.
+    pub(super) fn health_of_record(&self, release: &Release) -> Phase {
+        let ids: Vec<ObjectId> = release.record.entries.iter().map(|entry| entry.id.clone()).collect();
+        self.phase_of(&ids, Changes::default(), None, None)
+    }
+
+    /// Ready, or waiting for the members named.
+    pub(super) fn phase_of(
+        &self,
+        ids: &[ObjectId],
+        changes: Changes,
+        gap: Option<String>,
+        held: Option<String>,
+    ) -> Phase {
+        let members = self.context.members();
+        let troubles: Vec<(Reason, String)> = ids.iter().filter_map(|id| trouble(id, &members)).collect();
+        let failed = troubles.iter().any(|(reason, _)| *reason == Reason::MemberFailed);
+        let reason = match failed {
+            true => Reason::MemberFailed,
+            false => troubles
+                .first()
+                .map(|(reason, _)| *reason)
+                .unwrap_or(Reason::Progressing),
+        };
+        if troubles.is_empty() {
+            return Phase::Ready { changes, gap, held };
+        }
+        let message = list(troubles.into_iter().map(|(_, text)| text).collect());
+        Phase::Waiting {
+            reason,
+            message,
+            changes,
+            gap,
+            held,
+        }
+    }
+}

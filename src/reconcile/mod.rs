@@ -1,0 +1,108 @@
+//! One reconcile, a file per step: values, render, preflight, apply, health, prune; or the deletion, which needs none of
+//! these. The order of the steps is the safety of the whole:
+//!
+//! 1. a deletion never touches chart, values or templates;
+//! 2. everything that can be wrong is found before the first write;
+//! 3. the custom resource says what it may own before the first member exists;
+//! 4. nothing is pruned unless everything is known;
+//! 5. the status tells what happened, however it ended.
+
+mod apply;
+mod context;
+pub mod custom_resource;
+mod delete;
+mod health;
+mod inputs;
+mod preflight;
+mod prune;
+mod release;
+mod render;
+mod status;
+mod superset;
+mod values;
+
+use std::time::Duration;
+
+pub use context::{Context, Reads, Unit};
+pub use custom_resource::{CustomResource, Key};
+pub use release::Release;
+pub use render::{Prepared, prepare};
+pub use superset::{Superset, want as want_superset};
+
+use crate::plan::annotations;
+use crate::plan::status::{Phase, Reason};
+use crate::telemetry::metrics::ReconcileResult;
+
+/// How a reconcile ended, for the queue.
+#[derive(Debug)]
+pub struct Outcome {
+    /// When to look again without being asked; `None`: only at the resync.
+    pub again: Option<Duration>,
+    /// The custom resource as our last write left it.
+    pub written: Option<CustomResource>,
+    /// Nothing of the release is left.
+    pub finished: bool,
+    /// For logs and metrics.
+    pub result: ReconcileResult,
+}
+
+/// A health that only time changes is looked at again after this; it costs no request.
+const RECHECK: Duration = Duration::from_secs(30);
+
+/// Brings one release to what its custom resource says.
+pub async fn reconcile(context: &Context, unit: &Unit, resource: &CustomResource, release: &mut Release) -> Outcome {
+    let kind = &unit.group_kind;
+    let timer = context.metrics.time_reconcile(&kind.group, &kind.kind);
+    let mut run = Run {
+        context,
+        unit,
+        written: resource.clone(),
+    };
+    let outcome = run.reconcile(release).await;
+    let elapsed = timer.finish(outcome.result);
+    tracing::debug!(%kind, resource = %resource.key, result = ?outcome.result, ?elapsed, "reconciled");
+    outcome
+}
+
+/// The state of one reconcile: the custom resource moves on with each of our writes.
+struct Run<'a> {
+    context: &'a Context,
+    unit: &'a Unit,
+    written: CustomResource,
+}
+
+impl Run<'_> {
+    async fn reconcile(&mut self, release: &mut Release) -> Outcome {
+        release.adopt(&self.written);
+        if self.written.deleting {
+            return self.delete(release).await;
+        }
+        if annotations::is_suspended(&self.written.annotations) {
+            return self.report(release, Phase::Suspended, None).await;
+        }
+        if self.is_converged(release) {
+            let phase = self.health_of_record(release);
+            return self.report(release, phase, None).await;
+        }
+        let prepared = match self.prepare(release).await {
+            Ok(prepared) => prepared,
+            Err(phase) => return self.report(release, phase, None).await,
+        };
+        let phase = self.carry_out(release, &prepared).await;
+        self.report(release, phase, Some(&prepared)).await
+    }
+
+    /// Steps 6 to 10: claim, apply, prune, shrink.
+    async fn carry_out(&mut self, release: &mut Release, prepared: &Prepared) -> Phase {
+        let before = superset::Superset::of_resource(&self.written);
+        if let Err(error) = self.claim(release, prepared).await {
+            return self.failed(release, Reason::Claim, &error);
+        }
+        let applied = self.apply(release, prepared).await;
+        if let Some(phase) = applied.phase {
+            return phase;
+        }
+        let pruned = self.prune(release, prepared, &applied.knowledge, &before).await;
+        self.conclude(release, prepared, applied, pruned).await
+    }
+}

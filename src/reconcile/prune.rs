@@ -1,0 +1,198 @@
+//! Steps 9 and 10: what the render no longer contains goes, if and only if everything is known.
+
+use std::collections::HashSet;
+
+use super::Run;
+use super::apply::Applied;
+use super::preflight::list;
+use super::release::Release;
+use super::render::Prepared;
+use super::superset::Superset;
+use crate::cluster::error::Error;
+use crate::cluster::objects;
+use crate::plan::annotations;
+use crate::plan::identity::ObjectId;
+use crate::plan::prune::{Knowledge, Verdict, orphans, verdict};
+use crate::plan::status::{Phase, Reason};
+use crate::telemetry::metrics::Operation;
+
+/// What a prune came to. Consumed by `conclude`, so that it cannot be forgotten.
+#[derive(Default)]
+#[must_use = "a prune that failed must stay in the record"]
+pub(super) struct Pruned {
+    /// Why nothing was looked at.
+    gap: Option<String>,
+    gone: Vec<ObjectId>,
+    /// Deleted or no longer ours; out of the record.
+    settled: HashSet<ObjectId>,
+    held: Vec<String>,
+    failures: Vec<String>,
+}
+
+impl Run<'_> {
+    /// Deletes orphans. `before` is what the custom resource said before this reconcile: a release that never had
+    /// members has no orphans, so the first install needs no synced watches.
+    pub(super) async fn prune(
+        &self,
+        release: &Release,
+        prepared: &Prepared,
+        knowledge: &Knowledge,
+        before: &Superset,
+    ) -> Pruned {
+        let mut pruned = Pruned::default();
+        if before.is_empty() && release.record.revision == 0 {
+            return pruned;
+        }
+        let mut knowledge = knowledge.clone();
+        let snapshot = self.context.discovery.snapshot();
+        knowledge.failed_groups.extend(snapshot.failed.iter().cloned());
+        let orphans = {
+            let members = self.context.members();
+            for kind in &before.kinds {
+                // A kind that is no longer served, while discovery is complete, has no objects.
+                let Some(resource) = snapshot.preferred(kind) else {
+                    continue;
+                };
+                let nowhere = std::collections::BTreeSet::from([String::new()]);
+                let namespaces = if resource.namespaced {
+                    &before.namespaces
+                } else {
+                    &nowhere
+                };
+                knowledge.unsynced.extend(
+                    namespaces
+                        .iter()
+                        .filter(|namespace| !members.is_synced(kind, namespace))
+                        .map(|_| kind.to_string()),
+                );
+            }
+            let desired: HashSet<&ObjectId> = prepared.desired.members.iter().map(|member| &member.id).collect();
+            orphans(&members, &release.record, &desired, &prepared.identity.owner)
+        };
+        knowledge.unsynced.dedup();
+        if let Some(gap) = knowledge.gap() {
+            pruned.gap = Some(gap);
+            return pruned;
+        }
+        let everything = prepared.desired.members.is_empty() && !orphans.is_empty();
+        if everything && !annotations::is_prune_allowed(&self.written.annotations) {
+            pruned.held.push(format!(
+                "the chart suddenly renders no objects at all; its {} members stay. To let them go, annotate the custom \
+                 resource with {}=true",
+                orphans.len(),
+                annotations::PRUNE
+            ));
+            return pruned;
+        }
+        for id in orphans {
+            self.prune_one(prepared, id, &mut pruned).await;
+        }
+        pruned
+    }
+
+    async fn prune_one(&self, prepared: &Prepared, id: ObjectId, pruned: &mut Pruned) {
+        let snapshot = self.context.discovery.snapshot();
+        let Some(resource) = snapshot.preferred(&id.group_kind) else {
+            pruned.settled.insert(id);
+            return;
+        };
+        let live = match objects::look(&self.context.discovery, resource, &id).await {
+            Ok(Some(live)) => live,
+            Ok(None) => {
+                pruned.settled.insert(id);
+                return;
+            }
+            Err(error) => {
+                pruned.failures.push(format!("{id}: {error}"));
+                return;
+            }
+        };
+        match verdict(&id, &live, &prepared.identity.owner, true) {
+            Verdict::Delete { uid } => match objects::delete(&self.context.discovery, resource, &id, &uid).await {
+                Ok(true) => {
+                    self.context.metrics.wrote(&id.group_kind.kind, Operation::Delete);
+                    self.context.metrics.pruned.inc();
+                    pruned.gone.push(id.clone());
+                    pruned.settled.insert(id);
+                }
+                Ok(false) => pruned.failures.push(format!("{id}: it was replaced meanwhile")),
+                Err(error) => pruned.failures.push(format!("{id}: {error}")),
+            },
+            Verdict::Release { uid } => match objects::release(&self.context.discovery, resource, &id, &uid).await {
+                Ok(()) => {
+                    self.context.metrics.wrote(&id.group_kind.kind, Operation::Release);
+                    pruned.settled.insert(id);
+                }
+                Err(error) => pruned.failures.push(format!("{id}: {error}")),
+            },
+            Verdict::Hold => pruned.held.push(format!(
+                "{id} is no longer rendered, but deleting it would take data or other objects with it. To let it go, \
+                 annotate it with {}=true",
+                annotations::PRUNE
+            )),
+            Verdict::Going | Verdict::Leave(_) => {
+                pruned.settled.insert(id);
+            }
+            Verdict::Controlled(by) => {
+                tracing::info!(object = %id, %by, "not pruned: a controller owns it");
+                pruned.settled.insert(id);
+            }
+        }
+    }
+
+    /// Brings record and custom resource to what is really there, and says how the release is.
+    pub(super) async fn conclude(
+        &mut self,
+        release: &mut Release,
+        prepared: &Prepared,
+        applied: Applied,
+        pruned: Pruned,
+    ) -> Phase {
+        release
+            .record
+            .entries
+            .retain(|entry| !pruned.settled.contains(&entry.id));
+        let first = release.record.revision == 0;
+        let upgraded = !first && prepared.revision > release.record.revision;
+        release.record.revision = prepared.revision;
+        let mut changes = applied.changes;
+        changes.installed = first;
+        changes.upgraded = upgraded;
+        // Told once for each revision, not with every correction.
+        if first || upgraded {
+            changes.hooks = prepared.hooks.clone();
+        }
+        changes.pruned = pruned.gone.iter().map(ToString::to_string).collect();
+        if !pruned.failures.is_empty() {
+            return Phase::Failed {
+                reason: Reason::PruneFailed,
+                message: list(pruned.failures),
+            };
+        }
+        if pruned.gap.is_none() {
+            let superset = Superset::of_objects(release.record.entries.iter().map(|entry| &entry.id));
+            if let Err(error) = self.write_superset(&superset).await {
+                return self.failed(release, Reason::Claim, &error);
+            }
+            if pruned.held.is_empty() {
+                release.record.inputs = prepared.inputs.clone();
+            }
+        }
+        let desired: Vec<ObjectId> = prepared
+            .desired
+            .members
+            .iter()
+            .map(|member| member.id.clone())
+            .collect();
+        let held = (!pruned.held.is_empty()).then(|| list(pruned.held));
+        self.phase_of(&desired, changes, pruned.gap, held)
+    }
+
+    /// A request on the custom resource itself failed.
+    pub(super) fn failed(&self, _release: &Release, reason: Reason, error: &Error) -> Phase {
+        Phase::Failed {
+            reason,
+            message: error.to_string(),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What is remembered of a release between two reconciles.
+
+use std::time::Duration;
+
+use super::custom_resource::CustomResource;
+use crate::plan::record::Record;
+
+/// Retries wait at least and at most this long.
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// The memory of a release. While the process lives it is what counts; the status is read once, at the start.
+#[derive(Debug, Default)]
+pub struct Release {
+    uid: String,
+    trigger: u64,
+    pub record: Record,
+    /// Failed attempts since something changed.
+    pub failures: u32,
+    /// The members not ready at the last look; an event is written when a release becomes ready or fails, not each time.
+    pub last_event: String,
+}
+
+// === impl Release ===
+
+impl Release {
+    /// Takes in the custom resource: a new one starts from the record in its status, a changed one starts counting anew.
+    pub fn adopt(&mut self, resource: &CustomResource) {
+        if self.uid != resource.uid {
+            let record = Record::from_status(&resource.status());
+            *self = Release {
+                uid: resource.uid.clone(),
+                record,
+                ..Release::default()
+            };
+        }
+        let trigger = resource.trigger();
+        if self.trigger != trigger {
+            self.trigger = trigger;
+            self.failures = 0;
+        }
+    }
+
+    /// How long to wait after one more failure: doubling, with jitter so that many releases don't retry as one.
+    pub fn back_off(&mut self) -> Duration {
+        let doubled = SHORTEST.saturating_mul(1 << self.failures.min(10)).min(LONGEST);
+        self.failures = self.failures.saturating_add(1);
+        jitter(doubled, &self.uid, self.failures)
+    }
+}
+
+/// Between 80 and 120 percent of a duration, the same for the same release and count.
+pub(super) fn jitter(duration: Duration, uid: &str, count: u32) -> Duration {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hash = DefaultHasher::new();
+    (uid, count).hash(&mut hash);
+    let percent = 80 + hash.finish() % 41;
+    duration.mul_f64(percent as f64 / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_slow_down_and_are_bounded() {
+        let mut release = Release {
+            uid: "u".into(),
+            ..Release::default()
+        };
+        let waits: Vec<_> = (0..12).map(|_| release.back_off()).collect();
+        assert!(waits[0] >= SHORTEST.mul_f64(0.8) && waits[0] <= SHORTEST.mul_f64(1.2));
+        assert!(waits[4] > waits[0] * 4);
+        assert!(waits.iter().all(|wait| *wait <= LONGEST.mul_f64(1.2)));
+    }
+}
