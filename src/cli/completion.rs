@@ -1,0 +1,83 @@
+//! `chartwright completion SHELL`: a completion script on standard output.
+
+use std::io::Write;
+
+use clap::Args;
+use clap_complete::Shell;
+
+const EXAMPLES: &str = "\
+Examples:
+  source <(chartwright completion bash)
+  chartwright completion zsh > \"${fpath[1]}/_chartwright\"
+  chartwright completion fish > ~/.config/fish/completions/chartwright.fish";
+
+/// Print a completion script for a shell
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct CompletionArgs {
+    /// The shell to complete in
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Writes the script for `command`, the whole program, to `out`.
+///
+/// # Errors
+/// Those of `out`.
+pub fn run(args: &CompletionArgs, mut command: clap::Command, out: &mut dyn Write) -> std::io::Result<()> {
+    // Into memory first: the generator panics when a pipe breaks.
+    let mut script = Vec::new();
+    let name = command.get_name().to_owned();
+    clap_complete::generate(args.shell, &mut command, name, &mut script);
+    out.write_all(&script)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    #[command(name = "chartwright")]
+    enum Cli {
+        Completion(CompletionArgs),
+    }
+
+    fn script(shell: &str) -> String {
+        let Cli::Completion(args) = Cli::try_parse_from(["chartwright", "completion", shell]).unwrap();
+        let mut out = Vec::new();
+        run(&args, Cli::command(), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn every_shell_gets_its_own_script() {
+        for (shell, part) in [
+            ("bash", "complete -F _chartwright"),
+            ("zsh", "#compdef chartwright"),
+            ("fish", "complete -c chartwright"),
+            ("powershell", "Register-ArgumentCompleter"),
+            ("elvish", "edit:completion:arg-completer"),
+        ] {
+            assert!(script(shell).contains(part), "{shell}: {}", script(shell));
+        }
+        assert!(Cli::try_parse_from(["chartwright", "completion", "tcsh"]).is_err());
+    }
+
+    #[test]
+    fn a_broken_pipe_is_an_error() {
+        struct Broken;
+        impl Write for Broken {
+            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+                Err(std::io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let Cli::Completion(args) = Cli::try_parse_from(["chartwright", "completion", "bash"]).unwrap();
+        let error = run(&args, Cli::command(), &mut Broken).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+    }
+}

@@ -1,0 +1,429 @@
+//! The flags of `chartwright run`: those of helm-operator's `run`, with the same names, defaults and environment, and
+//! a few of ours.
+//!
+//! [`RunArgs`] is what clap reads; [`RunArgs::settle`] makes [`RunOptions`] of it: deprecated names resolved, values
+//! that clap can't judge judged, all mistakes in one answer.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::telemetry::logging::{Encoder, Level, LogOptions, TimeEncoding};
+use crate::telemetry::server::BindAddress;
+use crate::watches::duration;
+
+/// Where Kubernetes mounts the namespace of a pod's service account.
+const IN_CLUSTER_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+/// The operator's name unless it is given one.
+const OPERATOR_NAME: &str = "chartwright";
+
+const EXAMPLES: &str = "\
+Examples:
+  # Against the cluster of your kubeconfig, every namespace
+  chartwright run --watches-file ./watches.yaml
+
+  # As in a Deployment: two replicas, one of which works
+  chartwright run --leader-elect --leader-election-id=memcached-operator
+
+  # CRs of two namespaces only
+  WATCH_NAMESPACE=team-a,team-b chartwright run";
+
+/// Run the operator
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES, args_override_self = true)]
+pub struct RunArgs {
+    /// The file that binds kinds to charts
+    #[arg(long, value_name = "FILE", default_value = "./watches.yaml")]
+    watches_file: PathBuf,
+
+    /// How often a release is looked at without a reason; 0 is never. Changes are seen at once, whatever this says
+    #[arg(long, value_name = "DURATION", default_value = "10h", value_parser = duration::parse)]
+    reconcile_period: Duration,
+
+    /// Releases of one kind that are worked on at the same time [default: number of CPUs]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    max_concurrent_reconciles: Option<i64>,
+
+    /// Namespaces whose CRs are watched, separated by commas; none is all of them
+    #[arg(long, value_name = "NAMESPACES", env = "WATCH_NAMESPACE", hide_env_values = true)]
+    watch_namespace: Option<String>,
+
+    /// The kubeconfig to use [default: KUBECONFIG, else the cluster that the pod runs in, else ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Namespace of the operator itself [default: the pod's, else the one of the kubeconfig's context]
+    #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE", hide_env_values = true)]
+    namespace: Option<String>,
+
+    /// Name of this operator, a label on every object: operators don't watch each other's [default: chartwright]
+    #[arg(long, value_name = "NAME", env = "OPERATOR_NAME", hide_env_values = true)]
+    operator_name: Option<String>,
+
+    /// How long running reconciles may take to end on SIGTERM
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration::parse)]
+    shutdown_timeout: Duration,
+
+    /// No Events about overrideValues
+    #[arg(long, value_name = "BOOL", default_value = "false", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = go_bool)]
+    suppress_override_values: bool,
+
+    /// Where /metrics is served; 0 is nowhere [default: :8080]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Servers", value_parser = metrics_address)]
+    metrics_bind_address: Option<BindAddress>,
+
+    /// The old name of --metrics-bind-address
+    #[arg(long, value_name = "ADDRESS", hide = true, value_parser = metrics_address)]
+    metrics_addr: Option<BindAddress>,
+
+    /// Metrics over HTTPS: not supported yet
+    #[arg(long, value_name = "BOOL", help_heading = "Servers", default_value = "false", num_args = 0..=1,
+          require_equals = true, default_missing_value = "true", value_parser = go_bool)]
+    metrics_secure: bool,
+
+    /// Metrics for those only whom the API server lets: not supported yet
+    #[arg(long, value_name = "BOOL", help_heading = "Servers", default_value = "false", num_args = 0..=1,
+          require_equals = true, default_missing_value = "true", value_parser = go_bool)]
+    metrics_require_rbac: bool,
+
+    /// Accepted for helm-operator's sake: there is no HTTPS server that could speak it
+    #[arg(long, value_name = "BOOL", hide = true, default_value = "false", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = go_bool)]
+    enable_http2: bool,
+
+    /// Where /healthz and /readyz are served; 0 is nowhere
+    #[arg(long, value_name = "ADDRESS", help_heading = "Servers", default_value = ":8081")]
+    health_probe_bind_address: BindAddress,
+
+    /// Of several replicas one works, the others wait [default: false]
+    #[arg(long, value_name = "BOOL", help_heading = "Leader election", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = go_bool)]
+    leader_elect: Option<bool>,
+
+    /// The old name of --leader-elect
+    #[arg(long, value_name = "BOOL", hide = true, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = go_bool)]
+    enable_leader_election: Option<bool>,
+
+    /// Name of the Lease that the replicas share [default: the operator's name]
+    #[arg(long, value_name = "NAME", help_heading = "Leader election")]
+    leader_election_id: Option<String>,
+
+    /// Namespace of the Lease [default: the operator's namespace]
+    #[arg(long, value_name = "NAMESPACE", help_heading = "Leader election")]
+    leader_election_namespace: Option<String>,
+
+    #[command(flatten)]
+    zap: ZapArgs,
+}
+
+/// The flags of controller-runtime's zap logger.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Logging (RUST_LOG decides what is logged, if it is set)")]
+struct ZapArgs {
+    /// Development defaults: readable lines, level debug
+    #[arg(long, value_name = "BOOL", default_value = "false", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = go_bool)]
+    zap_devel: bool,
+
+    /// json or console [default: console on a terminal, else json]
+    #[arg(long, value_name = "ENCODER")]
+    zap_encoder: Option<Encoder>,
+
+    /// debug, info, warn, error, or a number from 1 (debug) up [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    zap_log_level: Option<Level>,
+
+    /// Accepted for helm-operator's sake: errors bring their causes, not stack traces
+    #[arg(long, value_name = "LEVEL", hide = true, value_parser = ["info", "error", "panic"], ignore_case = true)]
+    zap_stacktrace_level: Option<String>,
+
+    /// epoch, millis, nano, iso8601, rfc3339 or rfc3339nano [default: rfc3339]
+    #[arg(long, value_name = "ENCODING")]
+    zap_time_encoding: Option<TimeEncoding>,
+}
+
+/// What `chartwright run` was asked to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunOptions {
+    /// `watches.yaml`, as given: relative to the working directory.
+    pub watches_file: PathBuf,
+    /// The period of watches that don't say their own; zero is never.
+    pub reconcile_period: Duration,
+    /// The limit of watches that don't say their own; at least 1.
+    pub max_concurrent_reconciles: usize,
+    /// Whose CRs are watched.
+    pub watch_namespaces: WatchNamespaces,
+    /// A kubeconfig other than the one that the environment leads to.
+    pub kubeconfig: Option<PathBuf>,
+    /// The operator's namespace if it was given; [`operator_namespace`] knows what else it can be.
+    pub namespace: Option<String>,
+    /// Value of the label `chartwright.dev/operator`; valid as one.
+    pub operator_name: String,
+    /// The bound on the end of running work after SIGTERM.
+    pub shutdown_timeout: Duration,
+    /// Emit no Events about overrideValues.
+    pub suppress_override_values: bool,
+    /// Where metrics are served.
+    pub metrics_address: BindAddress,
+    /// Where probes are served.
+    pub probe_address: BindAddress,
+    /// `None`: this process works without asking anybody.
+    pub leader_election: Option<LeaderElectionOptions>,
+    /// How to log.
+    pub log: LogOptions,
+    /// What to warn of once logging runs.
+    pub warnings: Vec<String>,
+}
+
+/// Which Lease to hold while working.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaderElectionOptions {
+    /// The Lease's name; valid as one.
+    pub id: String,
+    /// Its namespace; `None` is the operator's.
+    pub namespace: Option<String>,
+}
+
+/// Whose CRs are watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchNamespaces {
+    /// Those of every namespace, and cluster-scoped ones.
+    All,
+    /// Those of these namespaces; at least one, each once, in the order given.
+    Only(Vec<String>),
+}
+
+/// Flags that can't be obeyed, all of them. Wrong use: exit code 2.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
+pub struct UsageError(Vec<String>);
+
+/// The namespace that the operator lives in: where its Lease and its own Secrets are. `explicit` (flag or
+/// POD_NAMESPACE) wins; then comes the one of the pod's service account, then the one of the kubeconfig's context, then
+/// `default`.
+pub fn operator_namespace(explicit: Option<&str>, of_context: &str) -> String {
+    resolve_namespace(explicit, Path::new(IN_CLUSTER_NAMESPACE), of_context)
+}
+
+fn resolve_namespace(explicit: Option<&str>, in_cluster: &Path, of_context: &str) -> String {
+    let mounted = std::fs::read_to_string(in_cluster).unwrap_or_default();
+    [explicit.unwrap_or_default(), mounted.trim(), of_context, "default"]
+        .into_iter()
+        .find(|namespace| !namespace.is_empty())
+        .unwrap_or_default()
+        .to_owned()
+}
+
+// === impl RunArgs ===
+
+impl RunArgs {
+    /// Resolves deprecated names and defaults, and checks what is more than syntax. Reads nothing from outside.
+    ///
+    /// # Errors
+    /// Every flag that is unsupported, contradicts another or couldn't be used as a name, in one error.
+    pub fn settle(self) -> Result<RunOptions, UsageError> {
+        let mut errors = self.unsupported();
+        let mut warnings = Vec::new();
+        let metrics_address = either(
+            ("metrics-bind-address", self.metrics_bind_address),
+            ("metrics-addr", self.metrics_addr),
+            &mut errors,
+            &mut warnings,
+        );
+        let leader_elect = either(
+            ("leader-elect", self.leader_elect),
+            ("enable-leader-election", self.enable_leader_election),
+            &mut errors,
+            &mut warnings,
+        );
+
+        let operator_name = non_empty(self.operator_name).unwrap_or_else(|| OPERATOR_NAME.to_owned());
+        if !is_label_value(&operator_name) {
+            errors.push(format!(
+                "--operator-name (or OPERATOR_NAME) {operator_name:?} can't be a label's value: use up to 63 letters, \
+                 digits, dashes, dots and underscores, beginning and ending with a letter or digit"
+            ));
+        }
+        let mut namespace = |flag: &str, value: Option<String>| {
+            let value = non_empty(value)?;
+            check_namespace(flag, &value, &mut errors);
+            Some(value)
+        };
+        let own_namespace = namespace("--namespace (or POD_NAMESPACE)", self.namespace);
+        let lease_namespace = namespace("--leader-election-namespace", self.leader_election_namespace);
+        let watch_namespaces = WatchNamespaces::parse(self.watch_namespace.as_deref(), &mut errors);
+
+        let leader_election = leader_elect.unwrap_or(false).then(|| {
+            let id = non_empty(self.leader_election_id).unwrap_or_else(|| operator_name.clone());
+            if !is_object_name(&id) {
+                errors.push(format!(
+                    "--leader-election-id {id:?} (by default the operator's name) can't be a Lease's name: use \
+                     lower-case letters, digits, dashes and dots, beginning and ending with a letter or digit"
+                ));
+            }
+            LeaderElectionOptions {
+                id,
+                namespace: lease_namespace,
+            }
+        });
+        if !errors.is_empty() {
+            return Err(UsageError(errors));
+        }
+
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let concurrency = self
+            .max_concurrent_reconciles
+            .map(|n| usize::try_from(n).unwrap_or(1).max(1));
+        Ok(RunOptions {
+            watches_file: self.watches_file,
+            reconcile_period: self.reconcile_period,
+            max_concurrent_reconciles: concurrency.unwrap_or(cpus),
+            watch_namespaces,
+            kubeconfig: self.kubeconfig.filter(|path| !path.as_os_str().is_empty()),
+            namespace: own_namespace,
+            operator_name,
+            shutdown_timeout: self.shutdown_timeout,
+            suppress_override_values: self.suppress_override_values,
+            metrics_address: metrics_address.unwrap_or_else(default_metrics_address),
+            probe_address: self.health_probe_bind_address,
+            leader_election,
+            log: self.zap.options(),
+            warnings,
+        })
+    }
+
+    /// Flags that would promise what isn't there.
+    fn unsupported(&self) -> Vec<String> {
+        [
+            ("metrics-secure", self.metrics_secure),
+            ("metrics-require-rbac", self.metrics_require_rbac),
+        ]
+        .into_iter()
+        .filter(|(_, set)| *set)
+        .map(|(flag, _)| {
+            format!(
+                "--{flag} is not supported yet: metrics are plain HTTP; leave the flag out, and guard the port with \
+                     a NetworkPolicy, or switch it off with --metrics-bind-address=0"
+            )
+        })
+        .collect()
+    }
+}
+
+/// The value of a flag that has a deprecated name beside its own.
+fn either<T>(
+    (name, value): (&str, Option<T>),
+    (old_name, old_value): (&str, Option<T>),
+    errors: &mut Vec<String>,
+    warnings: &mut Vec<String>,
+) -> Option<T> {
+    if old_value.is_some() {
+        if value.is_some() {
+            errors.push(format!("only one of --{name} and --{old_name} may be set"));
+        }
+        warnings.push(format!("--{old_name} is deprecated: use --{name}"));
+    }
+    value.or(old_value)
+}
+
+/// An empty variable in a Deployment means that it isn't set.
+fn non_empty(value: Option<String>) -> Option<String> {
+    value
+        .map(|value| value.trim().to_owned())
+        .filter(|value| !value.is_empty())
+}
+
+// === impl ZapArgs ===
+
+impl ZapArgs {
+    fn options(&self) -> LogOptions {
+        LogOptions {
+            devel: self.zap_devel,
+            encoder: self.zap_encoder,
+            level: self.zap_log_level,
+            time: self.zap_time_encoding,
+        }
+    }
+}
+
+// === impl WatchNamespaces ===
+
+impl WatchNamespaces {
+    /// Nothing, or blanks, is all namespaces, as with helm-operator. Commas around nothing are a mistake that must not
+    /// widen the scope to everything.
+    fn parse(text: Option<&str>, errors: &mut Vec<String>) -> Self {
+        let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else {
+            return Self::All;
+        };
+        let mut namespaces: Vec<String> = Vec::new();
+        for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            check_namespace("--watch-namespace (or WATCH_NAMESPACE)", name, errors);
+            if !namespaces.iter().any(|seen| seen == name) {
+                namespaces.push(name.to_owned());
+            }
+        }
+        if namespaces.is_empty() {
+            errors.push(format!(
+                "--watch-namespace (or WATCH_NAMESPACE) {text:?} names no namespace: empty it for all"
+            ));
+        }
+        Self::Only(namespaces)
+    }
+}
+
+/// Go's `strconv.ParseBool`, which reads the flags of Go programs.
+fn go_bool(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
+        _ => Err("use true or false".to_owned()),
+    }
+}
+
+/// An address where nothing is the default: controller-runtime treats the metrics address so, the one of probes not.
+fn metrics_address(text: &str) -> Result<BindAddress, <BindAddress as std::str::FromStr>::Err> {
+    if text.is_empty() {
+        Ok(default_metrics_address())
+    } else {
+        text.parse()
+    }
+}
+
+fn default_metrics_address() -> BindAddress {
+    BindAddress::At {
+        host: String::new(),
+        port: 8080,
+    }
+}
+
+fn check_namespace(flag: &str, name: &str, errors: &mut Vec<String>) {
+    if name.len() > 63 || name.contains('.') || !is_object_name(name) {
+        errors.push(format!(
+            "{flag} {name:?} can't be a namespace: use lower-case letters, digits and dashes"
+        ));
+    }
+}
+
+/// A DNS subdomain, as Kubernetes wants it for most names (RFC 1123).
+fn is_object_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        !label.is_empty() && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
+}
+
+/// A label's value in Kubernetes, the empty one apart.
+fn is_label_value(value: &str) -> bool {
+    let alphanumeric = |c: char| c.is_ascii_alphanumeric();
+    value.len() <= 63
+        && value.starts_with(alphanumeric)
+        && value.ends_with(alphanumeric)
+        && value.chars().all(|c| alphanumeric(c) || matches!(c, '-' | '_' | '.'))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! The command line: one file per command. Exit codes: 0 done, 1 failed, 2 wrong use.
+
+pub mod completion;
+pub mod flags;
+mod render;
+mod run;
+pub mod template;
+pub mod version;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+const EXAMPLES: &str = "\
+Examples:
+  # Run the operator against the cluster of your kubeconfig
+  chartwright run
+
+  # What would be applied for a custom resource
+  chartwright render -f config/samples/cache_v1alpha1_memcached.yaml
+
+  # Render a chart as `helm template` does
+  chartwright template my-release charts/memcached --set size=3";
+
+/// Turns Helm charts into Kubernetes operators
+#[derive(Debug, Parser)]
+#[command(name = "chartwright", version, after_help = EXAMPLES, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(Box<flags::RunArgs>),
+    Render(render::RenderArgs),
+    Template(Box<template::TemplateArgs>),
+    Completion(completion::CompletionArgs),
+    Version(version::VersionArgs),
+}
+
+/// Parses the arguments of the process and runs its command.
+pub fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Run(args) => return run::run(&args),
+        Command::Template(args) => return template::run(&args),
+        Command::Render(args) => render::run(&args),
+        Command::Completion(args) => completion::run(&args, Cli::command(), &mut io::stdout()).map_err(Into::into),
+        Command::Version(args) => version::run(&args, &mut io::stdout()).map_err(Into::into),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+/// Tells what went wrong. A reader that closed the pipe has seen enough, and is told nothing.
+fn fail(error: &anyhow::Error) -> ExitCode {
+    let closed = error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+    if closed {
+        return ExitCode::SUCCESS;
+    }
+    let _ = writeln!(io::stderr(), "Error: {error:#}");
+    ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_help_with_an_example() {
+        for command in Cli::command()
+            .get_subcommands()
+            .filter(|command| command.get_name() != "help")
+        {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Examples:"), "{}", command.get_name());
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! `chartwright render -f cr.yaml`: what `run` would apply for a custom resource.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use kube::api::{ApiResource, DynamicObject};
+use serde_json::Value;
+
+use crate::cluster::discovery::Resource;
+use crate::cluster::{self, Discovery, events::Events};
+use crate::plan::digest::Key;
+use crate::plan::identity::GroupKind;
+use crate::plan::status::Phase;
+use crate::reconcile::{self, Context, CustomResource, Prepared, Reads, Release, Unit};
+use crate::render::{Capabilities, Renderer};
+use crate::telemetry::metrics::Metrics;
+use crate::watches::{self, Watch};
+use crate::yaml;
+
+const EXAMPLES: &str = "\
+Examples:
+  # Without a cluster: capabilities are Helm's defaults, lookups find nothing
+  chartwright render -f config/samples/cache_v1alpha1_memcached.yaml
+
+  # With the cluster's capabilities and lookups, and compared with what is there
+  chartwright render --server -f cr.yaml | kubectl diff -f -
+
+  # From a pipe
+  kubectl get memcached web -o yaml | chartwright render -f -";
+
+/// Show what `run` would apply for a custom resource
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct RenderArgs {
+    /// File with one or more custom resources, as YAML or JSON; - is standard input
+    #[arg(short, long, value_name = "FILE")]
+    filename: PathBuf,
+    /// The watches file
+    #[arg(long, value_name = "FILE", default_value = "./watches.yaml")]
+    watches_file: PathBuf,
+    /// Ask the cluster for capabilities, scopes and lookups
+    #[arg(long)]
+    server: bool,
+    /// The kubeconfig of --server
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Namespace of custom resources that name none
+    #[arg(short, long, default_value = "default")]
+    namespace: String,
+    /// The operator's name, for the label on members
+    #[arg(long, env = "OPERATOR_NAME", default_value = "chartwright")]
+    operator_name: String,
+}
+
+pub fn run(args: &RenderArgs) -> anyhow::Result<()> {
+    let (watches, warnings) = watches::load(&args.watches_file)?;
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut out = String::new();
+    for object in read(&args.filename)? {
+        let prepared = runtime.block_on(prepare(args, &watches, object))?;
+        print(&prepared, &mut out)?;
+    }
+    std::io::stdout().write_all(out.as_bytes())?;
+    Ok(())
+}
+
+/// The objects in a file; a List counts as its items.
+fn read(path: &Path) -> anyhow::Result<Vec<Value>> {
+    let mut text = String::new();
+    match path.to_str() {
+        Some("-") => std::io::stdin().read_to_string(&mut text).context("standard input")?,
+        _ => std::fs::File::open(path)
+            .and_then(|mut file| file.read_to_string(&mut text))
+            .with_context(|| path.display().to_string())?,
+    };
+    let mut objects = Vec::new();
+    for document in yaml::documents(&text).with_context(|| path.display().to_string())? {
+        match yaml::to_json(document.as_bytes()).with_context(|| path.display().to_string())? {
+            Value::Null => {}
+            Value::Object(mut list) if list.get("kind").is_some_and(|kind| kind == "List") => {
+                objects.extend(
+                    list.remove("items")
+                        .and_then(|items| serde_json::from_value(items).ok())
+                        .unwrap_or(vec![]),
+                );
+            }
+            object => objects.push(object),
+        }
+    }
+    if objects.is_empty() {
+        bail!("{}: holds no object", path.display());
+    }
+    Ok(objects)
+}
+
+/// The watch whose releases an object's custom resource is one of.
+fn find_watch<'a>(
+    watches: &'a [Watch],
+    group_kind: &GroupKind,
+    version: &str,
+    labels: &BTreeMap<String, String>,
+) -> anyhow::Result<&'a Watch> {
+    let same_kind: Vec<&Watch> = watches
+        .iter()
+        .filter(|watch| watch.group == group_kind.group && watch.kind == group_kind.kind && watch.version == version)
+        .collect();
+    match same_kind.iter().find(|watch| watch.selector.matches(labels)) {
+        Some(watch) => Ok(watch),
+        None if same_kind.is_empty() => {
+            let known: Vec<_> = watches
+                .iter()
+                .map(|watch| format!("{}/{} {}", watch.group, watch.version, watch.kind))
+                .collect();
+            bail!(
+                "no watch is for {group_kind} in version {version}; the watches are for: {}",
+                known.join(", ")
+            )
+        }
+        None => bail!("the labels of this {group_kind} match the selector of no watch"),
+    }
+}
+
+async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow::Result<Prepared> {
+    let (group_kind, version) =
+        GroupKind::of(&object).context("an object without apiVersion and kind is no custom resource")?;
+    let parsed: DynamicObject = serde_json::from_value(object).with_context(|| format!("{group_kind}"))?;
+    let mut resource = CustomResource::from(parsed);
+    if resource.key.name.is_empty() {
+        bail!("{group_kind}: metadata.name is missing");
+    }
+    let watch = find_watch(watches, &group_kind, &version, &resource.labels)?;
+    let chart = crate::chart::load(&watch.chart).with_context(|| format!("chart {}", watch.chart.display()))?;
+    let renderer = Arc::new(Renderer::new(Arc::new(chart)).map_err(|error| anyhow::anyhow!("{error}"))?);
+    let operator = args.operator_name.clone();
+    let (discovery, events, live) = match args.server {
+        true => {
+            let client = cluster::connect(args.kubeconfig.as_deref()).await?;
+            let discovery = Discovery::new(client.clone()).await?;
+            let live = discovery.snapshot().resource(&group_kind, &version).cloned();
+            let live = live.with_context(|| format!("the API server does not serve {group_kind} in {version}"))?;
+            (discovery, Events::new(client, &operator, None), live)
+        }
+        false => {
+            let (discovery, client) = Discovery::offline(Capabilities::default())?;
+            let api = ApiResource::from_gvk(&kube::core::GroupVersionKind {
+                group: group_kind.group.clone(),
+                version: version.clone(),
+                kind: group_kind.kind.clone(),
+            });
+            let namespaced = watch.target_namespace.is_none() || !resource.key.namespace.is_empty();
+            (
+                discovery,
+                Events::new(client, &operator, None),
+                Resource {
+                    api,
+                    namespaced,
+                    watchable: true,
+                },
+            )
+        }
+    };
+    if live.namespaced && resource.key.namespace.is_empty() {
+        resource.key.namespace = args.namespace.clone();
+    }
+    if args.server && resource.uid.is_empty() {
+        let namespace = (!resource.key.namespace.is_empty()).then_some(resource.key.namespace.as_str());
+        let existing = discovery
+            .api::<DynamicObject>(&live, namespace)
+            .get_opt(&resource.key.name)
+            .await?;
+        resource.uid = existing.and_then(|object| object.metadata.uid).unwrap_or_default();
+    }
+    let context = Context::new(
+        discovery,
+        events,
+        Arc::new(Metrics::new()),
+        Key::new([0; 32]),
+        operator,
+        None,
+    );
+    let unit = Unit {
+        labels: (
+            Arc::from(group_kind.group.as_str()),
+            Arc::from(group_kind.kind.as_str()),
+        ),
+        watch: watch.clone(),
+        group_kind,
+        resource: live,
+        reads: Reads::of(renderer.chart()),
+        renderer: Ok(renderer),
+        siblings: Vec::new(),
+        concurrency: 1,
+        baselines: Default::default(),
+    };
+    let prepared = reconcile::prepare(&context, &unit, &resource, &Release::default()).await;
+    let prepared = prepared.map_err(|phase| match phase {
+        Phase::Stalled { reason, message, .. } | Phase::Failed { reason, message } => {
+            anyhow::anyhow!("{reason:?}: {message}")
+        }
+        other => anyhow::anyhow!("{other:?}"),
+    })?;
+    if let Some(problem) = prepared.desired.problems.first() {
+        bail!("{problem}");
+    }
+    Ok(prepared)
+}
+
+fn print(prepared: &Prepared, out: &mut String) -> anyhow::Result<()> {
+    for warning in &prepared.warnings {
+        eprintln!("warning: {warning}");
+    }
+    for unknown in &prepared.desired.unknown {
+        eprintln!(
+            "warning: {}: {} {} is not served",
+            unknown.source, unknown.group_kind, unknown.version
+        );
+    }
+    for hook in &prepared.hooks {
+        eprintln!("not run: {hook}");
+    }
+    for member in &prepared.desired.members {
+        out.push_str(&format!(
+            "---\n# Source: {}\n{}",
+            member.source,
+            yaml::to_string(&member.object)?
+        ));
+    }
+    Ok(())
+}

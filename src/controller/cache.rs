@@ -1,0 +1,112 @@
+//! The custom resources of one watch, and what is remembered of their releases.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::reconcile::{CustomResource, Key, Release};
+
+/// Both maps of a unit.
+#[derive(Default)]
+pub struct Cache {
+    resources: Mutex<HashMap<Key, Arc<CustomResource>>>,
+    releases: Mutex<HashMap<Key, Release>>,
+}
+
+// === impl Cache ===
+
+impl Cache {
+    pub fn get(&self, key: &Key) -> Option<Arc<CustomResource>> {
+        lock(&self.resources).get(key).cloned()
+    }
+
+    pub fn all(&self) -> Vec<Arc<CustomResource>> {
+        lock(&self.resources).values().cloned().collect()
+    }
+
+    /// Takes in a state of a custom resource, unless a newer one is known. True if it can start a reconcile.
+    pub fn observe(&self, resource: CustomResource) -> bool {
+        let mut resources = lock(&self.resources);
+        if let Some(known) = resources.get(&resource.key) {
+            if known.uid == resource.uid && known.version > resource.version {
+                return false;
+            }
+            if known.trigger() == resource.trigger() {
+                resources.insert(resource.key.clone(), Arc::new(resource));
+                return false;
+            }
+        }
+        resources.insert(resource.key.clone(), Arc::new(resource));
+        true
+    }
+
+    /// A custom resource is gone, or no longer ours. Returns what was known of it.
+    pub fn remove(&self, key: &Key) -> Option<Arc<CustomResource>> {
+        lock(&self.releases).remove(key);
+        lock(&self.resources).remove(key)
+    }
+
+    /// The custom resources that a list did not contain.
+    pub fn missing_from(&self, namespace: Option<&str>, seen: &HashSet<Key>) -> Vec<Key> {
+        let resources = lock(&self.resources);
+        let covered = resources
+            .keys()
+            .filter(|key| namespace.is_none_or(|namespace| key.namespace == namespace));
+        covered.filter(|key| !seen.contains(key)).cloned().collect()
+    }
+
+    /// Takes the memory of a release out for a reconcile; a panic loses it, and the status brings it back.
+    pub fn take_release(&self, key: &Key) -> Release {
+        lock(&self.releases).remove(key).unwrap_or_default()
+    }
+
+    /// Puts it back, unless the custom resource went meanwhile.
+    pub fn put_release(&self, key: &Key, release: Release) {
+        if lock(&self.resources).contains_key(key) {
+            lock(&self.releases).insert(key.clone(), release);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn resource(version: u64, size: i64) -> CustomResource {
+        let object = json!({
+            "metadata": {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": version.to_string()},
+            "spec": {"size": size},
+        });
+        serde_json::from_value::<kube::api::DynamicObject>(object)
+            .unwrap()
+            .into()
+    }
+
+    #[test]
+    fn old_news_and_our_own_writes_start_nothing() {
+        let cache = Cache::default();
+        assert!(cache.observe(resource(5, 1)));
+        assert!(
+            !cache.observe(resource(6, 1)),
+            "only the version moved, as after a status write"
+        );
+        assert!(!cache.observe(resource(4, 9)), "older than what is known");
+        assert!(cache.observe(resource(7, 2)));
+        let key = Key {
+            namespace: "b".into(),
+            name: "a".into(),
+        };
+        assert_eq!(cache.missing_from(Some("other"), &HashSet::new()), []);
+        assert_eq!(cache.missing_from(None, &HashSet::new()), std::slice::from_ref(&key));
+        assert!(cache.remove(&key).is_some() && cache.get(&key).is_none());
+        cache.put_release(&key, Release::default());
+        assert!(
+            lock(&cache.releases).is_empty(),
+            "a release does not outlive its custom resource"
+        );
+    }
+}

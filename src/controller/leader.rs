@@ -1,0 +1,464 @@
+//! Leader election over a Lease, so that of several replicas one works and the others wait.
+//!
+//! The rules are client-go's (`tools/leaderelection`), so that Chartwright and a Go program could even share a Lease.
+//! A candidate trusts no clock but its own: it takes a Lease over when it has *seen no change* of it for the Lease's
+//! duration, by its own monotonic clock; the times written in the Lease are for people. Every write carries the
+//! resourceVersion that was read, so of two candidates one loses with a conflict.
+//!
+//! Where we are stricter than client-go: a leader counts its renew deadline from when it *sent* the last renewal that
+//! succeeded, so that it stops before anybody can have waited out the Lease, however slow the answers are; and it stops
+//! at once when it reads that somebody else has the Lease, or had it since.
+//!
+//! [`election`] decides, [`LeaderElection::run`] does the talking.
+
+pub mod election;
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::{Api, PostParams};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use self::election::{Action, Election, Record};
+pub use self::election::{InvalidTiming, Timing};
+use crate::telemetry::chain;
+use crate::telemetry::metrics::Metrics;
+
+/// A candidate. [`LeaderElection::run`] does the rest.
+#[derive(Clone)]
+pub struct LeaderElection {
+    /// May `get`, `create` and `update` leases in `namespace`; no more is needed.
+    pub client: kube::Client,
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// Name of the Lease: what all replicas of one operator have in common.
+    pub name: String,
+    /// What no other candidate has: see [`identity`].
+    pub identity: String,
+    /// Lease, deadline, retries.
+    pub timing: Timing,
+    /// Where `chartwright_leader` is set.
+    pub metrics: Arc<Metrics>,
+}
+
+/// How a candidacy ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ended<T> {
+    /// It was told to stop before it led. The Lease isn't ours.
+    NeverLed,
+    /// The work ended, by itself or because of the stop, while we led; its result. The Lease was given back.
+    Finished(T),
+    /// Leadership was lost, and why. The work was told to stop and, if it didn't in time, dropped. The process should
+    /// exit: tasks that the work spawned may still believe that they lead.
+    Lost(String),
+}
+
+/// `HOSTNAME_UUID`, as controller-runtime makes it; in a pod, the host's name is the pod's.
+///
+/// # Errors
+/// When the system has no randomness.
+pub fn identity() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(format!("no randomness: {error}")))?;
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .ok()
+        .or_else(|| std::env::var("HOSTNAME").ok());
+    let host = host.as_deref().map_or("unknown", str::trim);
+    Ok(format!(
+        "{host}_{}",
+        uuid::Builder::from_random_bytes(bytes).into_uuid()
+    ))
+}
+
+// === impl LeaderElection ===
+
+impl LeaderElection {
+    /// A candidate with a fresh identity and the usual timing.
+    ///
+    /// # Errors
+    /// When the system has no randomness for the identity.
+    pub fn new(
+        client: kube::Client,
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+        metrics: Arc<Metrics>,
+    ) -> io::Result<Self> {
+        let (namespace, name) = (namespace.into(), name.into());
+        Ok(Self {
+            client,
+            namespace,
+            name,
+            identity: identity()?,
+            timing: Timing::default(),
+            metrics,
+        })
+    }
+
+    /// Waits for leadership, does `lead`, gives the Lease back.
+    ///
+    /// `lead` gets a token that is cancelled on `stop` and when leadership is lost. The Lease is renewed until `lead`
+    /// has ended, so it should end soon after its token: on `stop` the bound is its own; on a loss it is what is left
+    /// of the Lease, then `lead` is dropped. Failures of the API (no connection, no permission) are logged and tried
+    /// again.
+    ///
+    /// # Errors
+    /// Only for a timing that can't work.
+    pub async fn run<F, Fut, T>(self, stop: CancellationToken, lead: F) -> Result<Ended<T>, InvalidTiming>
+    where
+        F: FnOnce(CancellationToken) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        self.timing.check()?;
+        let timing = self.timing;
+        let metrics = self.metrics.clone();
+        let mut lock = Lock::new(self);
+        tracing::info!(lease = %lock.describe(), identity = lock.candidate.identity, "waiting to lead");
+        if !lock.acquire(&stop).await {
+            return Ok(Ended::NeverLed);
+        }
+        tracing::info!(lease = %lock.describe(), "leading");
+        let leading = Leading::new(&metrics);
+
+        // A task of its own, so that work which keeps this one busy doesn't cost the Lease; in a set, which aborts it
+        // should `lead` panic.
+        let told = CancellationToken::new();
+        let mut renewal = JoinSet::new();
+        renewal.spawn(lock.renew(told.clone()));
+
+        let token = stop.child_token();
+        let mut work = std::pin::pin!(lead(token.clone()));
+        let renewed = tokio::select! {
+            result = &mut work => {
+                told.cancel();
+                let renewed = Renewal::of(renewal.join_next().await);
+                drop(leading);
+                return Ok(match renewed {
+                    Renewal::Told(mut lock) => {
+                        lock.release().await;
+                        Ended::Finished(result)
+                    }
+                    Renewal::Lost(reason) => Ended::Lost(reason),
+                });
+            }
+            renewed = renewal.join_next() => Renewal::of(renewed),
+        };
+        token.cancel();
+        drop(leading);
+        let reason = match renewed {
+            Renewal::Lost(reason) => reason,
+            // Only we tell it to end, and we didn't.
+            Renewal::Told(_) => "the renewal ended".to_owned(),
+        };
+        tracing::error!("leadership lost: {reason}");
+        let _ = timeout(timing.lease.saturating_sub(timing.renew_deadline), work).await;
+        Ok(Ended::Lost(reason))
+    }
+}
+
+/// Keeps `chartwright_leader` at 1 as long as it lives, whichever way leadership ends.
+struct Leading<'a>(&'a Metrics);
+
+// === impl Leading ===
+
+impl<'a> Leading<'a> {
+    fn new(metrics: &'a Metrics) -> Self {
+        metrics.leader.set(1);
+        Self(metrics)
+    }
+}
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        self.0.leader.set(0);
+    }
+}
+
+/// How renewing ended.
+enum Renewal {
+    /// We were told to end, and hold the Lease still.
+    Told(Box<Lock>),
+    /// Why we don't hold it any more.
+    Lost(String),
+}
+
+// === impl Renewal ===
+
+impl Renewal {
+    /// The renewal as its task returned it. A task that is gone without a word took the knowledge of the Lease along.
+    fn of(joined: Option<Result<Self, JoinError>>) -> Self {
+        match joined {
+            Some(Ok(renewal)) => renewal,
+            Some(Err(error)) => Self::Lost(format!("the renewal broke off: {error}")),
+            None => Self::Lost("the renewal broke off".to_owned()),
+        }
+    }
+}
+
+/// A try that didn't give us the Lease.
+enum Failure {
+    /// Somebody else has it, or was faster.
+    Held,
+    /// We led, and somebody else had it since.
+    Lost,
+    /// The API server refused, or didn't answer.
+    Call(String),
+}
+
+/// The Lease on the server and what we know of it.
+struct Lock {
+    api: Api<Lease>,
+    candidate: LeaderElection,
+    election: Election,
+    /// As last read or written: its resourceVersion guards the next write.
+    lease: Option<Lease>,
+    /// When the last write that succeeded was sent: nobody can have seen it earlier.
+    sent: Instant,
+    /// A write is under way, or was broken off and may have arrived.
+    in_doubt: bool,
+    /// What was last said about why we don't lead, so that it is said once.
+    said: String,
+}
+
+// === impl Lock ===
+
+impl Lock {
+    fn new(candidate: LeaderElection) -> Self {
+        let api = Api::namespaced(candidate.client.clone(), &candidate.namespace);
+        let election = Election::new(candidate.identity.clone(), candidate.timing.lease);
+        let (lease, sent, said) = (None, Instant::now(), String::new());
+        Self {
+            api,
+            candidate,
+            election,
+            lease,
+            sent,
+            in_doubt: false,
+            said,
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!("{}/{}", self.candidate.namespace, self.candidate.name)
+    }
+
+    /// Tries until it has the Lease (true) or is told to stop (false).
+    async fn acquire(&mut self, stop: &CancellationToken) -> bool {
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                acquired = self.try_acquire() => match acquired {
+                    Ok(()) => {
+                        self.said.clear();
+                        return true;
+                    }
+                    Err(failure) => self.say(&failure),
+                },
+            }
+            let mut random = [0; 1];
+            // Without randomness there is no jitter, which costs a conflict now and then.
+            let _ = getrandom::fill(&mut random);
+            let [random] = random;
+            tokio::select! {
+                () = sleep(self.candidate.timing.jittered_retry(random)) => {}
+                () = stop.cancelled() => break,
+            }
+        }
+        if self.in_doubt {
+            self.release().await;
+        }
+        false
+    }
+
+    /// Renews until it is told to end, or the Lease is lost.
+    async fn renew(mut self, told: CancellationToken) -> Renewal {
+        let timing = self.candidate.timing;
+        loop {
+            let deadline = self.sent + timing.renew_deadline;
+            tokio::select! {
+                () = sleep_until(deadline.min(Instant::now() + timing.retry)) => {}
+                () = told.cancelled() => return Renewal::Told(Box::new(self)),
+            }
+            if Instant::now() >= deadline {
+                let (lease, within) = (self.describe(), timing.renew_deadline);
+                return Renewal::Lost(format!(
+                    "lease {lease} couldn't be renewed within {within:?}: {}",
+                    self.said
+                ));
+            }
+            let renewed = tokio::select! {
+                renewed = timeout_at(deadline, self.try_renew()) => renewed,
+                () = told.cancelled() => return Renewal::Told(Box::new(self)),
+            };
+            match renewed {
+                Ok(Ok(())) => self.said.clear(),
+                Ok(Err(Failure::Lost)) => {
+                    let holder = self.election.holder().unwrap_or("nobody");
+                    return Renewal::Lost(format!("lease {} is held by {holder} now", self.describe()));
+                }
+                Ok(Err(failure)) => self.say(&failure),
+                Err(_) => self.say(&self.no_answer()),
+            }
+        }
+    }
+
+    async fn try_acquire(&mut self) -> Result<(), Failure> {
+        self.read().await?;
+        self.write().await
+    }
+
+    /// First on top of what we wrote last, in one request; if that fails, on top of what is really there.
+    async fn try_renew(&mut self) -> Result<(), Failure> {
+        if self.lease.is_some() && self.write().await.is_ok() {
+            return Ok(());
+        }
+        self.try_acquire().await
+    }
+
+    async fn read(&mut self) -> Result<(), Failure> {
+        let read = timeout(self.candidate.timing.call(), self.api.get_opt(&self.candidate.name)).await;
+        self.lease = read
+            .map_err(|_| self.no_answer())?
+            .map_err(|error| self.failure("get", error))?;
+        let record = self
+            .lease
+            .as_ref()
+            .map(|lease| lease.spec.as_ref().map(Record::from).unwrap_or_default());
+        self.election.observe(record, Instant::now());
+        Ok(())
+    }
+
+    /// Creates, takes or renews the Lease if what was seen allows it.
+    async fn write(&mut self) -> Result<(), Failure> {
+        let action = self.election.decide(Instant::now());
+        let Some(record) = self.election.next_record(&action, &micro_now()) else {
+            return Err(if action == Action::Lost {
+                Failure::Lost
+            } else {
+                Failure::Held
+            });
+        };
+        let sent = Instant::now();
+        self.send(&record).await?;
+        self.sent = sent;
+        self.election.wrote(record, Instant::now());
+        Ok(())
+    }
+
+    /// Gives the Lease back, if it is ours, so that the next leader needn't wait until it expires.
+    async fn release(&mut self) {
+        let mut outcome = self.try_release().await;
+        // A renewal that was broken off may arrive between our read and our write.
+        if matches!(outcome, Err(Failure::Held)) {
+            outcome = self.try_release().await;
+        }
+        match outcome {
+            Ok(true) => tracing::info!(lease = %self.describe(), "gave leadership back"),
+            Ok(false) => {}
+            Err(failure) => {
+                let why = match failure {
+                    Failure::Call(why) => why,
+                    Failure::Held | Failure::Lost => "it changed meanwhile".to_owned(),
+                };
+                tracing::warn!(lease = %self.describe(), "can't give leadership back, it will expire: {why}");
+            }
+        }
+    }
+
+    async fn try_release(&mut self) -> Result<bool, Failure> {
+        self.read().await?;
+        match self.election.released_record(&micro_now()) {
+            Some(record) => self.send(&record).await.map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Writes `record` over the version that was read last.
+    async fn send(&mut self, record: &Record) -> Result<(), Failure> {
+        let LeaderElection {
+            name,
+            namespace,
+            timing,
+            ..
+        } = &self.candidate;
+        let params = PostParams::default();
+        let spec = Some(LeaseSpec::from(record));
+        self.in_doubt = true;
+        let (verb, written) = match &self.lease {
+            // Labels and annotations stay as they are.
+            Some(lease) => {
+                let lease = Lease { spec, ..lease.clone() };
+                (
+                    "update",
+                    timeout(timing.call(), self.api.replace(name, &params, &lease)).await,
+                )
+            }
+            None => {
+                let (name, namespace) = (Some(name.clone()), Some(namespace.clone()));
+                let lease = Lease {
+                    metadata: ObjectMeta {
+                        name,
+                        namespace,
+                        ..ObjectMeta::default()
+                    },
+                    spec,
+                };
+                ("create", timeout(timing.call(), self.api.create(&params, &lease)).await)
+            }
+        };
+        let written = written.map_err(|_| self.no_answer())?;
+        // An answer, even a refusal, ends the doubt; a broken connection doesn't.
+        self.in_doubt = !matches!(written, Ok(_) | Err(kube::Error::Api(_)));
+        self.lease = Some(written.map_err(|error| self.failure(verb, error))?);
+        Ok(())
+    }
+
+    fn no_answer(&self) -> Failure {
+        Failure::Call(format!("no answer within {:?}", self.candidate.timing.call()))
+    }
+
+    fn failure(&self, verb: &str, error: kube::Error) -> Failure {
+        match error {
+            kube::Error::Api(status) if status.is_conflict() || status.is_already_exists() => Failure::Held,
+            kube::Error::Api(status) if status.is_forbidden() => Failure::Call(format!(
+                "{}; leader election needs get, create and update on leases (coordination.k8s.io) in namespace {}",
+                status.message, self.candidate.namespace
+            )),
+            kube::Error::Api(status) => Failure::Call(format!("can't {verb} it: {}", status.message)),
+            error => Failure::Call(format!("can't {verb} it: {}", chain(&error))),
+        }
+    }
+
+    /// Says why we don't lead, or can't renew, when that is news.
+    fn say(&mut self, failure: &Failure) {
+        let news = match failure {
+            Failure::Call(why) => why.clone(),
+            Failure::Held | Failure::Lost => match self.election.holder() {
+                Some(holder) if holder != self.candidate.identity => format!("held by {holder}"),
+                // Somebody was faster; the next read tells who.
+                _ => return,
+            },
+        };
+        if news == self.said {
+            return;
+        }
+        match failure {
+            Failure::Call(_) => tracing::warn!(lease = %self.describe(), "lease trouble: {news}"),
+            Failure::Held | Failure::Lost => tracing::info!(lease = %self.describe(), "not leading: {news}"),
+        }
+        self.said = news;
+    }
+}
+
+/// The Lease's time stamps have microseconds; a finer one would differ from itself once it is read back.
+fn micro_now() -> MicroTime {
+    let now = jiff::Timestamp::now();
+    MicroTime(jiff::Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now))
+}

@@ -1,0 +1,204 @@
+//! The operator as a whole: connects, leads, and runs every unit until it is told to stop.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::leader::{Ended, LeaderElection};
+use super::shared::Shared;
+use super::unit::Blueprint;
+use super::{api_watch, children};
+use crate::cluster::{self, Discovery, events::Events};
+use crate::reconcile::Context;
+use crate::render::Renderer;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::probes::Health;
+use crate::watches::Watch;
+
+/// Everything that `chartwright run` was told.
+pub struct Options {
+    pub watches: Vec<Watch>,
+    /// `None`: all.
+    pub namespaces: Option<BTreeSet<String>>,
+    /// The operator's id in labels.
+    pub operator: String,
+    /// Where its own Secret and Lease are.
+    pub own_namespace: String,
+    /// Name of the Lease and its namespace; `None`: no leader election.
+    pub lease: Option<(String, String)>,
+    pub reconcile_period: Duration,
+    /// Reconciles at a time, for each watch that says nothing else.
+    pub concurrency: usize,
+    /// How long running reconciles may take to end.
+    pub shutdown_timeout: Duration,
+}
+
+/// The API server may be starting, or this pod's network: it is asked again for this long before giving up.
+const CONNECT_WAIT: Duration = Duration::from_secs(60);
+
+/// Runs the operator. Returns when `stop` is cancelled and everything has ended.
+///
+/// # Errors
+/// If the API server does not answer, the operator's own Secret can't be had, or leadership is lost.
+pub async fn run(
+    client: kube::Client,
+    options: Options,
+    metrics: Arc<Metrics>,
+    health: Health,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let blueprints = blueprints(&options);
+    let Some((lease, namespace)) = options.lease.clone() else {
+        metrics.leader.set(1);
+        return lead(client, options, blueprints, metrics, health, stop).await;
+    };
+    let election = LeaderElection::new(client.clone(), namespace, lease, metrics.clone())?;
+    // A replica that waits for leadership is as ready as it can be.
+    health.set_ready();
+    let ended = election
+        .run(stop, |token| lead(client, options, blueprints, metrics, health, token))
+        .await?;
+    match ended {
+        Ended::NeverLed => Ok(()),
+        Ended::Finished(result) => result,
+        Ended::Lost(reason) => anyhow::bail!("leadership lost: {reason}"),
+    }
+}
+
+/// Loads every chart once. A chart that can't be read keeps its releases `Stalled`, and everything else running.
+fn blueprints(options: &Options) -> Vec<Blueprint> {
+    let mut loaded: HashMap<PathBuf, Result<Arc<Renderer>, String>> = HashMap::new();
+    let mut blueprints = Vec::new();
+    for watch in &options.watches {
+        let renderer = loaded.entry(watch.chart.clone()).or_insert_with(|| {
+            let chart = crate::chart::load(&watch.chart)
+                .map_err(|error| format!("chart {}: {error}", watch.chart.display()))?;
+            Renderer::new(Arc::new(chart))
+                .map(Arc::new)
+                .map_err(|error| error.to_string())
+        });
+        if let Err(error) = &renderer {
+            tracing::error!(kind = watch.kind, %error, "its releases are Stalled until the chart is repaired");
+        }
+        let siblings = options
+            .watches
+            .iter()
+            .filter(|other| (&other.group, &other.kind) == (&watch.group, &watch.kind) && other.line != watch.line);
+        let mut watch = watch.clone();
+        watch.reconcile_period.get_or_insert(options.reconcile_period);
+        blueprints.push(Blueprint {
+            renderer: renderer.clone(),
+            siblings: siblings.map(|other| other.selector.clone()).collect(),
+            concurrency: watch.max_concurrent_reconciles.unwrap_or(options.concurrency),
+            watch,
+        });
+    }
+    blueprints
+}
+
+/// The work of the leader.
+async fn lead(
+    client: kube::Client,
+    options: Options,
+    blueprints: Vec<Blueprint>,
+    metrics: Arc<Metrics>,
+    health: Health,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    health.set_waiting("the API server");
+    let start = async {
+        let discovery = retrying("the API server's discovery", || Discovery::new(client.clone())).await?;
+        let key = retrying("the operator's Secret", || {
+            cluster::keys::load_or_create(client.clone(), &options.own_namespace, &options.operator)
+        })
+        .await
+        .with_context(|| {
+            format!(
+                "Secret {}/{}",
+                options.own_namespace,
+                cluster::keys::secret_name(&options.operator)
+            )
+        })?;
+        anyhow::Ok((discovery, key))
+    };
+    let (discovery, key) = tokio::select! {
+        started = start => started?,
+        () = stop.cancelled() => return Ok(()),
+    };
+    let events = Events::new(client, &options.operator, std::env::var("HOSTNAME").ok());
+    let context = Arc::new(Context::new(
+        discovery,
+        events,
+        metrics,
+        key,
+        options.operator.clone(),
+        options.namespaces.clone(),
+    ));
+    let shared = Arc::new(Shared::new(context));
+    health.set_waiting("the first lists");
+
+    // The watches outlive the units: reconciles that are ending still use them.
+    let ended = CancellationToken::new();
+    let mut services = JoinSet::new();
+    services.spawn(api_watch::run(shared.clone(), ended.clone()));
+    services.spawn(children::run(shared.clone(), ended.clone()));
+
+    let mut units = JoinSet::new();
+    let waiting = Arc::new(AtomicUsize::new(blueprints.len()));
+    if blueprints.is_empty() {
+        health.set_ready();
+    }
+    for blueprint in blueprints {
+        let (waiting, health) = (waiting.clone(), health.clone());
+        let ready = move || {
+            if waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
+                health.set_ready();
+            }
+        };
+        units.spawn(blueprint.run(shared.clone(), stop.clone(), ready));
+    }
+    stop.cancelled().await;
+    tracing::info!(
+        "stopping: no new work; what runs may take {:?} to end",
+        options.shutdown_timeout
+    );
+    let drained = tokio::time::timeout(options.shutdown_timeout, async {
+        while units.join_next().await.is_some() {}
+    });
+    if drained.await.is_err() {
+        tracing::warn!("reconciles were cut off; the next start takes them up again");
+        units.shutdown().await;
+    }
+    ended.cancel();
+    services.shutdown().await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Asks again while the API server is not there yet; what it refuses is not asked twice.
+async fn retrying<T, Fut>(what: &str, mut ask: impl FnMut() -> Fut) -> anyhow::Result<T>
+where
+    Fut: Future<Output = cluster::Result<T>>,
+{
+    let deadline = tokio::time::Instant::now() + CONNECT_WAIT;
+    let mut pause = Duration::from_millis(250);
+    loop {
+        match ask().await {
+            Ok(answer) => return Ok(answer),
+            Err(error @ (cluster::Error::Unavailable(_) | cluster::Error::TimedOut(_)))
+                if tokio::time::Instant::now() + pause < deadline =>
+            {
+                tracing::warn!(%error, "{what} could not be read; trying again");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(5));
+            }
+            Err(error) => return Err(error).with_context(|| format!("{what} could not be read")),
+        }
+    }
+}

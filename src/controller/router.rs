@@ -1,0 +1,75 @@
+//! Who hears of news about a member: the release whose ApplySet id the member's label carries.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::queue::Queue;
+use crate::reconcile::Key;
+
+/// Where a release waits for work.
+#[derive(Clone)]
+pub struct Address {
+    pub queue: Arc<Queue<Key>>,
+    pub key: Key,
+}
+
+/// Sets to releases. One for the process: a member's watch serves the releases of every unit.
+#[derive(Default)]
+pub struct Router {
+    sets: Mutex<HashMap<String, Address>>,
+}
+
+// === impl Router ===
+
+impl Router {
+    pub fn register(&self, set: String, address: Address) {
+        self.lock().insert(set, address);
+    }
+
+    pub fn unregister(&self, set: &str) {
+        self.lock().remove(set);
+    }
+
+    /// Queues the releases of these sets. A set that no release claims (a custom resource that is not listed yet, or
+    /// one of another operator with our id) is nobody's news.
+    pub fn notify(&self, sets: &[String]) {
+        let addresses = self.lock();
+        for address in sets.iter().filter_map(|set| addresses.get(set)) {
+            address.queue.add(address.key.clone());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Address>> {
+        self.sets.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn news_reach_the_release_that_owns_the_set() {
+        let router = Router::default();
+        let queue = Arc::new(Queue::default());
+        let key = Key {
+            namespace: "shop".into(),
+            name: "web".into(),
+        };
+        router.register(
+            "set-a".into(),
+            Address {
+                queue: queue.clone(),
+                key: key.clone(),
+            },
+        );
+        router.notify(&["set-b".into()]);
+        assert_eq!(queue.depth(), 0);
+        router.notify(&["set-a".into(), "set-a".into()]);
+        assert_eq!(queue.next().await, key);
+        router.unregister("set-a");
+        queue.done(key, None);
+        router.notify(&["set-a".into()]);
+        assert_eq!(queue.depth(), 0);
+    }
+}

@@ -1,0 +1,346 @@
+//! One watch of `watches.yaml` at run time: waits for its CRD, watches its custom resources, and works its queue.
+//!
+//! A unit can be started and stopped on its own; what goes wrong in one is no other's business.
+
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use kube::api::DynamicObject;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::cache::Cache;
+use super::crds;
+use super::queue::Queue;
+use super::router::Address;
+use super::shared::Shared;
+use super::watching::{News, watch};
+use crate::cluster::discovery::Resource;
+use crate::plan::identity::GroupKind;
+use crate::reconcile::{self, CustomResource, Key, Reads, Superset, Unit};
+use crate::render::Renderer;
+use crate::watches::Watch;
+use crate::watches::selector::LabelSelector;
+
+/// How long the first reconciles wait for the child watches to list what exists. A watch that can't is reported by the
+/// releases that need it.
+const SYNC_WAIT: Duration = Duration::from_secs(15);
+/// After a panic; the same input will likely panic again.
+const AFTER_PANIC: Duration = Duration::from_secs(60);
+
+/// What a unit is made of before its CRD is known.
+pub struct Blueprint {
+    pub watch: Watch,
+    pub renderer: Result<Arc<Renderer>, String>,
+    pub siblings: Vec<LabelSelector>,
+    /// Reconciles of this unit at a time.
+    pub concurrency: usize,
+}
+
+/// A unit whose CRD is served.
+struct Serving {
+    shared: Arc<Shared>,
+    unit: Arc<Unit>,
+    cache: Cache,
+    queue: Arc<Queue<Key>>,
+}
+
+// === impl Blueprint ===
+
+impl Blueprint {
+    fn group_kind(&self) -> GroupKind {
+        GroupKind::new(&self.watch.group, &self.watch.kind)
+    }
+
+    /// Runs until told to stop. `ready` is told once: when the custom resources are listed, or when it is clear that
+    /// the CRD has yet to come.
+    pub async fn run(self, shared: Arc<Shared>, stop: CancellationToken, ready: impl FnOnce() + Send) {
+        let group_kind = self.group_kind();
+        let mut ready = Some(ready);
+        let mut served = shared.served.subscribe();
+        if let Ok(renderer) = &self.renderer {
+            let (created, problems) = crds::create(&shared.context, renderer.chart()).await;
+            for problem in problems {
+                tracing::warn!(kind = %group_kind, "crds/: {problem}");
+            }
+            if created > 0 {
+                tracing::info!(kind = %group_kind, created, "created the chart's CustomResourceDefinitions");
+                shared.refresh_discovery().await;
+            }
+        }
+        let mut told = false;
+        while !stop.is_cancelled() {
+            let snapshot = shared.context.discovery.snapshot();
+            let Some(resource) = snapshot.resource(&group_kind, &self.watch.version).cloned() else {
+                if !told {
+                    tracing::warn!(
+                        kind = %group_kind, version = self.watch.version,
+                        "the API server does not serve this kind yet: waiting for its CustomResourceDefinition"
+                    );
+                    told = true;
+                }
+                if let Some(ready) = ready.take() {
+                    ready();
+                }
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    changed = served.changed() => if changed.is_err() { return },
+                }
+                continue;
+            };
+            told = false;
+            let serving = Serving::new(&self, shared.clone(), resource);
+            let ready = ready.take();
+            serving
+                .run(&stop, move || {
+                    if let Some(ready) = ready {
+                        ready();
+                    }
+                })
+                .await;
+        }
+    }
+}
+
+// === impl Serving ===
+
+impl Serving {
+    fn new(blueprint: &Blueprint, shared: Arc<Shared>, resource: Resource) -> Arc<Self> {
+        let group_kind = blueprint.group_kind();
+        let labels = (
+            Arc::from(group_kind.group.as_str()),
+            Arc::from(group_kind.kind.as_str()),
+        );
+        let unit = Arc::new(Unit {
+            watch: blueprint.watch.clone(),
+            group_kind,
+            labels,
+            resource,
+            reads: blueprint
+                .renderer
+                .as_ref()
+                .map(|renderer| Reads::of(renderer.chart()))
+                .unwrap_or_default(),
+            renderer: blueprint.renderer.clone(),
+            siblings: blueprint.siblings.clone(),
+            concurrency: blueprint.concurrency,
+            baselines: Default::default(),
+        });
+        Arc::new(Serving {
+            shared,
+            unit,
+            cache: Cache::default(),
+            queue: Arc::default(),
+        })
+    }
+
+    /// Until told to stop, or until the kind is no longer served.
+    async fn run(self: Arc<Self>, stop: &CancellationToken, ready: impl FnOnce() + Send) {
+        let kind = &self.unit.group_kind;
+        tracing::info!(%kind, version = self.unit.watch.version, chart = %self.unit.watch.chart.display(), "watching");
+        let ended = stop.child_token();
+        let (listed, mut lists) = tokio::sync::mpsc::channel(1);
+        let mut watches = JoinSet::new();
+        let namespaces: Vec<Option<String>> = match &self.shared.context.namespaces {
+            Some(namespaces) if self.unit.resource.namespaced => namespaces.iter().cloned().map(Some).collect(),
+            _ => vec![None],
+        };
+        let expected = namespaces.len();
+        for namespace in namespaces {
+            watches.spawn(self.clone().follow(namespace, listed.clone()));
+        }
+        drop(listed);
+        let mut workers = JoinSet::new();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.unserved() => {}
+            () = async {
+                for _ in 0..expected {
+                    lists.recv().await;
+                }
+                self.want_members();
+                self.await_sync().await;
+                ready();
+                for _ in 0..self.unit.concurrency {
+                    workers.spawn(self.clone().work(ended.clone()));
+                }
+                std::future::pending::<()>().await;
+            } => {}
+        }
+        ended.cancel();
+        watches.shutdown().await;
+        // What is running ends by itself; the manager bounds how long that may take.
+        while let Some(ended) = workers.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%kind, %error, "a worker ended unexpectedly");
+            }
+        }
+        for resource in self.cache.all() {
+            self.forget(&resource.key);
+        }
+    }
+
+    /// Ends when the kind is gone from a complete discovery.
+    async fn unserved(&self) {
+        let mut served = self.shared.served.subscribe();
+        loop {
+            let snapshot = self.shared.context.discovery.snapshot();
+            if snapshot
+                .resource(&self.unit.group_kind, &self.unit.watch.version)
+                .is_none()
+                && snapshot.is_complete()
+            {
+                tracing::warn!(kind = %self.unit.group_kind, "the API server no longer serves this kind");
+                return;
+            }
+            if served.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    /// Before the first reconcile: watches for everything that the custom resources say they own.
+    fn want_members(&self) {
+        for resource in self.cache.all() {
+            reconcile::want_superset(&self.shared.context, &Superset::of_resource(&resource));
+        }
+    }
+
+    async fn await_sync(&self) {
+        let deadline = tokio::time::Instant::now() + SYNC_WAIT;
+        loop {
+            let synced = self.shared.synced.notified();
+            let unsynced = self.shared.context.members().unsynced();
+            if unsynced.is_empty() {
+                return;
+            }
+            if tokio::time::timeout_at(deadline, synced).await.is_err() {
+                for (scope, error) in unsynced {
+                    let error = error.unwrap_or_else(|| "no answer yet".to_owned());
+                    tracing::warn!(kind = %scope.group_kind, namespace = scope.namespace, %error, "not synced: starting without");
+                }
+                return;
+            }
+        }
+    }
+
+    /// Watches the custom resources of one namespace, or all.
+    async fn follow(self: Arc<Self>, namespace: Option<String>, listed: tokio::sync::mpsc::Sender<()>) {
+        let api = self
+            .shared
+            .context
+            .discovery
+            .api::<DynamicObject>(&self.unit.resource, namespace.as_deref());
+        let mut stream = std::pin::pin!(watch(api, None, false));
+        let mut seen = HashSet::new();
+        let mut listed = Some(listed);
+        while let Some(news) = stream.next().await {
+            match news {
+                News::ListStarts => seen.clear(),
+                News::Listed(object) => {
+                    let resource = CustomResource::from(object);
+                    seen.insert(resource.key.clone());
+                    self.observe(resource);
+                }
+                News::Changed(object) => self.observe(CustomResource::from(object)),
+                News::Deleted(object) => self.forget(&CustomResource::from(object).key),
+                News::ListEnds => {
+                    for key in self.cache.missing_from(namespace.as_deref(), &seen) {
+                        self.forget(&key);
+                    }
+                    seen = HashSet::new();
+                    if let Some(listed) = listed.take() {
+                        let _ = listed.send(()).await;
+                    }
+                }
+                News::Failed { error, .. } => {
+                    self.shared.context.metrics.watch_failed(&self.unit.group_kind.kind);
+                    tracing::warn!(kind = %self.unit.group_kind, namespace, %error, "watch failed; trying again");
+                }
+            }
+        }
+    }
+
+    fn observe(&self, resource: CustomResource) {
+        if !self.unit.is_ours(&resource.labels, resource.has_finalizer()) {
+            self.forget(&resource.key);
+            return;
+        }
+        let key = resource.key.clone();
+        let set = resource.set(&self.unit.group_kind);
+        if self.cache.observe(resource) {
+            if self.unit.watch.watch_dependent_resources {
+                self.shared.router.register(
+                    set,
+                    Address {
+                        queue: self.queue.clone(),
+                        key: key.clone(),
+                    },
+                );
+            }
+            self.queue.add(key);
+        }
+    }
+
+    fn forget(&self, key: &Key) {
+        let Some(resource) = self.cache.remove(key) else { return };
+        self.queue.forget(key);
+        self.shared.router.unregister(&resource.set(&self.unit.group_kind));
+        self.shared
+            .context
+            .metrics
+            .forget_release(&self.unit.metric_labels(key));
+    }
+
+    /// One worker: takes releases from the queue until told to stop.
+    async fn work(self: Arc<Self>, stop: CancellationToken) {
+        loop {
+            let key = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                key = self.queue.next() => key,
+            };
+            let kind = &self.unit.group_kind;
+            self.shared
+                .context
+                .metrics
+                .set_queue_depth(&kind.group, &kind.kind, self.queue.depth());
+            let again = self.reconcile(&key).await;
+            self.queue.done(key, again);
+        }
+    }
+
+    async fn reconcile(&self, key: &Key) -> Option<Duration> {
+        let resource = self.cache.get(key)?;
+        let mut release = self.cache.take_release(key);
+        let context = &self.shared.context;
+        let work = AssertUnwindSafe(reconcile::reconcile(context, &self.unit, &resource, &mut release)).catch_unwind();
+        let outcome = match work.await {
+            Ok(outcome) => outcome,
+            Err(panic) => {
+                context.metrics.panics.inc();
+                let message = panic_text(panic.as_ref());
+                tracing::error!(kind = %self.unit.group_kind, resource = %key, panic = message, "a reconcile panicked");
+                return Some(AFTER_PANIC);
+            }
+        };
+        if let Some(written) = outcome.written {
+            self.cache.observe(written);
+        }
+        if !outcome.finished {
+            self.cache.put_release(key, release);
+        }
+        outcome.again
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("?")
+}
