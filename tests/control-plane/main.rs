@@ -1,0 +1,279 @@
+//! The control plane that the other tests stand on: what runs in it, who can ask it what, and that nothing of it stays.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use support::{Audit, ControlPlane, eventually};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A Deployment, StatefulSet (with a volume for each pod) or Job with one container and the given labels on its pods.
+fn workload(kind: &str, name: &str, replicas: u32, labels: &str) -> String {
+    let (group, spec) = match kind {
+        "Job" => ("batch/v1", "backoffLimit: 0".to_owned()),
+        _ => (
+            "apps/v1",
+            format!("replicas: {replicas}, selector: {{matchLabels: {{app: {name}}}}}"),
+        ),
+    };
+    let volume =
+        "{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}";
+    let spec = match kind {
+        "StatefulSet" => format!("{spec}, serviceName: {name}, volumeClaimTemplates: [{volume}]"),
+        _ => spec,
+    };
+    let restart = if kind == "Job" { "restartPolicy: Never, " } else { "" };
+    format!(
+        "{{apiVersion: {group}, kind: {kind}, metadata: {{name: {name}}}, spec: {{{spec}, template: {{\
+         metadata: {{labels: {{app: {name}{labels}}}}}, spec: {{{restart}\
+         initContainers: [{{name: before, image: example/before}}], containers: [{{name: main, image: example/main}}]\
+         }}}}}}}}"
+    )
+}
+
+#[test]
+fn workloads_run() -> anyhow::Result<()> {
+    let kubectl = ControlPlane::shared().kubectl().create_namespace("workloads")?;
+    let fails = ", chartwright.test/fails: 'true'";
+    let crashes = ", chartwright.test/crashes: 'true'";
+    kubectl.apply(
+        &[
+            workload("Deployment", "web", 3, ""),
+            workload("StatefulSet", "db", 2, ""),
+            workload("Job", "once", 1, ""),
+            workload("Deployment", "broken", 1, fails),
+            workload("Job", "crashing", 1, crashes),
+        ]
+        .join("\n---\n"),
+    )?;
+    kubectl.wait("condition=Available", "deployment", "web", PATIENCE)?;
+    kubectl.wait("jsonpath={.status.readyReplicas}=3", "deployment", "web", PATIENCE)?;
+    kubectl.wait("jsonpath={.status.readyReplicas}=2", "statefulset", "db", PATIENCE)?;
+    assert_eq!(kubectl.list("persistentvolumeclaims", "")?.len(), 2);
+    kubectl.wait("condition=Complete", "job", "once", PATIENCE)?;
+    kubectl.wait("condition=Failed", "job", "crashing", PATIENCE)?;
+
+    let reason = "/status/containerStatuses/0/state/waiting/reason";
+    let broken = eventually("the failing pod has a status", PATIENCE, || {
+        Ok(kubectl
+            .list("pods", "app=broken")?
+            .into_iter()
+            .find(|pod| pod.pointer(reason).is_some()))
+    })?;
+    assert_eq!(broken.pointer(reason), Some(&"ImagePullBackOff".into()));
+    assert_eq!(broken.pointer("/status/phase"), Some(&"Pending".into()));
+    let deployment = kubectl.get("deployment", "broken")?.context("it was applied")?;
+    assert_eq!(deployment.pointer("/status/readyReplicas"), None);
+
+    kubectl.run(["delete", "statefulset,persistentvolumeclaim", "--all", "--timeout=30s"])?;
+    eventually("the volumes of deleted claims are gone", PATIENCE, || {
+        Ok(kubectl.list("persistentvolumes", "")?.is_empty().then_some(()))
+    })?;
+
+    // The garbage collector takes what the Deployment owned, and the pods' own end is not waited for in vain.
+    kubectl.delete("deployment", "web")?;
+    eventually("the pods of a deleted Deployment are gone", PATIENCE, || {
+        Ok(kubectl.list("pods,replicasets", "app=web")?.is_empty().then_some(()))
+    })
+}
+
+#[test]
+fn users_have_the_groups_they_were_given_and_their_requests_are_counted() -> anyhow::Result<()> {
+    let control_plane = ControlPlane::shared();
+    let admin = control_plane.kubectl().create_namespace("users")?;
+    let account = "system:serviceaccount:users:operator";
+    let groups = ["system:serviceaccounts", "system:serviceaccounts:users"];
+    let kubeconfig = control_plane.kubeconfig_for(account, &groups)?;
+    let operator = admin.with_kubeconfig(&kubeconfig);
+    let review = operator.run(["auth", "whoami", "-o", "json"])?;
+    let review: serde_json::Value = serde_json::from_str(&review)?;
+    assert_eq!(review.pointer("/status/userInfo/username"), Some(&account.into()));
+    let expected = serde_json::json!([groups[0], groups[1], "system:authenticated"]);
+    assert_eq!(review.pointer("/status/userInfo/groups"), Some(&expected));
+
+    let config_map = "{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}";
+    let refusal = operator
+        .apply(config_map)
+        .expect_err("nobody gave it a role yet")
+        .to_string();
+    assert!(refusal.contains("forbidden"), "{refusal}");
+    admin.run([
+        "create",
+        "rolebinding",
+        "edit",
+        "--clusterrole=edit",
+        "--serviceaccount=users:operator",
+    ])?;
+    let mark = eventually("the binding is seen", PATIENCE, || {
+        let allowed = operator.run(["auth", "can-i", "patch", "configmaps"]).is_ok();
+        if allowed {
+            control_plane.audit().mark().map(Some)
+        } else {
+            Ok(None)
+        }
+    })?;
+    operator.apply(config_map)?;
+    admin.apply(config_map)?;
+    operator.delete("configmap", "one")?;
+    let count = || {
+        control_plane
+            .audit()
+            .since(mark)
+            .map(|requests| requests.by_user(account).writes())
+    };
+    let writes = eventually("both writes are in the log", PATIENCE, || {
+        count().map(|writes| (writes.len() >= 2).then_some(writes))
+    })?;
+    let lines: Vec<_> = writes.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            format!("patch configmaps users/one 201 ({account})"),
+            format!("delete configmaps users/one 200 ({account})")
+        ]
+    );
+    assert_eq!(
+        count()?
+            .verb("patch")
+            .resource("configmaps")
+            .in_namespace("users")
+            .name("one")
+            .len(),
+        1
+    );
+    assert!(count()?.resource("secrets").is_empty());
+
+    let three = control_plane.kubeconfig_for("x", &["a", "b", "c"]);
+    assert!(three.is_err_and(|error| error.to_string().contains("at most 2 groups")));
+    Ok(())
+}
+
+#[test]
+fn an_audit_log_that_is_being_written_can_be_read() -> anyhow::Result<()> {
+    let event = |id: &str, verb: &str, code: u16| {
+        serde_json::json!({
+            "auditID": id, "verb": verb, "requestURI": "/x", "user": {"username": "u"},
+            "objectRef": {"resource": "leases", "apiGroup": "coordination.k8s.io", "namespace": "n", "name": "l"},
+            "responseStatus": {"code": code},
+        })
+        .to_string()
+    };
+    let file = tempfile::NamedTempFile::new()?;
+    let audit = Audit::new(file.path());
+    // A watch that began, a request, the watch's end, and half a line.
+    let lines = [
+        event("1", "watch", 200),
+        event("2", "update", 409),
+        event("1", "watch", 200),
+        "{\"audit".to_owned(),
+    ];
+    std::fs::write(file.path(), lines.join("\n"))?;
+    let lines: Vec<_> = audit.requests()?.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "watch coordination.k8s.io/leases n/l 200 (u)",
+            "update coordination.k8s.io/leases n/l 409 (u)"
+        ]
+    );
+    assert!(audit.requests()?.without_idling().is_empty());
+
+    // A mark in the middle of a line: that line was under way before.
+    let mark = audit.mark()?;
+    let rest = format!("ID\": \"3\"}}\n{}\n", event("4", "get", 200));
+    std::io::Write::write_all(
+        &mut std::fs::OpenOptions::new().append(true).open(file.path())?,
+        rest.as_bytes(),
+    )?;
+    assert_eq!((audit.since(mark)?.len(), audit.since(mark)?.verb("get").len()), (1, 1));
+    assert_eq!(audit.requests()?.len(), 4);
+    Ok(())
+}
+
+#[test]
+fn two_side_by_side_and_one_stops() -> anyhow::Result<()> {
+    let shared = ControlPlane::shared();
+    let second = ControlPlane::builder().start()?;
+    ensure!(second.dir() != shared.dir() && second.server() != shared.server());
+    second.kubectl().create_namespace("only-here")?;
+    assert_eq!(shared.kubectl().get("namespace", "only-here")?, None);
+    let dir = second.dir().to_owned();
+    let mut adopted = second.adopt(Command::new("sleep").arg("600")).spawn()?;
+    second.stop();
+    adopted.wait()?;
+    gone(&dir)?;
+    shared.kubectl().run(["get", "--raw", "/readyz"])?;
+    Ok(())
+}
+
+/// Set for the process that is killed below.
+const VICTIM: &str = "CHARTWRIGHT_TEST_VICTIM";
+
+/// Not a test by itself: run by the next one in a process of its own.
+#[test]
+fn victim() -> anyhow::Result<()> {
+    if std::env::var_os(VICTIM).is_some() {
+        // From a thread that ends, as test threads do: the control plane must outlive it.
+        let start = std::thread::spawn(|| ControlPlane::builder().start());
+        let control_plane = start.join().map_err(|_| anyhow::anyhow!("the thread panicked"))??;
+        println!("victim in {}", control_plane.dir().display());
+        std::thread::sleep(Duration::from_secs(600));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_killed_process_leaves_nothing() -> anyhow::Result<()> {
+    let mut victim = Command::new(std::env::current_exe()?)
+        .args(["--exact", "victim", "--nocapture"])
+        .env(VICTIM, "yes")
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let lines = BufReader::new(victim.stdout.take().context("it is piped")?).lines();
+    let mut dir = None;
+    for line in lines {
+        // The name of the test may stand before it on the line.
+        if let Some((_, path)) = line?.split_once("victim in ") {
+            dir = Some(std::path::PathBuf::from(path));
+            break;
+        }
+    }
+    let dir = dir.context("it did not start")?;
+    ensure!(
+        !processes_of(&dir)?.is_empty(),
+        "the processes of a control plane can be told by its directory"
+    );
+    victim.kill()?;
+    victim.wait()?;
+    gone(&dir)
+}
+
+/// Waits until no process names the directory any more, and the directory is gone as well.
+fn gone(dir: &Path) -> anyhow::Result<()> {
+    eventually("nothing is left of a control plane", Duration::from_secs(10), || {
+        let left = processes_of(dir)?;
+        ensure!(left.is_empty(), "still running: {left:?}");
+        Ok((!dir.exists()).then_some(()))
+    })
+}
+
+/// The command lines with this directory in them, as Linux' /proc shows them.
+fn processes_of(dir: &Path) -> anyhow::Result<Vec<String>> {
+    let dir = dir.to_str().context("temporary directories have plain names")?;
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        // Processes end while we look.
+        let line = std::fs::read(entry?.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(dir) {
+            found.push(line);
+        }
+    }
+    Ok(found)
+}

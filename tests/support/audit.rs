@@ -1,0 +1,282 @@
+//! What was asked of the API server, from its audit log.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde_json::Value;
+
+/// The audit log of an API server.
+#[derive(Clone, Debug)]
+pub struct Audit {
+    path: PathBuf,
+}
+
+/// A place in the log: the requests answered so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mark(u64);
+
+/// One request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Kubernetes' verb: get, list, watch, create, update, patch, delete, deletecollection; the HTTP method in lower
+    /// case for paths that are no resources.
+    pub verb: String,
+    /// Empty for the core group.
+    pub group: String,
+    /// The resource, such as `deployments`; empty for paths that are no resources.
+    pub resource: String,
+    /// `status`, `scale`, ...; empty for the object itself.
+    pub subresource: String,
+    /// Empty for what is in no namespace, and for requests over all of them.
+    pub namespace: String,
+    /// Empty for lists, watches, and for creates that leave the name to the server.
+    pub name: String,
+    /// Who asked.
+    pub user: String,
+    /// What the client calls itself.
+    pub user_agent: String,
+    /// Path and query.
+    pub uri: String,
+    /// The HTTP status; 0 if there is none yet.
+    pub status: u16,
+    /// When it arrived, RFC 3339 in UTC with microseconds.
+    pub received: String,
+}
+
+/// Requests in the order in which they were answered; the methods narrow them down.
+#[derive(Clone, Debug, Default)]
+pub struct Requests(Vec<Request>);
+
+impl Audit {
+    /// The log in a file, which need not exist yet.
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The end of the log as it is. The server writes a request down when it has answered it, so one whose answer came
+    /// only just now may be missing; let a moment pass.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn mark(&self) -> anyhow::Result<Mark> {
+        match std::fs::metadata(&self.path) {
+            Ok(metadata) => Ok(Mark(metadata.len())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Mark(0)),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", self.path.display())),
+        }
+    }
+
+    /// All requests so far.
+    ///
+    /// # Errors
+    /// The log cannot be read, or a line of it is no audit event.
+    pub fn requests(&self) -> anyhow::Result<Requests> {
+        self.since(Mark::default())
+    }
+
+    /// The requests answered since a mark, and the watches that began.
+    ///
+    /// # Errors
+    /// As [`Audit::requests`].
+    pub fn since(&self, mark: Mark) -> anyhow::Result<Requests> {
+        let context = || format!("cannot read {}", self.path.display());
+        let mut bytes = Vec::new();
+        let mut file = File::open(&self.path).with_context(context)?;
+        // The mark may have been taken in the middle of a line; that line belongs to what was before it.
+        file.seek(SeekFrom::Start(mark.0.saturating_sub(1)))
+            .with_context(context)?;
+        file.read_to_end(&mut bytes).with_context(context)?;
+        let start = match mark.0 {
+            0 => 0,
+            _ => bytes
+                .iter()
+                .position(|&byte| byte == b'\n')
+                .map_or(bytes.len(), |end| end + 1),
+        };
+        let text = String::from_utf8_lossy(bytes.get(start..).unwrap_or_default());
+        parse(&text).with_context(|| format!("{} is no audit log", self.path.display()))
+    }
+}
+
+/// A watch is in the log twice, when it begins and when it ends; it counts where it began.
+fn parse(text: &str) -> anyhow::Result<Requests> {
+    let mut requests: Vec<Request> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for line in text.split_inclusive('\n') {
+        // The server may be in the middle of the last line.
+        let Some(line) = line.strip_suffix('\n') else { break };
+        let event: Value = serde_json::from_str(line)?;
+        let request = Request::from_event(&event);
+        let id = string(&event, "/auditID");
+        match places.get(&id).and_then(|&place| requests.get_mut(place)) {
+            Some(known) => *known = request,
+            None => {
+                places.insert(id, requests.len());
+                requests.push(request);
+            }
+        }
+    }
+    Ok(Requests(requests))
+}
+
+fn string(event: &Value, pointer: &str) -> String {
+    event
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
+}
+
+impl Request {
+    fn from_event(event: &Value) -> Self {
+        let status = event
+            .pointer("/responseStatus/code")
+            .and_then(Value::as_u64)
+            .unwrap_or_default();
+        Self {
+            verb: string(event, "/verb"),
+            group: string(event, "/objectRef/apiGroup"),
+            resource: string(event, "/objectRef/resource"),
+            subresource: string(event, "/objectRef/subresource"),
+            namespace: string(event, "/objectRef/namespace"),
+            name: string(event, "/objectRef/name"),
+            user: string(event, "/user/username"),
+            user_agent: string(event, "/userAgent"),
+            uri: string(event, "/requestURI"),
+            status: u16::try_from(status).unwrap_or_default(),
+            received: string(event, "/requestReceivedTimestamp"),
+        }
+    }
+
+    /// Whether it is of a kind that changes something, however it ended.
+    pub fn is_write(&self) -> bool {
+        matches!(
+            self.verb.as_str(),
+            "create" | "update" | "patch" | "delete" | "deletecollection" | "post" | "put"
+        )
+    }
+}
+
+impl std::fmt::Display for Request {
+    /// One line, such as `patch apps/deployments/scale one/web 200 (operator)`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            verb,
+            group,
+            resource,
+            subresource,
+            namespace,
+            name,
+            user,
+            uri,
+            status,
+            ..
+        } = self;
+        if resource.is_empty() {
+            return write!(f, "{verb} {uri} {status} ({user})");
+        }
+        let slash = |part: &str| {
+            if part.is_empty() {
+                String::new()
+            } else {
+                format!("/{part}")
+            }
+        };
+        let group = if group.is_empty() {
+            String::new()
+        } else {
+            format!("{group}/")
+        };
+        write!(
+            f,
+            "{verb} {group}{resource}{} {namespace}{} {status} ({user})",
+            slash(subresource),
+            slash(name)
+        )
+    }
+}
+
+impl Requests {
+    /// Those that a test of one's own takes.
+    #[must_use]
+    pub fn filter(mut self, keep: impl FnMut(&Request) -> bool) -> Self {
+        self.0.retain(keep);
+        self
+    }
+
+    /// Those of one user, by full name.
+    #[must_use]
+    pub fn by_user(self, user: &str) -> Self {
+        self.filter(|request| request.user == user)
+    }
+
+    /// Those with one verb.
+    #[must_use]
+    pub fn verb(self, verb: &str) -> Self {
+        self.filter(|request| request.verb == verb)
+    }
+
+    /// Those about one resource, such as `configmaps`, its subresources included.
+    #[must_use]
+    pub fn resource(self, resource: &str) -> Self {
+        self.filter(|request| request.resource == resource)
+    }
+
+    /// Those in one namespace.
+    #[must_use]
+    pub fn in_namespace(self, namespace: &str) -> Self {
+        self.filter(|request| request.namespace == namespace)
+    }
+
+    /// Those about objects of one name.
+    #[must_use]
+    pub fn name(self, name: &str) -> Self {
+        self.filter(|request| request.name == name)
+    }
+
+    /// Those that change something.
+    #[must_use]
+    pub fn writes(self) -> Self {
+        self.filter(Request::is_write)
+    }
+
+    /// Without what a client that does nothing does: its lease, and watches that begin anew.
+    #[must_use]
+    pub fn without_idling(self) -> Self {
+        self.filter(|request| request.resource != "leases" && request.verb != "watch")
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// One after the other.
+    pub fn iter(&self) -> std::slice::Iter<'_, Request> {
+        self.0.iter()
+    }
+}
+
+impl std::fmt::Display for Requests {
+    /// One line each: what a failed assertion about their number should show.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|request| writeln!(f, "{request}"))
+    }
+}
+
+impl IntoIterator for Requests {
+    type Item = Request;
+    type IntoIter = std::vec::IntoIter<Request>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}

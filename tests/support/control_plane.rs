@@ -1,0 +1,341 @@
+//! Starting a control plane, waiting until it works, and ending it.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use super::audit::Audit;
+use super::credentials::{self, Authority, Identity};
+use super::kubectl::Kubectl;
+use super::parts::{self, Binaries, Ports};
+use super::watchdog::Watchdog;
+
+/// What a control plane shall be like.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    pods: bool,
+    timeout: Duration,
+}
+
+/// etcd, kube-apiserver, kube-controller-manager and, if asked for, what makes pods run, on free ports of 127.0.0.1
+/// and in a temporary directory of their own. All of it ends and goes when this is dropped, and when the process ends,
+/// in whatever way.
+#[derive(Debug)]
+pub struct ControlPlane {
+    // The fields are dropped in this order, and the processes have to end before the directory goes.
+    processes: Mutex<Vec<Process>>,
+    watchdog: Watchdog,
+    dir: PathBuf,
+    server: String,
+    authority: Authority,
+    kubectl: Kubectl,
+}
+
+#[derive(Debug)]
+struct Process {
+    name: &'static str,
+    child: Child,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            pods: false,
+            timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Builder {
+    /// With kube-scheduler, kwok and one Node, so that Deployments become ready and Jobs complete. Off at first.
+    #[must_use]
+    pub fn pods(mut self, pods: bool) -> Self {
+        self.pods = pods;
+        self
+    }
+
+    /// How long it may take to become ready, building the parts apart. 60 s at first.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Starts it and waits until it works. Builds the parts before, if they are nowhere to be found.
+    ///
+    /// # Errors
+    /// A part cannot be had, doesn't start or isn't ready in time; the message has the end of its log.
+    pub fn start(self) -> anyhow::Result<ControlPlane> {
+        let binaries = Binaries::resolve(self.pods)?;
+        // Between looking for a free port and listening on it somebody else can take it.
+        let mut attempt = 1;
+        loop {
+            match ControlPlane::start(&binaries, self.timeout) {
+                Err(error) if attempt < 4 && format!("{error:#}").contains("address already in use") => attempt += 1,
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+impl ControlPlane {
+    /// Says what it shall be like.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// One with pods for all the tests of a test binary, started by the first that asks. It ends with the process.
+    ///
+    /// # Panics
+    /// If it doesn't start.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<ControlPlane> = OnceLock::new();
+        SHARED.get_or_init(|| match Self::builder().pods(true).start() {
+            Ok(control_plane) => control_plane,
+            Err(error) => panic!("the control plane for the tests doesn't start: {error:#}"),
+        })
+    }
+
+    /// The kubeconfig of the administrator, user `admin` in `system:masters`.
+    pub fn kubeconfig(&self) -> &Path {
+        self.kubectl.kubeconfig()
+    }
+
+    /// Writes a kubeconfig for any user in up to two groups; the API server adds `system:authenticated`. A ServiceAccount
+    /// as an RBAC subject is the user `system:serviceaccount:<namespace>:<name>`, whether the account exists or not.
+    ///
+    /// # Errors
+    /// More than two groups, or the file cannot be written.
+    pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> anyhow::Result<PathBuf> {
+        let identity = self.authority.client(user, groups)?;
+        let text = credentials::kubeconfig(&self.server, self.authority.certificate(), user, &identity)?;
+        // Users have names that no file should have, and the same user may come with other groups.
+        let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let stem: String = user.chars().take(80).map(safe).collect();
+        let mut number = 1;
+        loop {
+            let path = self.dir.join(format!("{stem}.{number}.kubeconfig"));
+            match credentials::write_private(&path, &text) {
+                Err(_) if path.exists() => number += 1,
+                outcome => return outcome.map(|()| path),
+            }
+        }
+    }
+
+    /// kubectl as the administrator.
+    pub fn kubectl(&self) -> &Kubectl {
+        &self.kubectl
+    }
+
+    /// The API server's address, `https://127.0.0.1:<port>`.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The temporary directory: kubeconfigs, logs, certificates. It goes with the control plane.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The record of all requests.
+    pub fn audit(&self) -> Audit {
+        Audit::new(&self.dir.join("audit.log"))
+    }
+
+    /// Makes a command end when the control plane ends or this process does, however that happens. The process is still
+    /// the caller's to wait for.
+    pub fn adopt<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        self.watchdog.adopt(command)
+    }
+
+    /// Kills all its processes and removes its directory, as dropping it does.
+    pub fn stop(self) {
+        drop(self);
+    }
+
+    fn start(binaries: &Binaries, timeout: Duration) -> anyhow::Result<Self> {
+        let deadline = Instant::now() + timeout;
+        let dir = tempfile::Builder::new()
+            .prefix("chartwright-")
+            .tempdir()
+            .context("no temporary directory")?
+            .keep();
+        let watchdog = Watchdog::start(&dir).context("cannot run bash, which watches over the control plane")?;
+        let ports = Ports::free()?;
+        let authority = Authority::new()?;
+        let admin = dir.join("admin.kubeconfig");
+        let control_plane = Self {
+            processes: Mutex::new(Vec::new()),
+            watchdog,
+            server: format!("https://127.0.0.1:{}", ports.api_server),
+            kubectl: Kubectl::new(&binaries.kubectl, &admin, &dir.join("kubectl-cache")),
+            authority,
+            dir,
+        };
+        control_plane.write_files()?;
+        control_plane.bring_up(binaries, ports, deadline)?;
+        Ok(control_plane)
+    }
+
+    fn write_files(&self) -> anyhow::Result<()> {
+        let Identity { certificate, key } = self.authority.server()?;
+        let (signing_key, verification_key) = credentials::signing_key()?;
+        for (name, content) in [
+            ("ca.crt", self.authority.certificate()),
+            ("server.crt", &certificate),
+            ("server.key", &key),
+            ("service-account.key", &signing_key),
+            ("service-account.pub", &verification_key),
+            ("audit-policy.yaml", parts::AUDIT_POLICY),
+        ] {
+            credentials::write_private(&self.dir.join(name), content)?;
+        }
+        for (file, user, groups) in [
+            ("admin", "admin", ["system:masters"].as_slice()),
+            ("kube-controller-manager", "system:kube-controller-manager", &[]),
+            ("kube-scheduler", "system:kube-scheduler", &[]),
+            ("kwok", "kwok", &["system:masters"]),
+        ] {
+            let identity = self.authority.client(user, groups)?;
+            let text = credentials::kubeconfig(&self.server, self.authority.certificate(), user, &identity)?;
+            credentials::write_private(&self.dir.join(format!("{file}.kubeconfig")), &text)?;
+        }
+        Ok(())
+    }
+
+    /// Each part is started when what it needs is there: the controller manager gives up on an API server that isn't
+    /// ready within ten seconds.
+    fn bring_up(&self, binaries: &Binaries, ports: Ports, deadline: Instant) -> anyhow::Result<()> {
+        let listens = |port: u16| move || TcpStream::connect(("127.0.0.1", port)).map(drop).map_err(Into::into);
+        let kubectl = &self.kubectl;
+
+        self.spawn("etcd", &binaries.etcd, parts::etcd(&self.dir, ports))?;
+        self.await_part("etcd", deadline, listens(ports.etcd))?;
+
+        self.spawn(
+            "kube-apiserver",
+            &binaries.api_server,
+            parts::api_server(&self.dir, ports),
+        )?;
+        self.await_part("kube-apiserver", deadline, listens(ports.api_server))?;
+        self.await_part("kube-apiserver", deadline, || {
+            kubectl.run(["get", "--raw", "/readyz"]).map(drop)
+        })?;
+
+        self.spawn(
+            "kube-controller-manager",
+            &binaries.controller_manager,
+            parts::controller_manager(&self.dir),
+        )?;
+        if let Some((scheduler, kwok)) = &binaries.pods {
+            self.spawn("kube-scheduler", scheduler, parts::scheduler(&self.dir))?;
+            kubectl.apply(parts::POD_OBJECTS)?;
+            self.spawn("kwok", kwok, parts::kwok(&self.dir)?)?;
+            self.await_part("kwok", deadline, || {
+                let node = kubectl.get("node", "node-1")?.context("there is no Node")?;
+                if node.pointer("/status/phase").is_none() {
+                    bail!("the Node is not initialised");
+                }
+                match node.pointer("/spec/taints") {
+                    None => Ok(()),
+                    Some(taints) => bail!("the Node still has taints: {taints}"),
+                }
+            })?;
+        }
+        self.await_part("kube-controller-manager", deadline, || {
+            kubectl
+                .in_namespace("default")
+                .get("serviceaccount", "default")?
+                .context("no default account")
+                .map(drop)
+        })
+    }
+
+    fn spawn(&self, name: &'static str, binary: &Path, arguments: Vec<std::ffi::OsString>) -> anyhow::Result<()> {
+        let log = File::create(self.log(name)).with_context(|| format!("no log for {name}"))?;
+        let mut command = Command::new(binary);
+        command
+            .args(arguments)
+            .current_dir(&self.dir)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        let child = self
+            .adopt(&mut command)
+            .spawn()
+            .with_context(|| format!("cannot run {}", binary.display()))?;
+        self.processes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Process { name, child });
+        Ok(())
+    }
+
+    /// Waits until `check` is content with a part.
+    fn await_part(&self, part: &str, deadline: Instant, check: impl Fn() -> anyhow::Result<()>) -> anyhow::Result<()> {
+        loop {
+            let outcome = check();
+            // Also when the check is content: a foreign process on the port that our part wanted may have answered.
+            self.all_alive()?;
+            let Err(error) = outcome else { return Ok(()) };
+            if Instant::now() >= deadline {
+                bail!(
+                    "{part} is not ready in time: {error:#}; the end of its log:\n{}",
+                    self.log_tail(part)
+                );
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn all_alive(&self) -> anyhow::Result<()> {
+        for process in self.processes.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
+            if let Some(status) = process.child.try_wait()? {
+                bail!(
+                    "{} ended with {status}; the end of its log:\n{}",
+                    process.name,
+                    self.log_tail(process.name)
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn log(&self, part: &str) -> PathBuf {
+        self.dir.join(format!("{part}.log"))
+    }
+
+    fn log_tail(&self, part: &str) -> String {
+        let bytes = fs::read(self.log(part)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.lines().collect();
+        let mut tail = String::new();
+        for line in lines.iter().skip(lines.len().saturating_sub(20)) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(tail, "  {line}");
+        }
+        tail
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        let processes = self.processes.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for process in processes.iter_mut() {
+            // An error means that it has ended already.
+            let _ = process.child.kill();
+        }
+        for process in processes.iter_mut() {
+            let _ = process.child.wait();
+        }
+        // Ends whatever was adopted and removes the directory, possibly a moment after this returns.
+        self.watchdog.release();
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
