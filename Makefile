@@ -1,0 +1,164 @@
+# Everything that this project is built, tested and installed with. `make` alone lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+# Name and tag of the image that image builds and deploy runs.
+IMG ?= chartwright:$(VERSION)
+CONTAINER_TOOL ?= docker
+KUBECTL ?= kubectl
+CARGO ?= cargo
+# What cargo run gets: make run ARGS="--leader-elect=false"
+ARGS ?=
+# off: make test leaves cargo-deny out.
+DENY ?= on
+
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/chartwright
+CARGO_DENY_VERSION := 0.20.2
+# One that is installed already, else our own.
+CARGO_DENY := $(or $(shell command -v cargo-deny),$(CACHE)/tools/bin/cargo-deny)
+CONTROL_PLANE := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok
+# The same for every cargo call, so that none of them builds the dependencies once more.
+LOCKED := --locked
+
+# A comma that isn't an argument's end.
+, := ,
+
+say = @printf '\033[1m==> %s\033[0m\n' "$(1)"
+
+##@ Working on it
+
+.PHONY: help
+help: ## List the targets.
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: check-tools ## Build the debug binary, target/debug/chartwright (2 minutes the first time).
+	$(CARGO) build $(LOCKED)
+
+.PHONY: release
+release: check-tools ## Build the release binary, target/release/chartwright (5 minutes the first time).
+	$(CARGO) build $(LOCKED) --release
+
+.PHONY: demo
+demo: check-tools control-plane ## Show it on a local control plane until Ctrl-C; DEMO=once cleans up and ends.
+	$(call say,building the operator (2 minutes the first time$(,) else seconds))
+	$(CARGO) build $(LOCKED)
+	$(call say,starting the demo (a few seconds))
+	DEMO="$(DEMO)" $(CARGO) run $(LOCKED) --quiet --example demo
+
+.PHONY: run
+run: check-tools ## Run the operator against the cluster of KUBECONFIG, with watches.yaml of this folder.
+	$(CARGO) run $(LOCKED) -- run --watches-file=./watches.yaml $(ARGS)
+
+.PHONY: fmt
+fmt: ## Format the code.
+	$(CARGO) fmt
+
+.PHONY: lint
+lint: check-tools ## Check formatting and clippy's advice; a warning is an error.
+	$(call say,formatting (seconds))
+	$(CARGO) fmt --check
+	$(call say,clippy (2 minutes the first time$(,) else seconds))
+	$(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
+
+.PHONY: test
+test: check-tools ## Run everything that CI runs: lint, control plane, all tests, cargo deny.
+	@$(MAKE) lint
+	@$(MAKE) control-plane
+	$(call say,tests: unit$(,) layering$(,) integration on a real API server (3 minutes the first time$(,) else 1 to 2))
+	$(CARGO) test $(LOCKED)
+	@if [ "$(DENY)" = off ]; then echo "cargo deny: left out (DENY=off)"; else $(MAKE) deny; fi
+
+.PHONY: bench
+bench: check-tools ## Run the benchmarks.
+	$(CARGO) bench $(LOCKED)
+
+.PHONY: goldens
+goldens: ## Write the golden files of the templates anew, with the real Helm (builds it the first time: 2 minutes).
+	tests/control-plane/goldens
+
+.PHONY: deny
+deny: $(CARGO_DENY) ## Check the dependencies' licenses, sources, bans and advisories.
+	$(call say,cargo deny: licenses$(,) bans and sources (seconds))
+	$(CARGO_DENY) --locked check --hide-inclusion-graph bans licenses sources
+	$(call say,cargo deny: advisories (seconds; needs the advisory database from the network))
+	@if $(CARGO_DENY) --locked fetch db >/dev/null 2>&1; then \
+	  $(CARGO_DENY) --locked check advisories; \
+	else \
+	  echo "advisories: not checked, the advisory database can't be fetched from here"; \
+	fi
+
+$(CARGO_DENY):
+	$(call say,installing cargo-deny $(CARGO_DENY_VERSION) into $(CACHE)/tools (about 2 minutes$(,) once))
+	$(CARGO) install cargo-deny --version $(CARGO_DENY_VERSION) --locked --quiet --root $(CACHE)/tools
+
+.PHONY: control-plane
+control-plane: ## Find or build the local control plane's parts (8 minutes on 2 cores the first time, else a second).
+	$(call say,control plane: $(CONTROL_PLANE) (8 minutes the first time$(,) else a second))
+	tests/control-plane/build $(CONTROL_PLANE)
+
+.PHONY: clean
+clean: ## Remove what was built here; the control plane's cache stays.
+	$(CARGO) clean
+
+##@ Image and cluster
+
+.PHONY: image
+image: ## Build the image IMG (default chartwright:VERSION) with CONTAINER_TOOL (default docker).
+	$(CONTAINER_TOOL) build --build-arg CHARTWRIGHT_COMMIT="$$(git rev-parse HEAD 2>/dev/null || echo unknown)" -t $(IMG) .
+
+.PHONY: install
+install: ## Install the CRDs into the cluster of KUBECONFIG.
+	$(KUBECTL) apply --server-side --force-conflicts -k config/crd
+
+.PHONY: uninstall
+uninstall: delete-resources ## Remove the CRDs, and before that every Memcached (the operator must be running for that).
+	$(KUBECTL) delete --ignore-not-found -k config/crd
+
+.PHONY: deploy
+deploy: ## Deploy CRDs, RBAC and the operator with the image IMG.
+	$(KUBECTL) kustomize config/default | sed 's|image: chartwright:.*|image: $(IMG)|' \
+	  | $(KUBECTL) apply --server-side --force-conflicts -f -
+
+.PHONY: undeploy
+undeploy: delete-resources ## Remove every Memcached, then the operator and the CRDs.
+	$(KUBECTL) delete --ignore-not-found -k config/default
+
+# Each Memcached has the operator's finalizer: without the operator it would stay, and its CRD with it.
+.PHONY: delete-resources
+delete-resources:
+	@if $(KUBECTL) get crd memcacheds.cache.example.com >/dev/null 2>&1; then \
+	  $(KUBECTL) delete memcacheds.cache.example.com --all --all-namespaces --timeout=120s; \
+	fi
+
+##@ Help with the tools
+
+.PHONY: check-tools
+check-tools: ## Say what is missing on this machine, and how to get it.
+	@missing=0; \
+	need() { \
+	  if ! command -v "$$1" >/dev/null 2>&1; then echo "missing: $$1 ($$2)" >&2; missing=1; fi; \
+	}; \
+	need cargo "the Rust toolchain, 1.95 or later: https://rustup.rs"; \
+	need cc "a C compiler, for aws-lc: your system's package build-essential, gcc or clang"; \
+	need git "your system's package git"; \
+	if command -v cargo >/dev/null 2>&1; then \
+	  cargo fmt --version >/dev/null 2>&1 || { echo "missing: rustfmt (rustup component add rustfmt)" >&2; missing=1; }; \
+	  cargo clippy --version >/dev/null 2>&1 || { echo "missing: clippy (rustup component add clippy)" >&2; missing=1; }; \
+	fi; \
+	if ! command -v go >/dev/null 2>&1 && [ -z "$${KUBEBUILDER_ASSETS:-}" ]; then \
+	  cache=$$(tests/control-plane/build --print-dir); \
+	  for part in $(CONTROL_PLANE); do \
+	    if ! [ -x "$$cache/$$part" ] && ! command -v "$$part" >/dev/null 2>&1; then \
+	      need go "1.26 or later, builds the local control plane once: https://go.dev/doc/install"; \
+	      break; \
+	    fi; \
+	  done; \
+	fi; \
+	exit $$missing
