@@ -183,21 +183,23 @@ impl Serving {
         }
     }
 
-    /// Ends when the kind is gone from a complete discovery.
+    /// Ends when the kind is gone from a complete discovery. Until then, every release is looked at again when kinds
+    /// come or go: `.Capabilities` may have changed, and one that waits for a CRD can go on. A release that this leaves
+    /// as it is costs no request.
     async fn unserved(&self) {
         let mut served = self.shared.served.subscribe();
         loop {
             let snapshot = self.shared.context.discovery.snapshot();
-            if snapshot
-                .resource(&self.unit.group_kind, &self.unit.watch.version)
-                .is_none()
-                && snapshot.is_complete()
-            {
+            let resource = snapshot.resource(&self.unit.group_kind, &self.unit.watch.version);
+            if resource.is_none() && snapshot.is_complete() {
                 tracing::warn!(kind = %self.unit.group_kind, "the API server no longer serves this kind");
                 return;
             }
             if served.changed().await.is_err() {
                 return std::future::pending().await;
+            }
+            for resource in self.cache.all() {
+                self.queue.add(resource.key.clone());
             }
         }
     }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::context::Unit;
 use super::custom_resource::CustomResource;
 use crate::chart::strvals::{self, Mode};
-use crate::render::render_over;
+use crate::render::render_text;
 
 /// Why a release has no values or no name.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ fn apply_overrides(unit: &Unit, values: &mut Map<String, Value>) -> Result<(), E
             message,
         };
         // operator-sdk executes each value as a template with sprig's functions and no data, once the environment is in.
-        let value = render_over(&override_value.value, &Value::Null).map_err(error)?;
+        let value = render_text("overrideValues", &override_value.value, &Value::Null).map_err(error)?;
         strvals::parse_into(&format!("{}={value}", override_value.key), &Mode::Strings, values).map_err(error)?;
     }
     Ok(())
@@ -63,7 +63,7 @@ pub fn release_namespace(unit: &Unit, resource: &CustomResource) -> Result<Strin
         template: template.clone(),
         message,
     };
-    let name = render_over(template, &resource.as_data(&unit.resource)).map_err(error)?;
+    let name = render_text("targetNamespace", template, &resource.as_data(&unit.resource)).map_err(error)?;
     let name = name.trim();
     match is_namespace_name(name) {
         true => Ok(name.to_owned()),

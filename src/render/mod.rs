@@ -26,7 +26,7 @@ pub use error::Error;
 pub use manifest::{Hook, HookEvent, Manifest};
 pub use order::{INSTALL_ORDER, by_install_order};
 pub use stream::{StreamOptions, show_only, to_stream};
-pub use text::render_over;
+pub use text::render_text;
 
 /// What [`on_large_stack`] reserves, in bytes. Only what is used is ever backed by memory.
 const STACK: usize = 512 << 20;
@@ -184,28 +184,6 @@ impl ChartId {
     fn of(chart: &Chart) -> Self {
         ChartId(std::ptr::from_ref(chart).addr())
     }
-}
-
-/// Renders a text that is no part of a chart, such as a template for a release's name, without any data.
-///
-/// # Errors
-/// Go's text for a template that doesn't parse or fails.
-pub fn render_text(name: &str, text: &str) -> Result<String, String> {
-    let mut set = Set::new(name);
-    set.parse(name, text, table()).map_err(|e| e.to_string())?;
-    let environment = Environment {
-        lookups: Lookups::none(),
-        clock: jiff::Timestamp::now(),
-        seed: None,
-        limits: Limits {
-            depth: 100,
-            ..Limits::default()
-        },
-    };
-    let out = Context::new(Arc::new(set), &environment)
-        .render(name, &Value::Nil)
-        .map_err(|e| e.to_string())?;
-    Ok(String::from_utf8_lossy(&out).into_owned())
 }
 
 fn user_map(json: &serde_json::Value) -> Result<Map, Error> {
