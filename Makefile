@@ -48,7 +48,7 @@ release: check-tools ## Build the release binary, target/release/chartwright (5 
 .PHONY: demo
 demo: check-tools control-plane ## Show it on a local control plane until Ctrl-C; DEMO=once cleans up and ends.
 	$(call say,building the operator (2 minutes the first time$(,) else seconds))
-	$(CARGO) build $(LOCKED)
+	$(CARGO) build $(LOCKED) --bin chartwright --example demo
 	$(call say,starting the demo (a few seconds))
 	DEMO="$(DEMO)" $(CARGO) run $(LOCKED) --quiet --example demo
 

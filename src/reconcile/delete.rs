@@ -74,6 +74,7 @@ impl Run<'_> {
                     true => "suspended: its objects are left as they are",
                     false => "its objects are deleted",
                 };
+                tracing::info!(kind = %self.unit.group_kind, resource = %self.written.key, "uninstalled: {note}");
                 self.context
                     .events
                     .normal(&about, "UninstallSuccessful", "Delete", note)

@@ -96,6 +96,11 @@ impl Run<'_> {
             return;
         }
         release.last_event = key;
+        let (kind, resource) = (&self.unit.group_kind, &self.written.key);
+        match event.warning {
+            true => tracing::warn!(%kind, %resource, reason = event.reason, "{}", event.note),
+            false => tracing::info!(%kind, %resource, reason = event.reason, "{}", event.note),
+        }
         let about = self.written.reference(&self.unit.resource);
         match event.warning {
             true => {
