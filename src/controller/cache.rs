@@ -59,6 +59,13 @@ impl Cache {
         lock(&self.releases).remove(key).unwrap_or_default()
     }
 
+    /// True if the last reconcile left nothing to be done. One that is under way may have seen what was before.
+    pub fn is_complete(&self, key: &Key) -> bool {
+        lock(&self.releases)
+            .get(key)
+            .is_some_and(|release| !release.record.inputs.is_empty())
+    }
+
     /// Puts it back, unless the custom resource went meanwhile.
     pub fn put_release(&self, key: &Key, release: Release) {
         if lock(&self.resources).contains_key(key) {

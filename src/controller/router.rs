@@ -26,8 +26,13 @@ impl Router {
         self.lock().insert(set, address);
     }
 
-    pub fn unregister(&self, set: &str) {
-        self.lock().remove(set);
+    /// Forgets a release, unless another queue has taken it over: the watch that a custom resource left may hear of it
+    /// after the one that it went to.
+    pub fn unregister(&self, set: &str, queue: &Arc<Queue<Key>>) {
+        let mut sets = self.lock();
+        if sets.get(set).is_some_and(|address| Arc::ptr_eq(&address.queue, queue)) {
+            sets.remove(set);
+        }
     }
 
     /// Queues the releases of these sets. A set that no release claims (a custom resource that is not listed yet, or
@@ -67,7 +72,11 @@ mod tests {
         assert_eq!(queue.depth(), 0);
         router.notify(&["set-a".into(), "set-a".into()]);
         assert_eq!(queue.next().await, key);
-        router.unregister("set-a");
+        router.unregister("set-a", &Arc::default());
+        queue.done(key.clone(), None);
+        router.notify(&["set-a".into()]);
+        assert_eq!(queue.next().await, key, "only its own queue gives a release up");
+        router.unregister("set-a", &queue);
         queue.done(key, None);
         router.notify(&["set-a".into()]);
         assert_eq!(queue.depth(), 0);

@@ -183,9 +183,8 @@ impl Serving {
         }
     }
 
-    /// Ends when the kind is gone from a complete discovery. Until then, every release is looked at again when kinds
-    /// come or go: `.Capabilities` may have changed, and one that waits for a CRD can go on. A release that this leaves
-    /// as it is costs no request.
+    /// Ends when the kind is gone from a complete discovery. Until then, releases are looked at again when kinds come or
+    /// go: those that read `.Capabilities`, and those that are not complete, for they may wait for a CRD.
     async fn unserved(&self) {
         let mut served = self.shared.served.subscribe();
         loop {
@@ -199,7 +198,9 @@ impl Serving {
                 return std::future::pending().await;
             }
             for resource in self.cache.all() {
-                self.queue.add(resource.key.clone());
+                if self.unit.reads_capabilities(&resource) || !self.cache.is_complete(&resource.key) {
+                    self.queue.add(resource.key.clone());
+                }
             }
         }
     }
@@ -290,7 +291,8 @@ impl Serving {
     fn forget(&self, key: &Key) {
         let Some(resource) = self.cache.remove(key) else { return };
         self.queue.forget(key);
-        self.shared.router.unregister(&resource.set(&self.unit.group_kind));
+        let set = resource.set(&self.unit.group_kind);
+        self.shared.router.unregister(&set, &self.queue);
         self.shared
             .context
             .metrics

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{Notify, Semaphore};
 
+use super::custom_resource::{CustomResource, Key as ResourceKey};
 use crate::chart::Chart;
 use crate::cluster::discovery::{Discovery, Resource};
 use crate::cluster::events::Events;
@@ -65,7 +66,7 @@ pub struct Reads {
 }
 
 /// `tpl` makes code of values, so that they are searched as well.
-pub(super) const CAPABILITIES: &[&str] = &["Capabilities"];
+const CAPABILITIES: &[&str] = &["Capabilities"];
 pub(super) const RELEASE_FACTS: &[&str] = &["IsInstall", "IsUpgrade", "Revision"];
 
 /// True if a text contains one of the words.
@@ -158,8 +159,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 // === impl Unit ===
 
 impl Unit {
+    /// True if the render of a custom resource may depend on what the API server serves.
+    pub fn reads_capabilities(&self, resource: &CustomResource) -> bool {
+        self.reads.capabilities || mentions(resource.spec_bytes(), CAPABILITIES)
+    }
+
     /// What identifies the metric series of a release.
-    pub fn metric_labels(&self, key: &super::Key) -> ReleaseLabels {
+    pub fn metric_labels(&self, key: &ResourceKey) -> ReleaseLabels {
         ReleaseLabels {
             group: self.labels.0.clone(),
             kind: self.labels.1.clone(),

@@ -1,7 +1,7 @@
 //! The digest of everything that a render depends on: equal digests, equal renders.
 
 use super::Run;
-use super::context::{CAPABILITIES, Unit, mentions};
+use super::context::Unit;
 use super::custom_resource::CustomResource;
 use super::release::Release;
 use crate::cluster::discovery::Snapshot;
@@ -19,8 +19,10 @@ pub fn digest(key: &Key, unit: &Unit, resource: &CustomResource, snapshot: &Snap
         .as_ref()
         .map(|renderer| renderer.chart().digest.as_str())
         .unwrap_or_default();
-    let asks = unit.reads.capabilities || mentions(resource.spec_bytes(), CAPABILITIES);
-    let capabilities = if asks { snapshot.digest.as_str() } else { "" };
+    let capabilities = match unit.reads_capabilities(resource) {
+        true => snapshot.digest.as_str(),
+        false => "",
+    };
     let data = match &unit.watch.target_namespace {
         // The name of the namespace may depend on anything in the custom resource.
         Some(_) => resource.as_data(&unit.resource).to_string(),
