@@ -238,7 +238,10 @@ fn name_and_chart(args: &TemplateArgs) -> Result<(String, String), String> {
     match (args.names.as_slice(), template) {
         ([_, _], Some(_)) => Err("cannot set --name-template and also specify a name".to_owned()),
         ([name, chart], None) => Ok((name.clone(), chart.clone())),
-        ([chart], Some(template)) => Ok((render_text("name-template", template, &serde_json::Value::Null)?, chart.clone())),
+        ([chart], Some(template)) => Ok((
+            render_text("name-template", template, &serde_json::Value::Null)?,
+            chart.clone(),
+        )),
         ([chart], None) => Ok((DEFAULT_NAME.to_owned(), chart.clone())),
         ([], _) => Err(
             "\"helm template\" requires at least 1 argument\n\nUsage:  helm template [NAME] [CHART] [flags]".to_owned(),

@@ -5,6 +5,8 @@
 
 mod contexts;
 mod error;
+#[cfg(test)]
+mod handlebars_tests;
 pub mod manifest;
 mod order;
 mod stream;
@@ -18,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::chart::dependencies::{self, Node};
 use crate::chart::{Chart, File, schema, values, version};
 use crate::template::go::{Entries, Map, MapKind, Set, Str, Value};
+use crate::template::handlebars::{self, Templates, is_handlebars};
 use crate::template::helm::{Context, Environment, error as wording, table};
 
 pub use crate::template::helm::data::Release;
@@ -35,9 +38,16 @@ const STACK: usize = 512 << 20;
 pub struct Renderer {
     chart: Arc<Chart>,
     /// Parsed templates by the set of charts that take part: conditions and aliases decide that anew in every render.
-    sets: Mutex<HashMap<Enabled, Arc<Set>>>,
+    sets: Mutex<HashMap<Enabled, Parsed>>,
     /// The names and contents of `.Files` by chart.
     files: HashMap<ChartId, Vec<(Str, Str)>>,
+}
+
+/// The parsed templates of the charts that take part. Neither kind sees the other's definitions.
+#[derive(Clone)]
+struct Parsed {
+    go: Arc<Set>,
+    handlebars: Arc<Templates>,
 }
 
 /// A chart within the tree that the renderer holds, by its address: the tree is never changed or moved.
@@ -122,7 +132,7 @@ impl Renderer {
             schema::validate(&node, &values).map_err(Error::Schema)?;
         }
         check_kube_version(&node, input.capabilities)?;
-        let set = self.set(&node)?;
+        let parsed = self.parsed(&node)?;
         let files = contexts::files(&self.files, &node, &values, input);
         let environment = Environment {
             lookups: input.lookups.clone(),
@@ -130,8 +140,8 @@ impl Renderer {
             seed: input.seed,
             limits: input.limits,
         };
-        let mut context = Context::new(set, &environment);
-        let rendered = execute(&mut context, files)?;
+        let mut context = Context::new(parsed.go, &environment);
+        let rendered = execute(&mut context, &parsed.handlebars, files)?;
         let (missing_lookups, used_lookups) = context.into_lookups();
         let mut result = finish(node.name(), rendered)?;
         result.missing_lookups = missing_lookups;
@@ -145,7 +155,7 @@ impl Renderer {
     }
 
     /// The parsed templates of the charts that take part.
-    fn set(&self, node: &Node<'_>) -> Result<Arc<Set>, Error> {
+    fn parsed(&self, node: &Node<'_>) -> Result<Parsed, Error> {
         let mut enabled = Vec::new();
         contexts::enabled(node, "", &mut enabled);
         let known = self
@@ -154,20 +164,30 @@ impl Renderer {
             .unwrap_or_else(PoisonError::into_inner)
             .get(&enabled)
             .cloned();
-        if let Some(set) = known {
-            return Ok(set);
+        if let Some(parsed) = known {
+            return Ok(parsed);
         }
         let mut set = Set::new("gotpl");
+        let mut handlebars = Templates::default();
         for (name, template) in contexts::sources(node) {
+            if is_handlebars(&name) {
+                handlebars
+                    .parse(&name, &template.data)
+                    .map_err(|e| Error::Parse(e.to_string()))?;
+                continue;
+            }
             set.parse(&name, &template.data, table())
                 .map_err(|e| Error::Parse(wording::parse_text(&e)))?;
         }
-        let set = Arc::new(set);
+        let parsed = Parsed {
+            go: Arc::new(set),
+            handlebars: Arc::new(handlebars),
+        };
         self.sets
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(enabled, Arc::clone(&set));
-        Ok(set)
+            .insert(enabled, parsed.clone());
+        Ok(parsed)
     }
 }
 
@@ -210,28 +230,46 @@ fn check_kube_version(node: &Node<'_>, capabilities: &Capabilities) -> Result<()
 }
 
 /// Renders the files in Helm's order: the deepest paths first, each depth in reverse.
-fn execute(context: &mut Context, files: Vec<contexts::TemplateFile>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
+fn execute(
+    context: &mut Context,
+    handlebars: &Templates,
+    files: Vec<contexts::TemplateFile>,
+) -> Result<BTreeMap<String, Vec<u8>>, Error> {
     let mut rendered = BTreeMap::new();
     for file in files {
         if file.is_partial() {
             continue;
         }
         let data = file.data();
-        let text = context
-            .render(&file.name, &data)
-            .map_err(|e| match context.exceeded() {
-                Some(limit) => Error::Limit {
-                    template: file.name.clone(),
-                    limit,
-                },
-                None => Error::Execution {
-                    template: file.name.clone(),
-                    text: wording::exec_text(&file.name, &e),
-                },
-            })?;
+        let text = if is_handlebars(&file.name) {
+            handlebars_text(context, handlebars, &file.name, &data)?
+        } else {
+            go_text(context, &file.name, &data)?
+        };
         rendered.insert(file.name, text);
     }
     Ok(rendered)
+}
+
+fn go_text(context: &mut Context, name: &str, data: &Value) -> Result<Vec<u8>, Error> {
+    context.render(name, data).map_err(|e| match context.exceeded() {
+        Some(limit) => Error::Limit {
+            template: name.to_owned(),
+            limit,
+        },
+        None => Error::Execution {
+            template: name.to_owned(),
+            text: wording::exec_text(name, &e),
+        },
+    })
+}
+
+fn handlebars_text(context: &mut Context, templates: &Templates, name: &str, data: &Value) -> Result<Vec<u8>, Error> {
+    let template = name.to_owned();
+    templates.render(context, name, data).map_err(|e| match e {
+        handlebars::Error::Limit(limit) => Error::Limit { template, limit },
+        handlebars::Error::At(text) => Error::Execution { template, text },
+    })
 }
 
 /// Sorts rendered files into manifests, hooks and notes.
@@ -240,8 +278,9 @@ fn finish(chart: &str, rendered: BTreeMap<String, Vec<u8>>) -> Result<Rendered, 
     let mut notes = None;
     let mut files = BTreeMap::new();
     for (name, bytes) in rendered {
-        if name.ends_with("NOTES.txt") {
-            if name == own_notes {
+        let plain_name = handlebars::without_suffix(&name);
+        if plain_name.ends_with("NOTES.txt") {
+            if plain_name == own_notes {
                 notes = Some(String::from_utf8_lossy(&bytes).into_owned());
             }
             continue;

@@ -42,7 +42,10 @@ mod tests {
     #[test]
     fn names_are_templates_over_the_custom_resource() {
         let data = json!({"metadata": {"name": "web"}});
-        assert_eq!(render_text("t", "x-{{ .metadata.name }}", &data).as_deref(), Ok("x-web"));
+        assert_eq!(
+            render_text("t", "x-{{ .metadata.name }}", &data).as_deref(),
+            Ok("x-web")
+        );
         assert_eq!(render_text("t", "plain", &data).as_deref(), Ok("plain"));
         assert_eq!(
             render_text("t", r#"{{ "a,b" | replace "," "\\," }}"#, &json!(null)).as_deref(),

@@ -86,6 +86,21 @@ impl Context {
         Ok(text)
     }
 
+    /// Renders the file `name` in another language: `work` has this context's functions, randomness and limits.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn render_as<E>(
+        &mut self,
+        name: &str,
+        work: impl FnOnce(&mut Self) -> Result<Vec<u8>, E>,
+    ) -> Result<Vec<u8>, E> {
+        name.clone_into(&mut self.file);
+        let text = work(self)?;
+        self.written += text.len();
+        Ok(text)
+    }
+
     /// Executes a template of the current set, for `include` and `tpl`.
     pub(super) fn execute(&mut self, name: &str, data: &Value) -> Result<Vec<u8>, Box<ExecError>> {
         let set = Arc::clone(&self.set);
