@@ -1,0 +1,170 @@
+//! What an operator asks of the API server, counted from its audit log.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::look::versions;
+use crate::operator::Launch;
+use crate::support::Requests;
+use crate::world::World;
+
+/// `verb resource/subresource`, sorted.
+fn kinds(requests: &Requests) -> Vec<String> {
+    let mut kinds: Vec<String> = requests
+        .iter()
+        .map(|request| format!("{} {}/{}", request.verb, request.resource, request.subresource))
+        .map(|kind| kind.trim_end_matches('/').to_owned())
+        .collect();
+    kinds.sort();
+    kinds
+}
+
+#[test]
+fn an_unchanged_release_makes_no_request() -> Result<()> {
+    let world = World::new("cost-idle")?.watch_key("reconcilePeriod: 2s");
+    let operator = world.launch(&Launch {
+        metrics: true,
+        ..Launch::default()
+    })?;
+    world.install("a", json!({"extra": ["one"], "deployment": {"enabled": true}}))?;
+    world.install("b", json!({}))?;
+    world.await_quiet(&operator)?;
+    let reconciles = || operator.log().matches("\"reconciled\"").count();
+    let renders = || operator.metric("chartwright_render_duration_seconds_count");
+    let (before, rendered) = (reconciles(), renders()?);
+
+    let start = world.mark()?;
+    std::thread::sleep(Duration::from_secs(6));
+    let requests = world.requests(&operator, start)?;
+    ensure!(requests.is_empty(), "{requests}");
+    let later = reconciles();
+    ensure!(
+        later >= before + 4,
+        "the resync period is 2 s, and nothing was looked at: {before}, then {later}"
+    );
+    ensure!(renders()? == rendered, "rendered although nothing changed");
+    let watches = world.all_requests(&operator, start)?.verb("watch");
+    ensure!(watches.len() <= 3, "watches begin anew all the time:\n{watches}");
+
+    // Nor does what leaves the release as it is: a foreign label on the custom resource, the same spec once more.
+    let start = world.mark()?;
+    world
+        .kubectl
+        .patch(&world.widgets(), "a", &json!({"metadata": {"labels": {"team": "x"}}}))?;
+    world.edit("a", json!({"extra": ["one"]}))?;
+    std::thread::sleep(Duration::from_secs(1));
+    let requests = world.requests(&operator, start)?;
+    ensure!(requests.is_empty(), "{requests}");
+    Ok(())
+}
+
+#[test]
+fn a_release_costs_what_changes_and_no_more() -> Result<()> {
+    let world = World::new("cost-write")?;
+    let operator = world.start()?;
+    // The first release starts the watches that the others share.
+    world.install("a", json!({}))?;
+    world.await_quiet(&operator)?;
+
+    let start = world.mark()?;
+    world.install("b", json!({"extra": ["one", "two"]}))?;
+    world.await_quiet(&operator)?;
+    let requests = world.requests(&operator, start)?;
+    let expected = [
+        "create events",
+        "get configmaps",
+        "get configmaps",
+        "get configmaps",
+        "patch configmaps",
+        "patch configmaps",
+        "patch configmaps",
+        "patch widgets",
+        "patch widgets/status",
+    ];
+    ensure!(
+        kinds(&requests) == expected,
+        "a new release of three members:\n{requests}"
+    );
+    let first = requests.clone().writes();
+    ensure!(
+        first.iter().next().is_some_and(|write| write.resource == "widgets"),
+        "a member before the finalizer: whoever deletes the custom resource now leaves it behind\n{first}"
+    );
+
+    let start = world.mark()?;
+    world.update("b", json!({"color": "red"}))?;
+    world.await_quiet(&operator)?;
+    let requests = world.requests(&operator, start)?;
+    ensure!(
+        kinds(&requests) == ["create events", "patch configmaps", "patch widgets/status"],
+        "an edit:\n{requests}"
+    );
+
+    let start = world.mark()?;
+    world
+        .kubectl
+        .patch("configmap", "b-main", &json!({"data": {"color": "pink"}}))?;
+    world.await_object("configmap", "b-main", "is red again", |main| {
+        main["data"]["color"] == "red"
+    })?;
+    world.await_quiet(&operator)?;
+    let requests = world.requests(&operator, start)?;
+    ensure!(
+        requests.clone().resource("configmaps").len() == 1 && requests.len() <= 3,
+        "a correction:\n{requests}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_restart_lists_and_watches_and_does_nothing_else() -> Result<()> {
+    let world = World::new("cost-restart")?;
+    let operator = world.start()?;
+    let names = ["a", "b", "c", "d", "e"];
+    for name in names {
+        world.apply(&world.widget(name, json!({"extra": ["one"], "deployment": {"enabled": name == "a"}})))?;
+    }
+    for name in names {
+        world.await_ready(name)?;
+    }
+    world.await_quiet(&operator)?;
+    let objects = || {
+        world
+            .kubectl
+            .list(&format!("configmaps,deployments,{}", world.widgets()), "")
+    };
+    let before = versions(&objects()?);
+    ensure!(operator.terminate()?.success());
+
+    let start = world.mark()?;
+    let operator = world.launch(&Launch {
+        metrics: true,
+        ..Launch::default()
+    })?;
+    operator.await_log("watching")?;
+    std::thread::sleep(Duration::from_secs(2));
+    world.await_quiet(&operator)?;
+    let requests = world.requests(&operator, start)?;
+    ensure!(requests.clone().writes().is_empty(), "{}", requests.writes());
+    let reads = requests.filter(|request| request.verb == "get" && !request.resource.is_empty());
+    ensure!(
+        reads.iter().all(|read| read.resource == "secrets"),
+        "more than the operator's own key was read:\n{reads}"
+    );
+    ensure!(versions(&objects()?) == before);
+    ensure!(
+        operator.metric("chartwright_render_duration_seconds_count")? == 0.0,
+        "something was rendered"
+    );
+    let looked = operator.metric("chartwright_reconcile_total")?;
+    ensure!(looked > 0.0, "nothing was reconciled");
+
+    // Awake all the same.
+    world.update("c", json!({"color": "red"}))?;
+    ensure!(operator.metric("chartwright_render_duration_seconds_count")? > 0.0);
+    world.kubectl.run(["delete", "configmap", "d-one"])?;
+    world.await_object("configmap", "d-one", "is back", |_| true)?;
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! What others do to members: our part comes back, theirs stays.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::look::{OPERATOR, PART_OF, TRACKING, annotation, is_marked, label, uid};
+use crate::world::World;
+
+/// No timer of the operator may be what puts things right: [`crate::world::PROMPT`] is shorter than any of them.
+#[test]
+fn a_member_that_is_deleted_or_changed_comes_back() -> Result<()> {
+    let world = World::new("drift-back")?;
+    let _operator = world.start()?;
+    world.install("a", json!({"extra": ["one"]}))?;
+    let before = uid(&world.expect("configmap", "a-main")?);
+    world.kubectl.run(["delete", "configmap", "a-main"])?;
+    world.await_object("configmap", "a-main", "is made anew", |main| {
+        uid(main) != before && main["data"]["color"] == "blue"
+    })?;
+    let note = world.await_event("a", "DriftCorrected")?;
+    ensure!(note.contains("a-main") && note.contains("deleted"), "{note}");
+
+    let color = |color: &'static str| move |main: &Value| main["data"]["color"] == color;
+    world
+        .kubectl
+        .patch("configmap", "a-main", &json!({"data": {"color": "pink"}}))?;
+    world.await_object("configmap", "a-main", "is blue again", color("blue"))?;
+    world
+        .kubectl
+        .patch("configmap", "a-main", &json!({"data": {"color": null}}))?;
+    world.await_object("configmap", "a-main", "has a color again", color("blue"))?;
+    // By another server-side applier, who takes the fields over.
+    world.kubectl.run_with_input(
+        [
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--field-manager=rival",
+            "-f",
+            "-",
+        ],
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a-main}\ndata: {color: green}\n",
+    )?;
+    world.await_object("configmap", "a-main", "is not green", color("blue"))?;
+    world.await_ready("a")?;
+    Ok(())
+}
+
+#[test]
+fn marks_that_are_taken_off_a_member_come_back() -> Result<()> {
+    let world = World::new("drift-marks")?;
+    let _operator = world.start()?;
+    world.install("a", json!({}))?;
+    let main = world.expect("configmap", "a-main")?;
+    let whole = |object: &Value| {
+        label(object, PART_OF) == label(&main, PART_OF)
+            && label(object, OPERATOR) == label(&main, OPERATOR)
+            && annotation(object, TRACKING) == annotation(&main, TRACKING)
+            && label(object, "app.kubernetes.io/instance") == Some("a")
+    };
+    ensure!(whole(&main) && is_marked(&main));
+    let (set, operator, tracking) = (json!({PART_OF: null}), json!({OPERATOR: null}), json!({TRACKING: null}));
+    for metadata in [
+        json!({"labels": set}),
+        json!({"labels": operator}),
+        json!({"annotations": tracking}),
+        json!({"labels": {"app.kubernetes.io/instance": "b"}}),
+        json!({"labels": {PART_OF: null, OPERATOR: null}, "annotations": tracking}),
+        json!({"labels": null, "annotations": null}),
+    ] {
+        world
+            .kubectl
+            .patch("configmap", "a-main", &json!({"metadata": metadata}))?;
+        let what = format!("is marked again after {metadata}");
+        let object = world.await_object("configmap", "a-main", &what, whole)?;
+        ensure!(uid(&object) == uid(&main), "it was replaced");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_others_add_survives_and_is_no_drift() -> Result<()> {
+    let world = World::new("drift-foreign")?;
+    let operator = world.start()?;
+    world.install("a", json!({}))?;
+    world.await_quiet(&operator)?;
+
+    let start = world.mark()?;
+    let foreign = json!({"metadata": {"labels": {"team": "x"}, "annotations": {"note": "y"}}, "data": {"key": "z"}});
+    world.kubectl.patch("configmap", "a-main", &foreign)?;
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let requests = world.requests(&operator, start)?;
+    ensure!(requests.is_empty(), "foreign fields are nobody's business:\n{requests}");
+
+    let survives = |main: &Value| {
+        label(main, "team") == Some("x") && annotation(main, "note") == Some("y") && main["data"]["key"] == "z"
+    };
+    world.update("a", json!({"color": "red"}))?;
+    let main = world.expect("configmap", "a-main")?;
+    ensure!(
+        survives(&main) && main["data"]["color"] == "red",
+        "after an update: {main}"
+    );
+    world
+        .kubectl
+        .patch("configmap", "a-main", &json!({"data": {"color": "pink"}}))?;
+    let main = world.await_object("configmap", "a-main", "is red again", |main| {
+        main["data"]["color"] == "red"
+    })?;
+    ensure!(survives(&main), "after a correction: {main}");
+    Ok(())
+}
+
+#[test]
+fn cluster_scoped_members_and_those_of_other_namespaces_are_watched_too() -> Result<()> {
+    let world = World::new("drift-far")?
+        .watch_key("allow: {kinds: [PriorityClass.scheduling.k8s.io], namespaces: [drift-far-2]}");
+    let elsewhere = world.kubectl.create_namespace("drift-far-2")?;
+    let _operator = world.start()?;
+    world.install(
+        "a",
+        json!({"priorityClass": {"enabled": true}, "elsewhere": "drift-far-2"}),
+    )?;
+
+    let class = world.expect("priorityclass", "drift-far-a")?;
+    world.kubectl.patch(
+        "priorityclass",
+        "drift-far-a",
+        &json!({"metadata": {"labels": {PART_OF: null, OPERATOR: null}}}),
+    )?;
+    world.await_object("priorityclass", "drift-far-a", "is marked again", |class| {
+        label(class, PART_OF).is_some()
+    })?;
+    world.kubectl.run(["delete", "priorityclass", "drift-far-a"])?;
+    world.await_object("priorityclass", "drift-far-a", "is made anew", |again| {
+        uid(again) != uid(&class)
+    })?;
+
+    elsewhere.patch("configmap", "a-elsewhere", &json!({"data": {"from": "nowhere"}}))?;
+    world.await_object("namespace", "drift-far-2", "has its member as it was", |_| {
+        matches!(elsewhere.get("configmap", "a-elsewhere"), Ok(Some(object)) if object["data"]["from"] == "drift-far")
+    })?;
+    Ok(())
+}
+
+#[test]
+fn a_deployment_scaled_or_edited_by_hand_is_put_right() -> Result<()> {
+    let world = World::new("drift-scale")?;
+    let _operator = world.start()?;
+    world.install("a", json!({"deployment": {"enabled": true, "replicas": 2}}))?;
+    world.kubectl.run(["scale", "deployment", "a", "--replicas=4"])?;
+    world.await_object("deployment", "a", "has two replicas", |deployment| {
+        deployment["spec"]["replicas"] == 2
+    })?;
+    world
+        .kubectl
+        .run(["set", "image", "deployment/a", "app=example/other:1"])?;
+    let deployment = world.await_object("deployment", "a", "has its image", |deployment| {
+        deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "example/app:7"
+    })?;
+    let fields = deployment["metadata"]["managedFields"]
+        .as_array()
+        .context("no managedFields")?;
+    ensure!(
+        fields
+            .iter()
+            .any(|entry| entry["manager"] == "chartwright" && entry["operation"] == "Apply"),
+        "{fields:?}"
+    );
+    world.await_ready("a")?;
+    Ok(())
+}
+
+#[test]
+fn a_watch_can_leave_its_members_alone_until_the_next_look() -> Result<()> {
+    let world = World::new("drift-later")?.watch_key("watchDependentResources: false");
+    let _operator = world.start()?;
+    world.install("a", json!({}))?;
+    world.kubectl.run(["delete", "configmap", "a-main"])?;
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    ensure!(world.get("configmap", "a-main")?.is_none(), "put right by a watch");
+    let look = json!({"metadata": {"annotations": {"look": "now"}}});
+    world.kubectl.patch(&world.widgets(), "a", &look)?;
+    world.await_object("configmap", "a-main", "is back", |_| true)?;
+    Ok(())
+}

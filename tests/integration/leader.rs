@@ -1,0 +1,214 @@
+//! Leader election on a real API server, with the rights of config/rbac's leader election role and no others.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use chartwright::controller::leader::{Ended, LeaderElection, Timing};
+use chartwright::telemetry::metrics::Metrics;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{ControlPlane, Kubectl, eventually};
+
+/// Short, so that a test needn't wait for fifteen seconds.
+const TIMING: Timing = Timing {
+    lease: Duration::from_secs(4),
+    renew_deadline: Duration::from_millis(2500),
+    retry: Duration::from_millis(500),
+};
+
+/// A namespace in which a ServiceAccount may do what leader election needs.
+struct Place {
+    control_plane: &'static ControlPlane,
+    runtime: Runtime,
+    kubectl: Kubectl,
+    namespace: &'static str,
+}
+
+/// A candidate at work: its work lasts until its token.
+struct Running {
+    metrics: Arc<Metrics>,
+    stop: CancellationToken,
+    task: JoinHandle<Ended<()>>,
+}
+
+impl Place {
+    fn new(namespace: &'static str) -> Result<Self> {
+        let control_plane = ControlPlane::shared();
+        let kubectl = control_plane.kubectl().create_namespace(namespace)?;
+        kubectl.apply(&format!(
+            "apiVersion: rbac.authorization.k8s.io/v1\n\
+             kind: Role\n\
+             metadata: {{name: leader-election}}\n\
+             rules: [{{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}}]\n\
+             ---\n\
+             apiVersion: rbac.authorization.k8s.io/v1\n\
+             kind: RoleBinding\n\
+             metadata: {{name: leader-election}}\n\
+             roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: leader-election}}\n\
+             subjects: [{{kind: ServiceAccount, name: operator, namespace: {namespace}}}]\n"
+        ))?;
+        Ok(Self {
+            control_plane,
+            runtime: Runtime::new()?,
+            kubectl,
+            namespace,
+        })
+    }
+
+    fn user(&self) -> String {
+        format!("system:serviceaccount:{}:operator", self.namespace)
+    }
+
+    fn run(&self, identity: &str) -> Result<Running> {
+        let kubeconfig = self.control_plane.kubeconfig_for(&self.user(), &[])?;
+        let client = self.runtime.block_on(client(&kubeconfig))?;
+        let metrics = Arc::new(Metrics::new());
+        let mut candidate = LeaderElection::new(client, self.namespace, "operator", metrics.clone())?;
+        candidate.identity = identity.to_owned();
+        candidate.timing = TIMING;
+        let stop = CancellationToken::new();
+        let run = candidate.run(stop.clone(), |token| async move { token.cancelled().await });
+        let task = self
+            .runtime
+            .spawn(async move { run.await.expect("the timing is possible") });
+        Ok(Running { metrics, stop, task })
+    }
+
+    fn lease(&self) -> Result<Option<Value>> {
+        Ok(self
+            .kubectl
+            .get("leases", "operator")?
+            .map(|lease| lease["spec"].clone()))
+    }
+
+    /// Waits until `candidate`, of that identity, leads. How long that took.
+    fn until_held_by(&self, identity: &str, candidate: &Running) -> Result<Duration> {
+        let started = Instant::now();
+        eventually(
+            &format!("the lease is held by {identity:?}"),
+            Duration::from_secs(30),
+            || {
+                let held = self.lease()?.filter(|spec| spec["holderIdentity"] == identity);
+                // The candidate hears of it a moment after the server wrote it.
+                Ok(held.filter(|_| candidate.metrics.leader.get() == 1))
+            },
+        )?;
+        Ok(started.elapsed())
+    }
+
+    fn end(&self, candidate: Running) -> Result<Ended<()>> {
+        let ended = self
+            .runtime
+            .block_on(async { tokio::time::timeout(Duration::from_secs(20), candidate.task).await });
+        Ok(ended.context("the candidate doesn't end")??)
+    }
+}
+
+async fn client(kubeconfig: &Path) -> Result<kube::Client> {
+    let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig)?;
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
+    Ok(kube::Client::try_from(config)?)
+}
+
+#[test]
+fn a_leader_that_stops_hands_over_and_one_that_dies_is_waited_out() -> Result<()> {
+    let place = Place::new("leader-handover")?;
+    let mark = place.control_plane.audit().mark()?;
+    let a = place.run("a")?;
+    place.until_held_by("a", &a)?;
+    let b = place.run("b")?;
+    std::thread::sleep(TIMING.lease + Duration::from_secs(1));
+    ensure!(
+        (a.metrics.leader.get(), b.metrics.leader.get()) == (1, 0),
+        "a renews, so b waits"
+    );
+
+    a.stop.cancel();
+    ensure!(place.end(a)? == Ended::Finished(()));
+    let took = place.until_held_by("b", &b)?;
+    ensure!(took < TIMING.lease, "the lease was given back, yet it took {took:?}");
+
+    let c = place.run("c")?;
+    b.task.abort();
+    let took = place.until_held_by("c", &c)?;
+    ensure!(took > TIMING.renew_deadline, "b's lease was taken after {took:?}");
+    let spec = place.lease()?.context("the lease is gone")?;
+    ensure!(spec["leaseTransitions"] == 2, "from a to b to c: {spec}");
+
+    c.stop.cancel();
+    ensure!(place.end(c)? == Ended::Finished(()));
+    let spec = place.lease()?.context("the lease is gone")?;
+    ensure!(
+        spec["holderIdentity"] == "" && spec["leaseDurationSeconds"] == 1,
+        "given back: {spec}"
+    );
+
+    let requests = place.control_plane.audit().since(mark)?.by_user(&place.user());
+    let others: Vec<_> = requests
+        .iter()
+        .filter(|request| request.resource != "leases" || !["get", "create", "update"].contains(&&*request.verb))
+        .collect();
+    ensure!(
+        others.is_empty() && !requests.is_empty(),
+        "needs no more than its role: {others:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_leader_whose_rights_are_taken_away_stops_in_time() -> Result<()> {
+    let place = Place::new("leader-rights")?;
+    let a = place.run("a")?;
+    place.until_held_by("a", &a)?;
+    place.kubectl.delete("rolebindings", "leader-election")?;
+    let refused = Instant::now();
+    let ended = place.end(a)?;
+    let Ended::Lost(reason) = &ended else {
+        anyhow::bail!("it ended as {ended:?}")
+    };
+    ensure!(
+        reason.contains("leases") && reason.contains("update"),
+        "it says which rights are needed: {reason}"
+    );
+    // The authorizer hears of the deletion a moment later than kubectl.
+    let bound = TIMING.lease + Duration::from_secs(2);
+    ensure!(refused.elapsed() < bound, "{:?}", refused.elapsed());
+    Ok(())
+}
+
+#[test]
+fn a_lease_of_somebody_else_is_taken_over_only_when_it_stops_changing() -> Result<()> {
+    let place = Place::new("leader-foreign")?;
+    let lease = |renewed: &str| {
+        format!(
+            "apiVersion: coordination.k8s.io/v1\n\
+             kind: Lease\n\
+             metadata: {{name: operator, labels: {{team: blue}}}}\n\
+             spec: {{holderIdentity: go-operator, leaseDurationSeconds: 3, leaseTransitions: 6, \
+                     renewTime: \"{renewed}.000000Z\"}}\n"
+        )
+    };
+    place.kubectl.apply(&lease("2001-01-01T00:00:00"))?;
+    let a = place.run("a")?;
+    std::thread::sleep(Duration::from_secs(2));
+    place.kubectl.apply(&lease("2001-01-01T00:00:01"))?;
+    let took = place.until_held_by("a", &a)?;
+    // Seen at the latest one jittered retry after the change, and waited for three seconds from then.
+    ensure!(
+        took > Duration::from_secs(2) && took < Duration::from_secs(10),
+        "{took:?}"
+    );
+    let lease = place.kubectl.get("leases", "operator")?.context("the lease is gone")?;
+    ensure!(
+        lease["spec"]["leaseTransitions"] == 7 && lease["metadata"]["labels"]["team"] == "blue",
+        "{lease}"
+    );
+    a.stop.cancel();
+    ensure!(place.end(a)? == Ended::Finished(()));
+    Ok(())
+}

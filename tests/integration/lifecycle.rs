@@ -1,0 +1,214 @@
+//! From the first apply of a custom resource to its deletion.
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::look::{OPERATOR, PART_OF, TRACKING, annotation, inventory, is_marked, label, uid, versions};
+use crate::world::World;
+
+#[test]
+fn a_release_is_installed_updated_and_deleted() -> Result<()> {
+    let world = World::new("life-whole")?;
+    world.apply(&world.widget("a", json!({"extra": ["one", "two"]})))?;
+    let _operator = world.start()?;
+    let widget = world.await_ready("a")?;
+    ensure!(
+        inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-one", "ConfigMap a-two"],
+        "{widget}"
+    );
+    ensure!(
+        widget["metadata"]["finalizers"] == json!(["chartwright.dev/release"]),
+        "{widget}"
+    );
+    ensure!(
+        widget["status"]["observedGeneration"] == widget["metadata"]["generation"],
+        "{widget}"
+    );
+    let release = &widget["status"]["release"];
+    ensure!(
+        (&release["name"], &release["namespace"], &release["revision"]) == (&json!("a"), &json!(world.name), &json!(1)),
+        "{release}"
+    );
+    ensure!(
+        (&release["chart"], &release["version"], &release["appVersion"])
+            == (&json!("widget"), &json!("1.2.3"), &json!("7")),
+        "{release}"
+    );
+
+    let main = world.expect("configmap", "a-main")?;
+    ensure!(main["data"] == json!({"color": "blue", "size": "1"}), "{main}");
+    ensure!(
+        label(&main, "app.kubernetes.io/instance") == Some("a"),
+        "the chart's own labels: {main}"
+    );
+    let set = label(&widget, "applyset.kubernetes.io/id");
+    ensure!(set.is_some() && label(&main, PART_OF) == set, "{set:?}: {main}");
+    ensure!(label(&main, OPERATOR) == Some(&world.name), "{main}");
+    let tracking = format!("{}:ConfigMap:{}/a-main", uid(&widget), world.name);
+    ensure!(annotation(&main, TRACKING) == Some(&tracking), "{tracking}: {main}");
+
+    let others = || Ok::<_, anyhow::Error>([world.expect("configmap", "a-one")?, world.expect("configmap", "a-two")?]);
+    let before = others()?;
+    let widget = world.update("a", json!({"color": "red", "size": 3}))?;
+    let main = world.expect("configmap", "a-main")?;
+    ensure!(main["data"] == json!({"color": "red", "size": "3"}), "{main}");
+    ensure!(widget["status"]["release"]["revision"] == 2, "{widget}");
+    ensure!(
+        versions(&before) == versions(&others()?),
+        "members that did not change were written"
+    );
+
+    world.delete("a")?;
+    ensure!(
+        world.labelled("configmaps")?.is_empty(),
+        "left: {:?}",
+        world.labelled("configmaps")?
+    );
+    Ok(())
+}
+
+#[test]
+fn what_is_no_longer_rendered_is_pruned_be_it_one_object_or_a_whole_kind() -> Result<()> {
+    let world = World::new("life-prune")?;
+    let _operator = world.start()?;
+    let widget = world.install("a", json!({"extra": ["one", "two"], "deployment": {"enabled": true}}))?;
+    let kinds = |widget: &Value| annotation(widget, "applyset.kubernetes.io/contains-group-kinds").map(str::to_owned);
+    ensure!(
+        kinds(&widget).as_deref() == Some("ConfigMap,Deployment.apps"),
+        "{:?}",
+        kinds(&widget)
+    );
+    // Of the same name as a member might have, and with the labels that the chart gives: still somebody else's.
+    world.kubectl.apply(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a-three, labels: {app.kubernetes.io/instance: a}}\n",
+    )?;
+    let kept = uid(&world.expect("configmap", "a-two")?);
+
+    let widget = world.update("a", json!({"extra": ["two"]}))?;
+    ensure!(
+        inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-two", "Deployment a"],
+        "{widget}"
+    );
+    ensure!(world.get("configmap", "a-one")?.is_none());
+    ensure!(uid(&world.expect("configmap", "a-two")?) == kept);
+
+    let widget = world.update("a", json!({"deployment": {"enabled": false}}))?;
+    world.await_gone("deployment", "a")?;
+    ensure!(
+        inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-two"],
+        "{widget}"
+    );
+    ensure!(
+        kinds(&widget).as_deref() == Some("ConfigMap"),
+        "the superset shrinks: {:?}",
+        kinds(&widget)
+    );
+    ensure!(uid(&world.expect("configmap", "a-two")?) == kept && world.get("configmap", "a-three")?.is_some());
+    // The garbage collector takes what the Deployment made: it was deleted in the background, not orphaned.
+    world.await_object("namespace", &world.name, "holds no pods", |_| {
+        world
+            .kubectl
+            .list("pods,replicasets", "")
+            .is_ok_and(|left| left.is_empty())
+    })?;
+    Ok(())
+}
+
+#[test]
+fn cluster_scoped_members_go_with_the_release_and_kept_ones_stay_without_our_marks() -> Result<()> {
+    let world = World::new("life-keep")?.watch_key("allow: {kinds: [PriorityClass.scheduling.k8s.io]}");
+    let _operator = world.start()?;
+    let class = |name: &str| format!("life-keep-{name}");
+    world.install("a", json!({"kept": true, "priorityClass": {"enabled": true}}))?;
+    world.install(
+        "b",
+        json!({"kept": true, "priorityClass": {"enabled": true, "keep": true}}),
+    )?;
+    ensure!(is_marked(&world.expect("priorityclass", &class("a"))?));
+
+    world.delete("a")?;
+    world.await_gone("priorityclass", &class("a"))?;
+    ensure!(world.get("configmap", "a-main")?.is_none());
+    let kept = world.expect("configmap", "a-kept")?;
+    ensure!(!is_marked(&kept) && kept["data"]["kept"] == "yes", "{kept}");
+
+    // The same when the chart no longer renders it.
+    world.update("b", json!({"kept": false}))?;
+    let kept = world.expect("configmap", "b-kept")?;
+    ensure!(!is_marked(&kept), "{kept}");
+    world.delete("b")?;
+    let kept = world.expect("priorityclass", &class("b"))?;
+    ensure!(!is_marked(&kept) && kept["value"] == 10, "{kept}");
+    Ok(())
+}
+
+#[test]
+fn a_member_in_another_namespace_is_made_pruned_and_deleted() -> Result<()> {
+    let world = World::new("life-elsewhere")?.watch_key("allow: {namespaces: [life-elsewhere-2]}");
+    let elsewhere = world.kubectl.create_namespace("life-elsewhere-2")?;
+    let _operator = world.start()?;
+    let namespaces =
+        |widget: &Value| annotation(widget, "applyset.kubernetes.io/additional-namespaces").map(str::to_owned);
+    let there = || elsewhere.get("configmap", "a-elsewhere");
+
+    let widget = world.install("a", json!({"elsewhere": "life-elsewhere-2"}))?;
+    ensure!(there()?.is_some_and(|object| object["data"]["from"] == "life-elsewhere"));
+    ensure!(namespaces(&widget).as_deref() == Some("life-elsewhere-2"), "{widget}");
+    let widget = world.update("a", json!({"elsewhere": ""}))?;
+    ensure!(
+        there()?.is_none() && namespaces(&widget).unwrap_or_default().is_empty(),
+        "{widget}"
+    );
+    world.update("a", json!({"elsewhere": "life-elsewhere-2"}))?;
+    ensure!(there()?.is_some());
+    world.delete("a")?;
+    ensure!(there()?.is_none());
+    Ok(())
+}
+
+#[test]
+fn ready_means_that_the_members_are_healthy() -> Result<()> {
+    let world = World::new("life-health")?;
+    let _operator = world.start()?;
+    world.apply(&world.widget("a", json!({"deployment": {"enabled": true, "failing": true}})))?;
+    let unready = world.await_condition("a", "Reconciling", "True")?;
+    ensure!(
+        unready["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("Deployment a")),
+        "{unready}"
+    );
+    world.await_condition("a", "Ready", "False")?;
+    let deployed = world.await_condition("a", "Deployed", "True")?;
+    ensure!(
+        deployed["reason"] == "InstallSuccessful",
+        "operator-sdk's meaning: Helm returned. {deployed}"
+    );
+
+    let widget = world.update("a", json!({"deployment": {"failing": false}}))?;
+    let deployment = world.expect("deployment", "a")?;
+    ensure!(deployment["status"]["readyReplicas"] == 1, "{deployment}");
+    ensure!(crate::look::condition(&widget, "Reconciling").is_none(), "{widget}");
+    Ok(())
+}
+
+#[test]
+fn a_recreated_custom_resource_starts_anew() -> Result<()> {
+    let world = World::new("life-again")?;
+    let _operator = world.start()?;
+    let first = world.install("a", json!({"color": "red"}))?;
+    let main = uid(&world.expect("configmap", "a-main")?);
+    world.delete("a")?;
+    let second = world.install("a", json!({}))?;
+    ensure!(
+        uid(&first) != uid(&second) && second["status"]["release"]["revision"] == 1,
+        "{second}"
+    );
+    let again = world.expect("configmap", "a-main")?;
+    ensure!(uid(&again) != main && again["data"]["color"] == "blue", "{again}");
+    ensure!(
+        annotation(&again, TRACKING).is_some_and(|tracking| tracking.starts_with(&uid(&second))),
+        "{again}"
+    );
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! What tests read out of objects.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// The labels by which the operator finds its members.
+pub const PART_OF: &str = "applyset.kubernetes.io/part-of";
+pub const OPERATOR: &str = "chartwright.dev/operator";
+/// The annotation by which it recognises them.
+pub const TRACKING: &str = "chartwright.dev/tracking-id";
+
+/// A condition of an object, if it is there.
+pub fn condition(object: &Value, kind: &str) -> Option<Value> {
+    object["status"]["conditions"]
+        .as_array()?
+        .iter()
+        .find(|condition| condition["type"] == kind)
+        .cloned()
+}
+
+/// The inventory of a custom resource, as `Kind name`, sorted.
+pub fn inventory(resource: &Value) -> Vec<String> {
+    let rows = resource["status"]["inventory"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    let mut rows: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{} {}", text(&row["kind"]), text(&row["name"])))
+        .collect();
+    rows.sort();
+    rows
+}
+
+pub fn uid(object: &Value) -> String {
+    object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+}
+
+pub fn label<'o>(object: &'o Value, key: &str) -> Option<&'o str> {
+    object["metadata"]["labels"][key].as_str()
+}
+
+pub fn annotation<'o>(object: &'o Value, key: &str) -> Option<&'o str> {
+    object["metadata"]["annotations"][key].as_str()
+}
+
+/// True if an object bears one of the marks of a member.
+pub fn is_marked(object: &Value) -> bool {
+    label(object, PART_OF).is_some() || label(object, OPERATOR).is_some() || annotation(object, TRACKING).is_some()
+}
+
+/// UIDs and resource versions of some objects, by kind and name: equal before and after if nothing was written.
+pub fn versions(objects: &[Value]) -> BTreeMap<String, String> {
+    let version = |object: &Value| {
+        let metadata = &object["metadata"];
+        let name = format!("{} {}", object["kind"], metadata["name"]);
+        (name, format!("{} {}", metadata["uid"], metadata["resourceVersion"]))
+    };
+    objects.iter().map(version).collect()
+}
+
+/// An object for a message.
+pub fn brief(object: Option<&Value>) -> String {
+    let Some(object) = object else {
+        return "not there".to_owned();
+    };
+    let mut object = object.clone();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    object.to_string()
+}

@@ -1,0 +1,20 @@
+//! The operator on a real API server: one control plane for all tests, a namespace, a kind and an operator each. The
+//! operator runs as a user with the rights that `config/rbac` gives it, never as admin.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod cost;
+mod crash;
+mod drift;
+mod failure;
+mod hooks;
+mod leader;
+mod lifecycle;
+mod look;
+mod operator;
+mod prune;
+mod refusal;
+mod scope;
+mod watches;
+mod world;

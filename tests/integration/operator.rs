@@ -1,0 +1,138 @@
+//! A process of the operator under test.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::support::{ControlPlane, eventually};
+use crate::world::SOON;
+
+/// How an operator is started; most tests need none of this.
+#[derive(Default)]
+pub struct Launch<'a> {
+    pub arguments: &'a [&'a str],
+    pub environment: &'a [(&'a str, &'a str)],
+    /// Which of several replicas it is: each asks as a user of its own.
+    pub replica: usize,
+    /// Serves metrics, for [`Operator::metric`].
+    pub metrics: bool,
+}
+
+/// A running operator. Killed when it is dropped.
+pub struct Operator {
+    child: Child,
+    log: PathBuf,
+    /// As the API server knows it.
+    pub user: String,
+    metrics: Option<u16>,
+}
+
+impl Operator {
+    /// `folder` takes the log, `operator-<n>.log`.
+    pub fn start(
+        control_plane: &ControlPlane,
+        folder: &Path,
+        kubeconfig: &Path,
+        user: &str,
+        arguments: &[String],
+        launch: &Launch<'_>,
+    ) -> Result<Self> {
+        let logs = (0..).map(|number| folder.join(format!("operator-{number}.log")));
+        let log = logs
+            .into_iter()
+            .find(|path| !path.exists())
+            .context("no log file is free")?;
+        let metrics = match launch.metrics {
+            true => Some(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port()),
+            false => None,
+        };
+        let address = metrics.map_or("0".to_owned(), |port| format!("127.0.0.1:{port}"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chartwright"));
+        command
+            .args(["run", "--health-probe-bind-address=0", "--zap-log-level=debug"])
+            .arg(format!("--metrics-bind-address={address}"))
+            .args(arguments)
+            .args(launch.arguments)
+            .env("KUBECONFIG", kubeconfig)
+            .env_remove("WATCH_NAMESPACE")
+            .env_remove("OPERATOR_NAME")
+            .env_remove("POD_NAMESPACE")
+            .envs(launch.environment.iter().copied())
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .stdin(Stdio::null())
+            .stdout(File::create(&log)?)
+            .stderr(File::options().append(true).open(&log)?);
+        let child = control_plane.adopt(&mut command).spawn()?;
+        Ok(Operator {
+            child,
+            log,
+            user: user.to_owned(),
+            metrics,
+        })
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub fn await_log(&self, text: &str) -> Result<()> {
+        eventually(&format!("the log says {text:?}"), SOON, || {
+            Ok(self.log().contains(text).then_some(()))
+        })
+        .with_context(|| self.log())
+    }
+
+    /// SIGKILL.
+    pub fn kill(mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// SIGTERM, and the exit status.
+    pub fn terminate(mut self) -> Result<ExitStatus> {
+        Command::new("kill")
+            .arg("-TERM")
+            .arg(self.child.id().to_string())
+            .status()?;
+        self.wait()
+    }
+
+    /// Waits for the process to end by itself.
+    pub fn wait(&mut self) -> Result<ExitStatus> {
+        let child = &mut self.child;
+        eventually("the operator ends", SOON, || Ok(child.try_wait()?))
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// The value of a series, by the beginning of its line; 0 if there is none.
+    pub fn metric(&self, series: &str) -> Result<f64> {
+        let port = self.metrics.context("this operator serves no metrics")?;
+        let mut connection = TcpStream::connect(("127.0.0.1", port))?;
+        connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer)?;
+        ensure!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let line = answer.lines().find(|line| line.starts_with(series));
+        let value = line.and_then(|line| line.rsplit(' ').next());
+        Ok(value.map(str::parse).transpose()?.unwrap_or_default())
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // A panic is caught, its release tried again: nothing but the log would tell.
+        if !std::thread::panicking() && self.log().contains("panicked") {
+            panic!("the operator panicked:\n{}", self.log());
+        }
+    }
+}

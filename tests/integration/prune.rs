@@ -1,0 +1,150 @@
+//! Nothing is pruned on partial knowledge, and never everything at once.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
+use crate::look::condition;
+use crate::support::eventually;
+use crate::world::{Setup, World, member_rule};
+
+#[test]
+fn while_a_member_is_refused_by_the_api_server_nothing_is_pruned() -> Result<()> {
+    let world = World::new("fail-apply")?;
+    let _operator = world.start()?;
+    world.install("a", json!({"extra": ["one"]}))?;
+    let odd = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "odd"}, "dta": {"a": "b"}});
+    world.edit("a", json!({"extra": ["two"], "extraDeploy": [odd]}))?;
+    let message = world.await_stalled("a", "ObjectInvalid")?;
+    ensure!(
+        message.contains("templates/extra.yaml") && message.contains("dta"),
+        "{message}"
+    );
+    ensure!(
+        world.get("configmap", "a-two")?.is_some(),
+        "the other members are applied"
+    );
+    std::thread::sleep(Duration::from_secs(1));
+    ensure!(
+        world.get("configmap", "a-one")?.is_some(),
+        "pruned although a member could not be applied"
+    );
+    world.update("a", json!({"extraDeploy": []}))?;
+    ensure!(world.get("configmap", "a-one")?.is_none() && world.get("configmap", "odd")?.is_none());
+    Ok(())
+}
+
+#[test]
+fn while_a_watch_is_forbidden_nothing_is_pruned() -> Result<()> {
+    let world = World::new("fail-unsynced")?;
+    let blind = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "create", "patch", "delete"]});
+    world.grant("blind", &[blind])?;
+    let operator = world.start()?;
+    world.apply(&world.widget(
+        "a",
+        json!({"extra": ["one"], "secret": {"enabled": true, "password": "hunter2"}}),
+    ))?;
+    world.await_object("secret", "a-secret", "is there", |secret| {
+        secret["data"]["password"] == "aHVudGVyMg=="
+    })?;
+    world.await_condition("a", "Deployed", "True")?;
+    world.edit("a", json!({"extra": [], "color": "red"}))?;
+    world.await_object("configmap", "a-main", "is updated", |main| {
+        main["data"]["color"] == "red"
+    })?;
+    let told = eventually("the status says why nothing is pruned", Duration::from_secs(10), || {
+        let widget = world.expect(&world.widgets(), "a")?;
+        let text = widget["status"]["conditions"].to_string();
+        Ok(Some(text.contains("not synced") && text.contains("Secret")).filter(|told| *told))
+    });
+    told.with_context(|| {
+        world
+            .expect(&world.widgets(), "a")
+            .map(|widget| widget["status"].to_string())
+            .unwrap_or_default()
+    })?;
+    ensure!(
+        world.get("configmap", "a-one")?.is_some(),
+        "pruned on partial knowledge"
+    );
+
+    world.grant("seeing", &[member_rule("", "secrets")])?;
+    eventually("what had to wait is pruned", Duration::from_secs(75), || {
+        Ok(world.get("configmap", "a-one")?.is_none().then_some(()))
+    })?;
+    world.await_ready("a")?;
+    ensure!(!operator.log().contains("hunter2"), "a secret value is in the log");
+    Ok(())
+}
+
+#[test]
+fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
+    let setup = Setup {
+        alone: true,
+        ..Setup::default()
+    };
+    let world = World::with("fail-discovery", setup)?;
+    let operator = world.start()?;
+    world.install("a", json!({"extra": ["one", "two"]}))?;
+    world.kubectl.apply(
+        "apiVersion: apiregistration.k8s.io/v1\n\
+         kind: APIService\n\
+         metadata: {name: v1.down.test}\n\
+         spec: {group: down.test, version: v1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, \
+                service: {namespace: default, name: nowhere}}\n",
+    )?;
+    // The operator hears of it by a watch, as it does of every APIService.
+    std::thread::sleep(Duration::from_secs(4));
+    world.update("a", json!({"extra": ["two"], "color": "red"}))?;
+    let widget = world.expect(&world.widgets(), "a")?;
+    let ready = condition(&widget, "Ready").unwrap_or_default();
+    ensure!(
+        ready["message"].as_str().is_some_and(|text| text.contains("down.test")),
+        "{ready}"
+    );
+    ensure!(
+        world.expect("configmap", "a-main")?["data"]["color"] == "red",
+        "the rest goes on"
+    );
+    ensure!(
+        world.get("configmap", "a-one")?.is_some(),
+        "pruned on partial knowledge"
+    );
+    // What holds a prune back does not hold a deletion: its kinds are known.
+    world.install("b", json!({"extra": ["one"]}))?;
+    world.delete("b")?;
+    ensure!(world.get("configmap", "b-main")?.is_none() && world.get("configmap", "b-one")?.is_none());
+
+    world.kubectl.delete("apiservice", "v1.down.test")?;
+    eventually("what had to wait is pruned", Duration::from_secs(75), || {
+        Ok(world.get("configmap", "a-one")?.is_none().then_some(()))
+    })
+    .with_context(|| operator.log())?;
+    ensure!(world.get("configmap", "a-two")?.is_some());
+    Ok(())
+}
+
+#[test]
+fn a_render_without_any_object_prunes_nothing_unless_it_is_allowed() -> Result<()> {
+    let world = World::new("fail-empty")?;
+    let map = "{{ if .Values.on }}\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-only'}\n{{ end }}\n";
+    let chart = world.write_chart("switch", &[("map.yaml", map)])?;
+    world.write_watches_of(&[("Widget", &chart, &[])])?;
+    let _operator = world.start()?;
+    world.install("a", json!({"on": true}))?;
+    world.edit("a", json!({"on": false}))?;
+    let held = world.await_condition("a", "PruneHeld", "True")?;
+    ensure!(
+        held["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("chartwright.dev/prune=true")),
+        "{held}"
+    );
+    world.await_ready("a")?;
+    ensure!(world.get("configmap", "a-only")?.is_some());
+    let allow = json!({"metadata": {"annotations": {"chartwright.dev/prune": "true"}}});
+    world.kubectl.patch(&world.widgets(), "a", &allow)?;
+    world.await_gone("configmap", "a-only")?;
+    Ok(())
+}

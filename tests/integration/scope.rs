@@ -1,0 +1,363 @@
+//! Which custom resources an operator looks after, and which of several operators does.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
+use crate::look::{inventory, uid, versions};
+use crate::operator::Launch;
+use crate::support::eventually;
+use crate::world::{Setup, World, member_rule};
+
+#[test]
+fn of_two_replicas_one_works_and_the_other_takes_over() -> Result<()> {
+    let world = World::new("scope-leader")?;
+    let replica = |replica: usize| {
+        let arguments: &[&str] = &["--leader-elect", "--leader-election-id=widgets"];
+        world.launch(&Launch {
+            arguments,
+            replica,
+            ..Launch::default()
+        })
+    };
+    let first = replica(1)?;
+    world.install("a", json!({}))?;
+    let start = world.mark()?;
+    let second = replica(2)?;
+    world.install("b", json!({}))?;
+    std::thread::sleep(Duration::from_secs(3));
+    let requests = world.requests(&second, start)?;
+    ensure!(requests.is_empty(), "the replica that waits has worked:\n{requests}");
+    let waiting = world.all_requests(&second, start)?.resource("leases");
+    ensure!(!waiting.is_empty(), "it does not even look at the lease");
+
+    first.kill()?;
+    world.apply(&world.widget("c", json!({})))?;
+    // The lease lasts fifteen seconds.
+    eventually("the other replica works", Duration::from_secs(45), || {
+        Ok(world.get("configmap", "c-main")?.is_some().then_some(()))
+    })?;
+    world.await_ready("c")?;
+    ensure!(!world.requests(&second, start)?.writes().is_empty());
+
+    let third = replica(3)?;
+    third.await_log("lease")?;
+    let stopped = Instant::now();
+    ensure!(second.terminate()?.success());
+    world.apply(&world.widget("d", json!({})))?;
+    world.await_ready("d")?;
+    let took = stopped.elapsed();
+    ensure!(took < Duration::from_secs(12), "the lease was not given back: {took:?}");
+    Ok(())
+}
+
+#[test]
+fn a_crd_that_is_not_there_yet_is_waited_for() -> Result<()> {
+    let world = World::with(
+        "scope-late",
+        Setup {
+            crd: false,
+            ..Setup::default()
+        },
+    )?;
+    let mut operator = world.start()?;
+    operator.await_log("waiting for its CustomResourceDefinition")?;
+    std::thread::sleep(Duration::from_secs(1));
+    ensure!(operator.is_running());
+    world.install_crd("Widget")?;
+    world.install("a", json!({}))?;
+
+    // The same for the kind of a member.
+    world.grant("gadgets", &[member_rule(&world.group(), "gadgets")])?;
+    let gadget = world.custom("Gadget", "made", json!({"by": "a"}));
+    world.edit("a", json!({"extraDeploy": [gadget], "color": "red"}))?;
+    let waiting = world.await_condition("a", "Reconciling", "True")?;
+    ensure!(waiting["reason"] == "KindUnknown", "{waiting}");
+    ensure!(
+        waiting["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("Gadget") && text.contains("templates/extra.yaml"))
+    );
+    ensure!(
+        world.expect("configmap", "a-main")?["data"]["color"] == "red",
+        "what is known is applied"
+    );
+    world.install_crd("Gadget")?;
+    let widget = world.await_ready("a")?;
+    ensure!(inventory(&widget) == ["ConfigMap a-main", "Gadget made"], "{widget}");
+
+    // And when the CRD goes and comes again, there is nothing left over, and all is well.
+    world.delete("a")?;
+    crate::world::served_changed();
+    world.control_plane.kubectl().delete("crd", &world.widgets())?;
+    operator.await_log("no longer serves")?;
+    world.install_crd("Widget")?;
+    world.install("b", json!({}))?;
+    ensure!(operator.is_running());
+    Ok(())
+}
+
+/// The operator has rights in these namespaces and nowhere else.
+fn confined(name: &str, also: &[&str]) -> Result<()> {
+    let mut namespaces = vec![name];
+    namespaces.extend(also);
+    let outside = format!("{name}-outside");
+    let kubectl = crate::support::ControlPlane::shared().kubectl();
+    for namespace in also.iter().copied().chain([outside.as_str()]) {
+        kubectl.create_namespace(namespace)?;
+    }
+    let world = World::with(
+        name,
+        Setup {
+            only_in: &namespaces,
+            ..Setup::default()
+        },
+    )?;
+    let widget = |namespace: &str| {
+        let mut widget = world.widget("a", json!({"extra": ["one"]}));
+        widget["metadata"]["namespace"] = namespace.into();
+        widget.to_string()
+    };
+    let start = world.mark()?;
+    let value = namespaces.join(",");
+    let operator = world.launch(&Launch {
+        environment: &[("WATCH_NAMESPACE", &value)],
+        ..Launch::default()
+    })?;
+    kubectl.apply(&widget(&outside))?;
+    for namespace in &namespaces {
+        let place = kubectl.in_namespace(namespace);
+        place.apply(&widget(namespace))?;
+        let what = format!("the widget in {namespace} is ready");
+        eventually(&what, Duration::from_secs(30), || {
+            let widget = place.get(&world.widgets(), "a")?.context("it is not there")?;
+            let ready = crate::look::condition(&widget, "Ready");
+            ensure!(
+                ready.as_ref().is_some_and(|ready| ready["status"] == "True"),
+                "{widget}\n{}",
+                operator.log()
+            );
+            Ok(Some(()))
+        })?;
+        place.run(["delete", "configmap", "a-one"])?;
+        eventually("a member is back", crate::world::PROMPT, || {
+            Ok(place.get("configmap", "a-one")?.map(drop))
+        })?;
+        place.patch(&world.widgets(), "a", &json!({"spec": {"extra": []}}))?;
+        eventually("a member is pruned", crate::world::PROMPT, || {
+            Ok(place.get("configmap", "a-one")?.is_none().then_some(()))
+        })?;
+        place.delete(&world.widgets(), "a")?;
+        ensure!(place.get("configmap", "a-main")?.is_none());
+    }
+    let untouched = kubectl
+        .in_namespace(&outside)
+        .get(&world.widgets(), "a")?
+        .context("it is gone")?;
+    ensure!(
+        untouched["status"].is_null() && untouched["metadata"]["finalizers"].is_null(),
+        "{untouched}"
+    );
+    let requests = world.all_requests(&operator, start)?;
+    let beyond = requests.filter(|request| {
+        let ours = ["widgets", "configmaps", "secrets", "events", "leases"].contains(&request.resource.as_str());
+        ours && !namespaces.contains(&request.namespace.as_str())
+    });
+    ensure!(beyond.is_empty(), "outside its namespaces:\n{beyond}");
+    Ok(())
+}
+
+#[test]
+fn watch_namespace_confines_the_operator_to_one() -> Result<()> {
+    confined("scope-one", &[])
+}
+
+#[test]
+fn watch_namespace_confines_the_operator_to_several() -> Result<()> {
+    confined("scope-two", &["scope-two-b"])
+}
+
+#[test]
+fn a_selector_chooses_and_does_not_let_go_of_what_it_chose() -> Result<()> {
+    let world = World::new("scope-selector")?.watch_key("selector: {matchLabels: {team: blue}}");
+    let operator = world.start()?;
+    let start = world.mark()?;
+    world.apply(&world.widget("other", json!({})))?;
+    world.apply(&world.widget("a", json!({})))?;
+    let team = |team: serde_json::Value| {
+        world
+            .kubectl
+            .patch(&world.widgets(), "a", &json!({"metadata": {"labels": {"team": team}}}))
+    };
+    team("blue".into())?;
+    world.await_ready("a")?;
+    let other = world.expect(&world.widgets(), "other")?;
+    ensure!(
+        other["status"].is_null() && other["metadata"]["finalizers"].is_null(),
+        "{other}"
+    );
+    let requests = world.requests(&operator, start)?.name("other");
+    ensure!(requests.is_empty(), "{requests}");
+
+    // Its members are there: somebody must go on looking after them.
+    team(serde_json::Value::Null)?;
+    world.update("a", json!({"color": "red"}))?;
+    ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
+    world.delete("a")?;
+    ensure!(world.get("configmap", "a-main")?.is_none());
+    world.delete("other")?;
+    Ok(())
+}
+
+#[test]
+fn cluster_scoped_custom_resources_have_a_target_namespace() -> Result<()> {
+    let world = World::with(
+        "scope-cluster",
+        Setup {
+            cluster_scoped: true,
+            ..Setup::default()
+        },
+    )?;
+    let operator = world.start()?;
+    world.apply(&world.widget("one", json!({})))?;
+    let message = world.await_stalled("one", "ValuesInvalid")?;
+    ensure!(message.contains("targetNamespace"), "{message}");
+    ensure!(operator.terminate()?.success());
+
+    world.kubectl.create_namespace("scope-cluster-one")?;
+    let world = world.watch_key("targetNamespace: \"scope-cluster-{{ .metadata.name }}\"");
+    world.write_watches()?;
+    let _operator = world.start()?;
+    // What carries reach is theirs to create: who may make cluster-scoped objects has that right anyway.
+    world.edit("one", json!({"extra": ["two"], "priorityClass": {"enabled": true}}))?;
+    let widget = world.await_ready("one")?;
+    ensure!(
+        widget["status"]["release"]["namespace"] == "scope-cluster-one",
+        "{widget}"
+    );
+    let target = world.kubectl.in_namespace("scope-cluster-one");
+    ensure!(target.get("configmap", "one-main")?.is_some() && target.get("configmap", "one-two")?.is_some());
+    target.run(["delete", "configmap", "one-main"])?;
+    world.await_object("namespace", "scope-cluster-one", "has its member back", |_| {
+        matches!(target.get("configmap", "one-main"), Ok(Some(_)))
+    })?;
+    world.update("one", json!({"extra": []}))?;
+    ensure!(target.get("configmap", "one-two")?.is_none());
+    world.delete("one")?;
+    ensure!(target.get("configmap", "one-main")?.is_none());
+    world.await_gone("priorityclass", "scope-cluster-one-one")?;
+    Ok(())
+}
+
+#[test]
+fn a_custom_resource_without_a_spec_gets_the_charts_defaults() -> Result<()> {
+    let world = World::new("scope-specless")?;
+    let operator = world.start()?;
+    for (name, spec) in [("absent", None), ("empty", Some(json!({})))] {
+        let mut widget = world.widget(name, json!({}));
+        match spec {
+            None => drop(widget.as_object_mut().and_then(|widget| widget.remove("spec"))),
+            Some(spec) => widget["spec"] = spec,
+        }
+        world.apply(&widget)?;
+        world.await_ready(name)?;
+        ensure!(world.expect("configmap", &format!("{name}-main"))?["data"]["color"] == "blue");
+    }
+    world.await_quiet(&operator)?;
+    world.update("absent", json!({"color": "red"}))?;
+    ensure!(world.expect("configmap", "absent-main")?["data"]["color"] == "red");
+    Ok(())
+}
+
+#[test]
+fn several_kinds_live_in_one_process_and_the_same_name_in_two_of_them() -> Result<()> {
+    let world = World::new("scope-kinds")?;
+    world.install_crd("Gadget")?;
+    let map = |suffix: &str| {
+        let name = format!("{{{{ .Release.Name }}}}-{suffix}");
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: '{name}'}}\ndata: {{by: '{{{{ .Chart.Name }}}}', word: '{{{{ .Values.word }}}}'}}\n"
+        )
+    };
+    let extra = format!("{{{{ if .Values.more }}}}\n{}{{{{ end }}}}\n", map("more"));
+    let gadget = world.write_chart("gadget", &[("map.yaml", &map("gadget")), ("more.yaml", &extra)])?;
+    world.write_watches_of(&[
+        ("Widget", &world.chart(), &["overrideValues: {color: $COLOR}"]),
+        ("Gadget", &gadget, &["overrideValues: {word: fixed}"]),
+    ])?;
+    let _operator = world.launch(&Launch {
+        environment: &[("COLOR", "green")],
+        ..Launch::default()
+    })?;
+    let gadgets = world.resource("Gadget");
+    let gadget_ready = || world.await_condition_of(&gadgets, "a", "Ready", "True");
+    world.apply(&world.custom("Gadget", "a", json!({"more": true, "word": "mine"})))?;
+    let widget = world.install("a", json!({"extra": ["one"], "color": "blue"}))?;
+    gadget_ready()?;
+    let gadget = world.expect(&gadgets, "a")?;
+    ensure!(
+        inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-one"],
+        "{widget}"
+    );
+    ensure!(
+        inventory(&gadget) == ["ConfigMap a-gadget", "ConfigMap a-more"],
+        "{gadget}"
+    );
+    ensure!(world.expect("configmap", "a-gadget")?["data"] == json!({"by": "gadget", "word": "fixed"}));
+    ensure!(
+        world.expect("configmap", "a-main")?["data"]["color"] == "green",
+        "overrideValues win over the spec"
+    );
+
+    let maps = |names: [&str; 2]| {
+        names
+            .map(|name| world.expect("configmap", name))
+            .into_iter()
+            .collect::<Result<Vec<_>>>()
+    };
+    let widgets = maps(["a-main", "a-one"])?;
+    world.kubectl.patch(&gadgets, "a", &json!({"spec": {"more": false}}))?;
+    world.await_gone("configmap", "a-more")?;
+    gadget_ready()?;
+    world.kubectl.delete(&gadgets, "a")?;
+    ensure!(world.get("configmap", "a-gadget")?.is_none());
+    ensure!(
+        versions(&maps(["a-main", "a-one"])?) == versions(&widgets),
+        "another kind's release was touched"
+    );
+    ensure!(uid(&world.await_ready("a")?) == uid(&widget));
+    Ok(())
+}
+
+#[test]
+fn two_charts_share_a_kind_by_selectors_that_exclude_each_other() -> Result<()> {
+    let world = World::new("scope-share")?;
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-other'}\n";
+    let other = world.write_chart("other", &[("map.yaml", map)])?;
+    world.write_watches_of(&[
+        ("Widget", &world.chart(), &["selector: {matchLabels: {chart: first}}"]),
+        (
+            "Widget",
+            &other,
+            &["selector: {matchExpressions: [{key: chart, operator: NotIn, values: [first]}]}"],
+        ),
+    ])?;
+    let _operator = world.start()?;
+    let mut widget = world.widget("a", json!({}));
+    widget["metadata"]["labels"] = json!({"chart": "first"});
+    world.apply(&widget)?;
+    ensure!(inventory(&world.await_ready("a")?) == ["ConfigMap a-main"]);
+    ensure!(inventory(&world.install("b", json!({}))?) == ["ConfigMap b-other"]);
+    // A custom resource that goes over to the other watch takes its release along.
+    world.kubectl.patch(
+        &world.widgets(),
+        "a",
+        &json!({"metadata": {"labels": {"chart": "second"}}}),
+    )?;
+    world.await_object("configmap", "a-other", "is made", |_| true)?;
+    world.await_gone("configmap", "a-main")?;
+    world.kubectl.run(["delete", "configmap", "a-other"])?;
+    world.await_object("configmap", "a-other", "is back", |_| true)?;
+    Ok(())
+}

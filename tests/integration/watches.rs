@@ -1,0 +1,135 @@
+//! `watches.yaml` at the start, and the project's own `config/`.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::look::{condition, inventory};
+use crate::operator::{Launch, Operator};
+use crate::support::{ControlPlane, eventually};
+use crate::world::{SOON, served_changed, widget_chart};
+
+/// Runs the operator on a watches file that it can't accept; gives what it said.
+fn refusal(text: &str) -> Result<String> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("watches.yaml");
+    fs::write(&file, text)?;
+    let output = Command::new(env!("CARGO_BIN_EXE_chartwright"))
+        .args(["run", "--metrics-bind-address=0", "--health-probe-bind-address=0"])
+        .arg(format!("--watches-file={}", file.display()))
+        .env("KUBECONFIG", "/nonexistent")
+        .stdin(Stdio::null())
+        .output()?;
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.code() == Some(1), "{:?}: {errors}", output.status);
+    Ok(errors.replace(&file.display().to_string(), "watches.yaml"))
+}
+
+#[test]
+fn everything_that_is_wrong_with_watches_yaml_is_told_at_once_with_its_place() -> Result<()> {
+    let chart = widget_chart();
+    let chart = chart.display();
+    let errors = refusal(&format!(
+        "- group: a.test\n  version: v1\n  kind: Widget\n  chart: {chart}\n  reconcilPeriod: 1m\n\
+         - group: a.test\n  version: v1\n  kind: Gadget\n  chart: charts/nowhere\n\
+         - group: a.test\n  version: v1\n  kind: Gizmo\n  chart: {chart}\n  maxConcurrentReconciles: many\n\
+         - group: a.test\n  version: v1\n  kind: Widget\n  chart: {chart}\n  timeout: 5m\n"
+    ))?;
+    for expected in [
+        "watches.yaml:5:3: unknown key `reconcilPeriod`: did you mean `reconcilePeriod`?",
+        "watches.yaml:9:",
+        "charts/nowhere",
+        "watches.yaml:14:",
+        "whole number",
+        "watches.yaml:19:3: `timeout` is not supported yet",
+    ] {
+        ensure!(errors.contains(expected), "{expected:?} is not in:\n{errors}");
+    }
+    let twice = refusal(&format!(
+        "- {{group: a.test, version: v1, kind: Widget, chart: {chart}}}\n- {{group: a.test, version: v2, kind: Widget, chart: {chart}}}\n"
+    ))?;
+    ensure!(
+        twice.contains("watches.yaml:2:") && twice.contains("selector"),
+        "{twice}"
+    );
+    let broken = refusal("- group: [\n")?;
+    ensure!(broken.contains("watches.yaml:"), "{broken}");
+    Ok(())
+}
+
+/// `kubectl apply -k config/default`, and then the operator with nothing but the rights that this gave its account.
+#[test]
+fn the_projects_own_manifests_are_accepted_and_are_enough() -> Result<()> {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let control_plane = ControlPlane::shared();
+    let kubectl = control_plane.kubectl();
+    served_changed();
+    let default = project.join("config/default");
+    kubectl.run(["apply", "--server-side", "-k", &default.display().to_string()])?;
+    kubectl.wait("condition=Established", "crd", "memcacheds.cache.example.com", SOON)?;
+    served_changed();
+    let deployments = kubectl.in_namespace("chartwright-system").list("deployments", "")?;
+    ensure!(deployments.len() == 1, "{deployments:?}");
+    let pod = &deployments[0]["spec"]["template"]["spec"];
+    let arguments: Vec<String> = serde_json::from_value(pod["containers"][0]["args"].clone())?;
+    // As the Deployment starts it, but for the addresses, which other processes may have taken here.
+    let local = |argument: &String| argument != "run" && !argument.contains("bind-address");
+    let arguments: Vec<String> = arguments.into_iter().filter(local).collect();
+    let account = pod["serviceAccountName"].as_str().unwrap_or("?");
+    let user = format!("system:serviceaccount:chartwright-system:{account}");
+    let kubeconfig = control_plane.kubeconfig_for(&user, &[])?;
+    let scratch = tempfile::tempdir()?;
+    let launch = Launch {
+        environment: &[("POD_NAMESPACE", "chartwright-system")],
+        ..Launch::default()
+    };
+    let operator = Operator::start(control_plane, scratch.path(), &kubeconfig, &user, &arguments, &launch)?;
+
+    let world = kubectl.create_namespace("watches-config")?;
+    world.run([
+        "apply",
+        "--server-side",
+        "-k",
+        &project.join("config/samples").display().to_string(),
+    ])?;
+    let samples = world.list("memcacheds", "")?;
+    ensure!(
+        !samples.is_empty(),
+        "config/samples has no Memcached in the namespace that kubectl is in"
+    );
+    let ready = || {
+        eventually("the samples are ready", SOON, || {
+            let samples = world.list("memcacheds", "")?;
+            let ready = samples.iter().all(|sample| {
+                condition(sample, "Ready").is_some_and(|ready| {
+                    ready["status"] == "True" && ready["observedGeneration"] == sample["metadata"]["generation"]
+                })
+            });
+            ensure!(ready, "{samples:?}\n{}", operator.log());
+            Ok(Some(samples))
+        })
+    };
+    let sample = &ready()?[0];
+    let members = inventory(sample);
+    for kind in ["Service", "PodDisruptionBudget"] {
+        ensure!(members.iter().any(|member| member.starts_with(kind)), "{members:?}");
+    }
+    let name = sample["metadata"]["name"].as_str().unwrap_or("?");
+    world.patch("memcacheds", name, &json!({"spec": {"size": 2}}))?;
+    ready()?;
+    eventually("two pods run", SOON, || {
+        Ok((world.list("pods", "")?.len() == 2).then_some(()))
+    })?;
+    world.delete("memcacheds", name)?;
+    eventually("all is gone", SOON, || {
+        let left = world.list("statefulsets,deployments,services,poddisruptionbudgets,pods", "")?;
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(Some(()))
+    })?;
+    ensure!(!operator.log().contains("forbidden"), "{}", operator.log());
+    ensure!(operator.terminate()?.success());
+    Ok(())
+}
