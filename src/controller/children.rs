@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use kube::api::{DynamicObject, PartialObjectMeta};
@@ -17,6 +18,9 @@ use crate::plan::applyset;
 use crate::plan::health::has_health;
 use crate::plan::identity::ObjectId;
 use crate::plan::members::{Live, Scope};
+
+/// A watch that panics at once again must not spin.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// Starts a watch for every scope that is wanted, and ends those of kinds that are no longer served. Runs until told to
 /// stop.
@@ -41,6 +45,18 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) {
             () = stop.cancelled() => break,
             () = shared.context.wanted.notified() => {}
             changed = served.changed() => if changed.is_err() { break },
+            Some(Err(panic)) = tasks.join_next_with_id(), if !tasks.is_empty() => {
+                // An aborted watch was ended on purpose and is no longer listed; one that panicked begins anew.
+                running.retain(|scope, task| {
+                    let panicked = task.id() == panic.id();
+                    if panicked {
+                        tracing::error!(kind = %scope.group_kind, %panic, "a watch panicked; it starts anew");
+                        shared.context.members().set_failing(scope, "it panicked".to_owned());
+                    }
+                    !panicked
+                });
+                tokio::time::sleep(AFTER_PANIC).await;
+            }
         }
     }
     tasks.shutdown().await;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -156,12 +156,13 @@ async fn lead(
     }
     for blueprint in blueprints {
         let (waiting, health) = (waiting.clone(), health.clone());
+        let told = AtomicBool::new(false);
         let ready = move || {
-            if waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
+            if !told.swap(true, Ordering::SeqCst) && waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
                 health.set_ready();
             }
         };
-        units.spawn(blueprint.run(shared.clone(), stop.clone(), ready));
+        units.spawn(blueprint.supervise(shared.clone(), stop.clone(), ready));
     }
     stop.cancelled().await;
     tracing::info!(

@@ -55,11 +55,23 @@ impl Blueprint {
         GroupKind::new(&self.watch.group, &self.watch.kind)
     }
 
-    /// Runs until told to stop. `ready` is told once: when the custom resources are listed, or when it is clear that
-    /// the CRD has yet to come.
-    pub async fn run(self, shared: Arc<Shared>, stop: CancellationToken, ready: impl FnOnce() + Send) {
+    /// Runs until told to stop, and starts anew after a panic: one unit's defect is not the end of the others.
+    /// `ready` is called when the custom resources are listed, or when it is clear that the CRD has yet to come; it may
+    /// be called again.
+    pub async fn supervise(self, shared: Arc<Shared>, stop: CancellationToken, ready: impl Fn() + Send + Sync) {
+        while let Err(panic) = AssertUnwindSafe(self.run(&shared, &stop, &ready)).catch_unwind().await {
+            shared.context.metrics.panics.inc();
+            let message = panic_text(panic.as_ref());
+            tracing::error!(kind = %self.group_kind(), panic = message, "a watch panicked; it starts anew");
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(AFTER_PANIC) => {}
+            }
+        }
+    }
+
+    async fn run(&self, shared: &Arc<Shared>, stop: &CancellationToken, ready: &(dyn Fn() + Send + Sync)) {
         let group_kind = self.group_kind();
-        let mut ready = Some(ready);
         let mut served = shared.served.subscribe();
         if let Ok(renderer) = &self.renderer {
             let (created, problems) = crds::create(&shared.context, renderer.chart()).await;
@@ -82,9 +94,7 @@ impl Blueprint {
                     );
                     told = true;
                 }
-                if let Some(ready) = ready.take() {
-                    ready();
-                }
+                ready();
                 tokio::select! {
                     () = stop.cancelled() => return,
                     changed = served.changed() => if changed.is_err() { return },
@@ -92,15 +102,7 @@ impl Blueprint {
                 continue;
             };
             told = false;
-            let serving = Serving::new(&self, shared.clone(), resource);
-            let ready = ready.take();
-            serving
-                .run(&stop, move || {
-                    if let Some(ready) = ready {
-                        ready();
-                    }
-                })
-                .await;
+            Serving::new(self, shared.clone(), resource).run(stop, ready).await;
         }
     }
 }
@@ -138,7 +140,7 @@ impl Serving {
     }
 
     /// Until told to stop, or until the kind is no longer served.
-    async fn run(self: Arc<Self>, stop: &CancellationToken, ready: impl FnOnce() + Send) {
+    async fn run(self: Arc<Self>, stop: &CancellationToken, ready: &(dyn Fn() + Send + Sync)) {
         let kind = &self.unit.group_kind;
         tracing::info!(%kind, version = self.unit.watch.version, chart = %self.unit.watch.chart.display(), "watching");
         let ended = stop.child_token();
@@ -183,8 +185,8 @@ impl Serving {
         }
     }
 
-    /// Ends when the kind is gone from a complete discovery. Until then, releases are looked at again when kinds come or
-    /// go: those that read `.Capabilities`, and those that are not complete, for they may wait for a CRD.
+    /// Ends when the kind is gone from a complete discovery. Until then it wakes releases: those that read
+    /// `.Capabilities` when kinds come or go, and those that are not complete, for they may wait for a CRD or a watch.
     async fn unserved(&self) {
         let mut served = self.shared.served.subscribe();
         loop {
@@ -194,11 +196,17 @@ impl Serving {
                 tracing::warn!(kind = %self.unit.group_kind, "the API server no longer serves this kind");
                 return;
             }
-            if served.changed().await.is_err() {
-                return std::future::pending().await;
-            }
+            // A watch that is synced at last completes what a prune must know.
+            let kinds_changed = tokio::select! {
+                changed = served.changed() => match changed {
+                    Ok(()) => true,
+                    Err(_) => return std::future::pending().await,
+                },
+                () = self.shared.synced.notified() => false,
+            };
             for resource in self.cache.all() {
-                if self.unit.reads_capabilities(&resource) || !self.cache.is_complete(&resource.key) {
+                let rendered_anew = kinds_changed && self.unit.reads_capabilities(&resource);
+                if rendered_anew || !self.cache.is_complete(&resource.key) {
                     self.queue.add(resource.key.clone());
                 }
             }

@@ -279,10 +279,12 @@ impl Run<'_> {
             Done::Applied(live, _) => Some(entry(live.uid.clone(), member.digest.clone(), live.fingerprint)),
             // Somebody else's object is no member of ours, unless it was: then it is watched until that is settled.
             Done::Failed(Reason::Collision, _) => previous,
-            // A request that timed out may have been carried out.
+            // A request that timed out may have been carried out: it stays listed, and without a fingerprint it is
+            // looked at again. A content that was recorded before is no upgrade when it arrives at last.
             Done::Awaited | Done::Failed(..) => {
-                let uid = previous.map(|entry| entry.uid).unwrap_or_default();
-                Some(entry(uid, String::new(), None))
+                let (uid, digest) = previous.map(|entry| (entry.uid, entry.digest)).unwrap_or_default();
+                let digest = if digest == member.digest { digest } else { String::new() };
+                Some(entry(uid, digest, None))
             }
         }
     }

@@ -152,9 +152,13 @@ impl Run<'_> {
             .record
             .entries
             .retain(|entry| !pruned.settled.contains(&entry.id));
-        let first = release.record.revision == 0;
-        let upgraded = !first && prepared.revision > release.record.revision;
-        release.record.revision = prepared.revision;
+        // While a member is awaited, this revision is not there yet.
+        let complete = applied.knowledge.not_applied.is_empty();
+        let first = complete && release.record.revision == 0;
+        let upgraded = complete && !first && prepared.revision > release.record.revision;
+        if complete {
+            release.record.revision = prepared.revision;
+        }
         let mut changes = applied.changes;
         changes.installed = first;
         changes.upgraded = upgraded;

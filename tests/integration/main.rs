@@ -6,6 +6,7 @@ mod support;
 
 mod cost;
 mod crash;
+mod crds;
 mod drift;
 mod failure;
 mod hooks;

@@ -1,0 +1,79 @@
+//! CustomResourceDefinitions: those of a chart's `crds/` belong to the watch, those of its templates are members and
+//! come before what needs them.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::world::{World, member_rule, served_changed};
+
+/// A CRD of the world's group, as text that a template can hold.
+fn crd(world: &World, kind: &str) -> String {
+    let plural = format!("{}s", kind.to_lowercase());
+    let group = world.group();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    })
+    .to_string()
+}
+
+/// The rights to make CRDs, and objects of the kind `Part`.
+fn grant(world: &World) -> Result<()> {
+    let crds = member_rule("apiextensions.k8s.io", "customresourcedefinitions");
+    world.grant("crds", &[crds, member_rule(&world.group(), "parts")])
+}
+
+#[test]
+fn crds_of_the_folder_belong_to_the_watch() -> Result<()> {
+    let world = World::new("crds-folder")?;
+    grant(&world)?;
+    fs::create_dir(world.chart().join("crds"))?;
+    fs::write(world.chart().join("crds/part.yaml"), crd(&world, "Part"))?;
+    let _operator = world.start()?;
+    world.apply(&world.widget("a", json!({})))?;
+    let widget = world.await_ready("a")?;
+    served_changed();
+    ensure!(!widget.to_string().contains("CustomResourceDefinition"), "{widget}");
+    let name = format!("parts.{}", world.group());
+    let made = world.get("crd", &name)?.unwrap_or_default();
+    ensure!(
+        made["metadata"]["labels"].is_null(),
+        "it is nobody's member: {}",
+        made["metadata"]
+    );
+    world.kubectl.delete(&world.widgets(), "a")?;
+    ensure!(world.get("crd", &name)?.is_some(), "it stays when the release goes");
+    Ok(())
+}
+
+#[test]
+fn a_crd_among_the_templates_comes_before_its_objects() -> Result<()> {
+    let world =
+        World::new("crds-templates")?.watch_key("allow: {kinds: [CustomResourceDefinition.apiextensions.k8s.io]}");
+    grant(&world)?;
+    let spec = json!({"extraDeploy": [
+        {"apiVersion": format!("{}/v1", world.group()), "kind": "Part", "metadata": {"name": "one"}, "spec": {}},
+        serde_json::from_str::<serde_json::Value>(&crd(&world, "Part"))?,
+    ]});
+    let _operator = world.start()?;
+    world.apply(&world.widget("a", spec))?;
+    world.await_ready("a")?;
+    served_changed();
+    let part = world.get(&format!("parts.{}", world.group()), "one")?;
+    ensure!(part.is_some(), "the object of the new kind is there");
+    // The kind goes with the release; that it is gone must not keep the release from going.
+    world.kubectl.delete(&world.widgets(), "a")?;
+    world.await_gone("crd", &format!("parts.{}", world.group()))?;
+    served_changed();
+    Ok(())
+}
