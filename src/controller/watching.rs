@@ -2,10 +2,12 @@
 //! its own task, so that one that is forbidden never slows another down.
 
 use std::fmt::Debug;
+use std::pin::Pin;
+use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use kube::core::DynamicResourceScope;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
@@ -30,6 +32,18 @@ pub enum News<K> {
     },
 }
 
+/// The shortest and the longest pause after a failure; it doubles from one to the next.
+const SHORTEST: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// A watch between two pieces of news.
+struct Watching<S> {
+    events: Pin<Box<S>>,
+    /// Failures since it last showed something. (kube's own backoff begins anew with every attempt to list.)
+    failures: u32,
+    pause: Duration,
+}
+
 /// Watches what an API shows, optionally by a label selector. The stream never ends.
 pub fn watch<K>(api: Api<K>, labels: Option<&str>, metadata_only: bool) -> impl Stream<Item = News<K>> + Send
 where
@@ -44,17 +58,37 @@ where
     if let Some(labels) = labels {
         config = config.labels(labels);
     }
-    watcher(api, config).default_backoff().map(|event| match event {
-        Ok(watcher::Event::Init) => News::ListStarts,
-        Ok(watcher::Event::InitApply(object)) => News::Listed(object),
-        Ok(watcher::Event::InitDone) => News::ListEnds,
-        Ok(watcher::Event::Apply(object)) => News::Changed(object),
-        Ok(watcher::Event::Delete(object)) => News::Deleted(object),
-        Err(error) => News::Failed {
-            listing: matches!(error, watcher::Error::InitialListFailed(_)),
-            error: text(&error),
-        },
+    let watching = Watching {
+        events: Box::pin(watcher(api, config)),
+        failures: 0,
+        pause: Duration::ZERO,
+    };
+    futures::stream::unfold(watching, |mut watching| async move {
+        tokio::time::sleep(std::mem::take(&mut watching.pause)).await;
+        let news = match watching.events.next().await? {
+            Ok(watcher::Event::Init) => News::ListStarts,
+            Ok(watcher::Event::InitApply(object)) => News::Listed(object),
+            Ok(watcher::Event::InitDone) => News::ListEnds,
+            Ok(watcher::Event::Apply(object)) => News::Changed(object),
+            Ok(watcher::Event::Delete(object)) => News::Deleted(object),
+            Err(error) => {
+                watching.pause = pause(watching.failures);
+                watching.failures = watching.failures.saturating_add(1);
+                News::Failed {
+                    listing: matches!(error, watcher::Error::InitialListFailed(_)),
+                    error: text(&error),
+                }
+            }
+        };
+        if !matches!(news, News::ListStarts | News::Failed { .. }) {
+            watching.failures = 0;
+        }
+        Some((news, watching))
     })
+}
+
+fn pause(failures: u32) -> Duration {
+    SHORTEST.saturating_mul(1 << failures.min(10)).min(LONGEST)
 }
 
 /// The API server's own words where there are some.
@@ -71,4 +105,16 @@ fn text(error: &watcher::Error) -> String {
         _ => None,
     };
     words.unwrap_or_else(|| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_minute() {
+        let pauses: Vec<_> = (0..9).map(|failures| pause(failures).as_millis()).collect();
+        assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000]);
+        assert_eq!(pause(u32::MAX), LONGEST);
+    }
 }

@@ -16,6 +16,7 @@ mod look;
 mod operator;
 mod prune;
 mod refusal;
+mod requests;
 mod scope;
 mod watches;
 mod world;

@@ -245,7 +245,7 @@ impl World {
         Ok(())
     }
 
-    fn watches_file(&self) -> PathBuf {
+    pub fn watches_file(&self) -> PathBuf {
         self.dir.path().join("watches.yaml")
     }
 

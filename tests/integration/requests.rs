@@ -1,0 +1,116 @@
+//! Single requests, where only their preconditions stand between us and somebody else's object; and `render`, which must
+//! show what `run` applies.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use chartwright::cluster::custom_resource::{Target, apply_metadata, apply_status};
+use chartwright::cluster::{self, Discovery, Error, objects};
+use chartwright::plan::identity::{GroupKind, ObjectId};
+use serde_json::json;
+use tokio::runtime::Runtime;
+
+use crate::world::{World, member_rule};
+
+fn connect(world: &World, runtime: &Runtime) -> Result<Discovery> {
+    runtime.block_on(async {
+        let client = cluster::connect(Some(world.control_plane.kubeconfig())).await?;
+        Ok(Discovery::new(client).await?)
+    })
+}
+
+#[test]
+fn a_delete_means_the_object_that_was_looked_at() -> Result<()> {
+    let world = World::new("requests-delete")?;
+    let runtime = Runtime::new()?;
+    let discovery = connect(&world, &runtime)?;
+    let id = ObjectId::new(GroupKind::new("", "ConfigMap"), &world.name, "a");
+    world.kubectl.run(["create", "configmap", "a"])?;
+    let snapshot = discovery.snapshot();
+    let resource = snapshot.preferred(&id.group_kind).context("ConfigMap is served")?;
+    let seen = runtime
+        .block_on(objects::look(&discovery, resource, &id))?
+        .context("it is there")?;
+    world.kubectl.delete("configmap", "a")?;
+    world.kubectl.run(["create", "configmap", "a"])?;
+
+    let gone = runtime.block_on(objects::delete(&discovery, resource, &id, &seen.uid))?;
+    ensure!(!gone && world.get("configmap", "a")?.is_some(), "its successor stays");
+    let released = runtime.block_on(objects::release(&discovery, resource, &id, &seen.uid));
+    ensure!(released.is_err(), "its successor keeps its marks");
+
+    let now = runtime
+        .block_on(objects::look(&discovery, resource, &id))?
+        .context("it is there")?;
+    ensure!(
+        runtime.block_on(objects::delete(&discovery, resource, &id, &now.uid))?,
+        "the one that is there goes"
+    );
+    world.await_gone("configmap", "a")
+}
+
+#[test]
+fn no_write_brings_a_deleted_custom_resource_back() -> Result<()> {
+    let world = World::new("requests-uid")?;
+    let runtime = Runtime::new()?;
+    let discovery = connect(&world, &runtime)?;
+    world.apply(&world.widget("a", json!({})))?;
+    let uid = world.expect(&world.widgets(), "a")?["metadata"]["uid"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    let snapshot = discovery.snapshot();
+    let kind = GroupKind::new(world.group(), "Widget");
+    let resource = snapshot.resource(&kind, "v1").context("Widget is served")?.clone();
+    let target = Target {
+        resource,
+        namespace: Some(world.name.clone()),
+        name: "a".into(),
+        uid,
+    };
+    world.kubectl.delete(&world.widgets(), "a")?;
+    let (labels, annotations) = Default::default();
+    let claimed = runtime
+        .block_on(apply_metadata(&discovery, &target, &labels, &annotations))
+        .map(drop);
+    ensure!(matches!(claimed, Err(Error::Conflict(_))), "{claimed:?}");
+    let reported = runtime
+        .block_on(apply_status(&discovery, &target, &json!({})))
+        .map(drop);
+    ensure!(reported.is_err(), "{reported:?}");
+    ensure!(world.get(&world.widgets(), "a")?.is_none(), "it stays deleted");
+    Ok(())
+}
+
+#[test]
+fn render_shows_what_run_applies() -> Result<()> {
+    let world = World::new("requests-render")?;
+    world.grant("secrets", &[member_rule("", "secrets")])?;
+    let _operator = world.start()?;
+    let spec = json!({"extra": ["x"], "secret": {"enabled": true, "password": "p"}, "deployment": {"enabled": true}});
+    world.install("a", spec)?;
+    let widget = world.expect(&world.widgets(), "a")?;
+    let file = world.dir.path().join("widget.json");
+    std::fs::write(&file, widget.to_string())?;
+    let rendered = Command::new(env!("CARGO_BIN_EXE_chartwright"))
+        .args(["render", "--server", "-f"])
+        .arg(&file)
+        .arg("--watches-file")
+        .arg(world.watches_file())
+        .args(["--operator-name", &world.name])
+        .env("KUBECONFIG", world.control_plane.kubeconfig())
+        .stderr(Stdio::inherit())
+        .output()?;
+    ensure!(rendered.status.success());
+    let text = String::from_utf8(rendered.stdout)?;
+    ensure!(text.matches("# Source: ").count() == 4, "{text}");
+    // kubectl diff exits with 1 if there are differences.
+    world
+        .kubectl
+        .run_with_input(
+            ["diff", "--server-side", "--field-manager=chartwright", "-f", "-"],
+            &text,
+        )
+        .context("what is live differs")?;
+    Ok(())
+}
