@@ -134,14 +134,15 @@ impl LogOptions {
         }
     }
 
-    /// The filter's directives. The libraries below us stay at `info` for `debug`: their debug events drown ours.
+    /// The filter's directives. The libraries below us stay at `info` for `debug`: their debug events drown ours. A watch
+    /// that fails is told by who watches, with kind and namespace; kube's own line says less.
     fn directives(&self) -> &'static str {
         let default = if self.devel { Level::Verbose(1) } else { Level::Info };
         match self.level.unwrap_or(default) {
             Level::Error => "error",
-            Level::Warn => "warn",
-            Level::Info | Level::Verbose(0) => "info",
-            Level::Verbose(1) => "info,chartwright=debug",
+            Level::Warn => "warn,kube_runtime=off",
+            Level::Info | Level::Verbose(0) => "info,kube_runtime=off",
+            Level::Verbose(1) => "info,kube_runtime=off,chartwright=debug",
             Level::Verbose(_) => "debug,chartwright=trace",
         }
     }
