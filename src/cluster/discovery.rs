@@ -4,12 +4,13 @@
 //! APIService changes, and readers hold a consistent one.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use kube::api::ApiResource;
 use kube::core::DynamicResourceScope;
 use kube::{Api, Client};
+use tokio::sync::watch;
 
 use super::connect::bounded;
 use super::error::{Error, Result};
@@ -68,7 +69,7 @@ const CLUSTER_SCOPED: [&str; 21] = [
 #[derive(Clone)]
 pub struct Discovery {
     client: Client,
-    snapshot: Arc<RwLock<Arc<Snapshot>>>,
+    snapshot: watch::Sender<Arc<Snapshot>>,
 }
 
 // === impl Snapshot ===
@@ -108,7 +109,7 @@ impl Discovery {
     pub async fn new(client: Client) -> Result<Self> {
         let discovery = Discovery {
             client,
-            snapshot: Arc::default(),
+            snapshot: watch::Sender::default(),
         };
         discovery.refresh().await?;
         Ok(discovery)
@@ -130,21 +131,23 @@ impl Discovery {
         Ok((
             Discovery {
                 client: client.clone(),
-                snapshot: Arc::new(RwLock::new(Arc::new(snapshot))),
+                snapshot: watch::Sender::new(Arc::new(snapshot)),
             },
             client,
         ))
     }
 
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        match self.snapshot.read() {
-            Ok(guard) => guard.clone(),
-            Err(poisoned) => poisoned.into_inner().clone(),
-        }
+        self.snapshot.borrow().clone()
     }
 
-    /// Reads everything anew. True if the kinds that are served, or the failures, changed.
-    pub async fn refresh(&self) -> Result<bool> {
+    /// Tells of every change of what is served, or of the failures, whoever noticed it.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<Snapshot>> {
+        self.snapshot.subscribe()
+    }
+
+    /// Reads everything anew.
+    pub async fn refresh(&self) -> Result<()> {
         let version = bounded(self.client.apiserver_version()).await?;
         let core = bounded(self.client.list_core_api_versions_aggregated()).await?;
         let groups = bounded(self.client.list_api_groups_aggregated()).await?;
@@ -204,12 +207,12 @@ impl Discovery {
             api_versions: api_versions.into_iter().collect(),
         };
         snapshot.digest = digest(&snapshot);
-        let changed = self.snapshot().digest != snapshot.digest;
-        match self.snapshot.write() {
-            Ok(mut guard) => *guard = Arc::new(snapshot),
-            Err(poisoned) => *poisoned.into_inner() = Arc::new(snapshot),
-        }
-        Ok(changed)
+        self.snapshot.send_if_modified(|known| {
+            let changed = known.digest != snapshot.digest;
+            *known = Arc::new(snapshot);
+            changed
+        });
+        Ok(())
     }
 
     /// An API for the objects of a resource: in one namespace, or everywhere for `None`.

@@ -54,10 +54,10 @@ pub fn live(metadata: &ObjectMeta) -> Live {
 }
 
 /// As [`live`], with the health of kinds that have one.
-pub fn live_with_health(id: &ObjectId, object: &DynamicObject) -> Live {
+pub fn live_with_health(id: &ObjectId, object: DynamicObject) -> Live {
     let mut live = live(&object.metadata);
     if health::has_health(&id.group_kind.group, &id.group_kind.kind) {
-        let mut value = object.data.clone();
+        let mut value = object.data;
         if let Some(fields) = value.as_object_mut() {
             fields.insert(
                 "apiVersion".into(),
@@ -109,7 +109,7 @@ pub async fn apply(
         ..PatchParams::apply(FIELD_MANAGER)
     };
     let answer = bounded(api.patch(&id.name, &parameters, &Patch::Apply(object))).await?;
-    Ok(live_with_health(id, &answer))
+    Ok(live_with_health(id, answer))
 }
 
 /// Creates an object unless it exists. For what belongs to a watch, not to a release.

@@ -27,7 +27,7 @@ const AFTER_PANIC: Duration = Duration::from_secs(1);
 pub async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     let mut tasks = JoinSet::new();
     let mut running: HashMap<Scope, AbortHandle> = HashMap::new();
-    let mut served = shared.served.subscribe();
+    let mut served = shared.context.discovery.subscribe();
     loop {
         end_unserved(&shared, &mut running);
         let wanted: Vec<Scope> = shared.context.members().wanted().cloned().collect();
@@ -73,11 +73,7 @@ fn end_unserved(shared: &Shared, running: &mut HashMap<Scope, AbortHandle>) {
             return true;
         }
         task.abort();
-        let mut members = shared.context.members();
-        let gone: Vec<ObjectId> = members.missing_from(scope, &HashSet::new());
-        let sets: Vec<String> = gone.iter().flat_map(|id| members.remove(id)).collect();
-        members.forget(scope);
-        drop(members);
+        let sets = shared.context.members().forget(scope);
         tracing::info!(kind = %scope.group_kind, "no longer served: its watch ends");
         shared.router.notify(&sets);
         false
@@ -98,12 +94,8 @@ async fn scope_watch(shared: Arc<Shared>, scope: Scope) {
     let namespace = scope.namespace.as_deref();
     if has_health(&scope.group_kind.group, &scope.group_kind.kind) {
         let api = shared.context.discovery.api::<DynamicObject>(resource, namespace);
-        let stream = watch(api, Some(&labels), false).map(|news| {
-            news.map(
-                |object: DynamicObject, id: &ObjectId| objects::live_with_health(id, &object),
-                &scope,
-            )
-        });
+        let stream = watch(api, Some(&labels), false)
+            .map(|news| news.map(|object, id: &ObjectId| objects::live_with_health(id, object), &scope));
         follow(&shared, &scope, stream).await;
     } else {
         let api = shared
@@ -166,8 +158,7 @@ async fn follow(shared: &Shared, scope: &Scope, stream: impl Stream<Item = News<
             News::ListEnds => {
                 synced = true;
                 let mut members = shared.context.members();
-                let gone = members.missing_from(scope, &seen);
-                let sets = gone.iter().flat_map(|id| members.remove(id)).collect();
+                let sets = members.retain(scope, &seen);
                 members.set_synced(scope);
                 drop(members);
                 seen = HashSet::new();

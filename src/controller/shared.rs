@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::router::Router;
 use crate::reconcile::Context;
@@ -11,8 +11,6 @@ use crate::reconcile::Context;
 pub struct Shared {
     pub context: Arc<Context>,
     pub router: Router,
-    /// Counts the changes of what the API server serves.
-    pub served: watch::Sender<u64>,
     /// Told whenever a child watch has its first complete list.
     pub synced: Notify,
 }
@@ -24,17 +22,14 @@ impl Shared {
         Shared {
             context,
             router: Router::default(),
-            served: watch::channel(0).0,
             synced: Notify::new(),
         }
     }
 
-    /// Reads discovery anew and tells everyone if it changed.
+    /// Reads discovery anew, or says why it can't.
     pub async fn refresh_discovery(&self) {
-        match self.context.discovery.refresh().await {
-            Ok(true) => self.served.send_modify(|count| *count += 1),
-            Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "the API server's discovery could not be read"),
+        if let Err(error) = self.context.discovery.refresh().await {
+            tracing::warn!(%error, "the API server's discovery could not be read");
         }
     }
 }

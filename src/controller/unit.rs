@@ -72,7 +72,7 @@ impl Blueprint {
 
     async fn run(&self, shared: &Arc<Shared>, stop: &CancellationToken, ready: &(dyn Fn() + Send + Sync)) {
         let group_kind = self.group_kind();
-        let mut served = shared.served.subscribe();
+        let mut served = shared.context.discovery.subscribe();
         if let Ok(renderer) = &self.renderer {
             let (created, problems) = crds::create(&shared.context, renderer.chart()).await;
             for problem in problems {
@@ -188,7 +188,7 @@ impl Serving {
     /// Ends when the kind is gone from a complete discovery. Until then it wakes releases: those that read
     /// `.Capabilities` when kinds come or go, and those that are not complete, for they may wait for a CRD or a watch.
     async fn unserved(&self) {
-        let mut served = self.shared.served.subscribe();
+        let mut served = self.shared.context.discovery.subscribe();
         loop {
             let snapshot = self.shared.context.discovery.snapshot();
             let resource = snapshot.resource(&self.unit.group_kind, &self.unit.watch.version);

@@ -113,8 +113,9 @@ impl Members {
         self.failing.insert(scope.clone(), error);
     }
 
-    /// The kind is gone from the API server: nothing of it exists, and nothing is to be watched.
-    pub fn forget(&mut self, scope: &Scope) -> Vec<ObjectId> {
+    /// The kind is gone from the API server: nothing of it exists, and nothing is to be watched. Returns the sets that
+    /// must hear of it, as [`Members::retain`].
+    pub fn forget(&mut self, scope: &Scope) -> Vec<String> {
         self.wanted.remove(scope);
         self.synced.remove(scope);
         self.failing.remove(scope);
@@ -146,7 +147,7 @@ impl Members {
                 return Vec::new();
             }
         }
-        let mut sets = self.drop_object(id);
+        let mut sets = self.remove(id);
         if let Some(set) = &live.part_of {
             self.sets.entry(set.clone()).or_default().insert(id.clone());
             if !sets.contains(set) {
@@ -157,14 +158,14 @@ impl Members {
         sets
     }
 
-    /// An object is gone, or left the label selector. Returns the sets that must hear of it.
-    pub fn remove(&mut self, id: &ObjectId) -> Vec<String> {
-        self.drop_object(id)
+    /// After a complete list of a scope: drops what it did not contain. Returns the sets that must hear of it, once for
+    /// each object.
+    pub fn retain(&mut self, scope: &Scope, seen: &HashSet<ObjectId>) -> Vec<String> {
+        let gone = self.missing_from(scope, seen);
+        gone.iter().flat_map(|id| self.remove(id)).collect()
     }
 
-    /// After a complete list of a scope: drops what it did not contain. Returns what was dropped; the sets that must
-    /// hear of it are those of [`Members::remove`], which the caller calls for each.
-    pub fn missing_from(&self, scope: &Scope, seen: &HashSet<ObjectId>) -> Vec<ObjectId> {
+    fn missing_from(&self, scope: &Scope, seen: &HashSet<ObjectId>) -> Vec<ObjectId> {
         self.objects
             .keys()
             .filter(|id| covers(scope, id) && !seen.contains(id))
@@ -172,15 +173,8 @@ impl Members {
             .collect()
     }
 
-    fn retain(&mut self, scope: &Scope, seen: &HashSet<ObjectId>) -> Vec<ObjectId> {
-        let gone = self.missing_from(scope, seen);
-        for id in &gone {
-            self.drop_object(id);
-        }
-        gone
-    }
-
-    fn drop_object(&mut self, id: &ObjectId) -> Vec<String> {
+    /// An object is gone, or left the label selector. Returns the sets that must hear of it.
+    pub fn remove(&mut self, id: &ObjectId) -> Vec<String> {
         let Some(set) = self.objects.remove(id).and_then(|old| old.part_of) else {
             return Vec::new();
         };
