@@ -1,9 +1,9 @@
 //! The custom resources of one watch, and what is remembered of their releases.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
-use crate::reconcile::{CustomResource, Key, Release};
+use crate::reconcile::{CustomResource, Key, Release, lock};
 
 /// Both maps of a unit.
 #[derive(Default)]
@@ -72,10 +72,6 @@ impl Cache {
             lock(&self.releases).insert(key.clone(), release);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::reconcile::lock;
+
 /// A queue of keys.
 pub struct Queue<K> {
     state: Mutex<State<K>>,
@@ -129,7 +131,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State<K>> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.state)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::queue::Queue;
-use crate::reconcile::Key;
+use crate::reconcile::{Key, lock};
 
 /// Where a release waits for work.
 #[derive(Clone)]
@@ -45,7 +45,7 @@ impl Router {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Address>> {
-        self.sets.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.sets)
     }
 }
 

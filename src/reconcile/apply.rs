@@ -14,7 +14,7 @@ use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::plan::apply::{Seen, Step, Why, step};
 use crate::plan::applyset;
-use crate::plan::desired::{Member, Stage};
+use crate::plan::desired::Member;
 use crate::plan::identity::ObjectId;
 use crate::plan::members::Live;
 use crate::plan::prune::Knowledge;
@@ -90,11 +90,11 @@ impl Run<'_> {
             .map(|entry| (entry.id.clone(), entry))
             .collect();
         let mut ordered: Vec<Entry> = Vec::with_capacity(prepared.desired.members.len());
-        let mut closed: Option<(Stage, String)> = None;
+        let mut closed: Option<String> = None;
         for (index, member) in prepared.desired.members.iter().enumerate() {
             let previous = entries.remove(&member.id);
             if closed.is_none() && index > 0 && prepared.desired.members[index - 1].stage != member.stage {
-                closed = self.gate(&prepared.desired.members[..index], &failures, member.stage);
+                closed = self.gate(&prepared.desired.members[..index], &failures);
             }
             if closed.is_some() {
                 ordered.extend(previous);
@@ -146,7 +146,7 @@ impl Run<'_> {
         &self,
         prepared: &Prepared,
         failures: Vec<(Reason, String)>,
-        closed: Option<(Stage, String)>,
+        closed: Option<String>,
     ) -> Option<Phase> {
         if let Some((reason, _)) = failures.first() {
             let reason = *reason;
@@ -173,7 +173,7 @@ impl Run<'_> {
                 held: None,
             })
         };
-        if let Some((_, message)) = closed {
+        if let Some(message) = closed {
             return waiting(Reason::Progressing, message);
         }
         if !prepared.desired.unknown.is_empty() {
@@ -192,10 +192,10 @@ impl Run<'_> {
         None
     }
 
-    /// Says whether a stage stays closed: because a member of those before failed, or is not healthy yet.
-    fn gate(&self, before: &[Member], failures: &[(Reason, String)], next: Stage) -> Option<(Stage, String)> {
+    /// Why the next stage stays closed, if it does: a member of those before failed, or is not healthy yet.
+    fn gate(&self, before: &[Member], failures: &[(Reason, String)]) -> Option<String> {
         if !failures.is_empty() {
-            return Some((next, String::new()));
+            return Some(String::new());
         }
         // Only what others need in order to exist is worth waiting for; webhooks wait for what answers them.
         let members = self.context.members();
@@ -204,7 +204,7 @@ impl Run<'_> {
             .filter_map(|member| trouble(&member.id, &members))
             .map(|(_, message)| message)
             .collect();
-        (!troubles.is_empty()).then(|| (next, list(troubles)))
+        (!troubles.is_empty()).then(|| list(troubles))
     }
 
     async fn member(&self, prepared: &Prepared, member: &Member, entry: Option<&Entry>) -> Done {

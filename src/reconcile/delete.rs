@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::dispose::Disposed;
 use super::preflight::list;
 use super::release::Release;
 use super::superset::Superset;
@@ -15,7 +16,6 @@ use crate::plan::desired::Stage;
 use crate::plan::identity::ObjectId;
 use crate::plan::members::Live;
 use crate::plan::ownership::Owner;
-use crate::plan::prune::{Verdict, verdict};
 use crate::plan::status::{Phase, Reason};
 use crate::telemetry::metrics::{Operation, ReconcileResult};
 
@@ -174,24 +174,10 @@ impl Run<'_> {
         let Some(resource) = snapshot.preferred(&id.group_kind) else {
             return;
         };
-        match verdict(id, &live, owner, false) {
-            Verdict::Delete { uid } => match objects::delete(&self.context.discovery, resource, id, &uid).await {
-                Ok(true) => {
-                    self.context.metrics.wrote(&id.group_kind.kind, Operation::Delete);
-                    left.going.push(id.to_string());
-                }
-                Ok(false) => left.failures.push(format!("{id}: it was replaced meanwhile")),
-                Err(error) => left.failures.push(format!("{id}: {error}")),
-            },
-            Verdict::Release { uid } => {
-                if let Err(error) = objects::release(&self.context.discovery, resource, id, &uid).await {
-                    left.failures.push(format!("{id}: {error}"));
-                }
-            }
-            Verdict::Going => left.going.push(id.to_string()),
-            Verdict::Leave(ownership) => tracing::info!(object = %id, %ownership, "not deleted"),
-            Verdict::Controlled(by) => tracing::info!(object = %id, %by, "not deleted: a controller owns it"),
-            Verdict::Hold => {}
+        match self.dispose(resource, id, &live, owner, false).await {
+            Disposed::Deleted | Disposed::Going => left.going.push(id.to_string()),
+            Disposed::Left | Disposed::Held => {}
+            Disposed::Failed(message) => left.failures.push(message),
         }
     }
 }

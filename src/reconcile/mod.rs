@@ -11,6 +11,7 @@ mod apply;
 mod context;
 pub mod custom_resource;
 mod delete;
+mod dispose;
 mod health;
 mod inputs;
 mod preflight;
@@ -23,6 +24,7 @@ mod values;
 
 use std::time::Duration;
 
+pub(crate) use context::lock;
 pub use context::{Context, Reads, Unit};
 pub use custom_resource::{CustomResource, Key};
 pub use release::Release;
@@ -30,7 +32,7 @@ pub use render::{Prepared, prepare};
 pub use superset::{Superset, want as want_superset};
 
 use crate::plan::annotations;
-use crate::plan::status::{Phase, Reason};
+use crate::plan::status::Phase;
 use crate::telemetry::metrics::ReconcileResult;
 
 /// How a reconcile ended, for the queue.
@@ -96,7 +98,7 @@ impl Run<'_> {
     async fn carry_out(&mut self, release: &mut Release, prepared: &Prepared) -> Phase {
         let before = superset::Superset::of_resource(&self.written);
         if let Err(error) = self.claim(release, prepared).await {
-            return self.failed(release, Reason::Claim, &error);
+            return prune::unclaimed(&error);
         }
         let applied = self.apply(release, prepared).await;
         if let Some(phase) = applied.phase {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::Run;
 use super::apply::Applied;
+use super::dispose::Disposed;
 use super::preflight::list;
 use super::release::Release;
 use super::render::Prepared;
@@ -12,9 +13,8 @@ use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::plan::annotations;
 use crate::plan::identity::ObjectId;
-use crate::plan::prune::{Knowledge, Verdict, orphans, verdict};
+use crate::plan::prune::{Knowledge, orphans};
 use crate::plan::status::{Phase, Reason};
-use crate::telemetry::metrics::Operation;
 
 /// What a prune came to. Consumed by `conclude`, so that it cannot be forgotten.
 #[derive(Default)]
@@ -107,36 +107,21 @@ impl Run<'_> {
                 return;
             }
         };
-        match verdict(&id, &live, &prepared.identity.owner, true) {
-            Verdict::Delete { uid } => match objects::delete(&self.context.discovery, resource, &id, &uid).await {
-                Ok(true) => {
-                    self.context.metrics.wrote(&id.group_kind.kind, Operation::Delete);
-                    self.context.metrics.pruned.inc();
-                    pruned.gone.push(id.clone());
-                    pruned.settled.insert(id);
-                }
-                Ok(false) => pruned.failures.push(format!("{id}: it was replaced meanwhile")),
-                Err(error) => pruned.failures.push(format!("{id}: {error}")),
-            },
-            Verdict::Release { uid } => match objects::release(&self.context.discovery, resource, &id, &uid).await {
-                Ok(()) => {
-                    self.context.metrics.wrote(&id.group_kind.kind, Operation::Release);
-                    pruned.settled.insert(id);
-                }
-                Err(error) => pruned.failures.push(format!("{id}: {error}")),
-            },
-            Verdict::Hold => pruned.held.push(format!(
+        match self.dispose(resource, &id, &live, &prepared.identity.owner, true).await {
+            Disposed::Deleted => {
+                self.context.metrics.pruned.inc();
+                pruned.gone.push(id.clone());
+                pruned.settled.insert(id);
+            }
+            Disposed::Going | Disposed::Left => {
+                pruned.settled.insert(id);
+            }
+            Disposed::Held => pruned.held.push(format!(
                 "{id} is no longer rendered, but deleting it would take data or other objects with it. To let it go, \
                  annotate it with {}=true",
                 annotations::PRUNE
             )),
-            Verdict::Going | Verdict::Leave(_) => {
-                pruned.settled.insert(id);
-            }
-            Verdict::Controlled(by) => {
-                tracing::info!(object = %id, %by, "not pruned: a controller owns it");
-                pruned.settled.insert(id);
-            }
+            Disposed::Failed(message) => pruned.failures.push(message),
         }
     }
 
@@ -176,7 +161,7 @@ impl Run<'_> {
         if pruned.gap.is_none() {
             let superset = Superset::of_objects(release.record.entries.iter().map(|entry| &entry.id));
             if let Err(error) = self.write_superset(&superset).await {
-                return self.failed(release, Reason::Claim, &error);
+                return unclaimed(&error);
             }
             if pruned.held.is_empty() {
                 release.record.inputs = prepared.inputs.clone();
@@ -191,12 +176,12 @@ impl Run<'_> {
         let held = (!pruned.held.is_empty()).then(|| list(pruned.held));
         self.phase_of(&desired, changes, pruned.gap, held)
     }
+}
 
-    /// A request on the custom resource itself failed.
-    pub(super) fn failed(&self, _release: &Release, reason: Reason, error: &Error) -> Phase {
-        Phase::Failed {
-            reason,
-            message: error.to_string(),
-        }
+/// The finalizer or the ApplySet annotations could not be written.
+pub(super) fn unclaimed(error: &Error) -> Phase {
+    Phase::Failed {
+        reason: Reason::Claim,
+        message: error.to_string(),
     }
 }

@@ -17,7 +17,7 @@ pub struct Release {
     pub record: Record,
     /// Failed attempts since something changed.
     pub failures: u32,
-    /// The members not ready at the last look; an event is written when a release becomes ready or fails, not each time.
+    /// The last event, so that the same failure is told once and not at every retry.
     pub last_event: String,
 }
 
