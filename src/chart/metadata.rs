@@ -317,7 +317,8 @@ fn fields<'v>(value: &'v Value, path: &str, wanted: &str) -> Result<Option<&'v M
     }
 }
 
-fn json_kind(value: &Value) -> &'static str {
+/// What Go's `encoding/json` calls the kind of a JSON value in its errors.
+pub(crate) fn json_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

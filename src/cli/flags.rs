@@ -12,6 +12,7 @@ use clap::Args;
 use crate::telemetry::logging::{Encoder, Level, LogOptions, TimeEncoding};
 use crate::telemetry::server::BindAddress;
 use crate::watches::duration;
+use crate::watches::names::{is_dns_label, is_label_value};
 
 /// Where Kubernetes mounts the namespace of a pod's service account.
 const IN_CLUSTER_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -241,7 +242,7 @@ impl RunArgs {
         );
 
         let operator_name = non_empty(self.operator_name).unwrap_or_else(|| OPERATOR_NAME.to_owned());
-        if !is_label_value(&operator_name) {
+        if operator_name.is_empty() || !is_label_value(&operator_name) {
             errors.push(format!(
                 "--operator-name (or OPERATOR_NAME) {operator_name:?} can't be a label's value: use up to 63 letters, \
                  digits, dashes, dots and underscores, beginning and ending with a letter or digit"
@@ -400,7 +401,7 @@ fn default_metrics_address() -> BindAddress {
 }
 
 fn check_namespace(flag: &str, name: &str, errors: &mut Vec<String>) {
-    if name.len() > 63 || name.contains('.') || !is_object_name(name) {
+    if !is_dns_label(name) {
         errors.push(format!(
             "{flag} {name:?} can't be a namespace: use lower-case letters, digits and dashes"
         ));
@@ -414,15 +415,6 @@ fn is_object_name(name: &str) -> bool {
         !label.is_empty() && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
     };
     name.len() <= 253 && name.split('.').all(is_label)
-}
-
-/// A label's value in Kubernetes, the empty one apart.
-fn is_label_value(value: &str) -> bool {
-    let alphanumeric = |c: char| c.is_ascii_alphanumeric();
-    value.len() <= 63
-        && value.starts_with(alphanumeric)
-        && value.ends_with(alphanumeric)
-        && value.chars().all(|c| alphanumeric(c) || matches!(c, '-' | '_' | '.'))
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::telemetry::chain;
+
 /// A failed request. Messages of the API server are kept: they name the field or the right that is missing.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -67,21 +69,6 @@ impl From<kube::Error> for Error {
             _ => Error::Unavailable(text),
         }
     }
-}
-
-/// An error with its causes, as one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

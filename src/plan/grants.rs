@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::identity::{GroupKind, ObjectId};
+use crate::watches::Allow;
 
 /// Where an object lives, seen from the release.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,15 +18,6 @@ pub enum Reach {
     Other(String),
     /// In no namespace.
     Cluster,
-}
-
-/// `allow:` or `lookups:` of a watch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Allowance {
-    /// `Kind.group`, or `*`.
-    pub kinds: Vec<String>,
-    /// Names, or `*`.
-    pub namespaces: Vec<String>,
 }
 
 /// What the chart renders by itself, with nobody's values but the operator's: each kind with its reach.
@@ -77,38 +69,33 @@ fn carries_rights(group_kind: &GroupKind) -> bool {
     group_kind.group == "rbac.authorization.k8s.io"
 }
 
-// === impl Allowance ===
+fn allows_kind(allow: &Allow, group_kind: &GroupKind) -> bool {
+    allow
+        .kinds
+        .iter()
+        .any(|kind| kind == "*" || *kind == group_kind.to_string())
+}
 
-impl Allowance {
-    fn kind(&self, group_kind: &GroupKind) -> bool {
-        self.kinds
-            .iter()
-            .any(|kind| kind == "*" || *kind == group_kind.to_string())
-    }
-
-    fn namespace(&self, namespace: &str) -> bool {
-        self.namespaces
-            .iter()
-            .any(|allowed| allowed == "*" || allowed == namespace)
-    }
+fn allows_namespace(allow: &Allow, namespace: &str) -> bool {
+    allow
+        .namespaces
+        .iter()
+        .any(|allowed| allowed == "*" || allowed == namespace)
 }
 
 /// Checks one object of a namespaced custom resource.
-pub fn may_create(
-    id: &ObjectId,
-    release_namespace: &str,
-    baseline: &Baseline,
-    allow: &Allowance,
-) -> Result<(), Refused> {
+pub fn may_create(id: &ObjectId, release_namespace: &str, baseline: &Baseline, allow: &Allow) -> Result<(), Refused> {
     let reach = reach(id, release_namespace);
     if baseline.0.contains(&(id.group_kind.clone(), reach.clone())) {
         return Ok(());
     }
-    if (reach == Reach::Cluster || carries_rights(&id.group_kind)) && !allow.kind(&id.group_kind) {
+    if (reach == Reach::Cluster || carries_rights(&id.group_kind)) && !allows_kind(allow, &id.group_kind) {
         return Err(Refused::Kind(id.clone(), id.group_kind.to_string()));
     }
     match reach {
-        Reach::Other(namespace) if !allow.namespace(&namespace) => Err(Refused::Namespace(id.clone(), namespace)),
+        Reach::Other(namespace) if !allows_namespace(allow, &namespace) => {
+            Err(Refused::Namespace(id.clone(), namespace))
+        }
         _ => Ok(()),
     }
 }
@@ -120,12 +107,12 @@ pub fn may_look_up(
     namespace: Option<&str>,
     what: &str,
     release_namespace: &str,
-    lookups: &Allowance,
+    lookups: &Allow,
 ) -> Result<(), Refused> {
     match namespace {
         None => {
             let usual = LOOKUP_KINDS.contains(&(group_kind.group.as_str(), group_kind.kind.as_str()));
-            match usual || lookups.kind(group_kind) {
+            match usual || allows_kind(lookups, group_kind) {
                 true => Ok(()),
                 false => Err(Refused::LookupKind(what.to_owned(), group_kind.to_string())),
             }
@@ -134,7 +121,7 @@ pub fn may_look_up(
         Some(namespace) => {
             let allowed = match namespace {
                 "" => lookups.namespaces.iter().any(|allowed| allowed == "*"),
-                namespace => lookups.namespace(namespace),
+                namespace => allows_namespace(lookups, namespace),
             };
             let name = if namespace.is_empty() { "*" } else { namespace };
             match allowed {
@@ -158,7 +145,7 @@ mod tests {
 
     #[test]
     fn values_cannot_smuggle_in_rights_or_reach() {
-        let none = Allowance::default();
+        let none = Allow::default();
         let baseline = Baseline::default();
         let check = |kind: &str, namespace: &str| may_create(&id(kind, namespace), "shop", &baseline, &none);
         for (kind, namespace) in [
@@ -188,19 +175,19 @@ mod tests {
     #[test]
     fn the_charts_own_render_and_the_watch_permit() {
         let baseline = Baseline(BTreeSet::from([(GroupKind::parse(ROLE), Reach::Own)]));
-        let none = Allowance::default();
+        let none = Allow::default();
         assert_eq!(may_create(&id(ROLE, "shop"), "shop", &baseline, &none), Ok(()));
         assert!(
             may_create(&id(ROLE, "other"), "shop", &baseline, &none).is_err(),
             "same kind, wider reach"
         );
-        let kinds = Allowance {
+        let kinds = Allow {
             kinds: vec![BINDING.into(), ROLE.into()],
             namespaces: vec![],
         };
         assert_eq!(may_create(&id(BINDING, ""), "shop", &baseline, &kinds), Ok(()));
         assert!(may_create(&id(ROLE, "other"), "shop", &baseline, &kinds).is_err());
-        let all = Allowance {
+        let all = Allow {
             kinds: vec!["*".into()],
             namespaces: vec!["*".into()],
         };
@@ -209,8 +196,8 @@ mod tests {
 
     #[test]
     fn lookups_stay_at_home() {
-        let none = Allowance::default();
-        let check = |kind: &str, namespace: Option<&str>, lookups: &Allowance| {
+        let none = Allow::default();
+        let check = |kind: &str, namespace: Option<&str>, lookups: &Allow| {
             may_look_up(&GroupKind::parse(kind), namespace, "it", "shop", lookups)
         };
         assert_eq!(check("Secret", Some("shop"), &none), Ok(()));
@@ -218,7 +205,7 @@ mod tests {
         assert!(check("Secret", Some("kube-system"), &none).is_err());
         assert!(check("Secret", Some(""), &none).is_err(), "all namespaces");
         assert!(check("PersistentVolume", None, &none).is_err());
-        let some = Allowance {
+        let some = Allow {
             kinds: vec!["PersistentVolume".into()],
             namespaces: vec!["infra".into()],
         };

@@ -2,7 +2,7 @@
 
 use super::Run;
 use super::render::{Prepared, baseline};
-use crate::plan::grants::{self, Allowance};
+use crate::plan::grants;
 use crate::plan::status::{Phase, Reason};
 
 /// Problems listed in one condition; a chart that goes wrong often goes wrong everywhere.
@@ -24,16 +24,13 @@ impl Run<'_> {
             return Ok(());
         }
         let namespace = &prepared.identity.namespace;
-        let allow = Allowance {
-            kinds: self.unit.watch.allow.kinds.clone(),
-            namespaces: self.unit.watch.allow.namespaces.clone(),
-        };
+        let allow = &self.unit.watch.allow;
         let nothing = grants::Baseline::default();
         let suspicious = prepared
             .desired
             .members
             .iter()
-            .any(|member| grants::may_create(&member.id, namespace, &nothing, &allow).is_err());
+            .any(|member| grants::may_create(&member.id, namespace, &nothing, allow).is_err());
         if !suspicious {
             return Ok(());
         }
@@ -43,7 +40,7 @@ impl Run<'_> {
             .members
             .iter()
             .filter_map(|member| {
-                let refused = grants::may_create(&member.id, namespace, &baseline, &allow).err()?;
+                let refused = grants::may_create(&member.id, namespace, &baseline, allow).err()?;
                 Some(format!("{}: {refused}", member.source))
             })
             .collect();

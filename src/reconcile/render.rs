@@ -13,7 +13,7 @@ use super::{Run, inputs, values};
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::lookup;
 use crate::plan::desired::{self, Desired, Identity, Rendered as Manifest};
-use crate::plan::grants::{self, Allowance, Baseline};
+use crate::plan::grants::{self, Baseline};
 use crate::plan::identity::GroupKind;
 use crate::plan::status::{Phase, Reason};
 use crate::render::{Hook, Input, Limits, LookupKey, Lookups, Release as Facts, Rendered, Renderer};
@@ -168,16 +168,12 @@ async fn rounds(
             if !resource.key.namespace.is_empty() {
                 let namespaced = frame.snapshot.namespaced(&group_kind, &version).unwrap_or(true);
                 let namespace = namespaced.then_some(key.namespace.as_str());
-                let allowed = Allowance {
-                    kinds: unit.watch.lookups.kinds.clone(),
-                    namespaces: unit.watch.lookups.namespaces.clone(),
-                };
                 grants::may_look_up(
                     &group_kind,
                     namespace,
                     &lookup::describe(key),
                     &frame.identity.namespace,
-                    &allowed,
+                    &unit.watch.lookups,
                 )
                 .map_err(|refused| Phase::Stalled {
                     reason: Reason::Refused,

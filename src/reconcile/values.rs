@@ -6,6 +6,7 @@ use super::context::Unit;
 use super::custom_resource::CustomResource;
 use crate::chart::strvals::{self, Mode};
 use crate::render::render_text;
+use crate::watches::names::is_dns_label;
 
 /// Why a release has no values or no name.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +66,7 @@ pub fn release_namespace(unit: &Unit, resource: &CustomResource) -> Result<Strin
     };
     let name = render_text("targetNamespace", template, &resource.as_data(&unit.resource)).map_err(error)?;
     let name = name.trim();
-    match is_namespace_name(name) {
+    match is_dns_label(name) {
         true => Ok(name.to_owned()),
         false => Err(error(format!(
             "{name:?} is not a namespace name: at most 63 of a-z, 0-9 and -, beginning and ending with a letter or digit"
@@ -73,27 +74,17 @@ pub fn release_namespace(unit: &Unit, resource: &CustomResource) -> Result<Strin
     }
 }
 
-/// RFC 1123 label, as Kubernetes wants namespaces named.
-fn is_namespace_name(name: &str) -> bool {
-    let bytes = name.as_bytes();
-    let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    bytes.len() <= 63
-        && bytes.first().is_some_and(alphanumeric)
-        && bytes.last().is_some_and(alphanumeric)
-        && bytes.iter().all(|byte| alphanumeric(byte) || *byte == b'-')
-}
-
 #[cfg(test)]
 mod tests {
-    use super::is_namespace_name;
+    use super::is_dns_label;
 
     #[test]
     fn namespace_names_are_rfc_1123_labels() {
         for good in ["a", "shop-1", "0"] {
-            assert!(is_namespace_name(good), "{good}");
+            assert!(is_dns_label(good), "{good}");
         }
         for bad in ["", "-a", "a-", "A", "a.b", "<no value>", &"a".repeat(64)] {
-            assert!(!is_namespace_name(bad), "{bad}");
+            assert!(!is_dns_label(bad), "{bad}");
         }
     }
 }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::Error;
 use super::order::by_install_order;
+use crate::chart::metadata::json_kind;
 use crate::yaml;
 
 /// One YAML document that a template made.
@@ -287,17 +288,6 @@ fn text(fields: &Map<String, Value>, name: &str, path: &str) -> Result<String, S
                 json_kind(value)
             )
         }),
-    }
-}
-
-fn json_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 

@@ -7,7 +7,7 @@ pub mod duration;
 mod entry;
 mod env;
 mod finding;
-mod names;
+pub mod names;
 mod overrides;
 mod reader;
 pub mod selector;

@@ -5,7 +5,7 @@ fn is_alphanumeric(byte: Option<&u8>) -> bool {
 }
 
 /// RFC 1123 label: at most 63 of `a-z`, `0-9` and `-`, with a letter or digit at both ends. Namespaces are such.
-pub(super) fn is_dns_label(text: &str) -> bool {
+pub fn is_dns_label(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() <= 63
         && is_alphanumeric(bytes.first())
@@ -31,7 +31,7 @@ pub(super) fn is_kind(text: &str) -> bool {
 }
 
 /// The value of a label: empty, or at most 63 of `A-Za-z0-9._-` with a letter or digit at both ends.
-pub(super) fn is_label_value(text: &str) -> bool {
+pub fn is_label_value(text: &str) -> bool {
     let bytes = text.as_bytes();
     let end = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
     bytes.len() <= 63

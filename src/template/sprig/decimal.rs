@@ -2,6 +2,8 @@
 
 use num_bigint::{BigInt, Sign};
 
+use crate::template::go::number::format_float;
+
 /// Digits after the point that a division keeps.
 const DIVISION_PRECISION: i64 = 16;
 
@@ -19,13 +21,7 @@ impl Decimal {
     /// The shortest decimal that reads back as `n`. Fails with decimal's panic text for NaN and infinities.
     pub(super) fn from_float(n: f64) -> Result<Self, String> {
         if !n.is_finite() {
-            let shown = if n.is_nan() {
-                "NaN"
-            } else if n > 0.0 {
-                "+Inf"
-            } else {
-                "-Inf"
-            };
+            let shown = format_float(n, 'g', -1);
             return Err(format!("Cannot create a Decimal from {shown}"));
         }
         let text = format!("{n:e}");

@@ -5,6 +5,7 @@ use data_encoding::BASE64;
 use super::args::{Args, Out};
 use super::{limit, pure, runes, text};
 use crate::template::go::func::{CallError, Func};
+use crate::template::go::number::format_float;
 use crate::template::go::value::{ListKind, Value};
 
 pub use super::json_parse::unmarshal;
@@ -203,13 +204,7 @@ impl Writer {
 /// A float64 as `encoding/json` writes it: like JavaScript, shortest digits, exponents below 1e-6 and from 1e21.
 fn float(n: f64) -> Result<String, String> {
     if !n.is_finite() {
-        let shown = if n.is_nan() {
-            "NaN"
-        } else if n > 0.0 {
-            "+Inf"
-        } else {
-            "-Inf"
-        };
+        let shown = format_float(n, 'g', -1);
         return Err(format!("json: unsupported value: {shown}"));
     }
     let size = n.abs();

@@ -182,27 +182,17 @@ fn joined<T: AsRef<[u8]>>(separator: &[u8], parts: &[T]) -> Out {
 }
 
 fn quote(args: &[Value]) -> Out {
-    let quoted = |value| text::quoted(&text::strval(value)).into_bytes();
-    joined(
-        b" ",
-        &args
-            .iter()
-            .filter(|value| !value.is_nil())
-            .map(quoted)
-            .collect::<Vec<_>>(),
-    )
+    quoted_by(args, |value| text::quoted(&text::strval(value)).into_bytes())
 }
 
 fn squote(args: &[Value]) -> Out {
-    let quoted = |value| [b"'", text::display(value).as_slice(), b"'"].concat();
-    joined(
-        b" ",
-        &args
-            .iter()
-            .filter(|value| !value.is_nil())
-            .map(quoted)
-            .collect::<Vec<_>>(),
-    )
+    quoted_by(args, |value| [b"'", text::display(value).as_slice(), b"'"].concat())
+}
+
+/// Every argument but the nil ones, quoted, with blanks between them.
+fn quoted_by(args: &[Value], quoted: impl Fn(&Value) -> Vec<u8>) -> Out {
+    let parts: Vec<Vec<u8>> = args.iter().filter(|value| !value.is_nil()).map(quoted).collect();
+    joined(b" ", &parts)
 }
 
 fn cat(args: &[Value]) -> Out {
