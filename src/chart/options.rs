@@ -1,5 +1,6 @@
 //! The user's values, from files and from the `--set` family. Facts: Helm's `pkg/cli/values/options.go`.
 
+use std::cell::RefCell;
 use std::io::Read;
 use std::path::PathBuf;
 
@@ -29,14 +30,15 @@ pub struct ValueOptions {
 
 impl ValueOptions {
     /// The values, merged in Helm's order: files, then `--set-json`, `--set`, `--set-string`, `--set-file`,
-    /// `--set-literal`. Numbers from files and JSON are floats, those of `--set` whole.
+    /// `--set-literal`. Numbers from files and JSON are floats, those of `--set` whole. `-` is read from `stdin`.
     ///
     /// # Errors
     /// A file that can't be read or parsed; a malformed `--set`.
-    pub fn merge(&self) -> Result<Map<String, Value>, Error> {
+    pub fn merge(&self, stdin: &mut dyn Read) -> Result<Map<String, Value>, Error> {
+        let stdin = RefCell::new(stdin);
         let mut base = Map::new();
         for path in &self.files {
-            let bytes = self.read_file(path).map_err(Error::Values)?;
+            let bytes = self.read_file(path, &stdin).map_err(Error::Values)?;
             let text = String::from_utf8_lossy(&bytes);
             let parsed = values::read(&text).map_err(|e| Error::Values(format!("failed to parse {path}: {e}")))?;
             values::merge_maps(&mut base, parsed);
@@ -53,7 +55,7 @@ impl ValueOptions {
             }
         }
         let read = |path: &str| {
-            self.read_file(path)
+            self.read_file(path, &stdin)
                 .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         };
         let families: [(&str, Mode<'_>, &[String]); 4] = [
@@ -71,11 +73,12 @@ impl ValueOptions {
         Ok(base)
     }
 
-    fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
+    fn read_file(&self, path: &str, stdin: &RefCell<&mut dyn Read>) -> Result<Vec<u8>, String> {
         let wrap = |e: std::io::Error| format!("open {path}: {}", io_text(&e));
         if path.trim() == "-" {
             let mut bytes = Vec::new();
-            return std::io::stdin().read_to_end(&mut bytes).map(|_| bytes).map_err(wrap);
+            // A second reader finds the end of the input, as with Helm.
+            return stdin.borrow_mut().read_to_end(&mut bytes).map(|_| bytes).map_err(wrap);
         }
         std::fs::read(self.base.join(path)).map_err(wrap)
     }

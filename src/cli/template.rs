@@ -7,10 +7,12 @@
 mod tests;
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+
+use clap::Parser as _;
 
 use crate::chart::options::ValueOptions;
 use crate::chart::{self, Chart};
@@ -127,35 +129,72 @@ struct Outcome {
     warnings: Vec<String>,
 }
 
+/// What a run left behind, when it doesn't write to the process's own streams.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Captured {
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    /// The exit code.
+    pub code: u8,
+}
+
 /// Runs the command and prints its result. What Helm reports as an error is printed, and the exit code is 1.
 pub fn run(args: &TemplateArgs) -> ExitCode {
-    match execute(args) {
-        Ok(outcome) => {
-            for warning in &outcome.warnings {
-                eprintln!("{warning}");
-            }
-            let mut stdout = std::io::stdout().lock();
-            match stdout
-                .write_all(outcome.stdout.as_bytes())
-                .and_then(|()| stdout.flush())
-            {
-                // A reader that closed the pipe has seen enough.
-                Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-                    eprintln!("Error: standard output: {e}");
-                    ExitCode::FAILURE
-                }
-                _ => ExitCode::SUCCESS,
-            }
-        }
-        Err(text) => {
-            eprintln!("Error: {text}");
+    let captured = capture(args, &mut io::stdin());
+    let _ = io::stderr().write_all(&captured.stderr);
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(&captured.stdout).and_then(|()| stdout.flush()) {
+        // A reader that closed the pipe has seen enough.
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            let _ = writeln!(io::stderr(), "Error: standard output: {e}");
             ExitCode::FAILURE
         }
+        _ => ExitCode::from(captured.code),
+    }
+}
+
+/// Runs the command within this process: `args` are those after `template`, relative paths start from `dir`.
+/// Nothing is read from the process's streams or environment, and nothing written to its streams.
+pub fn run_captured(args: &[&str], mut stdin: &[u8], dir: &Path) -> Captured {
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: TemplateArgs,
+    }
+    match Command::try_parse_from(std::iter::once(&"template").chain(args)) {
+        Ok(mut command) => {
+            command.args.base = dir.to_path_buf();
+            capture(&command.args, &mut stdin)
+        }
+        Err(e) => Captured {
+            stderr: e.to_string().into_bytes(),
+            code: 2,
+            ..Captured::default()
+        },
+    }
+}
+
+fn capture(args: &TemplateArgs, stdin: &mut dyn Read) -> Captured {
+    match execute(args, stdin) {
+        Ok(outcome) => Captured {
+            stdout: outcome.stdout.into_bytes(),
+            stderr: outcome
+                .warnings
+                .iter()
+                .flat_map(|line| format!("{line}\n").into_bytes())
+                .collect(),
+            code: 0,
+        },
+        Err(text) => Captured {
+            stderr: format!("Error: {text}\n").into_bytes(),
+            code: 1,
+            ..Captured::default()
+        },
     }
 }
 
 /// Renders and words the result. An error is the text after `Error: `.
-fn execute(args: &TemplateArgs) -> Result<Outcome, String> {
+fn execute(args: &TemplateArgs, stdin: &mut dyn Read) -> Result<Outcome, String> {
     let mut capabilities = Capabilities::default();
     if let Some(version) = args.kube_version.as_ref().filter(|version| !version.is_empty()) {
         capabilities.kube_version =
@@ -164,7 +203,7 @@ fn execute(args: &TemplateArgs) -> Result<Outcome, String> {
     capabilities.api_versions.extend(args.api_versions.iter().cloned());
     let (name, chart) = name_and_chart(args)?;
     let path = locate(args, &chart)?;
-    let values = args.value_options().merge().map_err(|e| e.to_string())?;
+    let values = args.value_options().merge(stdin).map_err(|e| e.to_string())?;
     let chart = chart::load(&path).map_err(|e| e.to_string())?;
     let renderer = check(chart)?;
     check_name(&name)?;
@@ -317,7 +356,7 @@ fn write_files(
     let mut written: Vec<&str> = Vec::new();
     let mut write = |folder: &Path, shown: &str, source: &str, text: &str, append: bool| -> Result<(), String> {
         let path = folder.join(source);
-        let io = |e: std::io::Error| format!("open {shown}/{source}: {e}");
+        let io = |e: io::Error| format!("open {shown}/{source}: {e}");
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(io)?;
         }

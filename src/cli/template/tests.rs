@@ -2,15 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
-
-use super::{TemplateArgs, execute};
-
-#[derive(clap::Parser)]
-struct Command {
-    #[command(flatten)]
-    args: TemplateArgs,
-}
+use super::run_captured;
 
 fn cases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/template")
@@ -30,14 +22,13 @@ fn sorted(text: &str) -> Vec<&str> {
 fn compare(folder: &Path) -> Option<String> {
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
     let line = read("args");
-    let words = std::iter::once("template").chain(line.split_whitespace());
-    let mut args = Command::try_parse_from(words).map_err(|e| e.to_string()).unwrap().args;
-    args.base = folder.to_path_buf();
-    let (stdout, error, code) = match execute(&args) {
-        Ok(outcome) => (outcome.stdout, String::new(), "0"),
-        Err(text) => (String::new(), format!("Error: {text}\n"), "1"),
-    };
-    // Helm names the chart by its absolute path in a few errors.
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let captured = run_captured(&words, b"", folder);
+    let (stdout, error, code) = (
+        String::from_utf8(captured.stdout).unwrap(),
+        String::from_utf8(captured.stderr).unwrap(),
+        captured.code,
+    );
     for (name, got, want) in [
         ("expected.yaml", stdout, read("expected.yaml")),
         ("expected.err", error, read("expected.err")),
