@@ -99,7 +99,9 @@ fn copy(value: &Value) -> Value {
         Value::Map(map) if map.entries.is_some() => Value::Map(copy_map(map)),
         Value::List(list) if !list.is_nil() => {
             let mut list = list.clone();
-            list.items = list.items.map(|items| items.iter().map(copy).collect());
+            list.items = list
+                .items
+                .map(|items| std::rc::Rc::new(items.iter().map(copy).collect::<Vec<_>>().into()));
             Value::List(list)
         }
         other => other.clone(),

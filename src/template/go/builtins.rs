@@ -83,6 +83,14 @@ impl Builtin {
         Arity { fixed, variadic }
     }
 
+    /// Whether its parameters are `interface {}`, into which structs are copied; the others take reflected values.
+    pub(super) fn takes_interfaces(self) -> bool {
+        matches!(
+            self,
+            Builtin::Html | Builtin::Js | Builtin::Print | Builtin::Printf | Builtin::Println | Builtin::Urlquery
+        )
+    }
+
     /// Calls it; the number of arguments fits. `callee` is the first argument's source, for `call`.
     pub(super) fn call(self, args: &[Reflected], callee: &str) -> Result<Reflected, String> {
         let first = args.first().map_or(&Value::Nil, |arg| &arg.value);
@@ -207,6 +215,8 @@ pub(super) fn entry_of(map: &Map, entry: Option<Value>) -> Reflected {
             value: entry.unwrap_or(Value::Nil),
             interface: true,
         },
+        // The contents of files are kept as text, which takes far less room than a value a byte.
+        (MapKind::Files, Some(Value::String(data))) => Reflected::concrete(Value::bytes(data.as_bytes())),
         (_, Some(value)) => Reflected::concrete(value),
         (MapKind::String, None) => Reflected::concrete(Value::string("")),
         (MapKind::Files, None) => Reflected::concrete(Value::List(List::nil(ListKind::Bytes))),

@@ -2,17 +2,15 @@
 
 use std::rc::Rc;
 
+use super::meter::{self, MAX_TEXT, Overrun};
 use super::number::format_float;
 pub use super::quote::quote_go;
 use super::quote::{Keep, can_backquote, quote_with};
 use super::unicode::{decode_lossy, is_print, rune_count};
-use super::value::{List, ListKind, Map, Object, Value};
+use super::value::{Field, List, ListKind, Map, MapKind, Object, Value};
 
-/// Where padding ends, in bytes of the whole text: a width in a format is somebody's input, and a short format can ask
-/// for gigabytes.
-pub(super) const MAX_TEXT: usize = 64 << 20;
-
-/// `fmt.Sprint` of one value: `%v`.
+/// `fmt.Sprint` of one value: `%v`. A text over [`MAX_TEXT`], or of a value that nests too deeply, is cut short and
+/// reported to the [`meter`].
 pub fn display(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     display_into(value, &mut out);
@@ -61,6 +59,20 @@ pub fn sprintln(args: &[Value]) -> Vec<u8> {
     out
 }
 
+/// What `{{ . }}` prints: like [`display_into`], but what a pointer points to is printed without a `&`.
+pub(super) fn print_into(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Object(object) if object.kind() == "ptr" && !object.is_stringer() => {
+            let from = out.len();
+            display_into(value, out);
+            if out.get(from) == Some(&b'&') {
+                out.remove(from);
+            }
+        }
+        value => display_into(value, out),
+    }
+}
+
 /// The first `count` characters.
 pub(super) fn truncate(bytes: &[u8], count: usize) -> &[u8] {
     let mut end = 0;
@@ -105,6 +117,8 @@ pub(super) struct Flags {
     pub(super) zero: bool,
     /// `%#v`, for which `sharp` is off.
     pub(super) sharp_v: bool,
+    /// `%+v`, for which `plus` is off.
+    pub(super) plus_v: bool,
 }
 
 /// Prints values with flags at the end of a buffer.
@@ -113,6 +127,8 @@ pub(super) struct Printer<'o> {
     pub(super) flags: Flags,
     /// While the text of a bad verb is written, methods are not asked.
     erroring: bool,
+    /// How many lists, maps and structs are open.
+    depth: usize,
 }
 
 /// How text is written in hexadecimal.
@@ -128,6 +144,7 @@ impl<'o> Printer<'o> {
             out,
             flags: Flags::default(),
             erroring: false,
+            depth: 0,
         }
     }
 
@@ -158,9 +175,21 @@ impl<'o> Printer<'o> {
             Value::Uint64(n) => self.unsigned(*n, verb, value),
             Value::Float64(n) => self.float(*n, verb, value),
             Value::String(text) => self.string(text.as_bytes(), verb, value),
-            Value::List(list) => self.list(list, list.type_name(), verb),
-            Value::Map(map) => self.map(map, verb),
-            Value::Object(object) => self.object(object, verb, value),
+            Value::List(list) => self.nested(|printer| printer.list(list, list.type_name(), verb)),
+            Value::Map(map) => self.nested(|printer| printer.map(map, verb)),
+            Value::Object(object) => self.nested(|printer| printer.object(object, verb, value)),
+        }
+    }
+
+    /// Prints what has parts, unless that goes too deep or too far.
+    fn nested(&mut self, print: impl FnOnce(&mut Self)) {
+        if self.out.len() > MAX_TEXT {
+            return meter::report(Overrun::Text);
+        }
+        if meter::visit(self.depth) {
+            self.depth += 1;
+            print(self);
+            self.depth -= 1;
         }
     }
 
@@ -232,22 +261,61 @@ impl<'o> Printer<'o> {
                 }
                 self.string(key.as_bytes(), verb, &Value::String(key.clone()));
                 self.write(":");
-                self.element(item, verb);
+                match item {
+                    Value::String(data) if map.kind == MapKind::Files => {
+                        self.list(&List::bytes(data.as_bytes()), "[]uint8", verb);
+                    }
+                    item => self.element(item, verb),
+                }
             }
         }
         self.write(if self.flags.sharp_v { "}" } else { "]" });
     }
 
     fn object(&mut self, object: &Rc<dyn Object>, verb: char, value: &Value) {
-        match (verb, object.as_int()) {
-            ('v' | 's' | 'x' | 'X' | 'q', _) if !self.erroring => {
-                let verb = if verb == 'v' { 's' } else { verb };
-                self.string(object.display().as_bytes(), verb, value);
+        if !self.erroring {
+            match (self.flags.sharp_v, verb) {
+                (true, _) => {
+                    if let Some(text) = object.go_string() {
+                        return self.text(text.as_bytes());
+                    }
+                }
+                (false, 'v' | 's' | 'x' | 'X' | 'q') if object.is_stringer() => {
+                    let verb = if verb == 'v' { 's' } else { verb };
+                    return self.string(object.display().as_bytes(), verb, value);
+                }
+                _ => {}
             }
-            (_, Some(n)) => self.signed(n, verb, value),
-            ('v', None) => self.text(object.display().as_bytes()),
-            (_, None) => self.bad_verb(value, verb),
         }
+        match (object.as_int(), object.structure()) {
+            (Some(n), _) => self.signed(n, verb, value),
+            (None, Some(fields)) => self.structure(object.as_ref(), &fields, verb),
+            (None, None) if verb == 'v' => self.text(object.display().as_bytes()),
+            (None, None) => self.bad_verb(value, verb),
+        }
+    }
+
+    /// A struct, or what a pointer that is no part of anything points to.
+    fn structure(&mut self, object: &dyn Object, fields: &[Field], verb: char) {
+        let type_name = object.type_name();
+        if type_name.starts_with('*') {
+            self.write("&");
+        }
+        if self.flags.sharp_v {
+            self.write(type_name.trim_start_matches('*'));
+        }
+        self.write("{");
+        for (i, field) in fields.iter().enumerate() {
+            if i > 0 {
+                self.write(if self.flags.sharp_v { ", " } else { " " });
+            }
+            if self.flags.plus_v || self.flags.sharp_v {
+                self.write(field.name);
+                self.write(":");
+            }
+            self.element(&field.value, verb);
+        }
+        self.write("}");
     }
 
     /// `%p`: where a map or list lives.

@@ -1,7 +1,7 @@
 //! What the evaluator asks of the context that a caller hands it: limits, options, methods of named map types.
 
 use super::func::{CallError, Param};
-use super::value::{Map, MapKind, Value};
+use super::value::{List, ListKind, Map, MapKind, Value};
 
 /// What a map lookup by `.field` does when the key is missing: Go's option `missingkey`. Only maps are asked;
 /// a missing struct field is always an error.
@@ -54,6 +54,16 @@ pub trait Host {
     /// Called for [`MapKind::Values`] and [`MapKind::Files`] and names that start with an upper case letter.
     fn map_method(&mut self, _map: &Map, _name: &str, _args: &[Value]) -> Option<Result<Value, CallError>> {
         None
+    }
+
+    /// The parameters of a method of a named list type; `None` if the type has no such method.
+    fn list_method_params(&self, _kind: ListKind, _name: &str) -> Option<&'static [Param]> {
+        None
+    }
+
+    /// Calls a method of a named list type, [`ListKind::VersionSet`], whose parameters are known.
+    fn list_method(&mut self, _list: &List, _name: &str, _args: &[Value]) -> Result<Value, CallError> {
+        Ok(Value::Nil)
     }
 }
 

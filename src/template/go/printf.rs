@@ -4,7 +4,7 @@ use super::format::{Flags, Printer};
 use super::unicode::decode_lossy;
 use super::value::Value;
 
-pub(super) use super::format::MAX_TEXT;
+pub(super) use super::meter::MAX_TEXT;
 
 /// `fmt.Sprintf(format, args...)`. There is no failure: what is wrong is reported inside the text, as Go does.
 /// Widths and precisions are filled up to a text of 64 MiB; the function `printf` refuses a text of that length.
@@ -93,7 +93,7 @@ impl Cursor<'_> {
             Some(arg) => {
                 if matches!(verb, 'v' | 'w') {
                     flags.sharp_v = std::mem::replace(&mut flags.sharp, false);
-                    flags.plus = false;
+                    flags.plus_v = std::mem::replace(&mut flags.plus, false);
                 }
                 let mut printer = Printer::new(out);
                 printer.flags = flags;

@@ -4,10 +4,11 @@
 //! in comparisons, in `printf "%T"`, in error texts. Strings are bytes; maps are references that alias, as in Go.
 //! Values live on one thread, for one render; what crosses threads (charts, CR specs) is `serde_json::Value`.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+
+pub use super::memory::{Items, Table};
 
 /// A Go `string`: arbitrary bytes, usually UTF-8. Cheap to clone; shared with the AST's constants, hence `Arc`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +57,10 @@ pub enum ListKind {
     Bytes,
     /// `[]map[string]interface {}`
     Map,
+    /// `[][]interface {}`, which `chunk` makes
+    Lists,
+    /// `common.VersionSet`, Helm's named `[]string`, which has methods
+    VersionSet,
 }
 
 /// A slice. `items` is `None` for a nil slice, which prints as `[]` but is `null` in JSON.
@@ -65,7 +70,7 @@ pub struct List {
     /// The element type.
     pub kind: ListKind,
     /// The elements.
-    pub items: Option<Rc<[Value]>>,
+    pub items: Option<Rc<Items>>,
 }
 
 /// The static type of a map handle. Two handles of different kinds may share entries, as `.Values` and `.Values.AsMap` do.
@@ -87,7 +92,7 @@ pub struct Map {
     /// The static type.
     pub kind: MapKind,
     /// The shared entries.
-    pub entries: Option<Rc<RefCell<Entries>>>,
+    pub entries: Option<Rc<Table>>,
 }
 
 /// What a struct (or a pointer to one) offers to a template. Implemented outside `go/`, by Helm's and sprig's types.
@@ -113,6 +118,24 @@ pub trait Object {
     }
     /// What `%v` prints; a Go `Stringer` or `error` prints that.
     fn display(&self) -> String;
+    /// The fields in order, with the unexported ones, for a type whose value is no `Stringer` or where `fmt` doesn't ask
+    /// it (`%d`, `%#v`). Without, [`Object::display`] is printed for every verb.
+    fn structure(&self) -> Option<Vec<Field>> {
+        None
+    }
+    /// Whether [`Object::display`] is the text of a `String` or `Error` method.
+    fn is_stringer(&self) -> bool {
+        self.structure().is_none()
+    }
+    /// What `%#v` prints, if the type has a `GoString` method.
+    fn go_string(&self) -> Option<String> {
+        None
+    }
+    /// What a function gets when the value is its argument, if that differs: Go passes a copy of a struct, which loses
+    /// the methods that have a pointer as receiver.
+    fn as_argument(&self) -> Option<Value> {
+        None
+    }
     /// What `encoding/json` makes of it. An error is the text of Go's error.
     fn to_json(&self) -> Result<serde_json::Value, String>;
     /// Go's template truth: structs and non-nil pointers are true, a named number is by its value.
@@ -121,6 +144,15 @@ pub trait Object {
     }
     /// For functions that take the concrete type back, such as `semver` results or certificates.
     fn as_any(&self) -> &dyn std::any::Any;
+}
+
+/// A field of a struct, as `fmt` prints it.
+#[derive(Clone)]
+pub struct Field {
+    /// Its name, exported or not.
+    pub name: &'static str,
+    /// Its value.
+    pub value: Value,
 }
 
 // === impl Str ===
@@ -191,7 +223,7 @@ impl List {
     pub fn new(kind: ListKind, items: Vec<Value>) -> Self {
         List {
             kind,
-            items: Some(items.into()),
+            items: Some(Rc::new(Items::from(items))),
         }
     }
 
@@ -200,9 +232,14 @@ impl List {
         List { kind, items: None }
     }
 
+    /// A `[]byte`.
+    pub fn bytes(bytes: &[u8]) -> Self {
+        List::new(ListKind::Bytes, bytes.iter().map(|byte| Value::Uint8(*byte)).collect())
+    }
+
     /// The elements; none for a nil slice.
     pub fn items(&self) -> &[Value] {
-        self.items.as_deref().unwrap_or(&[])
+        self.items.as_ref().map_or(&[], |items| items)
     }
 
     /// Whether it is a nil slice.
@@ -218,6 +255,8 @@ impl List {
             ListKind::Int => "[]int",
             ListKind::Bytes => "[]uint8",
             ListKind::Map => "[]map[string]interface {}",
+            ListKind::Lists => "[][]interface {}",
+            ListKind::VersionSet => "common.VersionSet",
         }
     }
 }
@@ -229,7 +268,7 @@ impl Map {
     pub fn new(kind: MapKind, entries: Entries) -> Self {
         Map {
             kind,
-            entries: Some(Rc::new(RefCell::new(entries))),
+            entries: Some(Rc::new(Table::from(entries))),
         }
     }
 
@@ -265,7 +304,7 @@ impl Map {
     pub fn insert(&self, key: Str, value: Value) -> Result<(), String> {
         match &self.entries {
             Some(entries) => {
-                entries.borrow_mut().insert(key, value);
+                Table::insert(entries, key, value);
                 Ok(())
             }
             None => Err("assignment to entry in nil map".to_owned()),
@@ -311,10 +350,7 @@ impl Value {
 
     /// A `[]byte`.
     pub fn bytes(bytes: &[u8]) -> Self {
-        Value::List(List::new(
-            ListKind::Bytes,
-            bytes.iter().map(|b| Value::Uint8(*b)).collect(),
-        ))
+        Value::List(List::bytes(bytes))
     }
 
     /// Whether it is the nil interface; typed nil maps and slices are not.

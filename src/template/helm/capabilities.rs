@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use serde_json::{Value as Json, json};
 
-use crate::template::go::{Object, Param, Value};
+use crate::template::go::format;
+use crate::template::go::{Field, List, ListKind, Object, Param, Value};
 
 /// The Helm version that templates see, and the Go and client versions that its build reports.
 const HELM: (&str, &str, &str) = ("v4.3.1", "go1.26.8", "v1.37");
@@ -102,20 +103,23 @@ impl Object for Capabilities {
 
     fn field(&self, name: &str) -> Option<Value> {
         Some(match name {
-            "KubeVersion" => Value::Object(Rc::new(self.kube_version.clone())),
+            "KubeVersion" => Value::Object(Rc::new(KubeVersionField(self.kube_version.clone()))),
             "APIVersions" => api_versions(&self.api_versions),
             "HelmVersion" => Value::Object(Rc::new(HelmVersion)),
             _ => return None,
         })
     }
 
+    fn structure(&self) -> Option<Vec<Field>> {
+        Some(vec![
+            field("KubeVersion", Value::Object(Rc::new(self.kube_version.clone()))),
+            field("APIVersions", api_versions(&self.api_versions)),
+            field("HelmVersion", Value::Object(Rc::new(HelmVersion))),
+        ])
+    }
+
     fn display(&self) -> String {
-        format!(
-            "&{{{} [{}] {}}}",
-            self.kube_version.struct_text(),
-            self.api_versions.join(" "),
-            HelmVersion.display()
-        )
+        printed(self.to_value())
     }
 
     fn to_json(&self) -> Result<Json, String> {
@@ -191,16 +195,23 @@ impl KubeVersion {
         })
     }
 
-    /// How Go prints the struct without its `String` method.
-    fn struct_text(&self) -> String {
-        format!("{{{} {} {} {}}}", self.version, self.normalized, self.major, self.minor)
-    }
-
     fn json(&self) -> Json {
         json!({"Version": self.version, "Major": self.major, "Minor": self.minor})
     }
 }
 
+impl KubeVersion {
+    fn text(&self, field: &str) -> Option<Value> {
+        Some(Value::string(match field {
+            "Version" => self.version.as_str(),
+            "Major" => self.major.as_str(),
+            "Minor" => self.minor.as_str(),
+            _ => return None,
+        }))
+    }
+}
+
+/// A copy of the struct: its methods have a pointer as receiver, which Go can't take of a copy.
 impl Object for KubeVersion {
     fn type_name(&self) -> &'static str {
         "common.KubeVersion"
@@ -211,29 +222,21 @@ impl Object for KubeVersion {
     }
 
     fn field(&self, name: &str) -> Option<Value> {
-        Some(Value::string(match name {
-            "Version" => self.version.as_str(),
-            "Major" => self.major.as_str(),
-            "Minor" => self.minor.as_str(),
-            _ => return None,
-        }))
+        self.text(name)
     }
 
-    fn params(&self, method: &str) -> Option<&'static [Param]> {
-        matches!(method, "String" | "GitVersion").then_some(&[])
+    fn structure(&self) -> Option<Vec<Field>> {
+        let text = |text: &str| Value::string(text);
+        Some(vec![
+            field("Version", text(&self.version)),
+            field("normalizedVersion", text(&self.normalized)),
+            field("Major", text(&self.major)),
+            field("Minor", text(&self.minor)),
+        ])
     }
 
-    fn call(&self, method: &str, _args: &[Value]) -> Option<Result<Value, String>> {
-        match method {
-            "String" => Some(Ok(Value::string(self.normalized.as_str()))),
-            "GitVersion" => Some(Ok(Value::string(self.version.as_str()))),
-            _ => None,
-        }
-    }
-
-    /// Go prints the field of `.Capabilities` through its `String` method.
     fn display(&self) -> String {
-        self.normalized.clone()
+        printed(Value::Object(Rc::new(self.clone())))
     }
 
     fn to_json(&self) -> Result<Json, String> {
@@ -245,54 +248,64 @@ impl Object for KubeVersion {
     }
 }
 
-/// `.Capabilities.APIVersions`
-struct VersionSet(Vec<String>);
+/// The struct within `.Capabilities`, where it has an address.
+struct KubeVersionField(KubeVersion);
 
-fn api_versions(list: &[String]) -> Value {
-    Value::Object(Rc::new(VersionSet(list.to_vec())))
-}
-
-impl Object for VersionSet {
+impl Object for KubeVersionField {
     fn type_name(&self) -> &'static str {
-        "common.VersionSet"
+        "common.KubeVersion"
     }
 
     fn kind(&self) -> &'static str {
-        "slice"
+        "struct"
     }
 
-    fn field(&self, _name: &str) -> Option<Value> {
-        None
+    fn field(&self, name: &str) -> Option<Value> {
+        self.0.text(name)
     }
 
-    fn call(&self, method: &str, args: &[Value]) -> Option<Result<Value, String>> {
-        match (method, args) {
-            ("Has", [Value::String(wanted)]) => Some(Ok(Value::Bool(
-                self.0.iter().any(|known| known.as_bytes() == wanted.as_bytes()),
-            ))),
+    fn params(&self, method: &str) -> Option<&'static [Param]> {
+        matches!(method, "String" | "GitVersion").then_some(&[])
+    }
+
+    fn call(&self, method: &str, _args: &[Value]) -> Option<Result<Value, String>> {
+        match method {
+            "String" => Some(Ok(Value::string(self.0.normalized.as_str()))),
+            "GitVersion" => Some(Ok(Value::string(self.0.version.as_str()))),
             _ => None,
         }
     }
 
-    fn params(&self, method: &str) -> Option<&'static [Param]> {
-        (method == "Has").then_some(&[Param::String])
+    fn display(&self) -> String {
+        self.0.normalized.clone()
     }
 
-    fn display(&self) -> String {
-        format!("[{}]", self.0.join(" "))
+    fn as_argument(&self) -> Option<Value> {
+        Some(Value::Object(Rc::new(self.0.clone())))
     }
 
     fn to_json(&self) -> Result<Json, String> {
-        Ok(json!(self.0))
-    }
-
-    fn truth(&self) -> bool {
-        !self.0.is_empty()
+        Ok(self.0.json())
     }
 
     fn as_any(&self) -> &dyn Any {
         self
     }
+}
+
+fn field(name: &'static str, value: Value) -> Field {
+    Field { name, value }
+}
+
+/// What Go prints for a value of a type without a `String` method.
+fn printed(value: Value) -> String {
+    String::from_utf8_lossy(&format::display(&value)).into_owned()
+}
+
+/// `.Capabilities.APIVersions`
+fn api_versions(list: &[String]) -> Value {
+    let versions = list.iter().map(|text| Value::string(text.as_str())).collect();
+    Value::List(List::new(ListKind::VersionSet, versions))
 }
 
 /// `.Capabilities.HelmVersion`
@@ -317,8 +330,16 @@ impl Object for HelmVersion {
         }))
     }
 
+    fn structure(&self) -> Option<Vec<Field>> {
+        let names = ["Version", "GitCommit", "GitTreeState", "GoVersion", "KubeClientVersion"];
+        let fields = names
+            .into_iter()
+            .filter_map(|name| Some(field(name, self.field(name)?)));
+        Some(fields.collect())
+    }
+
     fn display(&self) -> String {
-        format!("{{{}   {} {}}}", HELM.0, HELM.1, HELM.2)
+        printed(Value::Object(Rc::new(HelmVersion)))
     }
 
     fn to_json(&self) -> Result<Json, String> {

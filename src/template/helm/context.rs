@@ -8,7 +8,7 @@ use super::limits::{Limit, Limits};
 use super::lookup::{LookupKey, Lookups};
 use super::random::Random;
 use super::{files, functions};
-use crate::template::go::{CallError, Entries, ExecError, Host, Map, MapKind, Param, Set, Value, exec};
+use crate::template::go::{CallError, Entries, ExecError, Host, List, ListKind, Map, MapKind, Param, Set, Value, exec};
 use crate::template::sprig::Env;
 use crate::yaml;
 
@@ -186,6 +186,19 @@ impl Host for Context {
             _ => return None,
         };
         Some(if arity == 0 { &[] } else { &[Param::String] })
+    }
+
+    fn list_method_params(&self, kind: ListKind, name: &str) -> Option<&'static [Param]> {
+        (kind == ListKind::VersionSet && name == "Has").then_some(&[Param::String])
+    }
+
+    fn list_method(&mut self, list: &List, _name: &str, args: &[Value]) -> Result<Value, CallError> {
+        let wanted = match args.first() {
+            Some(Value::String(text)) => text.as_bytes(),
+            _ => return Ok(Value::Bool(false)),
+        };
+        let has = |known: &Value| matches!(known, Value::String(known) if known.as_bytes() == wanted);
+        Ok(Value::Bool(list.items().iter().any(has)))
     }
 
     fn map_method(&mut self, map: &Map, name: &str, args: &[Value]) -> Option<Result<Value, CallError>> {

@@ -221,7 +221,7 @@ fn concat(args: &[Value]) -> Out {
     Ok(if all.is_empty() { nil_list() } else { Value::list(all) })
 }
 
-/// Lists of `size` elements each, the last one of what is left. The type differs from Go's `[][]interface {}`.
+/// Lists of `size` elements each, the last one of what is left.
 fn chunk(args: &[Value]) -> Out {
     let size = args.int(0)?;
     let items = items(args.any(1), "Cannot chunk type")?;
@@ -229,12 +229,11 @@ fn chunk(args: &[Value]) -> Out {
         // Go divides by the size all the same; two elements make no chunk of size -1, all else fails.
         let none = size < 0 && items.len() as i64 - 1 > 0 && (items.len() as i64 - 1) <= size.saturating_neg();
         return if none {
-            Ok(Value::list(Vec::new()))
+            Ok(Value::List(List::new(ListKind::Lists, Vec::new())))
         } else {
             Err(CallError::from("runtime error: makeslice: len out of range"))
         };
     };
-    Ok(Value::list(
-        items.chunks(size).map(|chunk| Value::list(chunk.to_vec())).collect(),
-    ))
+    let chunks = items.chunks(size).map(|chunk| Value::list(chunk.to_vec()));
+    Ok(Value::List(List::new(ListKind::Lists, chunks.collect())))
 }

@@ -118,8 +118,8 @@ impl<'a, C: Host> State<'a, '_, C> {
             return nil_of(param).ok_or_else(|| self.fail(format!("invalid value; expected {}", param.type_name())));
         }
         match (param, value.value) {
-            (Param::Any, value)
-            | (Param::String, value @ Value::String(_))
+            (Param::Any, value) => Ok(as_argument(value)),
+            (Param::String, value @ Value::String(_))
             | (Param::Int, value @ Value::Int(_))
             | (Param::Int64, value @ Value::Int64(_))
             | (Param::Float64, value @ Value::Float64(_))
@@ -128,6 +128,10 @@ impl<'a, C: Host> State<'a, '_, C> {
             (Param::Map, Value::Map(map)) if map.kind == MapKind::Values => Ok(Value::Map(map.with_kind(MapKind::Any))),
             (Param::List, Value::List(list)) if list.kind == ListKind::Any => Ok(Value::List(list)),
             (Param::Strings, Value::List(list)) if list.kind == ListKind::String => Ok(Value::List(list)),
+            (Param::Strings, Value::List(list)) if list.kind == ListKind::VersionSet => Ok(Value::List(List {
+                kind: ListKind::String,
+                items: list.items,
+            })),
             // A pointer is followed once.
             (Param::Named(name), value)
                 if value.type_name().trim_start_matches('*') == name || value.type_name() == name =>
@@ -139,6 +143,14 @@ impl<'a, C: Host> State<'a, '_, C> {
                 Err(self.fail(format!("wrong type for value; expected {expected}; got {got}")))
             }
         }
+    }
+}
+
+/// A value as the callee has it: a struct is copied.
+pub(super) fn as_argument(value: Value) -> Value {
+    match &value {
+        Value::Object(object) => object.as_argument().unwrap_or(value),
+        _ => value,
     }
 }
 

@@ -6,6 +6,7 @@ use super::super::func::{CallError, Param};
 use super::super::host::Host;
 use super::super::quote::quote_go;
 use super::super::value::Value;
+use super::args::as_argument;
 use super::{At, Failure, Reflected, State};
 
 impl<'a, C: Host> State<'a, '_, C> {
@@ -89,6 +90,12 @@ impl<'a, C: Host> State<'a, '_, C> {
             } else {
                 last
             });
+        }
+        if builtin.takes_interfaces() {
+            for argument in &mut values {
+                let value = std::mem::replace(&mut argument.value, Value::Nil);
+                argument.value = as_argument(value);
+            }
         }
         builtin
             .call(&values, &callee)

@@ -5,7 +5,7 @@ use super::super::builtins::entry_of;
 use super::super::func::{CallError, Param};
 use super::super::host::{Host, MissingKey};
 use super::super::quote::quote_go;
-use super::super::value::{Map, MapKind, Value};
+use super::super::value::{List, ListKind, Map, MapKind, Value};
 use super::{At, Failure, Reflected, State};
 
 /// A field access under way: the name, the operand that it stands in, the arguments it is given.
@@ -68,6 +68,7 @@ impl<'a, C: Host> State<'a, '_, C> {
             Value::Nil => Ok(Reflected::INVALID),
             Value::Map(map) => self.map_field(map, access),
             Value::Object(_) => self.object_field(receiver, access),
+            Value::List(list) if list.kind == ListKind::VersionSet => self.list_field(receiver, list, access),
             _ => Err(self.no_field(receiver, name)),
         }
     }
@@ -99,6 +100,16 @@ impl<'a, C: Host> State<'a, '_, C> {
             }
             (entry, _) => Ok(entry_of(map, entry)),
         }
+    }
+
+    fn list_field(&mut self, receiver: &Reflected, list: &List, access: Access<'a, '_>) -> Result<Reflected, Failure> {
+        let (name, operand) = (access.name, access.operand);
+        let Some(params) = self.host.list_method_params(list.kind, name) else {
+            return Err(self.no_field(receiver, name));
+        };
+        let args = self.method_args(Some(params), access)?;
+        let result = self.host.list_method(list, name, &args);
+        self.returned(result, At::Operand(operand), name)
     }
 
     fn object_field(&mut self, receiver: &Reflected, access: Access<'a, '_>) -> Result<Reflected, Failure> {

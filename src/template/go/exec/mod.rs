@@ -263,7 +263,7 @@ impl<'a, C: Host> State<'a, '_, C> {
     fn print(&mut self, value: &Reflected) -> Result<(), Failure> {
         match &value.value {
             Value::Nil => self.out.extend_from_slice(b"<no value>"),
-            value => format::display_into(value, self.out),
+            value => format::print_into(value, self.out),
         }
         self.written()
     }

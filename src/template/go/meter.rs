@@ -1,0 +1,107 @@
+//! How much one render may still make, counted across all functions: a small value can have very many paths and a
+//! short template very large results, and functions such as `printf` or `deepEqual` have no context to ask.
+//!
+//! The meter belongs to the thread, as values do. Without an open [`Meter`] there is no bound but that of one text.
+
+use std::cell::Cell;
+
+/// The longest text that one call may make: 64 MiB.
+pub const MAX_TEXT: usize = 64 << 20;
+/// The deepest nesting of maps and lists that functions follow.
+pub const MAX_VALUE_DEPTH: usize = 1_000;
+/// What visiting one element is charged with, in bytes: about what a copy of it takes.
+pub const ELEMENT: u64 = 32;
+
+thread_local! {
+    static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+    static OVERRUN: Cell<Option<Overrun>> = const { Cell::new(None) };
+}
+
+/// What a function ran into. Its result is cut short then, and the evaluator fails the call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Overrun {
+    /// The render's memory.
+    Memory,
+    /// [`MAX_TEXT`].
+    Text,
+    /// [`MAX_VALUE_DEPTH`]
+    Depth,
+}
+
+/// A bound on what this thread makes while it lives.
+#[derive(Debug)]
+pub struct Meter {
+    outer: u64,
+}
+
+/// Counts `bytes`. False if there is no more: the caller stops, whatever it then returns is not used.
+pub fn spend(bytes: u64) -> bool {
+    LEFT.with(|left| match left.get().checked_sub(bytes) {
+        Some(rest) => {
+            left.set(rest);
+            true
+        }
+        None => {
+            report(Overrun::Memory);
+            false
+        }
+    })
+}
+
+/// Counts one element at a depth of nesting. False if it is too deep, or there is no more.
+pub fn visit(depth: usize) -> bool {
+    if depth > MAX_VALUE_DEPTH {
+        report(Overrun::Depth);
+        return false;
+    }
+    spend(ELEMENT)
+}
+
+/// Notes that a result was cut short.
+pub fn report(overrun: Overrun) {
+    OVERRUN.with(|cell| cell.set(Some(cell.get().unwrap_or(overrun))));
+}
+
+/// What was reported since the last call.
+pub fn take_overrun() -> Option<Overrun> {
+    OVERRUN.with(Cell::take)
+}
+
+// === impl Meter ===
+
+impl Meter {
+    /// From now on, `bytes` may be made.
+    pub fn open(bytes: u64) -> Self {
+        OVERRUN.with(|cell| cell.set(None));
+        Meter {
+            outer: LEFT.with(|left| left.replace(bytes)),
+        }
+    }
+
+    /// What is left.
+    pub fn left(&self) -> u64 {
+        LEFT.with(Cell::get)
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        let _ = LEFT.try_with(|left| left.set(self.outer));
+        let _ = OVERRUN.try_with(|cell| cell.set(None));
+    }
+}
+
+// === impl Overrun ===
+
+impl std::fmt::Display for Overrun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Overrun::Memory => write!(f, "over the limit of memory of one render"),
+            Overrun::Text => write!(f, "the result is over the limit of {MAX_TEXT} bytes"),
+            Overrun::Depth => write!(
+                f,
+                "the value is nested deeper than the limit of {MAX_VALUE_DEPTH} levels, or contains itself"
+            ),
+        }
+    }
+}
