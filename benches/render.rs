@@ -33,6 +33,7 @@ fn render(renderer: &Renderer, capabilities: &Capabilities) -> usize {
         capabilities,
         lookups: &Lookups::none(),
         clock: jiff::Timestamp::UNIX_EPOCH,
+        kept: None,
         seed: Some([0; 32]),
         limits: Limits::default(),
         include_crds: false,

@@ -219,6 +219,7 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read) -> Result<Outcome, String>
         capabilities: &capabilities,
         lookups: &Lookups::none(),
         clock: jiff::Timestamp::now(),
+        kept: None,
         seed: None,
         limits: Limits::default(),
         include_crds: args.include_crds,

@@ -237,6 +237,7 @@ async fn once(
                 capabilities: &snapshot.capabilities,
                 lookups: &lookups,
                 clock,
+                kept: None,
                 seed: Some(seed),
                 limits: Limits::default(),
                 include_crds: false,

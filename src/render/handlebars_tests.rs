@@ -25,6 +25,7 @@ fn render(chart: Chart, lookups: &Lookups, limits: Limits) -> Result<Rendered, E
         capabilities: &capabilities,
         lookups,
         clock: jiff::Timestamp::UNIX_EPOCH,
+        kept: None,
         seed: None,
         limits,
         include_crds: false,

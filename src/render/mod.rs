@@ -7,8 +7,11 @@ mod contexts;
 mod error;
 #[cfg(test)]
 mod handlebars_tests;
+#[cfg(test)]
+mod kept_tests;
 pub mod manifest;
 mod order;
+mod probe;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -24,7 +27,9 @@ use crate::template::handlebars::{self, Templates, is_handlebars};
 use crate::template::helm::{Context, Environment, error as wording, table};
 
 pub use crate::template::helm::data::Release;
-pub use crate::template::helm::{Capabilities, KubeVersion, Limit, Limits, LookupKey, Lookups};
+pub use crate::template::helm::{
+    Capabilities, Kept, KeptError, KeptKey, KubeVersion, Limit, Limits, LookupKey, Lookups, Randomness,
+};
 pub use error::Error;
 pub use manifest::{Hook, HookEvent, Manifest};
 pub use order::{INSTALL_ORDER, by_install_order};
@@ -58,6 +63,7 @@ struct ChartId(usize);
 type Enabled = Vec<(String, ChartId)>;
 
 /// What one render depends on.
+#[derive(Clone)]
 pub struct Input<'a> {
     /// The user's values, over the chart's own. Whole numbers are `int64` to templates, floats `float64`: Helm's
     /// command line makes floats of all numbers in files.
@@ -65,10 +71,14 @@ pub struct Input<'a> {
     pub release: Release,
     pub capabilities: &'a Capabilities,
     pub lookups: &'a Lookups,
-    /// What `now` answers.
+    /// What `now` answers where no time is kept, when new certificates begin, and the time at which kept ones are
+    /// looked at.
     pub clock: jiff::Timestamp,
-    /// `None`: the operating system's randomness. `Some`: every random result is a keyed function of the seed, the
-    /// template, the function and the ordinal of its call, so it is the same in each render.
+    /// Random results of earlier renders, which are used again. `None`: each is new, and none is reported.
+    pub kept: Option<&'a Kept>,
+    /// Where new random results come from. `None`: the operating system. `Some`: they are a keyed function of the
+    /// seed, the template, the function, its arguments and the ordinal of the call. Only private keys (and so
+    /// certificates) always come from the crypto library's own generator.
     pub seed: Option<[u8; 32]>,
     pub limits: Limits,
     /// Return the charts' `crds/` too.
@@ -92,6 +102,8 @@ pub struct Rendered {
     pub missing_lookups: Vec<LookupKey>,
     /// All lookups that were made.
     pub used_lookups: Vec<LookupKey>,
+    /// What was taken from chance and from the clock; empty without [`Input::kept`].
+    pub randomness: Randomness,
     /// What Helm would log.
     pub warnings: Vec<String>,
 }
@@ -138,14 +150,18 @@ impl Renderer {
             lookups: input.lookups.clone(),
             clock: input.clock,
             seed: input.seed,
+            kept: input.kept.cloned(),
             limits: input.limits,
         };
         let mut context = Context::new(parsed.go, &environment);
         let rendered = execute(&mut context, &parsed.handlebars, files)?;
-        let (missing_lookups, used_lookups) = context.into_lookups();
+        let (missing_lookups, used_lookups) = context.lookups();
+        let (randomness, mut random_warnings) = context.into_randomness();
         let mut result = finish(node.name(), rendered)?;
         result.missing_lookups = missing_lookups;
         result.used_lookups = used_lookups;
+        result.randomness = randomness;
+        warnings.append(&mut random_warnings);
         warnings.append(&mut result.warnings);
         result.warnings = warnings;
         if input.include_crds {

@@ -22,6 +22,7 @@ pub fn render_text(name: &str, text: &str, data: &serde_json::Value) -> Result<S
     let environment = Environment {
         lookups: Lookups::none(),
         clock: jiff::Timestamp::now(),
+        kept: None,
         seed: None,
         limits: Limits {
             depth: DEPTH,

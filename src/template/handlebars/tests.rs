@@ -15,6 +15,7 @@ fn environment(limits: Limits) -> Environment {
     Environment {
         lookups: Lookups::none(),
         clock: jiff::Timestamp::UNIX_EPOCH,
+        kept: None,
         seed: Some([1; 32]),
         limits,
     }
@@ -383,7 +384,7 @@ fn lookups_are_answered_or_reported() {
         templates.render(&mut context, "t.hbs", &dot).unwrap(),
         b"found none none "
     );
-    let (missing, used) = context.into_lookups();
+    let (missing, used) = context.lookups();
     assert_eq!(missing, [key("new")]);
     assert_eq!(used, [key("a"), key("gone"), key("new")]);
 }

@@ -4,12 +4,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::kept::{Kept, Randomness};
 use super::limits::{Limit, Limits};
 use super::lookup::{LookupKey, Lookups};
-use super::random::Random;
+use super::random::{Random, Recall};
 use super::{files, functions};
 use crate::template::go::{CallError, Entries, ExecError, Host, List, ListKind, Map, MapKind, Param, Set, Value, exec};
-use crate::template::sprig::Env;
+use crate::template::sprig::{Call, Drawn, Env, Source};
 use crate::yaml;
 
 /// How the evaluator words runaway recursion.
@@ -23,6 +24,8 @@ pub struct Environment {
     pub clock: jiff::Timestamp,
     /// `None`: the operating system's randomness.
     pub seed: Option<[u8; 32]>,
+    /// `None`: every random result is new.
+    pub kept: Option<Kept>,
     pub limits: Limits,
 }
 
@@ -57,7 +60,7 @@ impl Context {
             missing: BTreeSet::new(),
             used: BTreeSet::new(),
             clock: environment.clock,
-            random: Random::new(environment.seed),
+            random: Random::new(environment.seed, environment.kept.as_ref()),
             file: String::new(),
             limits: environment.limits,
             steps: 0,
@@ -115,8 +118,16 @@ impl Context {
     }
 
     /// The lookups that the table did not answer, and all that were made.
-    pub fn into_lookups(self) -> (Vec<LookupKey>, Vec<LookupKey>) {
-        (self.missing.into_iter().collect(), self.used.into_iter().collect())
+    pub fn lookups(&self) -> (Vec<LookupKey>, Vec<LookupKey>) {
+        (
+            self.missing.iter().cloned().collect(),
+            self.used.iter().cloned().collect(),
+        )
+    }
+
+    /// What the render took from chance and from the clock, and warnings about it.
+    pub fn into_randomness(self) -> (Randomness, Vec<String>) {
+        self.random.finish()
     }
 
     pub(super) fn lookup(&mut self, key: LookupKey) -> Value {
@@ -141,12 +152,31 @@ impl Context {
 }
 
 impl Env for Context {
-    fn random(&mut self, function: &'static str, out: &mut [u8]) {
-        self.random.fill(&self.file, function, out);
+    fn once(
+        &mut self,
+        call: &Call,
+        fits: impl Fn(&Drawn) -> bool,
+        make: impl FnOnce(&mut Source) -> Result<Drawn, CallError>,
+    ) -> Result<Drawn, CallError> {
+        let slot = match self.random.recall(&self.file, call, fits, self.clock) {
+            Recall::Kept(drawn) => return Ok(drawn),
+            Recall::Draw(slot) => slot,
+        };
+        self.burn(call.cost)?;
+        let drawn = make(&mut self.random.source(&slot, self.clock))?;
+        self.random.store(slot, &drawn)?;
+        Ok(drawn)
     }
 
-    fn now(&mut self) -> jiff::Timestamp {
-        self.clock
+    fn burn(&mut self, steps: u64) -> Result<(), CallError> {
+        self.steps = self.steps.saturating_add(steps);
+        if self.steps > self.limits.steps {
+            return Ok(self.exceed(Limit::Steps(self.limits.steps))?);
+        }
+        if steps > 1024 && self.started.elapsed() > self.limits.time {
+            return Ok(self.exceed(Limit::Time(self.limits.time))?);
+        }
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ pub mod error;
 mod files;
 mod functions;
 mod glob;
+mod kept;
 mod limits;
 mod lookup;
 mod random;
@@ -17,6 +18,7 @@ mod toml;
 pub use capabilities::{Capabilities, KubeVersion};
 pub use context::{Context, Environment};
 pub use functions::table;
+pub use kept::{Kept, KeptError, KeptKey, Randomness};
 pub use limits::{Limit, Limits};
 pub use lookup::{LookupKey, Lookups};
 

@@ -1,84 +1,188 @@
-//! Random results: the operating system's, or a keyed function of the place that asks, so that a release's random
-//! password is the same in every render.
+//! The random results of one render: kept ones, and new ones from a seed or from the operating system.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use jiff::Timestamp;
 
-/// A source of random bytes for one render.
+use super::kept::{Kept, KeptKey, Randomness};
+use crate::template::sprig::draw::{Call, Drawn, Identity, Source, mac};
+
+/// The most that the results of one render may take, in bytes: they are stored in Secrets.
+pub const MAX_KEPT: usize = 4 << 20;
+/// What a result takes besides itself, in bytes, at the least.
+const ENTRY: usize = 200;
+
+/// What one render has drawn so far.
 pub struct Random {
     seed: Option<[u8; 32]>,
-    /// How often a function was called so far within a template.
-    calls: HashMap<(String, &'static str), u64>,
+    /// `None`: nothing is kept.
+    kept: Option<Kept>,
+    /// How many calls there were with a template, a function and arguments.
+    ordinals: HashMap<(String, &'static str, String), u64>,
+    used: BTreeMap<KeptKey, Drawn>,
+    missed: BTreeSet<KeptKey>,
+    renewed: BTreeSet<KeptKey>,
+    /// From renewed certificates to those that they replace.
+    replaced: HashMap<Identity, Identity>,
+    next_renewal: Option<Timestamp>,
+    warnings: Vec<String>,
+    bytes: usize,
+}
+
+/// The answer to a call.
+pub enum Recall {
+    /// A kept result.
+    Kept(Drawn),
+    /// There is none.
+    Draw(Slot),
+}
+
+/// Where a new result belongs.
+pub struct Slot {
+    /// `None` where nothing is kept and nothing is seeded.
+    key: Option<KeptKey>,
+    /// Whether it replaces a kept result that was good.
+    renews: bool,
+    /// The certificate that it replaces.
+    replaces: Option<Identity>,
 }
 
 impl Random {
-    /// With a seed, bytes depend on it, the template, the function and the ordinal of the call within both.
-    pub fn new(seed: Option<[u8; 32]>) -> Self {
+    /// Without a seed new results come from the operating system; without a table none is kept.
+    pub fn new(seed: Option<[u8; 32]>, kept: Option<&Kept>) -> Self {
+        let mut warnings = Vec::new();
+        if let Some(count) = kept.map(Kept::unreadable).filter(|count| *count > 0) {
+            warnings.push(format!(
+                "{count} kept random results can't be read: they are drawn anew"
+            ));
+        }
         Random {
             seed,
-            calls: HashMap::new(),
+            kept: kept.cloned(),
+            ordinals: HashMap::new(),
+            used: BTreeMap::new(),
+            missed: BTreeSet::new(),
+            renewed: BTreeSet::new(),
+            replaced: HashMap::new(),
+            next_renewal: None,
+            warnings,
+            bytes: 0,
         }
     }
 
-    /// Fills `out` for one call of `function` while `template` (a file's path) is rendered.
-    pub fn fill(&mut self, template: &str, function: &'static str, out: &mut [u8]) {
-        let Some(seed) = self.seed else {
-            if getrandom::fill(out).is_ok() {
-                return;
-            }
-            // Without the system's randomness nothing secret may come out: zeros would look random to nobody,
-            // but a panic here would only end this render's thread.
-            panic!("the operating system gives no randomness");
+    /// Looks for the kept result of a call that `template` (a file's path) makes at the time `clock`.
+    pub fn recall(&mut self, template: &str, call: &Call, fits: impl Fn(&Drawn) -> bool, clock: Timestamp) -> Recall {
+        let mut slot = Slot {
+            key: None,
+            renews: false,
+            replaces: None,
         };
-        let ordinal = self.calls.entry((template.to_owned(), function)).or_insert(0);
-        let call = *ordinal;
+        if self.seed.is_none() && self.kept.is_none() {
+            return Recall::Draw(slot);
+        }
+        let no_table = Kept::default();
+        let table = self.kept.as_ref().unwrap_or(&no_table);
+        let mut key = KeptKey {
+            template: template.to_owned(),
+            function: call.function.to_owned(),
+            arguments: table.digest(call, call.issuer.as_ref()),
+            ordinal: 0,
+        };
+        let ordinal = self
+            .ordinals
+            .entry((template.to_owned(), call.function, key.arguments.clone()))
+            .or_insert(0);
+        key.ordinal = *ordinal;
         *ordinal += 1;
-        for (block, chunk) in out.chunks_mut(32).enumerate() {
-            // HMAC takes keys of any length, so this can't fail.
-            let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&seed) else {
-                continue;
-            };
-            for part in [template.as_bytes(), b"\0", function.as_bytes(), b"\0"] {
-                mac.update(part);
+        match table.get(&key) {
+            Some(drawn) if !fits(drawn) => self.warnings.push(format!(
+                "the kept result of {} in {} is not one that this call could have had: it is drawn anew",
+                call.function, template
+            )),
+            Some(Drawn::Certificate(pair)) if pair.renewal().is_some_and(|renewal| renewal <= clock) => {
+                slot.renews = true;
+                slot.replaces = Some(pair.identity());
             }
-            mac.update(&call.to_le_bytes());
-            mac.update(&(block as u64).to_le_bytes());
-            for (to, from) in chunk.iter_mut().zip(mac.finalize().into_bytes()) {
-                *to = from;
+            Some(drawn) => {
+                let drawn = drawn.clone();
+                self.note(key, &drawn);
+                return Recall::Kept(drawn);
+            }
+            None => {
+                // What a renewed authority signed is renewed with it.
+                let former = call.issuer.and_then(|issuer| self.replaced.get(&issuer));
+                let before = former.map(|issuer| KeptKey {
+                    arguments: table.digest(call, Some(issuer)),
+                    ..key.clone()
+                });
+                if let Some(Drawn::Certificate(pair)) = before.and_then(|key| table.get(&key)) {
+                    slot.renews = true;
+                    slot.replaces = Some(pair.identity());
+                }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bytes(random: &mut Random, template: &str, function: &'static str) -> [u8; 40] {
-        let mut out = [0; 40];
-        random.fill(template, function, &mut out);
-        out
+        slot.key = Some(key);
+        Recall::Draw(slot)
     }
 
-    #[test]
-    fn a_seed_makes_results_stable_and_distinct() {
-        let (mut a, mut b) = (Random::new(Some([7; 32])), Random::new(Some([7; 32])));
-        let first = bytes(&mut a, "t", "randAlpha");
-        assert_ne!(bytes(&mut b, "u", "randAlpha"), first);
-        assert_eq!(bytes(&mut b, "t", "randAlpha"), first);
-        assert_ne!(bytes(&mut a, "t", "randAlpha"), first);
-        assert_ne!(bytes(&mut Random::new(Some([8; 32])), "t", "randAlpha"), first);
-        assert_ne!(first[..8], first[32..]);
+    /// Where the new result for a slot comes from.
+    pub fn source(&self, slot: &Slot, clock: Timestamp) -> Source {
+        let (Some(seed), Some(key)) = (&self.seed, &slot.key) else {
+            return Source::system(clock);
+        };
+        let parts = [
+            key.template.as_bytes(),
+            key.function.as_bytes(),
+            key.arguments.as_bytes(),
+            &key.ordinal.to_be_bytes(),
+        ];
+        Source::seeded(clock, mac(seed, &parts))
     }
 
-    #[test]
-    fn without_a_seed_nothing_repeats() {
-        let mut random = Random::new(None);
-        assert_ne!(
-            bytes(&mut random, "t", "randAlpha"),
-            bytes(&mut random, "t", "randAlpha")
-        );
+    /// Takes in a new result. Fails when there are more than [`MAX_KEPT`] allows.
+    pub fn store(&mut self, slot: Slot, drawn: &Drawn) -> Result<(), String> {
+        let (Some(key), Some(_)) = (slot.key, &self.kept) else {
+            return Ok(());
+        };
+        self.bytes += ENTRY + key.template.len() + drawn.len();
+        if self.bytes > MAX_KEPT {
+            return Err(format!(
+                "the random results of one render are over the limit of {MAX_KEPT} bytes"
+            ));
+        }
+        let list = if slot.renews {
+            &mut self.renewed
+        } else {
+            &mut self.missed
+        };
+        list.insert(key.clone());
+        if let (Drawn::Certificate(pair), Some(former)) = (drawn, slot.replaces) {
+            self.replaced.insert(pair.identity(), former);
+        }
+        self.note(key, drawn);
+        Ok(())
+    }
+
+    fn note(&mut self, key: KeptKey, drawn: &Drawn) {
+        if let Drawn::Certificate(pair) = drawn
+            && let Some(renewal) = pair.renewal()
+        {
+            self.next_renewal = Some(self.next_renewal.map_or(renewal, |next| next.min(renewal)));
+        }
+        self.used.insert(key, drawn.clone());
+    }
+
+    /// What the render took, and what is to be said about it.
+    pub fn finish(self) -> (Randomness, Vec<String>) {
+        let Some(kept) = self.kept else {
+            return (Randomness::default(), self.warnings);
+        };
+        let randomness = Randomness {
+            kept: kept.with(self.used),
+            missed: self.missed,
+            renewed: self.renewed,
+            next_renewal: self.next_renewal,
+        };
+        (randomness, self.warnings)
     }
 }

@@ -4,51 +4,58 @@ use std::any::Any;
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use sha1::Digest;
 
 use super::args::{Args, Out};
-use super::der::{OCTET_STRING, OID, SET, bit_string, element, from_pem, integer, read, read_all, sequence, to_pem};
+use super::der::{
+    Element, OCTET_STRING, OID, SET, bit_string, element, from_pem, integer, read, read_all, sequence, to_pem,
+};
+use super::draw::Identity;
 use super::encoding::decode_base64;
-use super::keys::Key;
+use super::keys::{Key, KeyKind};
 use super::time::{Time, Zone};
-use super::{Env, impure, pure, text};
+use super::{Call, Env, Pair, Source, draw, impure, pure, text};
 use crate::template::go::func::{CallError, Func, Param};
 use crate::template::go::value::{List, Object, Value};
 
 const CERTIFICATE: Param = Param::Named("sprig.certificate");
 const SUBJECT_KEY_ID: &[u8] = b"\x55\x1d\x0e";
 
+/// What drawing costs, in steps of the evaluator: about as long as so many steps take.
+const RSA_4096: u64 = 2_000_000;
+const RSA_2048: u64 = 400_000;
+const SMALL_KEY: u64 = 1_000;
+const SIGNATURE: u64 = 10_000;
+
 pub(super) fn table<C: Env>() -> Vec<Func<C>> {
     use Param::{Int, List, String};
     vec![
-        impure!("genPrivateKey", [String], |env, args| {
-            // The key's bytes come from elsewhere, but the environment sees each call of a random function.
-            env.random("genPrivateKey", &mut []);
-            gen_private_key(args)
-        }),
+        impure!("genPrivateKey", [String], gen_private_key),
         pure!("buildCustomCert", [String, String], build_custom_cert),
         impure!("genCA", [String, Int], |env, args| {
-            let key = Key::rsa(2048)?;
-            Request::authority(args)?.signed_by_itself(env, "genCA", &key)
+            Request::authority(args)?.issue(env, "genCA", args, None, None)
         }),
         impure!("genCAWithKey", [String, Int, String], |env, args| {
             let key = given_key(args, 2)?;
-            Request::authority(args)?.signed_by_itself(env, "genCAWithKey", &key)
+            Request::authority(args)?.issue(env, "genCAWithKey", args, Some(key), None)
         }),
         impure!("genSelfSignedCert", [String, List, List, Int], |env, args| {
-            Request::leaf(args)?.signed_by_itself(env, "genSelfSignedCert", &Key::rsa(2048)?)
+            Request::leaf(args)?.issue(env, "genSelfSignedCert", args, None, None)
         }),
         impure!(
             "genSelfSignedCertWithKey",
             [String, List, List, Int, String],
             |env, args| {
                 let key = given_key(args, 4)?;
-                Request::leaf(args)?.signed_by_itself(env, "genSelfSignedCertWithKey", &key)
+                Request::leaf(args)?.issue(env, "genSelfSignedCertWithKey", args, Some(key), None)
             }
         ),
         impure!("genSignedCert", [String, List, List, Int, CERTIFICATE], |env, args| {
             let issuer = Issuer::of(args.any(4))?;
-            Request::leaf(args)?.signed(env, "genSignedCert", &Key::rsa(2048)?, &issuer)
+            Request::leaf(args)?.issue(env, "genSignedCert", args, None, Some(&issuer))
         }),
         impure!(
             "genSignedCertWithKey",
@@ -56,7 +63,7 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
             |env, args| {
                 let key = given_key(args, 5)?;
                 let issuer = Issuer::of(args.any(4))?;
-                Request::leaf(args)?.signed(env, "genSignedCertWithKey", &key, &issuer)
+                Request::leaf(args)?.issue(env, "genSignedCertWithKey", args, Some(key), Some(&issuer))
             }
         ),
     ]
@@ -111,16 +118,28 @@ fn certificate(cert: Vec<u8>, key: Vec<u8>) -> Value {
     Value::Object(Rc::new(Certificate { cert, key }))
 }
 
-fn gen_private_key(args: &[Value]) -> Out {
-    let kind = args.text(0)?;
-    let key = match kind {
-        b"" | b"rsa" => Key::rsa(4096)?,
-        b"ecdsa" => Key::ecdsa()?,
-        b"ed25519" => Key::ed25519()?,
+/// The contents of a certificate, by their hash; `None` for other values.
+pub(super) fn identity_of(value: &Value) -> Option<Identity> {
+    let Value::Object(object) = value else {
+        return None;
+    };
+    let found = object.as_any().downcast_ref::<Certificate>()?;
+    Some(draw::identity(&found.cert, &found.key))
+}
+
+fn gen_private_key<C: Env>(env: &mut C, args: &[Value]) -> Out {
+    let (kind, cost) = match args.text(0)? {
+        b"" | b"rsa" => (KeyKind::Rsa4096, RSA_4096),
+        b"ecdsa" => (KeyKind::Ecdsa, SMALL_KEY),
+        b"ed25519" => (KeyKind::Ed25519, SMALL_KEY),
         b"dsa" => return Err(CallError::from("DSA keys are not supported; use rsa, ecdsa or ed25519")),
         other => return Ok(Value::string([b"Unknown type ", other].concat())),
     };
-    Ok(Value::string(key.pem))
+    let fits = |text: &str| Key::parse(text.as_bytes()).is_ok_and(|key| key.kind() == Some(kind) && key.pem == text);
+    // The key's bytes come from the library's own generator, not from the source.
+    let make = |_: &mut Source| Ok(Key::generate(kind)?.pem);
+    let call = Call::new("genPrivateKey", args)?.costing(cost);
+    draw::text(env, &call, fits, make).map(Value::string)
 }
 
 fn build_custom_cert(args: &[Value]) -> Out {
@@ -136,8 +155,14 @@ fn malformed() -> String {
     "error parsing certificate: decodedCert.Bytes: x509: malformed certificate".to_owned()
 }
 
-/// The parts of a certificate that signing another one needs.
+/// A certificate that was read, as far as signing another one or checking this one needs it.
 struct Parsed {
+    /// What is signed.
+    body: Vec<u8>,
+    signature: Vec<u8>,
+    issuer: Vec<u8>,
+    /// The start and the end of validity.
+    validity: Option<(Timestamp, Timestamp)>,
     subject: Vec<u8>,
     public_info: Vec<u8>,
     subject_key_id: Vec<u8>,
@@ -146,14 +171,13 @@ struct Parsed {
 impl Parsed {
     fn read(der: &[u8]) -> Option<Self> {
         let (outer, _) = read(der)?;
-        let (body, _) = read(outer.content)?;
+        let (body, after_body) = read(outer.content)?;
+        let signature = read_all(after_body)?.last()?.content.get(1..)?.to_vec();
         let mut fields = read_all(body.content)?;
         if fields.first()?.tag == 0xA0 {
             fields.remove(0);
         }
         // serial, signature, issuer, validity, subject, key; then extensions.
-        let subject = fields.get(4)?.raw.to_vec();
-        let public_info = fields.get(5)?.raw.to_vec();
         let mut subject_key_id = Vec::new();
         if let Some(extensions) = fields.iter().find(|field| field.tag == 0xA3) {
             for extension in read_all(read(extensions.content)?.0.content)? {
@@ -163,9 +187,14 @@ impl Parsed {
                 }
             }
         }
+        let times = read_all(fields.get(3)?.content)?;
         Some(Parsed {
-            subject,
-            public_info,
+            body: body.raw.to_vec(),
+            signature,
+            issuer: fields.get(2)?.raw.to_vec(),
+            validity: times.first().and_then(read_time).zip(times.get(1).and_then(read_time)),
+            subject: fields.get(4)?.raw.to_vec(),
+            public_info: fields.get(5)?.raw.to_vec(),
             subject_key_id,
         })
     }
@@ -265,38 +294,73 @@ impl Request {
         sequence(&[&element(SET, &attribute)])
     }
 
-    fn signed_by_itself<C: Env>(&self, env: &mut C, function: &'static str, key: &Key) -> Out {
-        self.issue(env, function, key, &self.subject(), key, &[])
-    }
-
-    fn signed<C: Env>(&self, env: &mut C, function: &'static str, key: &Key, issuer: &Issuer) -> Out {
-        let parent = &issuer.certificate;
-        // A certificate with its issuer's name counts as signed by itself.
-        let authority_id: &[u8] = if parent.subject == self.subject() {
-            &[]
-        } else {
-            &parent.subject_key_id
-        };
-        self.issue(env, function, key, &parent.subject, &issuer.key, authority_id)
-    }
-
+    /// The kept certificate, or a new one: with a new key unless one is given, signed by itself unless there is an
+    /// issuer.
     fn issue<C: Env>(
         &self,
         env: &mut C,
         function: &'static str,
-        key: &Key,
-        issuer: &[u8],
-        signer: &Key,
-        authority_id: &[u8],
+        args: &[Value],
+        given: Option<Key>,
+        issuer: Option<&Issuer>,
     ) -> Out {
         if std::str::from_utf8(&self.common_name).is_err() || !self.names.iter().all(|name| name.is_ascii()) {
             let text = "error creating certificate: x509: a name is no valid text (IA5String, UTF8String)";
             return Err(CallError::from(text));
         }
+        let cost = if given.is_some() { SIGNATURE } else { RSA_2048 };
+        let call = Call::new(function, args)?.costing(cost);
+        let fits = |pair: &Pair| self.fits(pair, given.as_ref(), issuer).is_some();
+        let make = |source: &mut Source| match &given {
+            Some(key) => self.sign(source, key, issuer),
+            None => self.sign(source, &Key::generate(KeyKind::Rsa2048)?, issuer),
+        };
+        let pair = draw::certificate(env, &call, fits, make)?;
+        Ok(certificate(pair.cert.into_bytes(), pair.key.into_bytes()))
+    }
+
+    /// Whether the pair is what this request could have led to: well-formed, for this name, with a key that is its
+    /// own, and signed by the one who should have signed.
+    fn fits(&self, pair: &Pair, given: Option<&Key>, issuer: Option<&Issuer>) -> Option<()> {
+        let (label, der) = from_pem(pair.cert.as_bytes())?;
+        let parsed = Parsed::read(&der)?;
+        let key = Key::parse(pair.key.as_bytes()).ok()?;
+        let kind_fits = match given {
+            Some(given) => given.pem == key.pem,
+            None => key.kind() == Some(KeyKind::Rsa2048),
+        };
+        let (signer, name) = match issuer {
+            Some(issuer) => (&issuer.key, &issuer.certificate.subject),
+            None => (&key, &parsed.subject),
+        };
+        let fits = to_pem(&label, &der) == pair.cert
+            && label == "CERTIFICATE"
+            && key.pem == pair.key
+            && kind_fits
+            && parsed.subject == self.subject()
+            && parsed.public_info == key.public_info()
+            && parsed.issuer == *name
+            && parsed.validity == Some((pair.not_before, pair.not_after))
+            && signer.verify(&parsed.body, &parsed.signature);
+        fits.then_some(())
+    }
+
+    fn sign(&self, source: &mut Source, key: &Key, issuer: Option<&Issuer>) -> Result<Pair, CallError> {
+        let subject = self.subject();
+        let (signer, issuer_name, authority_id): (&Key, &[u8], &[u8]) = match issuer {
+            None => (key, &subject, &[]),
+            // A certificate with its issuer's name counts as signed by itself.
+            Some(issuer) if issuer.certificate.subject == subject => (&issuer.key, &subject, &[]),
+            Some(issuer) => (
+                &issuer.key,
+                &issuer.certificate.subject,
+                &issuer.certificate.subject_key_id,
+            ),
+        };
         let mut serial = [0u8; 16];
-        env.random(function, &mut serial);
+        source.fill(&mut serial)?;
         let start = Time {
-            at: env.now().as_nanosecond(),
+            at: i128::from(source.clock().as_second()) * 1_000_000_000,
             zone: Zone::Utc,
         };
         let end = start.add(self.days.wrapping_mul(24 * 3_600 * 1_000_000_000));
@@ -304,18 +368,24 @@ impl Request {
             &element(0xA0, &integer(&[2])),
             &integer(&serial),
             signer.signature_algorithm(),
-            issuer,
+            issuer_name,
             &sequence(&[&time(&start), &time(&end)]),
-            &self.subject(),
+            &subject,
             &key.public_info(),
             &element(0xA3, &self.extensions(key, authority_id)),
         ]);
         let signature = signer.sign(&body)?;
         let der = sequence(&[&body, signer.signature_algorithm(), &bit_string(&signature)]);
-        Ok(certificate(
-            to_pem("CERTIFICATE", &der).into_bytes(),
-            key.pem.clone().into_bytes(),
-        ))
+        let instant = |time: &Time| {
+            Timestamp::from_second(time.unix_seconds())
+                .map_err(|error| CallError::Text(format!("error creating certificate: {error}")))
+        };
+        Ok(Pair {
+            cert: to_pem("CERTIFICATE", &der),
+            key: key.pem.clone(),
+            not_before: instant(&start)?,
+            not_after: instant(&end)?,
+        })
     }
 
     /// In Go's order: key usage, extended usage, basic constraints, key ids, alternative names.
@@ -377,48 +447,63 @@ fn time(time: &Time) -> Vec<u8> {
     }
 }
 
+/// Reads what [`time`] writes.
+fn read_time(element: &Element<'_>) -> Option<Timestamp> {
+    let text = std::str::from_utf8(element.content).ok()?.strip_suffix('Z')?;
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let full = match (element.tag, text.len()) {
+        (0x17, 12) if text < "50" => format!("20{text}"),
+        (0x17, 12) => format!("19{text}"),
+        (0x18, 14) => text.to_owned(),
+        _ => return None,
+    };
+    let part = |from: usize, to: usize| full.get(from..to)?.parse::<i8>().ok();
+    let date = DateTime::new(
+        full.get(..4)?.parse().ok()?,
+        part(4, 6)?,
+        part(6, 8)?,
+        part(8, 10)?,
+        part(10, 12)?,
+        part(12, 14)?,
+        0,
+    );
+    Some(date.ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}
+
 #[cfg(test)]
 mod tests {
     use aws_lc_rs::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 
     use super::*;
 
-    struct Zeros;
-
-    impl Env for Zeros {
-        fn random(&mut self, _function: &'static str, out: &mut [u8]) {
-            out.fill(1);
-        }
-
-        fn now(&mut self) -> jiff::Timestamp {
-            jiff::Timestamp::UNIX_EPOCH
-        }
+    fn source() -> Source {
+        Source::seeded(Timestamp::UNIX_EPOCH, [1; 32])
     }
 
-    fn der_of(value: &Value) -> Vec<u8> {
-        let Value::Object(object) = value else {
-            panic!("a certificate is an object")
-        };
-        let Some(Value::String(pem)) = object.field("Cert") else {
-            panic!("a certificate has a field Cert")
-        };
-        from_pem(pem.as_bytes()).expect("it is PEM").1
+    fn issuer(pair: &Pair) -> Issuer {
+        let ca = certificate(pair.cert.clone().into_bytes(), pair.key.clone().into_bytes());
+        Issuer::of(&ca).unwrap_or_else(|_| panic!("the CA parses"))
+    }
+
+    fn authority() -> (Request, Key, Pair) {
+        let key = Key::generate(KeyKind::Rsa2048).expect("a key");
+        let request = Request::authority(&[Value::string("the authority"), Value::Int(1)]).expect("a request");
+        let pair = request.sign(&mut source(), &key, None).expect("a CA");
+        (request, key, pair)
+    }
+
+    fn leaf() -> Request {
+        let names = Value::list(vec![Value::string("a.b")]);
+        Request::leaf(&[Value::string("leaf"), Value::Nil, names, Value::Int(1)]).expect("a request")
     }
 
     #[test]
     fn a_certificate_is_signed_by_its_authority_and_names_it() {
-        let key = Key::rsa(2048).expect("a key");
-        let authority = [Value::string("the authority"), Value::Int(1)];
-        let ca = Request::authority(&authority)
-            .and_then(|r| r.signed_by_itself(&mut Zeros, "genCA", &key))
-            .expect("a CA");
-        let names = Value::list(vec![Value::string("a.b")]);
-        let leaf = [Value::string("leaf"), Value::Nil, names, Value::Int(1)];
-        let issuer = Issuer::of(&ca).unwrap_or_else(|_| panic!("the CA parses"));
-        let leaf = Request::leaf(&leaf)
-            .and_then(|r| r.signed(&mut Zeros, "genSignedCert", &key, &issuer))
-            .expect("a leaf");
-        let der = der_of(&leaf);
+        let (_, key, ca) = authority();
+        let leaf = leaf().sign(&mut source(), &key, Some(&issuer(&ca))).expect("a leaf");
+        let (_, der) = from_pem(leaf.cert.as_bytes()).expect("it is PEM");
         let (outer, rest) = read(&der).expect("DER");
         assert!(rest.is_empty());
         let parts = read_all(outer.content).expect("three parts");
@@ -428,9 +513,10 @@ mod tests {
             .verify(parts[0].raw, signature)
             .expect("the authority's signature");
         let fields = read_all(parts[0].content).expect("fields");
+        let (_, ca_der) = from_pem(ca.cert.as_bytes()).expect("it is PEM");
         assert_eq!(
             fields[3].raw,
-            Parsed::read(&der_of(&ca)).expect("parses").subject,
+            Parsed::read(&ca_der).expect("parses").subject,
             "the issuer's name"
         );
         assert!(
@@ -441,5 +527,63 @@ mod tests {
             der.windows(15).any(|window| window == b"\x17\x0d700101000000Z"),
             "the start of validity"
         );
+    }
+
+    #[test]
+    fn a_kept_certificate_must_be_what_was_asked_for() {
+        let (request, key, ca) = authority();
+        let (_, other_key, other_ca) = authority();
+        let (ca_issuer, other_issuer) = (issuer(&ca), issuer(&other_ca));
+        let leaf_pair = leaf()
+            .sign(&mut source(), &other_key, Some(&ca_issuer))
+            .expect("a leaf");
+        assert!(request.fits(&ca, None, None).is_some());
+        assert!(request.fits(&ca, Some(&key), None).is_some());
+        assert!(leaf().fits(&leaf_pair, None, Some(&ca_issuer)).is_some());
+        assert!(request.fits(&ca, Some(&other_key), None).is_none(), "another key");
+        assert!(
+            leaf().fits(&leaf_pair, None, Some(&other_issuer)).is_none(),
+            "another issuer"
+        );
+        assert!(leaf().fits(&leaf_pair, None, None).is_none(), "not signed by itself");
+        assert!(leaf().fits(&ca, None, None).is_none(), "another name");
+        let (_, mut changed) = from_pem(ca.cert.as_bytes()).expect("PEM");
+        changed[40] ^= 1;
+        let others_key = Pair {
+            key: other_ca.key,
+            ..ca.clone()
+        };
+        let others_end = Pair {
+            not_after: ca.not_before,
+            ..ca.clone()
+        };
+        let broken_key = Pair {
+            key: "a: b".into(),
+            ..ca.clone()
+        };
+        for pair in [others_key, others_end, broken_key] {
+            assert!(request.fits(&pair, None, None).is_none(), "{pair:?}");
+        }
+        let texts = [
+            "a: b".to_owned(),
+            format!("{}a: b\n", ca.cert),
+            to_pem("CERTIFICATE", &changed),
+        ];
+        for cert in texts {
+            let pair = Pair { cert, ..ca.clone() };
+            assert!(request.fits(&pair, None, None).is_none(), "{}", pair.cert);
+        }
+    }
+
+    #[test]
+    fn validity_is_read_as_it_is_written() {
+        for seconds in [0, 2_524_607_999, 2_524_608_000, -631_152_001, 4_102_444_800] {
+            let written = time(&Time {
+                at: i128::from(seconds) * 1_000_000_000,
+                zone: Zone::Utc,
+            });
+            let (element, _) = read(&written).expect("DER");
+            assert_eq!(read_time(&element).map(Timestamp::as_second), Some(seconds));
+        }
     }
 }

@@ -8,21 +8,26 @@ use sha2::Sha256;
 
 use super::args::{Args, Out};
 use super::encoding::decode_base64;
-use super::{Env, impure, limit, pure};
+use super::{Call, Env, Source, draw, impure, limit, pure};
 use crate::template::go::func::{CallError, Func, Param};
 use crate::template::go::value::Value;
 
 pub(super) fn table<C: Env>() -> Vec<Func<C>> {
     vec![
-        impure!("bcrypt", [Param::String], |env, args| Ok(Value::string(bcrypt_hash(
-            env,
-            "bcrypt",
-            args.text(0)?
-        )))),
+        impure!("bcrypt", [Param::String], |env, args| {
+            bcrypt_hash(env, "bcrypt", args, args.text(0)?).map(Value::string)
+        }),
         impure!("htpasswd", [Param::String, Param::String], htpasswd),
         impure!("encryptAES", [Param::String, Param::String], encrypt_aes),
         pure!("decryptAES", [String, String], decrypt_aes),
-        pure!("derivePassword", [Int, String, String, String, String], derive_password),
+        impure!(
+            "derivePassword",
+            [Param::Int, Param::String, Param::String, Param::String, Param::String],
+            |env, args| {
+                env.burn(DERIVATION)?;
+                derive_password(args)
+            }
+        ),
     ]
 }
 
@@ -30,18 +35,36 @@ const BCRYPT_COST: u32 = 10;
 /// Go's bcrypt refuses longer passwords.
 const BCRYPT_MAX: usize = 72;
 const BLOCK: usize = 16;
+/// What slow functions cost, in steps of the evaluator: about as long as so many steps take.
+const HASH: u64 = 200_000;
+const DERIVATION: u64 = 500_000;
 
 /// A `$2a$10$` hash; sprig returns an error's text in its place.
-fn bcrypt_hash<C: Env>(env: &mut C, function: &'static str, password: &[u8]) -> String {
+fn bcrypt_hash<C: Env>(
+    env: &mut C,
+    function: &'static str,
+    args: &[Value],
+    password: &[u8],
+) -> Result<String, CallError> {
     if password.len() > BCRYPT_MAX {
-        return "failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes".to_owned();
+        return Ok("failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes".to_owned());
     }
-    let mut salt = [0u8; 16];
-    env.random(function, &mut salt);
-    match bcrypt::hash_with_salt(password, BCRYPT_COST, salt) {
-        Ok(parts) => parts.format_for_version(bcrypt::Version::TwoA),
-        Err(error) => format!("failed to encrypt string with bcrypt: {error}"),
-    }
+    let make = |source: &mut Source| {
+        let mut salt = [0u8; 16];
+        source.fill(&mut salt)?;
+        Ok(match bcrypt::hash_with_salt(password, BCRYPT_COST, salt) {
+            Ok(parts) => parts.format_for_version(bcrypt::Version::TwoA),
+            Err(error) => format!("failed to encrypt string with bcrypt: {error}"),
+        })
+    };
+    draw::text(env, &Call::new(function, args)?.costing(HASH), is_bcrypt, make)
+}
+
+/// Whether the text has the form of a hash. That it is the password's would take as long as a new one.
+fn is_bcrypt(text: &str) -> bool {
+    let digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'/');
+    text.strip_prefix("$2a$10$")
+        .is_some_and(|rest| rest.len() == 53 && rest.bytes().all(digit))
 }
 
 fn htpasswd<C: Env>(env: &mut C, args: &[Value]) -> Out {
@@ -49,7 +72,7 @@ fn htpasswd<C: Env>(env: &mut C, args: &[Value]) -> Out {
     if user.contains(&b':') {
         return Ok(Value::string([b"invalid username: ", user].concat()));
     }
-    let hash = bcrypt_hash(env, "htpasswd", password);
+    let hash = bcrypt_hash(env, "htpasswd", args, password)?;
     Ok(Value::string([user, b":", hash.as_bytes()].concat()))
 }
 
@@ -75,8 +98,21 @@ fn encrypt_aes<C: Env>(env: &mut C, args: &[Value]) -> Out {
         return Ok(Value::string(""));
     }
     limit::bytes(text.len().saturating_mul(2))?;
-    let mut previous = [0u8; BLOCK];
-    env.random("encryptAES", &mut previous);
+    let fits = |kept: &str| {
+        let args = [args.any(0).clone(), Value::string(kept)];
+        matches!(decrypt_aes(&args), Ok(Value::String(found)) if found.as_bytes() == text)
+    };
+    let make = |source: &mut Source| {
+        let mut start = [0u8; BLOCK];
+        source.fill(&mut start)?;
+        Ok(encrypt(password, text, start))
+    };
+    let call = Call::new("encryptAES", args)?.costing(text.len() as u64 / 64);
+    draw::text(env, &call, fits, make).map(Value::string)
+}
+
+fn encrypt(password: &[u8], text: &[u8], start: [u8; BLOCK]) -> String {
+    let mut previous = start;
     let mut out = previous.to_vec();
     let padding = BLOCK - text.len() % BLOCK;
     let padded = [text, [padding as u8; BLOCK].get(..padding).unwrap_or(&[])].concat();
@@ -89,7 +125,7 @@ fn encrypt_aes<C: Env>(env: &mut C, args: &[Value]) -> Out {
         previous = block.into();
         out.extend_from_slice(&previous);
     }
-    Ok(Value::string(BASE64.encode(&out)))
+    BASE64.encode(&out)
 }
 
 fn decrypt_aes(args: &[Value]) -> Out {

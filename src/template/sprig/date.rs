@@ -4,7 +4,7 @@ use super::args::{Args, Out};
 use super::convert::parse_int;
 use super::duration::{duration_text, parse_duration, round_duration};
 use super::time::{Time, Zone};
-use super::{Env, date_parse, impure, pure};
+use super::{Env, date_parse, draw, impure, pure};
 use crate::template::go::func::{CallError, Func, Param};
 use crate::template::go::value::Value;
 
@@ -14,23 +14,27 @@ const SECOND: i64 = 1_000_000_000;
 
 pub(super) fn table<C: Env>() -> Vec<Func<C>> {
     vec![
-        impure!("now", [], |env, _| Ok(now(env).into_value())),
+        impure!("now", [], |env, _| Ok(now(env, "now")?.into_value())),
         impure!("ago", [Param::Any], ago),
         impure!("date", [Param::String, Param::Any], |env, args| {
             Ok(Value::string(
-                instant(env, args.any(1)).within(Zone::Local).format(args.text(0)?),
+                instant(env, "date", args.any(1))?
+                    .within(Zone::Local)
+                    .format(args.text(0)?),
             ))
         }),
         impure!("dateInZone", [Param::String, Param::Any, Param::String], date_in_zone),
         impure!("date_in_zone", [Param::String, Param::Any, Param::String], date_in_zone),
         impure!("htmlDate", [Param::Any], |env, args| {
             Ok(Value::string(
-                instant(env, args.any(0)).within(Zone::Local).format(HTML),
+                instant(env, "htmlDate", args.any(0))?.within(Zone::Local).format(HTML),
             ))
         }),
         impure!("htmlDateInZone", [Param::Any, Param::String], |env, args| {
             Ok(Value::string(
-                instant(env, args.any(0)).within(zone(args.text(1)?)).format(HTML),
+                instant(env, "htmlDateInZone", args.any(0))?
+                    .within(zone(args.text(1)?))
+                    .format(HTML),
             ))
         }),
         impure!("dateModify", [Param::String, TIME], |_, args| date_modify(args)),
@@ -51,18 +55,18 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
     ]
 }
 
-fn now<C: Env>(env: &mut C) -> Time {
-    Time {
-        at: env.now().as_nanosecond(),
+fn now<C: Env>(env: &mut C, function: &'static str) -> Result<Time, CallError> {
+    Ok(Time {
+        at: draw::clock(env, function)?.as_nanosecond(),
         zone: Zone::Local,
-    }
+    })
 }
 
 /// A time, or an int or int64 of seconds since 1970; anything else, a float64 from values included, is now.
-fn instant<C: Env>(env: &mut C, value: &Value) -> Time {
+fn instant<C: Env>(env: &mut C, function: &'static str, value: &Value) -> Result<Time, CallError> {
     match value {
-        Value::Int(seconds) | Value::Int64(seconds) => Time::unix(*seconds),
-        other => Time::of(other).unwrap_or_else(|| now(env)),
+        Value::Int(seconds) | Value::Int64(seconds) => Ok(Time::unix(*seconds)),
+        other => Time::of(other).map_or_else(|| now(env, function), Ok),
     }
 }
 
@@ -73,15 +77,15 @@ fn zone(name: &[u8]) -> Zone {
 
 fn date_in_zone<C: Env>(env: &mut C, args: &[Value]) -> Out {
     Ok(Value::string(
-        instant(env, args.any(1))
+        instant(env, "dateInZone", args.any(1))?
             .within(zone(args.text(2)?))
             .format(args.text(0)?),
     ))
 }
 
 fn ago<C: Env>(env: &mut C, args: &[Value]) -> Out {
-    let then = instant(env, args.any(0));
-    let since = now(env).since(&then);
+    let then = instant(env, "ago", args.any(0))?;
+    let since = now(env, "ago")?.since(&then);
     Ok(Value::string(duration_text(round_duration(since, SECOND))))
 }
 
@@ -119,7 +123,7 @@ fn duration_round<C: Env>(env: &mut C, args: &[Value]) -> Out {
         Value::String(text) => parse_duration(text.as_bytes()).unwrap_or(0),
         Value::Int64(n) => *n,
         other => match Time::of(other) {
-            Some(then) => now(env).since(&then),
+            Some(then) => now(env, "durationRound")?.since(&then),
             None => 0,
         },
     };

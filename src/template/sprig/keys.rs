@@ -5,7 +5,8 @@ use aws_lc_rs::encoding::{AsDer, EcPrivateKeyRfc5915Der, Pkcs8V1Der};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
+    ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, ED25519, EcdsaKeyPair, Ed25519KeyPair, KeyPair,
+    RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaKeyPair, UnparsedPublicKey, VerificationAlgorithm,
 };
 
 use super::der::{OCTET_STRING, bit_string, from_pem, read, read_all, sequence, to_pem};
@@ -22,6 +23,16 @@ enum Pair {
     Ed(Ed25519KeyPair),
 }
 
+/// The kinds of keys that sprig generates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum KeyKind {
+    Rsa2048,
+    Rsa4096,
+    /// On the curve P-256.
+    Ecdsa,
+    Ed25519,
+}
+
 /// A private key with its PEM text.
 pub(super) struct Key {
     pair: Pair,
@@ -33,13 +44,31 @@ fn failed(what: &str) -> String {
 }
 
 impl Key {
-    /// A new RSA key of 2048 or 4096 bits, as PKCS#1.
-    pub(super) fn rsa(bits: u32) -> Result<Self, String> {
-        let size = if bits == 4096 {
-            KeySize::Rsa4096
-        } else {
-            KeySize::Rsa2048
-        };
+    /// A new key.
+    pub(super) fn generate(kind: KeyKind) -> Result<Self, String> {
+        match kind {
+            KeyKind::Rsa2048 => Self::rsa(KeySize::Rsa2048),
+            KeyKind::Rsa4096 => Self::rsa(KeySize::Rsa4096),
+            KeyKind::Ecdsa => Self::ecdsa(),
+            KeyKind::Ed25519 => Self::ed25519(),
+        }
+    }
+
+    /// The kind, if sprig generates such keys.
+    pub(super) fn kind(&self) -> Option<KeyKind> {
+        match &self.pair {
+            Pair::Rsa(pair) => match pair.public_modulus_len() {
+                256 => Some(KeyKind::Rsa2048),
+                512 => Some(KeyKind::Rsa4096),
+                _ => None,
+            },
+            Pair::Ec(_) => Some(KeyKind::Ecdsa),
+            Pair::Ed(_) => Some(KeyKind::Ed25519),
+        }
+    }
+
+    /// As PKCS#1.
+    fn rsa(size: KeySize) -> Result<Self, String> {
         let pair = RsaKeyPair::generate(size).map_err(|_| failed("rsa"))?;
         let pkcs8 = AsDer::<Pkcs8V1Der>::as_der(&pair).map_err(|_| failed("rsa"))?;
         let pkcs1 = pkcs8_content(pkcs8.as_ref()).ok_or_else(|| failed("rsa"))?;
@@ -50,8 +79,8 @@ impl Key {
         })
     }
 
-    /// A new key on the curve P-256, as SEC 1.
-    pub(super) fn ecdsa() -> Result<Self, String> {
+    /// As SEC 1.
+    fn ecdsa() -> Result<Self, String> {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(|_| failed("ecdsa"))?;
         let der = AsDer::<EcPrivateKeyRfc5915Der>::as_der(&pair.private_key()).map_err(|_| failed("ecdsa"))?;
         let pem = to_pem("EC PRIVATE KEY", der.as_ref());
@@ -61,8 +90,8 @@ impl Key {
         })
     }
 
-    /// A new Ed25519 key, as PKCS#8.
-    pub(super) fn ed25519() -> Result<Self, String> {
+    /// As PKCS#8.
+    fn ed25519() -> Result<Self, String> {
         let pair = Ed25519KeyPair::generate().map_err(|_| failed("ed25519"))?;
         let der = pair.to_pkcs8v1().map_err(|_| failed("ed25519"))?;
         let pem = to_pem("PRIVATE KEY", der.as_ref());
@@ -139,6 +168,18 @@ impl Key {
             Pair::Ec(_) => EC_SIGNATURE,
             Pair::Ed(_) => ED_ALGORITHM,
         }
+    }
+
+    /// Whether this key made the signature.
+    pub(super) fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
+        let algorithm: &dyn VerificationAlgorithm = match self.pair {
+            Pair::Rsa(_) => &RSA_PKCS1_2048_8192_SHA256,
+            Pair::Ec(_) => &ECDSA_P256_SHA256_ASN1,
+            Pair::Ed(_) => &ED25519,
+        };
+        UnparsedPublicKey::new(algorithm, self.public_bytes())
+            .verify(message, signature)
+            .is_ok()
     }
 
     /// Signs with SHA-256, or as Ed25519 does.

@@ -17,6 +17,7 @@ mod date_parse;
 mod decimal;
 mod der;
 mod dict;
+pub mod draw;
 pub mod duration;
 mod encoding;
 mod float;
@@ -43,17 +44,29 @@ mod types;
 mod url;
 mod url_parse;
 
-use crate::template::go::func::Func;
+use crate::template::go::func::{CallError, Func};
 
+pub use draw::{Call, Drawn, Pair, Source};
 pub use merge::merge_maps;
 
 /// What the functions need from outside, so that rendering stays a pure function.
 pub trait Env {
-    /// Fills `out` with random bytes for one call of `function` (`rand*`, `uuidv4`, `shuffle`, `gen*`, the salt of
-    /// `htpasswd`, ...). Called at most once per call of a template function.
-    fn random(&mut self, function: &'static str, out: &mut [u8]);
-    /// The clock, for `now`, `ago` and dates of something that is no time.
-    fn now(&mut self) -> jiff::Timestamp;
+    /// The result of one call of a random function (`rand*`, `uuidv4`, `shuffle`, `gen*`, the salt of `htpasswd`, the
+    /// clock's reading in `now`, ...): a kept one if there is one that `fits`, else what `make` draws.
+    ///
+    /// # Errors
+    /// Those of `make`, or a limit.
+    fn once(
+        &mut self,
+        call: &Call,
+        fits: impl Fn(&Drawn) -> bool,
+        make: impl FnOnce(&mut Source) -> Result<Drawn, CallError>,
+    ) -> Result<Drawn, CallError>;
+    /// Counts work that takes much longer than a step of the evaluator, in such steps.
+    ///
+    /// # Errors
+    /// A limit.
+    fn burn(&mut self, steps: u64) -> Result<(), CallError>;
 }
 
 /// Names of sprig's map that [`functions`] lacks. A loader that meets one can say that it is not supported.

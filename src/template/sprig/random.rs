@@ -1,9 +1,9 @@
-//! Random strings and numbers. All bytes come from the [`Env`], in one request per call.
+//! Random strings and numbers.
 
 use data_encoding::BASE64;
 
 use super::args::{Args, Out};
-use super::{Env, impure, limit, runes};
+use super::{Call, Env, Source, draw, impure, limit, runes};
 use crate::template::go::func::{CallError, Func, Param};
 use crate::template::go::value::Value;
 
@@ -40,10 +40,9 @@ const ALPHABETIC: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 const ALPHANUMERIC: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// `count` numbers of 64 bits: so many that a remainder by a small number shows no bias.
-fn draw<C: Env>(env: &mut C, function: &'static str, count: usize) -> Result<Vec<u64>, CallError> {
-    limit::items(count)?;
+fn numbers(source: &mut Source, count: usize) -> Result<Vec<u64>, CallError> {
     let mut bytes = vec![0u8; count * 8];
-    env.random(function, &mut bytes);
+    source.fill(&mut bytes)?;
     let number = |chunk: &[u8]| chunk.iter().fold(0u64, |n, byte| n << 8 | u64::from(*byte));
     Ok(bytes.chunks_exact(8).map(number).collect())
 }
@@ -51,15 +50,18 @@ fn draw<C: Env>(env: &mut C, function: &'static str, count: usize) -> Result<Vec
 /// A count below zero is an error that sprig drops, so the result is empty.
 fn chars<C: Env>(env: &mut C, function: &'static str, args: &[Value], alphabet: &[u8]) -> Out {
     let count = usize::try_from(args.int(0)?).unwrap_or(0);
-    let pick = |n: u64| {
-        alphabet
-            .get((n % alphabet.len() as u64) as usize)
-            .copied()
-            .unwrap_or(b'0')
+    limit::items(count)?;
+    if count == 0 {
+        return Ok(Value::string(""));
+    }
+    let fits = |text: &str| text.len() == count && text.bytes().all(|byte| alphabet.contains(&byte));
+    let pick = |n: u64| alphabet.get((n % alphabet.len() as u64) as usize).copied();
+    let make = |source: &mut Source| {
+        let picked = numbers(source, count)?.into_iter().filter_map(pick);
+        Ok(picked.map(char::from).collect())
     };
-    Ok(Value::string(
-        draw(env, function, count)?.into_iter().map(pick).collect::<Vec<u8>>(),
-    ))
+    let call = Call::new(function, args)?.costing(count as u64);
+    draw::text(env, &call, fits, make).map(Value::string)
 }
 
 fn rand_ascii<C: Env>(env: &mut C, args: &[Value]) -> Out {
@@ -73,9 +75,17 @@ fn rand_bytes<C: Env>(env: &mut C, args: &[Value]) -> Out {
         return Err(CallError::from("runtime error: makeslice: len out of range"));
     };
     limit::items(count)?;
-    let mut bytes = vec![0u8; count];
-    env.random("randBytes", &mut bytes);
-    Ok(Value::string(BASE64.encode(&bytes)))
+    if count == 0 {
+        return Ok(Value::string(""));
+    }
+    let fits = |text: &str| BASE64.decode(text.as_bytes()).is_ok_and(|bytes| bytes.len() == count);
+    let make = |source: &mut Source| {
+        let mut bytes = vec![0u8; count];
+        source.fill(&mut bytes)?;
+        Ok(BASE64.encode(&bytes))
+    };
+    let call = Call::new("randBytes", args)?.costing(count as u64);
+    draw::text(env, &call, fits, make).map(Value::string)
 }
 
 fn rand_int<C: Env>(env: &mut C, args: &[Value]) -> Out {
@@ -83,24 +93,47 @@ fn rand_int<C: Env>(env: &mut C, args: &[Value]) -> Out {
     let Ok(span @ 1..) = u64::try_from(max.wrapping_sub(min)) else {
         return Err(CallError::from("invalid argument to Intn"));
     };
-    let drawn = draw(env, "randInt", 1)?.first().copied().unwrap_or(0);
-    Ok(Value::Int(min.wrapping_add_unsigned(drawn % span)))
+    let fits = |n: i64| u64::try_from(n.wrapping_sub(min)).is_ok_and(|above| above < span);
+    let make = |source: &mut Source| {
+        let drawn = numbers(source, 1)?.first().copied().unwrap_or(0);
+        Ok(min.wrapping_add_unsigned(drawn % span))
+    };
+    draw::int(env, &Call::new("randInt", args)?, fits, make)
 }
 
 /// The characters in another order.
 fn shuffle<C: Env>(env: &mut C, args: &[Value]) -> Out {
     let mut chars: Vec<char> = runes::runes(args.text(0)?).map(|(_, c, _)| c).collect();
-    let drawn = draw(env, "shuffle", chars.len())?;
-    for (last, n) in (1..chars.len()).rev().zip(drawn) {
-        chars.swap(last, (n % (last as u64 + 1)) as usize);
+    limit::items(chars.len())?;
+    if chars.len() < 2 {
+        return Ok(Value::string(chars.into_iter().collect::<String>()));
     }
-    Ok(Value::string(chars.into_iter().collect::<String>()))
+    let mut sorted = chars.clone();
+    sorted.sort_unstable();
+    let fits = |text: &str| {
+        let mut found: Vec<char> = text.chars().collect();
+        found.sort_unstable();
+        found == sorted
+    };
+    let call = Call::new("shuffle", args)?.costing(chars.len() as u64);
+    let make = |source: &mut Source| {
+        let drawn = numbers(source, chars.len())?;
+        for (last, n) in (1..chars.len()).rev().zip(drawn) {
+            chars.swap(last, (n % (last as u64 + 1)) as usize);
+        }
+        Ok(chars.into_iter().collect())
+    };
+    draw::text(env, &call, fits, make).map(Value::string)
 }
 
-fn uuidv4<C: Env>(env: &mut C, _args: &[Value]) -> Out {
-    let mut bytes = [0u8; 16];
-    env.random("uuidv4", &mut bytes);
-    Ok(Value::string(
-        uuid::Builder::from_random_bytes(bytes).into_uuid().to_string(),
-    ))
+fn uuidv4<C: Env>(env: &mut C, args: &[Value]) -> Out {
+    let fits = |text: &str| {
+        uuid::Uuid::parse_str(text).is_ok_and(|uuid| uuid.get_version_num() == 4 && uuid.to_string() == text)
+    };
+    let make = |source: &mut Source| {
+        let mut bytes = [0u8; 16];
+        source.fill(&mut bytes)?;
+        Ok(uuid::Builder::from_random_bytes(bytes).into_uuid().to_string())
+    };
+    draw::text(env, &Call::new("uuidv4", args)?, fits, make).map(Value::string)
 }

@@ -4,30 +4,34 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::{Env, UNSUPPORTED, functions, json};
-use crate::template::go::func::FuncMap;
+use super::{Call, Drawn, Env, Source, UNSUPPORTED, functions, json};
+use crate::template::go::func::{CallError, FuncMap};
 use crate::template::go::host::{Host, MissingKey};
 use crate::template::go::set::Set;
 use crate::template::go::value::Value;
 use crate::template::go::{exec, quote};
 
-/// Bytes that count up, and a fixed clock.
+/// A seed, and a fixed clock.
 #[derive(Default)]
 struct Fixed {
     depth: usize,
-    random: u8,
+    calls: u8,
 }
 
 impl Env for Fixed {
-    fn random(&mut self, _function: &'static str, out: &mut [u8]) {
-        for byte in out {
-            self.random = self.random.wrapping_mul(73).wrapping_add(41);
-            *byte = self.random;
-        }
+    fn once(
+        &mut self,
+        _call: &Call,
+        _fits: impl Fn(&Drawn) -> bool,
+        make: impl FnOnce(&mut Source) -> Result<Drawn, CallError>,
+    ) -> Result<Drawn, CallError> {
+        self.calls = self.calls.wrapping_add(1);
+        let clock = jiff::Timestamp::from_second(1_700_000_000).expect("in range");
+        make(&mut Source::seeded(clock, [self.calls; 32]))
     }
 
-    fn now(&mut self) -> jiff::Timestamp {
-        jiff::Timestamp::from_second(1_700_000_000).expect("in range")
+    fn burn(&mut self, _steps: u64) -> Result<(), CallError> {
+        Ok(())
     }
 }
 

@@ -1,0 +1,396 @@
+//! What is promised of kept random results.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::*;
+
+const DAY: i64 = 86_400;
+
+/// A chart of one template.
+struct Subject {
+    renderer: Renderer,
+}
+
+impl Subject {
+    fn new(template: &str) -> Self {
+        let mut chart = Chart::default();
+        chart.metadata.name = "c".to_owned();
+        chart.metadata.version = "1.0.0".to_owned();
+        let data = format!("{template}\n").into_bytes();
+        let name = "templates/t.yaml".to_owned();
+        chart.templates = vec![File { name, data }];
+        let renderer = Renderer::new(Arc::new(chart)).unwrap();
+        Subject { renderer }
+    }
+
+    fn with<T: Send>(&self, input: In<'_>, work: impl FnOnce(&Renderer, &Input<'_>) -> T + Send) -> T {
+        let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
+        let input = Input {
+            values: input.values,
+            release: Release {
+                name: "r".into(),
+                namespace: "n".into(),
+                revision: 1,
+                is_install: true,
+                is_upgrade: false,
+            },
+            capabilities: &capabilities,
+            lookups: &lookups,
+            clock: at(input.seconds),
+            kept: input.kept,
+            seed: input.seed,
+            limits: Limits::default(),
+            include_crds: false,
+            skip_schema: false,
+        };
+        on_large_stack(|| work(&self.renderer, &input)).unwrap()
+    }
+
+    fn render(&self, input: In<'_>) -> Rendered {
+        self.with(input, |renderer, input| renderer.render(input).unwrap())
+    }
+}
+
+/// The parts of an input that matter here.
+#[derive(Clone)]
+struct In<'a> {
+    kept: Option<&'a Kept>,
+    seed: Option<[u8; 32]>,
+    seconds: i64,
+    values: serde_json::Value,
+}
+
+impl<'a> In<'a> {
+    fn kept(kept: &'a Kept) -> Self {
+        In {
+            kept: Some(kept),
+            seed: None,
+            seconds: 0,
+            values: json!({}),
+        }
+    }
+
+    fn seed(self, seed: u8) -> Self {
+        In {
+            seed: Some([seed; 32]),
+            ..self
+        }
+    }
+
+    fn at(self, seconds: i64) -> Self {
+        In { seconds, ..self }
+    }
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_700_000_000 + seconds).unwrap()
+}
+
+fn text(rendered: &Rendered) -> &str {
+    &rendered.objects[0].text
+}
+
+/// A line's value.
+fn line<'a>(rendered: &'a Rendered, key: &str) -> &'a str {
+    let prefix = format!("{key}: ");
+    text(rendered)
+        .lines()
+        .find_map(|line| line.strip_prefix(&prefix))
+        .unwrap()
+}
+
+/// All functions, a line each.
+const ALL: &str = r#"alnum: {{ randAlphaNum 12 }}
+alpha: {{ randAlpha 12 }}
+ascii: {{ randAscii 12 | quote }}
+numeric: {{ randNumeric 12 }}
+bytes: {{ randBytes 12 }}
+int: {{ randInt 0 1000000000 }}
+shuffled: {{ shuffle "abcdefghijklmnopqrstuvwxyz" }}
+uuid: {{ uuidv4 }}
+ecdsa: {{ genPrivateKey "ecdsa" | sha1sum }}
+ed: {{ genPrivateKey "ed25519" | sha1sum }}
+{{- $ca := genCA "ca" 30 }}
+{{- $leaf := genSignedCert "leaf" nil (list "a.b") 30 $ca }}
+{{- $key := genPrivateKey "ecdsa" }}
+ca: {{ $ca.Cert | sha1sum }} {{ $ca.Key | sha1sum }}
+leaf: {{ $leaf.Cert | sha1sum }} {{ $leaf.Key | sha1sum }}
+keyed: {{ (genCAWithKey "keyed" 30 $key).Cert | sha1sum }}
+self: {{ (genSelfSignedCertWithKey "self" nil nil 30 $key).Cert | sha1sum }}
+signed: {{ (genSignedCertWithKey "signed" nil nil 30 $ca $key).Cert | sha1sum }}
+self2: {{ (genSelfSignedCert "self" (list "127.0.0.1") nil 30).Cert | sha1sum }}
+htpasswd: {{ htpasswd "user" "password" }}
+bcrypt: {{ bcrypt "password" }}
+aes: {{ encryptAES "key" "text" }}
+now: {{ now | date "2006-01-02T15:04:05" }}
+date: {{ date "2006-01-02T15:04:05" nil }}
+zone: {{ dateInZone "2006-01-02T15:04:05" nil "UTC" }}
+html: {{ htmlDate nil }}
+html2: {{ htmlDateInZone nil "UTC" }}
+ago: {{ ago 1600000000 }}
+round: {{ durationRound (toDate "2006-01-02" "2020-01-01") }}"#;
+
+#[test]
+fn kept_results_are_used_again_for_every_function() {
+    let release = Subject::new(ALL);
+    let first = release.render(In::kept(&Kept::new([1; 32])));
+    assert_eq!(first.randomness.missed.len(), first.randomness.kept.len());
+    assert_eq!(first.randomness.kept.len(), 27);
+    assert!(first.randomness.renewed.is_empty());
+    let stored = serde_json::to_vec(&first.randomness.kept).unwrap();
+    let kept = Kept::read([1; 32], &stored).unwrap();
+    let second = release.render(In::kept(&kept).seed(9).at(9 * DAY));
+    assert_eq!(text(&first), text(&second));
+    assert_eq!(second.randomness.kept, first.randomness.kept);
+    assert!(second.randomness.missed.is_empty() && second.randomness.renewed.is_empty());
+    assert_eq!(second.warnings, Vec::<String>::new());
+    let third = release.render(In::kept(&Kept::new([1; 32])).at(-500 * DAY));
+    for (a, b) in text(&first).lines().zip(text(&third).lines()) {
+        assert_ne!(a, b, "fresh results differ");
+    }
+    let other_secret = release.render(In::kept(&Kept::read([2; 32], &stored).unwrap()));
+    assert_eq!(other_secret.randomness.missed.len(), 27, "another secret finds nothing");
+}
+
+#[test]
+fn without_a_table_nothing_is_kept() {
+    let release = Subject::new("a: {{ randAlphaNum 12 }}{{ now | date \"05\" }}");
+    let input = In {
+        kept: None,
+        ..In::kept(&Kept::default())
+    };
+    let (a, b) = (release.render(input.clone()), release.render(input));
+    assert_ne!(text(&a), text(&b));
+    assert!(a.randomness.kept.is_empty() && a.randomness.missed.is_empty());
+}
+
+#[test]
+fn seeds_decide_what_is_new_and_nothing_else() {
+    let kept = {
+        let only = Subject::new("old: {{ randAlphaNum 12 }}");
+        only.render(In::kept(&Kept::new([1; 32]))).randomness.kept
+    };
+    let two = Subject::new("old: {{ randAlphaNum 12 }}\nnew: {{ randAlphaNum 13 }}\nuuid: {{ uuidv4 }}\nsame: 1");
+    let (a, b) = (two.render(In::kept(&kept).seed(1)), two.render(In::kept(&kept).seed(2)));
+    assert_eq!(text(&a), text(&two.render(In::kept(&kept).seed(1))));
+    for key in ["old", "same"] {
+        assert_eq!(line(&a, key), line(&b, key));
+    }
+    for key in ["new", "uuid"] {
+        assert_ne!(line(&a, key), line(&b, key));
+    }
+    assert_eq!(a.randomness.missed.len(), 2);
+}
+
+#[test]
+fn what_is_no_longer_used_is_dropped_and_ordinals_count_within_equal_arguments() {
+    let two = Subject::new("a: {{ randAlphaNum 12 }}\nb: {{ randAlphaNum 12 }}\nc: {{ randAlphaNum 5 }}");
+    let first = two.render(In::kept(&Kept::new([1; 32])));
+    let one = Subject::new("x: {{ randAlphaNum 7 }}\nc: {{ randAlphaNum 5 }}\na: {{ randAlphaNum 12 }}");
+    let second = one.render(In::kept(&first.randomness.kept));
+    assert_eq!(
+        (line(&first, "a"), line(&first, "c")),
+        (line(&second, "a"), line(&second, "c"))
+    );
+    assert_eq!((second.randomness.kept.len(), second.randomness.missed.len()), (3, 1));
+}
+
+#[test]
+fn a_failed_render_gives_nothing() {
+    let release = Subject::new("a: {{ randAlphaNum 12 }}{{ fail \"no\" }}");
+    let kept = Kept::new([1; 32]);
+    let failed = release.with(In::kept(&kept), |renderer, input| renderer.render(input).is_err());
+    assert!(failed && kept.is_empty());
+}
+
+const CERTIFICATES: &str = "{{ $ca := genCA \"ca\" 30 }}{{ $leaf := genSignedCert \"leaf\" nil nil 300 $ca }}\
+    {{ $sub := genSignedCert \"sub\" nil nil 300 $ca }}ca: {{ $ca.Cert | sha1sum }}\n\
+    leaf: {{ $leaf.Cert | sha1sum }}\nsub: {{ $sub.Cert | sha1sum }}\nother: {{ (genCA \"other\" 90).Cert | sha1sum }}\n\
+    password: {{ randAlpha 9 }}";
+
+#[test]
+fn certificates_are_renewed_at_two_thirds_of_their_life_with_what_they_signed() {
+    let release = Subject::new(CERTIFICATES);
+    let first = release.render(In::kept(&Kept::new([1; 32])));
+    assert_eq!(first.randomness.next_renewal, Some(at(20 * DAY)));
+    let kept = &first.randomness.kept;
+    let before = release.render(In::kept(kept).at(20 * DAY - 1));
+    assert_eq!(text(&first), text(&before));
+    assert_eq!(before.randomness.next_renewal, Some(at(20 * DAY)));
+    let after = release.render(In::kept(kept).at(20 * DAY));
+    for key in ["ca", "leaf", "sub"] {
+        assert_ne!(line(&first, key), line(&after, key), "{key}");
+    }
+    for key in ["other", "password"] {
+        assert_eq!(line(&first, key), line(&after, key), "{key}");
+    }
+    assert!(after.randomness.missed.is_empty());
+    assert_eq!(after.randomness.renewed.len(), 3);
+    assert_eq!(after.randomness.kept.len(), 5, "what was replaced is dropped");
+    assert_eq!(after.randomness.next_renewal, Some(at(40 * DAY)));
+    let again = release.render(In::kept(&after.randomness.kept).at(20 * DAY));
+    assert_eq!(text(&after), text(&again));
+    let leaf_only = release.render(In::kept(&again.randomness.kept).at(60 * DAY));
+    assert_ne!(line(&again, "other"), line(&leaf_only, "other"));
+}
+
+#[test]
+fn a_certificate_that_never_lives_is_not_renewed() {
+    let release = Subject::new("a: {{ (genCA \"ca\" 0).Cert | sha1sum }}{{ (genCA \"ca\" -5).Cert | sha1sum }}");
+    let first = release.render(In::kept(&Kept::new([1; 32])));
+    let second = release.render(In::kept(&first.randomness.kept).at(DAY));
+    assert_eq!(text(&first), text(&second));
+    assert_eq!(second.randomness.next_renewal, None);
+}
+
+/// The stored form with one function's result changed.
+fn tampered(kept: &Kept, function: &str, result: &serde_json::Value) -> Kept {
+    let mut json = serde_json::to_value(kept).unwrap();
+    for entry in json["results"].as_array_mut().unwrap() {
+        if entry["function"] == function {
+            entry["result"] = result.clone();
+        }
+    }
+    Kept::read([1; 32], json.to_string().as_bytes()).unwrap()
+}
+
+#[test]
+fn results_of_another_shape_count_as_missed_and_are_told() {
+    let template = "a: {{ randAlphaNum 4 }}{{ randAlpha 4 }}{{ randNumeric 4 }}{{ randAscii 4 | b64enc }}{{ randBytes 3 }}\
+        {{ randInt 5 8 }}{{ shuffle \"aab\" }}{{ uuidv4 }}{{ genPrivateKey \"ed25519\" | sha1sum }}{{ bcrypt \"p\" }}\
+        {{ htpasswd \"u\" \"p\" }}{{ encryptAES \"p\" \"t\" }}{{ now | unixEpoch }}";
+    let release = Subject::new(template);
+    let first = release.render(In::kept(&Kept::new([1; 32])));
+    let texts = |texts: &[&str]| texts.iter().map(|text| json!({ "text": text })).collect::<Vec<_>>();
+    let ecdsa = {
+        let keys = Subject::new("k: {{ genPrivateKey \"ecdsa\" | toJson }}");
+        let rendered = keys.render(In::kept(&Kept::new([1; 32])));
+        serde_json::from_str::<String>(line(&rendered, "k")).unwrap()
+    };
+    let ed = first
+        .randomness
+        .kept
+        .secrets()
+        .find(|text| text.contains("BEGIN PRIVATE KEY"))
+        .unwrap();
+    let hash = "$2a$10$1234567890123456789012345678901234567890123456789012";
+    let table = BTreeMap::from([
+        ("randAlphaNum", texts(&["abc", "abcde", "ab-d", "", "a: b", "äb"])),
+        ("randAlpha", texts(&["abc1", "abc"])),
+        ("randNumeric", texts(&["123a", "12345"])),
+        ("randAscii", texts(&["ab\nc", "ab"])),
+        ("randBytes", texts(&["YWI=", "YWJj\n", "a: b"])),
+        (
+            "randInt",
+            vec![json!({"int": 4}), json!({"int": 8}), json!({"text": "6"})],
+        ),
+        ("shuffle", texts(&["abb", "aabb"])),
+        (
+            "uuidv4",
+            texts(&[
+                "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+                "x",
+                "{6ba7b810-9dad-41d1-80b4-00c04fd430c8}",
+            ]),
+        ),
+        ("genPrivateKey", texts(&[&ecdsa, &format!("{ed}a: b"), "a: b"])),
+        ("bcrypt", texts(&[hash, "$2a$10$", &format!("{hash}\n2")])),
+        ("htpasswd", texts(&["u:x", &format!("{hash}: ")])),
+        (
+            "encryptAES",
+            texts(&["", "YWJj", "YWJjYWJjYWJjYWJjYWJjYWJjYWJjYWJjYWJjYWJjYWI="]),
+        ),
+        ("now", vec![json!({"int": 1})]),
+    ]);
+    for (function, results) in table {
+        for result in results {
+            let kept = tampered(&first.randomness.kept, function, &result);
+            let rendered = release.render(In::kept(&kept));
+            let missed: Vec<_> = rendered
+                .randomness
+                .missed
+                .iter()
+                .map(|key| key.function.as_str())
+                .collect();
+            assert_eq!(missed, [function], "{result}");
+            assert_eq!(rendered.warnings.len(), 1, "{function} {result}");
+            assert!(rendered.warnings[0].contains(function) && !rendered.warnings[0].contains("a: b"));
+        }
+    }
+}
+
+#[test]
+fn results_that_cannot_be_read_are_told() {
+    let release = Subject::new("a: {{ randAlpha 4 }}");
+    let kept = Kept::read([1; 32], br#"{"version": 1, "results": [1, 2]}"#).unwrap();
+    let rendered = release.render(In::kept(&kept));
+    assert_eq!(
+        rendered.warnings,
+        ["2 kept random results can't be read: they are drawn anew"]
+    );
+}
+
+#[test]
+fn a_probe_differs_in_what_was_missed_and_not_in_what_was_renewed() {
+    let old = Subject::new(CERTIFICATES).render(In::kept(&Kept::new([1; 32])));
+    let more = Subject::new(&format!(
+        "{CERTIFICATES}\nnew: {{{{ uuidv4 }}}}\nyear: {{{{ now | date \"2006\" }}}}\nmonth: {{{{ date \"Jan\" nil }}}}"
+    ));
+    for seed in [None, Some([3; 32])] {
+        let mut input = In::kept(&old.randomness.kept).at(20 * DAY);
+        input.seed = seed;
+        let (rendered, probe) = more.with(input, |renderer, input| {
+            let rendered = renderer.render(input).unwrap();
+            let probe = renderer.probe(input, &rendered).unwrap().unwrap();
+            (rendered, probe)
+        });
+        assert_eq!(
+            (rendered.randomness.missed.len(), rendered.randomness.renewed.len()),
+            (3, 3)
+        );
+        for key in ["ca", "leaf", "sub", "other", "password"] {
+            assert_eq!(line(&rendered, key), line(&probe, key), "{key}");
+        }
+        for key in ["new", "year", "month"] {
+            assert_ne!(line(&rendered, key), line(&probe, key), "{key}");
+        }
+    }
+    let none = Subject::new(CERTIFICATES).with(In::kept(&old.randomness.kept), |renderer, input| {
+        let rendered = renderer.render(input).unwrap();
+        renderer.probe(input, &rendered).unwrap().is_none()
+    });
+    assert!(none);
+}
+
+#[test]
+fn results_of_one_render_are_bounded() {
+    let release = Subject::new("a: {{ range until 100000 }}{{ randAlpha 1 }}{{ end }}");
+    let error = release.with(In::kept(&Kept::new([1; 32])), |renderer, input| {
+        renderer.render(input).unwrap_err().to_string()
+    });
+    assert!(
+        error.contains("the random results of one render are over the limit of"),
+        "{error}"
+    );
+}
+
+#[test]
+fn expensive_functions_burn_steps() {
+    let release = Subject::new("a: {{ range until 1000 }}{{ bcrypt \"x\" }}{{ end }}");
+    let error = release.with(In::kept(&Kept::new([1; 32])), |renderer, input| {
+        let limits = Limits {
+            steps: 600_000,
+            ..Limits::default()
+        };
+        let input = Input {
+            limits,
+            ..input.clone()
+        };
+        renderer.render(&input).unwrap_err().to_string()
+    });
+    assert!(error.contains("the limit of 600000 steps"), "{error}");
+}
