@@ -79,9 +79,15 @@ test: check-tools ## Run everything that CI runs: lint, control plane, all tests
 bench: check-tools ## Run the benchmarks.
 	$(CARGO) bench $(LOCKED)
 
+# One folder or file: make goldens FIXTURES=tests/fixtures/sprig
+FIXTURES ?= tests/fixtures
 .PHONY: goldens
-goldens: ## Write the golden files of the templates anew, with the real Helm (builds it the first time: 2 minutes).
-	tests/control-plane/goldens
+goldens: ## Write the results of the fixtures anew, with the real Helm (builds the oracle the first time: 2 minutes).
+	@oracle=$$(tests/oracle/build) && "$$oracle" goldens -version tests/fixtures/HELM_VERSION $(FIXTURES)
+
+.PHONY: check-goldens
+check-goldens: ## Fail if make goldens would change a file (half a minute; the oracle is built the first time).
+	@oracle=$$(tests/oracle/build) && "$$oracle" goldens -check -version tests/fixtures/HELM_VERSION $(FIXTURES)
 
 .PHONY: deny
 deny: $(CARGO_DENY) ## Check the dependencies' licenses, sources, bans and advisories.

@@ -22,6 +22,8 @@ pub mod chart;
 pub mod cli;
 pub mod cluster;
 pub mod controller;
+#[cfg(test)]
+mod fixtures;
 pub mod plan;
 pub mod reconcile;
 pub mod render;

@@ -29,7 +29,11 @@ const FLOORS: &[&str] = &[
     "watches",
     "yaml",
     "telemetry",
+    FIXTURES,
 ];
+
+/// Where tests read recorded cases: below all, so that every floor's tests may use it. `lib.rs` has it only in tests.
+const FIXTURES: &str = "fixtures";
 
 /// Floors that may use less than everything below them: (floor, all that it may use).
 const ONLY: &[(&str, &[&str])] = &[
@@ -104,7 +108,7 @@ fn module_of(file: &Path) -> Vec<String> {
 
 /// Why an arrow from one floor to another is not allowed, if so.
 fn judge(from: &str, to: &str) -> Option<String> {
-    if from == to {
+    if from == to || to == FIXTURES {
         return None;
     }
     let rank = |name: &str| FLOORS.iter().position(|floor| *floor == name);

@@ -1,50 +1,18 @@
 //! Against the recorded answers of the Go libraries, and the limits that are ours.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::*;
+use crate::fixtures::{self, Case, cases};
 
-/// The cases of a file under `tests/fixtures/yaml`: one JSON object per line with `in` (or `base64`, if it is not
-/// UTF-8), and `out` or `err`.
-fn cases(name: &str) -> Vec<Map<String, Value>> {
-    let path = format!("{}/tests/fixtures/yaml/{name}", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-    text.lines()
-        .map(|line| serde_json::from_str(line).expect(line))
-        .collect()
-}
-
-fn bytes(case: &Map<String, Value>) -> Vec<u8> {
-    match case.get("base64") {
-        Some(base64) => json::decode_base64(base64.as_str().unwrap()).unwrap(),
-        None => case["in"].as_str().unwrap().into(),
-    }
+fn bytes(case: &Case) -> Vec<u8> {
+    case.bytes("in").expect("a case has an input")
 }
 
 /// Fails with all cases where `answer` is not what was recorded.
-fn check(name: &str, minimum: usize, answer: impl Fn(&Map<String, Value>) -> Result<Value, Error>) {
-    let cases = cases(name);
-    assert!(cases.len() >= minimum, "{name} has only {} cases", cases.len());
-    let mut wrong = Vec::new();
-    for case in cases {
-        let expected = case
-            .get("out")
-            .cloned()
-            .ok_or_else(|| case["err"].as_str().unwrap().to_owned());
-        let got = answer(&case).map_err(|e| e.to_string());
-        if got != expected {
-            wrong.push(format!(
-                "in {}\n  Go   {expected:?}\n  ours {got:?}",
-                Value::Object(case)
-            ));
-        }
-    }
-    assert!(
-        wrong.is_empty(),
-        "{} of {name} differ:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+fn check(name: &str, minimum: usize, answer: impl Fn(&Case) -> Result<Value, Error>) {
+    let count = fixtures::check(&format!("yaml/{name}"), |case| answer(case).map_err(|e| e.to_string()));
+    assert!(count >= minimum, "{name} has only {count} cases");
 }
 
 #[test]
@@ -59,20 +27,22 @@ fn scalars_resolve_as_in_go() {
 
 #[test]
 fn values_are_written_as_in_go() {
-    check("write.jsonl", 450, |case| to_string(&case["in"]).map(Value::String));
+    check("write.jsonl", 450, |case| {
+        to_string(case.field("in")).map(Value::String)
+    });
 }
 
 #[test]
 fn pretty_values_are_written_as_in_go() {
     check("pretty.jsonl", 200, |case| {
-        to_string_pretty(&case["in"]).map(Value::String)
+        to_string_pretty(case.field("in")).map(Value::String)
     });
 }
 
 #[test]
 fn written_values_read_back() {
-    for case in cases("write.jsonl") {
-        let value = case["in"].clone();
+    for case in cases("yaml/write.jsonl") {
+        let value = case.field("in").clone();
         let Ok(text) = to_string(&value) else { continue };
         // U+0085 is folded on its way through JSON, and a key `<<` is written like a merge.
         if !value.to_string().contains(['\u{85}', '<']) {
@@ -135,7 +105,7 @@ fn node_to_json(node: &Node) -> Option<Value> {
 fn nodes_hold_what_json_holds() {
     let mut compared = 0;
     for name in ["read.jsonl", "scalars.jsonl"] {
-        for case in cases(name) {
+        for case in cases(&format!("yaml/{name}")) {
             let text = bytes(&case);
             match (parse(&text), to_json(&text)) {
                 (Ok(node), Ok(json)) => {

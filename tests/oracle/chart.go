@@ -63,7 +63,7 @@ type chartRequest struct {
 	// Templates that ask for a missing key fail (helm lint --strict), `required` and `fail` don't (lint mode).
 	Strict bool `json:"strict"`
 	Lint   bool `json:"lint"`
-	// Also answer what Helm logged and printed, as "log".
+	// Also answer what Helm logged and printed, as "logged".
 	Log bool `json:"log"`
 	// The op coalesce: as Helm does before conditions and imports (nulls stay).
 	Merge bool `json:"merge"`
@@ -166,7 +166,7 @@ func chartTemplate(line []byte) (answer, error) {
 	result := answer{}
 	outputs, err := request.render()
 	if request.Log {
-		result.text("log", captured(os.Stdout)+captured(os.Stderr))
+		result.text("logged", captured(os.Stdout)+captured(os.Stderr))
 	}
 	if err != nil {
 		return result, err
@@ -240,8 +240,7 @@ func coalesce(line []byte) (answer, error) {
 	}
 	result := answer{"out": values}
 	if log := captured(os.Stderr); log != "" {
-		result.text("log", log)
+		result.text("logged", log)
 	}
 	return result, nil
 }
-

@@ -146,4 +146,3 @@ func runHelm(args []string) int {
 func versions() (helm, golang string) {
 	return "v" + helmVersion(), strings.TrimPrefix(runtime.Version(), "go")
 }
-

@@ -12,7 +12,7 @@ import (
 )
 
 const usage = `usage: oracle [-j WORKERS] [-timeout DURATION]      answer requests (JSON lines) from standard input
-       oracle goldens [-check] [-j WORKERS] PATH...  write the outputs of fixtures anew
+       oracle goldens [-check] [-version FILE] [-j WORKERS] PATH...  write the outputs of fixtures anew
        oracle version                                print Helm's and Go's version
 `
 

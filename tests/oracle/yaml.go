@@ -149,9 +149,9 @@ func manifests(line []byte) (answer, error) {
 		return nil, err
 	}
 	type hook struct {
-		Name, Kind, Path, Manifest    string
+		Name, Kind, Path, Manifest   string
 		Events, DeletePolicies, Logs []string
-		Weight                        int
+		Weight                       int
 	}
 	out := map[string][]any{"hooks": {}, "manifests": {}}
 	for _, h := range hooks {

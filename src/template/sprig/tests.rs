@@ -5,11 +5,11 @@ use std::path::Path;
 use serde_json::Value as Json;
 
 use super::{Call, Drawn, Env, Source, UNSUPPORTED, functions, json};
+use crate::template::go::exec;
 use crate::template::go::func::{CallError, FuncMap};
 use crate::template::go::host::{Host, MissingKey};
 use crate::template::go::set::Set;
 use crate::template::go::value::Value;
-use crate::template::go::{exec, quote};
 
 /// A seed, and a fixed clock.
 #[derive(Default)]
@@ -72,54 +72,17 @@ fn fixtures() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sprig")
 }
 
-fn data_of(json: &Json) -> Value {
-    json::unmarshal(json.to_string().as_bytes()).expect("fixtures are JSON")
-}
-
 /// Runs a file of cases and returns how many there were.
 fn check(file: &str) -> usize {
-    let directory = fixtures();
-    let read = |name: &str| std::fs::read_to_string(directory.join(name)).expect("the fixture exists");
-    let shared = data_of(&serde_json::from_str(&read("data.json")).expect("data.json is JSON"));
     let table = table();
-    let mut failures = Vec::new();
-    let mut count = 0;
-    for line in read(file).lines() {
-        count += 1;
-        let case: Json = serde_json::from_str(line).expect("a line is JSON");
-        let template = case["template"].as_str().expect("a case has a template");
-        let data = match &case["data"] {
+    crate::fixtures::check(&format!("sprig/{file}"), |case| {
+        let template = case.text("t").expect("a case has a template");
+        let data = match case.field("v") {
             Json::Null => Value::Nil,
-            Json::String(name) if name == "shared" => shared.clone(),
-            data => data_of(data),
+            data => json::unmarshal(data.to_string().as_bytes()).expect("fixtures are JSON"),
         };
-        let wanted = match (&case["output"], &case["bytes"], &case["error"]) {
-            (Json::String(text), _, _) => Ok(text.clone().into_bytes()),
-            (_, Json::String(text), _) => Ok(data_encoding::BASE64.decode(text.as_bytes()).expect("base64")),
-            (_, _, Json::String(text)) => Err(text.clone()),
-            _ => panic!("a case has an output, bytes or an error: {line}"),
-        };
-        let found = render(template, &data, &table);
-        if found != wanted {
-            let shown = |result: &Result<Vec<u8>, String>| match result {
-                Ok(out) => quote::quote_go(out),
-                Err(error) => format!("error {error}"),
-            };
-            failures.push(format!(
-                "{template}\n  wanted {}\n  found  {}",
-                shown(&wanted),
-                shown(&found)
-            ));
-        }
-    }
-    let sample: Vec<_> = failures.iter().take(20).map(String::as_str).collect();
-    assert!(
-        failures.is_empty(),
-        "{file}: {} of {count} cases fail:\n{}",
-        failures.len(),
-        sample.join("\n")
-    );
-    count
+        render(template, &data, &table)
+    })
 }
 
 macro_rules! recorded {

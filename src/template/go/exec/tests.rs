@@ -1,12 +1,11 @@
 //! Every case of `tests/fixtures/go-template/*.jsonl` is what Go 1.26 itself printed and reported.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value as Json;
 
 use super::super::func::{CallError, Func, FuncMap, Param};
 use super::super::value::{Entries, List, ListKind, Map, MapKind, Str};
 use super::*;
+use crate::fixtures::{self, Outcome};
 
 /// A host with the options that a case names.
 #[derive(Default)]
@@ -167,62 +166,26 @@ fn run(template: &str, json: &Json, missing_key: MissingKey) -> (Vec<u8>, String
 }
 
 fn agree(fixture: &str, at_least: usize) {
-    let path = format!(
-        "{}/tests/fixtures/go-template/{fixture}.jsonl",
-        env!("CARGO_MANIFEST_DIR")
-    );
-    let lines = std::fs::read_to_string(&path).unwrap();
-    let mut wrong = BTreeMap::new();
-    let mut count = 0;
-    let mut lines = lines.lines().enumerate();
-    // The first line is the data of all cases that have none of their own.
-    let shared: Json = lines
-        .next()
-        .map(|(_, line)| serde_json::from_str(line).unwrap())
-        .unwrap();
-    for (number, line) in lines {
-        let case: Json = serde_json::from_str(line).unwrap();
-        let missing_key = match case["missingkey"].as_str() {
+    let count = fixtures::check(&format!("go-template/{fixture}.jsonl"), |case| {
+        let missing_key = match case.text("missingkey") {
             Some("error") => MissingKey::Error,
             Some("default") => MissingKey::Invalid,
             _ => MissingKey::Zero,
         };
-        let template = case["template"].as_str().unwrap();
-        let (out, error) = run(
-            template,
-            case.get("data").unwrap_or(&shared["shared_data"]),
-            missing_key,
-        );
-        let expected = case["error"].as_str().unwrap_or_default();
-        let expected_out = match case["out_hex"].as_str() {
-            Some(hex) => (0..hex.len())
-                .step_by(2)
-                .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
-                .collect(),
-            None => case["out"].as_str().unwrap().as_bytes().to_vec(),
-        };
-        let same_out = out == expected_out;
-        count += 1;
-        if error != expected || !same_out {
-            let out = String::from_utf8_lossy(&out).into_owned();
-            let detail = format!(
-                "{template}\n  want {expected:?} {}\n  got  {error:?} {out:?}",
-                case["out"]
-            );
-            wrong.insert(number + 1, detail);
+        let template = case.text("t").expect("a case has a template");
+        let (out, error) = run(template, case.field("v"), missing_key);
+        let mut outcome = Outcome::default();
+        // What was printed before an error counts too.
+        if error.is_empty() || !out.is_empty() {
+            outcome = outcome.with_bytes("out", &out);
         }
-    }
-    let report: Vec<_> = wrong
-        .iter()
-        .map(|(line, detail)| format!("line {line}: {detail}"))
-        .collect();
-    assert!(
-        wrong.is_empty(),
-        "{} of {count} cases differ from Go:\n{}",
-        wrong.len(),
-        report.join("\n")
-    );
-    assert!(count >= at_least, "only {count} cases in {path}");
+        if error.is_empty() {
+            outcome
+        } else {
+            outcome.with("err", error)
+        }
+    });
+    assert!(count >= at_least, "only {count} cases in {fixture}");
 }
 
 #[test]
