@@ -20,7 +20,7 @@ pub struct Node<'a> {
 /// The default values of a [`Node`].
 pub enum Defaults<'a> {
     /// The chart's own `values.yaml`.
-    Own(&'a serde_json::Map<String, Json>),
+    Own(&'a Chart),
     /// `values.yaml` with the subcharts' defaults and the imported values folded in.
     Folded(Map),
 }
@@ -45,7 +45,7 @@ impl<'a> Node<'a> {
         Node {
             chart,
             metadata: Cow::Borrowed(&chart.metadata),
-            defaults: Defaults::Own(&chart.values),
+            defaults: Defaults::Own(chart),
             dependencies: chart.dependencies.iter().map(Node::new).collect(),
         }
     }
@@ -62,12 +62,7 @@ impl Defaults<'_> {
     /// A copy that the caller may change.
     pub fn copy(&self) -> Map {
         match self {
-            Defaults::Own(json) => Map::new(
-                MapKind::Any,
-                json.iter()
-                    .map(|(key, value)| (Str::from(key.as_str()), Value::from_json(value)))
-                    .collect(),
-            ),
+            Defaults::Own(chart) => chart.default_values(),
             Defaults::Folded(map) => values::copy_map(map),
         }
     }

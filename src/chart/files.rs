@@ -2,6 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
+use super::schema::Schema;
 use super::{Chart, Error, File, Metadata, archive, values};
 use crate::yaml;
 
@@ -22,11 +23,10 @@ pub(super) fn detect_version(files: &[File]) -> Result<(), Error> {
 }
 
 /// Builds a chart, and the charts in its `charts/`, from files in the loader's order.
+///
+/// The digests are empty: only that of the whole is of use, and hashing the files of subcharts again takes time.
 pub(super) fn assemble(files: Vec<File>) -> Result<Chart, Error> {
-    let mut chart = Chart {
-        digest: digest(&files),
-        ..Chart::default()
-    };
+    let mut chart = Chart::default();
     let mut subcharts: Vec<(String, Vec<File>)> = Vec::new();
     let mut has_metadata = false;
     if let Some(file) = files.iter().rfind(|file| file.name == "Chart.yaml") {
@@ -46,7 +46,7 @@ pub(super) fn assemble(files: Vec<File>) -> Result<Chart, Error> {
                 chart.values =
                     values::read(&text).map_err(|e| Error::Chart(format!("cannot load values.yaml: {e}")))?;
             }
-            "values.schema.json" => chart.schema = Some(file.data),
+            "values.schema.json" => chart.schema = Some(Schema::new(file.data)),
             "requirements.yaml" => {
                 has_metadata = true;
                 apply(&mut chart.metadata, &file)?;
@@ -163,7 +163,8 @@ fn is_crd(name: &str) -> bool {
     name.starts_with("crds/") && matches!(extension.as_str(), "yaml" | "yml" | "json")
 }
 
-fn digest(files: &[File]) -> String {
+/// [`Chart::digest`]
+pub(super) fn digest(files: &[File]) -> String {
     let mut hash = Sha256::new();
     for file in files {
         for part in [file.name.as_bytes(), &file.data] {

@@ -7,6 +7,7 @@ mod archive;
 pub mod dependencies;
 mod directory;
 mod files;
+mod frozen;
 pub mod ignore;
 pub mod metadata;
 pub mod options;
@@ -20,7 +21,9 @@ pub mod version;
 mod tests;
 
 use std::path::Path;
+use std::sync::OnceLock;
 
+use crate::template::go::Map;
 pub use metadata::{Dependency, Maintainer, Metadata};
 
 /// A loaded chart: plain data, immutable, shared between threads by `Arc`.
@@ -33,16 +36,19 @@ pub struct Chart {
     pub files: Vec<File>,
     /// The chart's `values.yaml`. Every number is a float, as Helm reads them.
     pub values: serde_json::Map<String, serde_json::Value>,
-    /// `values.schema.json` as it stands in the chart.
-    pub schema: Option<Vec<u8>>,
+    /// `values.schema.json`.
+    pub schema: Option<schema::Schema>,
     /// The manifests of this chart's own `crds/` folder (`.yaml`, `.yml`, `.json`); never templated.
     pub crds: Vec<File>,
     /// The charts below `charts/`, declared or not, enabled or not.
     pub dependencies: Vec<Chart>,
     /// SHA-256 over the names and contents of all files, in lower-case hex: it changes when anything in the chart does.
+    /// Only the root has one.
     pub digest: String,
     /// What Helm's loader would log, in order.
     pub warnings: Vec<String>,
+    /// `values` as renders start from them.
+    frozen: OnceLock<frozen::Frozen>,
 }
 
 /// One file of a chart. Its name is relative to the chart, with `/` between its parts.
@@ -94,7 +100,11 @@ pub fn load(path: &Path) -> Result<Chart, Error> {
         archive::read_file(path)?
     };
     files::detect_version(&files)?;
-    files::assemble(files)
+    let digest = files::digest(&files);
+    Ok(Chart {
+        digest,
+        ..files::assemble(files)?
+    })
 }
 
 // === impl Chart ===
@@ -103,6 +113,11 @@ impl Chart {
     /// The chart's name, as `Chart.yaml` gives it.
     pub fn name(&self) -> &str {
         &self.metadata.name
+    }
+
+    /// A copy of the default values, as they are when a copy is first asked for.
+    pub fn default_values(&self) -> Map {
+        self.frozen.get_or_init(|| frozen::Frozen::new(&self.values)).thaw()
     }
 
     /// Whether only its partials count (`type: library`).

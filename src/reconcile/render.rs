@@ -300,11 +300,8 @@ fn assemble(
 
 /// A hook as the status lists it: what it is, when it would run, and where it comes from.
 fn describe_hook(hook: &Hook) -> String {
-    let object = hook.manifest.object.as_ref();
-    let name = object
-        .and_then(|object| object.pointer("/metadata/name"))
-        .and_then(Value::as_str)
-        .unwrap_or("?");
+    let name = hook.manifest.object().pointer("/metadata/name");
+    let name = name.and_then(Value::as_str).unwrap_or("?");
     let events: Vec<String> = hook.events.iter().map(|event| event.name().to_owned()).collect();
     format!(
         "{} {name} ({}; {})",

@@ -1,16 +1,17 @@
 //! Rendered files -> manifests and hooks. Facts: Helm's `pkg/release/v1/util/{manifest,manifest_sorter}.go`.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::Error;
+use super::heads::{Head, Heads};
 use super::order::by_install_order;
-use crate::chart::metadata::json_kind;
 use crate::yaml;
 
 /// One YAML document that a template made.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Manifest {
     /// The template: `chart/templates/x.yaml`, subcharts as `chart/charts/sub/templates/x.yaml`.
     pub source: String,
@@ -18,14 +19,13 @@ pub struct Manifest {
     pub line: usize,
     /// The document exactly as Helm prints it.
     pub text: String,
-    /// The document's data, whole numbers kept as such; `None` if it holds nothing but comments.
-    pub object: Option<Value>,
-    kind: String,
-    annotations: BTreeMap<String, String>,
+    /// Empty until somebody asks, if the document was not read because it was known to be readable.
+    object: OnceLock<Value>,
+    head: Arc<Head>,
 }
 
 /// A manifest that runs at an event instead of belonging to the release.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Hook {
     pub manifest: Manifest,
     pub events: Vec<HookEvent>,
@@ -54,15 +54,19 @@ pub enum HookEvent {
 impl Manifest {
     /// The document's kind; empty if it has none.
     pub fn kind(&self) -> &str {
-        &self.kind
+        &self.head.kind
+    }
+
+    /// The document's data, whole numbers kept as such; null if it holds nothing but comments.
+    pub fn object(&self) -> &Value {
+        self.object
+            .get_or_init(|| yaml::to_json(self.text.as_bytes()).unwrap_or_default())
     }
 
     /// The Kubernetes objects of the document: none for comments, the items of a list, else the document itself.
     pub fn objects(&self) -> Vec<&Value> {
         let mut found = Vec::new();
-        if let Some(object) = &self.object {
-            flatten(object, &mut found);
-        }
+        flatten(self.object(), &mut found);
         found
     }
 }
@@ -125,7 +129,7 @@ pub(super) struct Sorted {
 ///
 /// # Errors
 /// A document that isn't YAML, or whose head has the wrong types.
-pub(super) fn sort(files: &BTreeMap<String, String>) -> Result<Sorted, Error> {
+pub(super) fn sort(files: &BTreeMap<String, String>, heads: &Heads) -> Result<Sorted, Error> {
     let mut sorted = Sorted::default();
     for (path, content) in files {
         let base = path.rsplit('/').next().unwrap_or(path);
@@ -133,8 +137,8 @@ pub(super) fn sort(files: &BTreeMap<String, String>) -> Result<Sorted, Error> {
             continue;
         }
         for (text, line) in split(content) {
-            let manifest = read(path, line, text)?;
-            let Some(events) = manifest.annotations.get("helm.sh/hook") else {
+            let manifest = read(heads, path, line, text)?;
+            let Some(events) = manifest.head.annotations.get("helm.sh/hook") else {
                 sorted.objects.push(manifest);
                 continue;
             };
@@ -153,11 +157,13 @@ pub(super) fn sort(files: &BTreeMap<String, String>) -> Result<Sorted, Error> {
             sorted.hooks.push(Hook {
                 events: parsed,
                 weight: manifest
+                    .head
                     .annotations
                     .get("helm.sh/hook-weight")
                     .and_then(|w| w.parse().ok())
                     .unwrap_or(0),
                 delete_policies: manifest
+                    .head
                     .annotations
                     .get("helm.sh/hook-delete-policy")
                     .map_or_else(Vec::new, |p| words(p)),
@@ -165,10 +171,10 @@ pub(super) fn sort(files: &BTreeMap<String, String>) -> Result<Sorted, Error> {
             });
         }
     }
-    sorted.objects.sort_by(|a, b| by_install_order(&a.kind, &b.kind));
+    sorted.objects.sort_by(|a, b| by_install_order(a.kind(), b.kind()));
     sorted
         .hooks
-        .sort_by(|a, b| by_install_order(&a.manifest.kind, &b.manifest.kind));
+        .sort_by(|a, b| by_install_order(a.manifest.kind(), b.manifest.kind()));
     Ok(sorted)
 }
 
@@ -202,93 +208,16 @@ pub fn split(content: &str) -> Vec<(&str, usize)> {
     documents
 }
 
-fn read(path: &str, line: usize, text: &str) -> Result<Manifest, Error> {
+fn read(heads: &Heads, path: &str, line: usize, text: &str) -> Result<Manifest, Error> {
     let wrap = |text: String| Error::Manifest(format!("YAML parse error on {path}: {text}"));
-    let document = yaml::to_json(text.as_bytes()).map_err(|e| wrap(e.to_string()))?;
-    let head = Head::read(&document).map_err(|text| {
-        wrap(format!(
-            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {text}"
-        ))
-    })?;
+    let (head, document) = heads.read(text).map_err(wrap)?;
     Ok(Manifest {
         source: path.to_owned(),
         line,
         text: text.to_owned(),
-        object: (!document.is_null()).then_some(document),
-        kind: head.kind,
-        annotations: head.annotations,
+        object: document.map_or_else(OnceLock::new, OnceLock::from),
+        head,
     })
-}
-
-/// What Helm reads of every document, with Go's leniency about the case of keys.
-#[derive(Default)]
-struct Head {
-    kind: String,
-    annotations: BTreeMap<String, String>,
-}
-
-const METADATA_TYPE: &str =
-    "struct { Name string \"json:\\\"name\\\"\"; Annotations map[string]string \"json:\\\"annotations\\\"\" }";
-
-impl Head {
-    fn read(document: &Value) -> Result<Self, String> {
-        let mut head = Head::default();
-        let Some(fields) = object(document, || "value of type util.SimpleHead".to_owned())? else {
-            return Ok(head);
-        };
-        text(fields, "apiVersion", "apiVersion")?;
-        head.kind = text(fields, "kind", "kind")?;
-        let Some(metadata) = field(fields, "metadata") else {
-            return Ok(head);
-        };
-        let wanted = || format!("struct field SimpleHead.metadata of type {METADATA_TYPE}");
-        let Some(metadata) = object(metadata, wanted)? else {
-            return Ok(head);
-        };
-        text(metadata, "name", "metadata.name")?;
-        let Some(annotations) = field(metadata, "annotations") else {
-            return Ok(head);
-        };
-        let wanted = || "struct field SimpleHead.metadata.annotations of type map[string]string".to_owned();
-        let Some(annotations) = object(annotations, wanted)? else {
-            return Ok(head);
-        };
-        for key in annotations.keys() {
-            head.annotations
-                .insert(key.clone(), text(annotations, key, "metadata.annotations")?);
-        }
-        Ok(head)
-    }
-}
-
-/// A field by its exact name or, failing that, without regard to case.
-fn field<'v>(fields: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
-    fields.get(name).or_else(|| {
-        fields
-            .iter()
-            .find(|(key, _)| key.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value)
-    })
-}
-
-fn object(value: &Value, wanted: impl Fn() -> String) -> Result<Option<&Map<String, Value>>, String> {
-    match value {
-        Value::Object(map) => Ok(Some(map)),
-        Value::Null => Ok(None),
-        other => Err(format!("{} into Go {}", json_kind(other), wanted())),
-    }
-}
-
-fn text(fields: &Map<String, Value>, name: &str, path: &str) -> Result<String, String> {
-    match field(fields, name) {
-        None | Some(Value::Null) => Ok(String::new()),
-        Some(value) => crate::chart::metadata::scalar_text(value).ok_or_else(|| {
-            format!(
-                "{} into Go struct field SimpleHead.{path} of type string",
-                json_kind(value)
-            )
-        }),
-    }
 }
 
 #[cfg(test)]
@@ -323,7 +252,7 @@ mod tests {
             ("c/templates/c.yaml".to_owned(), hook("other: x")),
             ("c/templates/_d.yaml".to_owned(), "kind: X".to_owned()),
         ]);
-        let sorted = sort(&files).unwrap();
+        let sorted = sort(&files, &Heads::default()).unwrap();
         assert_eq!(sorted.objects.len(), 1);
         assert_eq!(sorted.hooks.len(), 1);
         assert_eq!(sorted.hooks[0].events, [HookEvent::PreInstall, HookEvent::Test]);
@@ -334,10 +263,10 @@ mod tests {
     #[test]
     fn lists_are_flattened_on_demand() {
         let text = "kind: List\nitems:\n- kind: A\n- kind: BList\n  items:\n  - kind: B\n";
-        let manifest = read("c/templates/a.yaml", 1, text).unwrap();
+        let manifest = read(&Heads::default(), "c/templates/a.yaml", 1, text).unwrap();
         let kinds: Vec<_> = manifest.objects().iter().map(|o| o["kind"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["A", "B"]);
-        assert!(read("x", 1, "# nothing\n").unwrap().objects().is_empty());
+        assert!(read(&Heads::default(), "x", 1, "# nothing\n").unwrap().objects().is_empty());
     }
 
     #[test]
@@ -354,7 +283,7 @@ mod tests {
             ),
         ];
         for (text, want) in table {
-            let error = read("c/t.yaml", 1, text).unwrap_err().to_string();
+            let error = read(&Heads::default(), "c/t.yaml", 1, text).unwrap_err().to_string();
             assert!(
                 error.starts_with("YAML parse error on c/t.yaml: error unmarshaling JSON") && error.ends_with(want),
                 "{error}"

@@ -7,6 +7,7 @@ mod contexts;
 mod error;
 #[cfg(test)]
 mod handlebars_tests;
+mod heads;
 #[cfg(test)]
 mod kept_tests;
 pub mod manifest;
@@ -31,6 +32,7 @@ pub use crate::template::helm::{
     Capabilities, Kept, KeptError, KeptKey, KubeVersion, Limit, Limits, LookupKey, Lookups, Randomness,
 };
 pub use error::Error;
+use heads::Heads;
 pub use manifest::{Hook, HookEvent, Manifest};
 pub use order::{INSTALL_ORDER, by_install_order};
 pub use stream::{StreamOptions, show_only, to_stream};
@@ -46,6 +48,8 @@ pub struct Renderer {
     sets: Mutex<HashMap<Enabled, Parsed>>,
     /// The names and contents of `.Files` by chart.
     files: HashMap<ChartId, Vec<(Str, Str)>>,
+    /// What the documents of earlier renders are.
+    heads: Heads,
 }
 
 /// The parsed templates of the charts that take part. Neither kind sees the other's definitions.
@@ -123,6 +127,7 @@ impl Renderer {
             chart,
             sets: Mutex::new(HashMap::new()),
             files,
+            heads: Heads::default(),
         })
     }
 
@@ -157,7 +162,7 @@ impl Renderer {
         let rendered = execute(&mut context, &parsed.handlebars, files)?;
         let (missing_lookups, used_lookups) = context.lookups();
         let (randomness, mut random_warnings) = context.into_randomness();
-        let mut result = finish(node.name(), rendered)?;
+        let mut result = finish(node.name(), rendered, &self.heads)?;
         result.missing_lookups = missing_lookups;
         result.used_lookups = used_lookups;
         result.randomness = randomness;
@@ -289,7 +294,7 @@ fn handlebars_text(context: &mut Context, templates: &Templates, name: &str, dat
 }
 
 /// Sorts rendered files into manifests, hooks and notes.
-fn finish(chart: &str, rendered: BTreeMap<String, Vec<u8>>) -> Result<Rendered, Error> {
+fn finish(chart: &str, rendered: BTreeMap<String, Vec<u8>>, heads: &Heads) -> Result<Rendered, Error> {
     let own_notes = format!("{chart}/templates/NOTES.txt");
     let mut notes = None;
     let mut files = BTreeMap::new();
@@ -309,7 +314,7 @@ fn finish(chart: &str, rendered: BTreeMap<String, Vec<u8>>) -> Result<Rendered, 
         })?;
         files.insert(name, text);
     }
-    let sorted = manifest::sort(&files)?;
+    let sorted = manifest::sort(&files, heads)?;
     Ok(Rendered {
         objects: sorted.objects,
         hooks: sorted.hooks,

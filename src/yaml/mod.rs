@@ -155,15 +155,21 @@ pub fn to_json(text: &[u8]) -> Result<Value, Error> {
 
 /// Turns every number into a float64, as Go's `encoding/json` does when it decodes into `interface{}` (Helm never sets
 /// `UseNumber`): integers above 2^53 lose their last digits.
-pub fn all_floats(value: Value) -> Value {
+pub fn all_floats(mut value: Value) -> Value {
+    floats_in_place(&mut value);
+    value
+}
+
+fn floats_in_place(value: &mut Value) {
     match value {
-        Value::Number(n) => n
-            .as_f64()
-            .and_then(serde_json::Number::from_f64)
-            .map_or(Value::Number(n), Value::Number),
-        Value::Array(items) => Value::Array(items.into_iter().map(all_floats).collect()),
-        Value::Object(map) => Value::Object(map.into_iter().map(|(k, v)| (k, all_floats(v))).collect()),
-        other => other,
+        Value::Number(n) => {
+            if let Some(float) = n.as_f64().and_then(serde_json::Number::from_f64) {
+                *n = float;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(floats_in_place),
+        Value::Object(map) => map.values_mut().for_each(floats_in_place),
+        _ => {}
     }
 }
 

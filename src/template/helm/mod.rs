@@ -27,32 +27,17 @@ const NO_VALUE: &[u8] = b"<no value>";
 
 /// Removes every `<no value>`, also where it was literal text: so Helm has it.
 pub fn without_no_value(text: Vec<u8>) -> Vec<u8> {
-    let Some(first) = find(&text, NO_VALUE) else {
+    let mut found = memchr::memmem::find_iter(&text, NO_VALUE).peekable();
+    if found.peek().is_none() {
+        drop(found);
         return text;
-    };
+    }
     let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_slice();
-    let mut next = Some(first);
-    while let Some(at) = next {
-        let (before, after) = rest.split_at(at);
-        out.extend_from_slice(before);
-        rest = after.get(NO_VALUE.len()..).unwrap_or_default();
-        next = find(rest, NO_VALUE);
-    }
-    out.extend_from_slice(rest);
-    out
-}
-
-fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    // Most positions are ruled out by their first byte.
-    let first = wanted.first()?;
     let mut from = 0;
-    while let Some(at) = text.get(from..)?.iter().position(|b| b == first) {
-        let at = from + at;
-        if text.get(at..)?.starts_with(wanted) {
-            return Some(at);
-        }
-        from = at + 1;
+    for at in found {
+        out.extend_from_slice(text.get(from..at).unwrap_or_default());
+        from = at + NO_VALUE.len();
     }
-    None
+    out.extend_from_slice(text.get(from..).unwrap_or_default());
+    out
 }

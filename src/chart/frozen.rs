@@ -1,0 +1,107 @@
+//! Default values in a form that threads can share, and that becomes template values without copying a string.
+
+use std::collections::HashSet;
+
+use serde_json::{Map as JsonMap, Value as Json};
+
+use crate::template::go::value::{Map, MapKind, Str, Value};
+
+/// The values of a `values.yaml`. Every render starts from a copy that its templates may change.
+#[derive(Debug, Clone, Default)]
+pub struct Frozen(Box<[(Str, Node)]>);
+
+#[derive(Debug, Clone)]
+enum Node {
+    Nil,
+    Bool(bool),
+    Int64(i64),
+    Float64(f64),
+    String(Str),
+    List(Box<[Node]>),
+    Map(Box<[(Str, Node)]>),
+}
+
+// === impl Frozen ===
+
+impl Frozen {
+    /// The values as JSON has them.
+    pub fn new(values: &JsonMap<String, Json>) -> Self {
+        let mut texts = HashSet::new();
+        Frozen(entries(values, &mut texts))
+    }
+
+    /// A copy that shares no map with another.
+    pub fn thaw(&self) -> Map {
+        map(&self.0)
+    }
+}
+
+fn entries(values: &JsonMap<String, Json>, texts: &mut HashSet<Str>) -> Box<[(Str, Node)]> {
+    let frozen = |(key, value): (&String, &Json)| (shared(key, texts), Node::new(value, texts));
+    values.iter().map(frozen).collect()
+}
+
+/// The text as one string, however often it occurs.
+fn shared(text: &str, texts: &mut HashSet<Str>) -> Str {
+    if let Some(known) = texts.get(text.as_bytes()) {
+        return known.clone();
+    }
+    let new = Str::from(text);
+    texts.insert(new.clone());
+    new
+}
+
+fn map(entries: &[(Str, Node)]) -> Map {
+    let entries = entries.iter().map(|(key, node)| (key.clone(), node.thaw()));
+    Map::new(MapKind::Any, entries.collect())
+}
+
+// === impl Node ===
+
+impl Node {
+    /// As [`Value::from_json`] has it.
+    fn new(json: &Json, texts: &mut HashSet<Str>) -> Self {
+        match json {
+            Json::Null => Node::Nil,
+            Json::Bool(b) => Node::Bool(*b),
+            Json::Number(n) => match n.as_i64() {
+                Some(n) => Node::Int64(n),
+                None => Node::Float64(n.as_f64().unwrap_or_default()),
+            },
+            Json::String(text) => Node::String(shared(text, texts)),
+            Json::Array(items) => Node::List(items.iter().map(|item| Node::new(item, texts)).collect()),
+            Json::Object(values) => Node::Map(entries(values, texts)),
+        }
+    }
+
+    fn thaw(&self) -> Value {
+        match self {
+            Node::Nil => Value::Nil,
+            Node::Bool(b) => Value::Bool(*b),
+            Node::Int64(n) => Value::Int64(*n),
+            Node::Float64(n) => Value::Float64(*n),
+            Node::String(text) => Value::String(text.clone()),
+            Node::List(items) => Value::list(items.iter().map(Node::thaw).collect()),
+            Node::Map(entries) => Value::Map(map(entries)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::template::go::compare::deep_equal;
+    use serde_json::json;
+
+    #[test]
+    fn thawed_values_are_those_of_the_json() {
+        let json = json!({"a": {"b": [1, 1.5, "x", null, true, {"a": "x"}]}, "l": [], "m": {}, "n": null});
+        let frozen = Frozen::new(json.as_object().unwrap());
+        let want = Value::from_json(&json);
+        assert!(deep_equal(&Value::Map(frozen.thaw()), &want));
+        let (one, other) = (frozen.thaw(), frozen.thaw());
+        let Some(Value::Map(inner)) = one.get(b"a") else { panic!() };
+        inner.insert("c".into(), Value::Nil).unwrap();
+        assert!(deep_equal(&Value::Map(other), &want));
+    }
+}

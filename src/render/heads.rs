@@ -1,0 +1,137 @@
+//! What Helm reads of every document that a template made, and a memory of the documents that were read before.
+//! Facts: Helm's `SimpleHead` in `pkg/release/v1/util/manifest.go`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use crate::chart::metadata::json_kind;
+use crate::yaml;
+
+/// How many documents are remembered; with one more all are forgotten.
+const MAX_KNOWN: usize = 4096;
+
+/// The heads of documents that could be read, by the SHA-256 of their text. Reading a document takes longer than
+/// rendering it, and most documents of a chart are the same in the next render.
+#[derive(Default)]
+pub(super) struct Heads {
+    known: Mutex<HashMap<[u8; 32], Arc<Head>>>,
+}
+
+// === impl Heads ===
+
+impl Heads {
+    /// A document's head, and its data unless it was read before.
+    ///
+    /// # Errors
+    /// What Go says about text that isn't YAML, or whose head has the wrong types.
+    pub(super) fn read(&self, text: &str) -> Result<(Arc<Head>, Option<Value>), String> {
+        let digest = Sha256::digest(text).into();
+        if let Some(head) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&digest) {
+            return Ok((Arc::clone(head), None));
+        }
+        let document = yaml::to_json(text.as_bytes()).map_err(|e| e.to_string())?;
+        let head = Head::read(&document)
+            .map_err(|text| format!("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {text}"))?;
+        let head = Arc::new(head);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() == MAX_KNOWN {
+            known.clear();
+        }
+        known.insert(digest, Arc::clone(&head));
+        Ok((head, Some(document)))
+    }
+}
+
+/// What Helm reads of every document, with Go's leniency about the case of keys.
+#[derive(Debug, Default)]
+pub(super) struct Head {
+    pub kind: String,
+    pub annotations: BTreeMap<String, String>,
+}
+
+const METADATA_TYPE: &str =
+    "struct { Name string \"json:\\\"name\\\"\"; Annotations map[string]string \"json:\\\"annotations\\\"\" }";
+
+impl Head {
+    fn read(document: &Value) -> Result<Self, String> {
+        let mut head = Head::default();
+        let Some(fields) = object(document, || "value of type util.SimpleHead".to_owned())? else {
+            return Ok(head);
+        };
+        text(fields, "apiVersion", "apiVersion")?;
+        head.kind = text(fields, "kind", "kind")?;
+        let Some(metadata) = field(fields, "metadata") else {
+            return Ok(head);
+        };
+        let wanted = || format!("struct field SimpleHead.metadata of type {METADATA_TYPE}");
+        let Some(metadata) = object(metadata, wanted)? else {
+            return Ok(head);
+        };
+        text(metadata, "name", "metadata.name")?;
+        let Some(annotations) = field(metadata, "annotations") else {
+            return Ok(head);
+        };
+        let wanted = || "struct field SimpleHead.metadata.annotations of type map[string]string".to_owned();
+        let Some(annotations) = object(annotations, wanted)? else {
+            return Ok(head);
+        };
+        for key in annotations.keys() {
+            head.annotations
+                .insert(key.clone(), text(annotations, key, "metadata.annotations")?);
+        }
+        Ok(head)
+    }
+}
+
+/// A field by its exact name or, failing that, without regard to case.
+fn field<'v>(fields: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
+    fields.get(name).or_else(|| {
+        fields
+            .iter()
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
+    })
+}
+
+fn object(value: &Value, wanted: impl Fn() -> String) -> Result<Option<&Map<String, Value>>, String> {
+    match value {
+        Value::Object(map) => Ok(Some(map)),
+        Value::Null => Ok(None),
+        other => Err(format!("{} into Go {}", json_kind(other), wanted())),
+    }
+}
+
+fn text(fields: &Map<String, Value>, name: &str, path: &str) -> Result<String, String> {
+    match field(fields, name) {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(value) => crate::chart::metadata::scalar_text(value).ok_or_else(|| {
+            format!(
+                "{} into Go struct field SimpleHead.{path} of type string",
+                json_kind(value)
+            )
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_once_is_not_read_again() {
+        let heads = Heads::default();
+        let text = "kind: A\nmetadata: {annotations: {x: y}}\n";
+        let (first, document) = heads.read(text).unwrap();
+        assert_eq!(document.unwrap()["kind"], "A");
+        let (second, document) = heads.read(text).unwrap();
+        assert_eq!((document, second.kind.as_str()), (None, "A"));
+        assert!(Arc::ptr_eq(&first, &second));
+        assert_eq!(heads.read("kind: B").unwrap().0.kind, "B");
+        for _ in 0..2 {
+            assert!(heads.read("kind: [").is_err());
+        }
+    }
+}
