@@ -100,7 +100,9 @@ mod tests {
         let want = Value::from_json(&json);
         assert!(deep_equal(&Value::Map(frozen.thaw()), &want));
         let (one, other) = (frozen.thaw(), frozen.thaw());
-        let Some(Value::Map(inner)) = one.get(b"a") else { panic!() };
+        let Some(Value::Map(inner)) = one.get(b"a") else {
+            panic!()
+        };
         inner.insert("c".into(), Value::Nil).unwrap();
         assert!(deep_equal(&Value::Map(other), &want));
     }

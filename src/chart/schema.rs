@@ -94,7 +94,9 @@ impl Clone for Schema {
 
 impl fmt::Debug for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Schema").field("text", &self.text).finish_non_exhaustive()
+        f.debug_struct("Schema")
+            .field("text", &self.text)
+            .finish_non_exhaustive()
     }
 }
 

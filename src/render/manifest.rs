@@ -266,7 +266,12 @@ mod tests {
         let manifest = read(&Heads::default(), "c/templates/a.yaml", 1, text).unwrap();
         let kinds: Vec<_> = manifest.objects().iter().map(|o| o["kind"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["A", "B"]);
-        assert!(read(&Heads::default(), "x", 1, "# nothing\n").unwrap().objects().is_empty());
+        assert!(
+            read(&Heads::default(), "x", 1, "# nothing\n")
+                .unwrap()
+                .objects()
+                .is_empty()
+        );
     }
 
     #[test]

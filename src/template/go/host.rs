@@ -44,6 +44,12 @@ pub trait Host {
         MissingKey::Zero
     }
 
+    /// Whether a named map type has a method of that (exported) name. One that only [`Host::map_method`] can tell about
+    /// is one.
+    fn has_map_method(&self, kind: MapKind, _name: &str) -> bool {
+        matches!(kind, MapKind::Values | MapKind::Files)
+    }
+
     /// The parameters of a method of a named map type; `None` if it isn't known, in which case
     /// [`Host::map_method`] gets whatever arguments there are.
     fn map_method_params(&self, _kind: MapKind, _name: &str) -> Option<&'static [Param]> {

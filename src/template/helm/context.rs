@@ -13,6 +13,8 @@ use crate::template::go::{CallError, Entries, ExecError, Host, List, ListKind, M
 use crate::template::sprig::{Call, Drawn, Env, Source};
 use crate::yaml;
 
+/// Room for what a template prints, in bytes: most print less.
+const OUTPUT: usize = 256;
 /// How the evaluator words runaway recursion.
 const TOO_DEEP: &str = "exceeded maximum template depth";
 
@@ -107,8 +109,8 @@ impl Context {
     /// Executes a template of the current set, for `include` and `tpl`.
     pub(super) fn execute(&mut self, name: &str, data: &Value) -> Result<Vec<u8>, Box<ExecError>> {
         let set = Arc::clone(&self.set);
-        let mut out = Vec::new();
-        exec(&set, name, data, functions::table(), self, &mut out).map_err(|error| *error)?;
+        let mut out = Vec::with_capacity(OUTPUT);
+        exec(&set, name, data, functions::table(), self, &mut out)?;
         Ok(out)
     }
 
@@ -206,6 +208,10 @@ impl Host for Context {
             return self.exceed(Limit::Output(self.limits.output));
         }
         Ok(())
+    }
+
+    fn has_map_method(&self, kind: MapKind, name: &str) -> bool {
+        self.map_method_params(kind, name).is_some()
     }
 
     fn map_method_params(&self, kind: MapKind, name: &str) -> Option<&'static [Param]> {

@@ -7,7 +7,7 @@ use super::super::value::{List, ListKind, Map, MapKind, Value};
 use super::{At, Failure, Reflected, State};
 
 impl<'a, C: Host> State<'a, '_, C> {
-    /// All arguments of a call, the piped one last.
+    /// Pushes all arguments of a call, the piped one last, onto the stack of arguments. Where they start.
     pub(super) fn eval_args(
         &mut self,
         dot: &Reflected,
@@ -16,18 +16,20 @@ impl<'a, C: Host> State<'a, '_, C> {
         variadic: Option<Param>,
         operands: &'a [Operand],
         last: Option<Reflected>,
-    ) -> Result<Vec<Value>, Failure> {
+    ) -> Result<usize, Failure> {
         self.check_arity(name, params.len(), variadic.is_some(), operands.len(), last.is_some())?;
         // The number of arguments fits, so there is a parameter for each.
         let param = |i: usize| params.get(i).copied().or(variadic).unwrap_or(Param::Any);
-        let mut values = Vec::with_capacity(operands.len() + 1);
+        let from = self.args.len();
         for (i, operand) in operands.iter().enumerate() {
-            values.push(self.eval_arg(dot, param(i), operand)?);
+            let value = self.eval_arg(dot, param(i), operand)?;
+            self.args.push(value);
         }
         if let Some(last) = last {
-            values.push(self.validate(last, param(operands.len()))?);
+            let value = self.validate(last, param(operands.len()))?;
+            self.args.push(value);
         }
-        Ok(values)
+        Ok(from)
     }
 
     pub(super) fn check_arity(

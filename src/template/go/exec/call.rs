@@ -22,8 +22,10 @@ impl<'a, C: Host> State<'a, '_, C> {
         let funcs = self.funcs;
         let name = &identifier.name;
         if let Some(func) = identifier.index_in(funcs).and_then(|index| funcs.by_index(index)) {
-            let args = self.eval_args(dot, name, func.params, func.variadic, args, last)?;
-            let result = (func.body)(self.host, &args);
+            let from = self.eval_args(dot, name, func.params, func.variadic, args, last)?;
+            let args = self.args.get(from..).unwrap_or_default();
+            let result = (func.body)(self.host, args);
+            self.args.truncate(from);
             return self.returned(result, at, name);
         }
         match identifier.builtin {

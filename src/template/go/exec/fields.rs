@@ -8,6 +8,11 @@ use super::super::quote::quote_go;
 use super::super::value::{List, ListKind, Map, MapKind, Value};
 use super::{At, Failure, Reflected, State};
 
+/// Whether it can be a method's name.
+fn is_exported(name: &str) -> bool {
+    name.as_bytes().first().is_some_and(u8::is_ascii_uppercase)
+}
+
 /// A field access under way: the name, the operand that it stands in, the arguments it is given.
 struct Access<'a, 'd> {
     dot: &'d Reflected,
@@ -31,6 +36,12 @@ impl<'a, C: Host> State<'a, '_, C> {
         let Some((final_name, names)) = names.split_last() else {
             return Ok(receiver.clone());
         };
+        if args.is_empty()
+            && last.is_none()
+            && let Some(found) = self.entry_at(&receiver.value, final_name, names)
+        {
+            return Ok(found);
+        }
         let mut step;
         let mut receiver = receiver;
         for name in names {
@@ -58,6 +69,27 @@ impl<'a, C: Host> State<'a, '_, C> {
         )
     }
 
+    /// The entry below `value` by these names, if there are but maps on the way, no methods, and all have the key: by far
+    /// the commonest case, and the maps need not be cloned.
+    pub(super) fn entry_at(&self, value: &Value, final_name: &str, names: &[Box<str>]) -> Option<Reflected> {
+        let Value::Map(map) = value else { return None };
+        let name = names.first().map_or(final_name, |name| name);
+        let is_plain = match map.kind {
+            MapKind::Any => true,
+            MapKind::Values => !is_exported(name) || !self.host.has_map_method(map.kind, name),
+            _ => false,
+        };
+        if !is_plain {
+            return None;
+        }
+        let entries = map.entries.as_ref()?.borrow();
+        let entry = entries.get(name.as_bytes())?;
+        match names.get(1..) {
+            Some(names) => self.entry_at(entry, final_name, names),
+            None => Some(entry_of(map, Some(entry.clone()))),
+        }
+    }
+
     fn eval_field(&mut self, receiver: &Reflected, access: Access<'a, '_>) -> Result<Reflected, Failure> {
         let name = access.name;
         match &receiver.value {
@@ -81,7 +113,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         let name = access.name;
         let has_args = !access.args.is_empty() || access.last.is_some();
         // Only exported names can be methods.
-        if matches!(map.kind, MapKind::Values | MapKind::Files) && name.starts_with(|c: char| c.is_ascii_uppercase()) {
+        if is_exported(name) && self.host.has_map_method(map.kind, name) {
             let params = self.host.map_method_params(map.kind, name);
             let (operand, at) = (access.operand, self.at);
             let args = self.method_args(params, access)?;
@@ -136,10 +168,11 @@ impl<'a, C: Host> State<'a, '_, C> {
     }
 
     fn method_args(&mut self, params: Option<&'static [Param]>, access: Access<'a, '_>) -> Result<Vec<Value>, Failure> {
-        match params {
-            Some(params) => self.eval_args(access.dot, access.name, params, None, access.args, access.last),
-            None if access.args.is_empty() && access.last.is_none() => Ok(Vec::new()),
-            None => self.eval_args(access.dot, access.name, &[], Some(Param::Any), access.args, access.last),
-        }
+        let from = match params {
+            Some(params) => self.eval_args(access.dot, access.name, params, None, access.args, access.last)?,
+            None if access.args.is_empty() && access.last.is_none() => return Ok(Vec::new()),
+            None => self.eval_args(access.dot, access.name, &[], Some(Param::Any), access.args, access.last)?,
+        };
+        Ok(self.args.split_off(from))
     }
 }

@@ -52,6 +52,7 @@ pub fn exec<C: Host>(
         at: At::Start,
         vars: Vec::with_capacity(8),
         vars_base: 0,
+        args: Vec::new(),
     };
     let done = state.execute(Reflected::concrete(data.clone()));
     // An error leaves levels open.
@@ -130,6 +131,8 @@ struct State<'a, 'c, C> {
     vars: Vec<(&'a str, Reflected)>,
     /// Where the executing template's variables start: it doesn't see its caller's.
     vars_base: usize,
+    /// The arguments of the calls under way.
+    args: Vec<Value>,
 }
 
 impl<'a, C: Host> State<'a, '_, C> {

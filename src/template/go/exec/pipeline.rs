@@ -109,6 +109,13 @@ impl<'a, C: Host> State<'a, '_, C> {
             self.not_a_function(operand, args, last.as_ref())?;
             return Ok(value);
         }
+        if args.is_empty()
+            && last.is_none()
+            && let Some((final_name, names)) = variable.fields.split_last()
+            && let Some(found) = self.entry_at(&value.value, final_name, names)
+        {
+            return Ok(found);
+        }
         let value = value.clone();
         self.eval_chain(dot, &value, operand, &variable.fields, args, last)
     }
