@@ -18,6 +18,9 @@ pub enum Param {
     Int,
     /// `int64`
     Int64,
+    /// `uint32`: takes constants only, as no value in a template has that type; the function sees a
+    /// [`Value::Uint64`]
+    Uint32,
     /// `float64`
     Float64,
     /// `bool`
@@ -84,6 +87,7 @@ impl Param {
             Param::String => "string",
             Param::Int => "int",
             Param::Int64 => "int64",
+            Param::Uint32 => "uint32",
             Param::Float64 => "float64",
             Param::Bool => "bool",
             Param::Map => "map[string]interface {}",

@@ -257,7 +257,7 @@ fn kind(param: Param) -> &'static str {
     match param {
         Param::Any => "value",
         Param::String => "string",
-        Param::Int | Param::Int64 => "whole number",
+        Param::Int | Param::Int64 | Param::Uint32 => "whole number",
         Param::Float64 => "number",
         Param::Bool => "bool",
         Param::Map => "map",

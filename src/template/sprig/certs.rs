@@ -17,8 +17,9 @@ use super::draw::Identity;
 use super::encoding::decode_base64;
 use super::keys::{Key, KeyKind};
 use super::time::{Time, Zone};
-use super::{Call, Env, Pair, Source, draw, impure, pure, text};
+use super::{Call, Env, Pair, Source, draw, dsa, impure, pure, text};
 use crate::template::go::func::{CallError, Func, Param};
+use crate::template::go::quote;
 use crate::template::go::value::{List, Object, Value};
 
 const CERTIFICATE: Param = Param::Named("sprig.certificate");
@@ -27,6 +28,7 @@ const SUBJECT_KEY_ID: &[u8] = b"\x55\x1d\x0e";
 /// What drawing costs, in steps of the evaluator: about as long as so many steps take.
 const RSA_4096: u64 = 2_000_000;
 const RSA_2048: u64 = 400_000;
+const DSA: u64 = 5_000_000;
 const SMALL_KEY: u64 = 1_000;
 const SIGNATURE: u64 = 10_000;
 
@@ -39,7 +41,7 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
             Request::authority(args)?.issue(env, "genCA", args, None, None)
         }),
         impure!("genCAWithKey", [String, Int, String], |env, args| {
-            let key = given_key(args, 2)?;
+            let key = given_key(args, 2, true)?;
             Request::authority(args)?.issue(env, "genCAWithKey", args, Some(key), None)
         }),
         impure!("genSelfSignedCert", [String, List, List, Int], |env, args| {
@@ -49,7 +51,7 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
             "genSelfSignedCertWithKey",
             [String, List, List, Int, String],
             |env, args| {
-                let key = given_key(args, 4)?;
+                let key = given_key(args, 4, true)?;
                 Request::leaf(args)?.issue(env, "genSelfSignedCertWithKey", args, Some(key), None)
             }
         ),
@@ -61,7 +63,7 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
             "genSignedCertWithKey",
             [String, List, List, Int, CERTIFICATE, String],
             |env, args| {
-                let key = given_key(args, 5)?;
+                let key = given_key(args, 5, false)?;
                 let issuer = Issuer::of(args.any(4))?;
                 Request::leaf(args)?.issue(env, "genSignedCertWithKey", args, Some(key), Some(&issuer))
             }
@@ -69,7 +71,15 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
     ]
 }
 
-fn given_key(args: &[Value], index: usize) -> Result<Key, CallError> {
+/// The key at `index`. DSA keys are read, but Go signs nothing with them, nor for them.
+fn given_key(args: &[Value], index: usize, signs: bool) -> Result<Key, CallError> {
+    if std::str::from_utf8(args.text(index)?).is_ok_and(dsa::is_key) {
+        return Err(CallError::from(if signs {
+            "error creating certificate: x509: certificate private key does not implement crypto.Signer"
+        } else {
+            "error creating certificate: x509: unsupported public key type: *dsa.PublicKey"
+        }));
+    }
     Ok(Key::parse(args.text(index)?).map_err(|error| format!("parsing private key: {error}"))?)
 }
 
@@ -132,7 +142,10 @@ fn gen_private_key<C: Env>(env: &mut C, args: &[Value]) -> Out {
         b"" | b"rsa" => (KeyKind::Rsa4096, RSA_4096),
         b"ecdsa" => (KeyKind::Ecdsa, SMALL_KEY),
         b"ed25519" => (KeyKind::Ed25519, SMALL_KEY),
-        b"dsa" => return Err(CallError::from("DSA keys are not supported; use rsa, ecdsa or ed25519")),
+        b"dsa" => {
+            let call = Call::new("genPrivateKey", args)?.costing(DSA);
+            return draw::text(env, &call, dsa::is_key, dsa::generate).map(Value::string);
+        }
         other => return Ok(Value::string([b"Unknown type ", other].concat())),
     };
     let fits = |text: &str| Key::parse(text.as_bytes()).is_ok_and(|key| key.kind() == Some(kind) && key.pem == text);
@@ -304,10 +317,7 @@ impl Request {
         given: Option<Key>,
         issuer: Option<&Issuer>,
     ) -> Out {
-        if std::str::from_utf8(&self.common_name).is_err() || !self.names.iter().all(|name| name.is_ascii()) {
-            let text = "error creating certificate: x509: a name is no valid text (IA5String, UTF8String)";
-            return Err(CallError::from(text));
-        }
+        self.check_names()?;
         let cost = if given.is_some() { SIGNATURE } else { RSA_2048 };
         let call = Call::new(function, args)?.costing(cost);
         let fits = |pair: &Pair| self.fits(pair, given.as_ref(), issuer).is_some();
@@ -317,6 +327,22 @@ impl Request {
         };
         let pair = draw::certificate(env, &call, fits, make)?;
         Ok(certificate(pair.cert.into_bytes(), pair.key.into_bytes()))
+    }
+
+    /// Go's errors for names that the certificate can't hold.
+    fn check_names(&self) -> Result<(), CallError> {
+        if let Some(name) = self.names.iter().find(|name| !name.is_ascii()) {
+            return Err(CallError::Text(format!(
+                "error creating certificate: x509: {} cannot be encoded as an IA5String",
+                quote::quote_go(name)
+            )));
+        }
+        if std::str::from_utf8(&self.common_name).is_err() {
+            return Err(CallError::from(
+                "error creating certificate: asn1: string not valid UTF-8",
+            ));
+        }
+        Ok(())
     }
 
     /// Whether the pair is what this request could have led to: well-formed, for this name, with a key that is its
@@ -362,6 +388,7 @@ impl Request {
         let start = Time {
             at: i128::from(source.clock().as_second()) * 1_000_000_000,
             zone: Zone::Utc,
+            mono: None,
         };
         let end = start.add(self.days.wrapping_mul(24 * 3_600 * 1_000_000_000));
         let body = sequence(&[
@@ -581,6 +608,7 @@ mod tests {
             let written = time(&Time {
                 at: i128::from(seconds) * 1_000_000_000,
                 zone: Zone::Utc,
+                mono: None,
             });
             let (element, _) = read(&written).expect("DER");
             assert_eq!(read_time(&element).map(Timestamp::as_second), Some(seconds));

@@ -22,7 +22,13 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
         pure!("decryptAES", [String, String], decrypt_aes),
         impure!(
             "derivePassword",
-            [Param::Int, Param::String, Param::String, Param::String, Param::String],
+            [
+                Param::Uint32,
+                Param::String,
+                Param::String,
+                Param::String,
+                Param::String
+            ],
             |env, args| {
                 env.burn(DERIVATION)?;
                 derive_password(args)
@@ -222,13 +228,13 @@ fn characters(class: u8) -> &'static [u8] {
 
 fn derive_password(args: &[Value]) -> Out {
     const SEED: &[u8] = b"com.lyndir.masterpassword";
-    let counter = args.int(0)?;
-    let (kind, password, user, site) = (args.text(1)?, args.text(2)?, args.text(3)?, args.text(4)?);
-    let Ok(counter) = u32::try_from(counter) else {
-        return Err(CallError::Text(format!(
-            "derivePassword: the counter {counter} is no uint32"
-        )));
+    let Value::Uint64(counter) = args.any(0) else {
+        return Err(CallError::from(
+            "derivePassword: the counter must be an unsigned integer",
+        ));
     };
+    let counter = *counter as u32;
+    let (kind, password, user, site) = (args.text(1)?, args.text(2)?, args.text(3)?, args.text(4)?);
     let Some(templates) = templates(kind) else {
         return Ok(Value::string([b"cannot find password template ", kind].concat()));
     };

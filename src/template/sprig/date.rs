@@ -11,6 +11,9 @@ use crate::template::go::value::Value;
 const TIME: Param = Param::Named("time.Time");
 const HTML: &[u8] = b"2006-01-02";
 const SECOND: i64 = 1_000_000_000;
+/// How long ago the program started, by Go's monotonic clock, when a template asks for the time: printing such a time
+/// shows it. Here it is always the same, so that a kept time stays the text that it was.
+const MONOTONIC: i64 = 10_000_000;
 
 pub(super) fn table<C: Env>() -> Vec<Func<C>> {
     vec![
@@ -59,6 +62,7 @@ fn now<C: Env>(env: &mut C, function: &'static str) -> Result<Time, CallError> {
     Ok(Time {
         at: draw::clock(env, function)?.as_nanosecond(),
         zone: Zone::Local,
+        mono: Some(MONOTONIC),
     })
 }
 

@@ -343,6 +343,7 @@ impl Fields {
             return Time {
                 at: clock,
                 zone: Zone::Utc,
+                mono: None,
             };
         }
         if let Some(offset) = self.offset {
@@ -354,7 +355,7 @@ impl Fields {
             } else {
                 Zone::Fixed(offset, self.zone_name.unwrap_or_default())
             };
-            return Time { at, zone };
+            return Time { at, zone, mono: None };
         }
         if let Some(name) = self.zone_name {
             let (offset, local) = Zone::Local.offset_at(clock);
@@ -362,6 +363,7 @@ impl Fields {
                 return Time {
                     at: earlier(offset),
                     zone: Zone::Local,
+                    mono: None,
                 };
             }
             // An unknown abbreviation counts as UTC, unless it says how far from GMT it is; Go still keeps the clock.
@@ -372,11 +374,13 @@ impl Fields {
             return Time {
                 at: clock,
                 zone: Zone::Fixed(hours * 3600, name),
+                mono: None,
             };
         }
         Time {
             at: Zone::Local.instant(clock),
             zone: Zone::Local,
+            mono: None,
         }
     }
 }

@@ -4,7 +4,7 @@ use super::args::{Args, Out};
 use super::convert::to_float64;
 use super::decimal::Decimal;
 use super::pure;
-use crate::template::go::func::{CallError, Func};
+use crate::template::go::func::Func;
 use crate::template::go::value::Value;
 
 pub(super) fn table<C>() -> Vec<Func<C>> {
@@ -117,9 +117,6 @@ fn ten_to(places: i64) -> f64 {
 fn round(args: &[Value]) -> Out {
     let places = args.int(1)?;
     let round_on = if args.len() > 2 { args.float(2)? } else { 0.5 };
-    if args.len() > 3 {
-        return Err(CallError::from("round takes at most 3 arguments"));
-    }
     let pow = ten_to(places);
     let digit = pow * to_float64(args.any(0));
     let fraction = if digit.is_infinite() {

@@ -109,17 +109,23 @@ impl Key {
                 .map(Pair::Rsa)
                 .or_else(|_| EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &der).map(Pair::Ec))
                 .or_else(|_| Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).map(Pair::Ed))
-                .map_err(|error| format!("decoding PEM as PKCS#8: {error}"))?
+                .map_err(|error| format!("decoding PEM as PKCS#8: {}", reason(&der, error)))?
         } else {
             match label.strip_suffix(" PRIVATE KEY") {
                 None => return Err(format!("no private key data in PEM block of type {label}")),
                 Some("RSA") => RsaKeyPair::from_der(&der)
                     .map(Pair::Rsa)
-                    .map_err(|error| format!("parsing RSA private key from PEM: {error}"))?,
+                    .map_err(|error| format!("parsing RSA private key from PEM: {}", reason(&der, error)))?,
                 Some("EC") => EcdsaKeyPair::from_private_key_der(&ECDSA_P256_SHA256_ASN1_SIGNING, &der)
                     .map(Pair::Ec)
-                    .map_err(|error| format!("parsing EC private key from PEM: {error}"))?,
-                Some("DSA") => return Err("parsing DSA private key from PEM: DSA keys are not supported".to_owned()),
+                    .map_err(|error| {
+                        let reason = reason(&der, error);
+                        format!("parsing EC private key from PEM: x509: failed to parse EC private key: {reason}")
+                    })?,
+                Some("DSA") => {
+                    let reason = reason(&der, "DSA keys sign no certificates");
+                    return Err(format!("parsing DSA private key from PEM: {reason}"));
+                }
                 Some(_) => return Err(format!("invalid private key type {label}")),
             }
         };
@@ -200,6 +206,14 @@ impl Key {
             Pair::Ed(pair) => Ok(pair.sign(message).as_ref().to_vec()),
         }
     }
+}
+
+/// Go's error where there isn't even an element of DER, else our own.
+fn reason(der: &[u8], error: impl std::fmt::Display) -> String {
+    if der.len() < 2 {
+        return "asn1: syntax error: truncated tag or length".to_owned();
+    }
+    error.to_string()
 }
 
 /// The octets inside a PKCS#8 key: for RSA that is PKCS#1.

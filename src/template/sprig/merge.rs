@@ -4,7 +4,7 @@ use super::args::{Args, Out};
 use super::logic::is_empty;
 use super::{limit, pure};
 use crate::template::go::func::{CallError, Func};
-use crate::template::go::value::{Entries, Map, MapKind, Value};
+use crate::template::go::value::{Entries, Map, MapKind, Str, Value};
 
 pub(super) fn table<C>() -> Vec<Func<C>> {
     vec![
@@ -39,7 +39,7 @@ fn merge_level(
         let old = target.get(key.as_bytes());
         if from.is_nil() {
             if overwrite {
-                target.insert(key, from)?;
+                put(target, source, key, from)?;
             }
             continue;
         }
@@ -54,10 +54,20 @@ fn merge_level(
             continue;
         }
         if overwrite || !filled {
-            target.insert(key, from)?;
+            put(target, source, key, from)?;
         }
     }
     Ok(())
+}
+
+/// Reflection takes an element as its map's type has it, so what comes from a map of anything fits no map of strings.
+fn put(target: &Map, source: &Map, key: Str, value: Value) -> Result<(), CallError> {
+    if target.kind == MapKind::String && source.kind != MapKind::String {
+        return Err(CallError::from(
+            "reflect.Value.SetMapIndex: value of type interface {} is not assignable to type string",
+        ));
+    }
+    Ok(target.insert(key, value)?)
 }
 
 fn merged(args: &[Value], overwrite: bool) -> Out {

@@ -18,6 +18,7 @@ mod decimal;
 mod der;
 mod dict;
 pub mod draw;
+mod dsa;
 pub mod duration;
 mod encoding;
 mod float;

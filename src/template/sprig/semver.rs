@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::rc::Rc;
 
-use super::args::{Args, Out};
+use super::args::{Args, NIL_POINTER, Out};
 use super::pure;
-use crate::template::go::func::Func;
+use crate::template::go::func::{Func, Param};
 use crate::template::go::value::{Object, Value};
 
 pub use super::semver_constraint::Constraints;
@@ -23,7 +23,7 @@ pub(super) fn table<C>() -> Vec<Func<C>> {
 const MAX_VERSION: usize = 256;
 
 /// A version. Equality is of all its parts; [`Version::compare`] is the order that ignores metadata.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Version {
     pub major: u64,
     pub minor: u64,
@@ -117,6 +117,31 @@ impl Version {
         next
     }
 
+    /// The same version with another pre-release and other metadata.
+    fn with(&self, prerelease: &str, metadata: &str) -> Result<Self, String> {
+        if !prerelease.is_empty() {
+            if !is_identifiers(prerelease) {
+                return Err("invalid prerelease string".to_owned());
+            }
+            let padded =
+                |part: &str| part.len() > 1 && part.starts_with('0') && part.bytes().all(|b| b.is_ascii_digit());
+            if prerelease.split('.').any(padded) {
+                return Err("version segment starts with 0".to_owned());
+            }
+        }
+        if !metadata.is_empty() && !is_identifiers(metadata) {
+            return Err("invalid metadata string".to_owned());
+        }
+        let mut next = Version {
+            prerelease: prerelease.to_owned(),
+            metadata: metadata.to_owned(),
+            ..self.clone()
+        };
+        let prefix = if self.original.starts_with('v') { "v" } else { "" };
+        next.original = format!("{prefix}{next}");
+        Ok(next)
+    }
+
     fn increment(&self, part: &str) -> Result<Self, String> {
         let overflow = || format!("{part} version increment would overflow uint64");
         Ok(match part {
@@ -179,6 +204,11 @@ fn object(version: Version, pointer: bool) -> Value {
     Value::Object(Rc::new(VersionObject { version, pointer }))
 }
 
+/// The zero value of the same type.
+pub(super) fn zero(like: &Rc<dyn Object>) -> Value {
+    object(Version::default(), like.kind() == "ptr")
+}
+
 fn other_version(args: &[Value]) -> Result<Version, String> {
     let found = match args {
         [Value::Object(object)] => object.as_any().downcast_ref::<VersionObject>(),
@@ -186,7 +216,14 @@ fn other_version(args: &[Value]) -> Result<Version, String> {
     };
     found
         .map(|other| other.version.clone())
-        .ok_or_else(|| "the argument must be one *semver.Version".to_owned())
+        .ok_or_else(|| NIL_POINTER.to_owned())
+}
+
+fn argument(args: &[Value]) -> String {
+    match args {
+        [Value::String(text)] => text.to_text().into_owned(),
+        _ => String::new(),
+    }
 }
 
 impl Object for VersionObject {
@@ -204,6 +241,16 @@ impl Object for VersionObject {
 
     fn field(&self, _name: &str) -> Option<Value> {
         None
+    }
+
+    fn params(&self, method: &str) -> Option<&'static [Param]> {
+        Some(match method {
+            "Compare" | "Equal" | "LessThan" | "LessThanEqual" | "GreaterThan" | "GreaterThanEqual" => {
+                &[Param::Named("*semver.Version")]
+            }
+            "SetPrerelease" | "SetMetadata" => &[Param::String],
+            _ => return None,
+        })
     }
 
     fn call(&self, method: &str, args: &[Value]) -> Option<Result<Value, String>> {
@@ -231,6 +278,12 @@ impl Object for VersionObject {
             "Metadata" => Ok(Value::string(version.metadata.as_str())),
             "Original" => Ok(Value::string(version.original.as_str())),
             "String" => Ok(Value::string(version.to_string())),
+            "SetPrerelease" => version
+                .with(&argument(args), &version.metadata)
+                .map(|next| object(next, false)),
+            "SetMetadata" => version
+                .with(&version.prerelease, &argument(args))
+                .map(|next| object(next, false)),
             "IncMajor" => version.increment("major").map(|next| object(next, false)),
             "IncMinor" => version.increment("minor").map(|next| object(next, false)),
             "IncPatch" => version.increment("patch").map(|next| object(next, false)),

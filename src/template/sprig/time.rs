@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 
 use super::date_layout;
 use super::duration::{as_duration, duration_value};
+use crate::template::go::func::Param;
 use crate::template::go::value::{Object, Value};
 
 pub(super) const MONTHS: [&str; 12] = [
@@ -36,6 +37,7 @@ pub(super) const WEEKDAYS: [&str; 7] = [
 
 /// Go's layout for `Time.String`.
 const STRING_LAYOUT: &[u8] = b"2006-01-02 15:04:05.999999999 -0700 MST";
+const RFC3339: &[u8] = b"2006-01-02T15:04:05.999999999Z07:00";
 /// Go's zero time, the first of January of the year 1, in seconds since 1970.
 const ZERO_SECONDS: i64 = -62_135_596_800;
 
@@ -58,6 +60,8 @@ pub(super) struct Time {
     /// Nanoseconds since 1970 in UTC; Go's years reach further than jiff's.
     pub(super) at: i128,
     pub(super) zone: Zone,
+    /// The reading of the monotonic clock in nanoseconds, which Go prints; only the clock's own times have one.
+    pub(super) mono: Option<i64>,
 }
 
 /// The parts of a time in its zone.
@@ -92,6 +96,17 @@ impl Zone {
                 .ok()
                 .filter(|zone| zone.iana_name() == Some(name))
                 .map(Zone::Named),
+        }
+    }
+
+    /// Whether clocks are set forward at an instant.
+    fn is_dst(&self, at: i128) -> bool {
+        let of =
+            |zone: &TimeZone| Timestamp::from_nanosecond(at).is_ok_and(|at| zone.to_offset_info(at).dst().is_dst());
+        match self {
+            Zone::Utc | Zone::Fixed(..) => false,
+            Zone::Local => of(&TimeZone::system()),
+            Zone::Named(zone) => of(zone),
         }
     }
 
@@ -152,6 +167,7 @@ impl Time {
         Time {
             at: i128::from(ZERO_SECONDS) * SECOND,
             zone: Zone::Utc,
+            mono: None,
         }
     }
 
@@ -160,6 +176,7 @@ impl Time {
         Time {
             at: i128::from(seconds) * SECOND,
             zone: Zone::Local,
+            mono: None,
         }
     }
 
@@ -178,7 +195,22 @@ impl Time {
         Time {
             at: self.at + i128::from(nanoseconds),
             zone: self.zone.clone(),
+            mono: self.mono.map(|mono| mono.saturating_add(nanoseconds)),
         }
+    }
+
+    /// `Time.Truncate` and `Time.Round`: to a multiple of the duration since the zero time.
+    fn to_multiple(&self, nanoseconds: i64, round: bool) -> Self {
+        let mut time = self.within(self.zone.clone());
+        if nanoseconds > 0 {
+            let unit = i128::from(nanoseconds);
+            let above = (self.at - Time::zero().at).rem_euclid(unit);
+            time.at -= above;
+            if round && above * 2 >= unit {
+                time.at += unit;
+            }
+        }
+        time
     }
 
     /// Nanoseconds from `other` to this, as far as an int64 reaches.
@@ -188,7 +220,11 @@ impl Time {
     }
 
     pub(super) fn within(&self, zone: Zone) -> Self {
-        Time { at: self.at, zone }
+        Time {
+            at: self.at,
+            zone,
+            mono: None,
+        }
     }
 
     /// Whole seconds since 1970.
@@ -220,6 +256,20 @@ impl Time {
         date_layout::format(&self.civil(), layout)
     }
 
+    /// `Time.String`
+    fn shown(&self) -> String {
+        let mut text = self.text(STRING_LAYOUT);
+        if let Some(mono) = self.mono {
+            let (sign, size) = (if mono < 0 { '-' } else { '+' }, mono.unsigned_abs());
+            text.push_str(&format!(
+                " m={sign}{}.{:09}",
+                size / SECOND as u64,
+                size % SECOND as u64
+            ));
+        }
+        text
+    }
+
     fn text(&self, layout: &[u8]) -> String {
         String::from_utf8_lossy(&self.format(layout)).into_owned()
     }
@@ -241,6 +291,7 @@ impl Time {
         Some(Time {
             at: self.zone.instant(clock),
             zone: self.zone.clone(),
+            mono: None,
         })
     }
 }
@@ -272,6 +323,14 @@ fn int_args<const N: usize>(args: &[Value]) -> Result<[i64; N], String> {
         .ok_or_else(|| format!("expected {N} int arguments"))
 }
 
+/// A duration, or a constant that becomes one.
+fn nanoseconds(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(n) => Some(*n),
+        other => as_duration(other),
+    }
+}
+
 impl TimeObject {
     fn other(args: &[Value]) -> Result<Time, String> {
         args.first()
@@ -291,6 +350,15 @@ impl Object for TimeObject {
 
     fn field(&self, _name: &str) -> Option<Value> {
         None
+    }
+
+    fn params(&self, method: &str) -> Option<&'static [Param]> {
+        Some(match method {
+            "AddDate" => &[Param::Int, Param::Int, Param::Int],
+            "Format" => &[Param::String],
+            "Sub" | "Before" | "After" | "Equal" | "Compare" => &[Param::Named("time.Time")],
+            _ => return None,
+        })
     }
 
     fn call(&self, method: &str, args: &[Value]) -> Option<Result<Value, String>> {
@@ -314,14 +382,21 @@ impl Object for TimeObject {
             "Local" => time.within(Zone::Local).into_value(),
             "Location" => Value::string(time.zone.name()),
             "IsZero" => Value::Bool(time.at == Time::zero().at),
-            "String" => Value::string(time.format(STRING_LAYOUT)),
+            "String" => Value::string(time.shown()),
             "Format" => match args {
                 [Value::String(layout)] => Value::string(time.format(layout.as_bytes())),
                 _ => return Some(Err("expected a string".to_owned())),
             },
+            "IsDST" => Value::Bool(time.zone.is_dst(time.at)),
+            "MarshalText" => Value::bytes(&time.format(RFC3339)),
+            "MarshalJSON" => Value::bytes(format!("\"{}\"", time.text(RFC3339)).as_bytes()),
+            "Truncate" | "Round" => match args.first().and_then(nanoseconds) {
+                Some(unit) => time.to_multiple(unit, method == "Round").into_value(),
+                None => return Some(Err("expected an argument of type time.Duration".to_owned())),
+            },
             "Add" => match args {
-                [duration] if as_duration(duration).is_some() => {
-                    time.add(as_duration(duration).unwrap_or(0)).into_value()
+                [duration] if nanoseconds(duration).is_some() => {
+                    time.add(nanoseconds(duration).unwrap_or(0)).into_value()
                 }
                 _ => return Some(Err("expected an argument of type time.Duration".to_owned())),
             },
@@ -347,11 +422,11 @@ impl Object for TimeObject {
     }
 
     fn display(&self) -> String {
-        self.0.text(STRING_LAYOUT)
+        self.0.shown()
     }
 
     fn to_json(&self) -> Result<serde_json::Value, String> {
-        Ok(self.0.text(b"2006-01-02T15:04:05.999999999Z07:00").into())
+        Ok(self.0.text(RFC3339).into())
     }
 
     fn as_any(&self) -> &dyn Any {

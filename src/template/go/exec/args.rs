@@ -98,9 +98,14 @@ impl<'a, C: Host> State<'a, '_, C> {
             (Param::Float64, Operand::Number(number)) if let Some(n) = number.value.float => {
                 return Ok(Value::Float64(n));
             }
+            // Go's reflection cuts what is too large.
+            (Param::Uint32, Operand::Number(number)) if let Some(n @ 0..) = number.value.int => {
+                return Ok(Value::Uint64(u64::from(n as u32)));
+            }
             (Param::Bool, _) => "bool",
             (Param::String, _) => "string",
             (Param::Int | Param::Int64, _) => "integer",
+            (Param::Uint32, _) => "unsigned integer",
             (Param::Float64, _) => "float",
             (param, operand) => {
                 let source = operand.source();
