@@ -147,7 +147,7 @@ enum Word {
 
 /// xstrings counts a Chinese, Japanese or Korean ideograph as no letter of an alphabet.
 fn is_letter(c: char) -> bool {
-    c.is_alphabetic() && !matches!(c as u32, 0x4E00..=0x9FCC | 0x3400..=0x4D85 | 0x20000..=0x2B81D)
+    c.is_alphabetic() && !c.is_numeric() && !matches!(c as u32, 0x4E00..=0x9FCC | 0x3400..=0x4D85 | 0x20000..=0x2B81D)
 }
 
 /// Reads the next word off `chars`. An upper case run that a lower case letter follows gives its last letter away:

@@ -90,7 +90,8 @@ impl GoRegex {
 
     /// `MatchString`.
     pub fn is_match(&self, text: &[u8]) -> bool {
-        self.regex.is_match(text)
+        // An empty match inside a character, as `\B` can have one, doesn't count.
+        self.regex.is_match(text) && (text.is_ascii() || self.find_at(text, 0).is_some())
     }
 
     /// The leftmost match at or after `from`. An empty one inside a character is no match to Go.
