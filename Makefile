@@ -89,6 +89,16 @@ goldens: ## Write the results of the fixtures anew, with the real Helm (builds t
 check-goldens: ## Fail if make goldens would change a file (half a minute; the oracle is built the first time).
 	@oracle=$$(tests/oracle/build) && "$$oracle" goldens -check -version tests/fixtures/HELM_VERSION $(FIXTURES)
 
+# The program checks these, and says what it wants.
+CONFORMANCE := CHARTS ONLY FLIP SAMPLE ARGS JSON OUT JOBS
+.PHONY: conformance
+conformance: check-tools ## Compare with the real Helm on all charts below CHARTS; without CHARTS: what can be asked.
+	@echo "building the oracle (2 minutes the first time) and our side" >&2
+	@$(CARGO) build $(LOCKED) --quiet --example conformance
+	@oracle=$$(tests/oracle/build) && \
+	  $(foreach name,$(CONFORMANCE),$(name)="$($(name))") ORACLE="$$oracle" \
+	  $(CARGO) run $(LOCKED) --quiet --example conformance
+
 .PHONY: deny
 deny: $(CARGO_DENY) ## Check the dependencies' licenses, sources, bans and advisories.
 	$(call say,cargo deny: licenses$(,) bans and sources (seconds))

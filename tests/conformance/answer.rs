@@ -1,0 +1,162 @@
+//! What `helm template` answers, and what ours does.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use chartwright::cli::template::run_captured;
+use serde_json::{Value, json};
+
+/// What a user gets to see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub stdout: String,
+    /// What follows `Error: `, or nothing.
+    pub error: String,
+    pub code: i32,
+}
+
+/// The real Helm, in a process of the oracle (`tests/oracle`) that answers one request after the other.
+pub struct Helm {
+    process: Child,
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Helm {
+    /// Starts the oracle.
+    ///
+    /// # Errors
+    /// When the program can't be started.
+    pub fn start(oracle: &Path) -> Result<Helm, String> {
+        let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", oracle.display());
+        // Nothing of this machine's Helm or cluster may play a part.
+        let home = std::env::temp_dir().join("chartwright-conformance-helm");
+        let mut command = Command::new(oracle);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("HELM") {
+                command.env_remove(name);
+            }
+        }
+        let mut process = command
+            .args(["-j", "1", "-timeout", "120s"])
+            .env("HELM_CONFIG_HOME", home.join("config"))
+            .env("HELM_CACHE_HOME", home.join("cache"))
+            .env("HELM_DATA_HOME", home.join("data"))
+            .env("KUBECONFIG", "/dev/null")
+            .env("TZ", "UTC")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| failed(&e))?;
+        match (process.stdin.take(), process.stdout.take()) {
+            (Some(requests), Some(answers)) => Ok(Helm {
+                process,
+                requests,
+                answers: BufReader::new(answers),
+            }),
+            _ => Err(failed(&"it has no standard input and output")),
+        }
+    }
+
+    /// Runs `helm template` with these arguments. What keeps Helm from answering is told as its error.
+    pub fn render(&mut self, arguments: &[String]) -> Answer {
+        let words: Vec<&str> = std::iter::once("template")
+            .chain(arguments.iter().map(String::as_str))
+            .collect();
+        let request = json!({"op": "helm", "args": words, "dir": "/"});
+        self.ask(&request).unwrap_or_else(|problem| Answer {
+            stdout: String::new(),
+            error: format!("(oracle) {problem}"),
+            code: -1,
+        })
+    }
+
+    fn ask(&mut self, request: &Value) -> Result<Answer, String> {
+        writeln!(self.requests, "{request}")
+            .and_then(|()| self.requests.flush())
+            .map_err(|e| e.to_string())?;
+        let mut line = String::new();
+        self.answers.read_line(&mut line).map_err(|e| e.to_string())?;
+        let answer: Value = serde_json::from_str(&line).map_err(|e| format!("{e}: {line:?}"))?;
+        let code = answer.get("code").and_then(Value::as_i64).ok_or_else(|| line.clone())?;
+        Ok(Answer {
+            stdout: text(&answer, "stdout"),
+            error: error_of(&text(&answer, "stderr")),
+            code: i32::try_from(code).unwrap_or(-1),
+        })
+    }
+}
+
+impl Drop for Helm {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A field that stands under its name, or in base64 under the name with `64` at its end.
+fn text(answer: &Value, name: &str) -> String {
+    if let Some(text) = answer.get(name).and_then(Value::as_str) {
+        return text.to_owned();
+    }
+    let packed = answer
+        .get(format!("{name}64"))
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let bytes = data_encoding::BASE64.decode(packed.as_bytes()).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What follows the line's beginning `Error: ` on standard error; warnings before it are left out.
+fn error_of(stderr: &str) -> String {
+    let start = match stderr.strip_prefix("Error: ") {
+        Some(rest) => rest,
+        None => stderr.split_once("\nError: ").map_or("", |(_, rest)| rest),
+    };
+    sort_findings(start.strip_suffix('\n').unwrap_or(start))
+}
+
+/// Helm lists what a schema finds in a random order: sorts runs of lines that begin with `- at `.
+fn sort_findings(error: &str) -> String {
+    let mut lines: Vec<&str> = error.split('\n').collect();
+    let is_finding = |line: &&str| line.starts_with("- at ");
+    for run in lines.chunk_by_mut(|a, b| is_finding(a) && is_finding(b)) {
+        run.sort_unstable();
+    }
+    lines.join("\n")
+}
+
+/// Renders with ours, in this process.
+pub fn ours(arguments: &[String]) -> Answer {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let captured = run_captured(&words, &[], Path::new("/"));
+    Answer {
+        stdout: String::from_utf8_lossy(&captured.stdout).into_owned(),
+        error: error_of(&String::from_utf8_lossy(&captured.stderr)),
+        code: i32::from(captured.code),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_begins_at_its_line() {
+        for (stderr, error) in [
+            ("", ""),
+            ("level=WARN msg=\"Error: no\"\n", ""),
+            ("Error: a\n", "a"),
+            ("warning: x\nError: a\nb\n\nUse --debug\n", "a\nb\n\nUse --debug"),
+        ] {
+            assert_eq!(error_of(stderr), error, "{stderr:?}");
+        }
+    }
+
+    #[test]
+    fn findings_of_a_schema_have_no_order() {
+        let error = "c:\n- at 'b'\n- at 'a'\n  - at 'z'\n- at 'c'";
+        assert_eq!(sort_findings(error), "c:\n- at 'a'\n- at 'b'\n  - at 'z'\n- at 'c'");
+    }
+}

@@ -1,0 +1,244 @@
+//! The charts below a folder, and what each is rendered with.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use chartwright::chart::values;
+use serde_json::{Map, Value};
+
+/// Which booleans are turned over, one a render.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flip {
+    /// Those that are false.
+    On,
+    /// All.
+    All,
+}
+
+/// One render.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Case {
+    /// The chart's path below the folder that was searched.
+    pub chart: String,
+    /// What the chart is rendered with, in words.
+    pub name: String,
+    path: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl Case {
+    /// What follows `helm template`.
+    pub fn arguments(&self, more: &[String]) -> Vec<String> {
+        let mut all = vec!["rel".to_owned(), self.path.to_string_lossy().into_owned()];
+        all.extend_from_slice(&self.arguments);
+        all.extend_from_slice(more);
+        all
+    }
+}
+
+/// The charts below a folder, sorted by path: not those in another chart's `charts/`.
+pub fn find(root: &Path, only: &[String]) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    walk(root, &mut found)?;
+    found.retain(|path| only.is_empty() || only.iter().any(|text| path.to_string_lossy().contains(text)));
+    found.sort();
+    Ok(found)
+}
+
+fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    let is_chart = folder.join("Chart.yaml").is_file();
+    if is_chart {
+        found.push(folder.to_path_buf());
+    }
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        let name = entry.file_name();
+        // Links may lead in circles.
+        if entry.file_type()?.is_dir() {
+            if !(is_chart && name == "charts") && name != ".git" {
+                walk(&path, found)?;
+            }
+        } else if !is_chart && path.extension().is_some_and(|extension| extension == "tgz") {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// What a chart is rendered with.
+pub fn cases(root: &Path, chart: &Path, flip: Option<Flip>) -> Vec<Case> {
+    let shown = chart.strip_prefix(root).unwrap_or(chart).to_string_lossy().into_owned();
+    let case = |name: String, arguments: Vec<String>| Case {
+        chart: if shown.is_empty() {
+            ".".to_owned()
+        } else {
+            shown.clone()
+        },
+        name,
+        path: chart.to_path_buf(),
+        arguments,
+    };
+    if let Some(flip) = flip {
+        let flips = flips(chart, flip).into_iter();
+        return flips
+            .map(|set| case(set.clone(), vec!["--set".to_owned(), set]))
+            .collect();
+    }
+    let mut found = vec![case("defaults".to_owned(), Vec::new())];
+    for file in values_files(chart) {
+        let name = file.strip_prefix(chart).unwrap_or(&file).to_string_lossy().into_owned();
+        found.push(case(name, vec!["-f".to_owned(), file.to_string_lossy().into_owned()]));
+    }
+    let upgrades: Vec<Case> = found
+        .iter()
+        .map(|install| {
+            let mut arguments = install.arguments.clone();
+            arguments.push("--is-upgrade".to_owned());
+            case(format!("{}, upgrade", install.name), arguments)
+        })
+        .collect();
+    found.extend(upgrades);
+    found
+}
+
+/// The values that a chart's authors try it with, sorted: `ci/*.yaml`, `values-*.yaml`, `values.*.yaml`.
+fn values_files(chart: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for (folder, prefixes) in [
+        (chart.join("ci"), &[""][..]),
+        (chart.to_path_buf(), &["values-", "values."]),
+    ] {
+        let Ok(entries) = fs::read_dir(folder) else { continue };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let is_yaml = name.ends_with(".yaml") || name.ends_with(".yml");
+            let is_default = ["values.yaml", "values.yml"].contains(&name.as_str()) && path.parent() == Some(chart);
+            if is_yaml && !is_default && prefixes.iter().any(|prefix| name.starts_with(prefix)) {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// `path=value` as `--set` wants it, for each boolean in the tables of the chart's values.yaml.
+fn flips(chart: &Path, flip: Flip) -> Vec<String> {
+    let text = fs::read_to_string(chart.join("values.yaml")).unwrap_or_default();
+    let mut found = Vec::new();
+    if let Ok(values) = values::read(&text) {
+        collect_flips(&values, "", flip, &mut found);
+    }
+    found
+}
+
+fn collect_flips(table: &Map<String, Value>, prefix: &str, flip: Flip, found: &mut Vec<String>) {
+    for (key, value) in table {
+        let mut path = prefix.to_owned();
+        for character in key.chars() {
+            if ".,=[]{}\\".contains(character) {
+                path.push('\\');
+            }
+            path.push(character);
+        }
+        match value {
+            Value::Bool(is) if !is || flip == Flip::All => found.push(format!("{path}={}", !is)),
+            Value::Object(inner) => collect_flips(inner, &format!("{path}."), flip, found),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(root: &Path, files: &[(&str, &str)]) {
+        for (name, text) in files {
+            let path = root.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+    }
+
+    #[test]
+    fn charts_are_found_without_those_inside_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        write(
+            root,
+            &[
+                ("charts/b/Chart.yaml", ""),
+                ("charts/b/charts/inner/Chart.yaml", ""),
+                ("charts/b/tests/other/Chart.yaml", ""),
+                ("a/Chart.yaml", ""),
+                ("packed-1.0.0.tgz", ""),
+            ],
+        );
+        let found = |only: &[&str]| -> Vec<String> {
+            let only: Vec<String> = only.iter().map(|text| (*text).to_owned()).collect();
+            let found = find(root, &only).unwrap().into_iter();
+            found
+                .map(|path| path.strip_prefix(root).unwrap().to_string_lossy().into_owned())
+                .collect()
+        };
+        assert_eq!(
+            found(&[]),
+            ["a", "charts/b", "charts/b/tests/other", "packed-1.0.0.tgz"]
+        );
+        assert_eq!(
+            found(&["tests", "packed"]),
+            ["charts/b/tests/other", "packed-1.0.0.tgz"]
+        );
+    }
+
+    #[test]
+    fn each_values_file_makes_an_install_and_an_upgrade() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        write(
+            root,
+            &[
+                ("c/Chart.yaml", ""),
+                ("c/values.yaml", ""),
+                ("c/values-dev.yaml", ""),
+                ("c/values.prod.yaml", ""),
+                ("c/values.schema.json", ""),
+                ("c/other.yaml", ""),
+                ("c/ci/min-values.yaml", ""),
+            ],
+        );
+        let cases = cases(root, &root.join("c"), None);
+        let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "defaults",
+                "ci/min-values.yaml",
+                "values-dev.yaml",
+                "values.prod.yaml",
+                "defaults, upgrade",
+                "ci/min-values.yaml, upgrade",
+                "values-dev.yaml, upgrade",
+                "values.prod.yaml, upgrade",
+            ]
+        );
+        assert_eq!(cases[7].arguments(&["-x".to_owned()])[4..], ["--is-upgrade", "-x"]);
+    }
+
+    #[test]
+    fn booleans_are_turned_over_by_their_paths() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let values = "a: {on: false, off: true}\nb.c: false\nlist: [{d: false}]\ne: {f: {g,h: false}}\n";
+        write(root, &[("Chart.yaml", ""), ("values.yaml", values)]);
+        let names = |flip| -> Vec<String> { cases(root, root, Some(flip)).into_iter().map(|c| c.name).collect() };
+        assert_eq!(names(Flip::On), ["a.on=true", "b\\.c=true", "e.f.h=true"]);
+        assert_eq!(
+            names(Flip::All),
+            ["a.off=false", "a.on=true", "b\\.c=true", "e.f.h=true"]
+        );
+    }
+}

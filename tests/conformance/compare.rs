@@ -1,0 +1,303 @@
+//! Whether two answers are the same, apart from what Helm itself answers differently from run to run.
+
+use crate::answer::Answer;
+
+/// How an answer of ours compares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Equal to what Helm answered, byte for byte.
+    Identical,
+    /// Equal but for what varies: Helm's answers differ among themselves, and ours only where they do.
+    Varies,
+    /// The first lines that differ, `-` Helm's and `+` ours.
+    Different(Vec<String>),
+}
+
+/// Why Helm must be asked again before there is a verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rerun {
+    Now,
+    /// In another second.
+    Later,
+}
+
+/// How often Helm is asked at most when its lines come in another order.
+const MOST: usize = 6;
+
+/// Compares our answer with Helm's `first` and its `others` for the same arguments.
+///
+/// # Errors
+/// `Rerun` when another answer of Helm's is needed.
+pub fn judge(ours: &Answer, first: &Answer, others: &[Answer]) -> Result<Verdict, Rerun> {
+    if ours == first {
+        return Ok(Verdict::Identical);
+    }
+    if others.contains(ours) {
+        return Ok(Verdict::Varies);
+    }
+    let Some(last) = others.last() else {
+        return Err(Rerun::Now);
+    };
+    let all: Vec<&Answer> = std::iter::once(first).chain(others).collect();
+    let texts = |part: fn(&Answer) -> &str| all.iter().map(|answer| part(answer)).collect::<Vec<_>>();
+    let same = ours.code == last.code
+        && agrees(&ours.stdout, &texts(|answer| &answer.stdout))
+        && agrees(&ours.error, &texts(|answer| &answer.error));
+    if same {
+        return Ok(Verdict::Varies);
+    }
+    if others.len() < 2 {
+        return Err(Rerun::Later);
+    }
+    if others.len() < MOST && is_reordered(&ours.stdout, &first.stdout) && is_reordered(&ours.error, &first.error) {
+        return Err(Rerun::Now);
+    }
+    let mut lines = differences(&first.stdout, &ours.stdout);
+    lines.extend(differences(&first.error, &ours.error));
+    if ours.code != first.code {
+        lines.push(format!("-exit code {}", first.code));
+        lines.push(format!("+exit code {}", ours.code));
+    }
+    Ok(Verdict::Different(lines))
+}
+
+/// Whether a text equals Helm's texts where those agree with each other.
+fn agrees(ours: &str, helms: &[&str]) -> bool {
+    if helms.contains(&ours) {
+        return true;
+    }
+    if helms.windows(2).all(|pair| pair[0] == pair[1]) {
+        return false;
+    }
+    let split: Vec<Vec<&str>> = helms.iter().map(|text| text.split('\n').collect()).collect();
+    let lines: Vec<&str> = ours.split('\n').collect();
+    if split.iter().all(|helm| helm.len() == lines.len()) {
+        let agree = (0..lines.len()).all(|i| {
+            let variants: Vec<&str> = split.iter().map(|helm| helm[i]).collect();
+            line_agrees(lines[i], &variants)
+        });
+        if agree {
+            return true;
+        }
+    }
+    if helms.iter().all(|helm| is_reordered(helm, helms[0])) {
+        return is_reordered(ours, helms[0]);
+    }
+    fits(&lines, &split)
+}
+
+/// Whether both have the same lines, in whatever order.
+fn is_reordered(a: &str, b: &str) -> bool {
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    a.len() == b.len() && sorted(a) == sorted(b)
+}
+
+/// Whether a line equals Helm's variants outside of the words that vary.
+fn line_agrees(ours: &str, helms: &[&str]) -> bool {
+    let Some((first, rest)) = helms.split_first() else {
+        return false;
+    };
+    if rest.iter().all(|helm| helm == first) {
+        return ours == *first;
+    }
+    let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=_-$.".contains(byte);
+    let common = |length: fn(&[u8], &[u8]) -> usize| {
+        rest.iter()
+            .map(|helm| length(first.as_bytes(), helm.as_bytes()))
+            .min()
+            .unwrap_or(0)
+    };
+    // Words of chance may begin or end alike by chance: the mask covers whole words.
+    let mut prefix = common(|a, b| a.iter().zip(b).take_while(|(a, b)| a == b).count());
+    while prefix > 0 && first.as_bytes().get(prefix - 1).is_some_and(is_word) {
+        prefix -= 1;
+    }
+    let mut suffix = common(|a, b| a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count());
+    while suffix > 0 && first.as_bytes().get(first.len() - suffix).is_some_and(is_word) {
+        suffix -= 1;
+    }
+    let ours = ours.as_bytes();
+    ours.len() >= prefix + suffix
+        && ours.starts_with(&first.as_bytes()[..prefix])
+        && ours.ends_with(&first.as_bytes()[first.len() - suffix..])
+}
+
+/// Whether our lines hold the lines that Helm's texts have in common, in order, and others only where Helm's differ.
+fn fits(ours: &[&str], helms: &[Vec<&str>]) -> bool {
+    let Some((first, rest)) = helms.split_first() else {
+        return false;
+    };
+    // Which lines of the first every other has too, and whether something may stand before each (and after all).
+    let mut stable = vec![true; first.len()];
+    let mut gap = vec![false; first.len() + 1];
+    for helm in rest {
+        let pairs = common_lines(first, helm);
+        let mut is_common = vec![false; first.len()];
+        let mut previous = None;
+        for &(i, j) in &pairs {
+            is_common[i] = true;
+            let expected = previous.map_or(0, |(_, j): (usize, usize)| j + 1);
+            gap[i] |= j != expected;
+            previous = Some((i, j));
+        }
+        gap[first.len()] |= previous.map_or(0, |(_, j)| j + 1) != helm.len();
+        for (stable, common) in stable.iter_mut().zip(is_common) {
+            *stable &= common;
+        }
+    }
+    let mut at = 0;
+    let mut open = false;
+    for (i, line) in first.iter().enumerate() {
+        open |= gap[i] || !stable[i];
+        if !stable[i] {
+            continue;
+        }
+        if open {
+            let Some(skip) = ours[at.min(ours.len())..].iter().position(|ours| ours == line) else {
+                return false;
+            };
+            at += skip;
+        } else if ours.get(at) != Some(line) {
+            return false;
+        }
+        at += 1;
+        open = false;
+    }
+    open || gap[first.len()] || at == ours.len()
+}
+
+/// The pairs of positions of a longest common subsequence, for the middle that remains without what is equal at both
+/// ends; a middle too large for the table counts as wholly different.
+fn common_lines(a: &[&str], b: &[&str]) -> Vec<(usize, usize)> {
+    const LARGEST: usize = 16_000_000;
+    let head = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let tail = a[head..]
+        .iter()
+        .rev()
+        .zip(b[head..].iter().rev())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let (rows, columns) = (a.len() - head - tail, b.len() - head - tail);
+    let mut pairs: Vec<(usize, usize)> = (0..head).map(|i| (i, i)).collect();
+    if rows > 0 && columns > 0 && rows.saturating_mul(columns) <= LARGEST {
+        let at = |i: usize, j: usize| i * (columns + 1) + j;
+        let mut longest = vec![0_u32; (rows + 1) * (columns + 1)];
+        for i in (0..rows).rev() {
+            for j in (0..columns).rev() {
+                longest[at(i, j)] = if a[head + i] == b[head + j] {
+                    longest[at(i + 1, j + 1)] + 1
+                } else {
+                    longest[at(i + 1, j)].max(longest[at(i, j + 1)])
+                };
+            }
+        }
+        let (mut i, mut j) = (0, 0);
+        while i < rows && j < columns {
+            if a[head + i] == b[head + j] {
+                pairs.push((head + i, head + j));
+                (i, j) = (i + 1, j + 1);
+            } else if longest[at(i + 1, j)] >= longest[at(i, j + 1)] {
+                i += 1;
+            } else {
+                j += 1;
+            }
+        }
+    }
+    pairs.extend((0..tail).map(|k| (a.len() - tail + k, b.len() - tail + k)));
+    pairs
+}
+
+/// The lines that only one side has, in order: `-` of the first text, `+` of the second. Not more than a screen.
+fn differences(helm: &str, ours: &str) -> Vec<String> {
+    const MOST: usize = 12;
+    const WIDEST: usize = 240;
+    if helm == ours {
+        return Vec::new();
+    }
+    let (a, b): (Vec<&str>, Vec<&str>) = (helm.split('\n').collect(), ours.split('\n').collect());
+    let mut pairs = common_lines(&a, &b);
+    pairs.push((a.len(), b.len()));
+    let mut lines = Vec::new();
+    let (mut i, mut j) = (0, 0);
+    let cut = |sign: char, line: &str| -> String { std::iter::once(sign).chain(line.chars().take(WIDEST)).collect() };
+    for (to_i, to_j) in pairs {
+        lines.extend(a[i..to_i].iter().map(|line| cut('-', line)));
+        lines.extend(b[j..to_j].iter().map(|line| cut('+', line)));
+        (i, j) = (to_i + 1, to_j + 1);
+    }
+    let more = lines.len().saturating_sub(MOST);
+    lines.truncate(MOST);
+    if more > 0 {
+        lines.push(format!("({more} more lines)"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::slice::from_ref;
+
+    fn answer(stdout: &str) -> Answer {
+        Answer {
+            stdout: stdout.to_owned(),
+            error: String::new(),
+            code: 0,
+        }
+    }
+
+    #[test]
+    fn only_what_helm_varies_may_differ() {
+        let chance = &["a: 1\npw: \"Xy12\"\nb: 2", "a: 1\npw: \"Xz98\"\nb: 2"][..];
+        let order = &["x\ny\nz", "y\nx\nz"][..];
+        let length = &["k: |\n  AAA\n  BBB\nb", "k: |\n  CCC\n  DDD\n  E\nb"][..];
+        for (helms, ours, same) in [
+            (chance, "a: 1\npw: \"Xy12\"\nb: 2", true),
+            (chance, "a: 1\npw: \"1234567\"\nb: 2", true),
+            (chance, "a: 1\npw: 'Xy12'\nb: 2", false),
+            (chance, "a: 2\npw: \"Xy12\"\nb: 2", false),
+            (chance, "a: 1\npw: \"Xy12\"\nb: 2\nc", false),
+            (order, "z\ny\nx", true),
+            (order, "z\ny\ny", false),
+            (length, "k: |\n  FFF\nb", true),
+            (length, "k: |\n  FFF\nb\nc", false),
+            (length, "j: |\n  FFF\nb", false),
+        ] {
+            assert_eq!(agrees(ours, helms), same, "{helms:?} {ours:?}");
+        }
+    }
+
+    #[test]
+    fn helm_is_asked_again_before_something_differs() {
+        let (one, two) = (answer("a\nb"), answer("a\nc"));
+        assert_eq!(judge(&one, &one, &[]), Ok(Verdict::Identical));
+        assert_eq!(judge(&two, &one, &[]), Err(Rerun::Now));
+        assert_eq!(judge(&two, &one, from_ref(&two)), Ok(Verdict::Varies));
+        assert_eq!(judge(&two, &one, from_ref(&one)), Err(Rerun::Later));
+        let lines = vec!["-b".to_owned(), "+c".to_owned()];
+        assert_eq!(
+            judge(&two, &one, &[one.clone(), one.clone()]),
+            Ok(Verdict::Different(lines))
+        );
+        let failed = Answer { code: 1, ..one.clone() };
+        let lines = vec!["-exit code 0".to_owned(), "+exit code 1".to_owned()];
+        let asked = vec![one.clone(); MOST];
+        assert_eq!(judge(&failed, &one, &asked), Ok(Verdict::Different(lines)));
+        let turned = answer("b\na");
+        assert_eq!(judge(&turned, &one, &[one.clone(), one.clone()]), Err(Rerun::Now));
+    }
+
+    #[test]
+    fn differences_name_the_lines_of_each_side() {
+        let lines = differences("a\nb\nc\nd", "a\nx\nc\nd\ne");
+        assert_eq!(lines, ["-b", "+x", "+e"]);
+        let many: String = (0..40).map(|i| format!("{i}\n")).collect();
+        let lines = differences(&many, "");
+        assert_eq!((lines.len(), lines[12].as_str()), (13, "(28 more lines)"));
+    }
+}
