@@ -1,12 +1,14 @@
 //! Chart folders. Facts: Helm's `pkg/chart/v2/loader/directory.go` and `internal/sympath`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::ignore::Rules;
 use super::{Error, File, archive};
 
 /// How deep folders may nest; a link to a parent folder would otherwise recurse until the path is too long.
 const MAX_DEPTH: usize = 100;
+/// How many parts of paths and links are walked to name what is missing.
+const MAX_STEPS: usize = 1000;
 
 /// Reads all files of a chart folder that `.helmignore` leaves in, sorted within each folder.
 pub(super) fn read(root: &Path) -> Result<Vec<File>, Error> {
@@ -61,8 +63,9 @@ impl Walk {
             let relative = format!("{prefix}{name}");
             let info = std::fs::metadata(&child).map_err(|e| {
                 Error::Chart(format!(
-                    "error evaluating symlink {}: lstat {}",
+                    "error evaluating symlink {}: lstat {}: {}",
                     child.display(),
+                    missing(&child).display(),
                     super::io_text(&e)
                 ))
             })?;
@@ -100,4 +103,30 @@ impl Walk {
         });
         Ok(())
     }
+}
+
+/// The first part of a link's way that isn't there, as Go's `EvalSymlinks` names it.
+fn missing(link: &Path) -> PathBuf {
+    let parts = |path: &Path| -> Vec<PathBuf> {
+        let parts = path.components().rev();
+        parts.map(|part| PathBuf::from(part.as_os_str())).collect()
+    };
+    let mut at = PathBuf::new();
+    let mut rest = parts(link);
+    for _ in 0..MAX_STEPS {
+        let Some(part) = rest.pop() else { break };
+        if part == Path::new("..") {
+            at.pop();
+            continue;
+        }
+        // An absolute part, with which every absolute target begins, replaces what was walked so far.
+        at.push(part);
+        if let Ok(target) = std::fs::read_link(&at) {
+            rest.extend(parts(&target));
+            at.pop();
+        } else if std::fs::symlink_metadata(&at).is_err() {
+            break;
+        }
+    }
+    at
 }

@@ -74,6 +74,23 @@ fn links_are_followed_but_not_for_ever() {
     assert!(load(folder.path()).is_err());
 }
 
+#[test]
+fn a_link_that_leads_nowhere_is_named_with_what_is_missing() {
+    let folder = folder();
+    let root = folder.path().display();
+    std::os::unix::fs::symlink("gone/../b/c", folder.path().join("templates/a")).unwrap();
+    assert_eq!(
+        load(folder.path()).unwrap_err().to_string(),
+        format!("error evaluating symlink {root}/templates/a: lstat {root}/templates/gone: no such file or directory")
+    );
+    std::fs::remove_file(folder.path().join("templates/a")).unwrap();
+    std::os::unix::fs::symlink("./../b/c", folder.path().join("templates/a")).unwrap();
+    assert_eq!(
+        load(folder.path()).unwrap_err().to_string(),
+        format!("error evaluating symlink {root}/templates/a: lstat {root}/b: no such file or directory")
+    );
+}
+
 fn archive(entries: &[(&str, &[u8])]) -> Vec<u8> {
     let mut builder = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
     for (name, data) in entries {

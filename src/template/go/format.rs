@@ -106,7 +106,7 @@ fn write_decimal(n: i64, out: &mut Vec<u8>) {
 }
 
 /// What stands between `%` and the verb.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Flags {
     pub(super) width: Option<usize>,
     pub(super) precision: Option<usize>,
@@ -230,6 +230,10 @@ impl<'o> Printer<'o> {
                 .collect();
             return self.string(&bytes, verb, &Value::Nil);
         }
+        if list.kind == ListKind::Bytes && self.is_plain(verb) {
+            let items = list.items().iter();
+            return self.bytes(items.map(|item| if let Value::Uint8(byte) = item { *byte } else { 0 }));
+        }
         if self.flags.sharp_v {
             self.write(type_name);
             if list.is_nil() {
@@ -244,6 +248,23 @@ impl<'o> Printer<'o> {
             self.element(item, verb);
         }
         self.write(if self.flags.sharp_v { "}" } else { "]" });
+    }
+
+    /// Whether a number is its decimal digits and nothing else.
+    fn is_plain(&self, verb: char) -> bool {
+        matches!(verb, 'v' | 'd') && self.flags == Flags::default()
+    }
+
+    /// Bytes as numbers. Charts print `.Files` whole, at times by mistake, so this is as short as it can be.
+    fn bytes(&mut self, bytes: impl Iterator<Item = u8>) {
+        self.out.push(b'[');
+        for (i, byte) in bytes.enumerate() {
+            if i > 0 {
+                self.out.push(b' ');
+            }
+            write_decimal(i64::from(byte), self.out);
+        }
+        self.out.push(b']');
     }
 
     fn map(&mut self, map: &Map, verb: char) {
@@ -262,6 +283,9 @@ impl<'o> Printer<'o> {
                 self.string(key.as_bytes(), verb, &Value::String(key.clone()));
                 self.write(":");
                 match item {
+                    Value::String(data) if map.kind == MapKind::Files && self.is_plain(verb) => {
+                        self.bytes(data.as_bytes().iter().copied());
+                    }
                     Value::String(data) if map.kind == MapKind::Files => {
                         self.list(&List::bytes(data.as_bytes()), "[]uint8", verb);
                     }
