@@ -74,11 +74,26 @@ impl ValueOptions {
     }
 
     fn read_file(&self, path: &str, stdin: &RefCell<&mut dyn Read>) -> Result<Vec<u8>, String> {
-        let wrap = |e: std::io::Error| format!("open {path}: {}", io_text(&e));
+        let wrap = |e: std::io::Error| {
+            let verb = match e.kind() {
+                std::io::ErrorKind::IsADirectory => "read",
+                _ => "open",
+            };
+            format!("{verb} {path}: {}", io_text(&e))
+        };
         if path.trim() == "-" {
             let mut bytes = Vec::new();
             // A second reader finds the end of the input, as with Helm.
             return stdin.borrow_mut().read_to_end(&mut bytes).map(|_| bytes).map_err(wrap);
+        }
+        let remote = path.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+        if remote.is_some_and(|scheme| ["http", "https", "oci"].contains(&scheme.as_str())) {
+            return Err(format!(
+                "{path}: values are not downloaded: fetch the file first and give its path"
+            ));
+        }
+        if path.is_empty() {
+            return Err(wrap(std::io::ErrorKind::NotFound.into()));
         }
         std::fs::read(self.base.join(path)).map_err(wrap)
     }

@@ -2,6 +2,7 @@
 
 pub mod completion;
 pub mod flags;
+pub mod pflag;
 mod render;
 mod run;
 pub mod template;
@@ -10,7 +11,7 @@ pub mod version;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,18 +36,32 @@ struct Cli {
 enum Command {
     Run(Box<flags::RunArgs>),
     Render(render::RenderArgs),
-    Template(Box<template::TemplateArgs>),
+    /// Replaced by `template::command`.
+    Template,
     Completion(completion::CompletionArgs),
     Version(version::VersionArgs),
 }
 
+/// The whole command line.
+fn command() -> clap::Command {
+    Cli::command().mut_subcommand("template", |_| template::command())
+}
+
 /// Parses the arguments of the process and runs its command.
 pub fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let mut words = std::env::args_os()
+        .skip(1)
+        .map(|word| word.to_string_lossy().into_owned());
+    // Its flags follow other rules than clap's, and it starts fast.
+    if words.next().as_deref() == Some("template") {
+        return template::run(&words.collect::<Vec<_>>());
+    }
+    let cli = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
+    let result = match cli.command {
         Command::Run(args) => return run::run(&args),
-        Command::Template(args) => return template::run(&args),
+        Command::Template => return template::run(&[]),
         Command::Render(args) => render::run(&args),
-        Command::Completion(args) => completion::run(&args, Cli::command(), &mut io::stdout()).map_err(Into::into),
+        Command::Completion(args) => completion::run(&args, command(), &mut io::stdout()).map_err(Into::into),
         Command::Version(args) => version::run(&args, &mut io::stdout()).map_err(Into::into),
     };
     match result {
@@ -73,12 +88,12 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
     fn every_command_has_help_with_an_example() {
-        for command in Cli::command()
+        for command in command()
             .get_subcommands()
             .filter(|command| command.get_name() != "help")
         {

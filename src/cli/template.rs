@@ -3,147 +3,109 @@
 //! Standard output, the `Error:` line and the exit code equal those of Helm 4.3.1.
 //! Facts: Helm's `pkg/cmd/{template,install}.go` and `pkg/action/install.go`.
 
+mod caret;
+mod files;
+mod flags;
+mod locate;
+mod name;
+mod namespace;
+mod server;
 #[cfg(test)]
 mod tests;
 
-use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Parser as _;
-
+use super::pflag::{self, Parsed};
 use crate::chart::options::ValueOptions;
 use crate::chart::{self, Chart};
 use crate::render::{
-    Capabilities, HookEvent, Input, KubeVersion, Limits, Lookups, Release, Rendered, Renderer, StreamOptions,
-    on_large_stack, render_text, show_only, to_stream,
+    Capabilities, Error, Input, KubeVersion, Limits, Lookups, Release, Renderer, StreamOptions, bad_stream,
+    on_large_stack, show_only, to_stream,
 };
 
 /// The name that Helm gives a release without one.
 const DEFAULT_NAME: &str = "release-name";
 /// What Helm adds to errors that come from rendering.
 const DEBUG_HINT: &str = "\n\nUse --debug flag to render out invalid YAML";
+/// Labels that Helm keeps for itself.
+const SYSTEM_LABELS: [&str; 6] = ["name", "owner", "status", "version", "createdAt", "modifiedAt"];
+
+const ABOUT: &str = "Render a chart's templates and print them, as `helm template` does";
+const LONG_ABOUT: &str = "\
+Render a chart's templates and print them, as `helm template` does
+
+Takes the arguments of `helm template` and prints what it prints. Unless --dry-run=server is given no cluster is asked, \
+and `lookup` finds nothing. Charts are folders or .tgz files; nothing is downloaded. Helm's other flags are accepted too.";
 
 const EXAMPLES: &str = "\
 Examples:
   chartwright template my-release ./mychart -n web -f values.yaml --set replicas=2
-  chartwright template my-release ./mychart -s templates/service.yaml --kube-version 1.30";
+  chartwright template my-release ./mychart -s templates/service.yaml --kube-version 1.30
+  kubectl get configmap values -o jsonpath={.data.values} | chartwright template ./mychart -f -";
 
-/// Render a chart's templates and print them, as `helm template` does
-///
-/// Takes the arguments of `helm template` and prints what it prints: no cluster is asked, `lookup` finds nothing.
-#[derive(Debug, Clone, Default, clap::Args)]
-#[command(after_help = EXAMPLES)]
-pub struct TemplateArgs {
-    /// The release's name (optional), then the chart: a folder or a .tgz file
-    #[arg(value_name = "[NAME] CHART", required = true, num_args = 1..)]
-    pub names: Vec<String>,
-
-    /// Namespace of the release
-    #[arg(short, long, env = "HELM_NAMESPACE", default_value = "default")]
-    pub namespace: String,
-
-    /// Values from a YAML file, or from standard input with "-" (repeatable; later files win)
-    #[arg(short = 'f', long = "values", value_name = "FILE")]
-    pub values: Vec<String>,
-
-    /// Set values: key1=val1,key2=val2 (repeatable)
-    #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
-    pub set: Vec<String>,
-
-    /// Set values that stay strings (repeatable)
-    #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
-    pub set_string: Vec<String>,
-
-    /// Set values from files: key1=path1 (repeatable)
-    #[arg(long, value_name = "KEY=FILE")]
-    pub set_file: Vec<String>,
-
-    /// Set values from JSON: key='{"a": 1}', or a whole object (repeatable)
-    #[arg(long, value_name = "KEY=JSON")]
-    pub set_json: Vec<String>,
-
-    /// Set one value literally: nothing after the first "=" is special (repeatable)
-    #[arg(long, value_name = "KEY=TEXT", allow_hyphen_values = true)]
-    pub set_literal: Vec<String>,
-
-    /// Print only what comes from this template, a path or pattern such as templates/*.yaml (repeatable)
-    #[arg(short, long, value_name = "TEMPLATE")]
-    pub show_only: Vec<String>,
-
-    /// Print the manifests of crds/ too
-    #[arg(long)]
-    pub include_crds: bool,
-
-    /// Leave hooks out
-    #[arg(long)]
-    pub no_hooks: bool,
-
-    /// Leave test hooks out
-    #[arg(long)]
-    pub skip_tests: bool,
-
-    /// Set .Release.IsUpgrade instead of .Release.IsInstall
-    #[arg(long)]
-    pub is_upgrade: bool,
-
-    /// Kubernetes API versions that .Capabilities has besides the usual ones (repeatable, or separated by commas)
-    #[arg(short, long, value_name = "VERSION", value_delimiter = ',')]
-    pub api_versions: Vec<String>,
-
-    /// Kubernetes version that .Capabilities has
-    #[arg(long, value_name = "VERSION")]
-    pub kube_version: Option<String>,
-
-    /// Template for the release's name
-    #[arg(long, value_name = "TEMPLATE")]
-    pub name_template: Option<String>,
-
-    /// Write the manifests to files below this folder
-    #[arg(long, value_name = "FOLDER")]
-    pub output_dir: Option<String>,
-
-    /// With --output-dir: below a folder with the release's name
-    #[arg(long)]
-    pub release_name: bool,
-
-    /// Don't check the values against values.schema.json
-    #[arg(long)]
-    pub skip_schema_validation: bool,
-
-    /// Print warnings, and errors without the hint at this flag
-    #[arg(long)]
-    pub debug: bool,
-
+/// What a run takes from its process.
+pub struct Process<'a> {
+    pub stdin: &'a mut dyn Read,
     /// The folder that relative paths start from; empty for the working directory.
-    #[arg(skip)]
-    pub base: PathBuf,
+    pub dir: &'a Path,
+    /// The environment.
+    pub env: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// What a run prints and writes.
-#[derive(Debug, Default)]
-struct Outcome {
-    stdout: String,
-    warnings: Vec<String>,
-}
-
-/// What a run left behind, when it doesn't write to the process's own streams.
+/// What a run leaves behind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     /// The exit code.
     pub code: u8,
+    /// What stands in `stderr` after `Error: `, as Helm words it; `stderr` may say more before and after.
+    pub error: Option<String>,
 }
 
-/// Runs the command and prints its result. What Helm reports as an error is printed, and the exit code is 1.
-pub fn run(args: &TemplateArgs) -> ExitCode {
-    let captured = capture(args, &mut io::stdin());
-    let _ = io::stderr().write_all(&captured.stderr);
+/// What was printed until an error came, if one came.
+#[derive(Debug, Default)]
+struct Output {
+    stdout: String,
+    notices: Vec<String>,
+    /// What to say after the error.
+    excerpt: Option<String>,
+}
+
+/// The command for the help and for completion; its arguments are read by [`run`].
+pub fn command() -> clap::Command {
+    let words = clap::Arg::new("names")
+        .value_name("[NAME] CHART")
+        .num_args(1..)
+        .required(true)
+        .value_hint(clap::ValueHint::DirPath)
+        .help("The release's name (optional), then the chart: a folder or a .tgz file");
+    let command = clap::Command::new("template")
+        .about(ABOUT)
+        .long_about(LONG_ABOUT)
+        .after_help(EXAMPLES)
+        .arg(words);
+    flags::describe(command)
+}
+
+/// Runs the command with the process's streams and prints its result. `args` are those after `template`.
+pub fn run(args: &[String]) -> ExitCode {
+    let env = |name: &str| std::env::var(name).ok();
+    let captured = capture(
+        args,
+        Process {
+            stdin: &mut io::stdin(),
+            dir: Path::new(""),
+            env: &env,
+        },
+    );
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(&captured.stdout).and_then(|()| stdout.flush()) {
+    let printed = stdout.write_all(&captured.stdout).and_then(|()| stdout.flush());
+    let _ = io::stderr().write_all(&captured.stderr);
+    match printed {
         // A reader that closed the pipe has seen enough.
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
             let _ = writeln!(io::stderr(), "Error: standard output: {e}");
@@ -156,157 +118,302 @@ pub fn run(args: &TemplateArgs) -> ExitCode {
 /// Runs the command within this process: `args` are those after `template`, relative paths start from `dir`.
 /// Nothing is read from the process's streams or environment, and nothing written to its streams.
 pub fn run_captured(args: &[&str], mut stdin: &[u8], dir: &Path) -> Captured {
-    #[derive(clap::Parser)]
-    struct Command {
-        #[command(flatten)]
-        args: TemplateArgs,
-    }
-    match Command::try_parse_from(std::iter::once(&"template").chain(args)) {
-        Ok(mut command) => {
-            command.args.base = dir.to_path_buf();
-            capture(&command.args, &mut stdin)
-        }
-        Err(e) => Captured {
-            stderr: e.to_string().into_bytes(),
-            code: 2,
-            ..Captured::default()
+    let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+    capture(
+        &args,
+        Process {
+            stdin: &mut stdin,
+            dir,
+            env: &|_| None,
         },
+    )
+}
+
+/// Runs the command.
+pub fn capture(args: &[String], mut process: Process<'_>) -> Captured {
+    let mut output = Output::default();
+    let error = execute(args, &mut process, &mut output).err();
+    let mut stderr = String::new();
+    for notice in &output.notices {
+        stderr.push_str(notice);
+        stderr.push('\n');
+    }
+    let code = u8::from(error.is_some());
+    let error = error.filter(|text| !text.is_empty());
+    if let Some(text) = &error {
+        stderr.push_str(&format!("Error: {text}\n"));
+        stderr.push_str(output.excerpt.as_deref().unwrap_or_default());
+    }
+    Captured {
+        stdout: output.stdout.into_bytes(),
+        stderr: stderr.into_bytes(),
+        code,
+        error,
     }
 }
 
-fn capture(args: &TemplateArgs, stdin: &mut dyn Read) -> Captured {
-    match execute(args, stdin) {
-        Ok(outcome) => Captured {
-            stdout: outcome.stdout.into_bytes(),
-            stderr: outcome
-                .warnings
-                .iter()
-                .flat_map(|line| format!("{line}\n").into_bytes())
-                .collect(),
-            code: 0,
-        },
-        Err(text) => Captured {
-            stderr: format!("Error: {text}\n").into_bytes(),
-            code: 1,
-            ..Captured::default()
-        },
+/// An error is the text after `Error: `, or empty if it was told in a notice. What is checked in which order decides which error comes first.
+fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> Result<(), String> {
+    let flags = pflag::parse(flags::FLAGS, args).map_err(|(text, notices)| {
+        output.notices = notices;
+        text
+    })?;
+    output.notices.clone_from(&flags.notices);
+    if flags.bool("help") {
+        let mut command = command().bin_name("chartwright template");
+        output.stdout = command.render_long_help().to_string();
+        return Ok(());
     }
-}
-
-/// Renders and words the result. An error is the text after `Error: `.
-fn execute(args: &TemplateArgs, stdin: &mut dyn Read) -> Result<Outcome, String> {
+    if let Some(problem) = color_problem(&flags) {
+        output
+            .notices
+            .push(format!("level=WARN msg=\"command failed\" error={problem:?}"));
+        return Err(String::new());
+    }
+    if flags.words.is_empty() {
+        let usage = "\"helm template\" requires at least 1 argument\n\nUsage:  helm template [NAME] [CHART] [flags]";
+        return Err(usage.to_owned());
+    }
+    flags::check_groups(&flags)?;
     let mut capabilities = Capabilities::default();
-    if let Some(version) = args.kube_version.as_ref().filter(|version| !version.is_empty()) {
+    if let Some(version) = flags.text("kube-version").filter(|version| !version.is_empty()) {
         capabilities.kube_version =
             KubeVersion::parse(version).map_err(|e| format!("invalid kube version '{version}': {e}"))?;
     }
-    capabilities.api_versions.extend(args.api_versions.iter().cloned());
-    let (name, chart) = name_and_chart(args)?;
-    let path = locate(args, &chart)?;
-    let values = args.value_options().merge(stdin).map_err(|e| e.to_string())?;
+    capabilities.api_versions.extend(flags.list("api-versions"));
+    let server = asks_server(&flags, &mut output.notices)?;
+    let (name, chart) = name_and_chart(&flags, process)?;
+    let path = locate::locate(&flags, process.dir, &chart)?;
+    let values = value_options(&flags, process.dir)
+        .merge(process.stdin)
+        .map_err(|e| e.to_string())?;
     let chart = chart::load(&path).map_err(|e| e.to_string())?;
-    let renderer = check(chart)?;
+    let deprecated = chart.metadata.deprecated;
+    let renderer = check(chart, &flags)?;
+    if deprecated {
+        output
+            .notices
+            .push("level=WARN msg=\"this chart is deprecated\"".to_owned());
+    }
+    let cluster = match server {
+        true => Some(server::Cluster::connect(&flags, process)?),
+        false => None,
+    };
     check_name(&name)?;
+    if let Some(cluster) = &cluster {
+        // What the command line says about versions is ignored then, as with Helm.
+        capabilities = cluster.capabilities();
+    }
+    let lookups = cluster.as_ref().map_or_else(Lookups::none, server::Cluster::lookups);
     let input = Input {
         values: serde_json::Value::Object(values),
         release: Release {
             name: name.clone(),
-            namespace: args.namespace.clone(),
+            namespace: namespace::find(&flags, process),
             revision: 1,
-            is_install: !args.is_upgrade,
-            is_upgrade: args.is_upgrade,
+            is_install: !flags.bool("is-upgrade"),
+            is_upgrade: flags.bool("is-upgrade"),
         },
         capabilities: &capabilities,
-        lookups: &Lookups::none(),
+        lookups: &lookups,
         clock: jiff::Timestamp::now(),
         kept: None,
         seed: None,
         limits: Limits::default(),
-        include_crds: args.include_crds,
-        skip_schema: args.skip_schema_validation,
+        include_crds: flags.bool("include-crds"),
+        skip_schema: flags.bool("skip-schema-validation"),
     };
-    let rendered = on_large_stack(|| renderer.render(&input))?.map_err(|e| {
-        let hint = if e.is_rendering() && !args.debug {
-            DEBUG_HINT
-        } else {
-            ""
-        };
-        format!("{e}{hint}")
-    })?;
+    let result = on_large_stack(|| renderer.render(&input))?;
+    if result.as_ref().map_or_else(Error::is_rendering, |_| true) {
+        check_labels(&flags)?;
+    }
+    print(&flags, process, &name, &renderer, result, output)
+}
+
+/// Prints a render, or what there is of it. Without `--debug` a failed one leaves nothing.
+fn print(
+    flags: &Parsed,
+    process: &Process<'_>,
+    name: &str,
+    renderer: &Renderer,
+    result: Result<crate::render::Rendered, Error>,
+    output: &mut Output,
+) -> Result<(), String> {
+    let debug = flags.bool("debug") || !flags.is_set("debug") && env_bool(process, "HELM_DEBUG");
     let options = StreamOptions {
-        no_hooks: args.no_hooks,
-        skip_tests: args.skip_tests,
+        no_hooks: flags.bool("no-hooks"),
+        skip_tests: flags.bool("skip-tests"),
     };
-    let mut stdout = String::new();
-    let stream = match &args.output_dir {
-        Some(folder) if !folder.is_empty() => {
-            write_files(args, &name, &args.base.join(folder), folder, &rendered, &mut stdout)?;
-            "\n".to_owned()
+    let root = flags.text("output-dir").filter(|folder| !folder.is_empty());
+    let mut failure = None;
+    let stream = match result {
+        Ok(rendered) => {
+            if debug {
+                output.notices.extend(rendered.warnings.iter().cloned());
+            }
+            match root {
+                Some(root) => {
+                    let mut folder = folder(flags, process.dir, root, name, &mut output.stdout);
+                    if let Err(text) = folder.write(&rendered) {
+                        // Helm takes it for an error of rendering.
+                        if !debug {
+                            return Err(format!("{text}{DEBUG_HINT}"));
+                        }
+                        failure = Some(text);
+                    }
+                    folder.write_hooks(&rendered.hooks, options)?;
+                    "\n".to_owned()
+                }
+                None => to_stream(&rendered, options),
+            }
         }
-        _ => to_stream(&rendered, options),
+        Err(error) => {
+            let text = error.to_string();
+            output.excerpt = caret::excerpt(renderer.chart(), &text);
+            if !error.is_rendering() {
+                return Err(text);
+            }
+            if !debug {
+                return Err(format!("{text}{DEBUG_HINT}"));
+            }
+            failure = Some(text);
+            match (error, root) {
+                (Error::Manifest(bad), Some(root)) => {
+                    folder(flags, process.dir, root, name, &mut output.stdout).write_hooks(&bad.hooks, options)?;
+                    bad_stream(
+                        &bad,
+                        StreamOptions {
+                            no_hooks: true,
+                            ..options
+                        },
+                    )
+                }
+                (Error::Manifest(bad), None) => bad_stream(&bad, options),
+                _ => "\n".to_owned(),
+            }
+        }
     };
-    if args.show_only.is_empty() {
-        stdout.push_str(&stream);
+    let patterns = flags.list("show-only");
+    if patterns.is_empty() {
+        output.stdout.push_str(&stream);
     } else {
-        let found = show_only(&stream, &args.show_only);
-        stdout.push_str(&found.map_err(|pattern| format!("could not find template {pattern} in chart"))?);
-    }
-    let warnings = if args.debug { rendered.warnings } else { Vec::new() };
-    Ok(Outcome { stdout, warnings })
-}
-
-impl TemplateArgs {
-    fn value_options(&self) -> ValueOptions {
-        ValueOptions {
-            files: self.values.clone(),
-            set: self.set.clone(),
-            set_string: self.set_string.clone(),
-            set_file: self.set_file.clone(),
-            set_json: self.set_json.clone(),
-            set_literal: self.set_literal.clone(),
-            base: self.base.clone(),
+        match show_only(&stream, &patterns) {
+            Ok(shown) => output.stdout.push_str(&shown),
+            Err(pattern) => {
+                return Err(failure.unwrap_or_else(|| format!("could not find template {pattern} in chart")));
+            }
         }
     }
+    failure.map_or(Ok(()), Err)
 }
 
-fn check(chart: Chart) -> Result<Renderer, String> {
-    Renderer::new(Arc::new(chart)).map_err(|e| e.to_string())
+fn folder<'a>(
+    flags: &Parsed,
+    base: &'a Path,
+    root: &'a str,
+    name: &'a str,
+    report: &'a mut String,
+) -> files::Folder<'a> {
+    files::Folder {
+        base,
+        root,
+        release: flags.bool("release-name").then_some(name),
+        report,
+    }
 }
 
-fn name_and_chart(args: &TemplateArgs) -> Result<(String, String), String> {
-    let template = args.name_template.as_deref().filter(|template| !template.is_empty());
-    match (args.names.as_slice(), template) {
+fn value_options(flags: &Parsed, base: &Path) -> ValueOptions {
+    ValueOptions {
+        files: flags.list("values"),
+        set: flags.list("set"),
+        set_string: flags.list("set-string"),
+        set_file: flags.list("set-file"),
+        set_json: flags.list("set-json"),
+        set_literal: flags.list("set-literal"),
+        base: base.to_path_buf(),
+    }
+}
+
+fn env_bool(process: &Process<'_>, name: &str) -> bool {
+    (process.env)(name).is_some_and(|text| ["1", "t", "T", "true", "TRUE", "True"].contains(&text.as_str()))
+}
+
+fn color_problem(flags: &Parsed) -> Option<String> {
+    let mode = flags.text("colour").or_else(|| flags.text("color"))?;
+    let known = ["never", "auto", "always"].contains(&mode);
+    (!known).then(|| format!("invalid color mode {mode:?}: must be one of: never, auto, always"))
+}
+
+/// Whether the cluster is asked (`cmdGetDryRunFlagStrategy`).
+fn asks_server(flags: &Parsed, notices: &mut Vec<String>) -> Result<bool, String> {
+    if flags.bool("validate") {
+        return Ok(true);
+    }
+    let value = flags.text("dry-run").unwrap_or("client");
+    match value {
+        "client" => Ok(false),
+        "server" => Ok(true),
+        "unset" => {
+            notices.push(
+                "level=WARN msg=\"--dry-run is deprecated and should be replaced with '--dry-run=client'\"".to_owned(),
+            );
+            Ok(false)
+        }
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => {
+            notices.push(format!(
+                "level=WARN msg=\"boolean '--dry-run={value}' flag is deprecated and must be replaced with \
+                 '--dry-run=client'\""
+            ));
+            Ok(false)
+        }
+        "none" | "0" | "f" | "F" | "false" | "FALSE" | "False" => Err(format!(
+            "invalid dry-run value ({value:?}). Must be \"server\" or \"client\""
+        )),
+        _ => Err(format!(
+            "invalid dry-run value ({value:?}). Must be \"none\", \"server\", or \"client\""
+        )),
+    }
+}
+
+fn check(chart: Chart, flags: &Parsed) -> Result<Renderer, String> {
+    Renderer::new(Arc::new(chart)).map_err(|e| {
+        let text = e.to_string();
+        if flags.bool("dependency-update") && text.contains("missing in charts/ directory") {
+            return format!(
+                "{text}\n\ndependencies are not downloaded: run `helm dependency update` instead of --dependency-update"
+            );
+        }
+        text
+    })
+}
+
+fn check_labels(flags: &Parsed) -> Result<(), String> {
+    let is_system = |pair: &String| {
+        pair.split_once('=')
+            .is_some_and(|(key, _)| SYSTEM_LABELS.contains(&key))
+    };
+    if flags.list("labels").iter().any(is_system) {
+        return Err(format!(
+            "user supplied labels contains system reserved label name. System labels: [{}]",
+            SYSTEM_LABELS.join(" ")
+        ));
+    }
+    Ok(())
+}
+
+fn name_and_chart(flags: &Parsed, process: &Process<'_>) -> Result<(String, String), String> {
+    let template = flags.text("name-template").filter(|template| !template.is_empty());
+    match (flags.words.as_slice(), template) {
+        ([_, _], _) if flags.bool("generate-name") => {
+            Err("cannot set --generate-name and also specify a name".to_owned())
+        }
         ([_, _], Some(_)) => Err("cannot set --name-template and also specify a name".to_owned()),
         ([name, chart], None) => Ok((name.clone(), chart.clone())),
-        ([chart], Some(template)) => Ok((
-            render_text("name-template", template, &serde_json::Value::Null)?,
-            chart.clone(),
-        )),
+        ([chart], Some(template)) => Ok((name::render(template, process.env)?, chart.clone())),
         ([chart], None) => Ok((DEFAULT_NAME.to_owned(), chart.clone())),
-        ([], _) => Err(
-            "\"helm template\" requires at least 1 argument\n\nUsage:  helm template [NAME] [CHART] [flags]".to_owned(),
-        ),
-        ([_, _, rest @ ..], _) => Err(format!(
+        (words, _) => Err(format!(
             "expected at most two arguments, unexpected arguments: {}",
-            rest.join(", ")
-        )),
-    }
-}
-
-/// The chart's path. Charts in repositories and registries must be fetched before.
-fn locate(args: &TemplateArgs, chart: &str) -> Result<PathBuf, String> {
-    let chart = chart.trim();
-    let path = args.base.join(chart);
-    if path.exists() {
-        return Ok(path);
-    }
-    if chart.starts_with(['/', '.']) {
-        return Err(format!("path {chart:?} not found"));
-    }
-    match chart.split_once('/') {
-        Some((repository, _)) => Err(format!("repo {repository} not found")),
-        None => Err(format!(
-            "non-absolute URLs should be in form of repo_name/path_to_chart, got: {chart}"
+            words.get(2..).unwrap_or_default().join(", ")
         )),
     }
 }
@@ -320,7 +427,8 @@ fn check_name(name: &str) -> Result<(), String> {
     } else {
         return Ok(());
     };
-    Err(format!("release name check failed: release name {name:?}: {problem}"))
+    let quoted = crate::template::go::quote::quote_go(name.as_bytes());
+    Err(format!("release name check failed: release name {quoted}: {problem}"))
 }
 
 fn is_label(text: &str) -> bool {
@@ -331,64 +439,4 @@ fn is_label(text: &str) -> bool {
         && bytes
             .iter()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
-}
-
-/// Writes each manifest to a file of its template's name, several of one template to the same file.
-fn write_files(
-    args: &TemplateArgs,
-    name: &str,
-    root: &Path,
-    shown: &str,
-    rendered: &Rendered,
-    stdout: &mut String,
-) -> Result<(), String> {
-    let named = |base: &str| {
-        if args.release_name {
-            format!("{base}/{name}")
-        } else {
-            base.to_owned()
-        }
-    };
-    let below = if args.release_name {
-        root.join(name)
-    } else {
-        root.to_path_buf()
-    };
-    let mut written: Vec<&str> = Vec::new();
-    let mut write = |folder: &Path, shown: &str, source: &str, text: &str, append: bool| -> Result<(), String> {
-        let path = folder.join(source);
-        let io = |e: io::Error| format!("open {shown}/{source}: {e}");
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).map_err(io)?;
-        }
-        let mut file = OpenOptions::new()
-            .create(true)
-            .write(true)
-            .append(append)
-            .truncate(!append)
-            .open(&path)
-            .map_err(io)?;
-        write!(file, "---\n# Source: {source}\n{text}\n").map_err(io)?;
-        stdout.push_str(&format!("wrote {shown}/{source}\n"));
-        Ok(())
-    };
-    for crd in &rendered.crds {
-        let append = written.contains(&crd.name.as_str());
-        write(root, shown, &crd.name, &String::from_utf8_lossy(&crd.data), append)?;
-        written.push(&crd.name);
-    }
-    let shown = named(shown);
-    for manifest in &rendered.objects {
-        let append = written.contains(&manifest.source.as_str());
-        write(&below, &shown, &manifest.source, &manifest.text, append)?;
-        written.push(&manifest.source);
-    }
-    for hook in &rendered.hooks {
-        if args.no_hooks || args.skip_tests && hook.events.contains(&HookEvent::Test) {
-            continue;
-        }
-        let append = below.join(&hook.manifest.source).exists();
-        write(&below, &shown, &hook.manifest.source, &hook.manifest.text, append)?;
-    }
-    Ok(())
 }

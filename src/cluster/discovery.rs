@@ -170,10 +170,15 @@ impl Discovery {
                 }
                 api_versions.insert(api_version.clone());
                 for resource in served.resources {
+                    // `.Capabilities` has the kinds of subresources too, `v1/Scale` for one.
+                    let kinds = resource.subresources.iter();
+                    let kinds = kinds.filter_map(|sub| sub.response_kind.as_ref()?.kind.as_ref());
+                    api_versions.extend(kinds.map(|kind| format!("{api_version}/{kind}")));
                     let response = resource.response_kind.unwrap_or_default();
                     let (Some(kind), Some(plural)) = (response.kind, resource.resource) else {
                         continue;
                     };
+                    api_versions.insert(format!("{api_version}/{kind}"));
                     // A few resources answer with a kind of another group (TokenRequest and the like).
                     if response
                         .group
@@ -182,7 +187,6 @@ impl Discovery {
                     {
                         continue;
                     }
-                    api_versions.insert(format!("{api_version}/{kind}"));
                     let has = |verb: &str| resource.verbs.iter().any(|served| served == verb);
                     snapshot
                         .kinds

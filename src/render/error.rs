@@ -1,5 +1,8 @@
 //! Why a chart can't be rendered.
 
+use std::collections::BTreeMap;
+
+use super::Hook;
 use crate::chart;
 use crate::template::helm::Limit;
 
@@ -30,10 +33,30 @@ pub enum Error {
     Limit { template: String, limit: Limit },
     /// A rendered document isn't YAML.
     #[error("{0}")]
-    Manifest(String),
+    Manifest(Box<BadManifest>),
+}
+
+/// A document that isn't YAML, and what Helm shows of its render with `--debug`.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct BadManifest {
+    /// The text, with the template's name.
+    pub text: String,
+    /// All rendered files by name.
+    pub files: BTreeMap<String, String>,
+    /// The hooks in the files before the one that failed.
+    pub hooks: Vec<Hook>,
 }
 
 impl Error {
+    pub(super) fn bad_manifest(text: String) -> Self {
+        Error::Manifest(Box::new(BadManifest {
+            text,
+            files: BTreeMap::new(),
+            hooks: Vec::new(),
+        }))
+    }
+
     /// Whether a limit of ours was the cause, not the chart as such.
     pub fn is_limit(&self) -> bool {
         matches!(self, Error::Limit { .. })

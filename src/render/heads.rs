@@ -74,7 +74,7 @@ impl Head {
         let Some(annotations) = field(metadata, "annotations") else {
             return Ok(head);
         };
-        let wanted = || "struct field SimpleHead.metadata.annotations of type map[string]string".to_owned();
+        let wanted = || "struct field .metadata.annotations of type map[string]string".to_owned();
         let Some(annotations) = object(annotations, wanted)? else {
             return Ok(head);
         };
@@ -108,8 +108,10 @@ fn text(fields: &Map<String, Value>, name: &str, path: &str) -> Result<String, S
     match field(fields, name) {
         None | Some(Value::Null) => Ok(String::new()),
         Some(value) => crate::chart::metadata::scalar_text(value).ok_or_else(|| {
+            // Go names the outer type only for its own fields.
+            let owner = if path.contains('.') { "" } else { "SimpleHead" };
             format!(
-                "{} into Go struct field SimpleHead.{path} of type string",
+                "{} into Go struct field {owner}.{path} of type string",
                 json_kind(value)
             )
         }),

@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
-use super::Error;
 use super::heads::{Head, Heads};
 use super::order::by_install_order;
+use super::{BadManifest, Error};
 use crate::yaml;
 
 /// One YAML document that a template made.
@@ -129,8 +129,20 @@ pub(super) struct Sorted {
 ///
 /// # Errors
 /// A document that isn't YAML, or whose head has the wrong types.
-pub(super) fn sort(files: &BTreeMap<String, String>, heads: &Heads) -> Result<Sorted, Error> {
+pub(super) fn sort(files: BTreeMap<String, String>, heads: &Heads) -> Result<Sorted, Error> {
     let mut sorted = Sorted::default();
+    if let Err(text) = classify(&files, heads, &mut sorted) {
+        let hooks = sorted.hooks;
+        return Err(Error::Manifest(Box::new(BadManifest { text, files, hooks })));
+    }
+    sorted.objects.sort_by(|a, b| by_install_order(a.kind(), b.kind()));
+    sorted
+        .hooks
+        .sort_by(|a, b| by_install_order(a.manifest.kind(), b.manifest.kind()));
+    Ok(sorted)
+}
+
+fn classify(files: &BTreeMap<String, String>, heads: &Heads, sorted: &mut Sorted) -> Result<(), String> {
     for (path, content) in files {
         let base = path.rsplit('/').next().unwrap_or(path);
         if base.starts_with('_') || content.trim().is_empty() {
@@ -171,11 +183,7 @@ pub(super) fn sort(files: &BTreeMap<String, String>, heads: &Heads) -> Result<So
             });
         }
     }
-    sorted.objects.sort_by(|a, b| by_install_order(a.kind(), b.kind()));
-    sorted
-        .hooks
-        .sort_by(|a, b| by_install_order(a.manifest.kind(), b.manifest.kind()));
-    Ok(sorted)
+    Ok(())
 }
 
 /// The documents of a rendered file with the lines where they start. Helm splits at `---` at the start of a line,
@@ -208,8 +216,8 @@ pub fn split(content: &str) -> Vec<(&str, usize)> {
     documents
 }
 
-fn read(heads: &Heads, path: &str, line: usize, text: &str) -> Result<Manifest, Error> {
-    let wrap = |text: String| Error::Manifest(format!("YAML parse error on {path}: {text}"));
+fn read(heads: &Heads, path: &str, line: usize, text: &str) -> Result<Manifest, String> {
+    let wrap = |text: String| format!("YAML parse error on {path}: {text}");
     let (head, document) = heads.read(text).map_err(wrap)?;
     Ok(Manifest {
         source: path.to_owned(),
@@ -252,7 +260,7 @@ mod tests {
             ("c/templates/c.yaml".to_owned(), hook("other: x")),
             ("c/templates/_d.yaml".to_owned(), "kind: X".to_owned()),
         ]);
-        let sorted = sort(&files, &Heads::default()).unwrap();
+        let sorted = sort(files, &Heads::default()).unwrap();
         assert_eq!(sorted.objects.len(), 1);
         assert_eq!(sorted.hooks.len(), 1);
         assert_eq!(sorted.hooks[0].events, [HookEvent::PreInstall, HookEvent::Test]);
@@ -288,7 +296,7 @@ mod tests {
             ),
         ];
         for (text, want) in table {
-            let error = read(&Heads::default(), "c/t.yaml", 1, text).unwrap_err().to_string();
+            let error = read(&Heads::default(), "c/t.yaml", 1, text).unwrap_err();
             assert!(
                 error.starts_with("YAML parse error on c/t.yaml: error unmarshaling JSON") && error.ends_with(want),
                 "{error}"

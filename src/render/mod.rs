@@ -31,11 +31,11 @@ pub use crate::template::helm::data::Release;
 pub use crate::template::helm::{
     Capabilities, Kept, KeptError, KeptKey, KubeVersion, Limit, Limits, LookupKey, Lookups, Randomness,
 };
-pub use error::Error;
+pub use error::{BadManifest, Error};
 use heads::Heads;
 pub use manifest::{Hook, HookEvent, Manifest};
 pub use order::{INSTALL_ORDER, by_install_order};
-pub use stream::{StreamOptions, show_only, to_stream};
+pub use stream::{StreamOptions, bad_stream, show_only, to_stream};
 pub use text::render_text;
 
 /// What [`on_large_stack`] reserves, in bytes. Only what is used is ever backed by memory.
@@ -310,11 +310,11 @@ fn finish(chart: &str, rendered: BTreeMap<String, Vec<u8>>, heads: &Heads) -> Re
             let reason = crate::yaml::to_json(e.as_bytes())
                 .err()
                 .map_or_else(|| e.to_string(), |e| e.to_string());
-            Error::Manifest(format!("YAML parse error on {name}: {reason}"))
+            Error::bad_manifest(format!("YAML parse error on {name}: {reason}"))
         })?;
         files.insert(name, text);
     }
-    let sorted = manifest::sort(&files, heads)?;
+    let sorted = manifest::sort(files, heads)?;
     Ok(Rendered {
         objects: sorted.objects,
         hooks: sorted.hooks,

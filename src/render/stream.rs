@@ -1,7 +1,7 @@
 //! A render as `helm template` prints it. Facts: Helm's `pkg/cmd/template.go`.
 
 use super::manifest::split;
-use super::{HookEvent, Rendered};
+use super::{BadManifest, Hook, HookEvent, Rendered};
 use crate::chart::ignore::path_match;
 
 /// What of a render is printed.
@@ -13,6 +13,13 @@ pub struct StreamOptions {
     pub skip_tests: bool,
 }
 
+impl StreamOptions {
+    /// Whether a hook is part of it.
+    pub fn has(self, hook: &Hook) -> bool {
+        !(self.no_hooks || self.skip_tests && hook.events.contains(&HookEvent::Test))
+    }
+}
+
 /// The stream that `helm template` prints: CRDs if the render has them, manifests, hooks.
 pub fn to_stream(rendered: &Rendered, options: StreamOptions) -> String {
     let mut out = String::new();
@@ -22,11 +29,22 @@ pub fn to_stream(rendered: &Rendered, options: StreamOptions) -> String {
     for manifest in &rendered.objects {
         document(&mut out, &manifest.source, &manifest.text);
     }
-    let mut out = format!("{}\n", out.trim());
-    for hook in &rendered.hooks {
-        if options.no_hooks || options.skip_tests && hook.events.contains(&HookEvent::Test) {
-            continue;
-        }
+    with_hooks(&out, &rendered.hooks, options)
+}
+
+/// What Helm prints with `--debug` of a render of which a document isn't YAML: the files as they are, and the hooks
+/// that were found before. Helm prints the files in a random order, here it is that of their names.
+pub fn bad_stream(bad: &BadManifest, options: StreamOptions) -> String {
+    let mut out = String::new();
+    for (name, text) in bad.files.iter().filter(|(_, text)| !text.trim().is_empty()) {
+        document(&mut out, name, text);
+    }
+    with_hooks(&out, &bad.hooks, options)
+}
+
+fn with_hooks(manifests: &str, hooks: &[Hook], options: StreamOptions) -> String {
+    let mut out = format!("{}\n", manifests.trim());
+    for hook in hooks.iter().filter(|hook| options.has(hook)) {
         document(&mut out, &hook.manifest.source, &hook.manifest.text);
     }
     out

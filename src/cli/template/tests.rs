@@ -26,7 +26,9 @@ fn compare(folder: &Path) -> Option<String> {
     let captured = run_captured(&words, b"", folder);
     let (stdout, error, code) = (
         String::from_utf8(captured.stdout).unwrap(),
-        String::from_utf8(captured.stderr).unwrap(),
+        captured
+            .error
+            .map_or_else(String::new, |text| format!("Error: {text}\n")),
         captured.code,
     );
     for (name, got, want) in [

@@ -132,17 +132,18 @@ impl Context {
         self.random.finish()
     }
 
-    pub(super) fn lookup(&mut self, key: LookupKey) -> Value {
+    pub(super) fn lookup(&mut self, key: LookupKey) -> Result<Value, CallError> {
         let empty = || Value::map(Entries::new());
         if !self.lookups.is_live() {
-            return empty();
+            return Ok(empty());
         }
         self.used.insert(key.clone());
-        match self.lookups.get(&key) {
-            Some(answer) => Value::from_json(answer),
+        let answer = self.lookups.get(&key).map_err(CallError::Text)?;
+        match answer.map(|answer| Value::from_json(&answer)) {
+            Some(answer) => Ok(answer),
             None => {
                 self.missing.insert(key);
-                empty()
+                Ok(empty())
             }
         }
     }

@@ -148,10 +148,10 @@ fn required(_: &mut Context, args: &[Value]) -> Out {
 }
 
 fn lookup(context: &mut Context, args: &[Value]) -> Out {
-    Ok(context.lookup(LookupKey {
+    context.lookup(LookupKey {
         api_version: text(args, 0),
         kind: text(args, 1),
         namespace: text(args, 2),
         name: text(args, 3),
-    }))
+    })
 }

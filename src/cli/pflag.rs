@@ -1,0 +1,347 @@
+//! Flags as Go's pflag reads them: what Helm's users type has to mean the same here.
+//!
+//! Flags and words may alternate; `--` ends the flags; `-f=x`, `-fx`, `-f x`, `--file=x` and `--file x` are one; a flag
+//! with an optional value takes it only after `=`. Error texts are pflag's and cobra's (`pflag/{flag,errors}.go`).
+
+mod csv;
+
+use std::collections::BTreeMap;
+
+use crate::template::go::number::{parse_float, parse_int};
+use crate::template::go::quote::quote_go;
+use crate::template::sprig::duration::parse_duration;
+
+const SYNTAX: &str = "invalid syntax";
+const RANGE: &str = "value out of range";
+
+/// What a flag's values are.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    /// True without a value.
+    Bool,
+    /// One text; the last one counts.
+    Text,
+    /// A text that is `.0` where the flag stands without one.
+    Optional(&'static str),
+    /// How to wait for what is installed.
+    Wait,
+    /// Any number of texts (`StringArray`).
+    List,
+    /// Any number of texts, and several in one value: a record of comma-separated values (`StringSlice`).
+    Csv,
+    /// `key=value` pairs, several in one value (`StringToString`).
+    Pairs,
+    /// Go's notation, such as `5m0s`.
+    Duration,
+    /// A whole number.
+    Int,
+    /// A number.
+    Float,
+    /// A flag that is an error, which the function words from the value.
+    Refused(fn(&str) -> String),
+}
+
+/// One flag.
+#[derive(Debug, Clone, Copy)]
+pub struct Flag {
+    pub name: &'static str,
+    pub short: Option<char>,
+    pub kind: Kind,
+    /// What stands for the value in the help.
+    pub value: &'static str,
+    pub help: &'static str,
+    /// What a user is told who uses it.
+    pub deprecated: Option<&'static str>,
+    /// Not in the help.
+    pub hidden: bool,
+}
+
+/// What a command line says.
+#[derive(Debug, Clone, Default)]
+pub struct Parsed {
+    /// The arguments that are no flags.
+    pub words: Vec<String>,
+    /// What to tell about deprecated flags.
+    pub notices: Vec<String>,
+    values: BTreeMap<&'static str, Vec<String>>,
+}
+
+/// Reads a command line.
+///
+/// # Errors
+/// pflag's text for the first flag that is unknown, lacks its value or has a wrong one. The notices up to there come too.
+pub fn parse(flags: &[Flag], args: &[String]) -> Result<Parsed, (String, Vec<String>)> {
+    let mut parsed = Parsed::default();
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        let result = match arg.strip_prefix("--") {
+            Some("") => {
+                parsed.words.extend(rest.by_ref().cloned());
+                Ok(())
+            }
+            Some(long) => parsed.long(flags, arg, long, &mut rest),
+            None => match arg.strip_prefix('-') {
+                Some(short) if !short.is_empty() => parsed.short(flags, short, &mut rest),
+                _ => {
+                    parsed.words.push(arg.clone());
+                    Ok(())
+                }
+            },
+        };
+        if let Err(text) = result {
+            return Err((text, parsed.notices));
+        }
+    }
+    Ok(parsed)
+}
+
+// === impl Parsed ===
+
+impl Parsed {
+    /// Whether the flag was given.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
+    /// The flag's last value, `None` if it wasn't given.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.values.get(name)?.last().map(String::as_str)
+    }
+
+    /// All values of the flag.
+    pub fn list(&self, name: &str) -> Vec<String> {
+        self.values.get(name).cloned().unwrap_or_default()
+    }
+
+    /// Whether a boolean flag is on.
+    pub fn bool(&self, name: &str) -> bool {
+        self.text(name).and_then(parse_bool).unwrap_or(false)
+    }
+
+    fn long(
+        &mut self,
+        flags: &[Flag],
+        arg: &str,
+        long: &str,
+        rest: &mut std::slice::Iter<'_, String>,
+    ) -> Result<(), String> {
+        if long.starts_with(['-', '=']) {
+            return Err(format!("bad flag syntax: {arg}"));
+        }
+        let (name, value) = match long.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (long, None),
+        };
+        let flag = flags.iter().find(|flag| flag.name == name);
+        let flag = flag.ok_or_else(|| format!("unknown flag: --{name}"))?;
+        let value = value
+            .or_else(|| flag.kind.without_value())
+            .or_else(|| rest.next().map(String::as_str));
+        let value = value.ok_or_else(|| format!("flag needs an argument: --{name}"))?;
+        self.set(flag, value)
+    }
+
+    fn short(&mut self, flags: &[Flag], shorts: &str, rest: &mut std::slice::Iter<'_, String>) -> Result<(), String> {
+        let mut shorts = shorts;
+        while let Some(letter) = shorts.chars().next() {
+            let after = shorts.get(letter.len_utf8()..).unwrap_or_default();
+            let flag = flags.iter().find(|flag| flag.short == Some(letter));
+            // pflag goes by bytes.
+            let shown = char::from(shorts.as_bytes().first().copied().unwrap_or_default());
+            let flag = flag.ok_or_else(|| format!("unknown shorthand flag: {shown:?} in -{shorts}"))?;
+            let assigned = after.strip_prefix('=').filter(|value| !value.is_empty());
+            if let Some(value) = assigned {
+                return self.set(flag, value);
+            }
+            if let Some(value) = flag.kind.without_value() {
+                self.set(flag, value)?;
+                shorts = after;
+                continue;
+            }
+            let value = if after.is_empty() {
+                rest.next().map(String::as_str)
+            } else {
+                Some(after)
+            };
+            let value = value.ok_or_else(|| format!("flag needs an argument: {letter:?} in -{shorts}"))?;
+            return self.set(flag, value);
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, flag: &Flag, value: &str) -> Result<(), String> {
+        let values = flag.kind.read(value).map_err(|reason| {
+            let short = flag.short.map(|short| format!("-{short}, ")).unwrap_or_default();
+            format!(
+                "invalid argument {} for \"{short}--{}\" flag: {reason}",
+                quote_go(value.as_bytes()),
+                flag.name
+            )
+        })?;
+        self.values.entry(flag.name).or_default().extend(values);
+        if let Some(advice) = flag.deprecated {
+            self.notices
+                .push(format!("Flag --{} has been deprecated, {advice}", flag.name));
+        }
+        Ok(())
+    }
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// The value of a flag that stands without one, if it may.
+    fn without_value(self) -> Option<&'static str> {
+        match self {
+            Kind::Bool => Some("true"),
+            Kind::Wait => Some("watcher"),
+            Kind::Optional(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Whether the flag may stand without a value.
+    pub fn is_optional(self) -> bool {
+        self.without_value().is_some()
+    }
+
+    fn read(self, value: &str) -> Result<Vec<String>, String> {
+        let wrong = |function: &str, reason: &str| {
+            let quoted = quote_go(value.as_bytes());
+            Err(format!("strconv.{function}: parsing {quoted}: {reason}"))
+        };
+        match self {
+            Kind::Bool if parse_bool(value).is_none() => return wrong("ParseBool", SYNTAX),
+            Kind::Duration => parse_duration(value.as_bytes()).map(drop)?,
+            Kind::Int if parse_int(value).is_none() => {
+                let digits = value.trim_start_matches(['-', '+']);
+                let whole = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+                return wrong("ParseInt", if whole { RANGE } else { SYNTAX });
+            }
+            Kind::Float => match parse_float(value) {
+                Some(number) if number.is_finite() && number.abs() > f64::from(f32::MAX) => {
+                    return wrong("ParseFloat", RANGE);
+                }
+                Some(_) => {}
+                None => {
+                    let number = value.parse::<f64>();
+                    let named = value.to_ascii_lowercase().contains("inf");
+                    if named && number.is_ok() {
+                        return Ok(vec![value.to_owned()]);
+                    }
+                    let huge = number.is_ok_and(f64::is_infinite);
+                    return wrong("ParseFloat", if huge { RANGE } else { SYNTAX });
+                }
+            },
+            Kind::Wait if !["watcher", "hookOnly", "legacy", "true", "false"].contains(&value) => {
+                let quoted = quote_go(value.as_bytes());
+                return Err(format!(
+                    "invalid wait input {quoted}. Valid inputs are watcher, hookOnly, and legacy"
+                ));
+            }
+            Kind::Csv => return csv::record(value),
+            Kind::Pairs => return pairs(value),
+            Kind::Refused(reason) if !value.is_empty() => return Err(reason(value)),
+            _ => {}
+        }
+        Ok(vec![value.to_owned()])
+    }
+}
+
+/// `strconv.ParseBool`.
+fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+fn pairs(value: &str) -> Result<Vec<String>, String> {
+    let pairs = match value.matches('=').count() {
+        0 => vec![value.to_owned()],
+        1 => vec![value.trim_matches('"').to_owned()],
+        _ => csv::record(value)?,
+    };
+    match pairs.iter().find(|pair| !pair.contains('=')) {
+        Some(pair) => Err(format!("{pair} must be formatted as key=value")),
+        None => Ok(pairs),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLAGS: [Flag; 5] = [
+        flag("values", Some('f'), Kind::Csv),
+        flag("set", None, Kind::List),
+        flag("debug", Some('d'), Kind::Bool),
+        flag("dry-run", None, Kind::Optional("unset")),
+        flag("labels", Some('l'), Kind::Pairs),
+    ];
+
+    const fn flag(name: &'static str, short: Option<char>, kind: Kind) -> Flag {
+        Flag {
+            name,
+            short,
+            kind,
+            value: "X",
+            help: "",
+            deprecated: None,
+            hidden: false,
+        }
+    }
+
+    fn run(line: &str) -> Result<Parsed, String> {
+        let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        parse(&FLAGS, &args).map_err(|(text, _)| text)
+    }
+
+    #[test]
+    fn values_are_found_in_every_place() {
+        let table: [(&str, &str, &[&str]); 9] = [
+            ("-f=a", "values", &["a"]),
+            ("-fa -f b --values c --values=d,e", "values", &["a", "b", "c", "d", "e"]),
+            ("-df a", "values", &["a"]),
+            ("-f \"a,b\",c", "values", &["a,b", "c"]),
+            ("--set=a=b --set -x", "set", &["a=b", "-x"]),
+            ("-d=false", "debug", &["false"]),
+            ("--dry-run server", "dry-run", &["unset"]),
+            ("-f= x", "values", &["="]),
+            ("-l a=1,b=2 -l c=", "labels", &["a=1", "b=2", "c="]),
+        ];
+        for (line, name, want) in table {
+            assert_eq!(run(line).unwrap().list(name), want, "{line}");
+        }
+        assert_eq!(run("a -d - b -- -d").unwrap().words, ["a", "-", "b", "-d"]);
+        assert!(!run("--debug=0").unwrap().bool("debug"));
+    }
+
+    #[test]
+    fn errors_are_those_of_pflag() {
+        let table = [
+            ("--foo=1", "unknown flag: --foo"),
+            ("-dx", "unknown shorthand flag: 'x' in -x"),
+            ("---d", "bad flag syntax: ---d"),
+            ("--set", "flag needs an argument: --set"),
+            ("-df", "flag needs an argument: 'f' in -f"),
+            (
+                "--debug=x",
+                "invalid argument \"x\" for \"-d, --debug\" flag: strconv.ParseBool: parsing \"x\": invalid syntax",
+            ),
+            (
+                "-fa\"",
+                "invalid argument \"a\\\"\" for \"-f, --values\" flag: parse error on line 1, column 2: bare \" in \
+                 non-quoted-field",
+            ),
+            (
+                "-l a",
+                "invalid argument \"a\" for \"-l, --labels\" flag: a must be formatted as key=value",
+            ),
+        ];
+        for (line, want) in table {
+            assert_eq!(run(line).unwrap_err(), want, "{line}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! `--output-dir`: manifests as files (`writeToFile` in Helm's `pkg/action/install.go` and `pkg/cmd/template.go`).
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::chart::io_text;
+use crate::render::{Hook, Rendered, StreamOptions};
+
+/// Where files go, and what was written so far.
+pub struct Folder<'a> {
+    /// What relative paths start from.
+    pub base: &'a Path,
+    /// `--output-dir`, as given.
+    pub root: &'a str,
+    /// The release's name, if the files go below a folder of that name.
+    pub release: Option<&'a str>,
+    /// A line for each file that is written.
+    pub report: &'a mut String,
+}
+
+impl Folder<'_> {
+    /// Writes each manifest to the file that its template is called, several of one template to the same file.
+    ///
+    /// # Errors
+    /// The first file that can't be written, in Go's words.
+    pub fn write(&mut self, rendered: &Rendered) -> Result<(), String> {
+        let mut written: Vec<&str> = Vec::new();
+        let root = self.root.to_owned();
+        for crd in &rendered.crds {
+            let text = String::from_utf8_lossy(&crd.data);
+            self.file(&root, &crd.name, &text, written.contains(&crd.name.as_str()))?;
+            written.push(&crd.name);
+        }
+        let below = self.below();
+        for manifest in &rendered.objects {
+            self.file(
+                &below,
+                &manifest.source,
+                &manifest.text,
+                written.contains(&manifest.source.as_str()),
+            )?;
+            written.push(&manifest.source);
+        }
+        Ok(())
+    }
+
+    /// Writes the hooks. They are appended to what is there, even from an earlier run.
+    ///
+    /// # Errors
+    /// The first file that can't be written.
+    pub fn write_hooks(&mut self, hooks: &[Hook], options: StreamOptions) -> Result<(), String> {
+        let below = self.below();
+        for hook in hooks.iter().filter(|hook| options.has(hook)) {
+            let exists = self.base.join(&below).join(&hook.manifest.source).exists();
+            self.file(&below, &hook.manifest.source, &hook.manifest.text, exists)?;
+        }
+        Ok(())
+    }
+
+    fn below(&self) -> String {
+        match self.release {
+            Some(name) => clean_path(&format!("{}/{name}", self.root)),
+            None => self.root.to_owned(),
+        }
+    }
+
+    fn file(&mut self, folder: &str, source: &str, text: &str, append: bool) -> Result<(), String> {
+        let shown = format!("{folder}/{source}");
+        let path = self.base.join(&shown);
+        let parent = clean_path(shown.rsplit_once('/').map_or(".", |(parent, _)| parent));
+        if let Err(e) = std::fs::metadata(self.base.join(&parent))
+            && e.kind() != io::ErrorKind::NotFound
+        {
+            return Err(format!("stat {parent}: {}", io_text(&e)));
+        }
+        std::fs::create_dir_all(self.base.join(&parent)).map_err(|e| {
+            let at = first_file(self.base, &parent);
+            format!("mkdir {at}: {}", io_text(&e))
+        })?;
+        let wrap = |e: io::Error| format!("open {shown}: {}", io_text(&e));
+        let mut options = OpenOptions::new();
+        options.write(true).append(append);
+        if !append {
+            options.create(true).truncate(true);
+        }
+        let mut file = options.open(&path).map_err(wrap)?;
+        write!(file, "---\n# Source: {source}\n{text}\n").map_err(wrap)?;
+        self.report.push_str(&format!("wrote {shown}\n"));
+        Ok(())
+    }
+}
+
+/// The first part of a path that is there and no folder: what Go names when it can't make the folders.
+fn first_file(base: &Path, folder: &str) -> String {
+    let ends = folder.match_indices('/').map(|(at, _)| at).chain([folder.len()]);
+    ends.filter_map(|end| folder.get(..end))
+        .find(|part| base.join(part).exists() && !base.join(part).is_dir())
+        .unwrap_or(folder)
+        .to_owned()
+}
+
+/// Go's `filepath.Clean`, which `filepath.Join` applies.
+pub fn clean_path(path: &str) -> String {
+    let rooted = path.starts_with('/');
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        match (part, parts.last()) {
+            ("..", Some(last)) if *last != ".." => drop(parts.pop()),
+            ("..", None) if rooted => {}
+            _ => parts.push(part),
+        }
+    }
+    match (rooted, parts.join("/")) {
+        (true, rest) => format!("/{rest}"),
+        (false, rest) if rest.is_empty() => ".".to_owned(),
+        (false, rest) => rest,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::clean_path;
+
+    #[test]
+    fn paths_are_cleaned_as_by_go() {
+        let table = [
+            ("./a//b/", "a/b"),
+            ("a/../..", ".."),
+            ("/../a", "/a"),
+            ("", "."),
+            ("../x/.", "../x"),
+        ];
+        for (path, want) in table {
+            assert_eq!(clean_path(path), want, "{path}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The flags of `helm template` 4.3.1 (`pkg/cmd/{flags,install,template}.go`, `pkg/cli/environment.go`).
+
+use crate::cli::pflag::{Flag, Kind, Parsed};
+
+/// Pairs of flags that exclude each other, in the order in which cobra checks them.
+const EXCLUSIVE: [(&str, &str); 3] = [
+    ("force", "force-conflicts"),
+    ("force-replace", "force-conflicts"),
+    ("validate", "dry-run"),
+];
+
+const fn flag(name: &'static str, kind: Kind, value: &'static str, help: &'static str) -> Flag {
+    Flag {
+        name,
+        short: None,
+        kind,
+        value,
+        help,
+        deprecated: None,
+        hidden: false,
+    }
+}
+
+const fn short(short: char, flag: Flag) -> Flag {
+    Flag {
+        short: Some(short),
+        ..flag
+    }
+}
+
+const fn on(name: &'static str, help: &'static str) -> Flag {
+    flag(name, Kind::Bool, "", help)
+}
+
+/// What concerns an installation, a download or the log, and has no meaning here: accepted and left out of the help.
+const fn ignored(name: &'static str, kind: Kind) -> Flag {
+    Flag {
+        hidden: true,
+        ..flag(name, kind, "VALUE", "Accepted for Helm's sake; has no effect")
+    }
+}
+
+const fn deprecated(flag: Flag, advice: &'static str) -> Flag {
+    Flag {
+        deprecated: Some(advice),
+        hidden: true,
+        ..flag
+    }
+}
+
+fn no_plugin(name: &str) -> String {
+    format!("plugin: {{Name:{name} Type:postrenderer/v1}} not found")
+}
+
+const NO_EFFECT: &str = "this flag has no effect for 'helm template' and will be removed in Helm 5";
+
+/// Every flag.
+#[rustfmt::skip]
+pub const FLAGS: &[Flag] = &[
+    short('f', flag("values", Kind::Csv, "FILE", "Values from a YAML file, or from standard input with \"-\" (repeatable; later files win)")),
+    flag("set", Kind::List, "KEY=VALUE", "Set values: key1=val1,key2=val2 (repeatable)"),
+    flag("set-string", Kind::List, "KEY=VALUE", "Set values that stay strings (repeatable)"),
+    flag("set-file", Kind::List, "KEY=FILE", "Set values from files: key1=path1 (repeatable)"),
+    flag("set-json", Kind::List, "KEY=JSON", "Set values from JSON: key='{\"a\": 1}', or a whole object (repeatable)"),
+    flag("set-literal", Kind::List, "KEY=TEXT", "Set one value literally: nothing after the first \"=\" is special (repeatable)"),
+    short('n', flag("namespace", Kind::Text, "NAMESPACE", "Namespace of the release [default: HELM_NAMESPACE, the kubeconfig's, or default]")),
+    short('s', flag("show-only", Kind::List, "TEMPLATE", "Print only what comes from this template, a path or pattern such as templates/*.yaml (repeatable)")),
+    on("include-crds", "Print the manifests of crds/ too"),
+    on("no-hooks", "Leave hooks out"),
+    on("skip-tests", "Leave test hooks out"),
+    on("is-upgrade", "Set .Release.IsUpgrade instead of .Release.IsInstall"),
+    short('a', flag("api-versions", Kind::Csv, "VERSION", "Kubernetes API versions that .Capabilities has besides the usual ones (repeatable, or separated by commas)")),
+    flag("kube-version", Kind::Text, "VERSION", "Kubernetes version that .Capabilities has"),
+    flag("dry-run", Kind::Optional("unset"), "client|server", "server: take capabilities and lookups from the cluster [default: client]"),
+    short('g', on("generate-name", "No name is given (the release is called release-name)")),
+    flag("name-template", Kind::Text, "TEMPLATE", "Template for the release's name"),
+    flag("output-dir", Kind::Text, "FOLDER", "Write the manifests to files below this folder"),
+    on("release-name", "With --output-dir: below a folder with the release's name"),
+    on("skip-schema-validation", "Don't check the values against values.schema.json"),
+    short('l', flag("labels", Kind::Pairs, "KEY=VALUE", "Labels of the release, for templates nothing")),
+    on("debug", "Print more; with an error also the manifests that aren't valid YAML [env: HELM_DEBUG]"),
+    short('h', on("help", "Print help")),
+    // The cluster of --dry-run=server.
+    flag("kubeconfig", Kind::Text, "FILE", "The kubeconfig [env: KUBECONFIG]"),
+    flag("kube-context", Kind::Text, "NAME", "The context in the kubeconfig [env: HELM_KUBECONTEXT]"),
+    flag("kube-apiserver", Kind::Text, "URL", "The API server [env: HELM_KUBEAPISERVER]"),
+    flag("kube-as-user", Kind::Text, "NAME", "The user to impersonate [env: HELM_KUBEASUSER]"),
+    flag("kube-as-group", Kind::List, "NAME", "A group to impersonate (repeatable) [env: HELM_KUBEASGROUPS]"),
+    flag("kube-ca-file", Kind::Text, "FILE", "The API server's certificate authority [env: HELM_KUBECAFILE]"),
+    flag("kube-tls-server-name", Kind::Text, "NAME", "The name in the API server's certificate [env: HELM_KUBETLS_SERVER_NAME]"),
+    on("kube-insecure-skip-tls-verify", "Don't check the API server's certificate [env: HELM_KUBEINSECURE_SKIP_TLS_VERIFY]"),
+    flag("kube-token", Kind::Text, "TOKEN", "The bearer token [env: HELM_KUBETOKEN]"),
+    // What is accepted where it changes nothing, and an error where it would: charts are never downloaded.
+    ignored("repo", Kind::Text),
+    ignored("version", Kind::Text),
+    ignored("devel", Kind::Bool),
+    ignored("verify", Kind::Bool),
+    ignored("keyring", Kind::Text),
+    ignored("username", Kind::Text),
+    ignored("password", Kind::Text),
+    ignored("cert-file", Kind::Text),
+    ignored("key-file", Kind::Text),
+    ignored("ca-file", Kind::Text),
+    ignored("insecure-skip-tls-verify", Kind::Bool),
+    ignored("plain-http", Kind::Bool),
+    ignored("pass-credentials", Kind::Bool),
+    ignored("dependency-update", Kind::Bool),
+    ignored("enable-dns", Kind::Bool),
+    ignored("post-renderer", Kind::Refused(no_plugin)),
+    ignored("post-renderer-args", Kind::List),
+    ignored("registry-config", Kind::Text),
+    ignored("repository-config", Kind::Text),
+    ignored("repository-cache", Kind::Text),
+    ignored("content-cache", Kind::Text),
+    // Installing.
+    ignored("create-namespace", Kind::Bool),
+    ignored("description", Kind::Text),
+    ignored("disable-openapi-validation", Kind::Bool),
+    ignored("force-conflicts", Kind::Bool),
+    ignored("force-replace", Kind::Bool),
+    ignored("replace", Kind::Bool),
+    ignored("rollback-on-failure", Kind::Bool),
+    ignored("server-side", Kind::Bool),
+    ignored("skip-crds", Kind::Bool),
+    ignored("take-ownership", Kind::Bool),
+    ignored("timeout", Kind::Duration),
+    ignored("wait", Kind::Wait),
+    ignored("wait-for-jobs", Kind::Bool),
+    ignored("burst-limit", Kind::Int),
+    ignored("qps", Kind::Float),
+    ignored("color", Kind::Text),
+    ignored("colour", Kind::Text),
+    deprecated(ignored("force", Kind::Bool), "use --force-replace instead"),
+    deprecated(ignored("atomic", Kind::Bool), "use --rollback-on-failure instead"),
+    deprecated(ignored("validate", Kind::Bool), "use '--dry-run=server' instead"),
+    deprecated(ignored("hide-notes", Kind::Bool), NO_EFFECT),
+    deprecated(ignored("render-subchart-notes", Kind::Bool), NO_EFFECT),
+    // klog's.
+    short('v', ignored("v", Kind::Int)),
+    ignored("add-dir-header", Kind::Bool),
+    ignored("alsologtostderr", Kind::Bool),
+    ignored("log-backtrace-at", Kind::Text),
+    ignored("log-dir", Kind::Text),
+    ignored("log-file", Kind::Text),
+    ignored("log-file-max-size", Kind::Int),
+    ignored("logtostderr", Kind::Bool),
+    ignored("one-output", Kind::Bool),
+    ignored("skip-headers", Kind::Bool),
+    ignored("skip-log-headers", Kind::Bool),
+    ignored("stderrthreshold", Kind::Text),
+    ignored("vmodule", Kind::Text),
+];
+
+/// Whether flags are given that exclude each other.
+///
+/// # Errors
+/// cobra's text.
+pub fn check_groups(parsed: &Parsed) -> Result<(), String> {
+    for (one, other) in EXCLUSIVE {
+        if parsed.is_set(one) && parsed.is_set(other) {
+            let mut set = [one, other];
+            set.sort_unstable();
+            return Err(format!(
+                "if any flags in the group [{one} {other}] are set none of the others can be; [{}] were all set",
+                set.join(" ")
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The flags as arguments of clap, for the help and for shell completion.
+pub fn describe(command: clap::Command) -> clap::Command {
+    let args = FLAGS.iter().filter(|flag| flag.name != "help").map(|flag| {
+        let mut arg = clap::Arg::new(flag.name)
+            .long(flag.name)
+            .help(flag.help)
+            .hide(flag.hidden);
+        if let Some(short) = flag.short {
+            arg = arg.short(short);
+        }
+        match flag.kind {
+            Kind::Bool => arg.action(clap::ArgAction::SetTrue),
+            kind => {
+                let arg = arg.value_name(flag.value).action(clap::ArgAction::Append);
+                if kind.is_optional() {
+                    arg.num_args(0..=1).require_equals(true)
+                } else {
+                    arg
+                }
+            }
+        }
+    });
+    let command = command.args(args);
+    command.mut_args(|arg| match arg.get_id().as_str() {
+        "values" | "set-file" | "kubeconfig" | "kube-ca-file" => arg.value_hint(clap::ValueHint::FilePath),
+        "output-dir" => arg.value_hint(clap::ValueHint::DirPath),
+        "dry-run" => arg.value_parser(["client", "server"]),
+        _ => arg,
+    })
+}

@@ -1,0 +1,83 @@
+//! Where a chart is (`LocateChart` in Helm's `pkg/action/install.go`). Only charts on disk: nothing is downloaded.
+
+use std::path::{Path, PathBuf};
+
+use super::files::clean_path;
+use crate::cli::pflag::Parsed;
+
+/// The path of the chart that a command line names.
+///
+/// # Errors
+/// Helm's text if there is no such chart; one of ours if it would have to be downloaded.
+pub fn locate(flags: &Parsed, dir: &Path, chart: &str) -> Result<PathBuf, String> {
+    let name = chart.trim();
+    if let Some(url) = flags.text("repo").filter(|url| !url.is_empty()) {
+        return Err(remote(name, &format!("helm pull --repo {url} {name}")));
+    }
+    let path = absolute(&dir.join(name));
+    if !name.is_empty() && path.exists() {
+        if flags.bool("verify") {
+            return Err(unverified(&path));
+        }
+        return Ok(path);
+    }
+    if name.starts_with(['/', '.']) {
+        return Err(format!("path {name:?} not found"));
+    }
+    if let Some((scheme, rest)) = name.split_once("://") {
+        return Err(match scheme.to_ascii_lowercase().as_str() {
+            "oci" | "http" | "https" => remote(name, &format!("helm pull {name}")),
+            _ if rest.contains('/') => format!("scheme {scheme:?} not supported"),
+            _ => format!("non-absolute URLs should be in form of repo_name/path_to_chart, got: {name}"),
+        });
+    }
+    if has_bad_escape(name) {
+        return Err(format!("invalid chart URL format: {name}"));
+    }
+    match name.split_once('/') {
+        Some((repository, _)) => Err(format!("repo {repository} not found")),
+        None => Err(format!(
+            "non-absolute URLs should be in form of repo_name/path_to_chart, got: {name}"
+        )),
+    }
+}
+
+/// Go's `filepath.Abs`: errors name the chart by this path.
+fn absolute(path: &Path) -> PathBuf {
+    match std::path::absolute(path) {
+        Ok(path) => PathBuf::from(clean_path(&path.to_string_lossy())),
+        Err(_) => path.to_path_buf(),
+    }
+}
+
+fn remote(chart: &str, command: &str) -> String {
+    format!("{chart}: charts are not downloaded: run `{command}` first and give the path of the chart")
+}
+
+/// Why a chart can't be verified: signatures are not supported, and most charts fail before they would matter.
+fn unverified(chart: &Path) -> String {
+    if chart.is_dir() {
+        return "unpacked charts cannot be verified".to_owned();
+    }
+    if !chart
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("tgz"))
+    {
+        return "chart must be a tgz file".to_owned();
+    }
+    let provenance = format!("{}.prov", chart.display());
+    match std::fs::metadata(&provenance) {
+        Err(e) => format!(
+            "could not load provenance file {provenance}: stat {provenance}: {}",
+            crate::chart::io_text(&e)
+        ),
+        Ok(_) => "signatures of charts are not checked: run `helm verify` and leave --verify out".to_owned(),
+    }
+}
+
+/// Whether a `%` isn't followed by two hexadecimal digits.
+fn has_bad_escape(text: &str) -> bool {
+    let hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let bytes = text.as_bytes();
+    (0..bytes.len()).any(|at| bytes.get(at) == Some(&b'%') && !(hex(bytes.get(at + 1)) && hex(bytes.get(at + 2))))
+}

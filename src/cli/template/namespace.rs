@@ -1,0 +1,135 @@
+//! The release's namespace, as client-go finds it: the flag, the environment, the kubeconfig's context, the pod's.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::Process;
+use crate::cli::pflag::Parsed;
+use crate::yaml;
+
+const DEFAULT: &str = "default";
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// The namespace for a command line.
+pub fn find(flags: &Parsed, process: &Process<'_>) -> String {
+    let env = |name: &str| (process.env)(name).filter(|text| !text.is_empty());
+    let given = match flags.text("namespace") {
+        Some(text) => Some(text.to_owned()).filter(|text| !text.is_empty()),
+        None => env("HELM_NAMESPACE"),
+    };
+    given
+        .or_else(|| of_context(&kubeconfigs(flags, process), context(flags, process).as_deref()))
+        .or_else(|| {
+            env("KUBERNETES_SERVICE_HOST")?;
+            env("POD_NAMESPACE").or_else(|| {
+                let text = std::fs::read_to_string(Path::new(SERVICE_ACCOUNT).join("namespace")).ok()?;
+                Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+            })
+        })
+        .unwrap_or_else(|| DEFAULT.to_owned())
+}
+
+/// The context that the command line or the environment names.
+pub fn context(flags: &Parsed, process: &Process<'_>) -> Option<String> {
+    let given = flags.text("kube-context").map(str::to_owned);
+    given
+        .or_else(|| (process.env)("HELM_KUBECONTEXT"))
+        .filter(|name| !name.is_empty())
+}
+
+/// The kubeconfig files, of which the first that says something counts.
+pub fn kubeconfigs(flags: &Parsed, process: &Process<'_>) -> Vec<PathBuf> {
+    if let Some(path) = flags.text("kubeconfig").filter(|path| !path.is_empty()) {
+        return vec![process.dir.join(path)];
+    }
+    if let Some(paths) = (process.env)("KUBECONFIG").filter(|paths| !paths.is_empty()) {
+        return paths
+            .split(':')
+            .filter(|path| !path.is_empty())
+            .map(|path| process.dir.join(path))
+            .collect();
+    }
+    (process.env)("HOME")
+        .map(|home| Path::new(&home).join(".kube/config"))
+        .into_iter()
+        .collect()
+}
+
+/// The namespace of a context: the one named, or the current one. A file that isn't there says nothing, and a file that
+/// can't be read takes the others' word too, as with Helm.
+fn of_context(files: &[PathBuf], context: Option<&str>) -> Option<String> {
+    let mut configs = Vec::new();
+    for path in files.iter().filter(|path| path.exists()) {
+        let text = std::fs::read(path).ok()?;
+        configs.push(yaml::to_json(&text).ok()?);
+    }
+    let text = |value: &Value, key: &str| {
+        value
+            .get(key)
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    };
+    let current = match context {
+        Some(name) => name.to_owned(),
+        None => configs.iter().find_map(|config| text(config, "current-context"))?,
+    };
+    configs
+        .iter()
+        .filter_map(|config| config.get("contexts")?.as_array())
+        .flatten()
+        .find(|entry| text(entry, "name").as_deref() == Some(&current))
+        .and_then(|entry| text(entry.get("context")?, "namespace"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::pflag;
+    use crate::cli::template::flags::FLAGS;
+
+    #[test]
+    fn the_context_names_the_namespace() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write(
+            "a",
+            "contexts: [{name: one, context: {namespace: first}}, {name: two, context: {namespace: second}}]",
+        );
+        write(
+            "b",
+            "current-context: two\ncontexts: [{name: two, context: {namespace: other}}, {name: bare, context: {}}]",
+        );
+        write("broken", "current-context: [");
+        type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+        let table: [Row<'_>; 11] = [
+            ("", &[], "default"),
+            ("", &[("KUBECONFIG", "a")], "default"),
+            ("", &[("KUBECONFIG", "a:nowhere:b")], "second"),
+            ("", &[("KUBECONFIG", "b:a")], "other"),
+            ("", &[("KUBECONFIG", "b:broken")], "default"),
+            ("--kube-context=one", &[("KUBECONFIG", "a:b")], "first"),
+            ("", &[("KUBECONFIG", "a"), ("HELM_KUBECONTEXT", "one")], "first"),
+            ("--kubeconfig=b", &[("KUBECONFIG", "a")], "other"),
+            ("--kubeconfig=b --kube-context=bare", &[], "default"),
+            ("-n web --kubeconfig=b", &[("HELM_NAMESPACE", "env")], "web"),
+            ("--kubeconfig=b", &[("HELM_NAMESPACE", "env")], "env"),
+        ];
+        for (line, env, want) in table {
+            let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let flags = pflag::parse(FLAGS, &args).unwrap();
+            let env = |name: &str| {
+                env.iter()
+                    .find(|(key, _)| *key == name)
+                    .map(|(_, value)| (*value).to_owned())
+            };
+            let process = Process {
+                stdin: &mut std::io::empty(),
+                dir: folder.path(),
+                env: &env,
+            };
+            assert_eq!(find(&flags, &process), want, "{line} {want}");
+        }
+    }
+}
