@@ -10,10 +10,19 @@ pub struct Rules {
 
 #[derive(Debug)]
 struct Pattern {
-    glob: String,
+    glob: Glob,
     negate: bool,
     directories_only: bool,
     scope: Scope,
+}
+
+/// A pattern that is matched with many paths.
+#[derive(Debug)]
+enum Glob {
+    /// Nothing in it is special.
+    Literal(String),
+    /// `None` if it is malformed, and matches nothing.
+    Tokens(Option<Vec<Token>>),
 }
 
 /// What a pattern is matched with.
@@ -54,7 +63,7 @@ impl Rules {
             None => (Scope::BaseName, rule),
         };
         self.patterns.push(Pattern {
-            glob: glob.to_owned(),
+            glob: Glob::new(glob),
             negate,
             directories_only,
             scope,
@@ -88,7 +97,24 @@ impl Pattern {
             Scope::Path => path,
             Scope::BaseName => path.rsplit('/').next().unwrap_or(path),
         };
-        path_match(&self.glob, subject).unwrap_or(false)
+        self.glob.matches(subject)
+    }
+}
+
+impl Glob {
+    fn new(pattern: &str) -> Self {
+        if pattern.contains(['*', '?', '[', '\\']) {
+            Glob::Tokens(tokenize(pattern).ok())
+        } else {
+            Glob::Literal(pattern.to_owned())
+        }
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        match self {
+            Glob::Literal(literal) => literal == name,
+            Glob::Tokens(tokens) => tokens.as_ref().is_some_and(|tokens| tokens_match(tokens, name)),
+        }
     }
 }
 
@@ -101,14 +127,17 @@ pub struct BadPattern;
 /// # Errors
 /// A malformed pattern, wherever the malformed part stands.
 pub fn path_match(pattern: &str, name: &str) -> Result<bool, BadPattern> {
-    let tokens = tokenize(pattern)?;
+    Ok(tokens_match(&tokenize(pattern)?, name))
+}
+
+fn tokens_match(tokens: &[Token], name: &str) -> bool {
     let name: Vec<char> = name.chars().collect();
     // The classic two-pointer walk: on a mismatch, go back to the last `*` and let it take one character more.
     let (mut t, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     loop {
         let step = match (tokens.get(t), name.get(n)) {
-            (None, None) => return Ok(true),
+            (None, None) => return true,
             (Some(Token::Star), _) => {
                 star = Some((t, n));
                 t += 1;
@@ -128,11 +157,12 @@ pub fn path_match(pattern: &str, name: &str) -> Result<bool, BadPattern> {
                 t = at + 1;
                 n = from + 1;
             }
-            _ => return Ok(false),
+            _ => return false,
         }
     }
 }
 
+#[derive(Debug)]
 enum Token {
     Star,
     Any,
