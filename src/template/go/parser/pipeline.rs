@@ -16,7 +16,8 @@ impl<'s> Parser<'s, '_> {
             pos: pos(token),
             is_assign: false,
             decl: Vec::new(),
-            commands: Vec::new(),
+            // Most have but one, and trees are kept: no room to grow.
+            commands: Vec::with_capacity(1),
         };
         self.declarations(&mut pipe, context)?;
         loop {
@@ -41,6 +42,7 @@ impl<'s> Parser<'s, '_> {
                 _ => return self.unexpected(token, context),
             }
         }
+        pipe.commands.shrink_to_fit();
         if pipe.commands.is_empty() {
             return self.error(format!("missing value for {context}"));
         }
@@ -103,10 +105,14 @@ impl<'s> Parser<'s, '_> {
 
     fn command(&mut self) -> Parsed<Command> {
         let start = self.peek_non_space();
-        let mut operands = Vec::new();
+        let mut first = None;
+        let mut args = Vec::new();
         loop {
             self.peek_non_space();
-            operands.extend(self.operand()?);
+            match self.operand()? {
+                Some(operand) if first.is_none() => first = Some(operand),
+                operand => args.extend(operand),
+            }
             let token = self.next();
             match token.kind {
                 Kind::Space => continue,
@@ -116,12 +122,12 @@ impl<'s> Parser<'s, '_> {
             }
             break;
         }
-        let mut operands = operands.into_iter();
-        match operands.next() {
+        args.shrink_to_fit();
+        match first {
             Some(first) => Ok(Command {
                 pos: pos(start),
                 first,
-                args: operands.collect(),
+                args,
             }),
             None => self.error("empty command"),
         }
@@ -143,10 +149,12 @@ impl<'s> Parser<'s, '_> {
         match &mut operand {
             Operand::Field(field) => {
                 field.pos = pos(first);
+                field.names.reserve_exact(fields.len());
                 field.names.extend(fields);
             }
             Operand::Variable(variable) => {
                 variable.pos = pos(first);
+                variable.fields.reserve_exact(fields.len());
                 variable.fields.extend(fields);
             }
             Operand::Bool(..) | Operand::String(_) | Operand::Number(_) | Operand::Nil(_) | Operand::Dot(_) => {
@@ -156,6 +164,7 @@ impl<'s> Parser<'s, '_> {
                 ));
             }
             Operand::Identifier(_) | Operand::Chain(_) | Operand::Pipe(_) => {
+                fields.shrink_to_fit();
                 return Ok(Some(Operand::Chain(Box::new(Chain {
                     pos: pos(first),
                     operand,
