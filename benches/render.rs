@@ -11,6 +11,9 @@ use serde_json::json;
 
 const CHARTS: [&str; 2] = ["charts/memcached", "tests/fixtures/template/helm-create/mychart"];
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     divan::main();
 }
