@@ -66,7 +66,7 @@ pub(super) fn unpack(data: &[u8]) -> Result<Vec<File>, Error> {
         }
         files.push(File {
             name,
-            data: without_bom(bytes),
+            data: without_bom(&bytes).into(),
         });
     }
     if files.is_empty() {
@@ -123,11 +123,8 @@ fn clean(path: &str) -> String {
 }
 
 /// The bytes after a UTF-8 byte order mark.
-pub(super) fn without_bom(mut data: Vec<u8>) -> Vec<u8> {
-    if data.starts_with(b"\xef\xbb\xbf") {
-        data.drain(..3);
-    }
-    data
+pub(super) fn without_bom(data: &[u8]) -> &[u8] {
+    data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Chart folders. Facts: Helm's `pkg/chart/v2/loader/directory.go` and `internal/sympath`.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::ignore::Rules;
@@ -31,6 +32,7 @@ pub(super) fn read(root: &Path) -> Result<Vec<File>, Error> {
         rules: Rules::parse(&text)?,
         files: Vec::new(),
         left: archive::MAX_CHART,
+        buffer: Vec::new(),
     };
     walk.folder(&root, "", 0)?;
     Ok(walk.files)
@@ -41,6 +43,8 @@ struct Walk {
     files: Vec<File>,
     /// Bytes that the chart may still take.
     left: u64,
+    /// What files are read into before they are copied to memory of just their size.
+    buffer: Vec<u8>,
 }
 
 impl Walk {
@@ -95,11 +99,14 @@ impl Walk {
                 archive::MAX_CHART
             )));
         }
-        let data = std::fs::read(path).map_err(|e| refuse(Error::io("open", path, e).to_string()))?;
-        self.left = self.left.saturating_sub(data.len() as u64);
+        self.buffer.clear();
+        std::fs::File::open(path)
+            .and_then(|mut file| file.read_to_end(&mut self.buffer))
+            .map_err(|e| refuse(Error::io("open", path, e).to_string()))?;
+        self.left = self.left.saturating_sub(self.buffer.len() as u64);
         self.files.push(File {
             name,
-            data: archive::without_bom(data),
+            data: archive::without_bom(&self.buffer).into(),
         });
         Ok(())
     }

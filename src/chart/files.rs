@@ -167,7 +167,7 @@ fn is_crd(name: &str) -> bool {
 pub(super) fn digest(files: &[File]) -> String {
     let mut hash = Sha256::new();
     for file in files {
-        for part in [file.name.as_bytes(), &file.data] {
+        for part in [file.name.as_bytes(), file.data.as_bytes()] {
             // Lengths keep two files from hashing like one.
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);

@@ -23,7 +23,7 @@ mod tests;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use crate::template::go::Map;
+use crate::template::go::{Map, Str};
 pub use metadata::{Dependency, Maintainer, Metadata};
 
 /// A loaded chart: plain data, immutable, shared between threads by `Arc`.
@@ -55,7 +55,7 @@ pub struct Chart {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
     pub name: String,
-    pub data: Vec<u8>,
+    pub data: Str,
 }
 
 /// Why a chart can't be loaded or its values can't be used.

@@ -8,13 +8,13 @@ use jsonschema::{PatternOptions, Validator};
 
 use super::dependencies::Node;
 use super::{schema_report, values};
-use crate::template::go::value::{Map, Value};
+use crate::template::go::value::{Map, Str, Value};
 use crate::template::helm::convert::to_json_value;
 
 /// A chart's `values.schema.json`. It is compiled when values are first checked, and kept: that takes longer than most
 /// renders.
 pub struct Schema {
-    text: Vec<u8>,
+    text: Str,
     compiled: OnceLock<Result<Compiled, String>>,
 }
 
@@ -58,7 +58,7 @@ fn check(node: &Node<'_>, values: &Map, report: &mut String) {
 
 impl Schema {
     /// The schema as it stands in the chart; whether it is one shows when values are checked.
-    pub fn new(text: Vec<u8>) -> Self {
+    pub fn new(text: Str) -> Self {
         Schema {
             text,
             compiled: OnceLock::new(),
@@ -67,7 +67,7 @@ impl Schema {
 
     /// The file's content.
     pub fn text(&self) -> &[u8] {
-        &self.text
+        self.text.as_bytes()
     }
 
     fn check(&self, values: &Map) -> Result<(), String> {

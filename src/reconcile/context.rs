@@ -83,7 +83,7 @@ impl Reads {
             .templates
             .iter()
             .chain(&chart.files)
-            .map(|file| file.data.as_slice());
+            .map(|file| file.data.as_bytes());
         let values = serde_json::to_vec(&chart.values).unwrap_or_default();
         let mut reads = Reads::default();
         for text in files.chain([values.as_slice()]) {

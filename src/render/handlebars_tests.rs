@@ -41,7 +41,7 @@ fn chart_of(files: &[(&str, &str)]) -> Chart {
     chart.metadata.version = "1.0.0".to_owned();
     let templates = files.iter().map(|(name, text)| File {
         name: format!("templates/{name}"),
-        data: text.as_bytes().to_vec(),
+        data: text.as_bytes().into(),
     });
     chart.templates = templates.collect();
     chart

@@ -20,7 +20,7 @@ impl Subject {
         let mut chart = Chart::default();
         chart.metadata.name = "c".to_owned();
         chart.metadata.version = "1.0.0".to_owned();
-        let data = format!("{template}\n").into_bytes();
+        let data = format!("{template}\n").into();
         let name = "templates/t.yaml".to_owned();
         chart.templates = vec![File { name, data }];
         let renderer = Renderer::new(Arc::new(chart)).unwrap();

@@ -197,7 +197,7 @@ impl Renderer {
                     .map_err(|e| Error::Parse(e.to_string()))?;
                 continue;
             }
-            set.parse(&name, &template.data, table())
+            set.parse_shared(&name, &template.data, table())
                 .map_err(|e| Error::Parse(wording::parse_text(&e)))?;
         }
         let parsed = Parsed {
@@ -216,7 +216,7 @@ fn collect_files(chart: &Chart, files: &mut HashMap<ChartId, Vec<(Str, Str)>>) {
     let own = chart
         .files
         .iter()
-        .map(|file| (Str::from(file.name.as_str()), Str::from(file.data.as_slice())));
+        .map(|file| (Str::from(file.name.as_str()), file.data.clone()));
     files.insert(ChartId::of(chart), own.collect());
     chart.dependencies.iter().for_each(|child| collect_files(child, files));
 }

@@ -7,7 +7,7 @@ use super::*;
 fn chart(template: &str) -> Chart {
     let file = |name: &str, text: &str| File {
         name: format!("templates/{name}"),
-        data: text.as_bytes().to_vec(),
+        data: text.as_bytes().into(),
     };
     let mut chart = Chart::default();
     chart.metadata.name = "c".to_owned();

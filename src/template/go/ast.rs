@@ -21,7 +21,7 @@ pub struct Tree {
 /// The text that a tree was parsed from; shared by all definitions in it.
 pub(super) struct Source {
     pub(super) name: Box<str>,
-    pub(super) text: Box<[u8]>,
+    pub(super) text: Str,
 }
 
 pub(super) type List = Box<[Node]>;

@@ -9,16 +9,17 @@ use super::error::ParseError;
 use super::lexer::Lexer;
 use super::quote::{quote_go, unquote};
 use super::token::{Keyword, Kind, Token};
+use super::value::Str;
 
 /// How deep control structures and parentheses may nest, together. Go allows 10000 parentheses; here they recurse on
 /// a native stack.
 const MAX_NESTING: usize = 200;
 
 /// Parses a text into its trees: definitions in the order of their ends, the text's own tree last.
-pub(super) fn parse(name: &str, text: &[u8], has_function: &dyn Fn(&str) -> bool) -> Result<Vec<Tree>, ParseError> {
+pub(super) fn parse(name: &str, text: &Str, has_function: &dyn Fn(&str) -> bool) -> Result<Vec<Tree>, ParseError> {
     let source = Arc::new(Source {
         name: name.into(),
-        text: text.into(),
+        text: text.clone(),
     });
     let mut parser = Parser {
         lexer: Lexer::new(text, has_function("break"), has_function("continue")),

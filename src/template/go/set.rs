@@ -7,6 +7,7 @@ use super::ast::Tree;
 use super::error::ParseError;
 use super::func::FuncMap;
 use super::parser;
+use super::value::Str;
 
 /// Templates by name. Cloning shares what is there: more text can be parsed into the clone without touching the
 /// original, which is what Helm's `tpl` needs.
@@ -74,7 +75,20 @@ impl Set {
         text: impl AsRef<[u8]>,
         funcs: &(impl FuncNames + ?Sized),
     ) -> Result<(), ParseError> {
-        for tree in parser::parse(name, text.as_ref(), &|name| funcs.has(name))? {
+        self.parse_shared(name, &Str::from(text.as_ref()), funcs)
+    }
+
+    /// As [`Set::parse`], for a text that the trees may share.
+    ///
+    /// # Errors
+    /// Those of [`Set::parse`].
+    pub fn parse_shared(
+        &mut self,
+        name: &str,
+        text: &Str,
+        funcs: &(impl FuncNames + ?Sized),
+    ) -> Result<(), ParseError> {
+        for tree in parser::parse(name, text, &|name| funcs.has(name))? {
             self.add(tree);
         }
         Ok(())

@@ -179,6 +179,14 @@ impl Str {
     }
 }
 
+impl std::ops::Deref for Str {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl From<&str> for Str {
     fn from(text: &str) -> Self {
         Str(Arc::from(text.as_bytes()))

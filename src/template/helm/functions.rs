@@ -112,7 +112,7 @@ fn tpl(context: &mut Context, args: &[Value]) -> Out {
     let name = context.set.name().to_owned();
     let mut set = (*context.set).clone();
     let before = set.get(&name).cloned();
-    set.parse(&name, source.as_bytes(), table())
+    set.parse_shared(&name, source, table())
         .map_err(|e| CallError::Text(format!("cannot parse template {}: {e}", quote_go(source.as_bytes()))))?;
     let unchanged = match (&before, set.get(&name)) {
         (Some(before), Some(after)) => Arc::ptr_eq(before, after),
@@ -122,7 +122,7 @@ fn tpl(context: &mut Context, args: &[Value]) -> Out {
         // Text without actions that is nothing but white space never replaces the text around a nested `tpl`;
         // Go executes it all the same.
         let mut alone = crate::template::go::Set::new(&name);
-        if alone.parse(&name, source.as_bytes(), table()).is_ok() {
+        if alone.parse_shared(&name, source, table()).is_ok() {
             set = alone;
         }
     }
