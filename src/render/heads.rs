@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::chart::metadata::json_kind;
+use crate::template::parallel;
 use crate::yaml;
 
 /// How many documents are remembered; with one more all are forgotten.
@@ -20,29 +21,46 @@ pub(super) struct Heads {
     known: Mutex<HashMap<[u8; 32], Arc<Head>>>,
 }
 
+/// A document's head, and its data unless it was read before; or what Go says about text that isn't YAML, or whose head
+/// has the wrong types.
+pub(super) type Read = Result<(Arc<Head>, Option<Value>), String>;
+
 // === impl Heads ===
 
 impl Heads {
-    /// A document's head, and its data unless it was read before.
-    ///
-    /// # Errors
-    /// What Go says about text that isn't YAML, or whose head has the wrong types.
-    pub(super) fn read(&self, text: &str) -> Result<(Arc<Head>, Option<Value>), String> {
-        let digest = Sha256::digest(text).into();
-        if let Some(head) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&digest) {
-            return Ok((Arc::clone(head), None));
-        }
-        let document = yaml::to_json(text.as_bytes()).map_err(|e| e.to_string())?;
-        let head = Head::read(&document)
-            .map_err(|text| format!("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {text}"))?;
-        let head = Arc::new(head);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() == MAX_KNOWN {
-            known.clear();
-        }
-        known.insert(digest, Arc::clone(&head));
-        Ok((head, Some(document)))
+    /// Reads the documents, in their order.
+    pub(super) fn read(&self, texts: &[&str]) -> Vec<Read> {
+        let digests: Vec<[u8; 32]> = texts.iter().map(|text| Sha256::digest(text).into()).collect();
+        let known: Vec<Option<Arc<Head>>> = {
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            digests.iter().map(|digest| known.get(digest).cloned()).collect()
+        };
+        let unknown = texts.iter().zip(&known).filter(|(_, known)| known.is_none());
+        let unknown: Vec<&str> = unknown.map(|(text, _)| *text).collect();
+        let mut read = parallel::map(&unknown, |text| text.len(), |text| read(text)).into_iter();
+        let mut remembered = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let documents = digests.into_iter().zip(known).filter_map(|(digest, known)| {
+            if let Some(head) = known {
+                return Some(Ok((head, None)));
+            }
+            let read = read.next()?;
+            if let Ok((head, _)) = &read {
+                if remembered.len() == MAX_KNOWN {
+                    remembered.clear();
+                }
+                remembered.insert(digest, Arc::clone(head));
+            }
+            Some(read)
+        });
+        documents.collect()
     }
+}
+
+fn read(text: &str) -> Read {
+    let document = yaml::to_json(text.as_bytes()).map_err(|e| e.to_string())?;
+    let head = Head::read(&document)
+        .map_err(|text| format!("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {text}"))?;
+    Ok((Arc::new(head), Some(document)))
 }
 
 /// What Helm reads of every document, with Go's leniency about the case of keys.
@@ -125,15 +143,16 @@ mod tests {
     #[test]
     fn what_was_read_once_is_not_read_again() {
         let heads = Heads::default();
-        let text = "kind: A\nmetadata: {annotations: {x: y}}\n";
-        let (first, document) = heads.read(text).unwrap();
-        assert_eq!(document.unwrap()["kind"], "A");
-        let (second, document) = heads.read(text).unwrap();
-        assert_eq!((document, second.kind.as_str()), (None, "A"));
-        assert!(Arc::ptr_eq(&first, &second));
-        assert_eq!(heads.read("kind: B").unwrap().0.kind, "B");
-        for _ in 0..2 {
-            assert!(heads.read("kind: [").is_err());
+        let texts = ["kind: A\nmetadata: {annotations: {x: y}}\n", "kind: [", "kind: B"];
+        let first = heads.read(&texts);
+        let second = heads.read(&texts);
+        let kind = |read: &Read| read.as_ref().map(|(head, _)| head.kind.clone()).unwrap_or_default();
+        for read in [&first, &second] {
+            assert_eq!(read.iter().map(kind).collect::<Vec<_>>(), ["A", "", "B"]);
+            assert!(read[1].is_err());
         }
+        let has_data = |read: &Read| read.as_ref().is_ok_and(|(_, data)| data.is_some());
+        assert_eq!(first.iter().map(has_data).collect::<Vec<_>>(), [true, false, true]);
+        assert!(!second.iter().any(has_data));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
-use super::heads::{Head, Heads};
+use super::heads::{Head, Heads, Read};
 use super::order::by_install_order;
 use super::{BadManifest, Error};
 use crate::yaml;
@@ -143,45 +143,52 @@ pub(super) fn sort(files: BTreeMap<String, String>, heads: &Heads) -> Result<Sor
 }
 
 fn classify(files: &BTreeMap<String, String>, heads: &Heads, sorted: &mut Sorted) -> Result<(), String> {
+    let mut documents: Vec<(&str, usize, &str)> = Vec::new();
     for (path, content) in files {
         let base = path.rsplit('/').next().unwrap_or(path);
         if base.starts_with('_') || content.trim().is_empty() {
             continue;
         }
-        for (text, line) in split(content) {
-            let manifest = read(heads, path, line, text)?;
-            let Some(events) = manifest.head.annotations.get("helm.sh/hook") else {
-                sorted.objects.push(manifest);
-                continue;
-            };
-            let words = |text: &str| {
-                text.split(',')
-                    .map(|word| word.trim().to_lowercase())
-                    .collect::<Vec<_>>()
-            };
-            let parsed: Option<Vec<HookEvent>> = words(events).iter().map(|word| HookEvent::parse(word)).collect();
-            let Some(parsed) = parsed else {
-                sorted.warnings.push(format!(
-                    "{path}: a manifest with the unknown hook {events:?} is left out"
-                ));
-                continue;
-            };
-            sorted.hooks.push(Hook {
-                events: parsed,
-                weight: manifest
-                    .head
-                    .annotations
-                    .get("helm.sh/hook-weight")
-                    .and_then(|w| w.parse().ok())
-                    .unwrap_or(0),
-                delete_policies: manifest
-                    .head
-                    .annotations
-                    .get("helm.sh/hook-delete-policy")
-                    .map_or_else(Vec::new, |p| words(p)),
-                manifest,
-            });
-        }
+        documents.extend(
+            split(content)
+                .into_iter()
+                .map(|(text, line)| (path.as_str(), line, text)),
+        );
+    }
+    let texts: Vec<&str> = documents.iter().map(|(_, _, text)| *text).collect();
+    for ((path, line, text), read) in documents.into_iter().zip(heads.read(&texts)) {
+        let manifest = manifest(path, line, text, read)?;
+        let Some(events) = manifest.head.annotations.get("helm.sh/hook") else {
+            sorted.objects.push(manifest);
+            continue;
+        };
+        let words = |text: &str| {
+            text.split(',')
+                .map(|word| word.trim().to_lowercase())
+                .collect::<Vec<_>>()
+        };
+        let parsed: Option<Vec<HookEvent>> = words(events).iter().map(|word| HookEvent::parse(word)).collect();
+        let Some(parsed) = parsed else {
+            sorted.warnings.push(format!(
+                "{path}: a manifest with the unknown hook {events:?} is left out"
+            ));
+            continue;
+        };
+        sorted.hooks.push(Hook {
+            events: parsed,
+            weight: manifest
+                .head
+                .annotations
+                .get("helm.sh/hook-weight")
+                .and_then(|w| w.parse().ok())
+                .unwrap_or(0),
+            delete_policies: manifest
+                .head
+                .annotations
+                .get("helm.sh/hook-delete-policy")
+                .map_or_else(Vec::new, |p| words(p)),
+            manifest,
+        });
     }
     Ok(())
 }
@@ -216,14 +223,13 @@ pub fn split(content: &str) -> Vec<(&str, usize)> {
     documents
 }
 
-fn read(heads: &Heads, path: &str, line: usize, text: &str) -> Result<Manifest, String> {
-    let wrap = |text: String| format!("YAML parse error on {path}: {text}");
-    let (head, document) = heads.read(text).map_err(wrap)?;
+fn manifest(path: &str, line: usize, text: &str, read: Read) -> Result<Manifest, String> {
+    let (head, data) = read.map_err(|text| format!("YAML parse error on {path}: {text}"))?;
     Ok(Manifest {
         source: path.to_owned(),
         line,
         text: text.to_owned(),
-        object: document.map_or_else(OnceLock::new, OnceLock::from),
+        object: data.map_or_else(OnceLock::new, OnceLock::from),
         head,
     })
 }
@@ -231,6 +237,10 @@ fn read(heads: &Heads, path: &str, line: usize, text: &str) -> Result<Manifest, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read_one(path: &str, text: &str) -> Result<Manifest, String> {
+        manifest(path, 1, text, Heads::default().read(&[text]).remove(0))
+    }
 
     #[test]
     fn splits_as_helm_does() {
@@ -271,15 +281,10 @@ mod tests {
     #[test]
     fn lists_are_flattened_on_demand() {
         let text = "kind: List\nitems:\n- kind: A\n- kind: BList\n  items:\n  - kind: B\n";
-        let manifest = read(&Heads::default(), "c/templates/a.yaml", 1, text).unwrap();
+        let manifest = read_one("c/templates/a.yaml", text).unwrap();
         let kinds: Vec<_> = manifest.objects().iter().map(|o| o["kind"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["A", "B"]);
-        assert!(
-            read(&Heads::default(), "x", 1, "# nothing\n")
-                .unwrap()
-                .objects()
-                .is_empty()
-        );
+        assert!(read_one("x", "# nothing\n").unwrap().objects().is_empty());
     }
 
     #[test]
@@ -296,7 +301,7 @@ mod tests {
             ),
         ];
         for (text, want) in table {
-            let error = read(&Heads::default(), "c/t.yaml", 1, text).unwrap_err();
+            let error = read_one("c/t.yaml", text).unwrap_err();
             assert!(
                 error.starts_with("YAML parse error on c/t.yaml: error unmarshaling JSON") && error.ends_with(want),
                 "{error}"

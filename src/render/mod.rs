@@ -190,15 +190,15 @@ impl Renderer {
         }
         let mut set = Set::new("gotpl");
         let mut handlebars = Templates::default();
-        for (name, template) in contexts::sources(node) {
-            if is_handlebars(&name) {
-                handlebars
-                    .parse(&name, &template.data)
-                    .map_err(|e| Error::Parse(e.to_string()))?;
-                continue;
-            }
-            set.parse_shared(&name, &template.data, table())
-                .map_err(|e| Error::Parse(wording::parse_text(&e)))?;
+        let sources = contexts::sources(node);
+        let (handlebars_sources, go_sources): (Vec<_>, Vec<_>) = sources
+            .iter()
+            .map(|(name, file)| (name.as_str(), &file.data))
+            .partition(|(name, _)| is_handlebars(name));
+        set.parse_all(&go_sources, table())
+            .map_err(|e| Error::Parse(wording::parse_text(&e)))?;
+        for (name, text) in handlebars_sources {
+            handlebars.parse(name, text).map_err(|e| Error::Parse(e.to_string()))?;
         }
         let parsed = Parsed {
             go: Arc::new(set),

@@ -3,4 +3,5 @@
 pub mod go;
 pub mod handlebars;
 pub mod helm;
+pub mod parallel;
 pub mod sprig;

@@ -8,6 +8,7 @@ use super::error::ParseError;
 use super::func::FuncMap;
 use super::parser;
 use super::value::Str;
+use crate::template::parallel;
 
 /// Templates by name. Cloning shares what is there: more text can be parsed into the clone without touching the
 /// original, which is what Helm's `tpl` needs.
@@ -90,6 +91,23 @@ impl Set {
     ) -> Result<(), ParseError> {
         for tree in parser::parse(name, text, &|name| funcs.has(name))? {
             self.add(tree);
+        }
+        Ok(())
+    }
+
+    /// As [`Set::parse_shared`] for several texts, each with its name, in this order. Long ones are parsed by several
+    /// threads.
+    ///
+    /// # Errors
+    /// The first text's that can't be parsed; then the set is to be thrown away.
+    pub fn parse_all(
+        &mut self,
+        texts: &[(&str, &Str)],
+        funcs: &(impl FuncNames + Sync + ?Sized),
+    ) -> Result<(), ParseError> {
+        let parse = |(name, text): &(&str, &Str)| parser::parse(name, text, &|name| funcs.has(name));
+        for trees in parallel::map(texts, |(_, text)| text.len(), parse) {
+            trees?.into_iter().for_each(|tree| self.add(tree));
         }
         Ok(())
     }
