@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 
 const CHUNK: usize = 512;
+/// How many bytes are looked at together.
+const BLOCK: usize = 64;
 const INCOMPLETE: &str = "incomplete UTF-8 octet sequence";
 
 /// The text of an input, and what stopped the decoding.
@@ -116,12 +118,19 @@ fn allowed(c: char) -> bool {
 fn first_forbidden(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 0;
-    while let Some(&b) = bytes.get(at) {
-        if matches!(b, b' '..=b'~' | b'\n' | b'\t' | b'\r') {
-            at += 1;
-        } else if b < 0x80 {
-            return Some(at);
-        } else {
+    while at < bytes.len() {
+        let end = bytes.len().min(at + BLOCK);
+        // Without an early exit the compiler looks at many bytes at once.
+        let is_plain = bytes[at..end].iter().fold(true, |all, b| all & plain(*b));
+        if is_plain {
+            at = end;
+            continue;
+        }
+        while at < end {
+            if plain(bytes[at]) {
+                at += 1;
+                continue;
+            }
             let c = text.get(at..).and_then(|rest| rest.chars().next())?;
             if !allowed(c) {
                 return Some(at);
@@ -130,6 +139,10 @@ fn first_forbidden(text: &str) -> Option<usize> {
         }
     }
     None
+}
+
+fn plain(b: u8) -> bool {
+    matches!(b, b' '..=b'~' | b'\n' | b'\t' | b'\r')
 }
 
 fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Input<'static> {

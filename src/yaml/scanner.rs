@@ -137,6 +137,12 @@ impl<'a> Scanner<'a> {
     /// Skips to the end of the line, returning what was there.
     pub(super) fn skip_to_break(&mut self) -> &'a str {
         let start = self.at;
+        let rest = self.bytes.get(start..).unwrap_or_default();
+        let line = memchr::memchr2(b'\n', b'\r', rest).map_or(rest, |end| &rest[..end]);
+        if line.is_ascii() {
+            self.skip_ascii(line.len());
+            return self.text.get(start..self.at).unwrap_or_default();
+        }
         let mut characters = 0;
         while let Some(&b) = self.bytes.get(self.at) {
             if matches!(b, b'\r' | b'\n' | 0xC2 | 0xE2) && self.break_at(0) > 0 {
