@@ -1,6 +1,7 @@
 //! The charts that take part in a render, and the data that each of their templates sees.
 //! Facts: Helm's `recAllTpls` and `sortTemplates` in `pkg/engine/engine.go`.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use super::{ChartId, Enabled, Input};
@@ -18,11 +19,6 @@ pub(super) struct TemplateFile {
 }
 
 impl TemplateFile {
-    /// Whether it only defines templates for others.
-    pub fn is_partial(&self) -> bool {
-        base_name(&self.name).starts_with('_')
-    }
-
     /// The file's `.`: its chart's context, with `.Template` set to this file. All files of a chart share the map.
     pub fn data(&self) -> Value {
         values::put(&self.context, "Template", data::template(&self.name, &self.base_path));
@@ -66,13 +62,14 @@ pub(super) fn crds(node: &Node<'_>, parent: &str, found: &mut Vec<File>) {
 pub(super) fn sources<'n>(node: &Node<'n>) -> Vec<(String, &'n File)> {
     let mut found = BTreeMap::new();
     collect_sources(node, "", &mut found);
-    let mut files: Vec<(String, &File)> = found.into_iter().collect();
-    files.sort_by(|(a, _), (b, _)| (depth(b), b).cmp(&(depth(a), a)));
+    // By name they are sorted already.
+    let mut files: Vec<(String, &File)> = found.into_iter().rev().collect();
+    files.sort_by_cached_key(|(name, _)| Reverse(depth(name)));
     files
 }
 
 fn depth(path: &str) -> usize {
-    path.matches('/').count()
+    path.bytes().filter(|byte| *byte == b'/').count()
 }
 
 fn collect_sources<'n>(node: &Node<'n>, parent: &str, found: &mut BTreeMap<String, &'n File>) {
@@ -88,7 +85,8 @@ fn collect_sources<'n>(node: &Node<'n>, parent: &str, found: &mut BTreeMap<Strin
     }
 }
 
-/// The template files with their data, in the order of [`sources`].
+/// The template files that are rendered, with their data, in the order of [`sources`]: partials only define templates
+/// for others.
 pub(super) fn files(
     cache: &HashMap<ChartId, Vec<(Str, Str)>>,
     node: &Node<'_>,
@@ -102,7 +100,10 @@ pub(super) fn files(
         contexts: HashMap::new(),
     };
     build.chart(node, "", Some(values.clone()), true);
-    let files = sources(node).into_iter().filter_map(|(name, file)| {
+    let rendered = sources(node)
+        .into_iter()
+        .filter(|(name, _)| !base_name(name).starts_with('_'));
+    let files = rendered.filter_map(|(name, file)| {
         let chart_path = name.strip_suffix(file.name.as_str())?.strip_suffix('/')?;
         let context = build.contexts.get(chart_path)?.clone();
         let base_path = format!("{chart_path}/templates");

@@ -258,9 +258,6 @@ fn execute(
 ) -> Result<BTreeMap<String, Vec<u8>>, Error> {
     let mut rendered = BTreeMap::new();
     for file in files {
-        if file.is_partial() {
-            continue;
-        }
         let data = file.data();
         let text = if is_handlebars(&file.name) {
             handlebars_text(context, handlebars, &file.name, &data)?
