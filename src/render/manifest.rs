@@ -199,25 +199,26 @@ pub fn split(content: &str) -> Vec<(&str, usize)> {
     let mut documents = Vec::new();
     let body = content.trim_start();
     let offset = content.len() - body.len();
+    // Lines are counted from the document before on.
+    let (mut line, mut counted) = (1, 0);
     let mut keep = |start: usize, end: usize| {
         let Some(piece) = content.get(start..end) else { return };
         let trimmed = piece.trim_start();
         if !trimmed.is_empty() {
             let begin = end - trimmed.len();
-            let line = 1 + content
-                .as_bytes()
-                .get(..begin)
-                .map_or(0, |before| before.iter().filter(|b| **b == b'\n').count());
+            let before = content.as_bytes().get(counted..begin).unwrap_or_default();
+            line += memchr::memchr_iter(b'\n', before).count();
+            counted = begin;
             documents.push((trimmed, line));
         }
     };
-    let (mut start, mut position) = (offset, offset);
-    for line in body.split_inclusive('\n') {
-        if let Some(rest) = line.strip_prefix("---") {
-            keep(start, position);
-            start = position + line.len() - rest.trim_start_matches([' ', '\t']).len();
-        }
-        position += line.len();
+    let first = body.starts_with("---").then_some(offset);
+    let others = memchr::memmem::find_iter(body.as_bytes(), "\n---").map(|at| offset + at + 1);
+    let mut start = offset;
+    for separator in first.into_iter().chain(others) {
+        keep(start, separator);
+        let rest = content.get(separator + 3..).unwrap_or_default();
+        start = content.len() - rest.trim_start_matches([' ', '\t']).len();
     }
     keep(start, content.len());
     documents
