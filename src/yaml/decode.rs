@@ -42,18 +42,16 @@ pub(super) fn decode<T: Target>(text: &[u8]) -> Result<Option<T>, Error> {
     let Some(document) = compose(&input.text, input.failure)? else {
         return Ok(None);
     };
-    let mut decoder = Decoder {
-        document: &document,
-        depth: 0,
-        decoded: 1,
-        decoded_in_aliases: 0,
-        alias_bytes: 0,
-        aliases: Vec::new(),
-        unsupported_key: None,
-        unsupported_value: None,
-    };
+    let mut decoder = Decoder::new(&document);
     let value = decoder.node(Document::ROOT)?;
-    match decoder.unsupported_key.or(decoder.unsupported_value) {
+    if decoder.has_unsupported_key {
+        // A key that was written again later is gone; which one is named first only the whole tells.
+        let mut whole = Decoder::new(decoder.document);
+        if let Some(error) = whole.node::<GoValue>(Document::ROOT)?.unsupported_key() {
+            return Err(error);
+        }
+    }
+    match decoder.unsupported_value {
         Some(error) => Err(error),
         None => Ok(Some(value)),
     }
@@ -69,7 +67,7 @@ struct Decoder<'d, 'a> {
     /// The alias nodes that are being expanded.
     aliases: Vec<Id>,
     /// Errors that go-yaml leaves to the conversion to JSON, which comes after all of its own.
-    unsupported_key: Option<Error>,
+    has_unsupported_key: bool,
     unsupported_value: Option<Error>,
 }
 
@@ -92,7 +90,20 @@ fn merge_wants_map() -> Error {
     Error::yaml(None, "map merge requires map or sequence of maps as the value")
 }
 
-impl<'d> Decoder<'d, '_> {
+impl<'d, 'a> Decoder<'d, 'a> {
+    fn new(document: &'d Document<'a>) -> Self {
+        Decoder {
+            document,
+            depth: 0,
+            decoded: 1,
+            decoded_in_aliases: 0,
+            alias_bytes: 0,
+            aliases: Vec::new(),
+            has_unsupported_key: false,
+            unsupported_value: None,
+        }
+    }
+
     fn position(&self, id: Id) -> Position {
         let node = self.document.node(id);
         Position {
@@ -213,9 +224,8 @@ impl<'d> Decoder<'d, '_> {
             let key_at = self.position(key);
             let key = self.key(key)?;
             let decoded = self.node::<T>(value)?;
-            if !T::insert(map, key.clone(), key_at, decoded) && self.unsupported_key.is_none() {
-                let value = self.node::<GoValue>(value)?;
-                self.unsupported_key = Some(GoValue::unsupported_key(key, &value));
+            if !T::insert(map, key, key_at, decoded) {
+                self.has_unsupported_key = true;
             }
         }
         Ok(())

@@ -6,6 +6,7 @@ use super::Error;
 use super::decode::{Position, Target};
 use super::number::format_g64;
 use super::resolve::Scalar;
+use super::unicode::is_printable;
 
 /// What go-yaml decodes into an `interface{}`.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,13 +30,21 @@ fn to_static(scalar: Scalar<'_>) -> Scalar<'static> {
 }
 
 impl GoValue {
-    /// The error of sigs.k8s.io/yaml about a key that JSON cannot have.
-    pub(super) fn unsupported_key(key: Scalar<'_>, value: &GoValue) -> Error {
-        let kind = match key {
-            Scalar::Uint(_) => "uint64",
-            _ => "%!s(<nil>)",
-        };
-        let key = TopLevel(&GoValue::Scalar(to_static(key))).to_string();
+    /// The error of sigs.k8s.io/yaml about the first key that JSON cannot have; a mapping's key comes before its value.
+    pub(super) fn unsupported_key(&self) -> Option<Error> {
+        match self {
+            GoValue::Scalar(_) => None,
+            GoValue::List(items) => items.iter().find_map(GoValue::unsupported_key),
+            GoValue::Map(entries) => entries.iter().find_map(|(key, value)| match key {
+                Scalar::Uint(_) => Some(GoValue::key_error("uint64", key, value)),
+                Scalar::Null => Some(GoValue::key_error("%!s(<nil>)", key, value)),
+                _ => value.unsupported_key(),
+            }),
+        }
+    }
+
+    fn key_error(kind: &str, key: &Scalar<'static>, value: &GoValue) -> Error {
+        let key = TopLevel(&GoValue::Scalar(key.clone())).to_string();
         let value = TopLevel(value);
         Error::new(
             "",
@@ -123,8 +132,9 @@ fn write_quoted(s: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             '\t' => f.write_str("\\t")?,
             '\x0B' => f.write_str("\\v")?,
             '\0'..=' ' | '\x7F' if c != ' ' => write!(f, "\\x{:02x}", u32::from(c))?,
-            '\u{80}'..='\u{A0}' | '\u{2028}' | '\u{2029}' | '\u{FEFF}' => write!(f, "\\u{:04x}", u32::from(c))?,
-            c => write!(f, "{c}")?,
+            c if c.is_ascii() || is_printable(c) => write!(f, "{c}")?,
+            c if u32::from(c) < 0x1_0000 => write!(f, "\\u{:04x}", u32::from(c))?,
+            c => write!(f, "\\U{:08x}", u32::from(c))?,
         }
     }
     f.write_str("\"")

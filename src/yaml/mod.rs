@@ -24,6 +24,7 @@ mod style;
 mod tests;
 mod timestamp;
 mod token;
+mod unicode;
 
 use std::fmt;
 

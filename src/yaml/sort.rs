@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use super::unicode::{is_digit, is_letter};
+
 /// Whose order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
@@ -41,34 +43,6 @@ pub(super) fn sort<T: Copy>(items: &mut [T], order: Order, key: impl Fn(&T) -> &
             l += 1;
         }
     }
-}
-
-fn is_letter(c: char) -> bool {
-    if c.is_ascii() {
-        c.is_ascii_alphabetic()
-    } else {
-        c.is_alphabetic() && !c.is_numeric()
-    }
-}
-
-fn is_digit(c: char) -> bool {
-    if c.is_ascii() {
-        c.is_ascii_digit()
-    } else {
-        decimal_digit(c)
-    }
-}
-
-/// Unicode's decimal digits outside ASCII: they come in tens. The commonest scripts.
-fn decimal_digit(c: char) -> bool {
-    const ZEROS: [u32; 37] = [
-        0x660, 0x6F0, 0x7C0, 0x966, 0x9E6, 0xA66, 0xAE6, 0xB66, 0xBE6, 0xC66, 0xCE6, 0xD66, 0xDE6, 0xE50, 0xED0, 0xF20,
-        0x1040, 0x1090, 0x17E0, 0x1810, 0x1946, 0x19D0, 0x1A80, 0x1A90, 0x1B50, 0x1BB0, 0x1C40, 0x1C50, 0xA620, 0xA8D0,
-        0xA900, 0xA9D0, 0xA9F0, 0xAA50, 0xABF0, 0xFF10, 0x104A0,
-    ];
-    let c = u32::from(c);
-    let at = ZEROS.partition_point(|&zero| zero <= c);
-    at > 0 && c - ZEROS[at - 1] < 10
 }
 
 /// The number that a digit run denotes, in Go's wrapping arithmetic, and the length of the run.
