@@ -6,6 +6,8 @@
 mod contexts;
 mod error;
 #[cfg(test)]
+mod fixture_tests;
+#[cfg(test)]
 mod handlebars_tests;
 mod heads;
 #[cfg(test)]

@@ -159,7 +159,8 @@ fn len(item: &Reflected) -> Result<i64, Refused> {
         Value::String(text) => text.len(),
         Value::List(list) => list.items().len(),
         Value::Map(map) => map.len(),
-        other => return Err(format!("len of type {}", other.type_name())),
+        // Go looks behind a pointer first.
+        other => return Err(format!("len of type {}", other.type_name().trim_start_matches('*'))),
     };
     Ok(length as i64)
 }

@@ -196,13 +196,22 @@ pub(super) fn from_json_array(args: &[Value]) -> Out {
     )
 }
 
+/// What the encoder panics with on nil.
+const NIL_TOML: &str = "reflect: call of reflect.Value.Type on zero Value";
+
 pub(super) fn to_toml(args: &[Value]) -> Out {
+    if argument(args).is_nil() {
+        return Err(NIL_TOML.into());
+    }
     Ok(Value::string(
         toml::encode(argument(args)).unwrap_or_else(String::into_bytes),
     ))
 }
 
 pub(super) fn must_to_toml(args: &[Value]) -> Out {
+    if argument(args).is_nil() {
+        return Err(NIL_TOML.into());
+    }
     Ok(Value::string(toml::encode(argument(args))?))
 }
 

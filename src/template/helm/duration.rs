@@ -1,6 +1,7 @@
 //! The duration functions that Helm 4.3 added (`pkg/engine/funcs.go`).
 
 use crate::template::go::{CallError, Value};
+use crate::template::sprig::convert::parse_float;
 use crate::template::sprig::duration::{
     as_duration, duration_value, parse_duration, round_duration, truncate_duration,
 };
@@ -22,10 +23,10 @@ fn nanoseconds(value: &Value) -> Result<i64, String> {
             if trimmed.is_empty() {
                 return Err("empty duration".to_owned());
             }
-            match (parse_duration(trimmed.as_bytes()), trimmed.parse::<f64>()) {
+            match (parse_duration(trimmed.as_bytes()), parse_float(trimmed.as_bytes())) {
                 (Ok(duration), _) => Ok(duration),
-                (Err(_), Ok(seconds)) => float_seconds(seconds),
-                (Err(_), Err(_)) => Err(format!("could not parse duration {text:?}")),
+                (Err(_), Some(seconds)) => float_seconds(seconds),
+                (Err(_), None) => Err(format!("could not parse duration {text:?}")),
             }
         }
         other => as_duration(other).ok_or_else(|| format!("unsupported duration type {}", other.type_name())),

@@ -226,7 +226,12 @@ fn chunk(args: &[Value]) -> Out {
     let size = args.int(0)?;
     let items = items(args.any(1), "Cannot chunk type")?;
     let Some(size) = usize::try_from(size).ok().filter(|size| *size > 0) else {
-        // Go divides by the size all the same; two elements make no chunk of size -1, all else fails.
+        // Go divides by the size all the same; two elements make no chunk of size -1, one makes one of size -2, all else
+        // fails.
+        if size < -1 && items.len() == 1 {
+            let chunk = Value::list(items.to_vec());
+            return Ok(Value::List(List::new(ListKind::Lists, vec![chunk])));
+        }
         let none = size < 0 && items.len() as i64 - 1 > 0 && (items.len() as i64 - 1) <= size.saturating_neg();
         return if none {
             Ok(Value::List(List::new(ListKind::Lists, Vec::new())))
