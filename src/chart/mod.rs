@@ -107,6 +107,16 @@ pub fn load(path: &Path) -> Result<Chart, Error> {
     })
 }
 
+/// Loads a chart from the bytes of a `.tgz` archive.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_archive(data: &[u8]) -> Result<Chart, Error> {
+    let files = archive::unpack(data)?;
+    files::detect_version(&files)?;
+    files::assemble(files)
+}
+
 // === impl Chart ===
 
 impl Chart {

@@ -18,6 +18,7 @@ mod toml;
 pub use capabilities::{Capabilities, KubeVersion};
 pub use context::{Context, Environment};
 pub use functions::table;
+pub use glob::Glob;
 pub use kept::{Kept, KeptError, KeptKey, Randomness};
 pub use limits::{Limit, Limits};
 pub use lookup::{LookupKey, Lookups};

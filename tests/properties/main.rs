@@ -1,0 +1,214 @@
+//! Every fuzz target over generated input, for a bounded number of cases: no panic, no hang, and the properties that the
+//! targets assert. libFuzzer searches longer: see `fuzz/README.md`.
+
+mod targets;
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestError, TestRunner};
+
+/// How many inputs each target gets.
+const CASES: u32 = 400;
+/// How long one input may take in an unoptimised build on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the languages are made of: random bytes seldom get past a lexer.
+const PIECES: &[&str] = &[
+    "{{",
+    "}}",
+    "{{- ",
+    " -}}",
+    "{{ end }}",
+    "{{ else }}",
+    "{{ if .a }}",
+    "{{ range $i, $e := .Values.a }}",
+    "{{ with .Values }}",
+    "{{ define \"x\" }}",
+    "{{ template \"x\" . }}",
+    "{{ include \"x\" . }}",
+    "{{ tpl .Values.a . }}",
+    "{{/* */}}",
+    "(",
+    ")",
+    "|",
+    " | ",
+    "$x",
+    " := ",
+    ".Values.a",
+    "printf \"%v\" ",
+    "toYaml ",
+    "nindent 2 ",
+    "\"",
+    "`",
+    "'",
+    "\\",
+    "0x1F",
+    "1e3",
+    "-7",
+    "9999999999",
+    "a: 1\n",
+    "b:\n  c: [1, x]\n",
+    "- ",
+    "  ",
+    "\n",
+    "\t",
+    "&a ",
+    "*a",
+    "<<: *a",
+    "!!int ",
+    "|-\n",
+    ">2\n",
+    "? ",
+    ": ",
+    "#",
+    "---\n",
+    "...\n",
+    "%YAML 1.1\n",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    "null",
+    "true",
+    "~",
+    "a",
+    "b.c",
+    "a[0]=1",
+    "a=1",
+    "a={1,2}",
+    "a.b\\.c=",
+    "[70000]=1",
+    "*",
+    "**",
+    "?",
+    "{a,b}",
+    "[!a-z]",
+    "/",
+    "x/y.yaml",
+    "a/b/c",
+    "^",
+    "$",
+    "(?i)",
+    "(?P<n>",
+    "[[:alpha:]]",
+    "\\d+",
+    "\\Q",
+    "{2,1000}",
+    "a{1000}",
+    "+",
+    "*?",
+    "\\pL",
+    ">=1.2.3",
+    "~1.2",
+    "^0.1",
+    " - ",
+    "||",
+    "x",
+    "1.2.3-a.1+b",
+    "v1",
+    "<",
+    "!=",
+    "é",
+    "😀",
+    "\u{feff}",
+    "\u{85}",
+    "Chart.yaml",
+    "name: c\nversion: 1.0.0\n",
+    "chart/",
+    "templates/",
+    "\u{0}",
+    "\u{ff}",
+];
+
+/// Bytes of any kind, or pieces of the languages in any order, with zero bytes between that make several parts.
+fn input() -> impl Strategy<Value = Vec<u8>> {
+    let noise = prop::collection::vec(any::<u8>(), 0..200);
+    let piece = prop::sample::select(PIECES).prop_map(|piece| piece.as_bytes().to_vec());
+    let any_piece = prop_oneof![
+        12 => piece,
+        2 => Just(vec![0]),
+        1 => prop::collection::vec(any::<u8>(), 1..4),
+    ];
+    let pieces = prop::collection::vec(any_piece, 0..40).prop_map(|pieces| pieces.concat());
+    prop_oneof![1 => noise, 5 => pieces]
+}
+
+fn check(name: &str, target: fn(&[u8]), strategy: impl Strategy<Value = Vec<u8>>) {
+    let config = Config {
+        cases: CASES,
+        failure_persistence: None,
+        max_shrink_iters: 2000,
+        ..Config::default()
+    };
+    // The same cases in every run: CI must not fail by chance.
+    let mut runner = TestRunner::new_with_rng(
+        config,
+        proptest::test_runner::TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha),
+    );
+    let outcome = runner.run(&strategy, |bytes| {
+        let started = Instant::now();
+        target(&bytes);
+        let took = started.elapsed();
+        prop_assert!(took < PATIENCE, "took {took:?}");
+        Ok(())
+    });
+    if let Err(TestError::Fail(reason, bytes)) = outcome {
+        panic!("{name}: {reason}: {:?} {bytes:?}", String::from_utf8_lossy(&bytes));
+    }
+}
+
+fn run(name: &str) {
+    let (name, target) = *targets::ALL
+        .iter()
+        .find(|(known, _)| *known == name)
+        .expect("a target of this name");
+    let work = move || check(name, target, input());
+    chartwright::render::on_large_stack(work).unwrap_or_else(|panic| panic!("{panic}"));
+}
+
+macro_rules! tests {
+    ($($name:ident)*) => { $(#[test] fn $name() { run(stringify!($name)); })* };
+}
+
+tests! { template render yaml_read merge strvals archive regexes globs versions }
+
+/// JSON of any shape, for the writer.
+#[test]
+fn yaml_write() {
+    let text = prop_oneof![
+        any::<String>(),
+        prop::sample::select(PIECES).prop_map(str::to_owned),
+        prop::collection::vec(prop::sample::select(PIECES), 0..12).prop_map(|pieces| pieces.join(" ")),
+    ];
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(serde_json::Value::from),
+        any::<f64>().prop_map(serde_json::Value::from),
+        any::<i64>().prop_map(serde_json::Value::from),
+        text.clone().prop_map(serde_json::Value::from),
+    ];
+    let value = leaf.prop_recursive(4, 30, 5, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(serde_json::Value::from),
+            prop::collection::vec((text.clone(), inner), 0..5)
+                .prop_map(|entries| serde_json::Value::Object(entries.into_iter().collect())),
+        ]
+    });
+    check(
+        "yaml_write",
+        targets::yaml_write,
+        value.prop_map(|value| value.to_string().into_bytes()),
+    );
+}
+
+#[test]
+fn each_target_has_a_file_for_libfuzzer() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/fuzz_targets");
+    for (name, _) in targets::ALL {
+        let path = format!("{folder}/{name}.rs");
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+        assert!(text.contains("fuzz_target!"), "{path}");
+    }
+}

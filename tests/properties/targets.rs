@@ -1,0 +1,227 @@
+//! What each fuzz target does with its bytes; `fuzz/` runs these under libFuzzer, `cargo test` runs them over generated
+//! input. They may do anything but panic, hang, or break a property that is asserted.
+
+use std::sync::Arc;
+
+use chartwright::chart::{Chart, File, strvals, values};
+use chartwright::render::{Capabilities, Input, Limits, Lookups, Release, Renderer};
+use chartwright::template::go::Set;
+use chartwright::template::helm::table;
+use chartwright::template::sprig::{regex, semver};
+use chartwright::yaml;
+use serde_json::{Map, Value, json};
+
+/// A target's name and body.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target. `fuzz/fuzz_targets` has a file for each, of the same name.
+pub const ALL: &[Target] = &[
+    ("template", template),
+    ("render", render),
+    ("yaml_read", yaml_read),
+    ("yaml_write", yaml_write),
+    ("merge", merge),
+    ("strvals", set),
+    ("archive", archive),
+    ("regexes", regexes),
+    ("globs", globs),
+    ("versions", versions),
+];
+
+/// The input in two parts, split at its first zero byte.
+fn halves(data: &[u8]) -> (String, String) {
+    let at = data.iter().position(|&b| b == 0).unwrap_or(data.len());
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&data[..at]), text(data.get(at + 1..).unwrap_or_default()))
+}
+
+/// Go templates: lexer and parser. What parses once does so again.
+pub fn template(data: &[u8]) {
+    let parse = || {
+        Set::new("gotpl")
+            .parse("c/templates/t.yaml", data, table())
+            .map_err(|e| e.to_string())
+    };
+    assert_eq!(parse(), parse());
+}
+
+/// A chart's file and its values through everything up to the sorted manifests, within small limits.
+pub fn render(data: &[u8]) {
+    let (file, values) = halves(data);
+    let mut chart = Chart::default();
+    chart.metadata.name = "c".to_owned();
+    chart.metadata.version = "0.1.0".to_owned();
+    chart.templates = vec![File {
+        name: "templates/t.yaml".to_owned(),
+        data: file.into_bytes(),
+    }];
+    let values = values::read(&values).map_or(Value::Null, Value::Object);
+    let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
+    let input = Input {
+        values,
+        release: Release {
+            name: "r".to_owned(),
+            namespace: "n".to_owned(),
+            revision: 1,
+            is_install: true,
+            is_upgrade: false,
+        },
+        capabilities: &capabilities,
+        lookups: &lookups,
+        clock: jiff::Timestamp::UNIX_EPOCH,
+        kept: None,
+        seed: Some([7; 32]),
+        limits: Limits {
+            steps: 20_000,
+            depth: 50,
+            output: 1 << 20,
+            ..Limits::default()
+        },
+        include_crds: true,
+        skip_schema: false,
+    };
+    let Ok(renderer) = Renderer::new(Arc::new(chart)) else {
+        return;
+    };
+    let _ = renderer.render(&input);
+}
+
+/// YAML in: what can be read can be written, and reads back as the same value.
+pub fn yaml_read(data: &[u8]) {
+    let _ = yaml::parse(data);
+    let _ = yaml::documents(&String::from_utf8_lossy(data));
+    if let Ok(value) = yaml::to_json(data) {
+        written_reads_back(yaml::all_floats(value));
+    }
+}
+
+/// YAML out: any JSON value.
+pub fn yaml_write(data: &[u8]) {
+    if let Ok(value) = serde_json::from_slice::<Value>(data) {
+        written_reads_back(yaml::all_floats(value));
+    }
+}
+
+fn written_reads_back(value: Value) {
+    let pretty = yaml::to_string_pretty(&value);
+    assert!(pretty.is_ok() || yaml::to_string(&value).is_err(), "{value}");
+    let Ok(text) = yaml::to_string(&value) else { return };
+    // U+0085 is folded on its way through JSON, the text of a BOM is one too, and a key `<<` is written like a merge.
+    let lossy = |c: char| matches!(c, '\u{85}' | '\u{feff}' | '<' | '\r' | '\u{2028}' | '\u{2029}');
+    if value.to_string().contains(lossy) {
+        return;
+    }
+    match yaml::to_json(text.as_bytes()) {
+        Ok(read) => assert_eq!(yaml::all_floats(read), value, "{text:?}"),
+        Err(error) => panic!("{error}: {text:?} of {value}"),
+    }
+}
+
+/// Values over values: merging twice is merging once, and what is merged last wins.
+pub fn merge(data: &[u8]) {
+    let (below, above) = halves(data);
+    let (Ok(below), Ok(above)) = (values::read(&below), values::read(&above)) else {
+        return;
+    };
+    let mut once = below.clone();
+    values::merge_maps(&mut once, above.clone());
+    let mut twice = once.clone();
+    values::merge_maps(&mut twice, above.clone());
+    assert_eq!(once, twice);
+    for (key, value) in &above {
+        assert!(once.contains_key(key) && (value.is_object() || once[key] == *value));
+    }
+    let mut chart = Chart::default();
+    chart.metadata.name = "c".to_owned();
+    chart.metadata.version = "0.1.0".to_owned();
+    chart.values = below;
+    let user = chartwright::template::go::Value::from_json(&Value::Object(above));
+    if let chartwright::template::go::Value::Map(user) = user {
+        let mut warnings = Vec::new();
+        let Ok(node) = chartwright::chart::dependencies::process(&chart, &user, &mut warnings) else {
+            return;
+        };
+        let _ = values::coalesce(&node, &user, &mut warnings);
+    }
+}
+
+/// `--set` and its relatives, on values that are there already.
+pub fn set(data: &[u8]) {
+    let (text, values) = halves(data);
+    let values = values::read(&values).unwrap_or_default();
+    let read = |path: &str| Ok::<_, String>(path.to_owned());
+    for mode in [
+        strvals::Mode::Typed,
+        strvals::Mode::Strings,
+        strvals::Mode::Json,
+        strvals::Mode::Literal,
+        strvals::Mode::File(&read),
+    ] {
+        let mut target: Map<String, Value> = values.clone();
+        let _ = strvals::parse_into(&text, &mode, &mut target);
+    }
+}
+
+/// Chart archives: any bytes, any bytes as the inside of a gzip stream, and a chart of any files.
+pub fn archive(data: &[u8]) {
+    let _ = chartwright::chart::load_archive(data);
+    let _ = chartwright::chart::load_archive(&gzip(data));
+    let mut tar = tar::Builder::new(Vec::new());
+    for part in data.split(|&b| b == 0xFF).take(20) {
+        let (name, content) = halves(part);
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        // Names that the builder refuses are part of the first two.
+        let _ = tar.append_data(&mut header, name, content.as_bytes());
+    }
+    let Ok(tar) = tar.into_inner() else { return };
+    let _ = chartwright::chart::load_archive(&gzip(&tar));
+}
+
+fn gzip(data: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let _ = encoder.write_all(data);
+    encoder.finish().unwrap_or_default()
+}
+
+/// Go's regular expressions: a pattern and a text, in the functions that use them.
+pub fn regexes(data: &[u8]) {
+    let (pattern, text) = halves(data);
+    if let Ok(regex) = regex::compile(pattern.as_bytes()) {
+        let _ = regex.is_match(text.as_bytes());
+    }
+    let source = "{{ regexFindAll .p .s -1 }}{{ regexReplaceAll .p .s \"$1x${a}\" }}{{ regexSplit .p .s -1 }}{{ regexMatch (regexQuoteMeta .s) .s }}";
+    let data = json!({"p": pattern, "s": text});
+    if let Ok(output) = chartwright::render::render_text("t", source, &data) {
+        assert!(output.ends_with("true"), "what is quoted matches itself: {text:?}");
+    }
+}
+
+/// Globs of `.Files` and patterns of `.helmignore`.
+pub fn globs(data: &[u8]) {
+    let (pattern, name) = halves(data);
+    let _ = chartwright::template::helm::Glob::new(&pattern).matches(&name);
+    let _ = chartwright::chart::ignore::path_match(&pattern, &name);
+    if let Ok(rules) = chartwright::chart::ignore::Rules::parse(&pattern) {
+        let _ = rules.ignores(&name, false);
+        let _ = rules.ignores(&name, true);
+    }
+}
+
+/// Versions and their constraints: an order is an order, and `=` means equal.
+pub fn versions(data: &[u8]) {
+    let (constraint, version) = halves(data);
+    let constraints = semver::Constraints::parse(&constraint);
+    let Ok(version) = semver::Version::parse(&version) else {
+        return;
+    };
+    assert!(version.compare(&version).is_eq());
+    if let Ok(constraints) = constraints {
+        let _ = constraints.check(&version);
+    }
+    if let Ok(other) = semver::Version::parse(&constraint) {
+        assert_eq!(version.compare(&other), other.compare(&version).reverse());
+    }
+}
