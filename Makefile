@@ -81,6 +81,18 @@ test: check-tools ## Run everything that CI runs: lint, control plane, all tests
 bench: check-tools ## Run the benchmarks.
 	$(CARGO) bench $(LOCKED)
 
+# One chart: make bench-render CHART=dir [VALUES=file] [JSON=1] [RUNS=21]
+.PHONY: bench-render
+bench-render: check-tools ## Measure loading, parsing and rendering beside Helm's own engine; CHART=dir VALUES=file JSON=1.
+	@printf '==> the oracle (2 minutes the first time), then a build with the release settings (5 minutes the first time)\n' >&2
+	@export ORACLE HELM CHART="$(CHART)" VALUES="$(VALUES)" JSON="$(JSON)" RUNS="$(RUNS)"; \
+	ORACLE=$$(tests/oracle/build); \
+	HELM=$$(tests/control-plane/build --print-dir helm)/helm; \
+	if ! [ -x "$$HELM" ]; then \
+	  HELM=; echo "no helm binary (tests/control-plane/build helm makes one): processes are not compared" >&2; \
+	fi; \
+	$(CARGO) bench $(LOCKED) --bench render
+
 # One folder or file: make goldens FIXTURES=tests/fixtures/sprig
 FIXTURES ?= tests/fixtures
 .PHONY: goldens

@@ -1,0 +1,40 @@
+//! An allocator that counts what is held, while it is told to.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
+
+/// The system's allocator. Counting is off while times are measured.
+pub struct Counting;
+
+static ON: AtomicBool = AtomicBool::new(false);
+static HELD: AtomicIsize = AtomicIsize::new(0);
+
+fn count(bytes: isize) {
+    if ON.load(Relaxed) {
+        HELD.fetch_add(bytes, Relaxed);
+    }
+}
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size().cast_signed());
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-layout.size().cast_signed());
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+/// Bytes that `work` allocated and that are still held after it, with its result. Nothing else may run meanwhile.
+pub fn held<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    HELD.store(0, Relaxed);
+    ON.store(true, Relaxed);
+    let result = work();
+    ON.store(false, Relaxed);
+    (result, usize::try_from(HELD.load(Relaxed)).unwrap_or(0))
+}
