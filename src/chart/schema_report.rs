@@ -3,8 +3,8 @@
 //! Our validator reports leaves with their path through the schema; that library reports a tree: `allOf`, references
 //! and schemas with several errors are levels of it. The tree is built anew from the paths.
 
-use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
+use jsonschema::{ReferencingError, ValidationError};
 use serde_json::Value;
 
 use crate::template::go::value::Value as Template;
@@ -23,8 +23,14 @@ pub(super) fn text(errors: &[ValidationError<'_>], schema: &Value) -> String {
     out
 }
 
-/// The text for a schema that isn't one.
+/// The text for a schema that isn't one, or that refers to one that isn't in it. Helm would fetch that.
 pub(super) fn broken(error: &ValidationError<'_>) -> String {
+    if let Kind::Referencing(ReferencingError::Unretrievable { uri, .. }) = error.kind() {
+        return format!(
+            "failing loading {uri:?}: only schemas within values.schema.json are read \
+             (--skip-schema-validation leaves the check out)"
+        );
+    }
     format!(
         "'file:///values.schema.json#' is not valid against metaschema: jsonschema validation failed with \
          'https://json-schema.org/draft/2020-12/schema#'\n- at {}: {}\n",
@@ -545,5 +551,16 @@ mod tests {
         for (schema, values, want) in table {
             assert_eq!(report(&schema, &values), want, "{schema}");
         }
+    }
+
+    #[test]
+    fn a_schema_elsewhere_is_named() {
+        let schema = serde_json::json!({"properties": {"a": {"$ref": "https://example.com/a.json"}}});
+        let error = jsonschema::validator_for(&schema).unwrap_err();
+        let text = broken(&error);
+        assert!(
+            text.starts_with("failing loading \"https://example.com/a.json\": "),
+            "{text}"
+        );
     }
 }
