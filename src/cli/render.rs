@@ -183,6 +183,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         Arc::new(Metrics::new()),
         Key::new([0; 32]),
         operator,
+        args.namespace.clone(),
         None,
     );
     let unit = Unit {

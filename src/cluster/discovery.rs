@@ -219,6 +219,11 @@ impl Discovery {
         Ok(())
     }
 
+    /// The Secrets of a namespace.
+    pub fn secrets(&self, namespace: &str) -> Api<k8s_openapi::api::core::v1::Secret> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
     /// An API for the objects of a resource: in one namespace, or everywhere for `None`.
     pub fn api<K>(&self, resource: &Resource, namespace: Option<&str>) -> Api<K>
     where

@@ -5,6 +5,7 @@ pub mod custom_resource;
 pub mod discovery;
 pub mod error;
 pub mod events;
+pub mod kept;
 pub mod keys;
 pub mod lookup;
 pub mod objects;

@@ -94,6 +94,17 @@ pub async fn look(discovery: &Discovery, resource: &Resource, id: &ObjectId) -> 
     }
 }
 
+/// The whole object, with what the plan needs to know of it. `None` if it does not exist.
+pub async fn read(discovery: &Discovery, resource: &Resource, id: &ObjectId) -> Result<Option<(Live, Value)>> {
+    let api = discovery.api::<DynamicObject>(resource, namespace(id));
+    let Some(object) = bounded(api.get_opt(&id.name)).await? else {
+        return Ok(None);
+    };
+    let live = live(&object.metadata);
+    let value = serde_json::to_value(object).map_err(|error| Error::Invalid(error.to_string()))?;
+    Ok(Some((live, value)))
+}
+
 /// Server-side apply of a member; unknown fields are errors.
 pub async fn apply(
     discovery: &Discovery,

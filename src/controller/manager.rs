@@ -138,6 +138,7 @@ async fn lead(
         metrics,
         key,
         options.operator.clone(),
+        options.own_namespace.clone(),
         options.namespaces.clone(),
     ));
     let shared = Arc::new(Shared::new(context));

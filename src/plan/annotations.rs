@@ -6,6 +6,10 @@ use std::collections::BTreeMap;
 pub const SUSPEND: &str = "chartwright.dev/suspend";
 /// On a custom resource: its own resync period, as a Go duration.
 pub const RECONCILE_PERIOD: &str = "chartwright.dev/reconcile-period";
+/// On a custom resource: a new value draws all its random results anew.
+pub const REGENERATE: &str = "chartwright.dev/regenerate";
+/// On a custom resource, written by us: the Secret that holds its random results.
+pub const KEPT: &str = "chartwright.dev/kept-results";
 /// On a member or a custom resource: `true` lets something go that a guard holds.
 pub const PRUNE: &str = "chartwright.dev/prune";
 /// On a member, from Helm: `keep` leaves it behind.
@@ -35,6 +39,14 @@ pub fn waits_for_uninstall(annotations: &Annotations) -> bool {
 /// The custom resource lets a render without objects prune everything.
 pub fn is_prune_allowed(annotations: &Annotations) -> bool {
     is_true(annotations, PRUNE)
+}
+
+/// The request to draw random results anew; who acknowledged it repeats its text.
+pub fn regenerate(annotations: &Annotations) -> Option<&str> {
+    annotations
+        .get(REGENERATE)
+        .map(String::as_str)
+        .filter(|text| !text.is_empty())
 }
 
 /// The resync period that a custom resource asks for, as text; ours wins over operator-sdk's.

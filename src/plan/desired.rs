@@ -200,15 +200,23 @@ fn member(
             field,
         })
     })?;
-    let digest = key.digest(&[object.to_string().as_bytes()]);
-    Ok(Ok(Member {
+    let mut member = Member {
         version,
         stage: Stage::of(&id.group_kind),
         object,
         source: origin(),
-        digest,
+        digest: String::new(),
         id,
-    }))
+    };
+    member.seal(key);
+    Ok(Ok(member))
+}
+
+impl Member {
+    /// Takes the digest of the object as it is now.
+    pub fn seal(&mut self, key: &Key) {
+        self.digest = key.digest(&[self.object.to_string().as_bytes()]);
+    }
 }
 
 /// Puts our namespace, labels and annotation in, and takes out what server-side apply would refuse.

@@ -33,6 +33,10 @@ pub struct Record {
     pub entries: Vec<Entry>,
     /// What the render looked up, as `LookupKey` prints it.
     pub lookups: Vec<String>,
+    /// When the first of the kept certificates is to be renewed: a render from then on does it.
+    pub renewal: Option<jiff::Timestamp>,
+    /// The request to draw random results anew that was carried out last.
+    pub regenerated: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -79,6 +83,12 @@ impl Record {
                 .and_then(Value::as_i64)
                 .unwrap_or_default(),
             inputs: text("inputs"),
+            renewal: text("renewal").parse().ok(),
+            regenerated: status
+                .get("lastHandledRegenerateAt")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
             lookups: lookups
                 .into_iter()
                 .flatten()
@@ -138,6 +148,8 @@ mod tests {
         let record = Record {
             revision: 3,
             inputs: "abc".into(),
+            renewal: Some("2026-02-03T04:05:06Z".parse().unwrap()),
+            regenerated: "once".into(),
             lookups: vec!["v1/Secret/shop/tls".into()],
             entries: vec![Entry {
                 id: ObjectId::new(GroupKind::new("apps", "Deployment"), "shop", "web"),
@@ -149,7 +161,10 @@ mod tests {
             }],
         };
         let status = json!({
-            "release": {"revision": 3, "inputs": "abc", "lookups": ["v1/Secret/shop/tls"]},
+            "release": {
+                "revision": 3, "inputs": "abc", "lookups": ["v1/Secret/shop/tls"], "renewal": "2026-02-03T04:05:06Z",
+            },
+            "lastHandledRegenerateAt": "once",
             "inventory": record.inventory(),
         });
         assert_eq!(Record::from_status(&status), record);

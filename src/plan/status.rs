@@ -29,6 +29,8 @@ pub enum Reason {
     /// A request failed for a reason that may pass.
     ApplyFailed,
     LookupFailed,
+    /// The Secret with the random results could not be read or written.
+    KeptResults,
     PruneFailed,
     DeleteFailed,
     /// The finalizer and the ApplySet annotations could not be written.
@@ -130,13 +132,14 @@ pub struct Event {
 }
 
 /// The fields of the status that are ours; anything else there belongs to somebody else.
-const FIELDS: [&str; 6] = [
+const FIELDS: [&str; 7] = [
     "observedGeneration",
     "conditions",
     "release",
     "inventory",
     "notes",
     "hooks",
+    "lastHandledRegenerateAt",
 ];
 
 /// NOTES.txt in a condition is cut here, in the status field at 8 times that.
@@ -236,6 +239,12 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
     }
     status.insert("conditions".into(), json!(conditions_of(report, previous)));
     status.insert("release".into(), release(report, previous));
+    if !report.record.regenerated.is_empty() {
+        status.insert(
+            "lastHandledRegenerateAt".into(),
+            report.record.regenerated.as_str().into(),
+        );
+    }
     if !report.record.entries.is_empty() {
         status.insert("inventory".into(), report.record.inventory());
     }
@@ -279,6 +288,9 @@ fn release(report: &Report<'_>, previous: &Value) -> Value {
     release.insert("revision".into(), report.record.revision.into());
     if !report.record.inputs.is_empty() {
         release.insert("inputs".into(), report.record.inputs.as_str().into());
+    }
+    if let Some(renewal) = report.record.renewal {
+        release.insert("renewal".into(), renewal.to_string().into());
     }
     if !report.record.lookups.is_empty() {
         release.insert("lookups".into(), json!(report.record.lookups));

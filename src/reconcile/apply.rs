@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use super::health::trouble;
+use super::kept;
 use super::preflight::list;
 use super::release::Release;
 use super::render::Prepared;
@@ -12,6 +13,7 @@ use super::{CustomResource, Run};
 use crate::cluster::custom_resource::apply_metadata;
 use crate::cluster::error::Error;
 use crate::cluster::objects;
+use crate::plan::annotations;
 use crate::plan::apply::{Seen, Step, Why, step};
 use crate::plan::applyset;
 use crate::plan::desired::Member;
@@ -46,14 +48,19 @@ impl Run<'_> {
         let desired = Superset::of_objects(prepared.desired.members.iter().map(|member| &member.id));
         let recorded = Superset::of_objects(release.record.entries.iter().map(|entry| &entry.id));
         let superset = Superset::of_resource(&self.written).union(recorded).union(desired);
-        self.write_superset(&superset).await?;
+        let keeps = prepared.memory.keeps() || self.keeps();
+        self.write_superset(&superset, keeps).await?;
         superset::want(self.context, &superset);
         Ok(())
     }
 
-    /// Writes the superset unless the custom resource says it already.
-    pub(super) async fn write_superset(&mut self, superset: &Superset) -> Result<(), Error> {
-        let annotations = superset.annotations(&self.written.key.namespace);
+    /// Writes the superset, and whether there are kept results, unless the custom resource says it already.
+    pub(super) async fn write_superset(&mut self, superset: &Superset, keeps: bool) -> Result<(), Error> {
+        let mut annotations = superset.annotations(&self.written.key.namespace);
+        if keeps {
+            let place = kept::place(self.context, &self.written);
+            annotations.insert(annotations::KEPT.to_owned(), place.to_string());
+        }
         let id = self.written.set(&self.unit.group_kind);
         let has = |map: &std::collections::BTreeMap<String, String>, key: &str, value: &str| {
             map.get(key).map(String::as_str) == Some(value)
@@ -62,7 +69,8 @@ impl Run<'_> {
             && has(&self.written.labels, applyset::ID_LABEL, &id)
             && annotations
                 .iter()
-                .all(|(key, value)| has(&self.written.annotations, key, value));
+                .all(|(key, value)| has(&self.written.annotations, key, value))
+            && keeps == self.keeps();
         if claimed {
             return Ok(());
         }

@@ -27,6 +27,8 @@ pub struct Context {
     pub key: Key,
     /// The operator's id: the value of the label `chartwright.dev/operator`.
     pub operator: String,
+    /// The operator's own namespace: what it keeps for cluster-scoped custom resources lies there.
+    pub own_namespace: String,
     /// The namespaces that this operator looks at; `None`: all.
     pub namespaces: Option<BTreeSet<String>>,
     /// Bounds how many renders run at once: they use a core each.
@@ -107,6 +109,7 @@ impl Context {
         metrics: Arc<Metrics>,
         key: Key,
         operator: String,
+        own_namespace: String,
         namespaces: Option<BTreeSet<String>>,
     ) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
@@ -116,6 +119,7 @@ impl Context {
             metrics,
             key,
             operator,
+            own_namespace,
             namespaces,
             renders: Arc::new(Semaphore::new(cores)),
             members: Mutex::default(),

@@ -65,6 +65,9 @@ impl Run<'_> {
                 }
             }
         }
+        if let Err(phase) = self.forget_kept().await {
+            return self.report(release, phase, None).await;
+        }
         let target = self.written.target(&self.unit.resource);
         match remove_finalizer(&self.context.discovery, &target, &self.written.finalizers).await {
             Ok(()) => {

@@ -49,6 +49,9 @@ impl Run<'_> {
         if record.inputs.is_empty() || !record.lookups.is_empty() {
             return false;
         }
+        if self.must_regenerate(release) || record.renewal.is_some_and(|due| due <= jiff::Timestamp::now()) {
+            return false;
+        }
         let snapshot = self.context.discovery.snapshot();
         if record.inputs != digest(&self.context.key, self.unit, &self.written, &snapshot, &[]) {
             return false;

@@ -14,6 +14,7 @@ mod delete;
 mod dispose;
 mod health;
 mod inputs;
+mod kept;
 mod preflight;
 mod prune;
 mod release;
@@ -94,11 +95,14 @@ impl Run<'_> {
         self.report(release, phase, Some(&prepared)).await
     }
 
-    /// Steps 6 to 10: claim, apply, prune, shrink.
+    /// Steps 6 to 10: claim, keep random results, apply, prune, shrink.
     async fn carry_out(&mut self, release: &mut Release, prepared: &Prepared) -> Phase {
         let before = superset::Superset::of_resource(&self.written);
         if let Err(error) = self.claim(release, prepared).await {
             return prune::unclaimed(&error);
+        }
+        if let Err(phase) = self.keep(prepared).await {
+            return phase;
         }
         let applied = self.apply(release, prepared).await;
         if let Some(phase) = applied.phase {

@@ -141,8 +141,13 @@ impl Run<'_> {
         let complete = applied.knowledge.not_applied.is_empty();
         let first = complete && release.record.revision == 0;
         let upgraded = complete && !first && prepared.revision > release.record.revision;
+        let mut keeps = true;
         if complete {
             release.record.revision = prepared.revision;
+            if let Err(phase) = self.settle(release, prepared).await {
+                return phase;
+            }
+            keeps = prepared.memory.keeps();
         }
         let mut changes = applied.changes;
         changes.installed = first;
@@ -160,7 +165,7 @@ impl Run<'_> {
         }
         if pruned.gap.is_none() {
             let superset = Superset::of_objects(release.record.entries.iter().map(|entry| &entry.id));
-            if let Err(error) = self.write_superset(&superset).await {
+            if let Err(error) = self.write_superset(&superset, keeps).await {
                 return unclaimed(&error);
             }
             if pruned.held.is_empty() {

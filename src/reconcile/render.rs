@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::context::{Context, RELEASE_FACTS, Unit, lock, mentions};
 use super::custom_resource::CustomResource;
+use super::kept::Memory;
 use super::release::Release;
 use super::{Run, inputs, values};
 use crate::cluster::discovery::Snapshot;
@@ -16,7 +17,7 @@ use crate::plan::desired::{self, Desired, Identity, Rendered as Manifest};
 use crate::plan::grants::{self, Baseline};
 use crate::plan::identity::GroupKind;
 use crate::plan::status::{Phase, Reason};
-use crate::render::{Hook, Input, Limits, LookupKey, Lookups, Release as Facts, Rendered, Renderer};
+use crate::render::{Hook, Input, Kept, Limits, LookupKey, Lookups, Randomness, Release as Facts, Rendered, Renderer};
 
 /// A chart whose lookups depend on each other may need several rounds; one that never ends is an error.
 const LOOKUP_ROUNDS: usize = 16;
@@ -34,15 +35,42 @@ pub struct Prepared {
     pub lookups: Vec<String>,
     /// The revision that this render is.
     pub revision: i64,
+    /// Random results: what is stored, and what is to be.
+    pub(super) memory: Memory,
 }
 
 /// What the facts of a release are before anything is rendered.
-struct Frame {
-    identity: Identity,
-    values: Value,
-    snapshot: Arc<Snapshot>,
-    seed: [u8; 32],
+pub(super) struct Frame {
+    pub identity: Identity,
+    pub values: Value,
+    pub snapshot: Arc<Snapshot>,
+    /// What `now` answers.
+    pub clock: jiff::Timestamp,
 }
+
+/// All that the renders of one reconcile have in common.
+pub(super) struct Work<'a> {
+    pub context: &'a Context,
+    pub unit: &'a Unit,
+    pub resource: &'a CustomResource,
+    pub renderer: &'a Arc<Renderer>,
+    pub frame: Frame,
+}
+
+/// One of these renders.
+#[derive(Clone)]
+pub(super) struct Request {
+    pub values: Value,
+    pub revision: i64,
+    pub lookups: Lookups,
+    /// `None`: random results are of no interest.
+    pub kept: Option<Kept>,
+    /// Not the render itself, but what chance would make of it another time.
+    pub probe: Option<Box<Rendered>>,
+}
+
+/// What was looked up so far.
+pub(super) type Answers = BTreeMap<LookupKey, Value>;
 
 impl Run<'_> {
     /// Steps 4 and 5: everything up to the first write.
@@ -63,66 +91,48 @@ pub async fn prepare(
     resource: &CustomResource,
     release: &Release,
 ) -> Result<Prepared, Phase> {
-    let stalled = |reason, message| Phase::Stalled {
-        reason,
-        message,
-        recheck: false,
-    };
     let renderer = unit
         .renderer
-        .clone()
-        .map_err(|message| stalled(Reason::ChartInvalid, message))?;
+        .as_ref()
+        .map_err(|message| stalled(Reason::ChartInvalid, message.clone()))?;
     let invalid = |error: values::Error| stalled(Reason::ValuesInvalid, error.to_string());
-    let frame = Frame {
-        identity: Identity {
-            owner: resource.owner(&unit.group_kind),
-            operator: context.operator.clone(),
-            namespace: values::release_namespace(unit, resource).map_err(invalid)?,
+    let work = Work {
+        context,
+        unit,
+        resource,
+        renderer,
+        frame: Frame {
+            identity: Identity {
+                owner: resource.owner(&unit.group_kind),
+                operator: context.operator.clone(),
+                namespace: values::release_namespace(unit, resource).map_err(invalid)?,
+            },
+            values: values::values(unit, resource.spec()).map_err(invalid)?,
+            snapshot: context.discovery.snapshot(),
+            clock: jiff::Timestamp::now(),
         },
-        values: values::values(unit, resource.spec()).map_err(invalid)?,
-        snapshot: context.discovery.snapshot(),
-        seed: context.key.derive(&[b"random", resource.uid.as_bytes()]),
     };
     let recorded = release.record.revision;
-    let mut lookups = BTreeMap::new();
-    let rendered = rounds(
-        context,
-        unit,
-        resource,
-        &renderer,
-        &frame,
-        recorded.max(1),
-        &mut lookups,
-    )
-    .await?;
-    let mut prepared = assemble(
-        context,
-        unit,
-        resource,
-        frame.clone_for(recorded.max(1)),
-        rendered,
-        &lookups,
-    );
+    let mut memory = Memory::read(context, resource, release).await?;
+    let mut answers = Answers::new();
+    let settled = work.settled(recorded.max(1), &mut memory, &mut answers).await?;
+    let mut prepared = work.assemble(recorded.max(1), settled, &answers);
     if recorded > 0 && differs(&prepared, release) {
         prepared.revision = recorded + 1;
         if unit.reads.release_facts || mentions(resource.spec_bytes(), RELEASE_FACTS) {
-            let rendered = rounds(context, unit, resource, &renderer, &frame, recorded + 1, &mut lookups).await?;
-            prepared = assemble(
-                context,
-                unit,
-                resource,
-                frame.clone_for(recorded + 1),
-                rendered,
-                &lookups,
-            );
+            let settled = work.settled(recorded + 1, &mut memory, &mut answers).await?;
+            prepared = work.assemble(recorded + 1, settled, &answers);
         }
     }
+    prepared.memory = memory;
     Ok(prepared)
 }
 
-impl Frame {
-    fn clone_for(&self, revision: i64) -> (Identity, Arc<Snapshot>, i64) {
-        (self.identity.clone(), self.snapshot.clone(), revision)
+fn stalled(reason: Reason, message: String) -> Phase {
+    Phase::Stalled {
+        reason,
+        message,
+        recheck: false,
     }
 }
 
@@ -138,163 +148,162 @@ fn differs(prepared: &Prepared, release: &Release) -> bool {
         })
 }
 
-/// Renders until nothing is missing.
-async fn rounds(
-    context: &Context,
-    unit: &Unit,
-    resource: &CustomResource,
-    renderer: &Arc<Renderer>,
-    frame: &Frame,
-    revision: i64,
-    lookups: &mut BTreeMap<LookupKey, Value>,
-) -> Result<Rendered, Phase> {
-    for _ in 0..LOOKUP_ROUNDS {
-        let table = Lookups::table(lookups.clone());
-        let rendered = once(
-            context,
-            resource,
-            renderer,
-            frame,
-            frame.values.clone(),
-            revision,
-            table,
-        )
-        .await?;
-        if rendered.missing_lookups.is_empty() {
-            return Ok(rendered);
-        }
-        for key in &rendered.missing_lookups {
-            let (group_kind, version) = lookup::group_kind(key);
-            if !resource.key.namespace.is_empty() {
-                let namespaced = frame.snapshot.namespaced(&group_kind, &version).unwrap_or(true);
-                let namespace = namespaced.then_some(key.namespace.as_str());
-                grants::may_look_up(
-                    &group_kind,
-                    namespace,
-                    &lookup::describe(key),
-                    &frame.identity.namespace,
-                    &unit.watch.lookups,
-                )
-                .map_err(|refused| Phase::Stalled {
-                    reason: Reason::Refused,
-                    message: refused.to_string(),
-                    recheck: false,
-                })?;
-            }
-            let answer = lookup::fetch(&context.discovery, &frame.snapshot, key)
-                .await
-                .map_err(|error| Phase::Failed {
-                    reason: Reason::LookupFailed,
-                    message: format!("lookup of {}: {error}", lookup::describe(key)),
-                })?;
-            lookups.insert(key.clone(), answer);
-        }
-    }
-    Err(Phase::Stalled {
-        reason: Reason::RenderFailed,
-        message: format!("the chart still looks up new objects after {LOOKUP_ROUNDS} renders"),
-        recheck: false,
-    })
-}
+// === impl Work ===
 
-/// One render, on a thread of its own.
-async fn once(
-    context: &Context,
-    resource: &CustomResource,
-    renderer: &Arc<Renderer>,
-    frame: &Frame,
-    values: Value,
-    revision: i64,
-    lookups: Lookups,
-) -> Result<Rendered, Phase> {
-    let started = std::time::Instant::now();
-    let failed = |reason, message| Phase::Stalled {
-        reason,
-        message,
-        recheck: false,
-    };
-    let Ok(_permit) = context.renders.clone().acquire_owned().await else {
-        return Err(Phase::Failed {
-            reason: Reason::RenderFailed,
-            message: "the operator is stopping".into(),
-        });
-    };
-    let renderer = renderer.clone();
-    let snapshot = frame.snapshot.clone();
-    let facts = Facts {
-        name: resource.key.name.clone(),
-        namespace: frame.identity.namespace.clone(),
-        revision,
-        is_install: revision == 1,
-        is_upgrade: revision > 1,
-    };
-    let (clock, seed) = (resource.created, frame.seed);
-    let job = move || {
-        let render = || {
-            renderer.render(&Input {
-                values,
-                release: facts,
-                capabilities: &snapshot.capabilities,
-                lookups: &lookups,
-                clock,
-                kept: None,
-                seed: Some(seed),
-                limits: Limits::default(),
-                include_crds: false,
-                skip_schema: false,
-            })
-        };
-        crate::render::on_large_stack(render)
-    };
-    let answer = tokio::task::spawn_blocking(job).await;
-    context.metrics.render_duration.observe(started.elapsed().as_secs_f64());
-    match answer {
-        Ok(Ok(Ok(rendered))) => Ok(rendered),
-        Ok(Ok(Err(error))) => {
-            let reason = if error.is_about_values() {
-                Reason::ValuesInvalid
-            } else {
-                Reason::RenderFailed
+impl Work<'_> {
+    /// Renders until no lookup is missing.
+    pub(super) async fn rounds(&self, revision: i64, kept: &Kept, answers: &mut Answers) -> Result<Rendered, Phase> {
+        let mut kept = kept.clone();
+        let mut first: Option<Randomness> = None;
+        for _ in 0..LOOKUP_ROUNDS {
+            let request = Request {
+                values: self.frame.values.clone(),
+                revision,
+                lookups: Lookups::table(answers.clone()),
+                kept: Some(kept),
+                probe: None,
             };
-            Err(failed(reason, error.to_string()))
+            let mut rendered = self.once(request).await?;
+            if let Some(first) = &first {
+                // What an earlier round drew came back as kept; it is new all the same.
+                rendered.randomness.include(first);
+            }
+            if rendered.missing_lookups.is_empty() {
+                return Ok(rendered);
+            }
+            for key in &rendered.missing_lookups {
+                let answer = self.look_up(key).await?;
+                answers.insert(key.clone(), answer);
+            }
+            kept = rendered.randomness.kept.clone();
+            first = Some(rendered.randomness);
         }
-        Ok(Err(_)) | Err(_) => {
-            context.metrics.panics.inc();
-            Err(failed(
-                Reason::Panicked,
-                "the render stopped unexpectedly: this is a defect of chartwright; see its log".into(),
-            ))
+        Err(stalled(
+            Reason::RenderFailed,
+            format!("the chart still looks up new objects after {LOOKUP_ROUNDS} renders"),
+        ))
+    }
+
+    /// What stands in the cluster, if the release may know.
+    async fn look_up(&self, key: &LookupKey) -> Result<Value, Phase> {
+        let (group_kind, version) = lookup::group_kind(key);
+        let snapshot = &self.frame.snapshot;
+        if !self.resource.key.namespace.is_empty() {
+            let namespaced = snapshot.namespaced(&group_kind, &version).unwrap_or(true);
+            let namespace = namespaced.then_some(key.namespace.as_str());
+            grants::may_look_up(
+                &group_kind,
+                namespace,
+                &lookup::describe(key),
+                &self.frame.identity.namespace,
+                &self.unit.watch.lookups,
+            )
+            .map_err(|refused| stalled(Reason::Refused, refused.to_string()))?;
+        }
+        lookup::fetch(&self.context.discovery, snapshot, key)
+            .await
+            .map_err(|error| Phase::Failed {
+                reason: Reason::LookupFailed,
+                message: format!("lookup of {}: {error}", lookup::describe(key)),
+            })
+    }
+
+    /// One render, on a thread of its own.
+    pub(super) async fn once(&self, request: Request) -> Result<Rendered, Phase> {
+        let started = std::time::Instant::now();
+        let context = self.context;
+        let Ok(_permit) = context.renders.clone().acquire_owned().await else {
+            return Err(Phase::Failed {
+                reason: Reason::RenderFailed,
+                message: "the operator is stopping".into(),
+            });
+        };
+        let renderer = self.renderer.clone();
+        let snapshot = self.frame.snapshot.clone();
+        let clock = self.frame.clock;
+        let facts = Facts {
+            name: self.resource.key.name.clone(),
+            namespace: self.frame.identity.namespace.clone(),
+            revision: request.revision,
+            is_install: request.revision == 1,
+            is_upgrade: request.revision > 1,
+        };
+        let job = move || {
+            let render = || {
+                let input = Input {
+                    values: request.values,
+                    release: facts,
+                    capabilities: &snapshot.capabilities,
+                    lookups: &request.lookups,
+                    clock,
+                    kept: request.kept.as_ref(),
+                    seed: None,
+                    limits: Limits::default(),
+                    include_crds: false,
+                    skip_schema: false,
+                };
+                match request.probe {
+                    None => renderer.render(&input),
+                    Some(rendered) => Ok(renderer.probe(&input, &rendered)?.unwrap_or(*rendered)),
+                }
+            };
+            crate::render::on_large_stack(render)
+        };
+        let answer = tokio::task::spawn_blocking(job).await;
+        context.metrics.render_duration.observe(started.elapsed().as_secs_f64());
+        match answer {
+            Ok(Ok(Ok(rendered))) => Ok(rendered),
+            Ok(Ok(Err(error))) => {
+                let reason = if error.is_about_values() {
+                    Reason::ValuesInvalid
+                } else {
+                    Reason::RenderFailed
+                };
+                Err(stalled(reason, error.to_string()))
+            }
+            Ok(Err(_)) | Err(_) => {
+                context.metrics.panics.inc();
+                Err(stalled(
+                    Reason::Panicked,
+                    "the render stopped unexpectedly: this is a defect of chartwright; see its log".into(),
+                ))
+            }
         }
     }
-}
 
-fn assemble(
-    context: &Context,
-    unit: &Unit,
-    resource: &CustomResource,
-    (identity, snapshot, revision): (Identity, Arc<Snapshot>, i64),
-    rendered: Rendered,
-    lookups: &BTreeMap<LookupKey, Value>,
-) -> Prepared {
-    let hooks = rendered.hooks.iter().map(describe_hook).collect();
-    let used: Vec<String> = rendered.used_lookups.iter().map(lookup::describe).collect();
-    let looked_up: String = rendered
-        .used_lookups
-        .iter()
-        .filter_map(|key| Some(format!("{}={}\n", lookup::describe(key), lookups.get(key)?)))
-        .collect();
-    let inputs = inputs::digest(&context.key, unit, resource, &snapshot, looked_up.as_bytes());
-    let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
-    let desired = desired::desired(manifests(rendered.objects), &identity, &namespaced, &context.key);
-    Prepared {
-        identity,
-        desired,
-        hooks,
-        notes: rendered.notes,
-        warnings: rendered.warnings,
-        inputs,
-        lookups: used,
-        revision,
+    /// What a render wants to be there.
+    pub(super) fn desired(&self, objects: Vec<crate::render::Manifest>) -> Desired {
+        let snapshot = &self.frame.snapshot;
+        let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
+        desired::desired(manifests(objects), &self.frame.identity, &namespaced, &self.context.key)
+    }
+
+    fn assemble(&self, revision: i64, (rendered, desired): (Rendered, Desired), answers: &Answers) -> Prepared {
+        let hooks = rendered.hooks.iter().map(describe_hook).collect();
+        let used: Vec<String> = rendered.used_lookups.iter().map(lookup::describe).collect();
+        let looked_up: String = rendered
+            .used_lookups
+            .iter()
+            .filter_map(|key| Some(format!("{}={}\n", lookup::describe(key), answers.get(key)?)))
+            .collect();
+        let inputs = inputs::digest(
+            &self.context.key,
+            self.unit,
+            self.resource,
+            &self.frame.snapshot,
+            looked_up.as_bytes(),
+        );
+        Prepared {
+            identity: self.frame.identity.clone(),
+            desired,
+            hooks,
+            notes: rendered.notes,
+            warnings: rendered.warnings,
+            inputs,
+            lookups: used,
+            revision,
+            memory: Memory::default(),
+        }
     }
 }
 
@@ -342,15 +351,26 @@ pub(super) async fn baseline(
                 operator: context.operator.clone(),
                 namespace: namespace.to_owned(),
             };
-            let frame = Frame {
-                identity,
-                values: values.clone(),
-                snapshot: snapshot.clone(),
-                seed: [0; 32],
+            let work = Work {
+                context,
+                unit,
+                resource,
+                renderer,
+                frame: Frame {
+                    identity,
+                    values: Value::Null,
+                    snapshot: snapshot.clone(),
+                    clock: resource.created,
+                },
             };
-            once(context, resource, renderer, &frame, values, 1, Lookups::none())
-                .await
-                .ok()
+            let request = Request {
+                values,
+                revision: 1,
+                lookups: Lookups::none(),
+                kept: None,
+                probe: None,
+            };
+            work.once(request).await.ok()
         }
         _ => None,
     };

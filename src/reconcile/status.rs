@@ -65,7 +65,17 @@ impl Run<'_> {
         }
     }
 
+    /// When to look again: as the phase asks, or when a certificate is to be renewed.
     fn next_look(&self, release: &mut Release, phase: &Phase) -> Option<std::time::Duration> {
+        let renewal = release.record.renewal.filter(|_| phase.is_ready()).map(|due| {
+            let wait = std::time::Duration::try_from(due - jiff::Timestamp::now());
+            wait.unwrap_or_default().max(std::time::Duration::from_secs(1))
+        });
+        let next = self.next_look_of(release, phase);
+        renewal.into_iter().chain(next).min()
+    }
+
+    fn next_look_of(&self, release: &mut Release, phase: &Phase) -> Option<std::time::Duration> {
         match phase {
             Phase::Failed { .. } => Some(release.back_off()),
             Phase::Waiting { .. } => Some(RECHECK),

@@ -10,6 +10,7 @@ mod crds;
 mod drift;
 mod failure;
 mod hooks;
+mod kept;
 mod leader;
 mod lifecycle;
 mod look;

@@ -172,6 +172,22 @@ impl Kubectl {
         self.run(["patch", kind, name, "--type=merge", "--patch", &patch.to_string()])
     }
 
+    /// Changes the status of an object by a merge patch.
+    ///
+    /// # Errors
+    /// As [`Kubectl::run`].
+    pub fn patch_status(&self, kind: &str, name: &str, patch: &Value) -> anyhow::Result<String> {
+        self.run([
+            "patch",
+            kind,
+            name,
+            "--subresource=status",
+            "--type=merge",
+            "--patch",
+            &patch.to_string(),
+        ])
+    }
+
     /// Deletes an object and waits until it is gone; one that isn't there is no error.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::template::sprig::certs;
 use crate::template::sprig::draw::{Call, Drawn, Identity, mac};
 
 /// The version of the stored form.
@@ -140,6 +141,37 @@ impl Kept {
         })
     }
 
+    /// The texts that templates got for a call: one, or a certificate and its key. None for a time.
+    pub fn texts(&self, key: &KeptKey) -> Vec<String> {
+        match self.results.get(key) {
+            Some(Drawn::Text(text)) => vec![text.clone()],
+            Some(Drawn::Int(number)) => vec![number.to_string()],
+            Some(Drawn::Certificate(pair)) => vec![pair.cert.clone(), pair.key.clone()],
+            Some(Drawn::Time(_)) | None => Vec::new(),
+        }
+    }
+
+    /// The table with other texts for a call, in the order of [`Kept::texts`]. `None` if they can't be its result;
+    /// whether they fit its arguments, the next render finds out.
+    pub fn restored(&self, key: &KeptKey, texts: &[String]) -> Option<Kept> {
+        let drawn = match (self.results.get(key)?, texts) {
+            (Drawn::Text(_), [text]) => Drawn::Text(text.clone()),
+            (Drawn::Int(_), [text]) => Drawn::Int(text.parse().ok()?),
+            (Drawn::Certificate(_), [cert, key]) => Drawn::Certificate(certs::pair(cert, key)?),
+            _ => return None,
+        };
+        let mut results = (*self.results).clone();
+        results.insert(key.clone(), drawn);
+        Some(self.with(results))
+    }
+
+    /// The table with what only `older` has besides.
+    pub fn and(&self, older: &Kept) -> Kept {
+        let mut results = (*older.results).clone();
+        results.extend(self.results.iter().map(|(key, drawn)| (key.clone(), drawn.clone())));
+        self.with(results)
+    }
+
     pub(super) fn get(&self, key: &KeptKey) -> Option<&Drawn> {
         self.results.get(key)
     }
@@ -201,6 +233,19 @@ impl Serialize for Kept {
         out.serialize_field("version", &VERSION)?;
         out.serialize_field("results", &self.results.iter().map(entry).collect::<Vec<_>>())?;
         out.end()
+    }
+}
+
+// === impl Randomness ===
+
+impl Randomness {
+    /// Counts what an earlier render of the same series drew as new, as far as it is still used.
+    pub fn include(&mut self, earlier: &Randomness) {
+        let used = |key: &&KeptKey| self.kept.results.contains_key(*key);
+        let missed: Vec<KeptKey> = earlier.missed.iter().filter(used).cloned().collect();
+        let renewed: Vec<KeptKey> = earlier.renewed.iter().filter(used).cloned().collect();
+        self.missed.extend(missed);
+        self.renewed.extend(renewed);
     }
 }
 
@@ -296,5 +341,28 @@ mod tests {
         let left = table().without(&BTreeSet::from([key("randInt", 0), key("unknown", 0)]));
         assert_eq!(left.len(), 4);
         assert!(left.get(&key("randInt", 0)).is_none());
+        assert_eq!(left.and(&table()), table());
+    }
+
+    #[test]
+    fn results_can_be_put_back() {
+        let texts = |function, ordinal| table().texts(&key(function, ordinal));
+        assert_eq!(texts("randAlpha", 0), ["first"]);
+        assert_eq!(texts("genCA", 0), ["cert", "its key"]);
+        assert!(texts("now", 0).is_empty() && texts("unknown", 0).is_empty());
+        let put = |function, texts: &[&str]| {
+            let texts: Vec<_> = texts.iter().map(|text| (*text).to_owned()).collect();
+            table().restored(&key(function, 0), &texts)
+        };
+        assert_eq!(put("randAlpha", &["old"]).unwrap().texts(&key("randAlpha", 0)), ["old"]);
+        assert_eq!(put("randInt", &["12"]).unwrap().texts(&key("randInt", 0)), ["12"]);
+        for (function, texts) in [
+            ("randInt", vec!["x"]),
+            ("randAlpha", vec!["a", "b"]),
+            ("genCA", vec!["no PEM", "no PEM"]),
+            ("unknown", vec!["a"]),
+        ] {
+            assert_eq!(put(function, &texts), None, "{function}");
+        }
     }
 }

@@ -128,6 +128,18 @@ fn certificate(cert: Vec<u8>, key: Vec<u8>) -> Value {
     Value::Object(Rc::new(Certificate { cert, key }))
 }
 
+/// A certificate and its key from their PEM texts. `None` if the certificate can't be read.
+pub(in crate::template) fn pair(cert: &str, key: &str) -> Option<Pair> {
+    let (_, der) = from_pem(cert.as_bytes())?;
+    let (not_before, not_after) = Parsed::read(&der)?.validity?;
+    Some(Pair {
+        cert: cert.to_owned(),
+        key: key.to_owned(),
+        not_before,
+        not_after,
+    })
+}
+
 /// The contents of a certificate, by their hash; `None` for other values.
 pub(super) fn identity_of(value: &Value) -> Option<Identity> {
     let Value::Object(object) = value else {

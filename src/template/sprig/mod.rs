@@ -8,7 +8,7 @@
 
 mod args;
 mod case;
-mod certs;
+pub(super) mod certs;
 pub mod convert;
 mod crypto;
 mod date;

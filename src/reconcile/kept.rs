@@ -1,0 +1,331 @@
+//! Random results of a release: read before the render, stored before the first member, never rotated silently.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Run;
+use super::context::Context;
+use super::custom_resource::CustomResource;
+use super::release::Release;
+use super::render::{Answers, Prepared, Request, Work};
+use super::superset::Superset;
+use crate::cluster::error::Error;
+use crate::cluster::kept::{self as secret, Place};
+use crate::cluster::objects;
+use crate::plan::annotations;
+use crate::plan::desired::Desired;
+use crate::plan::identity::ObjectId;
+use crate::plan::lost::{self, Found, Pin};
+use crate::plan::members::Live;
+use crate::plan::ownership::{Ownership, ownership};
+use crate::plan::status::{Phase, Reason};
+use crate::render::{Kept, KeptError, KeptKey, Lookups, Rendered};
+use crate::telemetry::metrics::Operation;
+
+const RESULTS: &str = "results.json";
+const PINS: &str = "pins.json";
+
+/// Rounds in which lost results are put back: what a lost authority signed is only told once the authority is back.
+const RECOVERIES: usize = 4;
+
+/// What is remembered of chance.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// What the Secret holds; empty if there is none.
+    stored: (Kept, Vec<Pin>),
+    was_read: bool,
+    /// A release that has members, or may have: what they hold must not change without need.
+    exists: bool,
+    /// What the render needs.
+    kept: Kept,
+    pins: Vec<Pin>,
+    renewal: Option<jiff::Timestamp>,
+    renewed: usize,
+    regenerated: Option<String>,
+}
+
+/// Where the random results of a custom resource lie: with it, so that they are there before the release's namespace is.
+pub(super) fn place(context: &Context, resource: &CustomResource) -> Place {
+    let namespace = match resource.key.namespace.as_str() {
+        "" => &context.own_namespace,
+        own => own,
+    };
+    Place {
+        namespace: namespace.to_owned(),
+        name: format!("chartwright-kept-{}", resource.uid),
+    }
+}
+
+fn failed(place: &Place, error: &Error) -> Phase {
+    let hint = match error {
+        Error::Forbidden(_) => {
+            "; a chart with random results needs the rights to get, create, patch and delete Secrets there"
+        }
+        _ => "",
+    };
+    let message = format!("{place}, which holds the release's random results: {error}{hint}");
+    match error {
+        Error::Invalid(_) => Phase::Stalled {
+            reason: Reason::KeptResults,
+            message,
+            recheck: false,
+        },
+        _ => Phase::Failed {
+            reason: Reason::KeptResults,
+            message,
+        },
+    }
+}
+
+// === impl Memory ===
+
+impl Memory {
+    /// Reads the Secret that the custom resource names; without one there is no request.
+    pub(super) async fn read(context: &Context, resource: &CustomResource, release: &Release) -> Result<Self, Phase> {
+        let record = &release.record;
+        let mut memory = Memory {
+            stored: (empty(context, resource), Vec::new()),
+            exists: record.revision > 0
+                || !record.entries.is_empty()
+                || !Superset::of_resource(resource).kinds.is_empty(),
+            regenerated: annotations::regenerate(&resource.annotations)
+                .filter(|wanted| *wanted != record.regenerated)
+                .map(str::to_owned),
+            ..Memory::default()
+        };
+        if resource.annotations.contains_key(annotations::KEPT) {
+            memory.fetch(context, resource).await?;
+        }
+        if memory.regenerated.is_none() {
+            (memory.kept, memory.pins) = memory.stored.clone();
+        } else {
+            memory.kept = empty(context, resource);
+        }
+        Ok(memory)
+    }
+
+    async fn fetch(&mut self, context: &Context, resource: &CustomResource) -> Result<(), Phase> {
+        self.was_read = true;
+        let place = place(context, resource);
+        let files = secret::read(&context.discovery, &place)
+            .await
+            .map_err(|error| failed(&place, &error))?;
+        let Some(files) = files else { return Ok(()) };
+        let bytes = |name: &str| files.get(name).map(Vec::as_slice);
+        match Kept::read(key(context, resource), bytes(RESULTS).unwrap_or_default()) {
+            Ok(kept) => self.stored.0 = kept,
+            // A later version of the operator wrote them: overwriting would lose them.
+            Err(error @ KeptError::Version(_)) => return Err(failed(&place, &Error::Invalid(error.to_string()))),
+            Err(KeptError::Syntax(error)) => {
+                tracing::warn!(resource = %resource.key, %place, %error, "random results can't be read; looking for them in the live objects");
+            }
+        }
+        self.stored.1 = bytes(PINS)
+            .and_then(|bytes| serde_json::from_slice(bytes).ok())
+            .unwrap_or_default();
+        Ok(())
+    }
+
+    /// True if there is something to be stored.
+    pub(super) fn keeps(&self) -> bool {
+        !self.kept.is_empty() || !self.pins.is_empty()
+    }
+}
+
+/// The key of the digests of arguments; another one for each custom resource.
+fn key(context: &Context, resource: &CustomResource) -> [u8; 32] {
+    context.key.derive(&[b"kept", resource.uid.as_bytes()])
+}
+
+fn empty(context: &Context, resource: &CustomResource) -> Kept {
+    Kept::new(key(context, resource))
+}
+
+// === impl Work ===
+
+impl Work<'_> {
+    /// Renders with what is remembered, and remembers what the render used. Where results are missing though the release
+    /// exists, its live objects are asked.
+    pub(super) async fn settled(
+        &self,
+        revision: i64,
+        memory: &mut Memory,
+        answers: &mut Answers,
+    ) -> Result<(Rendered, Desired), Phase> {
+        let mut rendered = self.rounds(revision, &memory.kept, answers).await?;
+        if memory.exists && memory.regenerated.is_none() {
+            rendered = self.recover(revision, rendered, memory, answers).await?;
+        }
+        let randomness = &rendered.randomness;
+        let mut desired = self.desired(rendered.objects.clone());
+        memory.kept = randomness.kept.clone();
+        memory.pins = lost::apply_pins(&mut desired.members, &memory.pins, &self.context.key);
+        memory.renewal = randomness.next_renewal;
+        memory.renewed += randomness.renewed.len();
+        Ok((rendered, desired))
+    }
+
+    async fn recover(
+        &self,
+        revision: i64,
+        mut rendered: Rendered,
+        memory: &mut Memory,
+        answers: &mut Answers,
+    ) -> Result<Rendered, Phase> {
+        if !memory.was_read && !rendered.randomness.missed.is_empty() {
+            // Nothing says that there are kept results; but somebody may have taken the annotation off.
+            memory.fetch(self.context, self.resource).await?;
+            if !memory.stored.0.is_empty() {
+                (memory.kept, memory.pins) = memory.stored.clone();
+                rendered = self.rounds(revision, &memory.kept, answers).await?;
+            }
+        }
+        let moved = lost::shifted(&memory.kept, &rendered.randomness.kept, &rendered.randomness.missed);
+        if !moved.is_empty() {
+            let kept = memory.kept.without(&BTreeSet::from_iter(moved));
+            rendered = self.rounds(revision, &kept, answers).await?;
+        }
+        for _ in 0..RECOVERIES {
+            if rendered.randomness.missed.is_empty() {
+                break;
+            }
+            let found = self.found(revision, &rendered, answers).await?;
+            let missed = &rendered.randomness.missed;
+            match lost::recover(&rendered.randomness.kept, missed, &found) {
+                Some((kept, known)) => {
+                    let unknown: BTreeSet<KeptKey> = missed.difference(&known).cloned().collect();
+                    rendered = self.rounds(revision, &kept.without(&unknown), answers).await?;
+                }
+                None => {
+                    let stays = found.iter().filter(|found| found.rendered != found.live);
+                    memory
+                        .pins
+                        .extend(stays.map(|found| Pin::new(found, &self.context.key)));
+                    break;
+                }
+            }
+        }
+        Ok(rendered)
+    }
+
+    /// The leaves that come from missing results, where the live objects of the release have them.
+    async fn found(&self, revision: i64, rendered: &Rendered, answers: &Answers) -> Result<Vec<Found>, Phase> {
+        let request = Request {
+            values: self.frame.values.clone(),
+            revision,
+            lookups: Lookups::table(answers.clone()),
+            kept: Some(rendered.randomness.kept.clone()),
+            probe: Some(Box::new(rendered.clone())),
+        };
+        let again = self.once(request).await?;
+        let (one, other) = (self.desired(rendered.objects.clone()), self.desired(again.objects));
+        let mut live: BTreeMap<ObjectId, Option<serde_json::Value>> = BTreeMap::new();
+        let mut found = Vec::new();
+        for leaf in lost::random_leaves(&one.members, &other.members) {
+            let Some(member) = one.members.iter().find(|member| member.id == leaf.id) else {
+                continue;
+            };
+            if !live.contains_key(&leaf.id) {
+                live.insert(leaf.id.clone(), self.live(&leaf.id, &member.version).await?);
+            }
+            let object = live.get(&leaf.id).and_then(Option::as_ref);
+            let value = object.and_then(|object| lost::live_leaf(&member.object, object, &leaf.pointer));
+            if let (Some(rendered), Some(value)) = (member.object.pointer(&leaf.pointer), value) {
+                found.push(Found {
+                    rendered: rendered.clone(),
+                    live: value.clone(),
+                    leaf,
+                });
+            }
+        }
+        Ok(found)
+    }
+
+    /// A live object of this release.
+    async fn live(&self, id: &ObjectId, version: &str) -> Result<Option<serde_json::Value>, Phase> {
+        let Some(resource) = self.frame.snapshot.resource(&id.group_kind, version) else {
+            return Ok(None);
+        };
+        let object = objects::read(&self.context.discovery, resource, id)
+            .await
+            .map_err(|error| Phase::Failed {
+                reason: Reason::KeptResults,
+                message: format!("{id}, which may hold a random result that was lost: {error}"),
+            })?;
+        let owner = &self.frame.identity.owner;
+        let ours = |live: &Live| matches!(ownership(id, live, owner), Ownership::Ours | Ownership::Predecessor);
+        Ok(object.filter(|(live, _)| ours(live)).map(|(_, object)| object))
+    }
+}
+
+// === impl Run ===
+
+impl Run<'_> {
+    /// True if the custom resource says that there are kept results.
+    pub(super) fn keeps(&self) -> bool {
+        self.written.annotations.contains_key(annotations::KEPT)
+    }
+
+    /// True if somebody asked for new random results, and they are not made yet.
+    pub(super) fn must_regenerate(&self, release: &Release) -> bool {
+        annotations::regenerate(&self.written.annotations).is_some_and(|wanted| wanted != release.record.regenerated)
+    }
+
+    /// Stores the results of this render, before the first member. The former ones stay until all members are applied:
+    /// somebody may go back to them.
+    pub(super) async fn keep(&self, prepared: &Prepared) -> Result<(), Phase> {
+        let memory = &prepared.memory;
+        let both = memory.kept.and(&memory.stored.0);
+        self.store(memory, both).await
+    }
+
+    /// Stores what the members have now, and nothing else.
+    pub(super) async fn settle(&self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
+        let memory = &prepared.memory;
+        release.record.renewal = memory.renewal;
+        if let Some(done) = &memory.regenerated {
+            release.record.regenerated.clone_from(done);
+        }
+        if memory.kept.and(&memory.stored.0) == memory.kept {
+            return Ok(());
+        }
+        self.store(memory, memory.kept.clone()).await
+    }
+
+    async fn store(&self, memory: &Memory, kept: Kept) -> Result<(), Phase> {
+        let place = place(self.context, &self.written);
+        let discovery = &self.context.discovery;
+        if kept.is_empty() && memory.pins.is_empty() {
+            return match self.keeps() {
+                true => secret::remove(discovery, &place)
+                    .await
+                    .map_err(|error| failed(&place, &error)),
+                false => Ok(()),
+            };
+        }
+        if (&kept, &memory.pins) == (&memory.stored.0, &memory.stored.1) {
+            return Ok(());
+        }
+        let json = |error: serde_json::Error| failed(&place, &Error::Invalid(error.to_string()));
+        let mut files = secret::Files::from([(RESULTS.to_owned(), serde_json::to_vec(&kept).map_err(json)?)]);
+        if !memory.pins.is_empty() {
+            files.insert(PINS.to_owned(), serde_json::to_vec(&memory.pins).map_err(json)?);
+        }
+        let about = format!("{} {}", self.unit.group_kind, self.written.key);
+        secret::write(discovery, &place, files, &about)
+            .await
+            .map_err(|error| failed(&place, &error))?;
+        self.context.metrics.wrote("Secret", Operation::Apply);
+        Ok(())
+    }
+
+    /// Removes the results of a release that goes.
+    pub(super) async fn forget_kept(&self) -> Result<(), Phase> {
+        if !self.keeps() {
+            return Ok(());
+        }
+        let place = place(self.context, &self.written);
+        secret::remove(&self.context.discovery, &place)
+            .await
+            .map_err(|error| failed(&place, &error))
+    }
+}

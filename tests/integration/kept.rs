@@ -1,0 +1,191 @@
+//! Random results: the same for as long as the release lives, whatever happens to the operator, the chart or the Secret.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::look::uid;
+use crate::operator::Operator;
+use crate::world::{World, member_rule};
+
+const RANDOM: &str = r#"
+{{- $ca := genCA "widget-ca" 365 }}
+{{- $cert := genSignedCert "widget" nil nil 90 $ca }}
+apiVersion: v1
+kind: Secret
+metadata:
+  name: {{ .Release.Name }}-random
+data:
+  password: {{ randAlphaNum 24 | b64enc }}
+  url: {{ printf "redis://:%s@redis" (randAlpha 16) | b64enc }}
+  ca: {{ $ca.Cert | b64enc }}
+  tls: {{ printf "%s%s" $cert.Cert $cert.Key | b64enc }}
+  id: {{ uuidv4 | b64enc }}
+  short: {{ randNumeric 12 | trunc 5 | b64enc }}
+  made: {{ now | date "2006-01-02T15:04:05.000000" | b64enc }}
+"#;
+
+/// The rights on Secrets that a chart with random results needs.
+fn world(name: &str) -> Result<World> {
+    let world = World::new(name)?;
+    fs::write(world.chart().join("templates/random.yaml"), RANDOM)?;
+    world.grant("secrets", &[member_rule("", "secrets")])?;
+    Ok(world)
+}
+
+fn data(world: &World) -> Result<Value> {
+    Ok(world.expect("secret", "a-random")?["data"].clone())
+}
+
+/// The Secret that keeps the results of widget `a`.
+fn kept(world: &World) -> Result<Option<Value>> {
+    let widget = world.expect(&world.widgets(), "a")?;
+    world.get("secret", &format!("chartwright-kept-{}", uid(&widget)))
+}
+
+fn restart(world: &World, operator: Operator) -> Result<Operator> {
+    operator.terminate()?;
+    world.start_and_settle()
+}
+
+#[test]
+fn results_outlive_edits_restarts_and_a_deleted_member() -> Result<()> {
+    let world = world("kept-stable")?;
+    let operator = world.start_and_settle()?;
+    let start = world.mark()?;
+    world.install("a", json!({}))?;
+    world.await_quiet(&operator)?;
+    let requests = world.requests(&operator, start)?;
+    // Two members, the kept results, finalizer, status, Event.
+    let writes = requests.filter(|request| ["create", "patch", "update", "delete"].contains(&request.verb.as_str()));
+    ensure!(writes.len() == 6, "{writes}");
+    let made = data(&world)?;
+    let stored = kept(&world)?.context("nothing is kept")?;
+    ensure!(stored["type"] == "chartwright.dev/kept-results", "{}", stored["type"]);
+
+    let start = world.mark()?;
+    world.update("a", json!({"color": "red"}))?;
+    world.await_quiet(&operator)?;
+    let secrets = world.requests(&operator, start)?.resource("secrets");
+    ensure!(
+        secrets.iter().all(|request| request.verb == "get"),
+        "nothing changed for the Secrets: {secrets}"
+    );
+    ensure!(data(&world)? == made, "an edit rotated something");
+    let operator = restart(&world, operator)?;
+    world.update("a", json!({"color": "green"}))?;
+    ensure!(data(&world)? == made, "a restart rotated something");
+    world.kubectl.delete("secret", "a-random")?;
+    world.await_object("secret", "a-random", "is back", |secret| secret["data"] == made)?;
+    drop(operator);
+    Ok(())
+}
+
+#[test]
+fn an_upgrade_that_adds_another_call_before_rotates_nothing() -> Result<()> {
+    let world = world("kept-upgrade")?;
+    let operator = world.start()?;
+    world.install("a", json!({}))?;
+    let made = data(&world)?;
+    let more = RANDOM.replace("  password:", "  admin: {{ randAlphaNum 24 | b64enc }}\n  password:");
+    fs::write(world.chart().join("templates/random.yaml"), more)?;
+    let operator = restart(&world, operator)?;
+    let secret = world.await_object("secret", "a-random", "has the new password", |secret| {
+        !secret["data"]["admin"].is_null()
+    })?;
+    let mut data = secret["data"].clone();
+    let admin = data.as_object_mut().and_then(|data| data.remove("admin"));
+    ensure!(
+        data == made,
+        "the new call took the result of an old one: {data} {made}"
+    );
+    ensure!(admin.as_ref() != Some(&made["password"]), "two passwords are one");
+    // And back again: what is gone is forgotten, what stays is the same.
+    fs::write(world.chart().join("templates/random.yaml"), RANDOM)?;
+    let _operator = restart(&world, operator)?;
+    let secret = world.await_object("secret", "a-random", "has no second password", |secret| {
+        secret["data"]["admin"].is_null()
+    })?;
+    ensure!(secret["data"] == made, "{}", secret["data"]);
+    Ok(())
+}
+
+#[test]
+fn a_lost_secret_is_made_again_from_what_is_live() -> Result<()> {
+    let world = world("kept-lost")?;
+    let _operator = world.start()?;
+    world.install("a", json!({}))?;
+    let made = data(&world)?;
+    for color in ["red", "green"] {
+        let stored = kept(&world)?.context("nothing is kept")?;
+        let name = stored["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        world.kubectl.delete("secret", &name)?;
+        world.update("a", json!({"color": color}))?;
+        let now = data(&world)?;
+        ensure!(now == made, "something was rotated: {now} {made}");
+        ensure!(kept(&world)?.is_some(), "nothing is kept");
+    }
+    // Once more, from what was made again.
+    world.update("a", json!({"color": "black"}))?;
+    ensure!(data(&world)? == made, "what was made again differs");
+    Ok(())
+}
+
+#[test]
+fn whoever_asks_gets_new_results() -> Result<()> {
+    let world = world("kept-regenerate")?;
+    let _operator = world.start()?;
+    world.install("a", json!({}))?;
+    let made = data(&world)?;
+    let annotation = json!({"metadata": {"annotations": {"chartwright.dev/regenerate": "2026-01-01"}}});
+    world.kubectl.patch(&world.widgets(), "a", &annotation)?;
+    let secret = world.await_object("secret", "a-random", "is new", |secret| secret["data"] != made)?;
+    for (key, value) in made.as_object().context("no data")? {
+        ensure!(secret["data"][key] != *value, "{key} is as before");
+    }
+    world.await_object(&world.widgets(), "a", "acknowledges it", |widget| {
+        widget["status"]["lastHandledRegenerateAt"] == "2026-01-01"
+    })?;
+    world.update("a", json!({"color": "red"}))?;
+    ensure!(data(&world)? == secret["data"], "it was drawn once more");
+    Ok(())
+}
+
+#[test]
+fn nothing_is_kept_of_a_deleted_release() -> Result<()> {
+    let world = world("kept-deleted")?;
+    let _operator = world.start()?;
+    world.install("a", json!({}))?;
+    let name = kept(&world)?.context("nothing is kept")?["metadata"]["name"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    world.delete("a")?;
+    ensure!(world.get("secret", &name)?.is_none(), "{name} is left");
+    ensure!(world.get("secret", "a-random")?.is_none(), "the member is left");
+    Ok(())
+}
+
+#[test]
+fn a_renewal_that_is_due_makes_a_render() -> Result<()> {
+    let world = world("kept-renewal")?;
+    let operator = world.start()?;
+    let widget = world.install("a", json!({}))?;
+    let renewal = widget["status"]["release"]["renewal"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    // The certificate lives 90 days, its authority 365: two thirds of 90 come first.
+    let due: jiff::Timestamp = renewal.parse().with_context(|| widget["status"].to_string())?;
+    let days = (due - jiff::Timestamp::now()).total(jiff::Unit::Hour)? / 24.0;
+    ensure!((59.0..=60.0).contains(&days), "{days}");
+    operator.terminate()?;
+    let past = json!({"status": {"release": {"renewal": "2020-01-01T00:00:00Z"}}});
+    world.kubectl.patch_status(&world.widgets(), "a", &past)?;
+    let _operator = world.start()?;
+    world.await_object(&world.widgets(), "a", "is rendered again", |widget| {
+        widget["status"]["release"]["renewal"] == renewal
+    })?;
+    Ok(())
+}
