@@ -29,8 +29,13 @@ pub enum Error {
         text: String,
     },
     /// A render took more than it may.
-    #[error("rendering {template} went over {limit}")]
-    Limit { template: String, limit: Limit },
+    #[error("rendering {template} went over {limit}{at}")]
+    Limit {
+        template: String,
+        limit: Limit,
+        /// ` at FILE:LINE:COLUMN`, where that is known.
+        at: String,
+    },
     /// A rendered document isn't YAML.
     #[error("{0}")]
     Manifest(Box<BadManifest>),

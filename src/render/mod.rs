@@ -12,6 +12,8 @@ mod handlebars_tests;
 mod heads;
 #[cfg(test)]
 mod kept_tests;
+#[cfg(test)]
+mod limits_tests;
 pub mod manifest;
 mod order;
 mod probe;
@@ -25,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::chart::dependencies::{self, Node};
 use crate::chart::{Chart, File, schema, values, version};
-use crate::template::go::{Entries, Map, MapKind, Set, Str, Value};
+use crate::template::go::{Entries, ExecError, Map, MapKind, Set, Str, Value};
 use crate::template::handlebars::{self, Templates, is_handlebars};
 use crate::template::helm::{Context, Environment, error as wording, table};
 
@@ -276,6 +278,7 @@ fn go_text(context: &mut Context, name: &str, data: &Value) -> Result<Vec<u8>, E
         Some(limit) => Error::Limit {
             template: name.to_owned(),
             limit,
+            at: place_of(&e),
         },
         None => Error::Execution {
             template: name.to_owned(),
@@ -284,10 +287,29 @@ fn go_text(context: &mut Context, name: &str, data: &Value) -> Result<Vec<u8>, E
     })
 }
 
+/// The innermost place that an error has.
+fn place_of(error: &ExecError) -> String {
+    let mut innermost = &error.place;
+    let mut next = error.inner();
+    while let Some(error) = next {
+        if error.place.is_some() {
+            innermost = &error.place;
+        }
+        next = error.inner();
+    }
+    innermost.as_ref().map_or_else(String::new, |place| {
+        format!(" at {}:{}:{}", place.file, place.line, place.column)
+    })
+}
+
 fn handlebars_text(context: &mut Context, templates: &Templates, name: &str, data: &Value) -> Result<Vec<u8>, Error> {
     let template = name.to_owned();
     templates.render(context, name, data).map_err(|e| match e {
-        handlebars::Error::Limit(limit) => Error::Limit { template, limit },
+        handlebars::Error::Limit(limit) => Error::Limit {
+            template,
+            limit,
+            at: String::new(),
+        },
         handlebars::Error::At(text) => Error::Execution { template, text },
     })
 }

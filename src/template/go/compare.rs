@@ -3,16 +3,29 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
+use super::meter;
 use super::printf::sprintf;
 use super::value::Value;
 
 /// `reflect.DeepEqual`: the same type and the same content; nil and empty differ, NaN differs from itself.
+/// Where it goes too deep or takes too long, that is reported to the [`meter`] and the result is not used.
 pub fn deep_equal(a: &Value, b: &Value) -> bool {
+    deep_equal_at(a, b, 0)
+}
+
+fn deep_equal_at(a: &Value, b: &Value, depth: usize) -> bool {
     match (a, b) {
-        (Value::List(a), Value::List(b)) => {
-            let same_shape = a.kind == b.kind && a.is_nil() == b.is_nil() && a.items().len() == b.items().len();
-            same_shape && a.items().iter().zip(b.items()).all(|(a, b)| deep_equal(a, b))
-        }
+        (Value::List(a), Value::List(b)) => match (&a.items, &b.items) {
+            _ if a.kind != b.kind => false,
+            (None, None) => true,
+            (Some(x), Some(y)) if Rc::ptr_eq(x, y) => true,
+            (Some(x), Some(y)) => {
+                x.len() == y.len()
+                    && meter::visit(depth)
+                    && x.iter().zip(y.iter()).all(|(a, b)| deep_equal_at(a, b, depth + 1))
+            }
+            _ => false,
+        },
         (Value::Map(a), Value::Map(b)) => match (&a.entries, &b.entries) {
             _ if a.kind != b.kind => false,
             (None, None) => true,
@@ -20,9 +33,10 @@ pub fn deep_equal(a: &Value, b: &Value) -> bool {
             (Some(a), Some(b)) => {
                 let (a, b) = (a.borrow(), b.borrow());
                 a.len() == b.len()
+                    && meter::visit(depth)
                     && a.iter()
                         .zip(b.iter())
-                        .all(|((k, v), (l, w))| k == l && deep_equal(v, w))
+                        .all(|((k, v), (l, w))| k == l && deep_equal_at(v, w, depth + 1))
             }
             _ => false,
         },

@@ -1,6 +1,7 @@
 //! What the evaluator asks of the context that a caller hands it: limits, options, methods of named map types.
 
 use super::func::{CallError, Param};
+use super::meter;
 use super::value::{List, ListKind, Map, MapKind, Value};
 
 /// What a map lookup by `.field` does when the key is missing: Go's option `missingkey`. Only maps are asked;
@@ -32,6 +33,12 @@ pub trait Host {
     /// Called for every node and every iteration; an error's text ends the execution. This is where fuel burns.
     fn step(&mut self) -> Result<(), String> {
         Ok(())
+    }
+
+    /// Called after every call of a function or method with the size of its arguments and of its result, in bytes and
+    /// without their parts; an error's text ends the execution. Whoever overrides it asks [`meter::take_overrun`].
+    fn called(&mut self, _given: usize, _made: usize) -> Result<(), String> {
+        meter::take_overrun().map_or(Ok(()), |overrun| Err(overrun.to_string()))
     }
 
     /// Called after output was written with the length of the whole buffer so far; an error's text ends the execution.

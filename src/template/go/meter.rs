@@ -4,6 +4,7 @@
 //! The meter belongs to the thread, as values do. Without an open [`Meter`] there is no bound but that of one text.
 
 use std::cell::Cell;
+use std::time::Instant;
 
 /// The longest text that one call may make: 64 MiB.
 pub const MAX_TEXT: usize = 64 << 20;
@@ -14,6 +15,7 @@ pub const ELEMENT: u64 = 32;
 
 thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+    static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
     static OVERRUN: Cell<Option<Overrun>> = const { Cell::new(None) };
 }
 
@@ -26,12 +28,16 @@ pub enum Overrun {
     Text,
     /// [`MAX_VALUE_DEPTH`]
     Depth,
+    /// The render's time.
+    Time,
+    /// The size of a regular expression times that of its text.
+    Regex,
 }
 
 /// A bound on what this thread makes while it lives.
 #[derive(Debug)]
 pub struct Meter {
-    outer: u64,
+    outer: (u64, Option<Instant>),
 }
 
 /// Counts `bytes`. False if there is no more: the caller stops, whatever it then returns is not used.
@@ -48,6 +54,15 @@ pub fn spend(bytes: u64) -> bool {
     })
 }
 
+/// Whether there is time left. For loops of which one turn may be long; reading the clock takes some 30 ns.
+pub fn in_time() -> bool {
+    let late = DEADLINE.with(|cell| cell.get().is_some_and(|deadline| Instant::now() > deadline));
+    if late {
+        report(Overrun::Time);
+    }
+    !late
+}
+
 /// Counts one element at a depth of nesting. False if it is too deep, or there is no more.
 pub fn visit(depth: usize) -> bool {
     if depth > MAX_VALUE_DEPTH {
@@ -62,6 +77,11 @@ pub fn report(overrun: Overrun) {
     OVERRUN.with(|cell| cell.set(Some(cell.get().unwrap_or(overrun))));
 }
 
+/// Whether a result was cut short since [`take_overrun`] was called.
+pub fn has_overrun() -> bool {
+    OVERRUN.with(|cell| cell.get().is_some())
+}
+
 /// What was reported since the last call.
 pub fn take_overrun() -> Option<Overrun> {
     OVERRUN.with(Cell::take)
@@ -70,11 +90,14 @@ pub fn take_overrun() -> Option<Overrun> {
 // === impl Meter ===
 
 impl Meter {
-    /// From now on, `bytes` may be made.
-    pub fn open(bytes: u64) -> Self {
+    /// From now on, `bytes` may be made, until `deadline`.
+    pub fn open(bytes: u64, deadline: Option<Instant>) -> Self {
         OVERRUN.with(|cell| cell.set(None));
         Meter {
-            outer: LEFT.with(|left| left.replace(bytes)),
+            outer: (
+                LEFT.with(|left| left.replace(bytes)),
+                DEADLINE.with(|cell| cell.replace(deadline)),
+            ),
         }
     }
 
@@ -86,7 +109,8 @@ impl Meter {
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        let _ = LEFT.try_with(|left| left.set(self.outer));
+        let _ = LEFT.try_with(|left| left.set(self.outer.0));
+        let _ = DEADLINE.try_with(|cell| cell.set(self.outer.1));
         let _ = OVERRUN.try_with(|cell| cell.set(None));
     }
 }
@@ -97,6 +121,8 @@ impl std::fmt::Display for Overrun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Overrun::Memory => write!(f, "over the limit of memory of one render"),
+            Overrun::Regex => write!(f, "the regular expression is too large for so long a text"),
+            Overrun::Time => write!(f, "over the limit of time of one render"),
             Overrun::Text => write!(f, "the result is over the limit of {MAX_TEXT} bytes"),
             Overrun::Depth => write!(
                 f,

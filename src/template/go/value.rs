@@ -394,6 +394,16 @@ impl Value {
         }
     }
 
+    /// About the bytes that it takes, without those of its parts.
+    pub fn shallow_size(&self) -> usize {
+        match self {
+            Value::String(text) => text.len(),
+            Value::List(list) => 32 * list.items().len(),
+            Value::Map(map) => 64 + 16 * map.len(),
+            _ => 0,
+        }
+    }
+
     /// Go's template truth (`text/template.IsTrue`): false, zero, and empty or nil collections are false.
     pub fn truth(&self) -> bool {
         match self {

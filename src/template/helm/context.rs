@@ -9,12 +9,18 @@ use super::limits::{Limit, Limits};
 use super::lookup::{LookupKey, Lookups};
 use super::random::{Random, Recall};
 use super::{files, functions};
+use crate::template::go::memory::Scope;
+use crate::template::go::meter::{self, Meter, Overrun};
 use crate::template::go::{CallError, Entries, ExecError, Host, List, ListKind, Map, MapKind, Param, Set, Value, exec};
 use crate::template::sprig::{Call, Drawn, Env, Source};
 use crate::yaml;
 
 /// Room for what a template prints, in bytes: most print less.
 const OUTPUT: usize = 256;
+/// How many steps there are between two looks at the clock.
+const STEPS_A_LOOK: u64 = 1024;
+/// How many bytes a function reads or writes in about the time of a step.
+const BYTES_A_STEP: u64 = 64;
 /// How the evaluator words runaway recursion.
 const TOO_DEEP: &str = "exceeded maximum template depth";
 
@@ -47,9 +53,25 @@ pub struct Context {
     steps: u64,
     started: Instant,
     depth: usize,
+    deepest: usize,
     /// Bytes of the files that are done.
     written: usize,
     exceeded: Option<Limit>,
+    /// What functions may still make. Before the scope: what is made is counted until the end.
+    meter: Meter,
+    /// Frees maps that hold themselves.
+    _scope: Scope,
+}
+
+/// What was used of [`Limits`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Used {
+    pub steps: u64,
+    /// The deepest nesting that was reached.
+    pub depth: usize,
+    pub output: usize,
+    pub memory: u64,
+    pub time: std::time::Duration,
 }
 
 impl Context {
@@ -68,8 +90,25 @@ impl Context {
             steps: 0,
             started: Instant::now(),
             depth: 0,
+            deepest: 0,
             written: 0,
             exceeded: None,
+            meter: Meter::open(
+                environment.limits.memory,
+                Instant::now().checked_add(environment.limits.time),
+            ),
+            _scope: Scope::open(),
+        }
+    }
+
+    /// What the render has used of its limits so far.
+    pub fn used(&self) -> Used {
+        Used {
+            steps: self.steps,
+            depth: self.deepest,
+            output: self.written,
+            memory: self.limits.memory.saturating_sub(self.meter.left()),
+            time: self.started.elapsed(),
         }
     }
 
@@ -80,6 +119,9 @@ impl Context {
     pub fn render(&mut self, name: &str, data: &Value) -> Result<Vec<u8>, Box<ExecError>> {
         name.clone_into(&mut self.file);
         let text = self.execute(name, data);
+        if text.is_err() && self.exceeded.is_none() && meter::has_overrun() {
+            self.exceeded = Some(self.overrun());
+        }
         if let Err(e) = &text
             && self.exceeded.is_none()
             && e.to_string().contains(TOO_DEEP)
@@ -148,6 +190,34 @@ impl Context {
         }
     }
 
+    /// The limit that a function reported.
+    fn overrun(&self) -> Limit {
+        match meter::take_overrun() {
+            Some(Overrun::Text) => Limit::Text(meter::MAX_TEXT),
+            Some(Overrun::Depth) => Limit::Nesting(meter::MAX_VALUE_DEPTH),
+            Some(Overrun::Regex) => Limit::Regex,
+            Some(Overrun::Time) => Limit::Time(self.limits.time),
+            Some(Overrun::Memory) | None => Limit::Memory(self.limits.memory),
+        }
+    }
+
+    /// Counts steps.
+    fn work(&mut self, steps: u64) -> Result<(), String> {
+        let before = self.steps;
+        self.steps = before.saturating_add(steps);
+        if self.steps > self.limits.steps {
+            return self.exceed(Limit::Steps(self.limits.steps));
+        }
+        // The clock is read seldom: it costs more than a step.
+        if before / STEPS_A_LOOK != self.steps / STEPS_A_LOOK {
+            self.deepest = self.deepest.max(self.depth);
+            if self.started.elapsed() > self.limits.time {
+                return self.exceed(Limit::Time(self.limits.time));
+            }
+        }
+        Ok(())
+    }
+
     fn exceed(&mut self, limit: Limit) -> Result<(), String> {
         self.exceeded = Some(limit);
         Err(format!("over {limit} of one render"))
@@ -165,21 +235,14 @@ impl Env for Context {
             Recall::Kept(drawn) => return Ok(drawn),
             Recall::Draw(slot) => slot,
         };
-        self.burn(call.cost)?;
+        self.work(call.cost)?;
         let drawn = make(&mut self.random.source(&slot, self.clock))?;
         self.random.store(slot, &drawn)?;
         Ok(drawn)
     }
 
     fn burn(&mut self, steps: u64) -> Result<(), CallError> {
-        self.steps = self.steps.saturating_add(steps);
-        if self.steps > self.limits.steps {
-            return Ok(self.exceed(Limit::Steps(self.limits.steps))?);
-        }
-        if steps > 1024 && self.started.elapsed() > self.limits.time {
-            return Ok(self.exceed(Limit::Time(self.limits.time))?);
-        }
-        Ok(())
+        Ok(self.work(steps)?)
     }
 }
 
@@ -193,15 +256,18 @@ impl Host for Context {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        self.steps += 1;
-        if self.steps > self.limits.steps {
-            return self.exceed(Limit::Steps(self.limits.steps));
+        self.work(1)
+    }
+
+    fn called(&mut self, given: usize, made: usize) -> Result<(), String> {
+        if !meter::spend(made as u64) || meter::has_overrun() {
+            let limit = self.overrun();
+            return self.exceed(limit);
         }
-        // The clock is read seldom: it costs more than a step.
-        if self.steps.is_multiple_of(1024) && self.started.elapsed() > self.limits.time {
-            return self.exceed(Limit::Time(self.limits.time));
+        match (given + made) as u64 / BYTES_A_STEP {
+            0 => Ok(()),
+            steps => self.work(steps),
         }
-        Ok(())
     }
 
     fn output(&mut self, bytes: usize) -> Result<(), String> {

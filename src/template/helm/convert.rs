@@ -4,12 +4,16 @@ use serde_json::{Map as JsonMap, Value as Json};
 
 use super::toml;
 use crate::template::go::func::CallError;
+use crate::template::go::meter::{self, Overrun};
 use crate::template::go::value::{Entries, ListKind, MapKind, Str, Value};
 use crate::template::sprig::json::{COMPACT, marshal, unmarshal};
 use crate::yaml;
 
 /// The deepest nesting that is converted; beyond it a value is taken to contain itself.
 const MAX_DEPTH: usize = yaml::MAX_DEPTH;
+
+/// What a node of JSON data takes, in bytes.
+const JSON_NODE: u64 = 80;
 
 /// A value as JSON data. Whole floats stay floats, `[]byte` becomes base64, bytes that aren't UTF-8 become U+FFFD.
 ///
@@ -20,6 +24,13 @@ pub fn to_json_value(value: &Value) -> Result<Json, String> {
 }
 
 fn convert(value: &Value, depth: usize) -> Result<Json, String> {
+    let bytes = match value {
+        Value::String(text) => text.len() as u64,
+        _ => 0,
+    };
+    if !meter::spend(JSON_NODE + bytes) {
+        return Err(Overrun::Memory.to_string());
+    }
     if depth > MAX_DEPTH {
         return Err(format!(
             "json: unsupported value: encountered a cycle via {}",
@@ -126,8 +137,28 @@ fn empty_map() -> Value {
     Value::map(Entries::new())
 }
 
+/// Charges what data that was read takes, as template values.
+fn charged(json: Json) -> Json {
+    charge(&json);
+    json
+}
+
+fn charge(json: &Json) -> bool {
+    match json {
+        Json::Array(items) => meter::spend(JSON_NODE) && items.iter().all(charge),
+        Json::Object(entries) => {
+            meter::spend(JSON_NODE)
+                && entries
+                    .iter()
+                    .all(|(key, value)| meter::spend(JSON_NODE + key.len() as u64) && charge(value))
+        }
+        Json::String(text) => meter::spend(JSON_NODE + text.len() as u64),
+        _ => meter::spend(JSON_NODE),
+    }
+}
+
 pub(super) fn from_yaml(args: &[Value]) -> Out {
-    Ok(match yaml::to_json(text(args)).map(yaml::all_floats) {
+    Ok(match yaml::to_json(text(args)).map(yaml::all_floats).map(charged) {
         Err(e) => error_map(e.to_string()),
         Ok(json @ Json::Object(_)) => Value::from_json(&json),
         // Go leaves the map as it is, only that it becomes nil.
@@ -141,7 +172,7 @@ pub(super) fn from_yaml(args: &[Value]) -> Out {
 
 pub(super) fn from_yaml_array(args: &[Value]) -> Out {
     let failure = |text: String| Value::list(vec![Value::string(text)]);
-    Ok(match yaml::to_json(text(args)).map(yaml::all_floats) {
+    Ok(match yaml::to_json(text(args)).map(yaml::all_floats).map(charged) {
         Err(e) => failure(e.to_string()),
         Ok(json @ Json::Array(_)) => Value::from_json(&json),
         Ok(Json::Null) => Value::list(Vec::new()),
@@ -162,7 +193,12 @@ pub(super) fn must_to_json(args: &[Value]) -> Out {
 
 /// A JSON text's value; `wanted` tells the sorts of values apart.
 fn from_json_text(args: &[Value], fits: fn(&Value) -> bool, wanted: &str) -> Result<Value, String> {
-    let value = unmarshal(text(args))?;
+    let text = text(args);
+    // The shortest element, `0,`, takes two bytes.
+    if !meter::spend(text.len() as u64 * JSON_NODE / 4) {
+        return Err(Overrun::Memory.to_string());
+    }
+    let value = unmarshal(text)?;
     if fits(&value) || value.is_nil() {
         return Ok(value);
     }

@@ -6,6 +6,9 @@ use crate::template::helm::glob::Glob;
 use crate::template::sprig::text::raw_bytes;
 use crate::yaml;
 
+/// The longest pattern of `Glob`, in bytes.
+const MAX_PATTERN: usize = 1 << 14;
+
 /// Calls a method of `.Files`; `None` if there is no such method.
 pub fn call(files: &Map, method: &str, args: &[Value]) -> Option<Result<Value, String>> {
     let first = match args.first() {
@@ -16,6 +19,9 @@ pub fn call(files: &Map, method: &str, args: &[Value]) -> Option<Result<Value, S
     Some(Ok(match method {
         "GetBytes" => Value::bytes(&bytes()),
         "Get" => Value::string(bytes()),
+        "Glob" if first.len() > MAX_PATTERN => {
+            return Some(Err(format!("the pattern is over the limit of {MAX_PATTERN} bytes")));
+        }
         "Glob" => glob(files, &first.to_text()),
         "AsConfig" => as_config(files),
         "AsSecrets" => as_secrets(files),

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use super::context::Context;
 use super::lookup::LookupKey;
 use super::{convert, duration, without_no_value};
+use crate::template::go::meter::{self, Overrun};
 use crate::template::go::quote::quote_go;
 use crate::template::go::{CallError, Func, FuncMap, Param, Value};
 use crate::template::sprig;
@@ -110,6 +111,9 @@ fn tpl(context: &mut Context, args: &[Value]) -> Out {
         return Ok(Value::string(""));
     };
     let name = context.set.name().to_owned();
+    if !meter::spend(parsed_size(source.as_bytes())) {
+        return Err(CallError::Text(Overrun::Memory.to_string()));
+    }
     let mut set = (*context.set).clone();
     let before = set.get(&name).cloned();
     set.parse_shared(&name, source, table())
@@ -130,13 +134,34 @@ fn tpl(context: &mut Context, args: &[Value]) -> Out {
     let result = context.execute(&name, argument(args, 1));
     context.set = outer;
     let out = result.map_err(|error| CallError::Wrapped {
-        prefix: format!(
-            "error during tpl function execution for {}",
-            quote_go(source.as_bytes())
-        ),
+        prefix: tpl_failed(source.as_bytes()),
         error,
     })?;
     Ok(Value::string(without_no_value(out)))
+}
+
+/// The text before the error of a template within `tpl`. Nested ones have a text each, which may be long.
+fn tpl_failed(source: &[u8]) -> String {
+    let shown = if meter::spend(2 * source.len() as u64) {
+        quote_go(source)
+    } else {
+        "a template that is not shown, as there is no memory left for it".to_owned()
+    };
+    format!("error during tpl function execution for {shown}")
+}
+
+/// About the bytes that the tree of a template takes: its text, and up to a node for every two bytes of its actions.
+fn parsed_size(source: &[u8]) -> u64 {
+    const NODE: u64 = 48;
+    let mut size = source.len() as u64;
+    let mut rest = source;
+    while let Some(open) = rest.windows(2).position(|pair| pair == b"{{") {
+        rest = rest.get(open + 2..).unwrap_or_default();
+        let close = rest.windows(2).position(|pair| pair == b"}}").unwrap_or(rest.len());
+        size += NODE * (4 + close as u64 / 2);
+        rest = rest.get(close..).unwrap_or_default();
+    }
+    size
 }
 
 fn required(_: &mut Context, args: &[Value]) -> Out {

@@ -4,6 +4,8 @@
 
 /// How many patterns braces may expand to; beyond it a pattern counts as malformed.
 const MAX_EXPANSIONS: usize = 4096;
+/// How many tokens all of them may have.
+const MAX_TOKENS: usize = 1 << 18;
 
 /// A compiled pattern: the text matches if any of the alternatives does.
 pub struct Glob {
@@ -151,7 +153,8 @@ impl Parser<'_> {
                 '[' => self.class()?,
                 '{' => {
                     let options = self.braces()?;
-                    if found.len().saturating_mul(options.len()) > MAX_EXPANSIONS {
+                    let count = found.len().saturating_mul(options.len());
+                    if count > MAX_EXPANSIONS || count.saturating_mul(self.at) > MAX_TOKENS {
                         return None;
                     }
                     found = found

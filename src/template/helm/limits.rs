@@ -5,13 +5,16 @@ use std::time::Duration;
 /// What one render may take. The defaults are far above what real charts need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Nodes and loop turns that may be executed.
+    /// Nodes and loop turns that may be executed, and the work of functions: a step for every 64 bytes that they are
+    /// given or make, and a function's own cost where it is slow (passwords, keys, certificates).
     pub steps: u64,
     /// Levels of templates and control structures that may be open at once. The thread that renders must have the
     /// stack for it: [`on_large_stack`](crate::render::on_large_stack) has it for the default.
     pub depth: usize,
     /// Bytes that all templates together may write.
     pub output: usize,
+    /// Bytes that all functions together may make, counted when they are made: also what is freed soon after.
+    pub memory: u64,
     /// Time that the execution of all templates may take.
     pub time: Duration,
 }
@@ -19,9 +22,10 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            steps: 50_000_000,
+            steps: 200_000_000,
             depth: 10_000,
             output: 64 << 20,
+            memory: 1 << 30,
             time: Duration::from_secs(30),
         }
     }
@@ -33,6 +37,13 @@ pub enum Limit {
     Steps(u64),
     Depth(usize),
     Output(usize),
+    Memory(u64),
+    /// The length of one text that a function makes.
+    Text(usize),
+    /// How deep maps and lists nest, or follow each other in a circle.
+    Nesting(usize),
+    /// The size of a regular expression times that of the text it is matched with.
+    Regex,
     Time(Duration),
 }
 
@@ -42,6 +53,10 @@ impl std::fmt::Display for Limit {
             Limit::Steps(n) => write!(f, "the limit of {n} steps"),
             Limit::Depth(n) => write!(f, "the limit of {n} nested levels"),
             Limit::Output(n) => write!(f, "the limit of {n} bytes of output"),
+            Limit::Memory(n) => write!(f, "the limit of {n} bytes made by functions"),
+            Limit::Text(n) => write!(f, "the limit of {n} bytes for one text"),
+            Limit::Nesting(n) => write!(f, "the limit of {n} levels of maps and lists within each other"),
+            Limit::Regex => f.write_str("the limit of the size of a regular expression times that of its text"),
             Limit::Time(time) => write!(f, "the limit of {} seconds", time.as_secs_f64()),
         }
     }

@@ -9,6 +9,8 @@ pub mod error;
 mod files;
 mod functions;
 mod glob;
+#[cfg(test)]
+mod hostile_tests;
 mod kept;
 mod limits;
 mod lookup;
@@ -16,7 +18,7 @@ mod random;
 mod toml;
 
 pub use capabilities::{Capabilities, KubeVersion};
-pub use context::{Context, Environment};
+pub use context::{Context, Environment, Used};
 pub use functions::table;
 pub use glob::Glob;
 pub use kept::{Kept, KeptError, KeptKey, Randomness};

@@ -1,5 +1,6 @@
 //! `toToml` and `fromToml`. Facts: BurntSushi/toml v1.6.0: keys sorted, plain keys before tables, two spaces a level.
 
+use crate::template::go::meter::{self, Overrun};
 use crate::template::go::value::{Entries, List, Map, Str, Value};
 use crate::template::sprig::text::display;
 
@@ -55,6 +56,18 @@ fn from_toml(value: toml::Value) -> Value {
     }
 }
 
+/// Fails where nesting is too deep, or the render has no memory left.
+fn check(depth: usize) -> Result<(), String> {
+    if depth > MAX_DEPTH {
+        return Err(TOO_DEEP.to_owned());
+    }
+    if meter::visit(depth) {
+        Ok(())
+    } else {
+        Err(Overrun::Memory.to_string())
+    }
+}
+
 /// How a value is written below a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
@@ -67,9 +80,7 @@ enum Shape {
 
 impl Shape {
     fn of(value: &Value, depth: usize) -> Result<Self, String> {
-        if depth > MAX_DEPTH {
-            return Err(TOO_DEEP.to_owned());
-        }
+        check(depth)?;
         Ok(match value {
             Value::Nil => Shape::Nil,
             Value::Map(map) if map.entries.is_none() => Shape::Nil,
@@ -116,9 +127,7 @@ impl Encoder {
 
     /// Plain keys come first: what follows a table header belongs to that table.
     fn map(&mut self, path: &[Str], map: &Map) -> Result<(), String> {
-        if path.len() > MAX_DEPTH {
-            return Err(TOO_DEEP.to_owned());
-        }
+        check(path.len())?;
         let mut entries = Vec::new();
         for (key, value) in map.snapshot() {
             let shape = Shape::of(&value, path.len())?;
@@ -158,8 +167,10 @@ impl Encoder {
     }
 
     fn element(&mut self, value: &Value, depth: usize) -> Result<(), String> {
-        if depth > MAX_DEPTH {
-            return Err(TOO_DEEP.to_owned());
+        check(depth)?;
+        if self.out.len() > meter::MAX_TEXT {
+            meter::report(Overrun::Text);
+            return Err(Overrun::Text.to_string());
         }
         match value {
             Value::Nil => {}

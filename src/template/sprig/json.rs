@@ -5,6 +5,7 @@ use data_encoding::BASE64;
 use super::args::{Args, Out};
 use super::{limit, pure, runes, text};
 use crate::template::go::func::{CallError, Func};
+use crate::template::go::meter;
 use crate::template::go::number::format_float;
 use crate::template::go::value::{ListKind, Value};
 
@@ -70,7 +71,12 @@ impl Writer {
             ));
         }
         if self.out.len() > limit::MAX_BYTES {
+            // `toJson` swallows errors, this one too; the evaluator then fails the call.
+            meter::report(meter::Overrun::Text);
             return Err(format!("the JSON text is over the limit of {} bytes", limit::MAX_BYTES));
+        }
+        if !meter::spend(meter::ELEMENT) {
+            return Err(meter::Overrun::Memory.to_string());
         }
         match value {
             Value::Nil => self.out.extend_from_slice(b"null"),

@@ -2,6 +2,7 @@
 //! the operator's memory, which other releases share.
 
 use crate::template::go::func::CallError;
+use crate::template::go::meter;
 
 /// The longest string that one call may make: 64 MiB.
 pub const MAX_BYTES: usize = 64 << 20;
@@ -54,6 +55,10 @@ impl Budget {
     pub(super) fn visit(&mut self, depth: usize) -> Result<(), CallError> {
         if depth > MAX_DEPTH {
             return Err(CallError::Text(too_deep(self.function)));
+        }
+        // What is visited is copied, or changed; the evaluator fails the call if there is no memory left for it.
+        if !meter::spend(2 * meter::ELEMENT) {
+            return Err(CallError::Text(meter::Overrun::Memory.to_string()));
         }
         self.left = self.left.checked_sub(1).ok_or_else(|| {
             CallError::Text(format!(

@@ -1,12 +1,13 @@
 //! Regular expressions: Go's `regexp` over the `regex` crate.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::args::{Args, Out};
 use super::{limit, pure, regex_syntax, runes, text};
 use crate::template::go::func::{CallError, Func};
+use crate::template::go::meter;
 use crate::template::go::value::{List, ListKind, Str, Value};
 
 pub(super) fn table<C>() -> Vec<Func<C>> {
@@ -37,6 +38,11 @@ pub(super) fn table<C>() -> Vec<Func<C>> {
 
 /// The memory that one compiled pattern may take: 10 MiB.
 const MAX_PROGRAM: usize = 10 << 20;
+/// The size of a program times the length of a text, in bytes both: in the worst case a match takes a nanosecond or
+/// more for each pair of a state (some 30 bytes) and a byte.
+const MAX_WORK: usize = 1 << 38;
+/// Texts that every pattern may be matched with.
+const SMALL_TEXT: usize = 1 << 14;
 /// Compiled patterns that a thread keeps. Charts use few, and the same ones in each render.
 const MAX_CACHED: usize = 256;
 
@@ -45,6 +51,8 @@ const MAX_CACHED: usize = 256;
 pub struct GoRegex {
     regex: regex::bytes::Regex,
     names: Vec<String>,
+    /// About the memory that it takes, found out for the first long text.
+    size: OnceCell<usize>,
 }
 
 type Cache = HashMap<Vec<u8>, Result<Rc<GoRegex>, String>>;
@@ -83,6 +91,7 @@ impl GoRegex {
             Ok(regex) => Ok(GoRegex {
                 regex,
                 names: translated.names,
+                size: OnceCell::new(),
             }),
             Err(_) => Err(regex_syntax::worded("expression too large", source)),
         }
@@ -91,12 +100,35 @@ impl GoRegex {
     /// `MatchString`.
     pub fn is_match(&self, text: &[u8]) -> bool {
         // An empty match inside a character, as `\B` can have one, doesn't count.
-        self.regex.is_match(text) && (text.is_ascii() || self.find_at(text, 0).is_some())
+        self.fits(text) && self.regex.is_match(text) && (text.is_ascii() || self.find_at(text, 0).is_some())
+    }
+
+    /// Whether matching the text takes no more than [`MAX_WORK`]; if not, the [`meter`] knows.
+    fn fits(&self, text: &[u8]) -> bool {
+        if text.len() <= SMALL_TEXT {
+            return true;
+        }
+        let size = *self.size.get_or_init(|| {
+            let fits = |size: &usize| {
+                let mut builder = regex::bytes::RegexBuilder::new(self.regex.as_str());
+                builder.size_limit(*size).nest_limit(2000).build().is_ok()
+            };
+            (12..24).map(|power| 1 << power).find(fits).unwrap_or(MAX_PROGRAM)
+        });
+        let fits = size.saturating_mul(text.len()) <= MAX_WORK;
+        if !fits {
+            meter::report(meter::Overrun::Regex);
+        }
+        fits
     }
 
     /// The leftmost match at or after `from`. An empty one inside a character is no match to Go.
     fn find_at(&self, text: &[u8], mut from: usize) -> Option<(usize, usize)> {
         loop {
+            // What is cut short here is not used: the evaluator fails the call.
+            if !self.fits(text) || !meter::in_time() {
+                return None;
+            }
             let found = self.regex.find_at(text, from)?;
             if !found.is_empty() || is_boundary(text, found.start()) {
                 return Some((found.start(), found.end()));

@@ -24,9 +24,10 @@ impl<'a, C: Host> State<'a, '_, C> {
         if let Some(func) = identifier.index_in(funcs).and_then(|index| funcs.by_index(index)) {
             let from = self.eval_args(dot, name, func.params, func.variadic, args, last)?;
             let args = self.args.get(from..).unwrap_or_default();
+            let given = args.iter().map(Value::shallow_size).sum();
             let result = (func.body)(self.host, args);
             self.args.truncate(from);
-            return self.returned(result, at, name);
+            return self.returned(result, at, name, given);
         }
         match identifier.builtin {
             Some(builtin) => self.eval_builtin(dot, builtin, name, at, args, last),
@@ -40,14 +41,24 @@ impl<'a, C: Host> State<'a, '_, C> {
         result: Result<Value, CallError>,
         at: At<'a>,
         name: &str,
+        given: usize,
     ) -> Result<Reflected, Failure> {
         match result {
-            Ok(value) => Ok(Reflected {
-                interface: value.is_nil(),
-                value,
-            }),
+            Ok(value) => {
+                self.called(given, &value)?;
+                Ok(Reflected {
+                    interface: value.is_nil(),
+                    value,
+                })
+            }
             Err(error) => Err(self.call_failed(error, at, name)),
         }
+    }
+
+    fn called(&mut self, given: usize, made: &Value) -> Result<(), Failure> {
+        self.host
+            .called(given, made.shallow_size())
+            .map_err(|text| self.fail(text))
     }
 
     #[cold]
@@ -99,9 +110,12 @@ impl<'a, C: Host> State<'a, '_, C> {
                 argument.value = as_argument(value);
             }
         }
-        builtin
+        let result = builtin
             .call(&values, &callee)
-            .map_err(|text| self.call_failed(CallError::Text(text), at, name))
+            .map_err(|text| self.call_failed(CallError::Text(text), at, name))?;
+        let given = values.iter().map(|value| value.value.shallow_size()).sum();
+        self.called(given, &result.value)?;
+        Ok(result)
     }
 
     /// `and` and `or` stop at the argument that decides and yield it.

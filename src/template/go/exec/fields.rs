@@ -118,7 +118,7 @@ impl<'a, C: Host> State<'a, '_, C> {
             let (operand, at) = (access.operand, self.at);
             let args = self.method_args(params, access)?;
             if let Some(result) = self.host.map_method(map, name, &args) {
-                return self.returned(result, At::Operand(operand), name);
+                return self.returned(result, At::Operand(operand), name, 0);
             }
             self.at = at;
         }
@@ -141,7 +141,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         };
         let args = self.method_args(Some(params), access)?;
         let result = self.host.list_method(list, name, &args);
-        self.returned(result, At::Operand(operand), name)
+        self.returned(result, At::Operand(operand), name, 0)
     }
 
     fn object_field(&mut self, receiver: &Reflected, access: Access<'a, '_>) -> Result<Reflected, Failure> {
@@ -153,7 +153,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         let has_args = !access.args.is_empty() || access.last.is_some();
         let args = self.method_args(object.params(name), access)?;
         if let Some(result) = object.call(name, &args) {
-            return self.returned(result.map_err(CallError::Text), At::Operand(operand), name);
+            return self.returned(result.map_err(CallError::Text), At::Operand(operand), name, 0);
         }
         // Go looks for the method before it evaluates arguments.
         self.at = at;

@@ -266,7 +266,11 @@ impl<'a, C: Host> State<'a, '_, C> {
     fn print(&mut self, value: &Reflected) -> Result<(), Failure> {
         match &value.value {
             Value::Nil => self.out.extend_from_slice(b"<no value>"),
-            value => format::print_into(value, self.out),
+            value @ (Value::List(_) | Value::Map(_) | Value::Object(_)) => {
+                format::print_into(value, self.out);
+                self.host.called(0, 0).map_err(|text| self.fail(text))?;
+            }
+            value => format::display_into(value, self.out),
         }
         self.written()
     }

@@ -1,0 +1,167 @@
+//! Every function with arguments that nobody sane would give it: none may panic, hang or take memory without bound.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Context, Environment, Limits, Lookups, table};
+use crate::template::go::{Entries, Host, List, ListKind, Map, MapKind, Param, Set, Value};
+
+fn strings() -> Vec<Value> {
+    let texts: [&[u8]; 10] = [
+        b"",
+        b"\xff\xf0\x9f\x8e\x89\0",
+        &b"a".repeat(1 << 12),
+        &b"{{".repeat(500),
+        &b"[".repeat(3_000),
+        &b"{\"a\":".repeat(3_000),
+        &b"((a*)*)*".repeat(200),
+        b"%[3]*.[2]*[1]f %999999999d %!",
+        b"(((((a{1,30}){1,30}){1,30}){1,30}){1,30})",
+        b"-9223372036854775808",
+    ];
+    texts.into_iter().map(Value::string).collect()
+}
+
+fn ints() -> [i64; 6] {
+    [i64::MIN, -1, 0, 1, 1 << 33, i64::MAX]
+}
+
+/// A map that holds itself, next to lists that share all their parts.
+fn cycle() -> Map {
+    let map = Map::new(MapKind::Any, Entries::new());
+    map.insert("self".into(), Value::Map(map.clone())).unwrap();
+    map.insert("shared".into(), shared()).unwrap();
+    map
+}
+
+/// 2^60 paths to one empty list.
+fn shared() -> Value {
+    (0..60).fold(Value::list(vec![]), |inner, _| Value::list(vec![inner.clone(), inner]))
+}
+
+fn deep() -> Value {
+    (0..20_000).fold(Value::Nil, |inner, _| Value::list(vec![inner]))
+}
+
+fn candidates(param: Param) -> Vec<Value> {
+    let int = |make: fn(i64) -> Value| ints().into_iter().map(make).collect();
+    match param {
+        Param::String => strings(),
+        Param::Int => int(Value::Int),
+        Param::Int64 => int(Value::Int64),
+        Param::Float64 => [f64::NAN, f64::INFINITY, f64::MIN, 0.0, 1e300]
+            .map(Value::Float64)
+            .to_vec(),
+        Param::Bool => vec![Value::Bool(true)],
+        Param::Map => vec![
+            Value::Map(cycle()),
+            Value::Map(Map::nil(MapKind::Any)),
+            Value::map((0..1000).map(|n| (n.to_string().into(), Value::Int(n))).collect()),
+            Value::map(Entries::from([("deep".into(), deep())])),
+        ],
+        Param::List => vec![Value::List(List::nil(ListKind::Any)), shared(), deep()],
+        Param::Strings => vec![Value::List(List::nil(ListKind::String))],
+        // Only other functions make these.
+        Param::Named(_) | Param::Uint32 => vec![Value::Nil],
+        Param::Any => {
+            let mut all = strings();
+            all.extend(candidates(Param::Int));
+            all.extend(candidates(Param::Float64));
+            all.extend(candidates(Param::Map));
+            all.extend(candidates(Param::List));
+            all.extend([
+                Value::Nil,
+                Value::bytes(b"\xff"),
+                Value::Uint64(u64::MAX),
+                Value::Int64(1 << 40),
+            ]);
+            all
+        }
+    }
+}
+
+/// Argument lists: one argument hostile in turn, the others all the first, the second, ... of their candidates.
+fn argument_lists(params: &[Param], variadic: Option<Param>) -> Vec<Vec<Value>> {
+    let mut params = params.to_vec();
+    params.extend(variadic.iter().chain(&variadic));
+    let all: Vec<Vec<Value>> = params.iter().map(|param| candidates(*param)).collect();
+    let pick = |position: usize, at: usize| {
+        let list = &all[position];
+        list[at % list.len()].clone()
+    };
+    let mut lists = vec![];
+    for (position, hostile) in all.iter().enumerate() {
+        for (at, value) in hostile.iter().enumerate() {
+            for other in [0, at + 1] {
+                lists.push(
+                    (0..all.len())
+                        .map(|p| if p == position { value.clone() } else { pick(p, other) })
+                        .collect(),
+                );
+            }
+        }
+    }
+    lists
+}
+
+#[test]
+#[ignore = "takes minutes in a debug build"]
+fn no_function_can_be_made_to_panic_or_hang() {
+    let limits = Limits {
+        memory: 32 << 20,
+        time: Duration::from_secs(5),
+        ..Limits::default()
+    };
+    let environment = Environment {
+        lookups: Lookups::none(),
+        clock: jiff::Timestamp::UNIX_EPOCH,
+        seed: Some([1; 32]),
+        kept: None,
+        limits,
+    };
+    let mut names: Vec<_> = table().names().collect();
+    names.sort_unstable();
+    let mut wrong = Vec::new();
+    let mut calls = 0;
+    crate::render::on_large_stack(|| {
+        for name in names {
+            let func = table().get(name).unwrap();
+            // Slow whatever they are given: they burn steps for that.
+            let slow = ["bcrypt", "htpasswd", "derivePassword"];
+            if name.starts_with("gen") || slow.contains(&name) {
+                continue;
+            }
+            for args in argument_lists(func.params, func.variadic) {
+                let mut set = Set::new("gotpl");
+                set.parse("t", "", table()).unwrap();
+                let mut context = Context::new(Arc::new(set), &environment);
+                let started = Instant::now();
+                calls += 1;
+                let done = catch_unwind(AssertUnwindSafe(|| {
+                    let result = (func.body)(&mut context, &args);
+                    let made = result.as_ref().map_or(0, Value::shallow_size);
+                    let _ = context.called(0, made);
+                    made
+                }));
+                let shown = || args.iter().map(Value::type_name).collect::<Vec<_>>().join(", ");
+                match done {
+                    Err(_) => wrong.push(format!("{name}({}) panics", shown())),
+                    Ok(made) if made > 128 << 20 => wrong.push(format!("{name}({}) makes {made} bytes", shown())),
+                    Ok(_) if started.elapsed() > Duration::from_secs(4) => {
+                        wrong.push(format!("{name}({}) takes {:?}", shown(), started.elapsed()));
+                    }
+                    Ok(_) => {}
+                }
+            }
+        }
+    })
+    .unwrap();
+    assert!(
+        wrong.is_empty(),
+        "{} of {calls} calls:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    assert!(calls > 5_000, "only {calls} calls");
+}
