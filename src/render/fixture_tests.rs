@@ -19,7 +19,7 @@ fn render(case: &Case) -> Result<String, String> {
         .into_iter()
         .map(|(name, text)| File {
             name: format!("templates/{name}"),
-            data: text.as_str().unwrap_or_default().as_bytes().to_vec(),
+            data: text.as_str().unwrap_or_default().as_bytes().into(),
         })
         .collect();
     let input = Input {

@@ -179,7 +179,7 @@ fn canonical(json: &Value) -> String {
 fn render(file: &str, helpers: &str, values: &Map<String, Value>) -> Answer {
     let template = |name: &str, text: &str| File {
         name: format!("templates/{name}"),
-        data: text.as_bytes().to_vec(),
+        data: text.as_bytes().into(),
     };
     let mut chart = Chart::default();
     chart.metadata.api_version = "v2".to_owned();

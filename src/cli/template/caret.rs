@@ -70,7 +70,7 @@ mod tests {
         child.metadata.name = "sub".to_owned();
         let file = |name: &str, data: &str| File {
             name: name.to_owned(),
-            data: data.as_bytes().to_vec(),
+            data: data.as_bytes().into(),
         };
         child.templates = vec![file("templates/_x.tpl", "{{ define \"x\" }}\n\té: {{ fail \"no\" }}\n")];
         let mut chart = Chart::default();

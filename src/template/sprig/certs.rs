@@ -129,7 +129,7 @@ fn certificate(cert: Vec<u8>, key: Vec<u8>) -> Value {
 }
 
 /// A certificate and its key from their PEM texts. `None` if the certificate can't be read.
-pub(in crate::template) fn pair(cert: &str, key: &str) -> Option<Pair> {
+pub fn pair(cert: &str, key: &str) -> Option<Pair> {
     let (_, der) = from_pem(cert.as_bytes())?;
     let (not_before, not_after) = Parsed::read(&der)?.validity?;
     Some(Pair {

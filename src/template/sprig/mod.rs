@@ -8,7 +8,7 @@
 
 mod args;
 mod case;
-pub(super) mod certs;
+pub mod certs;
 pub mod convert;
 mod crypto;
 mod date;
