@@ -181,7 +181,7 @@ fn ours(line: &mut Map<String, Value>, path: &Path, values: &Map<String, Value>,
 fn size(chart: &Chart) -> usize {
     let files = chart.templates.iter().chain(&chart.files);
     files.map(|file| file.data.len()).sum::<usize>()
-        + chart.schema.as_ref().map_or(0, Vec::len)
+        + chart.schema.as_ref().map_or(0, |schema| schema.len())
         + json!(chart.values).to_string().len()
         + chart.dependencies.iter().map(size).sum::<usize>()
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::chart::metadata::json_kind;
-use crate::template::parallel;
+use crate::template::go::parallel;
 use crate::yaml;
 
 /// How many documents are remembered; with one more all are forgotten.

@@ -3,5 +3,4 @@
 pub mod go;
 pub mod handlebars;
 pub mod helm;
-pub mod parallel;
 pub mod sprig;

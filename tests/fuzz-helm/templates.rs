@@ -501,7 +501,7 @@ impl<'r> Grammar<'r> {
         let name: &[&str] = match sort {
             // A number of the values is a float, and no function takes one for an int.
             'i' if self.at_root && self.chance(30) => return self.out.push_str("(int .Values.n)"),
-            'i' => return self.out.push_str("3"),
+            'i' => return self.out.push('3'),
             'f' => &["n", "f"],
             'b' => &["b", "z", "s", "any", "null"],
             'l' => &["l", "ls", "lm", "el"],

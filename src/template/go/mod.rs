@@ -21,6 +21,7 @@ mod lexer;
 pub mod memory;
 pub mod meter;
 pub mod number;
+pub mod parallel;
 mod parser;
 pub mod printf;
 pub mod quote;

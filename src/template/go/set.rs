@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::ast::Tree;
 use super::error::ParseError;
 use super::func::FuncMap;
+use super::parallel;
 use super::parser;
 use super::value::Str;
-use crate::template::parallel;
 
 /// Templates by name. Cloning shares what is there: more text can be parsed into the clone without touching the
 /// original, which is what Helm's `tpl` needs.
