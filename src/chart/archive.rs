@@ -35,7 +35,12 @@ pub(super) fn read_file(path: &Path) -> Result<Vec<File>, Error> {
 /// # Errors
 /// Paths that leave the archive's folder, broken archives, and more than 100 MiB.
 pub(super) fn unpack(data: &[u8]) -> Result<Vec<File>, Error> {
-    let broken = |e: std::io::Error| Error::Chart(e.to_string());
+    let broken = |e: std::io::Error| {
+        Error::Chart(match e.kind() {
+            std::io::ErrorKind::UnexpectedEof => "unexpected EOF".to_owned(),
+            _ => e.to_string(),
+        })
+    };
     let mut archive = tar::Archive::new(flate2::read::MultiGzDecoder::new(data));
     let mut files = Vec::new();
     let mut left = MAX_CHART;

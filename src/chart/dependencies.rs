@@ -5,8 +5,11 @@ use std::borrow::Cow;
 
 use serde_json::{Value as Json, json};
 
-use super::{Chart, Dependency, Error, Metadata, values, version};
+use super::{Chart, Dependency, Error, Metadata, Warning, values, version};
 use crate::template::go::value::{Entries, Map, MapKind, Str, Value};
+
+/// What Helm says of a condition or tag whose value isn't a boolean.
+const NOT_BOOL: &str = "returned non-bool value";
 
 /// A chart as one render uses it: renamed by its alias, without disabled dependencies, with imported values.
 pub struct Node<'a> {
@@ -29,7 +32,7 @@ pub enum Defaults<'a> {
 ///
 /// # Errors
 /// Values of a wrong type where a subchart's table belongs.
-pub fn process<'a>(chart: &'a Chart, user: &Map, warnings: &mut Vec<String>) -> Result<Node<'a>, Error> {
+pub fn process<'a>(chart: &'a Chart, user: &Map, warnings: &mut Vec<Warning>) -> Result<Node<'a>, Error> {
     let mut node = Node::new(chart);
     enable(&mut node, user, "", warnings)
         .and_then(|()| import(&mut node, warnings))
@@ -68,7 +71,7 @@ impl Defaults<'_> {
     }
 }
 
-fn enable(node: &mut Node<'_>, outer: &Map, path: &str, warnings: &mut Vec<String>) -> Result<(), Error> {
+fn enable(node: &mut Node<'_>, outer: &Map, path: &str, warnings: &mut Vec<Warning>) -> Result<(), Error> {
     if node.metadata.dependencies.is_empty() {
         return Ok(());
     }
@@ -126,7 +129,7 @@ fn resolve(node: &mut Node<'_>) {
 }
 
 /// One true tag enables; without one, a false tag disables.
-fn by_tags(dependency: &Dependency, values: &Map, warnings: &mut Vec<String>) -> bool {
+fn by_tags(dependency: &Dependency, values: &Map, warnings: &mut Vec<Warning>) -> bool {
     let Some(tags) = values::table(values, "tags") else {
         return true;
     };
@@ -135,7 +138,10 @@ fn by_tags(dependency: &Dependency, values: &Map, warnings: &mut Vec<String>) ->
         match tags.get(tag.as_bytes()) {
             Some(Value::Bool(true)) => return true,
             Some(Value::Bool(false)) => any_false = true,
-            Some(_) => warnings.push(format!("returned non-bool value tag={tag} chart={}", dependency.name)),
+            Some(_) => warnings.push(Warning::warn(
+                NOT_BOOL,
+                vec![("tag", tag.clone()), ("chart", dependency.name.clone())],
+            )),
             None => {}
         }
     }
@@ -143,7 +149,7 @@ fn by_tags(dependency: &Dependency, values: &Map, warnings: &mut Vec<String>) ->
 }
 
 /// The first path of the condition that holds a boolean decides.
-fn by_condition(dependency: &Dependency, values: &Map, path: &str, warnings: &mut Vec<String>) -> Option<bool> {
+fn by_condition(dependency: &Dependency, values: &Map, path: &str, warnings: &mut Vec<Warning>) -> Option<bool> {
     for condition in dependency
         .condition
         .trim()
@@ -152,9 +158,9 @@ fn by_condition(dependency: &Dependency, values: &Map, path: &str, warnings: &mu
     {
         match values::path_value(values, &format!("{path}{condition}")) {
             Some(Value::Bool(enabled)) => return Some(enabled),
-            Some(_) => warnings.push(format!(
-                "returned non-bool value path={condition} chart={}",
-                dependency.name
+            Some(_) => warnings.push(Warning::warn(
+                NOT_BOOL,
+                vec![("path", condition.to_owned()), ("chart", dependency.name.clone())],
             )),
             None => {}
         }
@@ -163,7 +169,7 @@ fn by_condition(dependency: &Dependency, values: &Map, path: &str, warnings: &mu
 }
 
 /// Imports values from subcharts into their parents, the deepest first.
-fn import(node: &mut Node<'_>, warnings: &mut Vec<String>) -> Result<(), Error> {
+fn import(node: &mut Node<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error> {
     for child in &mut node.dependencies {
         import(child, warnings)?;
     }
@@ -175,20 +181,21 @@ fn import(node: &mut Node<'_>, warnings: &mut Vec<String>) -> Result<(), Error> 
     for dependency in &mut node.metadata.to_mut().dependencies {
         let mut resolved = Vec::new();
         for entry in &dependency.import_values {
-            let (child, parent) = match entry {
-                Json::Object(map) => (plain(map.get("child")), plain(map.get("parent"))),
-                Json::String(name) => (format!("exports.{name}"), ".".to_owned()),
+            let (child, parent, named) = match entry {
+                Json::Object(map) => (plain(map.get("child")), plain(map.get("parent")), false),
+                Json::String(name) => (format!("exports.{name}"), ".".to_owned(), true),
                 _ => continue,
             };
             resolved.push(json!({"child": child, "parent": parent}));
-            match values::table(&folded, &format!("{}.{child}", dependency.name)) {
-                Some(table) => values::merge_tables(&imported, &nested(&parent, table), warnings),
-                None => {
-                    warnings.push(format!(
-                        "ImportValues missing table from chart chart={} table={child}",
-                        dependency.name
-                    ));
+            match values::find_table(&folded, &format!("{}.{child}", dependency.name)) {
+                Ok(table) => values::merge_tables(&imported, &nested(&parent, table), warnings),
+                Err(error) if named => {
+                    warnings.push(Warning::warn("ImportValues missing table", vec![("error", error)]));
                 }
+                Err(error) => warnings.push(Warning::warn(
+                    "ImportValues missing table from chart",
+                    vec![("chart", dependency.name.clone()), ("error", error)],
+                )),
             }
         }
         dependency.import_values = resolved;

@@ -3,8 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use super::schema::Schema;
-use super::{Chart, Error, File, Metadata, archive, values};
-use crate::yaml;
+use super::{Chart, Error, File, Metadata, Warning, archive, metadata, values};
 
 /// Refuses charts of a format other than v1 and v2, from the root's `Chart.yaml`.
 pub(super) fn detect_version(files: &[File]) -> Result<(), Error> {
@@ -13,9 +12,8 @@ pub(super) fn detect_version(files: &[File]) -> Result<(), Error> {
             "unable to detect chart version, no Chart.yaml found".to_owned(),
         ));
     };
-    let mut metadata = Metadata::default();
-    apply(&mut metadata, file)?;
-    match metadata.api_version.as_str() {
+    let version = read(file).and_then(|document| metadata::api_version(&document).map_err(|e| within(file, e)))?;
+    match version.as_str() {
         "" | "v1" | "v2" => Ok(()),
         "v3" => Err(Error::Chart("invalid chart apiVersion".to_owned())),
         _ => Err(Error::Chart("unsupported chart version".to_owned())),
@@ -42,9 +40,8 @@ pub(super) fn assemble(files: Vec<File>) -> Result<Chart, Error> {
             "Chart.yaml" => {}
             "Chart.lock" => check_lock(&file)?,
             "values.yaml" => {
-                let text = String::from_utf8_lossy(&file.data);
                 chart.values =
-                    values::read(&text).map_err(|e| Error::Chart(format!("cannot load values.yaml: {e}")))?;
+                    values::read(&file.data).map_err(|e| Error::Chart(format!("cannot load values.yaml: {e}")))?;
             }
             "values.schema.json" => chart.schema = Some(Schema::new(file.data)),
             "requirements.yaml" => {
@@ -99,6 +96,7 @@ pub(super) fn assemble(files: Vec<File>) -> Result<Chart, Error> {
             parent: chart.metadata.name.clone(),
             source: Box::new(source),
         })?;
+        chart.warnings.extend(subchart.warnings.iter().cloned());
         chart.dependencies.push(subchart);
     }
     Ok(chart)
@@ -127,21 +125,24 @@ fn load_subchart(folder: &str, files: Vec<File>) -> Result<Chart, Error> {
     assemble(inner)
 }
 
-fn apply(metadata: &mut Metadata, file: &File) -> Result<(), Error> {
-    let wrap = |text: String| Error::Chart(format!("cannot load {}: {text}", file.name));
-    let document = yaml::to_json(&file.data).map_err(|e| wrap(e.to_string()))?;
-    metadata.apply(&document).map_err(|e| match e {
-        Error::Chart(text) => wrap(text),
-        other => other,
-    })
+fn read(file: &File) -> Result<serde_json::Value, Error> {
+    metadata::read(&file.data).map_err(|e| Error::Chart(format!("cannot load {}: {e}", file.name)))
 }
 
-/// A lock file is only read by commands that fetch dependencies, but a broken one is refused all the same.
-fn check_lock(file: &File) -> Result<(), Error> {
-    match yaml::to_json(&file.data) {
-        Ok(_) => Ok(()),
-        Err(e) => Err(Error::Chart(format!("cannot load {}: {e}", file.name))),
+fn within(file: &File, error: Error) -> Error {
+    match error {
+        Error::Chart(text) => Error::Chart(format!("cannot load {}: {text}", file.name)),
+        other => other,
     }
+}
+
+fn apply(metadata: &mut Metadata, file: &File) -> Result<(), Error> {
+    metadata.apply(&read(file)?).map_err(|e| within(file, e))
+}
+
+/// A lock file is only used by commands that fetch dependencies, but a broken one is refused all the same.
+fn check_lock(file: &File) -> Result<(), Error> {
+    metadata::check_lock(&read(file)?).map_err(|e| within(file, e))
 }
 
 /// Charts of format v1 see their requirements files in `.Files`; others get a warning.
@@ -149,9 +150,9 @@ fn keep_v1(chart: &mut Chart, file: File, is_v1: bool, what: &str, advice: &str)
     if is_v1 {
         chart.files.push(file);
     } else {
-        chart.warnings.push(format!(
+        chart.warnings.push(Warning::plain(format!(
             "Warning: {what} since apiVersion \"v2\". We recommend migrating {advice}."
-        ));
+        )));
     }
 }
 

@@ -4,6 +4,8 @@
 use serde_json::{Map, Value};
 
 use super::{Error, version};
+use crate::template::sprig::date_parse;
+use crate::yaml::{self, Data, Node};
 
 /// What `Chart.yaml` says. Absent fields are empty.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -55,12 +57,13 @@ impl Metadata {
     /// # Errors
     /// A field of the wrong type, in the words of Go's JSON decoder.
     pub(super) fn apply(&mut self, document: &Value) -> Result<(), Error> {
-        let Some(fields) = fields(document, "Metadata", "v2.Metadata")? else {
+        let Some(fields) = fields(document, Place::top("v2.Metadata"))? else {
             return Ok(());
         };
         for (key, value) in fields {
             let at = Place {
-                path: &format!("Metadata.{key}"),
+                owner: "Metadata",
+                path: &tag(key, &METADATA_TAGS),
             };
             match key.to_ascii_lowercase().as_str() {
                 "name" => at.text(value, &mut self.name)?,
@@ -157,7 +160,7 @@ impl Metadata {
 
 impl Maintainer {
     fn read(item: &Value, parent: Place<'_>) -> Result<Self, Error> {
-        let Some(fields) = fields(item, parent.path, "v2.Maintainer")? else {
+        let Some(fields) = fields(item, parent.item("v2.Maintainer"))? else {
             return Err(Error::Metadata(
                 "maintainers must not contain empty or null nodes".to_owned(),
             ));
@@ -165,7 +168,8 @@ impl Maintainer {
         let mut maintainer = Maintainer::default();
         for (key, value) in fields {
             let at = Place {
-                path: &format!("{}.{key}", parent.path),
+                owner: "Maintainer",
+                path: &format!("{}.{}", parent.path, tag(key, &[])),
             };
             match key.to_ascii_lowercase().as_str() {
                 "name" => at.text(value, &mut maintainer.name)?,
@@ -185,7 +189,7 @@ impl Dependency {
     }
 
     fn read(item: &Value, parent: Place<'_>) -> Result<Self, Error> {
-        let Some(fields) = fields(item, parent.path, "v2.Dependency")? else {
+        let Some(fields) = fields(item, parent.item("v2.Dependency"))? else {
             return Err(Error::Metadata(
                 "dependencies must not contain empty or null nodes".to_owned(),
             ));
@@ -193,7 +197,8 @@ impl Dependency {
         let mut dependency = Dependency::default();
         for (key, value) in fields {
             let at = Place {
-                path: &format!("{}.{key}", parent.path),
+                owner: "Dependency",
+                path: &format!("{}.{}", parent.path, tag(key, &[])),
             };
             match key.to_ascii_lowercase().as_str() {
                 "name" => at.text(value, &mut dependency.name)?,
@@ -236,10 +241,40 @@ impl Dependency {
 
 // === Decoding ===
 
+/// The fields of `Metadata` whose names aren't all lower case, as Go's struct tags spell them.
+const METADATA_TAGS: [&str; 3] = ["apiVersion", "appVersion", "kubeVersion"];
+
+/// A key as the struct's tag spells it; that is how Go names it in errors.
+fn tag(key: &str, mixed: &[&str]) -> String {
+    let found = mixed.iter().find(|tag| tag.eq_ignore_ascii_case(key));
+    found.map_or_else(|| key.to_ascii_lowercase(), |tag| (*tag).to_owned())
+}
+
 /// Where a value stands, for error texts.
 #[derive(Clone, Copy)]
 struct Place<'a> {
+    /// The struct that has the field.
+    owner: &'a str,
+    /// The names of the fields on the way to the value, from the outermost struct on.
     path: &'a str,
+}
+
+/// A place where a struct of type `wanted` is expected.
+struct StructPlace<'a> {
+    at: Option<Place<'a>>,
+    wanted: &'a str,
+}
+
+impl<'a> Place<'a> {
+    /// The document itself.
+    fn top(wanted: &'a str) -> StructPlace<'a> {
+        StructPlace { at: None, wanted }
+    }
+
+    /// An item of the list here.
+    fn item(self, wanted: &'a str) -> StructPlace<'a> {
+        StructPlace { at: Some(self), wanted }
+    }
 }
 
 impl Place<'_> {
@@ -296,25 +331,121 @@ impl Place<'_> {
 
     fn mismatch(&self, value: &Value, wanted: &str) -> Error {
         Error::Chart(format!(
-            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go struct field {} of type \
-             {wanted}",
+            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go struct field {}.{} of \
+             type {wanted}",
             json_kind(value),
+            self.owner,
             self.path
         ))
     }
 }
 
 /// The entries of an object; `None` for null.
-fn fields<'v>(value: &'v Value, path: &str, wanted: &str) -> Result<Option<&'v Map<String, Value>>, Error> {
-    match value {
-        Value::Object(map) => Ok(Some(map)),
-        Value::Null => Ok(None),
-        other if path == "Metadata" => Err(Error::Chart(format!(
-            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type {wanted}",
-            json_kind(other)
+fn fields<'v>(value: &'v Value, place: StructPlace<'_>) -> Result<Option<&'v Map<String, Value>>, Error> {
+    match (value, place.at) {
+        (Value::Object(map), _) => Ok(Some(map)),
+        (Value::Null, _) => Ok(None),
+        (other, Some(at)) => Err(at.mismatch(other, place.wanted)),
+        (other, None) => Err(Error::Chart(format!(
+            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type {}",
+            json_kind(other),
+            place.wanted
         ))),
-        other => Err(Place { path }.mismatch(other, wanted)),
     }
+}
+
+/// Reads a YAML file that Helm reads into a struct. Unlike in values, `1e9` stays a float in it, which becomes `1e+09`
+/// where a text is wanted.
+///
+/// # Errors
+/// What go-yaml refuses, in its words.
+pub(super) fn read(text: &[u8]) -> Result<Value, yaml::Error> {
+    let value = yaml::to_json(text)?;
+    Ok(match yaml::parse(text) {
+        Ok(node) => {
+            let mut value = value;
+            keep_floats(&node, &mut value);
+            value
+        }
+        Err(_) => value,
+    })
+}
+
+fn keep_floats(node: &Node, value: &mut Value) {
+    match (&node.data, value) {
+        (Data::Number(number), Value::Number(into)) => *into = number.clone(),
+        (Data::List(nodes), Value::Array(items)) => {
+            nodes.iter().zip(items).for_each(|(node, item)| keep_floats(node, item));
+        }
+        (Data::Map(entries), Value::Object(map)) => {
+            for (key, node) in entries {
+                if let Data::String(key) = &key.data
+                    && let Some(value) = map.get_mut(key)
+                {
+                    keep_floats(node, value);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The `apiVersion` of a root's `Chart.yaml`, which Helm reads before all else; empty if there is none.
+///
+/// # Errors
+/// A document or field of the wrong type.
+pub(super) fn api_version(document: &Value) -> Result<String, Error> {
+    let mut version = String::new();
+    for (key, value) in fields(document, Place::top("loader.chartBase"))?.into_iter().flatten() {
+        let at = Place {
+            owner: "chartBase",
+            path: "apiVersion",
+        };
+        if key.eq_ignore_ascii_case(at.path) {
+            at.text(value, &mut version)?;
+        }
+    }
+    Ok(version)
+}
+
+/// Checks a lock file, which only the commands that fetch dependencies make use of.
+///
+/// # Errors
+/// A field of the wrong type, in the words of Go's JSON decoder.
+pub(super) fn check_lock(document: &Value) -> Result<(), Error> {
+    for (key, value) in fields(document, Place::top("v2.Lock"))?.into_iter().flatten() {
+        let at = Place {
+            owner: "Lock",
+            path: &tag(key, &[]),
+        };
+        match at.path {
+            "digest" => at.text(value, &mut String::new())?,
+            "dependencies" => {
+                for item in at.list(value, "[]*v2.Dependency")? {
+                    if !item.is_null() {
+                        Dependency::read(item, at)?;
+                    }
+                }
+            }
+            "generated" => check_time(value)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_time(value: &Value) -> Result<(), Error> {
+    let problem = match value {
+        Value::Null => return Ok(()),
+        Value::String(text) => match date_parse::check(b"2006-01-02T15:04:05Z07:00", text.as_bytes()) {
+            Ok(()) => return Ok(()),
+            Err(problem) => problem,
+        },
+        _ => "Time.UnmarshalJSON: input is not a JSON string".to_owned(),
+    };
+    Err(Error::Chart(format!(
+        "error unmarshaling JSON: while decoding JSON: {problem}"
+    )))
 }
 
 /// What Go's `encoding/json` calls the kind of a JSON value in its errors.

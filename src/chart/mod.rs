@@ -16,6 +16,7 @@ mod schema_report;
 pub mod strvals;
 pub mod values;
 pub mod version;
+pub mod warning;
 
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use std::sync::OnceLock;
 
 use crate::template::go::{Map, Str};
 pub use metadata::{Dependency, Maintainer, Metadata};
+pub use warning::Warning;
 
 /// A loaded chart: plain data, immutable, shared between threads by `Arc`.
 #[derive(Debug, Clone, Default)]
@@ -46,7 +48,7 @@ pub struct Chart {
     /// Only the root has one.
     pub digest: String,
     /// What Helm's loader would log, in order.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// `values` as renders start from them.
     frozen: OnceLock<frozen::Frozen>,
 }
@@ -183,6 +185,15 @@ pub(crate) fn io_text(error: &std::io::Error) -> String {
         std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         std::io::ErrorKind::IsADirectory => "is a directory".to_owned(),
         std::io::ErrorKind::NotADirectory => "not a directory".to_owned(),
-        _ => error.to_string(),
+        // Go's texts are the C library's, in lower case and without the number.
+        _ => {
+            let text = error.to_string();
+            let text = text.split(" (os error ").next().unwrap_or(&text);
+            let mut chars = text.chars();
+            chars
+                .next()
+                .map(|first| first.to_lowercase().chain(chars).collect())
+                .unwrap_or_default()
+        }
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::strvals::{Mode, parse_into};
 use super::{Error, io_text, values};
+use crate::template::sprig::url_parse::Url;
 
 /// What a command line says about values, each list in the order given.
 #[derive(Debug, Clone, Default)]
@@ -39,8 +40,7 @@ impl ValueOptions {
         let mut base = Map::new();
         for path in &self.files {
             let bytes = self.read_file(path, &stdin).map_err(Error::Values)?;
-            let text = String::from_utf8_lossy(&bytes);
-            let parsed = values::read(&text).map_err(|e| Error::Values(format!("failed to parse {path}: {e}")))?;
+            let parsed = values::read(&bytes).map_err(|e| Error::Values(format!("failed to parse {path}: {e}")))?;
             values::merge_maps(&mut base, parsed);
         }
         for text in &self.set_json {
@@ -74,27 +74,26 @@ impl ValueOptions {
     }
 
     fn read_file(&self, path: &str, stdin: &RefCell<&mut dyn Read>) -> Result<Vec<u8>, String> {
-        let wrap = |e: std::io::Error| {
-            let verb = match e.kind() {
-                std::io::ErrorKind::IsADirectory => "read",
-                _ => "open",
-            };
-            format!("{verb} {path}: {}", io_text(&e))
-        };
+        let wrap = |op: &'static str| move |e: std::io::Error| format!("{op} {path}: {}", io_text(&e));
         if path.trim() == "-" {
             let mut bytes = Vec::new();
             // A second reader finds the end of the input, as with Helm.
-            return stdin.borrow_mut().read_to_end(&mut bytes).map(|_| bytes).map_err(wrap);
+            return stdin
+                .borrow_mut()
+                .read_to_end(&mut bytes)
+                .map(|_| bytes)
+                .map_err(wrap("read"));
         }
-        let remote = path.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-        if remote.is_some_and(|scheme| ["http", "https", "oci"].contains(&scheme.as_str())) {
+        // Helm takes every path for a URL first, and asks its downloaders for those of a scheme that they know.
+        let url = Url::parse(path.as_bytes())?;
+        if [&b"http"[..], b"https", b"oci"].contains(&&*url.scheme) {
             return Err(format!(
                 "{path}: values are not downloaded: fetch the file first and give its path"
             ));
         }
-        if path.is_empty() {
-            return Err(wrap(std::io::ErrorKind::NotFound.into()));
-        }
-        std::fs::read(self.base.join(path)).map_err(wrap)
+        let mut file = std::fs::File::open(self.base.join(path)).map_err(wrap("open"))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(wrap("read"))?;
+        Ok(bytes)
     }
 }

@@ -1,6 +1,12 @@
 //! The little language of `--set` and its relatives. Facts: Helm's `pkg/strvals`.
 
+use std::num::IntErrorKind;
+
 use serde_json::{Map, Value};
+
+use crate::template::go::printf::sprintf;
+use crate::template::go::quote::quote_go;
+use crate::template::go::value::Value as Template;
 
 /// The largest list index that `--set` may name.
 const MAX_INDEX: i64 = 65536;
@@ -230,9 +236,13 @@ impl Parser<'_> {
         let Ok((text, _)) = self.until(&[']']) else {
             return Err(Stop::End);
         };
-        text.parse().map_err(|_| {
+        text.parse().map_err(|e: std::num::ParseIntError| {
+            let reason = match e.kind() {
+                IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+                _ => "invalid syntax",
+            };
             Stop::Error(format!(
-                "error parsing index: strconv.Atoi: parsing {}: invalid syntax",
+                "error parsing index: strconv.Atoi: parsing {}: {reason}",
                 quote(&text)
             ))
         })
@@ -249,7 +259,7 @@ impl Parser<'_> {
         if !unexpected.is_empty() {
             return Err(Stop::Error(format!(
                 "unexpected data at end of array index: {}",
-                quote(&unexpected)
+                quote_runes(&unexpected)
             )));
         }
         let at = usize::try_from(index).unwrap_or(usize::MAX);
@@ -352,7 +362,19 @@ fn type_panic(found: &Value, wanted: &str) -> Stop {
 
 /// Go's `%q`, for names.
 fn quote(text: &str) -> String {
-    format!("{text:?}")
+    quote_go(text.as_bytes())
+}
+
+/// Go's `%q` of a list of characters.
+fn quote_runes(text: &str) -> String {
+    let quoted: Vec<String> = text
+        .chars()
+        .map(|c| {
+            let text = sprintf(b"%q", &[Template::Int(i64::from(u32::from(c)))]);
+            String::from_utf8_lossy(&text).into_owned()
+        })
+        .collect();
+    format!("[{}]", quoted.join(" "))
 }
 
 #[cfg(test)]
@@ -405,7 +427,7 @@ mod tests {
             ("name1,name2=", "key \"name1\" has no value (cannot end with ,)"),
             ("a.b=1,a.=", "key map \"a\" has no value"),
             ("list={a,b", "list must terminate with '}'"),
-            ("list[0]x=1", "unexpected data at end of array index: \"x\""),
+            ("list[0]x=1", "unexpected data at end of array index: ['x']"),
             ("list[-1]=1", "negative -1 index not allowed"),
             (
                 "list[65537]=1",

@@ -6,8 +6,11 @@
 
 use serde_json::{Map as JsonMap, Value as Json};
 
-use super::Error;
+use super::{Error, Warning};
 use super::dependencies::Node;
+use crate::template::go::format::display;
+use crate::template::go::printf::sprintf;
+use crate::template::go::quote::quote_go;
 use crate::template::go::value::{Entries, Map, MapKind, Str, Value};
 use crate::yaml;
 
@@ -18,15 +21,15 @@ const GLOBAL: &str = "global";
 ///
 /// # Errors
 /// Text that isn't YAML, a document that isn't a map, text after a `---`; worded as Helm words it.
-pub fn read(text: &str) -> Result<JsonMap<String, Json>, String> {
+pub fn read(text: &[u8]) -> Result<JsonMap<String, Json>, String> {
     let mut values = JsonMap::new();
     // Helm ends the last line itself; without it a literal block would lose its newline.
-    let mut text = text.to_owned();
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
+    let mut text = text.to_vec();
+    if !text.is_empty() && !text.ends_with(b"\n") {
+        text.push(b'\n');
     }
-    for document in yaml::documents(&text).map_err(|e| format!("error reading yaml document: {e}"))? {
-        let json = yaml::to_json(document.as_bytes()).map_err(|e| format!("cannot unmarshal yaml document: {e}"))?;
+    for document in documents(&text)? {
+        let json = yaml::to_json(document).map_err(|e| format!("cannot unmarshal yaml document: {e}"))?;
         match yaml::all_floats(json) {
             Json::Null => {}
             Json::Object(map) => merge_maps(&mut values, map),
@@ -47,6 +50,16 @@ pub fn read(text: &str) -> Result<JsonMap<String, Json>, String> {
     Ok(values)
 }
 
+/// The documents of `text`. What isn't UTF-8 is left to the parser, which says what is wrong with it.
+fn documents(text: &[u8]) -> Result<Vec<&[u8]>, String> {
+    match std::str::from_utf8(text) {
+        Ok(text) => yaml::documents(text)
+            .map(|documents| documents.into_iter().map(str::as_bytes).collect())
+            .map_err(|e| format!("error reading yaml document: {e}")),
+        Err(_) => Ok(vec![text]),
+    }
+}
+
 /// Merges `from` over `into`, table by table; everything else, null included, is replaced.
 pub fn merge_maps(into: &mut JsonMap<String, Json>, from: JsonMap<String, Json>) {
     for (key, value) in from {
@@ -65,14 +78,14 @@ pub fn merge_maps(into: &mut JsonMap<String, Json>, from: JsonMap<String, Json>)
 ///
 /// # Errors
 /// A value that isn't a table where a subchart's values belong.
-pub fn coalesce(node: &Node<'_>, user: &Map, warnings: &mut Vec<String>) -> Result<Map, Error> {
+pub fn coalesce(node: &Node<'_>, user: &Map, warnings: &mut Vec<Warning>) -> Result<Map, Error> {
     let values = copy_map(user);
     Fold { warnings, merge: false }.chart(node, &values, "")?;
     Ok(values)
 }
 
 /// As [`coalesce`] without user values, but nulls stay (`MergeValues`).
-pub fn merge_defaults(node: &Node<'_>, warnings: &mut Vec<String>) -> Result<Map, Error> {
+pub fn merge_defaults(node: &Node<'_>, warnings: &mut Vec<Warning>) -> Result<Map, Error> {
     let values = Map::new(MapKind::Any, Entries::new());
     Fold { warnings, merge: true }.chart(node, &values, "")?;
     Ok(values)
@@ -80,7 +93,7 @@ pub fn merge_defaults(node: &Node<'_>, warnings: &mut Vec<String>) -> Result<Map
 
 /// Fills `into` with what `from` has and `into` lacks, table by table; nulls stay (`MergeTables`).
 /// Tables that only `from` has are shared afterwards, not copied.
-pub fn merge_tables(into: &Map, from: &Map, warnings: &mut Vec<String>) {
+pub fn merge_tables(into: &Map, from: &Map, warnings: &mut Vec<Warning>) {
     Fold { warnings, merge: true }.tables(into, from, "", true);
 }
 
@@ -110,8 +123,18 @@ fn copy(value: &Value) -> Value {
 
 /// The table at a dotted path (`common.Values.Table`).
 pub fn table(values: &Map, path: &str) -> Option<Map> {
-    path.split('.')
-        .try_fold(values.clone(), |map, key| as_table(&map.get(key.as_bytes())?))
+    find_table(values, path).ok()
+}
+
+/// As [`table`]; the error is the text of Helm's, which names the part of the path that isn't a table.
+pub(super) fn find_table(values: &Map, path: &str) -> Result<Map, String> {
+    path.split('.').try_fold(values.clone(), |map, key| {
+        let value = map.get(key.as_bytes());
+        value
+            .as_ref()
+            .and_then(as_table)
+            .ok_or_else(|| format!("{} is not a table", quote_go(key.as_bytes())))
+    })
 }
 
 /// The value that isn't a table at a dotted path (`common.Values.PathValue`).
@@ -132,14 +155,19 @@ pub fn as_table(value: &Value) -> Option<Map> {
 }
 
 struct Fold<'w> {
-    warnings: &'w mut Vec<String>,
+    warnings: &'w mut Vec<Warning>,
     /// Keep nulls, for values that will be folded once more.
     merge: bool,
 }
 
 impl Fold<'_> {
     fn warn(&mut self, text: String) {
-        self.warnings.push(text);
+        self.warnings.push(Warning::plain(text));
+    }
+
+    fn warn_about(&mut self, text: String, value: &Value) {
+        let value = String::from_utf8_lossy(&display(value)).into_owned();
+        self.warnings.push(Warning::about(text, value));
     }
 
     fn chart(&mut self, node: &Node<'_>, values: &Map, prefix: &str) -> Result<(), Error> {
@@ -153,7 +181,7 @@ impl Fold<'_> {
                     empty
                 }
                 Some(value) => as_table(&value)
-                    .ok_or_else(|| Error::Values(format!("type mismatch on {name}: {}", bool_verb(&value))))?,
+                    .ok_or_else(|| Error::Values(format!("type mismatch on {name}: {}", printed(&value))))?,
             };
             let prefix = join(prefix, node.name());
             self.globals(&own, values);
@@ -263,12 +291,13 @@ impl Fold<'_> {
                     match (as_table(&existing), as_table(&value)) {
                         (Some(existing), Some(value)) => self.tables(&existing, &value, &key, merge),
                         (None, Some(_)) => {
-                            self.warn(format!("warning: cannot overwrite table with non table for {key}"))
+                            self.warn_about(format!("warning: cannot overwrite table with non table for {key}"), &value);
                         }
                         (Some(_), None) if !value.is_nil() => {
-                            self.warn(format!(
-                                "warning: destination for {key} is a table. Ignoring non-table value"
-                            ));
+                            self.warn_about(
+                                format!("warning: destination for {key} is a table. Ignoring non-table value"),
+                                &value,
+                            );
                         }
                         _ => {}
                     }
@@ -276,6 +305,11 @@ impl Fold<'_> {
             }
         }
     }
+}
+
+/// Go's `%t`, which Helm prints all values with here.
+fn printed(value: &Value) -> String {
+    String::from_utf8_lossy(&sprintf(b"%t", std::slice::from_ref(value))).into_owned()
 }
 
 fn join(prefix: &str, key: &str) -> String {
@@ -310,16 +344,5 @@ fn drop_nulls(map: &Map) {
         } else if let Some(table) = as_table(&value) {
             drop_nulls(&table);
         }
-    }
-}
-
-/// Go's `%t`.
-fn bool_verb(value: &Value) -> String {
-    match value {
-        Value::Bool(b) => b.to_string(),
-        Value::Nil => "%!t(<nil>)".to_owned(),
-        Value::String(text) => format!("%!t(string={})", text.to_text()),
-        Value::Int64(n) => format!("%!t(int64={n})"),
-        other => format!("%!t({})", other.type_name()),
     }
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use super::pflag::{self, Parsed};
 use crate::chart::options::ValueOptions;
-use crate::chart::{self, Chart};
+use crate::chart::{self, Chart, Warning};
 use crate::render::{
     Capabilities, Error, Input, KubeVersion, Limits, Lookups, Release, Renderer, StreamOptions, bad_stream,
     on_large_stack, show_only, to_stream,
@@ -223,7 +223,9 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
         include_crds: flags.bool("include-crds"),
         skip_schema: flags.bool("skip-schema-validation"),
     };
-    let result = on_large_stack(|| renderer.render(&input))?;
+    let mut log = Vec::new();
+    let result = on_large_stack(|| renderer.render_logged(&input, &mut log))?;
+    output.notices.extend(log.iter().map(Warning::log_line));
     if result.as_ref().map_or_else(Error::is_rendering, |_| true) {
         check_labels(&flags)?;
     }
@@ -248,9 +250,6 @@ fn print(
     let mut failure = None;
     let stream = match result {
         Ok(rendered) => {
-            if debug {
-                output.notices.extend(rendered.warnings.iter().cloned());
-            }
             match root {
                 Some(root) => {
                     let mut folder = folder(flags, process.dir, root, name, &mut output.stdout);

@@ -298,7 +298,7 @@ impl Work<'_> {
             desired,
             hooks,
             notes: rendered.notes,
-            warnings: rendered.warnings,
+            warnings: rendered.warnings.iter().map(ToString::to_string).collect(),
             inputs,
             lookups: used,
             revision,

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::chart::dependencies::{self, Node};
-use crate::chart::{Chart, File, schema, values, version};
+use crate::chart::{Chart, File, Warning, schema, values, version};
 use crate::template::go::{Entries, ExecError, Map, MapKind, Set, Str, Value};
 use crate::template::handlebars::{self, Templates, is_handlebars};
 use crate::template::helm::{Context, Environment, error as wording, table};
@@ -113,7 +113,7 @@ pub struct Rendered {
     /// What was taken from chance and from the clock; empty without [`Input::kept`].
     pub randomness: Randomness,
     /// What Helm would log.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 // === impl Renderer ===
@@ -145,10 +145,24 @@ impl Renderer {
     /// # Errors
     /// [`Error`], whose text is what Helm prints after `Error: `.
     pub fn render(&self, input: &Input<'_>) -> Result<Rendered, Error> {
-        let mut warnings = self.chart.warnings.clone();
+        let mut warnings = Vec::new();
+        let mut rendered = self.render_logged(input, &mut warnings)?;
+        rendered.warnings = warnings;
+        Ok(rendered)
+    }
+
+    /// As [`render`](Self::render); what Helm would log is added to `warnings`, also before an error.
+    ///
+    /// # Errors
+    /// As [`render`](Self::render).
+    pub fn render_logged(&self, input: &Input<'_>, warnings: &mut Vec<Warning>) -> Result<Rendered, Error> {
+        warnings.extend(self.chart.warnings.iter().cloned());
+        if self.chart.metadata.deprecated {
+            warnings.push(Warning::deprecated());
+        }
         let user = user_map(&input.values)?;
-        let node = dependencies::process(&self.chart, &user, &mut warnings)?;
-        let values = values::coalesce(&node, &user, &mut warnings)?;
+        let node = dependencies::process(&self.chart, &user, warnings)?;
+        let values = values::coalesce(&node, &user, warnings)?;
         if !input.skip_schema {
             schema::validate(&node, &values).map_err(Error::Schema)?;
         }
@@ -172,7 +186,6 @@ impl Renderer {
         result.randomness = randomness;
         warnings.append(&mut random_warnings);
         warnings.append(&mut result.warnings);
-        result.warnings = warnings;
         if input.include_crds {
             contexts::crds(&node, "", &mut result.crds);
         }
@@ -340,7 +353,7 @@ fn finish(chart: &str, rendered: BTreeMap<String, Vec<u8>>, heads: &Heads) -> Re
         objects: sorted.objects,
         hooks: sorted.hooks,
         notes,
-        warnings: sorted.warnings,
+        warnings: sorted.warnings.into_iter().map(Warning::from).collect(),
         ..Rendered::default()
     })
 }

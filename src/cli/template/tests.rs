@@ -31,9 +31,17 @@ fn compare(folder: &Path) -> Option<String> {
             .map_or_else(String::new, |text| format!("Error: {text}\n")),
         captured.code,
     );
+    let (log, error) = error.split_at(if error.starts_with("Error:") {
+        0
+    } else {
+        error.find("\nError:").map_or(error.len(), |at| at + 1)
+    });
+    let mut log: Vec<&str> = log.split_inclusive('\n').collect();
+    log.sort_unstable();
     for (name, got, want) in [
         ("expected.yaml", stdout, read("expected.yaml")),
-        ("expected.err", error, read("expected.err")),
+        ("expected.err", error.to_owned(), read("expected.err")),
+        ("expected.log", log.concat(), read("expected.log")),
         ("expected.code", format!("{code}\n"), read("expected.code")),
     ] {
         if got != want && sorted(&got) != sorted(&want) {

@@ -385,6 +385,11 @@ impl Fields {
     }
 }
 
+/// Checks that `value` reads by `layout`. An error is the text of Go's error.
+pub fn check(layout: &[u8], value: &[u8]) -> Result<(), String> {
+    parse(layout, value).map(drop)
+}
+
 /// Reads `value` by `layout`; a time without a zone is local. An error is the text of Go's error.
 pub(super) fn parse(layout: &[u8], value: &[u8]) -> Result<Time, String> {
     let with_message = |message: &str| format!("parsing time {}{message}", quote_ascii(value));

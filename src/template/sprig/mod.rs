@@ -13,7 +13,7 @@ pub mod convert;
 mod crypto;
 mod date;
 mod date_layout;
-mod date_parse;
+pub mod date_parse;
 mod decimal;
 mod der;
 mod dict;
@@ -43,7 +43,7 @@ pub mod text;
 mod time;
 mod types;
 mod url;
-mod url_parse;
+pub mod url_parse;
 
 use crate::template::go::func::{CallError, Func};
 

@@ -6,8 +6,8 @@ use super::text::quoted;
 
 /// A URL in its parts, decoded, with the parts' encoded forms where they differ from the default.
 #[derive(Default, Debug)]
-pub(super) struct Url {
-    pub(super) scheme: Vec<u8>,
+pub struct Url {
+    pub scheme: Vec<u8>,
     pub(super) opaque: Vec<u8>,
     pub(super) user: Option<User>,
     pub(super) host: Vec<u8>,
@@ -196,7 +196,7 @@ impl User {
 
 impl Url {
     /// `url.Parse`. An error is the text of Go's error.
-    pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
         let (before, fragment) = cut(text, b'#');
         let mut url = Url::default();
         url.read(before)
