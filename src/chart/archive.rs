@@ -3,31 +3,41 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::{Error, File};
+use super::{Error, File, sniff};
 
 /// The largest chart, unpacked, in bytes.
 pub(super) const MAX_CHART: u64 = 100 * 1024 * 1024;
+
+/// How gzipped data begins.
+const MAGIC: &[u8] = b"\x1f\x8b\x08";
+/// What Go says of data that isn't gzipped.
+const NOT_GZIP: &str = "gzip: invalid header";
 
 /// Reads the files of the archive at `path`, in the archive's order.
 pub(super) fn read_file(path: &Path) -> Result<Vec<File>, Error> {
     let data = std::fs::read(path).map_err(|e| Error::io("open", path, e))?;
     let name = path.display().to_string();
-    if !data.starts_with(b"\x1f\x8b\x08") {
-        if name.ends_with(".yml") || name.ends_with(".yaml") {
-            return Err(Error::Chart(format!(
-                "file '{name}' seems to be a YAML file, but expected a gzipped archive"
-            )));
-        }
-        let sort = if std::str::from_utf8(&data).is_ok() {
-            "text/plain; charset=utf-8"
+    let sort = sniff::content_type(&data);
+    if sort != "application/x-gzip" && !data.starts_with(MAGIC) {
+        return Err(Error::Chart(if name.ends_with(".yml") || name.ends_with(".yaml") {
+            format!("file '{name}' seems to be a YAML file, but expected a gzipped archive")
         } else {
-            "application/octet-stream"
-        };
-        return Err(Error::Chart(format!(
-            "file '{name}' does not appear to be a gzipped archive; got '{sort}'"
-        )));
+            format!("file '{name}' does not appear to be a gzipped archive; got '{sort}'")
+        }));
     }
     unpack(&data).map_err(|_| Error::Chart("unable to load chart archive".to_owned()))
+}
+
+/// Adds the archive's name to an error that says that an archive within it isn't one, as Helm does.
+pub(super) fn explain(path: &Path, error: Error) -> Error {
+    let text = error.to_string();
+    if !text.ends_with(NOT_GZIP) {
+        return error;
+    }
+    Error::Chart(format!(
+        "file '{}' does not appear to be a valid chart file (details: {text})",
+        path.display()
+    ))
 }
 
 /// Unpacks a gzipped tar archive. The first part of every path (the chart's folder) is dropped.
@@ -41,6 +51,12 @@ pub(super) fn unpack(data: &[u8]) -> Result<Vec<File>, Error> {
             _ => e.to_string(),
         })
     };
+    match data {
+        [] => return Err(Error::Chart("EOF".to_owned())),
+        short if short.len() < 10 => return Err(Error::Chart("unexpected EOF".to_owned())),
+        data if !data.starts_with(MAGIC) => return Err(Error::Chart(NOT_GZIP.to_owned())),
+        _ => {}
+    }
     let mut archive = tar::Archive::new(flate2::read::MultiGzDecoder::new(data));
     let mut files = Vec::new();
     let mut left = MAX_CHART;
@@ -51,7 +67,8 @@ pub(super) fn unpack(data: &[u8]) -> Result<Vec<File>, Error> {
             continue;
         }
         let raw = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        if raw.ends_with('/') {
+        // Archives from before POSIX mark folders by their names only.
+        if raw.ends_with('/') && entry.header().as_bytes().get(156) == Some(&0) {
             continue;
         }
         let name = inner_path(&raw)?;

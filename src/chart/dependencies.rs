@@ -36,7 +36,10 @@ pub fn process<'a>(chart: &'a Chart, user: &Map, warnings: &mut Vec<Warning>) ->
     let mut node = Node::new(chart);
     enable(&mut node, user, "", warnings)
         .and_then(|()| import(&mut node, warnings))
-        .map_err(|e| Error::Values(format!("chart dependencies processing failed: {e}")))?;
+        .map_err(|e| {
+            warnings.push(Warning::dependencies_failed(e.to_string()));
+            Error::Values(format!("chart dependencies processing failed: {e}"))
+        })?;
     Ok(node)
 }
 

@@ -4,41 +4,75 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::ignore::Rules;
-use super::{Error, File, archive};
+use super::{Error, File, Warning, archive};
 
 /// How deep folders may nest; a link to a parent folder would otherwise recurse until the path is too long.
 const MAX_DEPTH: usize = 100;
 /// How many parts of paths and links are walked to name what is missing.
 const MAX_STEPS: usize = 1000;
 
-/// Reads all files of a chart folder that `.helmignore` leaves in, sorted within each folder.
-pub(super) fn read(root: &Path) -> Result<Vec<File>, Error> {
-    let root = std::path::absolute(root).map_err(|e| Error::io("abs", root, e))?;
-    let chart_yaml = root.join("Chart.yaml");
-    if let Err(e) = std::fs::File::open(&chart_yaml) {
-        let cause = Error::io("open", &chart_yaml, e);
-        return Err(Error::Chart(format!(
+/// The longest line that `.helmignore` may have, in bytes: what Go's `bufio.Scanner` takes.
+const MAX_LINE: usize = 64 * 1024;
+
+/// The `Chart.yaml` of the chart folder at the absolute path `root`, whatever `.helmignore` says.
+pub(super) fn chart_yaml(root: &Path) -> Result<File, Error> {
+    let path = root.join("Chart.yaml");
+    match read_whole(&path, archive::MAX_CHART) {
+        Ok(data) => Ok(File {
+            name: "Chart.yaml".to_owned(),
+            data: data.into(),
+        }),
+        Err(cause) => Err(Error::Chart(format!(
             "unable to detect chart at {}: {cause}",
-            chart_yaml.display()
-        )));
+            path.display()
+        ))),
     }
+}
+
+/// Reads all files of the chart folder at the absolute path `root` that `.helmignore` leaves in, sorted within each
+/// folder.
+pub(super) fn read(root: &Path, warnings: &mut Vec<Warning>) -> Result<Vec<File>, Error> {
     let ignore_file = root.join(".helmignore");
-    let text = match std::fs::read(&ignore_file) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(e) => return Err(Error::io("open", &ignore_file, e)),
+    let text = if ignore_file.exists() {
+        String::from_utf8_lossy(&read_whole(&ignore_file, archive::MAX_CHART)?).into_owned()
+    } else {
+        String::new()
     };
+    if text.split('\n').any(|line| line.len() >= MAX_LINE) {
+        return Err(Error::Chart("bufio.Scanner: token too long".to_owned()));
+    }
     let mut walk = Walk {
         rules: Rules::parse(&text)?,
         files: Vec::new(),
         left: archive::MAX_CHART,
         buffer: Vec::new(),
+        warnings,
     };
-    walk.folder(&root, "", 0)?;
+    walk.folder(root, "", 0)?;
     Ok(walk.files)
 }
 
-struct Walk {
+/// Reads a file of at most `most` bytes; of a longer one that much.
+fn read_whole(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
+    let file = std::fs::File::open(path).map_err(|e| Error::io("open", path, e))?;
+    let mut data = Vec::new();
+    file.take(most)
+        .read_to_end(&mut data)
+        .map_err(|e| Error::io("read", path, e))?;
+    Ok(data)
+}
+
+/// Where a link leads in the end. An error is the text of Go's `filepath.EvalSymlinks`.
+fn resolve(path: &Path) -> Result<PathBuf, String> {
+    match std::fs::canonicalize(path) {
+        Ok(resolved) => Ok(resolved),
+        Err(e) if super::io_text(&e).contains("symbolic links") => Err("EvalSymlinks: too many links".to_owned()),
+        Err(e) => Err(format!("lstat {}: {}", missing(path).display(), super::io_text(&e))),
+    }
+}
+
+struct Walk<'w> {
+    warnings: &'w mut Vec<Warning>,
     rules: Rules,
     files: Vec<File>,
     /// Bytes that the chart may still take.
@@ -47,7 +81,7 @@ struct Walk {
     buffer: Vec<u8>,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn folder(&mut self, path: &Path, prefix: &str, depth: usize) -> Result<(), Error> {
         if depth > MAX_DEPTH {
             let text = format!(
@@ -65,14 +99,14 @@ impl Walk {
         for name in names {
             let child = path.join(&name);
             let relative = format!("{prefix}{name}");
-            let info = std::fs::metadata(&child).map_err(|e| {
-                Error::Chart(format!(
-                    "error evaluating symlink {}: lstat {}: {}",
-                    child.display(),
-                    missing(&child).display(),
-                    super::io_text(&e)
-                ))
-            })?;
+            let mut info = std::fs::symlink_metadata(&child).map_err(|e| Error::io("lstat", &child, e))?;
+            if info.is_symlink() {
+                let resolved = resolve(&child).map_err(|problem| {
+                    Error::Chart(format!("error evaluating symlink {}: {problem}", child.display()))
+                })?;
+                self.warnings.push(Warning::link(&child, &resolved));
+                info = std::fs::symlink_metadata(&resolved).map_err(|e| Error::io("lstat", &resolved, e))?;
+            }
             if self.rules.ignores(&relative, info.is_dir()) {
                 continue;
             }

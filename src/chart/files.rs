@@ -6,12 +6,7 @@ use super::schema::Schema;
 use super::{Chart, Error, File, Metadata, Warning, archive, metadata, values};
 
 /// Refuses charts of a format other than v1 and v2, from the root's `Chart.yaml`.
-pub(super) fn detect_version(files: &[File]) -> Result<(), Error> {
-    let Some(file) = files.iter().find(|file| file.name == "Chart.yaml") else {
-        return Err(Error::Chart(
-            "unable to detect chart version, no Chart.yaml found".to_owned(),
-        ));
-    };
+pub(super) fn detect_version(file: &File) -> Result<(), Error> {
     let version = read(file).and_then(|document| metadata::api_version(&document).map_err(|e| within(file, e)))?;
     match version.as_str() {
         "" | "v1" | "v2" => Ok(()),
@@ -27,7 +22,8 @@ pub(super) fn assemble(files: Vec<File>) -> Result<Chart, Error> {
     let mut chart = Chart::default();
     let mut subcharts: Vec<(String, Vec<File>)> = Vec::new();
     let mut has_metadata = false;
-    if let Some(file) = files.iter().rfind(|file| file.name == "Chart.yaml") {
+    // An archive may hold it more than once: each is read over what those before it said.
+    for file in files.iter().filter(|file| file.name == "Chart.yaml") {
         has_metadata = true;
         apply(&mut chart.metadata, file)?;
         if chart.metadata.api_version.is_empty() {
@@ -91,6 +87,14 @@ pub(super) fn assemble(files: Vec<File>) -> Result<Chart, Error> {
         if folder.starts_with(['_', '.']) {
             continue;
         }
+        if folder.ends_with(".tgz")
+            && let Some(file) = files.first().filter(|file| file.name != folder)
+        {
+            return Err(Error::Chart(format!(
+                "error unpacking subchart tar in {}: expected {folder}, got {}",
+                chart.metadata.name, file.name
+            )));
+        }
         let subchart = load_subchart(&folder, files).map_err(|source| Error::Subchart {
             name: folder,
             parent: chart.metadata.name.clone(),
@@ -107,9 +111,6 @@ fn load_subchart(folder: &str, files: Vec<File>) -> Result<Chart, Error> {
         let Some(file) = files.first() else {
             return Err(Error::Chart("no files in chart archive".to_owned()));
         };
-        if file.name != folder {
-            return Err(Error::Chart(format!("expected {folder}, got {}", file.name)));
-        }
         return assemble(archive::unpack(&file.data)?);
     }
     let inner = files

@@ -12,7 +12,7 @@ pub mod ignore;
 pub mod metadata;
 pub mod options;
 pub mod schema;
-mod schema_report;
+mod sniff;
 pub mod strvals;
 pub mod values;
 pub mod version;
@@ -96,17 +96,20 @@ pub enum Error {
 /// [`Error`], worded as Helm words it.
 pub fn load(path: &Path) -> Result<Chart, Error> {
     let info = std::fs::metadata(path).map_err(|e| Error::io("stat", path, e))?;
-    let files = if info.is_dir() {
-        directory::read(path)?
-    } else {
-        archive::read_file(path)?
-    };
-    files::detect_version(&files)?;
-    let digest = files::digest(&files);
-    Ok(Chart {
-        digest,
-        ..files::assemble(files)?
-    })
+    let path = std::path::absolute(path).map_err(|e| Error::io("abs", path, e))?;
+    if info.is_dir() {
+        files::detect_version(&directory::chart_yaml(&path)?)?;
+        let mut warnings = Vec::new();
+        let files = directory::read(&path, &mut warnings)?;
+        let digest = files::digest(&files);
+        let mut chart = files::assemble(files)?;
+        chart.digest = digest;
+        warnings.append(&mut chart.warnings);
+        chart.warnings = warnings;
+        return Ok(chart);
+    }
+    let files = archive::read_file(&path)?;
+    from_archive(files, |error| archive::explain(&path, error))
 }
 
 /// Loads a chart from the bytes of a `.tgz` archive.
@@ -114,9 +117,21 @@ pub fn load(path: &Path) -> Result<Chart, Error> {
 /// # Errors
 /// As [`load`].
 pub fn load_archive(data: &[u8]) -> Result<Chart, Error> {
-    let files = archive::unpack(data)?;
-    files::detect_version(&files)?;
-    files::assemble(files)
+    from_archive(archive::unpack(data)?, |error| error)
+}
+
+fn from_archive(files: Vec<File>, explain: impl FnOnce(Error) -> Error) -> Result<Chart, Error> {
+    let Some(file) = files.iter().find(|file| file.name == "Chart.yaml") else {
+        return Err(Error::Chart(
+            "unable to detect chart version, no Chart.yaml found".to_owned(),
+        ));
+    };
+    files::detect_version(file)?;
+    let digest = files::digest(&files);
+    Ok(Chart {
+        digest,
+        ..files::assemble(files).map_err(explain)?
+    })
 }
 
 // === impl Chart ===

@@ -91,6 +91,10 @@ impl ValueOptions {
                 "{path}: values are not downloaded: fetch the file first and give its path"
             ));
         }
+        if path.is_empty() {
+            // Joined to the base it would be the base itself.
+            return Err("open : no such file or directory".to_owned());
+        }
         let mut file = std::fs::File::open(self.base.join(path)).map_err(wrap("open"))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(wrap("read"))?;

@@ -1,26 +1,34 @@
 //! `values.schema.json`: values are checked after they were folded, each chart's against its own schema.
 //! Facts: Helm's `pkg/chart/common/util/jsonschema.go`. Schemas on the network are not fetched.
+//!
+//! The validator is our own since users search for the texts of Helm's: it follows the library that Helm uses,
+//! santhosh-tekuri/jsonschema v6, in the order of its checks and the shape of its reports.
+
+mod compile;
+mod documents;
+mod failure;
+mod format;
+mod json;
+mod metaschemas;
+mod validator;
 
 use std::fmt;
 use std::sync::OnceLock;
 
-use jsonschema::{PatternOptions, Validator};
-
+use self::compile::Compiler;
+use self::json::Json;
 use super::dependencies::Node;
-use super::{schema_report, values};
+use super::values;
 use crate::template::go::value::{Map, Str, Value};
-use crate::template::helm::convert::to_json_value;
+
+/// Where a chart's schema stands, for references that start from it.
+const URL: &str = "file:///values.schema.json";
 
 /// A chart's `values.schema.json`. It is compiled when values are first checked, and kept: that takes longer than most
 /// renders.
 pub struct Schema {
     text: Str,
-    compiled: OnceLock<Result<Compiled, String>>,
-}
-
-struct Compiled {
-    schema: serde_json::Value,
-    validator: Validator,
+    compiled: OnceLock<Result<Vec<compile::Schema>, String>>,
 }
 
 /// Checks folded values against the schemas of the charts that take part.
@@ -71,18 +79,14 @@ impl Schema {
     }
 
     fn check(&self, values: &Map) -> Result<(), String> {
-        let compiled = self.compiled.get_or_init(|| Compiled::new(&self.text));
-        let Compiled { schema, validator } = compiled.as_ref().map_err(String::clone)?;
-        let values = to_json_value(&Value::Map(values.clone()))?;
-        if validator.is_valid(&values) {
-            return Ok(());
-        }
-        let errors: Vec<_> = validator.iter_errors(&values).collect();
-        if errors.is_empty() {
-            Ok(())
-        } else {
-            Err(schema_report::text(&errors, schema))
-        }
+        let compile = || Json::parse(&self.text).and_then(|document| Compiler::new().compile(URL, Some(document)));
+        let schemas = self.compiled.get_or_init(compile).as_ref().map_err(String::clone)?;
+        let values = Json::from_value(&Value::Map(values.clone()));
+        validator::validate(schemas, 0, &values).map_err(|failure| {
+            let mut lines = Vec::new();
+            failure.top().iter().for_each(|failure| failure.lines(0, &mut lines));
+            lines.join("\n") + "\n"
+        })
     }
 }
 
@@ -97,17 +101,5 @@ impl fmt::Debug for Schema {
         f.debug_struct("Schema")
             .field("text", &self.text)
             .finish_non_exhaustive()
-    }
-}
-
-// === impl Compiled ===
-
-impl Compiled {
-    fn new(text: &[u8]) -> Result<Self, String> {
-        let schema: serde_json::Value = serde_json::from_slice(text).map_err(|e| e.to_string())?;
-        // RE2 has no look-around either, and no pattern may take exponential time.
-        let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
-        let validator = options.build(&schema).map_err(|e| schema_report::broken(&e))?;
-        Ok(Compiled { schema, validator })
     }
 }

@@ -6,8 +6,8 @@
 
 use serde_json::{Map as JsonMap, Value as Json};
 
-use super::{Error, Warning};
 use super::dependencies::Node;
+use super::{Error, Warning};
 use crate::template::go::format::display;
 use crate::template::go::printf::sprintf;
 use crate::template::go::quote::quote_go;
@@ -291,7 +291,10 @@ impl Fold<'_> {
                     match (as_table(&existing), as_table(&value)) {
                         (Some(existing), Some(value)) => self.tables(&existing, &value, &key, merge),
                         (None, Some(_)) => {
-                            self.warn_about(format!("warning: cannot overwrite table with non table for {key}"), &value);
+                            self.warn_about(
+                                format!("warning: cannot overwrite table with non table for {key}"),
+                                &value,
+                            );
                         }
                         (Some(_), None) if !value.is_nil() => {
                             self.warn_about(

@@ -1,6 +1,7 @@
 //! What Helm logs beside its result.
 
 use std::fmt;
+use std::path::Path;
 
 use crate::template::go::quote::quote_go;
 
@@ -9,6 +10,7 @@ use crate::template::go::quote::quote_go;
 pub enum Level {
     Info,
     Warn,
+    Error,
 }
 
 /// A line that Helm logs while it loads a chart or folds values.
@@ -35,9 +37,26 @@ impl Warning {
         }
     }
 
-    /// The chart says of itself that it is deprecated.
-    pub(crate) fn deprecated() -> Self {
-        Warning::warn("this chart is deprecated", Vec::new())
+    /// A link is followed.
+    pub(super) fn link(path: &Path, resolved: &Path) -> Self {
+        Warning {
+            level: Level::Info,
+            ..Warning::warn(
+                "found symbolic link in path. Contents of linked file included and used",
+                vec![
+                    ("path", path.display().to_string()),
+                    ("resolved", resolved.display().to_string()),
+                ],
+            )
+        }
+    }
+
+    /// The error that follows comes from the dependencies; Helm tells it twice.
+    pub(super) fn dependencies_failed(error: String) -> Self {
+        Warning {
+            level: Level::Error,
+            ..Warning::warn("chart dependencies processing failed", vec![("error", error)])
+        }
     }
 
     /// A line that Helm logs as mere text.
@@ -63,6 +82,7 @@ impl Warning {
         let level = match self.level {
             Level::Info => "INFO",
             Level::Warn => "WARN",
+            Level::Error => "ERROR",
         };
         let text = match &self.value {
             Some(value) => format!("{} ({value})", self.text),

@@ -157,9 +157,6 @@ impl Renderer {
     /// As [`render`](Self::render).
     pub fn render_logged(&self, input: &Input<'_>, warnings: &mut Vec<Warning>) -> Result<Rendered, Error> {
         warnings.extend(self.chart.warnings.iter().cloned());
-        if self.chart.metadata.deprecated {
-            warnings.push(Warning::deprecated());
-        }
         let user = user_map(&input.values)?;
         let node = dependencies::process(&self.chart, &user, warnings)?;
         let values = values::coalesce(&node, &user, warnings)?;
@@ -179,12 +176,12 @@ impl Renderer {
         let mut context = Context::new(parsed.go, &environment);
         let rendered = execute(&mut context, &parsed.handlebars, files)?;
         let (missing_lookups, used_lookups) = context.lookups();
-        let (randomness, mut random_warnings) = context.into_randomness();
+        let (randomness, random_warnings) = context.into_randomness();
         let mut result = finish(node.name(), rendered, &self.heads)?;
         result.missing_lookups = missing_lookups;
         result.used_lookups = used_lookups;
         result.randomness = randomness;
-        warnings.append(&mut random_warnings);
+        warnings.extend(random_warnings.into_iter().map(Warning::from));
         warnings.append(&mut result.warnings);
         if input.include_crds {
             contexts::crds(&node, "", &mut result.crds);

@@ -128,7 +128,7 @@ fn values_files(chart: &Path) -> Vec<PathBuf> {
 fn flips(chart: &Path, flip: Flip) -> Vec<String> {
     let text = fs::read_to_string(chart.join("values.yaml")).unwrap_or_default();
     let mut found = Vec::new();
-    if let Ok(values) = values::read(&text) {
+    if let Ok(values) = values::read(text.as_bytes()) {
         collect_flips(&values, "", flip, &mut found);
     }
     found

@@ -23,7 +23,7 @@ pub mod duration;
 mod encoding;
 mod float;
 pub mod json;
-mod json_parse;
+pub mod json_parse;
 mod keys;
 pub mod limit;
 mod list;

@@ -245,7 +245,7 @@ impl Url {
     }
 
     /// `URL.Hostname`: the host without port and brackets.
-    pub(super) fn hostname(&self) -> &[u8] {
+    pub fn hostname(&self) -> &[u8] {
         let host = self.host.as_slice();
         let colon = host.iter().rposition(|b| *b == b':');
         let host = match colon.and_then(|colon| host.split_at_checked(colon)) {

@@ -1,0 +1,574 @@
+//! Schemas as the validator wants them: a flat list in which they refer to one another by index.
+//!
+//! Follows what santhosh-tekuri/jsonschema v6 does with `$schema`, `$id`, anchors and references, and what Helm lets it
+//! load: files, and nothing (a schema that accepts all) for `urn:`. Schemas on the network are not fetched.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
+
+use super::documents::{Document, Draft, Place};
+use super::failure::escape;
+use super::format::{self, Check};
+use super::json::{Json, Number};
+use super::{documents, metaschemas};
+use crate::template::go::quote::quote_go;
+use crate::template::sprig::regex;
+
+/// The largest schema file that is read, in bytes.
+const MAX_FILE: u64 = 5 * 1024 * 1024;
+/// How many schemas a chart's schema may consist of.
+const MAX_SCHEMAS: usize = 100_000;
+
+/// One compiled schema. Other schemas stand in it as indexes.
+#[derive(Debug, Default)]
+pub(super) struct Schema {
+    /// URL and JSON pointer.
+    pub location: String,
+    pub draft: Draft,
+    /// The schema that is this one's resource: that with the `$id`.
+    pub resource: usize,
+    /// `true` and `false`, and `{}`.
+    pub boolean: Option<bool>,
+    pub reference: Option<usize>,
+    pub recursive_reference: Option<usize>,
+    pub recursive_anchor: bool,
+    pub dynamic_reference: Option<(usize, String)>,
+    pub dynamic_anchor: Option<String>,
+    pub dynamic_anchors: BTreeMap<String, usize>,
+    pub types: Vec<&'static str>,
+    pub constant: Option<Json>,
+    pub enumeration: Option<Vec<Json>>,
+    pub format: Option<(String, Check)>,
+    pub not: Option<usize>,
+    pub all_of: Vec<usize>,
+    pub any_of: Vec<usize>,
+    pub one_of: Vec<usize>,
+    pub condition: Option<usize>,
+    pub then: Option<usize>,
+    pub otherwise: Option<usize>,
+    pub properties_range: [Option<i64>; 2],
+    pub required: Vec<String>,
+    pub properties: BTreeMap<String, usize>,
+    pub pattern_properties: Vec<(String, usize)>,
+    pub additional_properties: Option<Additional>,
+    pub property_names: Option<usize>,
+    pub dependencies: Vec<(String, Dependency)>,
+    pub dependent_required: Vec<(String, Vec<String>)>,
+    pub dependent_schemas: Vec<(String, usize)>,
+    pub unevaluated_properties: Option<usize>,
+    pub items_range: [Option<i64>; 2],
+    pub unique_items: bool,
+    pub items: Items,
+    pub additional_items: Option<Additional>,
+    pub contains: Option<usize>,
+    pub contains_range: [Option<i64>; 2],
+    pub unevaluated_items: Option<usize>,
+    pub length_range: [Option<i64>; 2],
+    pub pattern: Option<String>,
+    /// Keyword, limit, and how a number may not compare to it.
+    pub limits: Vec<(&'static str, Number, &'static [Ordering])>,
+    pub multiple_of: Option<Number>,
+}
+
+/// `additionalProperties`, `additionalItems` and what takes the latter's place.
+#[derive(Debug)]
+pub(super) enum Additional {
+    Allowed(bool),
+    Schema(usize),
+}
+
+/// One entry of `dependencies`.
+#[derive(Debug)]
+pub(super) enum Dependency {
+    Names(Vec<String>),
+    Schema(usize),
+}
+
+/// Schemas of a list's items.
+#[derive(Debug, Default)]
+pub(super) enum Items {
+    #[default]
+    None,
+    All(usize),
+    /// Of the first items, one each.
+    First(Vec<usize>),
+}
+
+impl Schema {
+    pub fn all_properties_evaluated(&self) -> bool {
+        self.additional_properties.is_some()
+    }
+
+    /// Whether all items are evaluated, and if not, how many at the list's head.
+    pub fn items_evaluated(&self) -> (bool, usize) {
+        let first = match &self.items {
+            Items::First(targets) => targets.len(),
+            _ => 0,
+        };
+        (
+            self.additional_items.is_some() || matches!(self.items, Items::All(_)),
+            first,
+        )
+    }
+}
+
+/// Compiles documents and whatever they refer to.
+pub(super) struct Compiler {
+    documents: BTreeMap<String, Document>,
+    schemas: Vec<Schema>,
+    /// Where each of `schemas` stands.
+    places: Vec<Place>,
+    known: HashMap<Place, usize>,
+    /// Metaschemas assert formats, and aren't checked themselves.
+    is_meta: bool,
+}
+
+impl Compiler {
+    /// A compiler of charts' schemas.
+    pub fn new() -> Self {
+        Compiler {
+            documents: BTreeMap::new(),
+            schemas: Vec::new(),
+            places: Vec::new(),
+            known: HashMap::new(),
+            is_meta: false,
+        }
+    }
+
+    /// A compiler of the schemas of schemas.
+    pub fn for_metaschemas() -> Self {
+        Compiler {
+            is_meta: true,
+            ..Compiler::new()
+        }
+    }
+
+    /// Compiles what stands at `url`, with `document` as its content if one is given; the first schema is the root.
+    ///
+    /// # Errors
+    /// What isn't a schema, and references that lead nowhere; the text is the library's.
+    pub fn compile(mut self, url: &str, document: Option<Json>) -> Result<Vec<Schema>, String> {
+        if let Some(document) = document {
+            self.add(url, document)?;
+        }
+        self.enqueue(Place::new(url, ""));
+        let mut at = 0;
+        while let Some(place) = self.places.get(at).cloned() {
+            self.ensure(&place)?;
+            let value = self.lookup(&place)?;
+            self.compile_at(at, &place, &value)?;
+            at += 1;
+            if at > MAX_SCHEMAS {
+                return Err(format!("the schema has more than {MAX_SCHEMAS} subschemas"));
+            }
+        }
+        Ok(self.schemas)
+    }
+
+    fn add(&mut self, url: &str, root: Json) -> Result<(), String> {
+        let mut document = Document::new(url, root);
+        document.collect_root()?;
+        self.check(&document, "")?;
+        self.documents.insert(url.to_owned(), document);
+        Ok(())
+    }
+
+    /// Checks that what stands at `pointer` is a schema.
+    fn check(&self, document: &Document, pointer: &str) -> Result<(), String> {
+        if self.is_meta || document.url.starts_with("http://json-schema.org/") {
+            return Ok(());
+        }
+        let Some(value) = documents::lookup(&document.root, pointer) else {
+            return Ok(());
+        };
+        let draft = document.resource(pointer).1.draft;
+        metaschemas::check(draft, value).map_err(|report| {
+            let place = Place::new(&document.url, pointer);
+            format!(
+                "{} is not valid against metaschema: {report}",
+                quote(&place.to_string())
+            )
+        })
+    }
+
+    /// Loads the place's document, and makes sure that its subschema is known as one.
+    fn ensure(&mut self, place: &Place) -> Result<(), String> {
+        self.load(&place.url)?;
+        let Some(document) = self.documents.get_mut(&place.url) else {
+            return Ok(());
+        };
+        if document.knows(&place.pointer) {
+            return Ok(());
+        }
+        if documents::lookup(&document.root, &place.pointer).is_none() {
+            return Err(format!("json-pointer in {} not found", quote(&place.to_string())));
+        }
+        document.collect_at(&place.pointer)?;
+        let document = self.documents.get(&place.url);
+        document.map_or(Ok(()), |document| self.check(document, &place.pointer))
+    }
+
+    fn load(&mut self, url: &str) -> Result<(), String> {
+        if self.documents.contains_key(url) {
+            return Ok(());
+        }
+        let failed = |problem: String| format!("failing loading {}: {problem}", quote(url));
+        let root = match metaschemas::document(url) {
+            Some(document) => document,
+            None => fetch(url).map_err(failed)?,
+        };
+        self.add(url, root)
+    }
+
+    fn lookup(&self, place: &Place) -> Result<Json, String> {
+        let document = self.documents.get(&place.url);
+        document
+            .and_then(|document| documents::lookup(&document.root, &place.pointer))
+            .cloned()
+            .ok_or_else(|| format!("json-pointer in {} not found", quote(&place.to_string())))
+    }
+
+    fn enqueue(&mut self, place: Place) -> usize {
+        if let Some(known) = self.known.get(&place) {
+            return *known;
+        }
+        let index = self.schemas.len();
+        self.schemas.push(Schema {
+            location: place.to_string(),
+            ..Schema::default()
+        });
+        self.places.push(place.clone());
+        self.known.insert(place, index);
+        index
+    }
+
+    /// The place that a reference leads to.
+    fn resolve(&mut self, from: &Place, reference: &str) -> Result<Place, String> {
+        let Some(document) = self.documents.get(&from.url) else {
+            return Ok(from.clone());
+        };
+        let (_, resource) = document.resource(&from.pointer);
+        let (url, fragment) = documents::join(&resource.id, reference)?;
+        if let Some(place) = document.find(&url, &fragment)? {
+            return Ok(place);
+        }
+        self.load(&url)?;
+        let document = self.documents.get(&url);
+        let found = document.map_or(Ok(None), |document| document.find(&url, &fragment))?;
+        Ok(found.unwrap_or_else(|| Place::new(&url, "")))
+    }
+
+    fn compile_at(&mut self, index: usize, place: &Place, value: &Json) -> Result<(), String> {
+        let Some(document) = self.documents.get(&place.url) else {
+            return Ok(());
+        };
+        let (base, resource) = document.resource(&place.pointer);
+        let mut schema = Schema {
+            location: place.to_string(),
+            draft: resource.draft,
+            ..Schema::default()
+        };
+        let mut anchors = Vec::new();
+        if base == place.pointer && schema.draft >= Draft::V2020 {
+            for name in &resource.dynamic_anchors {
+                if let Some(pointer) = resource.anchors.get(name) {
+                    anchors.push((name.clone(), Place::new(&place.url, pointer)));
+                }
+            }
+        }
+        let base = Place::new(&place.url, base);
+        schema.resource = self.enqueue(base);
+        for (name, place) in anchors {
+            let target = self.enqueue(place);
+            schema.dynamic_anchors.insert(name, target);
+        }
+        match value {
+            Json::Bool(accepts) => schema.boolean = Some(*accepts),
+            Json::Object(map) if map.is_empty() => schema.boolean = Some(true),
+            Json::Object(map) => Object {
+                compiler: self,
+                place,
+                map,
+            }
+            .read(&mut schema)?,
+            _ => {}
+        }
+        if let Some(slot) = self.schemas.get_mut(index) {
+            *slot = schema;
+        }
+        Ok(())
+    }
+}
+
+/// A schema's keywords.
+struct Object<'c> {
+    compiler: &'c mut Compiler,
+    place: &'c Place,
+    map: &'c BTreeMap<String, Json>,
+}
+
+impl Object<'_> {
+    fn read(mut self, schema: &mut Schema) -> Result<(), String> {
+        let draft = schema.draft;
+        schema.reference = self.reference("$ref")?;
+        if draft < Draft::V2019 && schema.reference.is_some() {
+            // Older drafts ignore what stands beside a reference.
+            return Ok(());
+        }
+        schema.all_of = self.list("allOf");
+        schema.any_of = self.list("anyOf");
+        schema.one_of = self.list("oneOf");
+        schema.not = self.one("not");
+        self.read_items(schema);
+        self.read_properties(schema)?;
+        self.read_assertions(schema)?;
+        if draft >= Draft::V6 {
+            schema.contains = self.one("contains");
+            schema.property_names = self.one("propertyNames");
+            schema.constant = self.map.get("const").cloned();
+        }
+        if draft >= Draft::V7 {
+            schema.condition = self.one("if");
+            if schema.condition.is_some() {
+                schema.then = self.one("then");
+                schema.otherwise = self.one("else");
+            }
+        }
+        if draft >= Draft::V2019 {
+            schema.recursive_reference = self.reference("$recursiveRef")?;
+            schema.recursive_anchor = self.is_true("$recursiveAnchor");
+            if schema.contains.is_some() {
+                schema.contains_range = [self.whole("minContains"), self.whole("maxContains")];
+            }
+            for (name, value) in self.object("dependentRequired") {
+                if let Json::Array(names) = value {
+                    schema.dependent_required.push((name.clone(), texts(names)));
+                }
+            }
+            schema.dependent_schemas = self.named("dependentSchemas");
+            schema.unevaluated_items = self.one("unevaluatedItems");
+            schema.unevaluated_properties = self.one("unevaluatedProperties");
+        }
+        if draft >= Draft::V2020 {
+            if let Some(target) = self.reference("$dynamicRef")? {
+                let text = self.text("$dynamicRef").unwrap_or_default();
+                let fragment = text.split_once('#').map_or("", |(_, fragment)| fragment);
+                let anchor = if fragment.starts_with('/') { "" } else { fragment };
+                schema.dynamic_reference = Some((target, anchor.to_owned()));
+            }
+            schema.dynamic_anchor = self.text("$dynamicAnchor").map(str::to_owned);
+        }
+        Ok(())
+    }
+
+    fn read_items(&mut self, schema: &mut Schema) {
+        if schema.draft >= Draft::V2020 {
+            let first = self.list("prefixItems");
+            let rest = self.one("items");
+            match rest {
+                Some(target) if first.is_empty() => schema.items = Items::All(target),
+                rest => {
+                    schema.items = Items::First(first);
+                    schema.additional_items = rest.map(Additional::Schema);
+                }
+            }
+        } else if matches!(self.map.get("items"), Some(Json::Array(_))) {
+            schema.items = Items::First(self.list("items"));
+            schema.additional_items = self.additional("additionalItems");
+        } else if let Some(target) = self.one("items") {
+            schema.items = Items::All(target);
+        }
+    }
+
+    fn read_properties(&mut self, schema: &mut Schema) -> Result<(), String> {
+        schema.properties = self.named("properties").into_iter().collect();
+        schema.pattern_properties = self.named("patternProperties");
+        for (pattern, _) in &schema.pattern_properties {
+            self.check_pattern("patternProperties", pattern)?;
+        }
+        schema.additional_properties = self.additional("additionalProperties");
+        let dependencies: Vec<(String, Json)> = self
+            .object("dependencies")
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect();
+        for (name, value) in dependencies {
+            let dependency = match &value {
+                Json::Array(names) => Dependency::Names(texts(names)),
+                _ => Dependency::Schema(self.at(&["dependencies", &name])),
+            };
+            schema.dependencies.push((name, dependency));
+        }
+        Ok(())
+    }
+
+    fn read_assertions(&mut self, schema: &mut Schema) -> Result<(), String> {
+        const ORDER: [&str; 7] = ["null", "boolean", "number", "integer", "string", "array", "object"];
+        let wanted = match self.map.get("type") {
+            Some(Json::String(one)) => vec![one.clone()],
+            Some(Json::Array(many)) => texts(many),
+            _ => Vec::new(),
+        };
+        schema.types = ORDER
+            .into_iter()
+            .filter(|name| wanted.iter().any(|one| one == name))
+            .collect();
+        if let Some(Json::Array(options)) = self.map.get("enum") {
+            schema.enumeration = Some(options.clone());
+        }
+        schema.multiple_of = self.number("multipleOf");
+        let mut exclusive = Vec::new();
+        for (name, strict, refused) in [
+            ("minimum", "exclusiveMinimum", &[Ordering::Less, Ordering::Equal]),
+            ("maximum", "exclusiveMaximum", &[Ordering::Greater, Ordering::Equal]),
+        ] {
+            let [refused_first, _] = refused;
+            let weakly = std::slice::from_ref(refused_first);
+            // Draft 4: the strict keyword is a flag of the other.
+            if self.is_true(strict) {
+                exclusive.extend(self.number(name).map(|limit| (strict, limit, &refused[..])));
+            } else {
+                schema
+                    .limits
+                    .extend(self.number(name).map(|limit| (name, limit, weakly)));
+                exclusive.extend(self.number(strict).map(|limit| (strict, limit, &refused[..])));
+            }
+        }
+        schema.limits.extend(exclusive);
+        schema.length_range = [self.whole("minLength"), self.whole("maxLength")];
+        schema.items_range = [self.whole("minItems"), self.whole("maxItems")];
+        schema.properties_range = [self.whole("minProperties"), self.whole("maxProperties")];
+        schema.unique_items = self.is_true("uniqueItems");
+        if let Some(Json::Array(names)) = self.map.get("required") {
+            schema.required = texts(names);
+        }
+        if let Some(pattern) = self.text("pattern") {
+            self.check_pattern("pattern", pattern)?;
+            schema.pattern = Some(pattern.to_owned());
+        }
+        if (schema.draft < Draft::V2019 || self.compiler.is_meta)
+            && let Some(name) = self.text("format")
+        {
+            schema.format = format::find(name).map(|check| (name.to_owned(), check));
+        }
+        Ok(())
+    }
+
+    fn check_pattern(&self, keyword: &str, pattern: &str) -> Result<(), String> {
+        regex::compile(pattern.as_bytes()).map(drop).map_err(|problem| {
+            format!(
+                "invalid regex {} at {}: {problem}",
+                quote(pattern),
+                quote(&self.place.below(&[keyword]).to_string())
+            )
+        })
+    }
+
+    fn at(&mut self, path: &[&str]) -> usize {
+        let place = self.place.below(path);
+        self.compiler.enqueue(place)
+    }
+
+    fn one(&mut self, key: &str) -> Option<usize> {
+        self.map.contains_key(key).then(|| self.at(&[key]))
+    }
+
+    fn list(&mut self, key: &str) -> Vec<usize> {
+        match self.map.get(key) {
+            Some(Json::Array(items)) => (0..items.len()).map(|at| self.at(&[key, &at.to_string()])).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn named(&mut self, key: &str) -> Vec<(String, usize)> {
+        match self.map.get(key) {
+            Some(Json::Object(map)) => map.keys().map(|name| (name.clone(), self.at(&[key, name]))).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn object(&self, key: &str) -> impl Iterator<Item = (&String, &Json)> {
+        match self.map.get(key) {
+            Some(Json::Object(map)) => Some(map.iter()),
+            _ => None,
+        }
+        .into_iter()
+        .flatten()
+    }
+
+    fn additional(&mut self, key: &str) -> Option<Additional> {
+        match self.map.get(key)? {
+            Json::Bool(allowed) => Some(Additional::Allowed(*allowed)),
+            _ => self.one(key).map(Additional::Schema),
+        }
+    }
+
+    fn reference(&mut self, key: &str) -> Result<Option<usize>, String> {
+        let Some(text) = self.text(key).map(str::to_owned) else {
+            return Ok(None);
+        };
+        let place = self.compiler.resolve(self.place, &text)?;
+        Ok(Some(self.compiler.enqueue(place)))
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        self.map.get(key).and_then(Json::text)
+    }
+
+    fn is_true(&self, key: &str) -> bool {
+        self.map.get(key) == Some(&Json::Bool(true))
+    }
+
+    fn number(&self, key: &str) -> Option<Number> {
+        match self.map.get(key) {
+            Some(Json::Number(n)) => Some(n.clone()),
+            _ => None,
+        }
+    }
+
+    fn whole(&self, key: &str) -> Option<i64> {
+        self.number(key)?.to_count()
+    }
+}
+
+fn texts(items: &[Json]) -> Vec<String> {
+    items.iter().filter_map(Json::text).map(str::to_owned).collect()
+}
+
+fn quote(text: &str) -> String {
+    quote_go(text.as_bytes())
+}
+
+impl Place {
+    fn below(&self, path: &[&str]) -> Place {
+        let mut pointer = self.pointer.clone();
+        for part in path {
+            pointer.push('/');
+            pointer.push_str(&escape(part));
+        }
+        Place::new(&self.url, &pointer)
+    }
+}
+
+/// Loads a document that isn't built in.
+fn fetch(url: &str) -> Result<Json, String> {
+    match url.split_once(':').map_or("", |(scheme, _)| scheme) {
+        "file" => {
+            let path = documents::percent_decode(url.strip_prefix("file://").unwrap_or_default())?;
+            let io = |op: &str| {
+                let path = path.clone();
+                let op = op.to_owned();
+                move |e: std::io::Error| format!("{op} {path}: {}", crate::chart::io_text(&e))
+            };
+            let file = std::fs::File::open(&path).map_err(io("open"))?;
+            let mut text = Vec::new();
+            file.take(MAX_FILE).read_to_end(&mut text).map_err(io("read"))?;
+            Json::parse(&text)
+        }
+        "urn" => Ok(Json::Bool(true)),
+        "http" | "https" => {
+            Err("schemas on the network are not fetched: put a copy into the schema's $defs".to_owned())
+        }
+        _ => Err(format!("no URLLoader registered for {}", quote(url))),
+    }
+}

@@ -1,0 +1,135 @@
+//! The schemas of schemas, by which every schema is checked before it is used.
+
+use std::sync::LazyLock;
+
+use referencing::meta;
+use serde_json::{Value, json};
+
+use super::compile::{Compiler, Schema};
+use super::documents::Draft;
+use super::failure::Failure;
+use super::json::Json;
+use super::validator;
+
+/// What santhosh-tekuri/jsonschema has otherwise than the published documents: draft, pointer, key, value (null removes).
+fn changes() -> [(Draft, &'static str, &'static str, Value); 9] {
+    [
+        (Draft::V4, "/properties/$ref", "type", json!("string")),
+        (Draft::V4, "/properties/$schema", "format", json!("uri")),
+        (Draft::V4, "/properties/enum", "minItems", json!(1)),
+        (Draft::V4, "/properties/enum", "uniqueItems", json!(true)),
+        (Draft::V6, "/properties/enum", "minItems", json!(1)),
+        (Draft::V6, "/properties/enum", "uniqueItems", json!(true)),
+        (Draft::V6, "/properties/patternProperties", "propertyNames", Value::Null),
+        (Draft::V7, "/properties/enum", "minItems", json!(1)),
+        (Draft::V7, "/properties/enum", "uniqueItems", json!(true)),
+    ]
+}
+
+/// The document at the URL of a metaschema, or of a part of one.
+pub(super) fn document(url: &str) -> Option<Json> {
+    let path = url
+        .strip_prefix("http://json-schema.org/")
+        .or_else(|| url.strip_prefix("https://json-schema.org/"))?;
+    let (value, draft): (&Value, Option<Draft>) = match path {
+        "draft-04/schema" => (&meta::DRAFT4, Some(Draft::V4)),
+        "draft-06/schema" => (&meta::DRAFT6, Some(Draft::V6)),
+        "draft-07/schema" => (&meta::DRAFT7, Some(Draft::V7)),
+        "draft/2019-09/schema" => (&meta::DRAFT201909, None),
+        "draft/2019-09/meta/applicator" => (&meta::DRAFT201909_APPLICATOR, None),
+        "draft/2019-09/meta/content" => (&meta::DRAFT201909_CONTENT, None),
+        "draft/2019-09/meta/core" => (&meta::DRAFT201909_CORE, None),
+        "draft/2019-09/meta/format" => (&meta::DRAFT201909_FORMAT, None),
+        "draft/2019-09/meta/meta-data" => (&meta::DRAFT201909_META_DATA, None),
+        "draft/2019-09/meta/validation" => (&meta::DRAFT201909_VALIDATION, None),
+        "schema" | "draft/2020-12/schema" => (&meta::DRAFT202012, None),
+        "draft/2020-12/meta/applicator" => (&meta::DRAFT202012_APPLICATOR, None),
+        "draft/2020-12/meta/content" => (&meta::DRAFT202012_CONTENT, None),
+        "draft/2020-12/meta/core" => (&meta::DRAFT202012_CORE, None),
+        "draft/2020-12/meta/format-annotation" => (&meta::DRAFT202012_FORMAT_ANNOTATION, None),
+        "draft/2020-12/meta/format-assertion" => (&meta::DRAFT202012_FORMAT_ASSERTION, None),
+        "draft/2020-12/meta/meta-data" => (&meta::DRAFT202012_META_DATA, None),
+        "draft/2020-12/meta/unevaluated" => (&meta::DRAFT202012_UNEVALUATED, None),
+        "draft/2020-12/meta/validation" => (&meta::DRAFT202012_VALIDATION, None),
+        _ => return None,
+    };
+    let mut value = value.clone();
+    for (_, pointer, key, change) in changes().into_iter().filter(|(of, ..)| Some(*of) == draft) {
+        let (parent, name) = pointer.rsplit_once('/').unwrap_or(("", pointer));
+        let Some(Value::Object(parent)) = value.pointer_mut(parent) else {
+            continue;
+        };
+        let entry = parent.entry(name).or_insert_with(|| json!({}));
+        if let Value::Object(entry) = entry {
+            if change.is_null() {
+                entry.remove(key);
+            } else {
+                entry.insert(key.to_owned(), change);
+            }
+        }
+    }
+    Json::parse(value.to_string().as_bytes()).ok()
+}
+
+fn url(draft: Draft) -> &'static str {
+    match draft {
+        Draft::V4 => "http://json-schema.org/draft-04/schema",
+        Draft::V6 => "http://json-schema.org/draft-06/schema",
+        Draft::V7 => "http://json-schema.org/draft-07/schema",
+        Draft::V2019 => "https://json-schema.org/draft/2019-09/schema",
+        Draft::V2020 => "https://json-schema.org/draft/2020-12/schema",
+    }
+}
+
+/// The compiled metaschema of a draft.
+fn compiled(draft: Draft) -> &'static [Schema] {
+    static V4: LazyLock<Vec<Schema>> = LazyLock::new(|| compile(Draft::V4));
+    static V6: LazyLock<Vec<Schema>> = LazyLock::new(|| compile(Draft::V6));
+    static V7: LazyLock<Vec<Schema>> = LazyLock::new(|| compile(Draft::V7));
+    static V2019: LazyLock<Vec<Schema>> = LazyLock::new(|| compile(Draft::V2019));
+    static V2020: LazyLock<Vec<Schema>> = LazyLock::new(|| compile(Draft::V2020));
+    match draft {
+        Draft::V4 => &V4,
+        Draft::V6 => &V6,
+        Draft::V7 => &V7,
+        Draft::V2019 => &V2019,
+        Draft::V2020 => &V2020,
+    }
+}
+
+fn compile(draft: Draft) -> Vec<Schema> {
+    Compiler::for_metaschemas()
+        .compile(url(draft), None)
+        .unwrap_or_default()
+}
+
+/// Checks that `schema` is one.
+///
+/// # Errors
+/// The library's report.
+pub(super) fn check(draft: Draft, schema: &Json) -> Result<(), String> {
+    validator::validate(compiled(draft), 0, schema).map_err(|failure| {
+        let mut lines = vec![format!("jsonschema validation failed with '{}#'", url(draft))];
+        failure
+            .top()
+            .iter()
+            .for_each(|failure: &Failure| failure.lines(0, &mut lines));
+        lines.join("\n")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_draft_accepts_its_own_metaschema() {
+        for draft in [Draft::V4, Draft::V6, Draft::V7, Draft::V2019, Draft::V2020] {
+            assert!(compiled(draft).len() > 20, "{draft:?}");
+            let own = document(url(draft)).unwrap();
+            assert_eq!(check(draft, &own), Ok(()), "{draft:?}");
+            let wrong = Json::parse(br#"{"type": 1}"#).unwrap();
+            assert!(check(draft, &wrong).is_err(), "{draft:?}");
+        }
+    }
+}

@@ -1,0 +1,696 @@
+//! Checks a value against compiled schemas, keyword by keyword in the order of santhosh-tekuri/jsonschema v6.
+//!
+//! Objects are visited in the order of their keys, where that library takes Go's random order.
+
+use std::collections::BTreeSet;
+
+use super::compile::{Additional, Dependency, Items, Schema};
+use super::documents::Draft;
+use super::failure::{Failure, Kind, count, number, quote, quote_all, shown};
+use super::json::{Json, Number};
+use crate::template::sprig::regex;
+
+/// How many schemas one check may visit.
+const MAX_STEPS: usize = 2_000_000;
+/// How deep schemas may nest while checking, references included.
+const MAX_DEPTH: usize = 2_000;
+
+/// Checks `value` against the schema at `root`.
+///
+/// # Errors
+/// The finding that holds all others.
+pub(super) fn validate(schemas: &[Schema], root: usize, value: &Json) -> Result<(), Failure> {
+    let mut run = Run {
+        schemas,
+        location: Vec::new(),
+        steps: 0,
+    };
+    let scope = Scope {
+        schema: root,
+        value_id: 0,
+        keyword: "",
+        depth: 0,
+        parent: None,
+    };
+    run.check(value, &scope, false, false).map(drop)
+}
+
+struct Run<'s> {
+    schemas: &'s [Schema],
+    location: Vec<String>,
+    steps: usize,
+}
+
+/// The schemas on the way to the one being checked.
+struct Scope<'p> {
+    schema: usize,
+    /// Scopes that check the same value have the same number.
+    value_id: usize,
+    /// The keyword of a reference that led here.
+    keyword: &'static str,
+    depth: usize,
+    parent: Option<&'p Scope<'p>>,
+}
+
+impl<'p> Scope<'p> {
+    fn child(&'p self, schema: usize, keyword: &'static str, value_id: usize) -> Scope<'p> {
+        Scope {
+            schema,
+            value_id,
+            keyword,
+            depth: self.depth + 1,
+            parent: Some(self),
+        }
+    }
+
+    fn parents(&self) -> impl Iterator<Item = &Scope<'p>> {
+        std::iter::successors(self.parent, |scope| scope.parent)
+    }
+}
+
+/// What no schema has looked at yet, for `unevaluatedProperties` and `unevaluatedItems`.
+#[derive(Default)]
+struct Unevaluated {
+    properties: BTreeSet<String>,
+    items: BTreeSet<usize>,
+}
+
+impl Unevaluated {
+    fn of(value: &Json, schema: &Schema, asked: bool) -> Self {
+        let mut left = Unevaluated::default();
+        match value {
+            Json::Object(map)
+                if !schema.all_properties_evaluated() && (asked || schema.unevaluated_properties.is_some()) =>
+            {
+                left.properties = map.keys().cloned().collect();
+            }
+            Json::Array(items) => {
+                let (all, first) = schema.items_evaluated();
+                if !all && (asked || schema.unevaluated_items.is_some()) {
+                    left.items = (first..items.len()).collect();
+                }
+            }
+            _ => {}
+        }
+        left
+    }
+
+    fn is_empty(&self) -> bool {
+        self.properties.is_empty() && self.items.is_empty()
+    }
+
+    fn merge(&mut self, other: &Unevaluated) {
+        self.properties.retain(|name| other.properties.contains(name));
+        self.items.retain(|at| other.items.contains(at));
+    }
+}
+
+/// The check of one value by one schema.
+struct Check<'a, 's, 'p> {
+    run: &'a mut Run<'s>,
+    schema: &'s Schema,
+    value: &'a Json,
+    scope: &'a Scope<'p>,
+    left: Unevaluated,
+    found: Vec<Failure>,
+    /// Only whether there is a finding matters.
+    quiet: bool,
+}
+
+impl<'s> Run<'s> {
+    fn failure(&self, kind: Kind) -> Failure {
+        Failure {
+            location: self.location.clone(),
+            kind,
+            causes: Vec::new(),
+        }
+    }
+
+    fn check(&mut self, value: &Json, scope: &Scope<'_>, asked: bool, quiet: bool) -> Result<Unevaluated, Failure> {
+        self.steps += 1;
+        if self.steps > MAX_STEPS || scope.depth > MAX_DEPTH {
+            let text =
+                format!("the check takes more than {MAX_STEPS} steps or {MAX_DEPTH} levels: simplify the schema");
+            return Err(self.failure(Kind::Keyword(text)));
+        }
+        let schemas: &'s [Schema] = self.schemas;
+        let Some(schema) = schemas.get(scope.schema) else {
+            return Ok(Unevaluated::default());
+        };
+        let left = Unevaluated::of(value, schema, asked);
+        if let Some(accepts) = schema.boolean {
+            return if accepts {
+                Ok(left)
+            } else {
+                Err(self.failure(Kind::Keyword("false schema".to_owned())))
+            };
+        }
+        let mut same_value = scope.parents().take_while(|parent| parent.value_id == scope.value_id);
+        if let Some(earlier) = same_value.find(|parent| parent.schema == scope.schema) {
+            let text = format!(
+                "both {} and {} resolve to {} causing reference cycle",
+                self.keyword_location(scope),
+                self.keyword_location(earlier),
+                crate::template::go::quote::quote_go(schema.location.as_bytes())
+            );
+            return Err(self.failure(Kind::Keyword(text)));
+        }
+        if let Some(text) = first_mismatch(schema, value) {
+            return Err(self.failure(Kind::Keyword(text)));
+        }
+        let mut check = Check {
+            run: self,
+            schema,
+            value,
+            scope,
+            left,
+            found: Vec::new(),
+            quiet,
+        };
+        if let Some(target) = schema.reference {
+            let result = check.reference(target, "$ref");
+            if schema.draft < Draft::V2019 {
+                return result.map(|()| check.left);
+            }
+            check.add(result);
+        }
+        check.by_type();
+        if check.found.is_empty() || !quiet {
+            if schema.draft >= Draft::V2019 {
+                check.dynamic_references();
+            }
+            check.combinations();
+            if schema.draft >= Draft::V2019 {
+                check.unevaluated();
+            }
+        }
+        let Check { left, mut found, .. } = check;
+        match found.len() {
+            0 => Ok(left),
+            1 => Err(found.remove(0)),
+            _ => {
+                let mut group = self.failure(Kind::Group);
+                group.causes = found;
+                Err(group)
+            }
+        }
+    }
+
+    fn keyword_location(&self, scope: &Scope<'_>) -> String {
+        let mut parts = Vec::new();
+        let mut at = scope;
+        while let Some(parent) = at.parent {
+            if at.keyword.is_empty() {
+                let place = |scope: &Scope<'_>| self.schemas.get(scope.schema).map_or("", |s| s.location.as_str());
+                parts.push(place(at).get(place(parent).len()..).unwrap_or_default().to_owned());
+            } else {
+                parts.push(format!("/{}", at.keyword));
+            }
+            at = parent;
+        }
+        parts.into_iter().rev().collect()
+    }
+}
+
+/// `type`, `const`, `enum`, `format`: each ends the check.
+fn first_mismatch(schema: &Schema, value: &Json) -> Option<String> {
+    let kind = value.kind();
+    if !schema.types.is_empty() {
+        let is_whole = matches!(value, Json::Number(n) if schema.types.contains(&"integer") && n.is_integer());
+        if !schema.types.contains(&kind) && !is_whole {
+            return Some(format!("got {kind}, want {}", schema.types.join(" or ")));
+        }
+    }
+    if let Some(wanted) = schema.constant.as_ref().filter(|wanted| *wanted != value) {
+        return Some(match wanted {
+            Json::Array(_) | Json::Object(_) => "'const' failed".to_owned(),
+            scalar => format!("value must be {}", shown(scalar)),
+        });
+    }
+    if let Some(wanted) = schema.enumeration.as_ref().filter(|wanted| !wanted.contains(value)) {
+        if wanted
+            .iter()
+            .any(|option| matches!(option, Json::Array(_) | Json::Object(_)))
+        {
+            return Some("'enum' failed".to_owned());
+        }
+        return Some(match wanted.as_slice() {
+            [one] => format!("value must be {}", shown(one)),
+            many => format!(
+                "value must be one of {}",
+                many.iter().map(shown).collect::<Vec<_>>().join(", ")
+            ),
+        });
+    }
+    let (name, check) = schema.format.as_ref()?;
+    let problem = check(value.text()?).err()?;
+    Some(format!("{} is not valid {name}: {problem}", shown(value)))
+}
+
+impl Check<'_, '_, '_> {
+    fn add(&mut self, result: Result<(), Failure>) {
+        self.found.extend(result.err());
+    }
+
+    fn say(&mut self, text: String) {
+        let failure = self.run.failure(Kind::Keyword(text));
+        self.found.push(failure);
+    }
+
+    fn say_because(&mut self, text: &str, causes: Vec<Failure>) {
+        let mut failure = self.run.failure(Kind::Keyword(text.to_owned()));
+        failure.causes = causes;
+        self.found.push(failure);
+    }
+
+    fn done(&self) -> bool {
+        self.quiet && !self.found.is_empty()
+    }
+
+    /// The same value, by another schema.
+    fn itself(&mut self, schema: usize, keyword: &'static str, quiet: bool) -> Result<(), Failure> {
+        let scope = self.scope.child(schema, keyword, self.scope.value_id);
+        let asked = !self.left.is_empty();
+        let other = self.run.check(self.value, &scope, asked, self.quiet || quiet)?;
+        self.left.merge(&other);
+        Ok(())
+    }
+
+    /// A value within this one.
+    fn inner(&mut self, schema: usize, value: &Json, key: &str) -> Result<(), Failure> {
+        self.run.location.push(key.to_owned());
+        let scope = self.scope.child(schema, "", self.scope.value_id + 1);
+        let result = self.run.check(value, &scope, false, self.quiet);
+        self.run.location.pop();
+        result.map(drop)
+    }
+
+    fn reference(&mut self, schema: usize, keyword: &'static str) -> Result<(), Failure> {
+        self.itself(schema, keyword, false).map_err(|failure| {
+            let mut reference = self.run.failure(Kind::Reference);
+            reference.causes = failure.top();
+            reference
+        })
+    }
+
+    fn dynamic_references(&mut self) {
+        let scope = self.scope;
+        let scopes = || std::iter::once(scope).chain(scope.parents());
+        if let Some(mut target) = self.schema.recursive_reference {
+            if self
+                .run
+                .schemas
+                .get(target)
+                .is_some_and(|schema| schema.recursive_anchor)
+            {
+                // The outermost one counts.
+                let schemas = self.run.schemas;
+                let recursive = |scope: &&Scope<'_>| {
+                    let resource = schemas
+                        .get(scope.schema)
+                        .and_then(|schema| schemas.get(schema.resource));
+                    resource.is_some_and(|resource| resource.recursive_anchor)
+                };
+                target = scopes().filter(recursive).last().map_or(target, |scope| scope.schema);
+            }
+            let result = self.reference(target, "$recursiveRef");
+            self.add(result);
+        }
+        if let Some((target, anchor)) = &self.schema.dynamic_reference {
+            let mut target = *target;
+            let named = self
+                .run
+                .schemas
+                .get(target)
+                .and_then(|schema| schema.dynamic_anchor.as_ref());
+            if !anchor.is_empty() && named == Some(anchor) {
+                let schemas = self.run.schemas;
+                for scope in scopes() {
+                    let resource = schemas
+                        .get(scope.schema)
+                        .and_then(|schema| schemas.get(schema.resource));
+                    if let Some(found) = resource.and_then(|resource| resource.dynamic_anchors.get(anchor)) {
+                        target = *found;
+                    }
+                }
+            }
+            let result = self.reference(target, "$dynamicRef");
+            self.add(result);
+        }
+    }
+
+    fn by_type(&mut self) {
+        match self.value {
+            Json::Object(map) => self.object(map),
+            Json::Array(items) => self.array(items),
+            Json::String(text) => self.string(text),
+            Json::Number(n) => self.number(n),
+            Json::Null | Json::Bool(_) => {}
+        }
+    }
+
+    fn bounds(&mut self, names: [&str; 2], size: usize, limits: [Option<i64>; 2]) {
+        let size = i64::try_from(size).unwrap_or(i64::MAX);
+        let [least, most] = limits;
+        if let Some(least) = least.filter(|least| size < *least) {
+            self.say(format!("{}: got {}, want {}", names[0], count(size), count(least)));
+        }
+        if let Some(most) = most.filter(|most| size > *most) {
+            self.say(format!("{}: got {}, want {}", names[1], count(size), count(most)));
+        }
+    }
+
+    fn object(&mut self, map: &std::collections::BTreeMap<String, Json>) {
+        let schema = self.schema;
+        let missing = |wanted: &[String]| -> Vec<String> {
+            wanted
+                .iter()
+                .filter(|name| !map.contains_key(name.as_str()))
+                .cloned()
+                .collect()
+        };
+        self.bounds(["minProperties", "maxProperties"], map.len(), schema.properties_range);
+        let absent = missing(&schema.required);
+        match absent.as_slice() {
+            [] => {}
+            [one] => self.say(format!("missing property {}", quote(one))),
+            many => self.say(format!("missing properties {}", quote_all(many))),
+        }
+        if self.done() {
+            return;
+        }
+        for (name, dependency) in schema
+            .dependencies
+            .iter()
+            .filter(|(name, _)| map.contains_key(name.as_str()))
+        {
+            match dependency {
+                Dependency::Names(names) => self.required_if(name, missing(names)),
+                Dependency::Schema(target) => {
+                    let result = self.itself(*target, "", false);
+                    self.add(result);
+                }
+            }
+        }
+        let mut additional = Vec::new();
+        for (name, value) in map {
+            if self.done() {
+                return;
+            }
+            let mut evaluated = false;
+            if let Some(target) = schema.properties.get(name) {
+                evaluated = true;
+                let result = self.inner(*target, value, name);
+                self.add(result);
+            }
+            for (pattern, target) in &schema.pattern_properties {
+                if matches(pattern, name) {
+                    evaluated = true;
+                    let result = self.inner(*target, value, name);
+                    self.add(result);
+                }
+            }
+            match &schema.additional_properties {
+                Some(_) if evaluated => {}
+                None => {}
+                Some(Additional::Allowed(allowed)) => {
+                    evaluated = true;
+                    if !allowed {
+                        additional.push(name.clone());
+                    }
+                }
+                Some(Additional::Schema(target)) => {
+                    evaluated = true;
+                    let result = self.inner(*target, value, name);
+                    self.add(result);
+                }
+            }
+            if evaluated {
+                self.left.properties.remove(name);
+            }
+        }
+        if !additional.is_empty() {
+            self.say(format!("additional properties {} not allowed", quote_all(&additional)));
+        }
+        if let Some(target) = schema.property_names {
+            for name in map.keys() {
+                if let Err(failure) = self.run.key(target, name) {
+                    self.say_because(&format!("invalid propertyName {}", quote(name)), failure.top());
+                }
+            }
+        }
+        for (_, target) in schema
+            .dependent_schemas
+            .iter()
+            .filter(|(name, _)| map.contains_key(name.as_str()))
+        {
+            let result = self.itself(*target, "", false);
+            self.add(result);
+        }
+        for (name, names) in schema
+            .dependent_required
+            .iter()
+            .filter(|(name, _)| map.contains_key(name.as_str()))
+        {
+            self.required_if(name, missing(names));
+        }
+    }
+
+    fn required_if(&mut self, name: &str, missing: Vec<String>) {
+        if !missing.is_empty() {
+            self.say(format!(
+                "properties {} required, if {} exists",
+                quote_all(&missing),
+                quote(name)
+            ));
+        }
+    }
+
+    fn array(&mut self, items: &[Json]) {
+        let schema = self.schema;
+        self.bounds(["minItems", "maxItems"], items.len(), schema.items_range);
+        if schema.unique_items {
+            let equal = (1..items.len()).find_map(|second| {
+                let item = items.get(second)?;
+                let first = items.iter().take(second).position(|earlier| earlier == item)?;
+                Some((first, second))
+            });
+            if let Some((first, second)) = equal {
+                self.say(format!("items at {} and {} are equal", whole(first), whole(second)));
+            }
+        }
+        let mut evaluated = 0;
+        match &schema.items {
+            Items::None => {}
+            Items::All(target) => {
+                evaluated = items.len();
+                self.each(items, 0, *target);
+            }
+            Items::First(targets) => {
+                evaluated = targets.len().min(items.len());
+                for (at, (item, target)) in items.iter().zip(targets).enumerate() {
+                    let result = self.inner(*target, item, &at.to_string());
+                    self.add(result);
+                }
+            }
+        }
+        match schema.additional_items {
+            None => {}
+            Some(Additional::Allowed(false)) if evaluated != items.len() => {
+                let more = whole(items.len() - evaluated);
+                self.say(format!("last {more} additionalItem(s) not allowed"));
+            }
+            Some(Additional::Allowed(_)) => {}
+            Some(Additional::Schema(target)) => self.each(items, evaluated, target),
+        }
+        if let Some(target) = schema.contains {
+            self.contains(items, target);
+        }
+    }
+
+    fn each(&mut self, items: &[Json], from: usize, target: usize) {
+        for (at, item) in items.iter().enumerate().skip(from) {
+            let result = self.inner(target, item, &at.to_string());
+            self.add(result);
+        }
+    }
+
+    fn contains(&mut self, items: &[Json], target: usize) {
+        let mut failures = Vec::new();
+        let mut matched = Vec::new();
+        for (at, item) in items.iter().enumerate() {
+            match self.inner(target, item, &at.to_string()) {
+                Err(failure) => failures.push(failure),
+                Ok(()) => {
+                    matched.push(at.to_string());
+                    if self.schema.draft >= Draft::V2020 {
+                        self.left.items.remove(&at);
+                    }
+                }
+            }
+        }
+        let number = i64::try_from(matched.len()).unwrap_or(i64::MAX);
+        let but = || format!("but matched {} items at {}", count(number), matched.join(" "));
+        let [least, most] = self.schema.contains_range;
+        match least {
+            Some(least) if number < least => {
+                let but = if matched.is_empty() {
+                    "but none matched".to_owned()
+                } else {
+                    but()
+                };
+                let text = format!("min {} items required to match contains schema, {but}", count(least));
+                self.say_because(&text, failures);
+            }
+            None if matched.is_empty() => self.say_because("no items match contains schema", failures),
+            _ => {}
+        }
+        if let Some(most) = most.filter(|most| number > *most) {
+            self.say(format!(
+                "max {} items required to match contains schema, {}",
+                count(most),
+                but()
+            ));
+        }
+    }
+
+    fn string(&mut self, text: &str) {
+        self.bounds(
+            ["minLength", "maxLength"],
+            text.chars().count(),
+            self.schema.length_range,
+        );
+        if let Some(pattern) = &self.schema.pattern
+            && !matches(pattern, text)
+        {
+            self.say(format!("{} does not match pattern {}", quote(text), quote(pattern)));
+        }
+    }
+
+    fn number(&mut self, n: &Number) {
+        for (name, limit, refused) in &self.schema.limits {
+            if refused.contains(&n.compare(limit)) {
+                self.say(format!(
+                    "{name}: got {}, want {}",
+                    number(n.to_f64()),
+                    number(limit.to_f64())
+                ));
+            }
+        }
+        if let Some(step) = &self.schema.multiple_of
+            && !n.is_multiple_of(step)
+        {
+            self.say(format!(
+                "multipleOf: got {}, want {}",
+                number(n.to_f64()),
+                number(step.to_f64())
+            ));
+        }
+    }
+
+    fn combinations(&mut self) {
+        let schema = self.schema;
+        if let Some(target) = schema.not
+            && self.itself(target, "", true).is_ok()
+        {
+            self.say("'not' failed".to_owned());
+        }
+        let mut failures = Vec::new();
+        for target in &schema.all_of {
+            failures.extend(self.itself(*target, "", false).err());
+            if self.quiet && !failures.is_empty() {
+                break;
+            }
+        }
+        if !failures.is_empty() {
+            self.say_because("'allOf' failed", failures);
+        }
+        if !schema.any_of.is_empty() {
+            let mut failures = Vec::new();
+            let mut matched = false;
+            for target in &schema.any_of {
+                match self.itself(*target, "", false) {
+                    Err(failure) => failures.push(failure),
+                    Ok(()) => {
+                        matched = true;
+                        if self.left.is_empty() {
+                            break;
+                        }
+                    }
+                }
+            }
+            if !matched {
+                self.say_because("'anyOf' failed", failures);
+            }
+        }
+        if !schema.one_of.is_empty() {
+            self.one_of();
+        }
+        if let Some(condition) = schema.condition {
+            let branch = if self.itself(condition, "", true).is_ok() {
+                schema.then
+            } else {
+                schema.otherwise
+            };
+            if let Some(target) = branch {
+                let result = self.itself(target, "", false);
+                self.add(result);
+            }
+        }
+    }
+
+    fn one_of(&mut self) {
+        let mut failures = Vec::new();
+        let mut matched = None;
+        for (at, target) in self.schema.one_of.iter().enumerate() {
+            match (self.itself(*target, "", matched.is_some()), matched) {
+                (Err(failure), None) => failures.push(failure),
+                (Err(_), Some(_)) => {}
+                (Ok(()), None) => matched = Some(at),
+                (Ok(()), Some(first)) => {
+                    let text = format!("'oneOf' failed, subschemas {}, {} matched", whole(first), whole(at));
+                    self.say(text);
+                    break;
+                }
+            }
+        }
+        if matched.is_none() {
+            self.say_because("'oneOf' failed, none matched", failures);
+        }
+    }
+
+    fn unevaluated(&mut self) {
+        if let (Json::Object(map), Some(target)) = (self.value, self.schema.unevaluated_properties) {
+            for name in std::mem::take(&mut self.left.properties) {
+                if let Some(value) = map.get(&name) {
+                    let result = self.inner(target, value, &name);
+                    self.add(result);
+                }
+            }
+        }
+        if let (Json::Array(items), Some(target)) = (self.value, self.schema.unevaluated_items) {
+            for at in std::mem::take(&mut self.left.items) {
+                if let Some(value) = items.get(at) {
+                    let result = self.inner(target, value, &at.to_string());
+                    self.add(result);
+                }
+            }
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Checks the name of a property, as a value of its own.
+    fn key(&mut self, schema: usize, name: &str) -> Result<(), Failure> {
+        validate(self.schemas, schema, &Json::String(name.to_owned()))
+    }
+}
+
+fn whole(n: usize) -> String {
+    count(i64::try_from(n).unwrap_or(i64::MAX))
+}
+
+/// Whether Go's regular expression finds something in the text. Patterns were compiled once before.
+fn matches(pattern: &str, text: &str) -> bool {
+    regex::compile(pattern.as_bytes()).is_ok_and(|regex| regex.is_match(text.as_bytes()))
+}
