@@ -44,7 +44,7 @@ fn run() -> Result<(), Failure> {
     let runs = variable("RUNS").map_or(Ok(21), |text| text.parse::<usize>())?.max(1);
     let values_file = variable("VALUES");
     let values = match &values_file {
-        Some(path) => chart::values::read(&std::fs::read_to_string(path)?)?,
+        Some(path) => chart::values::read(&std::fs::read(path)?)?,
         None => Map::new(),
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -181,7 +181,7 @@ fn ours(line: &mut Map<String, Value>, path: &Path, values: &Map<String, Value>,
 fn size(chart: &Chart) -> usize {
     let files = chart.templates.iter().chain(&chart.files);
     files.map(|file| file.data.len()).sum::<usize>()
-        + chart.schema.as_ref().map_or(0, |schema| schema.len())
+        + chart.schema.as_ref().map_or(0, |schema| schema.text().len())
         + json!(chart.values).to_string().len()
         + chart.dependencies.iter().map(size).sum::<usize>()
 }

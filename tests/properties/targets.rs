@@ -53,9 +53,9 @@ pub fn render(data: &[u8]) {
     chart.metadata.version = "0.1.0".to_owned();
     chart.templates = vec![File {
         name: "templates/t.yaml".to_owned(),
-        data: file.into_bytes(),
+        data: file.as_bytes().into(),
     }];
-    let values = values::read(&values).map_or(Value::Null, Value::Object);
+    let values = values::read(values.as_bytes()).map_or(Value::Null, Value::Object);
     let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
     let input = Input {
         values,
@@ -120,7 +120,7 @@ fn written_reads_back(value: Value) {
 /// Values over values: merging twice is merging once, and what is merged last wins.
 pub fn merge(data: &[u8]) {
     let (below, above) = halves(data);
-    let (Ok(below), Ok(above)) = (values::read(&below), values::read(&above)) else {
+    let (Ok(below), Ok(above)) = (values::read(below.as_bytes()), values::read(above.as_bytes())) else {
         return;
     };
     let mut once = below.clone();
@@ -148,7 +148,7 @@ pub fn merge(data: &[u8]) {
 /// `--set` and its relatives, on values that are there already.
 pub fn set(data: &[u8]) {
     let (text, values) = halves(data);
-    let values = values::read(&values).unwrap_or_default();
+    let values = values::read(values.as_bytes()).unwrap_or_default();
     let read = |path: &str| Ok::<_, String>(path.to_owned());
     for mode in [
         strvals::Mode::Typed,
