@@ -1,5 +1,6 @@
 //! The duration functions that Helm 4.3 added (`pkg/engine/funcs.go`).
 
+use crate::template::go::quote::quote_go;
 use crate::template::go::{CallError, Value};
 use crate::template::sprig::convert::parse_float;
 use crate::template::sprig::duration::{
@@ -26,7 +27,7 @@ fn nanoseconds(value: &Value) -> Result<i64, String> {
             match (parse_duration(trimmed.as_bytes()), parse_float(trimmed.as_bytes())) {
                 (Ok(duration), _) => Ok(duration),
                 (Err(_), Some(seconds)) => float_seconds(seconds),
-                (Err(_), None) => Err(format!("could not parse duration {text:?}")),
+                (Err(_), None) => Err(format!("could not parse duration {}", quote_go(text.as_bytes()))),
             }
         }
         other => as_duration(other).ok_or_else(|| format!("unsupported duration type {}", other.type_name())),
