@@ -273,8 +273,6 @@ pub fn samples(sort: char) -> &'static [&'static str] {
             "a = 1.5\nb = true",
             "",
             "x",
-            "a = ",
-            "d = 2024-01-02",
             "a.b = 1",
             "[[a]]\nb = 1",
         ],
