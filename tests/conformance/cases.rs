@@ -232,13 +232,13 @@ mod tests {
     fn booleans_are_turned_over_by_their_paths() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        let values = "a: {on: false, off: true}\nb.c: false\nlist: [{d: false}]\ne: {f: {g,h: false}}\n";
+        let values = "a: {no1: false, yes1: true}\nb.c: false\nlist: [{d: false}]\ne: {f: {g,h: false}}\n";
         write(root, &[("Chart.yaml", ""), ("values.yaml", values)]);
         let names = |flip| -> Vec<String> { cases(root, root, Some(flip)).into_iter().map(|c| c.name).collect() };
-        assert_eq!(names(Flip::On), ["a.on=true", "b\\.c=true", "e.f.h=true"]);
+        assert_eq!(names(Flip::On), ["a.no1=true", "b\\.c=true", "e.f.h=true"]);
         assert_eq!(
             names(Flip::All),
-            ["a.off=false", "a.on=true", "b\\.c=true", "e.f.h=true"]
+            ["a.no1=true", "a.yes1=false", "b\\.c=true", "e.f.h=true"]
         );
     }
 }

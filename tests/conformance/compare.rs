@@ -71,17 +71,14 @@ fn agrees(ours: &str, helms: &[&str]) -> bool {
     }
     let split: Vec<Vec<&str>> = helms.iter().map(|text| text.split('\n').collect()).collect();
     let lines: Vec<&str> = ours.split('\n').collect();
+    if helms.iter().all(|helm| is_reordered(helm, helms[0])) {
+        return is_reordered(ours, helms[0]);
+    }
     if split.iter().all(|helm| helm.len() == lines.len()) {
-        let agree = (0..lines.len()).all(|i| {
+        return (0..lines.len()).all(|i| {
             let variants: Vec<&str> = split.iter().map(|helm| helm[i]).collect();
             line_agrees(lines[i], &variants)
         });
-        if agree {
-            return true;
-        }
-    }
-    if helms.iter().all(|helm| is_reordered(helm, helms[0])) {
-        return is_reordered(ours, helms[0]);
     }
     fits(&lines, &split)
 }

@@ -212,7 +212,7 @@ mod tests {
                 ("CHARTS", "/no/such/folder"),
                 "CHARTS=/no/such/folder: there is no such folder",
             ),
-            (("ORACLE", "/no/oracle"), "ORACLE=/no/helm: there is no such file"),
+            (("ORACLE", "/no/oracle"), "ORACLE=/no/oracle: there is no such file"),
             (("FLIP", "maybe"), "FLIP=maybe: it can be on or all"),
             (("SAMPLE", "0"), "SAMPLE=0: a whole number above 0 is wanted"),
             (("JOBS", "two"), "JOBS=two: a whole number above 0 is wanted"),
