@@ -6,7 +6,7 @@ use super::Run;
 use super::context::Context;
 use super::custom_resource::CustomResource;
 use super::release::Release;
-use super::render::{Answers, Prepared, Request, Work};
+use super::render::{Answers, Made, Prepared, Request, Work};
 use super::superset::Superset;
 use crate::cluster::error::Error;
 use crate::cluster::kept::{self as secret, Place};
@@ -216,7 +216,10 @@ impl Work<'_> {
             kept: Some(rendered.randomness.kept.clone()),
             probe: Some(Box::new(rendered.clone())),
         };
-        let again = self.once(request).await?;
+        // A probe that would look up something else tells nothing.
+        let Made::Rendered(again) = self.once(request).await? else {
+            return Ok(Vec::new());
+        };
         let (one, other) = (self.desired(rendered.objects.clone()), self.desired(again.objects));
         let mut live: BTreeMap<ObjectId, Option<serde_json::Value>> = BTreeMap::new();
         let mut found = Vec::new();

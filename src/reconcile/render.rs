@@ -17,7 +17,10 @@ use crate::plan::desired::{self, Desired, Identity, Rendered as Manifest};
 use crate::plan::grants::{self, Baseline};
 use crate::plan::identity::GroupKind;
 use crate::plan::status::{Phase, Reason};
-use crate::render::{Hook, Input, Kept, Limits, LookupKey, Lookups, Randomness, Release as Facts, Rendered, Renderer};
+use crate::render::{
+    Error as RenderError, Hook, Input, Kept, Limits, LookupKey, Lookups, Randomness, Release as Facts, Rendered,
+    Renderer,
+};
 
 /// A chart whose lookups depend on each other may need several rounds; one that never ends is an error.
 const LOOKUP_ROUNDS: usize = 16;
@@ -67,6 +70,13 @@ pub(super) struct Request {
     pub kept: Option<Kept>,
     /// Not the render itself, but what chance would make of it another time.
     pub probe: Option<Box<Rendered>>,
+}
+
+/// What came of it.
+pub(super) enum Made {
+    Rendered(Box<Rendered>),
+    /// It failed, perhaps only because these lookups had no answer yet.
+    Needs(Vec<LookupKey>),
 }
 
 /// What was looked up so far.
@@ -160,10 +170,16 @@ impl Work<'_> {
                 values: self.frame.values.clone(),
                 revision,
                 lookups: Lookups::table(answers.clone()),
-                kept: Some(kept),
+                kept: Some(kept.clone()),
                 probe: None,
             };
-            let mut rendered = self.once(request).await?;
+            let mut rendered = match self.once(request).await? {
+                Made::Rendered(rendered) => *rendered,
+                Made::Needs(missing) => {
+                    self.answer(&missing, answers).await?;
+                    continue;
+                }
+            };
             if let Some(first) = &first {
                 // What an earlier round drew came back as kept; it is new all the same.
                 rendered.randomness.include(first);
@@ -171,10 +187,7 @@ impl Work<'_> {
             if rendered.missing_lookups.is_empty() {
                 return Ok(rendered);
             }
-            for key in &rendered.missing_lookups {
-                let answer = self.look_up(key).await?;
-                answers.insert(key.clone(), answer);
-            }
+            self.answer(&rendered.missing_lookups, answers).await?;
             kept = rendered.randomness.kept.clone();
             first = Some(rendered.randomness);
         }
@@ -182,6 +195,14 @@ impl Work<'_> {
             Reason::RenderFailed,
             format!("the chart still looks up new objects after {LOOKUP_ROUNDS} renders"),
         ))
+    }
+
+    async fn answer(&self, missing: &[LookupKey], answers: &mut Answers) -> Result<(), Phase> {
+        for key in missing {
+            let answer = self.look_up(key).await?;
+            answers.insert(key.clone(), answer);
+        }
+        Ok(())
     }
 
     /// What stands in the cluster, if the release may know.
@@ -209,7 +230,7 @@ impl Work<'_> {
     }
 
     /// One render, on a thread of its own.
-    pub(super) async fn once(&self, request: Request) -> Result<Rendered, Phase> {
+    pub(super) async fn once(&self, request: Request) -> Result<Made, Phase> {
         let started = std::time::Instant::now();
         let context = self.context;
         let Ok(_permit) = context.renders.clone().acquire_owned().await else {
@@ -252,7 +273,8 @@ impl Work<'_> {
         let answer = tokio::task::spawn_blocking(job).await;
         context.metrics.render_duration.observe(started.elapsed().as_secs_f64());
         match answer {
-            Ok(Ok(Ok(rendered))) => Ok(rendered),
+            Ok(Ok(Ok(rendered))) => Ok(Made::Rendered(Box::new(rendered))),
+            Ok(Ok(Err(RenderError::Unanswered { missing, .. }))) => Ok(Made::Needs(missing)),
             Ok(Ok(Err(error))) => {
                 let reason = if error.is_about_values() {
                     Reason::ValuesInvalid
@@ -370,7 +392,10 @@ pub(super) async fn baseline(
                 kept: None,
                 probe: None,
             };
-            work.once(request).await.ok()
+            match work.once(request).await {
+                Ok(Made::Rendered(rendered)) => Some(*rendered),
+                _ => None,
+            }
         }
         _ => None,
     };

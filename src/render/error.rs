@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Hook;
 use crate::chart;
-use crate::template::helm::Limit;
+use crate::template::helm::{Limit, LookupKey};
 
 /// The text is what Helm prints after `Error: `, without the hint about `--debug`.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +39,9 @@ pub enum Error {
     /// A rendered document isn't YAML.
     #[error("{0}")]
     Manifest(Box<BadManifest>),
+    /// It failed while lookups had no answer: with these answered, it may not fail.
+    #[error("{error}")]
+    Unanswered { missing: Vec<LookupKey>, error: Box<Error> },
 }
 
 /// A document that isn't YAML, and what Helm shows of its render with `--debug`.
@@ -60,6 +63,17 @@ impl Error {
             files: BTreeMap::new(),
             hooks: Vec::new(),
         }))
+    }
+
+    /// The same, if lookups were missing.
+    pub(super) fn unanswered(self, missing: &[LookupKey]) -> Self {
+        match missing {
+            [] => self,
+            missing => Error::Unanswered {
+                missing: missing.to_vec(),
+                error: Box::new(self),
+            },
+        }
     }
 
     /// Whether a limit of ours was the cause, not the chart as such.

@@ -174,10 +174,12 @@ impl Renderer {
             limits: input.limits,
         };
         let mut context = Context::new(parsed.go, &environment);
-        let rendered = execute(&mut context, &parsed.handlebars, files)?;
+        let rendered = execute(&mut context, &parsed.handlebars, files);
         let (missing_lookups, used_lookups) = context.lookups();
         let (randomness, random_warnings) = context.into_randomness();
-        let mut result = finish(node.name(), rendered, &self.heads)?;
+        let mut result = rendered
+            .and_then(|files| finish(node.name(), files, &self.heads))
+            .map_err(|error| error.unanswered(&missing_lookups))?;
         result.missing_lookups = missing_lookups;
         result.used_lookups = used_lookups;
         result.randomness = randomness;

@@ -172,6 +172,13 @@ fn lookups_are_answered_from_the_table_or_reported() {
     assert_eq!(rendered.objects[0].text, "# {\"data\":{\"n\":1}}{}{}");
     assert_eq!(rendered.missing_lookups, [key("b")]);
     assert_eq!(rendered.used_lookups, [key("a"), key("b"), key("gone")]);
+
+    // A failure may only be for want of an answer.
+    let template = "{{ range list \"a\" \"b\" }}{{ (lookup \"v1\" \"Secret\" \"n\" .).data.n }}{{ end }}";
+    let renderer = Renderer::new(Arc::new(chart(template))).unwrap();
+    let error = on_large_stack(|| renderer.render(&input)).unwrap().unwrap_err();
+    assert!(error.to_string().contains("nil pointer"), "{error}");
+    assert!(matches!(error, Error::Unanswered { missing, .. } if missing == [key("b")]));
 }
 
 #[test]

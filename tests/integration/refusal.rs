@@ -179,6 +179,13 @@ fn lookups_of_values_stay_in_the_namespace() -> Result<()> {
         .apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: words}\ndata: {word: hello}\n")?;
     world.install("near", json!({"lookup": "words"}))?;
     ensure!(world.expect("configmap", "near-looked-up")?["data"]["copy"] == "hello");
+    // A chart that can't do without finds it, though the first render doesn't.
+    let needed = r#"required "no words" (lookup "v1" "ConfigMap" .Release.Namespace "words").data.word"#;
+    world.install("needed", reading(needed))?;
+    ensure!(world.expect("configmap", "needed-copy")?["data"]["copy"] == "\"hello\"");
+    world.apply(&world.widget("missed", reading(&needed.replace("words", "none"))))?;
+    let message = world.await_stalled("missed", "RenderFailed")?;
+    ensure!(message.contains("nil pointer"), "{message}");
     world.install(
         "opened",
         reading(r#"lookup "v1" "ConfigMap" "default" "kube-root-ca.crt""#),
