@@ -1,5 +1,6 @@
 //! Chart folders. Facts: Helm's `pkg/chart/v2/loader/directory.go` and `internal/sympath`.
 
+use std::fs::FileType;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -93,51 +94,56 @@ impl Walk<'_> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(path).map_err(|e| Error::io("open", path, e))? {
             let entry = entry.map_err(|e| Error::io("readdirent", path, e))?;
-            names.push(entry.file_name().to_string_lossy().into_owned());
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // Most file systems tell the type along with the name.
+            let kind = entry
+                .file_type()
+                .map_err(|e| Error::io("lstat", &path.join(&name), e))?;
+            names.push((name, kind));
         }
-        names.sort_unstable();
-        for name in names {
+        names.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        for (name, mut kind) in names {
             let child = path.join(&name);
             let relative = format!("{prefix}{name}");
-            let mut info = std::fs::symlink_metadata(&child).map_err(|e| Error::io("lstat", &child, e))?;
-            if info.is_symlink() {
+            if kind.is_symlink() {
                 let resolved = resolve(&child).map_err(|problem| {
                     Error::Chart(format!("error evaluating symlink {}: {problem}", child.display()))
                 })?;
                 self.warnings.push(Warning::link(&child, &resolved));
-                info = std::fs::symlink_metadata(&resolved).map_err(|e| Error::io("lstat", &resolved, e))?;
+                let info = std::fs::symlink_metadata(&resolved).map_err(|e| Error::io("lstat", &resolved, e))?;
+                kind = info.file_type();
             }
-            if self.rules.ignores(&relative, info.is_dir()) {
+            if self.rules.ignores(&relative, kind.is_dir()) {
                 continue;
             }
-            if info.is_dir() {
+            if kind.is_dir() {
                 self.folder(&child, &format!("{relative}/"), depth + 1)?;
             } else {
-                self.file(&child, relative, &info)?;
+                self.file(&child, relative, kind)?;
             }
         }
         Ok(())
     }
 
-    fn file(&mut self, path: &Path, name: String, info: &std::fs::Metadata) -> Result<(), Error> {
-        if !info.is_file() {
+    fn file(&mut self, path: &Path, name: String, kind: FileType) -> Result<(), Error> {
+        if !kind.is_file() {
             return Err(Error::Chart(format!(
                 "cannot load irregular file {} as it has file mode type bits set",
                 path.display()
             )));
         }
         let refuse = |text: String| Error::Chart(format!("error reading {name}: {text}"));
-        if info.len() > self.left {
-            return Err(refuse(format!(
+        self.buffer.clear();
+        // One byte more tells whether it is too much.
+        std::fs::File::open(path)
+            .and_then(|file| file.take(self.left.saturating_add(1)).read_to_end(&mut self.buffer))
+            .map_err(|e| refuse(Error::io("open", path, e).to_string()))?;
+        self.left = self.left.checked_sub(self.buffer.len() as u64).ok_or_else(|| {
+            refuse(format!(
                 "chart exceeds maximum decompressed size of {} bytes",
                 archive::MAX_CHART
-            )));
-        }
-        self.buffer.clear();
-        std::fs::File::open(path)
-            .and_then(|mut file| file.read_to_end(&mut self.buffer))
-            .map_err(|e| refuse(Error::io("open", path, e).to_string()))?;
-        self.left = self.left.saturating_sub(self.buffer.len() as u64);
+            ))
+        })?;
         self.files.push(File {
             name,
             data: archive::without_bom(&self.buffer).into(),

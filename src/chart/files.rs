@@ -1,7 +1,5 @@
 //! A chart's files, sorted by role into a [`Chart`]. Facts: Helm's `pkg/chart/v2/loader/load.go`.
 
-use sha2::{Digest, Sha256};
-
 use super::schema::Schema;
 use super::{Chart, Error, File, Metadata, Warning, archive, metadata, values};
 
@@ -16,8 +14,6 @@ pub(super) fn detect_version(file: &File) -> Result<(), Error> {
 }
 
 /// Builds a chart, and the charts in its `charts/`, from files in the loader's order.
-///
-/// The digests are empty: only that of the whole is of use, and hashing the files of subcharts again takes time.
 pub(super) fn assemble(files: Vec<File>) -> Result<Chart, Error> {
     let mut chart = Chart::default();
     let mut subcharts: Vec<(String, Vec<File>)> = Vec::new();
@@ -163,17 +159,4 @@ fn is_crd(name: &str) -> bool {
         .map_or("", |(_, extension)| extension)
         .to_ascii_lowercase();
     name.starts_with("crds/") && matches!(extension.as_str(), "yaml" | "yml" | "json")
-}
-
-/// [`Chart::digest`]
-pub(super) fn digest(files: &[File]) -> String {
-    let mut hash = Sha256::new();
-    for file in files {
-        for part in [file.name.as_bytes(), file.data.as_bytes()] {
-            // Lengths keep two files from hashing like one.
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
-        }
-    }
-    data_encoding::HEXLOWER.encode(&hash.finalize())
 }

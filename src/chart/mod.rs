@@ -5,6 +5,7 @@
 
 mod archive;
 pub mod dependencies;
+mod digest;
 mod directory;
 mod files;
 mod frozen;
@@ -44,13 +45,11 @@ pub struct Chart {
     pub crds: Vec<File>,
     /// The charts below `charts/`, declared or not, enabled or not.
     pub dependencies: Vec<Chart>,
-    /// SHA-256 over the names and contents of all files, in lower-case hex: it changes when anything in the chart does.
-    /// Only the root has one.
-    pub digest: String,
     /// What Helm's loader would log, in order.
     pub warnings: Vec<Warning>,
     /// `values` as renders start from them.
     frozen: OnceLock<frozen::Frozen>,
+    digest: OnceLock<String>,
 }
 
 /// One file of a chart. Its name is relative to the chart, with `/` between its parts.
@@ -101,9 +100,7 @@ pub fn load(path: &Path) -> Result<Chart, Error> {
         files::detect_version(&directory::chart_yaml(&path)?)?;
         let mut warnings = Vec::new();
         let files = directory::read(&path, &mut warnings)?;
-        let digest = files::digest(&files);
         let mut chart = files::assemble(files)?;
-        chart.digest = digest;
         warnings.append(&mut chart.warnings);
         chart.warnings = warnings;
         return Ok(chart);
@@ -127,11 +124,7 @@ fn from_archive(files: Vec<File>, explain: impl FnOnce(Error) -> Error) -> Resul
         ));
     };
     files::detect_version(file)?;
-    let digest = files::digest(&files);
-    Ok(Chart {
-        digest,
-        ..files::assemble(files).map_err(explain)?
-    })
+    files::assemble(files).map_err(explain)
 }
 
 // === impl Chart ===
@@ -140,6 +133,12 @@ impl Chart {
     /// The chart's name, as `Chart.yaml` gives it.
     pub fn name(&self) -> &str {
         &self.metadata.name
+    }
+
+    /// SHA-256 over all that renders see of the chart, in lower-case hex: equal digests, equal charts. It is made when it
+    /// is first asked for.
+    pub fn digest(&self) -> &str {
+        self.digest.get_or_init(|| digest::digest(self))
     }
 
     /// A copy of the default values, as they are when a copy is first asked for.

@@ -56,10 +56,10 @@ fn folders_are_sorted_by_role() {
 #[test]
 fn the_digest_follows_every_file() {
     let folder = folder();
-    let before = load(folder.path()).unwrap().digest;
-    assert_eq!(load(folder.path()).unwrap().digest, before);
+    let before = load(folder.path()).unwrap().digest().to_owned();
+    assert_eq!(load(folder.path()).unwrap().digest(), before);
     write(folder.path(), "charts/y/templates/new.yaml", b"n");
-    assert_ne!(load(folder.path()).unwrap().digest, before);
+    assert_ne!(load(folder.path()).unwrap().digest(), before);
 }
 
 #[cfg(unix)]

@@ -17,7 +17,7 @@ pub fn digest(key: &Key, unit: &Unit, resource: &CustomResource, snapshot: &Snap
     let chart = unit
         .renderer
         .as_ref()
-        .map(|renderer| renderer.chart().digest.as_str())
+        .map(|renderer| renderer.chart().digest())
         .unwrap_or_default();
     let capabilities = match unit.reads_capabilities(resource) {
         true => snapshot.digest.as_str(),
