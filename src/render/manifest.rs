@@ -19,7 +19,7 @@ pub struct Manifest {
     pub line: usize,
     /// The document exactly as Helm prints it.
     pub text: String,
-    /// Empty until somebody asks, if the document was not read because it was known to be readable.
+    /// Empty until somebody asks.
     object: OnceLock<Value>,
     head: Arc<Head>,
 }
@@ -225,12 +225,12 @@ pub fn split(content: &str) -> Vec<(&str, usize)> {
 }
 
 fn manifest(path: &str, line: usize, text: &str, read: Read) -> Result<Manifest, String> {
-    let (head, data) = read.map_err(|text| format!("YAML parse error on {path}: {text}"))?;
+    let head = read.map_err(|text| format!("YAML parse error on {path}: {text}"))?;
     Ok(Manifest {
         source: path.to_owned(),
         line,
         text: text.to_owned(),
-        object: data.map_or_else(OnceLock::new, OnceLock::from),
+        object: OnceLock::new(),
         head,
     })
 }

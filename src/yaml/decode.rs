@@ -35,14 +35,31 @@ pub(super) struct Position {
 
 /// Decodes the first document of `text`; `None` if it has none.
 pub(super) fn decode<T: Target>(text: &[u8]) -> Result<Option<T>, Error> {
+    with_document(text, whole)
+}
+
+/// As [`decode`], with only those of the outermost mapping's entries whose keys are wanted. What is wrong anywhere is an
+/// error all the same.
+pub(super) fn decode_some<T: Target>(text: &[u8], wanted: impl Fn(&str) -> bool) -> Result<Option<T>, Error> {
+    with_document(text, |document| {
+        let Checked = whole(document)?;
+        match Decoder::new(document).some(&wanted) {
+            Some(value) => Ok(value),
+            None => whole(document),
+        }
+    })
+}
+
+fn with_document<R>(text: &[u8], work: impl FnOnce(&Document<'_>) -> Result<R, Error>) -> Result<Option<R>, Error> {
     if u32::try_from(text.len()).is_err() {
         return Err(Error::yaml(None, "text of more than 4 GiB"));
     }
     let input = reader::read(text);
-    let Some(document) = compose(&input.text, input.failure)? else {
-        return Ok(None);
-    };
-    let mut decoder = Decoder::new(&document);
+    compose(&input.text, input.failure)?.as_ref().map(work).transpose()
+}
+
+fn whole<T: Target>(document: &Document<'_>) -> Result<T, Error> {
+    let mut decoder = Decoder::new(document);
     let value = decoder.node(Document::ROOT)?;
     if decoder.has_unsupported_key {
         // A key that was written again later is gone; which one is named first only the whole tells.
@@ -53,7 +70,33 @@ pub(super) fn decode<T: Target>(text: &[u8]) -> Result<Option<T>, Error> {
     }
     match decoder.unsupported_value {
         Some(error) => Err(error),
-        None => Ok(Some(value)),
+        None => Ok(value),
+    }
+}
+
+/// What remains of a value when it is only looked at for errors.
+struct Checked;
+
+impl Target for Checked {
+    type Mapping = ();
+
+    fn scalar(scalar: Scalar<'_>, at: Position) -> Result<Self, Error> {
+        match scalar {
+            Scalar::Float(_) => serde_json::Value::scalar(scalar, at).map(|_| Checked),
+            _ => Ok(Checked),
+        }
+    }
+
+    fn list(_: Vec<Self>, _: Position) -> Self {
+        Checked
+    }
+
+    fn map((): (), _: Position) -> Self {
+        Checked
+    }
+
+    fn insert((): &mut (), key: Scalar<'_>, _: Position, _: Self) -> bool {
+        !matches!(key, Scalar::Null | Scalar::Uint(_))
     }
 }
 
@@ -189,6 +232,28 @@ impl<'d, 'a> Decoder<'d, 'a> {
                 Ok(T::map(map, at))
             }),
         }
+    }
+
+    /// The outermost mapping with the wanted entries. `None` if there is no mapping, or more to it than its entries.
+    fn some<T: Target>(mut self, wanted: impl Fn(&str) -> bool) -> Option<T> {
+        let Content::Mapping { .. } = self.document.node(Document::ROOT).content else {
+            return None;
+        };
+        let mut map = T::Mapping::default();
+        let mut children = self.document.children(Document::ROOT);
+        while let (Some(key), Some(value)) = (children.next(), children.next()) {
+            if self.is_merge(key) {
+                return None;
+            }
+            let key_at = self.position(key);
+            let Ok(Scalar::String(key)) = self.key(key) else {
+                return None;
+            };
+            if wanted(&key) {
+                T::insert(&mut map, Scalar::String(key), key_at, self.node(value).ok()?);
+            }
+        }
+        Some(T::map(map, self.position(Document::ROOT)))
     }
 
     fn scalar(&mut self, id: Id) -> Result<Scalar<'d>, Error> {

@@ -154,6 +154,17 @@ pub fn to_json(text: &[u8]) -> Result<Value, Error> {
     Ok(decoded.unwrap_or(Value::Null))
 }
 
+/// As [`to_json`], with only those of the outermost mapping's entries whose keys are `wanted` sure to be there: for a
+/// reader of a few fields of a large document.
+///
+/// # Errors
+/// Those of [`to_json`], wherever the problem is.
+pub fn to_json_fields(text: &[u8], wanted: impl Fn(&str) -> bool) -> Result<Value, Error> {
+    let decoded = decode::decode_some::<Value>(text, wanted);
+    let decoded = decoded.map_err(|e| e.within("error converting YAML to JSON: "))?;
+    Ok(decoded.unwrap_or(Value::Null))
+}
+
 /// Turns every number into a float64, as Go's `encoding/json` does when it decodes into `interface{}` (Helm never sets
 /// `UseNumber`): integers above 2^53 lose their last digits.
 pub fn all_floats(mut value: Value) -> Value {

@@ -21,6 +21,20 @@ fn documents_and_errors_read_as_in_go() {
 }
 
 #[test]
+fn some_fields_are_read_with_the_errors_of_all() {
+    check("read.jsonl", 350, |case| to_json_fields(&bytes(case), |_| true));
+    for case in cases("yaml/read.jsonl") {
+        let error = |read: Result<Value, Error>| read.err().map(|e| e.to_string());
+        let text = bytes(&case);
+        let some = error(to_json_fields(&text, |_| false));
+        assert_eq!(some, error(to_json(&text)), "{}", text.escape_ascii());
+    }
+    let text = b"a: &x [1]\nB: {c: *x}\nd: 2\n";
+    let some = to_json_fields(text, |key| key.eq_ignore_ascii_case("b")).unwrap();
+    assert_eq!(some, json!({"B": {"c": [1]}}));
+}
+
+#[test]
 fn scalars_resolve_as_in_go() {
     check("scalars.jsonl", 200, |case| to_json(&bytes(case)));
 }
