@@ -140,6 +140,11 @@ impl Tree {
         &self.source.name
     }
 
+    /// The length of the text around it, in bytes.
+    pub fn source_len(&self) -> usize {
+        self.source.text.as_bytes().len()
+    }
+
     /// Whether there is nothing but white space and comments.
     pub fn is_empty(&self) -> bool {
         is_empty(&self.root, &self.source)

@@ -15,8 +15,8 @@ use crate::template::go::{CallError, Entries, ExecError, Host, List, ListKind, M
 use crate::template::sprig::{Call, Drawn, Env, Source};
 use crate::yaml;
 
-/// Room for what a template prints, in bytes: most print less.
-const OUTPUT: usize = 256;
+/// Room for what an included template prints, in bytes: most print less.
+const INCLUDED: usize = 256;
 /// How many steps there are between two looks at the clock.
 const STEPS_A_LOOK: u64 = 1024;
 /// How many bytes a function reads or writes in about the time of a step.
@@ -118,7 +118,9 @@ impl Context {
     /// Go's error. If a limit was the cause, [`Context::exceeded`] knows it.
     pub fn render(&mut self, name: &str, data: &Value) -> Result<Vec<u8>, Box<ExecError>> {
         name.clone_into(&mut self.file);
-        let text = self.execute(name, data);
+        // What a file prints is seldom longer than the file.
+        let length = self.set.get(name).map_or(0, |tree| tree.source_len());
+        let text = self.execute_into(name, data, Vec::with_capacity(length));
         if text.is_err() && self.exceeded.is_none() && meter::has_overrun() {
             self.exceeded = Some(self.overrun());
         }
@@ -150,8 +152,11 @@ impl Context {
 
     /// Executes a template of the current set, for `include` and `tpl`.
     pub(super) fn execute(&mut self, name: &str, data: &Value) -> Result<Vec<u8>, Box<ExecError>> {
+        self.execute_into(name, data, Vec::with_capacity(INCLUDED))
+    }
+
+    fn execute_into(&mut self, name: &str, data: &Value, mut out: Vec<u8>) -> Result<Vec<u8>, Box<ExecError>> {
         let set = Arc::clone(&self.set);
-        let mut out = Vec::with_capacity(OUTPUT);
         exec(&set, name, data, functions::table(), self, &mut out)?;
         Ok(out)
     }
