@@ -115,7 +115,7 @@ impl<'s> Lexer<'s> {
     /// Counts the lines of what was stepped over without [`Lexer::next`].
     fn count_lines(&mut self) {
         let skipped = self.input.get(self.start..self.pos).unwrap_or_default();
-        self.line += skipped.iter().filter(|b| **b == b'\n').count();
+        self.line += memchr::memchr_iter(b'\n', skipped).count();
     }
 
     fn ignore(&mut self) {
@@ -270,11 +270,9 @@ impl<'s> Lexer<'s> {
 
     /// A run of spaces, which may end in the trim marker of a right delimiter.
     fn space(&mut self) -> Token<'s> {
-        let mut count = 0;
-        while self.peek().is_some_and(is_space) {
-            self.next();
-            count += 1;
-        }
+        let count = self.rest().iter().take_while(|b| is_space_byte(**b)).count();
+        self.pos += count;
+        self.count_lines();
         if self.rest().starts_with(b"-}}") {
             self.pos -= 1;
             if self.input.get(self.pos) == Some(&b'\n') {
@@ -288,13 +286,16 @@ impl<'s> Lexer<'s> {
     }
 
     fn word(&mut self) -> Result<(), String> {
+        let is_plain = |b: &&u8| b.is_ascii_alphanumeric() || **b == b'_';
+        self.pos += self.rest().iter().take_while(is_plain).count();
         while self.peek().is_some_and(|c| c == '_' || is_letter_or_digit(c)) {
             self.next();
         }
-        match self.peek() {
-            Some(c) if !self.at_terminator() => Err(format!("bad character {}", code_point(c))),
-            _ => Ok(()),
+        if self.at_terminator() {
+            return Ok(());
         }
+        self.peek()
+            .map_or(Ok(()), |c| Err(format!("bad character {}", code_point(c))))
     }
 
     fn identifier(&mut self) -> Lexed<'s> {
@@ -324,15 +325,22 @@ impl<'s> Lexer<'s> {
     }
 
     fn at_terminator(&self) -> bool {
-        match self.peek() {
-            None | Some(' ' | '\t' | '\r' | '\n' | '.' | ',' | '|' | ':' | ')' | '(') => true,
-            Some(_) => self.rest().starts_with(RIGHT_DELIM),
+        match self.rest() {
+            []
+            | [
+                b' ' | b'\t' | b'\r' | b'\n' | b'.' | b',' | b'|' | b':' | b')' | b'(',
+                ..,
+            ] => true,
+            rest => rest.starts_with(RIGHT_DELIM),
         }
     }
 
     /// A string or character constant, whose syntax the parser checks; its first quote is taken already.
     fn quoted(&mut self, quote: char, kind: Kind, unterminated: &str) -> Lexed<'s> {
         loop {
+            // Nothing is special about what stands before these.
+            let rest = self.rest();
+            self.pos += memchr::memchr3(b'\\', b'\n', quote as u8, rest).unwrap_or(rest.len());
             match self.next() {
                 Some('\\') if !matches!(self.next(), None | Some('\n')) => {}
                 None | Some('\\' | '\n') => return Err(unterminated.into()),
@@ -343,13 +351,10 @@ impl<'s> Lexer<'s> {
     }
 
     fn raw_string(&mut self) -> Lexed<'s> {
-        loop {
-            match self.next() {
-                None => return Err("unterminated raw quoted string".into()),
-                Some('`') => return Ok(self.emit(Kind::RawString)),
-                Some(_) => {}
-            }
-        }
+        let length = memchr::memchr(b'`', self.rest()).ok_or("unterminated raw quoted string")?;
+        self.pos += length + 1;
+        self.count_lines();
+        Ok(self.emit(Kind::RawString))
     }
 
     /// A number, roughly: what is wrong with it the parser finds out.
@@ -421,7 +426,7 @@ fn has_left_trim_marker(rest: &[u8]) -> bool {
 }
 
 fn find(haystack: &[u8], needle: &[u8; 2]) -> Option<usize> {
-    haystack.windows(2).position(|window| window == needle)
+    memchr::memmem::find(haystack, needle)
 }
 
 /// Go's `%#U`.
