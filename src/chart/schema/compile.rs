@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
+use std::sync::Arc;
 
 use super::documents::{Document, Draft, Place};
 use super::failure::escape;
@@ -156,8 +157,13 @@ impl Compiler {
         let mut at = 0;
         while let Some(place) = self.places.get(at).cloned() {
             self.ensure(&place)?;
-            let value = self.lookup(&place)?;
-            self.compile_at(at, &place, &value)?;
+            let root = self
+                .documents
+                .get(&place.url)
+                .map(|document| Arc::clone(&document.root));
+            let value = root.as_deref().and_then(|root| documents::lookup(root, &place.pointer));
+            let value = value.ok_or_else(|| format!("json-pointer in {} not found", quote(&place.to_string())))?;
+            self.compile_at(at, &place, value)?;
             at += 1;
             if at > MAX_SCHEMAS {
                 return Err(format!("the schema has more than {MAX_SCHEMAS} subschemas"));
@@ -221,23 +227,12 @@ impl Compiler {
         self.add(url, root)
     }
 
-    fn lookup(&self, place: &Place) -> Result<Json, String> {
-        let document = self.documents.get(&place.url);
-        document
-            .and_then(|document| documents::lookup(&document.root, &place.pointer))
-            .cloned()
-            .ok_or_else(|| format!("json-pointer in {} not found", quote(&place.to_string())))
-    }
-
     fn enqueue(&mut self, place: Place) -> usize {
         if let Some(known) = self.known.get(&place) {
             return *known;
         }
         let index = self.schemas.len();
-        self.schemas.push(Schema {
-            location: place.to_string(),
-            ..Schema::default()
-        });
+        self.schemas.push(Schema::default());
         self.places.push(place.clone());
         self.known.insert(place, index);
         index

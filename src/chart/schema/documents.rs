@@ -1,7 +1,9 @@
 //! Schema documents: their resources (`$id`), anchors, drafts, and how references lead from one to another.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use super::failure::escape;
 use super::json::Json;
@@ -29,7 +31,7 @@ pub(super) struct Place {
 /// A document, and what is known of it.
 pub(super) struct Document {
     pub url: String,
-    pub root: Json,
+    pub root: Arc<Json>,
     /// By pointer.
     resources: BTreeMap<String, Resource>,
     seen: BTreeSet<String>,
@@ -128,8 +130,18 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts: Vec<String> = self.pointer.split('/').map(percent_encode).collect();
-        write!(f, "{}#{}", self.url, parts.join("/"))
+        write!(f, "{}#", self.url)?;
+        for (index, part) in self.pointer.split('/').enumerate() {
+            if index > 0 {
+                f.write_str("/")?;
+            }
+            if part.bytes().all(is_unescaped) {
+                f.write_str(part)?;
+            } else {
+                f.write_str(&percent_encode(part))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -137,7 +149,7 @@ impl Document {
     pub fn new(url: &str, root: Json) -> Self {
         Document {
             url: url.to_owned(),
-            root,
+            root: Arc::new(root),
             resources: BTreeMap::new(),
             seen: BTreeSet::new(),
         }
@@ -151,6 +163,10 @@ impl Document {
     /// The resource that what stands at `pointer` belongs to, with its own pointer.
     pub fn resource(&self, pointer: &str) -> (&str, &Resource) {
         let mut at = pointer;
+        if self.resources.len() == 1 {
+            // Usually the document is the only one.
+            at = "";
+        }
         loop {
             if let Some((known, resource)) = self.resources.get_key_value(at) {
                 return (known, resource);
@@ -163,20 +179,21 @@ impl Document {
     }
 
     pub fn collect_root(&mut self) -> Result<(), String> {
-        let (root, url) = (self.root.clone(), self.url.clone());
+        let (root, url) = (Arc::clone(&self.root), self.url.clone());
         self.collect(&root, &url, "", Draft::default())
     }
 
     /// Takes what a reference leads to for a schema, wherever it stands.
     pub fn collect_at(&mut self, pointer: &str) -> Result<(), String> {
-        let Some(schema) = lookup(&self.root, pointer).cloned() else {
+        let root = Arc::clone(&self.root);
+        let Some(schema) = lookup(&root, pointer) else {
             return Ok(());
         };
         let (base, resource) = self.resource(pointer);
         let (base, id, draft) = (base.to_owned(), resource.id.clone(), resource.draft);
-        self.collect(&schema, &id, pointer, draft)?;
+        self.collect(schema, &id, pointer, draft)?;
         if !self.resources.contains_key(pointer) {
-            self.anchors(&schema, pointer, &base)?;
+            self.anchors(schema, pointer, &base)?;
         }
         Ok(())
     }
@@ -350,9 +367,12 @@ static NO_RESOURCE: Resource = Resource {
 /// What stands at a JSON pointer.
 pub(super) fn lookup<'j>(root: &'j Json, pointer: &str) -> Option<&'j Json> {
     pointer.split('/').skip(1).try_fold(root, |value, part| {
-        let part = part.replace("~1", "/").replace("~0", "~");
+        let part = match part.contains('~') {
+            true => Cow::Owned(part.replace("~1", "/").replace("~0", "~")),
+            false => Cow::Borrowed(part),
+        };
         match value {
-            Json::Object(map) => map.get(&part),
+            Json::Object(map) => map.get(&*part),
             Json::Array(items) => items.get(part.parse::<usize>().ok()?),
             _ => None,
         }
@@ -442,11 +462,15 @@ pub(super) fn percent_decode(text: &str) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
 
+fn is_unescaped(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.~$&+=:@".contains(&byte)
+}
+
 /// Go's `url.PathEscape`.
 fn percent_encode(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~$&+=:@".contains(&byte) {
+        if is_unescaped(byte) {
             out.push(char::from(byte));
         } else {
             out.push_str(&format!("%{byte:02X}"));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use num_bigint::BigInt;
+use serde::de::IgnoredAny;
 
 use crate::template::go::format::display;
 use crate::template::go::value::Value as Template;
@@ -61,7 +62,15 @@ impl Number {
         (scale(self), scale(other))
     }
 
+    /// Most numbers are small and whole.
+    fn small(&self) -> Option<i64> {
+        self.text.parse().ok()
+    }
+
     pub fn compare(&self, other: &Self) -> std::cmp::Ordering {
+        if let (Some(a), Some(b)) = (self.small(), other.small()) {
+            return a.cmp(&b);
+        }
         let (a, b) = self.aligned(other);
         a.cmp(&b)
     }
@@ -74,7 +83,7 @@ impl Number {
     }
 
     pub fn is_integer(&self) -> bool {
-        self.is_multiple_of(&Number::new("1".to_owned()))
+        self.small().is_some() || self.is_multiple_of(&Number::new("1".to_owned()))
     }
 
     /// The nearest float.
@@ -84,6 +93,9 @@ impl Number {
 
     /// The value of a keyword that counts something.
     pub fn to_count(&self) -> Option<i64> {
+        if let Some(small) = self.small() {
+            return Some(small);
+        }
         if !self.is_integer() {
             return None;
         }
@@ -98,7 +110,13 @@ impl Json {
     /// # Errors
     /// The text of Go's error.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
-        match json_parse::unmarshal(text) {
+        // What serde takes Go takes too; Go's words are needed for the rest.
+        let is_plain = serde_json::from_slice::<IgnoredAny>(text).is_ok();
+        match if is_plain {
+            Ok(Template::Nil)
+        } else {
+            json_parse::unmarshal(text)
+        } {
             Ok(_) => {}
             Err(e) if e.ends_with("after top-level value") => {
                 return Err("invalid character after top-level value".to_owned());
