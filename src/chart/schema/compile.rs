@@ -545,11 +545,22 @@ impl Place {
     }
 }
 
+/// The path of a `file:` URL as Go's `net/url` reads it: in `file://../a` a host named `..` stands before it.
+fn file_path(url: &str) -> &str {
+    let rest = url.strip_prefix("file:").unwrap_or_default();
+    let rest = rest.split('?').next().unwrap_or_default();
+    match rest.strip_prefix("//") {
+        Some(rest) => rest.find('/').map_or("", |start| &rest[start..]),
+        None if rest.starts_with('/') => rest,
+        None => "",
+    }
+}
+
 /// Loads a document that isn't built in.
 fn fetch(url: &str) -> Result<Json, String> {
     match url.split_once(':').map_or("", |(scheme, _)| scheme) {
         "file" => {
-            let path = documents::percent_decode(url.strip_prefix("file://").unwrap_or_default())?;
+            let path = documents::percent_decode(file_path(url))?;
             let io = |op: &str| {
                 let path = path.clone();
                 let op = op.to_owned();

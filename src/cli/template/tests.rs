@@ -133,6 +133,7 @@ fn charts_load_as_with_helm() {
         "archives",
         "folders",
         "schema",
+        "schema-files",
     ] {
         for case in cases_of(&format!("loading/{name}.jsonl")) {
             count += 1;
