@@ -127,13 +127,13 @@ fn sort_findings(error: &str) -> String {
     lines.join("\n")
 }
 
-/// Renders with ours, in this process.
+/// Renders with ours, in this process. The excerpt that we print below an error is ours alone, and not compared.
 pub fn ours(arguments: &[String]) -> Answer {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let captured = run_captured(&words, &[], Path::new("/"));
     Answer {
         stdout: String::from_utf8_lossy(&captured.stdout).into_owned(),
-        error: error_of(&String::from_utf8_lossy(&captured.stderr)),
+        error: sort_findings(captured.error.as_deref().unwrap_or_default()),
         code: i32::from(captured.code),
     }
 }
