@@ -17,6 +17,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::pflag::{self, Parsed};
 use crate::chart::options::ValueOptions;
@@ -219,7 +220,11 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
         clock: jiff::Timestamp::now(),
         kept: None,
         seed: None,
-        limits: Limits::default(),
+        // Time on a clock says little on a busy machine, and whoever waits here can stop it: the limit of steps decides.
+        limits: Limits {
+            time: Duration::from_secs(600),
+            ..Limits::default()
+        },
         include_crds: flags.bool("include-crds"),
         skip_schema: flags.bool("skip-schema-validation"),
     };
