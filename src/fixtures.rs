@@ -2,6 +2,7 @@
 //! made of, made of them. `tests/fixtures/README.md` describes the files.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
@@ -10,10 +11,17 @@ const OUTCOME: [&str; 12] = [
     "out", "out64", "err", "err64", "logged", "logged64", "reasons", "stdout", "stdout64", "stderr", "stderr64", "code",
 ];
 
+/// The stack of a thread that runs cases: as large as that of a thread that renders.
+const STACK: usize = 512 << 20;
+
+/// How many cases are worth a thread.
+const CASES_PER_THREAD: usize = 500;
+
 /// One line of a fixture, with the fields of the file's header where it has none of its own.
 #[derive(Debug)]
 pub struct Case {
     fields: Map<String, Json>,
+    header: Arc<Map<String, Json>>,
     place: String,
 }
 
@@ -24,7 +32,13 @@ pub struct Outcome(Map<String, Json>);
 impl Case {
     /// A field; null where there is none.
     pub fn field(&self, name: &str) -> &Json {
-        self.fields.get(name).unwrap_or(&Json::Null)
+        let own = self.fields.get(name);
+        own.or_else(|| self.header.get(name)).unwrap_or(&Json::Null)
+    }
+
+    /// The fields of the file's header: the same address for all its cases.
+    pub fn header(&self) -> &Arc<Map<String, Json>> {
+        &self.header
     }
 
     /// A field that is a text.
@@ -111,43 +125,62 @@ pub fn cases(file: &str) -> Vec<Case> {
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let mut lines = text.lines().enumerate().map(|(at, line)| {
         let place = format!("{file}:{}", at + 1);
-        let fields = serde_json::from_str(line).unwrap_or_else(|e| panic!("{place}: {e}"));
-        Case { fields, place }
+        let fields: Map<String, Json> = serde_json::from_str(line).unwrap_or_else(|e| panic!("{place}: {e}"));
+        (fields, place)
     });
-    let header = lines.next().map(|header| header.fields).unwrap_or_default();
+    let (header, _) = lines.next().unwrap_or_default();
     assert!(header.contains_key("op"), "{file}: the first line names no op");
-    let inherited = |mut case: Case| {
-        for (name, value) in &header {
-            case.fields.entry(name.clone()).or_insert_with(|| value.clone());
-        }
-        case
+    let header = Arc::new(header);
+    let case = |(fields, place)| Case {
+        fields,
+        header: header.clone(),
+        place,
     };
-    lines.map(inherited).collect()
+    lines.map(case).collect()
 }
 
-/// Fails with the cases of a file that `run` makes something else of; returns how many cases there are.
-pub fn check<O: Into<Outcome>>(file: &str, run: impl Fn(&Case) -> O) -> usize {
-    let cases = cases(file);
+/// The cases that `run` makes something else of, as text.
+fn differences<O: Into<Outcome>>(cases: &[Case], run: impl Fn(&Case) -> O) -> Vec<String> {
     let mut different = Vec::new();
-    for case in &cases {
+    for case in cases {
         let (expected, found) = (case.expected(), case.masked(run(case).into()));
         if found != expected {
             let mut input = case.fields.clone();
-            input.retain(|name, _| !OUTCOME.contains(&name.as_str()) && name != "op");
+            input.retain(|name, _| !OUTCOME.contains(&name.as_str()));
             let shown = |outcome: Outcome| Json::Object(outcome.0).to_string();
-            let mut input = Json::Object(input).to_string();
-            if let Some((at, _)) = input.char_indices().nth(1000) {
-                input.truncate(at);
-            }
             different.push(format!(
-                "{}: {input}\n  expected {}\n  found    {}",
+                "{}: {}\n  expected {}\n  found    {}",
                 case.place,
+                Json::Object(input),
                 shown(expected),
                 shown(found)
             ));
         }
     }
-    let some: Vec<_> = different.iter().take(20).map(String::as_str).collect();
+    different
+}
+
+/// Fails with the cases of a file that `run` makes something else of; returns how many cases there are. Many cases are
+/// run by several threads.
+pub fn check<O: Into<Outcome>>(file: &str, run: impl Fn(&Case) -> O + Sync) -> usize {
+    let cases = cases(file);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.min(cases.len() / CASES_PER_THREAD);
+    let different = if threads < 2 {
+        differences(&cases, run)
+    } else {
+        std::thread::scope(|scope| {
+            let start = |part| {
+                let thread = std::thread::Builder::new().stack_size(STACK);
+                let run = &run;
+                thread.spawn_scoped(scope, move || differences(part, run)).unwrap()
+            };
+            let started: Vec<_> = cases.chunks(cases.len().div_ceil(threads)).map(start).collect();
+            started.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        })
+    };
+    let shown = std::env::var("FIXTURES_SHOWN").ok().and_then(|text| text.parse().ok());
+    let some: Vec<_> = different.iter().take(shown.unwrap_or(20)).map(String::as_str).collect();
     assert!(
         different.is_empty(),
         "{file}: {} of {} cases differ, among them\n{}",

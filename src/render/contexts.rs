@@ -156,6 +156,14 @@ impl Build<'_> {
     }
 }
 
+/// An entry of `import-values`: a `map[string]string` once the dependencies are processed.
+fn import_value(entry: &serde_json::Value) -> Value {
+    match Value::from_json(entry) {
+        Value::Map(map) => Value::Map(map.with_kind(MapKind::String)),
+        other => other,
+    }
+}
+
 /// `.Chart`
 fn metadata(metadata: &Metadata, is_root: bool) -> Value {
     let text = |text: &String| Value::string(text.as_str());
@@ -176,7 +184,7 @@ fn metadata(metadata: &Metadata, is_root: bool) -> Value {
             ("Enabled", Value::Bool(dependency.enabled)),
             (
                 "ImportValues",
-                Value::list(dependency.import_values.iter().map(Value::from_json).collect()),
+                Value::list(dependency.import_values.iter().map(import_value).collect()),
             ),
             ("Alias", text(&dependency.alias)),
         ])

@@ -33,7 +33,7 @@ use crate::template::helm::{Context, Environment, error as wording, table};
 
 pub use crate::template::helm::data::Release;
 pub use crate::template::helm::{
-    Capabilities, Kept, KeptError, KeptKey, KubeVersion, Limit, Limits, LookupKey, Lookups, Randomness,
+    Capabilities, Kept, KeptError, KeptKey, KubeVersion, Limit, Limits, LookupKey, Lookups, Randomness, Used,
 };
 pub use error::{BadManifest, Error};
 use heads::Heads;
@@ -112,6 +112,8 @@ pub struct Rendered {
     pub used_lookups: Vec<LookupKey>,
     /// What was taken from chance and from the clock; empty without [`Input::kept`].
     pub randomness: Randomness,
+    /// What the templates used of [`Input::limits`].
+    pub used: Used,
     /// What Helm would log.
     pub warnings: Vec<Warning>,
 }
@@ -176,12 +178,14 @@ impl Renderer {
         let mut context = Context::new(parsed.go, &environment);
         let rendered = execute(&mut context, &parsed.handlebars, files);
         let (missing_lookups, used_lookups) = context.lookups();
+        let used = context.used();
         let (randomness, random_warnings) = context.into_randomness();
         let mut result = rendered
             .and_then(|files| finish(node.name(), files, &self.heads))
             .map_err(|error| error.unanswered(&missing_lookups))?;
         result.missing_lookups = missing_lookups;
         result.used_lookups = used_lookups;
+        result.used = used;
         result.randomness = randomness;
         warnings.extend(random_warnings.into_iter().map(Warning::from));
         warnings.append(&mut result.warnings);
@@ -189,6 +193,24 @@ impl Renderer {
             contexts::crds(&node, "", &mut result.crds);
         }
         Ok(result)
+    }
+
+    /// What the engine alone makes of every template, by its path: nothing is checked, sorted or parsed.
+    #[cfg(test)]
+    fn texts(&self, input: &Input<'_>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
+        let user = user_map(&input.values)?;
+        let node = dependencies::process(&self.chart, &user, &mut Vec::new())?;
+        let values = values::coalesce(&node, &user, &mut Vec::new())?;
+        let parsed = self.parsed(&node)?;
+        let files = contexts::files(&self.files, &node, &values, input);
+        let environment = Environment {
+            lookups: input.lookups.clone(),
+            clock: input.clock,
+            seed: input.seed,
+            kept: None,
+            limits: input.limits,
+        };
+        execute(&mut Context::new(parsed.go, &environment), &parsed.handlebars, files)
     }
 
     /// The parsed templates of the charts that take part.

@@ -101,7 +101,7 @@ fn limits_end_a_render_and_are_named() {
                 time: Duration::ZERO,
                 ..Limits::default()
             },
-            "0 seconds",
+            "0 seconds of processor time",
         ),
         (
             "{{ define \"a\" }}{{ template \"a\" }}{{ end }}{{ template \"a\" }}",

@@ -1,12 +1,12 @@
 //! JSON values to YAML text: go-yaml's encoder and libyaml's emitter, for what a JSON value can hold.
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
 use super::number::{Whole, format_g64, whole};
 use super::resolve::{is_base60, is_string, is_string_v3};
 use super::sort::{Order, sort};
 use super::style::{Style, analyze, break_length, is_printable, width};
-use super::{Error, MAX_DEPTH, decode, json};
+use super::{Error, MAX_DEPTH, Tree, decode, json};
 
 /// Longest key in bytes that is written before its colon on one line; others get `? key`.
 const MAX_SIMPLE_KEY: usize = 128;
@@ -33,7 +33,15 @@ pub(super) fn to_string_pretty(value: &Value) -> Result<String, Error> {
     write(value, Dialect::V3)
 }
 
+pub(super) fn tree_to_string(tree: &Tree) -> Result<String, Error> {
+    write_with(tree, Dialect::V3, Emitter::tree)
+}
+
 fn write(value: &Value, dialect: Dialect) -> Result<String, Error> {
+    write_with(value, dialect, Emitter::node)
+}
+
+fn write_with<T>(value: &T, dialect: Dialect, write: Write<T>) -> Result<String, Error> {
     let mut emitter = Emitter {
         out: String::with_capacity(256),
         column: 0,
@@ -44,7 +52,7 @@ fn write(value: &Value, dialect: Dialect) -> Result<String, Error> {
         best_width: if dialect == Dialect::V2 { 80 } else { usize::MAX },
         dialect,
     };
-    emitter.node(value, Context::Root)?;
+    write(&mut emitter, value, Context::Root)?;
     emitter.write_indent();
     Ok(emitter.out)
 }
@@ -83,6 +91,9 @@ enum Context {
     SimpleKey,
 }
 
+/// How a node is written.
+type Write<T> = fn(&mut Emitter, &T, Context) -> Result<(), Error>;
+
 struct Emitter {
     out: String,
     /// In characters, of the line being written.
@@ -108,8 +119,43 @@ impl Emitter {
             Value::String(s) => self.string(s, context),
             Value::Array(items) if items.is_empty() => self.empty("[", "]"),
             Value::Object(map) if map.is_empty() => self.empty("{", "}"),
-            Value::Array(items) => self.nested(|e| e.sequence(items, context))?,
-            Value::Object(map) => self.nested(|e| e.mapping(map))?,
+            Value::Array(items) => self.nested(|e| e.sequence(items, context, Self::node))?,
+            Value::Object(map) => {
+                let order = if self.dialect == Dialect::V2 {
+                    Order::V2
+                } else {
+                    Order::V3
+                };
+                let mut entries: Vec<(&str, &Value)> = map.iter().map(|(k, v)| (k.as_str(), v)).collect();
+                sort(&mut entries, order, |(key, _)| key);
+                self.nested(|e| e.mapping(&entries, Self::node))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tree(&mut self, tree: &Tree, context: Context) -> Result<(), Error> {
+        match tree {
+            Tree::Scalar(value) => self.node(value, context)?,
+            Tree::Bare(text) => self.ascii(text),
+            Tree::Binary(base64) => {
+                self.indicator("!!binary", true, false, false);
+                if base64.contains('\n') {
+                    self.string(base64, context);
+                } else {
+                    self.ascii(base64);
+                }
+            }
+            Tree::Sequence(items) if items.is_empty() => self.empty("[", "]"),
+            Tree::Sequence(items) => self.nested(|e| e.sequence(items, context, Self::tree))?,
+            Tree::Map(entries) | Tree::Struct(entries) if entries.is_empty() => self.empty("{", "}"),
+            Tree::Map(entries) | Tree::Struct(entries) => {
+                let mut entries: Vec<(&str, &Tree)> = entries.iter().map(|(k, v)| (k.as_str(), v)).collect();
+                if matches!(tree, Tree::Map(_)) {
+                    sort(&mut entries, Order::V3, |(key, _)| key);
+                }
+                self.nested(|e| e.mapping(&entries, Self::tree))?;
+            }
         }
         Ok(())
     }
@@ -126,26 +172,19 @@ impl Emitter {
         Ok(())
     }
 
-    fn sequence(&mut self, items: &[Value], context: Context) -> Result<(), Error> {
+    fn sequence<T>(&mut self, items: &[T], context: Context, write: Write<T>) -> Result<(), Error> {
         let indentless = self.dialect == Dialect::V2 && context == Context::Mapping && !self.indention;
         self.increase_indent(false, indentless);
         for item in items {
             self.write_indent();
             self.indicator("-", true, false, true);
-            self.node(item, Context::Item)?;
+            write(self, item, Context::Item)?;
         }
         Ok(())
     }
 
-    fn mapping(&mut self, map: &Map<String, Value>) -> Result<(), Error> {
+    fn mapping<T>(&mut self, entries: &[(&str, &T)], write: Write<T>) -> Result<(), Error> {
         self.increase_indent(false, false);
-        let order = if self.dialect == Dialect::V2 {
-            Order::V2
-        } else {
-            Order::V3
-        };
-        let mut entries: Vec<(&str, &Value)> = map.iter().map(|(k, v)| (k.as_str(), v)).collect();
-        sort(&mut entries, order, |(key, _)| key);
         for (key, value) in entries {
             self.write_indent();
             if key.len() <= MAX_SIMPLE_KEY && !has_break(key) {
@@ -157,7 +196,7 @@ impl Emitter {
                 self.write_indent();
                 self.indicator(":", true, false, true);
             }
-            self.node(value, Context::Mapping)?;
+            write(self, value, Context::Mapping)?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ fn bytes(case: &Case) -> Vec<u8> {
 }
 
 /// Fails with all cases where `answer` is not what was recorded.
-fn check(name: &str, minimum: usize, answer: impl Fn(&Case) -> Result<Value, Error>) {
+fn check(name: &str, minimum: usize, answer: impl Fn(&Case) -> Result<Value, Error> + Sync) {
     let count = fixtures::check(&format!("yaml/{name}"), |case| answer(case).map_err(|e| e.to_string()));
     assert!(count >= minimum, "{name} has only {count} cases");
 }

@@ -195,7 +195,12 @@ fn index(item: &Reflected, indexes: &[Reflected]) -> Result<Reflected, Refused> 
                 };
                 entry_of(map, map.get(key.as_bytes()))
             }
-            other => return Err(format!("can't index item of type {}", other.type_name())),
+            other => {
+                // A pointer is followed first.
+                let type_name = other.type_name();
+                let type_name = type_name.strip_prefix('*').unwrap_or(type_name);
+                return Err(format!("can't index item of type {type_name}"));
+            }
         };
     }
     Ok(item)

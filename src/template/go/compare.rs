@@ -41,6 +41,15 @@ fn deep_equal_at(a: &Value, b: &Value, depth: usize) -> bool {
             _ => false,
         },
         (Value::Nil, Value::Nil) => true,
+        (Value::Object(x), Value::Object(y)) if x.type_name() == y.type_name() => {
+            match (x.structure(), y.structure()) {
+                (Some(x), Some(y)) => {
+                    let pairs = || x.iter().zip(&y);
+                    meter::visit(depth) && pairs().all(|(x, y)| deep_equal_at(&x.value, &y.value, depth + 1))
+                }
+                _ => same(a, b),
+            }
+        }
         (a, b) => a.type_name() == b.type_name() && same(a, b),
     }
 }
@@ -108,8 +117,17 @@ fn incompatible(a: &Value, b: &Value) -> String {
     )
 }
 
+/// As a function gets it.
+fn copied(value: &Value) -> Value {
+    let copy = match value {
+        Value::Object(object) => object.as_argument(),
+        _ => None,
+    };
+    copy.unwrap_or_else(|| value.clone())
+}
+
 fn shown(value: &Value) -> String {
-    String::from_utf8_lossy(&sprintf(b"%s", std::slice::from_ref(value))).into_owned()
+    String::from_utf8_lossy(&sprintf(b"%s", &[copied(value)])).into_owned()
 }
 
 /// `eq`: whether the first equals any of the others.
@@ -139,7 +157,7 @@ fn equal_compound(a: &Value, b: &Value) -> Result<bool, String> {
     if a.kind() != b.kind() && !a.is_nil() && !b.is_nil() {
         let (shown_a, shown_b) = (
             shown(a),
-            String::from_utf8_lossy(&super::format::display(b)).into_owned(),
+            String::from_utf8_lossy(&super::format::display(&copied(b))).into_owned(),
         );
         return Err(format!(
             "non-comparable types {shown_a}: {}, {}: {shown_b}",

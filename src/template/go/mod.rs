@@ -11,6 +11,7 @@
 mod ast;
 mod builtins;
 pub mod compare;
+mod complex;
 pub mod error;
 pub mod escape;
 pub mod exec;

@@ -138,6 +138,22 @@ pub trait Object {
     }
     /// What `encoding/json` makes of it. An error is the text of Go's error.
     fn to_json(&self) -> Result<serde_json::Value, String>;
+    /// The fields of a struct as `encoding/json` names and orders them. Without, [`Object::to_json`] is written.
+    fn json_fields(&self) -> Option<Vec<Field>> {
+        None
+    }
+    /// What TOML and go-yaml write without quotes for a type that they know: a time.
+    fn bare(&self) -> Option<String> {
+        None
+    }
+    /// A value of the same named integer type.
+    fn with_int(&self, _n: i64) -> Option<Value> {
+        None
+    }
+    /// What a copy by reflection holds, where that is less than all: unexported fields are left out.
+    fn copied(&self) -> Option<Value> {
+        None
+    }
     /// Go's template truth: structs and non-nil pointers are true, a named number is by its value.
     fn truth(&self) -> bool {
         true

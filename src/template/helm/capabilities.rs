@@ -118,6 +118,10 @@ impl Object for Capabilities {
         ])
     }
 
+    fn json_fields(&self) -> Option<Vec<Field>> {
+        self.structure()
+    }
+
     fn display(&self) -> String {
         printed(self.to_value())
     }
@@ -201,6 +205,12 @@ impl KubeVersion {
 }
 
 impl KubeVersion {
+    fn exported(&self) -> Vec<Field> {
+        let names = ["Version", "Major", "Minor"];
+        let fields = names.into_iter().filter_map(|name| Some(field(name, self.text(name)?)));
+        fields.collect()
+    }
+
     fn text(&self, field: &str) -> Option<Value> {
         Some(Value::string(match field {
             "Version" => self.version.as_str(),
@@ -233,6 +243,18 @@ impl Object for KubeVersion {
             field("Major", text(&self.major)),
             field("Minor", text(&self.minor)),
         ])
+    }
+
+    fn json_fields(&self) -> Option<Vec<Field>> {
+        Some(self.exported())
+    }
+
+    fn copied(&self) -> Option<Value> {
+        let normalized = String::new();
+        Some(Value::Object(Rc::new(KubeVersion {
+            normalized,
+            ..self.clone()
+        })))
     }
 
     fn display(&self) -> String {
@@ -282,6 +304,10 @@ impl Object for KubeVersionField {
 
     fn as_argument(&self) -> Option<Value> {
         Some(Value::Object(Rc::new(self.0.clone())))
+    }
+
+    fn json_fields(&self) -> Option<Vec<Field>> {
+        self.0.json_fields()
     }
 
     fn to_json(&self) -> Result<Json, String> {
@@ -336,6 +362,16 @@ impl Object for HelmVersion {
             .into_iter()
             .filter_map(|name| Some(field(name, self.field(name)?)));
         Some(fields.collect())
+    }
+
+    fn json_fields(&self) -> Option<Vec<Field>> {
+        // Empty ones are left out.
+        let texts = [
+            ("version", HELM.0),
+            ("go_version", HELM.1),
+            ("kube_client_version", HELM.2),
+        ];
+        Some(texts.map(|(name, text)| field(name, Value::string(text))).to_vec())
     }
 
     fn display(&self) -> String {

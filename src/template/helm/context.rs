@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use super::kept::{Kept, Randomness};
 use super::limits::{Limit, Limits};
@@ -11,6 +11,7 @@ use super::random::{Random, Recall};
 use super::{files, functions};
 use crate::template::go::memory::Scope;
 use crate::template::go::meter::{self, Meter, Overrun};
+use crate::template::go::quote::quote_go;
 use crate::template::go::{CallError, Entries, ExecError, Host, List, ListKind, Map, MapKind, Param, Set, Value, exec};
 use crate::template::sprig::{Call, Drawn, Env, Source};
 use crate::yaml;
@@ -51,7 +52,7 @@ pub struct Context {
     file: String,
     limits: Limits,
     steps: u64,
-    started: Instant,
+    started: Duration,
     depth: usize,
     deepest: usize,
     /// Bytes of the files that are done.
@@ -64,14 +65,15 @@ pub struct Context {
 }
 
 /// What was used of [`Limits`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Used {
     pub steps: u64,
     /// The deepest nesting that was reached.
     pub depth: usize,
     pub output: usize,
     pub memory: u64,
-    pub time: std::time::Duration,
+    /// Processor time of the thread.
+    pub time: Duration,
 }
 
 impl Context {
@@ -88,14 +90,14 @@ impl Context {
             file: String::new(),
             limits: environment.limits,
             steps: 0,
-            started: Instant::now(),
+            started: meter::cpu_time(),
             depth: 0,
             deepest: 0,
             written: 0,
             exceeded: None,
             meter: Meter::open(
                 environment.limits.memory,
-                Instant::now().checked_add(environment.limits.time),
+                meter::cpu_time().checked_add(environment.limits.time),
             ),
             _scope: Scope::open(),
         }
@@ -108,7 +110,7 @@ impl Context {
             depth: self.deepest,
             output: self.written,
             memory: self.limits.memory.saturating_sub(self.meter.left()),
-            time: self.started.elapsed(),
+            time: self.elapsed(),
         }
     }
 
@@ -195,6 +197,11 @@ impl Context {
         }
     }
 
+    /// The processor time since the context was made.
+    fn elapsed(&self) -> Duration {
+        meter::cpu_time().saturating_sub(self.started)
+    }
+
     /// The limit that a function reported.
     fn overrun(&self) -> Limit {
         match meter::take_overrun() {
@@ -215,8 +222,7 @@ impl Context {
         }
         // The clock is read seldom: it costs more than a step.
         if before / STEPS_A_LOOK != self.steps / STEPS_A_LOOK {
-            self.deepest = self.deepest.max(self.depth);
-            if self.started.elapsed() > self.limits.time {
+            if self.elapsed() > self.limits.time {
                 return self.exceed(Limit::Time(self.limits.time));
             }
         }
@@ -261,6 +267,7 @@ impl Host for Context {
     }
 
     fn step(&mut self) -> Result<(), String> {
+        self.deepest = self.deepest.max(self.depth);
         self.work(1)
     }
 
@@ -322,8 +329,8 @@ impl Host for Context {
 /// The methods of `common.Values` (Helm's `pkg/chart/common/values.go`).
 fn values_method(values: &Map, name: &str, args: &[Value]) -> Option<Result<Value, String>> {
     let path = match args.first() {
-        Some(Value::String(text)) => text.to_text().into_owned(),
-        _ => String::new(),
+        Some(Value::String(text)) => text.as_bytes(),
+        _ => b"",
     };
     Some(match name {
         "AsMap" if values.is_empty() => Ok(Value::map(Entries::new())),
@@ -331,9 +338,9 @@ fn values_method(values: &Map, name: &str, args: &[Value]) -> Option<Result<Valu
         "YAML" => super::convert::to_json_value(&Value::Map(values.clone()))
             .and_then(|json| yaml::to_string(&json).map_err(|e| e.to_string()))
             .map(Value::string),
-        "Table" => table(values, &path).map(|table| Value::Map(table.with_kind(MapKind::Values))),
+        "Table" => table(values, path).map(|table| Value::Map(table.with_kind(MapKind::Values))),
         "PathValue" if path.is_empty() => Err("YAML path cannot be empty".to_owned()),
-        "PathValue" => path_value(values, &path),
+        "PathValue" => path_value(values, path),
         _ => return None,
     })
 }
@@ -342,21 +349,24 @@ fn is_table(value: &Value) -> bool {
     matches!(value, Value::Map(map) if map.kind == MapKind::Any)
 }
 
-fn table(values: &Map, path: &str) -> Result<Map, String> {
-    path.split('.')
-        .try_fold(values.clone(), |map, key| match map.get(key.as_bytes()) {
+fn table(values: &Map, path: &[u8]) -> Result<Map, String> {
+    path.split(|byte| *byte == b'.')
+        .try_fold(values.clone(), |map, key| match map.get(key) {
             Some(Value::Map(inner)) if matches!(inner.kind, MapKind::Any | MapKind::Values) => Ok(inner),
-            _ => Err(format!("{key:?} is not a table")),
+            _ => Err(format!("{} is not a table", quote_go(key))),
         })
 }
 
-fn path_value(values: &Map, path: &str) -> Result<Value, String> {
-    let (parent, key) = match path.rsplit_once('.') {
-        Some((parent, key)) => (table(values, parent).ok(), key),
+fn path_value(values: &Map, path: &[u8]) -> Result<Value, String> {
+    let (parent, key) = match path.iter().rposition(|byte| *byte == b'.') {
+        Some(dot) => {
+            let (parent, key) = path.split_at(dot);
+            (table(values, parent).ok(), key.get(1..).unwrap_or_default())
+        }
         None => (Some(values.clone()), path),
     };
-    let value = parent.and_then(|parent| parent.get(key.as_bytes()));
+    let value = parent.and_then(|parent| parent.get(key));
     value
         .filter(|value| !is_table(value))
-        .ok_or_else(|| format!("{key:?} is not a value"))
+        .ok_or_else(|| format!("{} is not a value", quote_go(key)))
 }

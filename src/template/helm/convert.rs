@@ -7,7 +7,7 @@ use crate::template::go::func::CallError;
 use crate::template::go::meter::{self, Overrun};
 use crate::template::go::value::{Entries, ListKind, MapKind, Str, Value};
 use crate::template::sprig::json::{COMPACT, marshal, unmarshal};
-use crate::yaml;
+use crate::yaml::{self, Tree};
 
 /// The deepest nesting that is converted; beyond it a value is taken to contain itself.
 const MAX_DEPTH: usize = yaml::MAX_DEPTH;
@@ -79,6 +79,76 @@ fn convert(value: &Value, depth: usize) -> Result<Json, String> {
     })
 }
 
+/// A value as go-yaml takes it, without a detour over JSON: bytes are lists of numbers, the fields of a struct are in
+/// lower case, nil lists and maps are empty.
+fn tree(value: &Value, depth: usize) -> Result<Tree, String> {
+    let bytes = match value {
+        Value::String(text) => text.len() as u64,
+        _ => 0,
+    };
+    if !meter::spend(JSON_NODE + bytes) {
+        return Err(Overrun::Memory.to_string());
+    }
+    if depth > MAX_DEPTH {
+        return Err("the value contains itself".to_owned());
+    }
+    let numbers = |bytes: &[u8]| Tree::Sequence(bytes.iter().map(|byte| Tree::Scalar(Json::from(*byte))).collect());
+    Ok(match value {
+        Value::Float64(n) if n.is_nan() => Tree::Bare(".nan".to_owned()),
+        Value::Float64(n) if n.is_infinite() => Tree::Bare(if *n > 0.0 { ".inf" } else { "-.inf" }.to_owned()),
+        Value::String(text) => match std::str::from_utf8(text.as_bytes()) {
+            Ok(text) => Tree::Scalar(Json::from(text)),
+            Err(_) => Tree::Binary(base64_lines(text.as_bytes())),
+        },
+        Value::List(list) => {
+            let items = list.items().iter().map(|item| tree(item, depth + 1));
+            Tree::Sequence(items.collect::<Result<_, _>>()?)
+        }
+        Value::Map(map) => {
+            let entries = map.snapshot().into_iter().map(|(key, value)| {
+                let value = match &value {
+                    // Files are byte slices to Go.
+                    Value::String(data) if map.kind == MapKind::Files => {
+                        if !meter::spend(JSON_NODE * data.len() as u64) {
+                            return Err(Overrun::Memory.to_string());
+                        }
+                        numbers(data.as_bytes())
+                    }
+                    value => tree(value, depth + 1)?,
+                };
+                Ok((key.to_text().into_owned(), value))
+            });
+            Tree::Map(entries.collect::<Result<_, _>>()?)
+        }
+        Value::Object(object) => match (object.bare(), object.structure()) {
+            (Some(text), _) => Tree::Bare(text),
+            (None, _) if object.as_int().is_some() && object.type_name() == "time.Duration" => {
+                Tree::Bare(object.display())
+            }
+            (None, Some(fields)) if !object.is_stringer() => {
+                let exported = fields.iter().filter(|field| is_exported(field.name));
+                let entries = exported.map(|field| Ok((field.name.to_lowercase(), tree(&field.value, depth + 1)?)));
+                Tree::Struct(entries.collect::<Result<_, String>>()?)
+            }
+            _ => Tree::Scalar(object.to_json()?),
+        },
+        scalar => Tree::Scalar(convert(scalar, depth)?),
+    })
+}
+
+/// Whether Go exports a field of that name.
+pub(super) fn is_exported(name: &str) -> bool {
+    name.starts_with(char::is_uppercase)
+}
+
+/// As go-yaml breaks it.
+fn base64_lines(bytes: &[u8]) -> String {
+    let text = data_encoding::BASE64.encode(bytes);
+    let lines: Vec<_> = text.as_bytes().chunks(70).map(String::from_utf8_lossy).collect();
+    let end = if lines.len() > 1 { "\n" } else { "" };
+    lines.join("\n") + end
+}
+
 type Out = Result<Value, CallError>;
 
 fn argument(args: &[Value]) -> &Value {
@@ -110,7 +180,9 @@ pub(super) fn must_to_yaml(args: &[Value]) -> Out {
 }
 
 pub(super) fn to_yaml_pretty(args: &[Value]) -> Out {
-    Ok(yaml_text(argument(args), yaml::to_string_pretty).unwrap_or_else(|_| Value::string("")))
+    let text = tree(argument(args), 0).and_then(|tree| yaml::tree_to_string(&tree).map_err(|e| e.to_string()));
+    let text = text.unwrap_or_default();
+    Ok(Value::string(text.strip_suffix('\n').unwrap_or(&text)))
 }
 
 /// The text of Go's error for JSON of another sort than wanted.
@@ -252,5 +324,11 @@ pub(super) fn must_to_toml(args: &[Value]) -> Out {
 }
 
 pub(super) fn from_toml(args: &[Value]) -> Out {
-    Ok(toml::decode(&String::from_utf8_lossy(text(args))).unwrap_or_else(error_map))
+    let text = text(args);
+    // A byte order mark of UTF-16 is skipped.
+    let text = text
+        .strip_prefix(b"\xff\xfe")
+        .or(text.strip_prefix(b"\xfe\xff"))
+        .unwrap_or(text);
+    Ok(toml::decode(&String::from_utf8_lossy(text)).unwrap_or_else(error_map))
 }

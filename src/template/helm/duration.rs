@@ -19,18 +19,25 @@ fn nanoseconds(value: &Value) -> Result<i64, String> {
         Value::Uint64(n) => i64::try_from(*n).map_err(|_| overflow(n)).and_then(whole_seconds),
         Value::Float64(n) => float_seconds(*n),
         Value::String(text) => {
-            let text = text.to_text();
-            let trimmed = text.trim();
+            let trimmed = trim(text.as_bytes());
             if trimmed.is_empty() {
                 return Err("empty duration".to_owned());
             }
-            match (parse_duration(trimmed.as_bytes()), parse_float(trimmed.as_bytes())) {
+            match (parse_duration(trimmed), parse_float(trimmed)) {
                 (Ok(duration), _) => Ok(duration),
                 (Err(_), Some(seconds)) => float_seconds(seconds),
                 (Err(_), None) => Err(format!("could not parse duration {}", quote_go(text.as_bytes()))),
             }
         }
         other => as_duration(other).ok_or_else(|| format!("unsupported duration type {}", other.type_name())),
+    }
+}
+
+/// `strings.TrimSpace`.
+fn trim(text: &[u8]) -> &[u8] {
+    match std::str::from_utf8(text) {
+        Ok(text) => text.trim().as_bytes(),
+        Err(_) => text.trim_ascii(),
     }
 }
 

@@ -22,7 +22,8 @@ pub fn call(files: &Map, method: &str, args: &[Value]) -> Option<Result<Value, S
         "Glob" if first.len() > MAX_PATTERN => {
             return Some(Err(format!("the pattern is over the limit of {MAX_PATTERN} bytes")));
         }
-        "Glob" => glob(files, &first.to_text()),
+        // A pattern that isn't UTF-8 is malformed.
+        "Glob" => glob(files, std::str::from_utf8(first.as_bytes()).unwrap_or("**")),
         "AsConfig" => as_config(files),
         "AsSecrets" => as_secrets(files),
         "Lines" => lines(&bytes()),

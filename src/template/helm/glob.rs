@@ -78,7 +78,8 @@ fn starts_with<'t>(text: impl IntoIterator<Item = &'t char>, tokens: impl IntoIt
 fn matches(tokens: &[Token], text: &[char]) -> bool {
     let mut reached = vec![false; text.len() + 1];
     reached[0] = true;
-    for token in tokens {
+    for (index, token) in tokens.iter().enumerate() {
+        let ascii_only = is_cut_to_a_byte(tokens, index);
         let mut next = vec![false; text.len() + 1];
         match token {
             Token::Any | Token::Super => {
@@ -93,13 +94,31 @@ fn matches(tokens: &[Token], text: &[char]) -> bool {
             }
             single => {
                 for (at, c) in text.iter().enumerate() {
-                    next[at + 1] = reached[at] && single.accepts(*c);
+                    next[at + 1] = reached[at] && single.accepts(*c) && (c.is_ascii() || !ascii_only);
                 }
             }
         }
         reached = next;
     }
     reached.last().copied().unwrap_or(false)
+}
+
+/// Whether gobwas takes only the first byte of the character that the token is to match: where texts and single
+/// characters follow each other, it cuts a text after the first byte of its last character.
+fn is_cut_to_a_byte(tokens: &[Token], index: usize) -> bool {
+    let is_single = |at: Option<usize>| {
+        let token = at.and_then(|at| tokens.get(at));
+        matches!(token, Some(Token::One | Token::Class { .. }))
+    };
+    let next_is_text = matches!(tokens.get(index + 1), Some(Token::Char(_)));
+    if is_single(Some(index)) {
+        return next_is_text;
+    }
+    let mut text = (0..index)
+        .rev()
+        .take_while(|at| matches!(tokens.get(*at), Some(Token::Char(_))));
+    let before = text.by_ref().last().unwrap_or(index).checked_sub(1);
+    !next_is_text && (is_single(index.checked_add(1)) || is_single(before))
 }
 
 impl Token {
@@ -182,10 +201,11 @@ impl Parser<'_> {
         let mut options = Vec::new();
         loop {
             options.append(&mut self.sequence()?);
-            match self.next()? {
-                ',' if options.len() <= MAX_EXPANSIONS => {}
-                '}' => break,
-                _ => return None,
+            match self.next() {
+                Some(',') if options.len() <= MAX_EXPANSIONS => {}
+                // What is open at the end counts as closed.
+                Some('}') | None => break,
+                Some(_) => return None,
             }
         }
         self.depth -= 1;
@@ -242,6 +262,14 @@ mod tests {
             ("d/**/x", "d/x", true),
             ("d/**/x", "d/a/x", true),
             ("[ab-c]x", "-x", true),
+            ("{a,b", "b", true),
+            ("{a", "a/b", false),
+            ("[!a]x", "éx", false),
+            ("x[!a]", "xé", true),
+            ("é?", "éx", false),
+            ("?é", "xé", false),
+            ("a?c", "aéc", false),
+            ("*é*", "xéx", true),
         ];
         for (pattern, text, want) in table {
             assert_eq!(Glob::new(pattern).matches(text), want, "{pattern} with {text}");

@@ -15,7 +15,7 @@ pub struct Limits {
     pub output: usize,
     /// Bytes that all functions together may make, counted when they are made: also what is freed soon after.
     pub memory: u64,
-    /// Time that the execution of all templates may take.
+    /// Processor time of the thread that the execution of all templates may take: a loaded machine doesn't count.
     pub time: Duration,
 }
 
@@ -57,7 +57,7 @@ impl std::fmt::Display for Limit {
             Limit::Text(n) => write!(f, "the limit of {n} bytes for one text"),
             Limit::Nesting(n) => write!(f, "the limit of {n} levels of maps and lists within each other"),
             Limit::Regex => f.write_str("the limit of the size of a regular expression times that of its text"),
-            Limit::Time(time) => write!(f, "the limit of {} seconds", time.as_secs_f64()),
+            Limit::Time(time) => write!(f, "the limit of {} seconds of processor time", time.as_secs_f64()),
         }
     }
 }

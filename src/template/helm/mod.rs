@@ -16,6 +16,7 @@ mod limits;
 mod lookup;
 mod random;
 mod toml;
+mod toml_error;
 
 pub use capabilities::{Capabilities, KubeVersion};
 pub use context::{Context, Environment, Used};

@@ -1,8 +1,11 @@
 //! `toToml` and `fromToml`. Facts: BurntSushi/toml v1.6.0: keys sorted, plain keys before tables, two spaces a level.
 
+use super::convert::is_exported;
+use super::toml_error;
 use crate::template::go::meter::{self, Overrun};
-use crate::template::go::value::{Entries, List, Map, Str, Value};
+use crate::template::go::value::{Entries, List, Map, MapKind, Object, Str, Value};
 use crate::template::sprig::text::display;
+use crate::template::sprig::time::{TomlTime, toml_time};
 
 const TOO_DEEP: &str = "toml: the value is nested too deeply, or contains itself";
 const MAX_DEPTH: usize = 200;
@@ -18,20 +21,22 @@ pub fn encode(value: &Value) -> Result<Vec<u8>, String> {
         Value::List(list) if Shape::of(value, 0)? == Shape::Tables && !list.items().is_empty() => {
             return Err("toml: top-level values must be Go maps or structs".to_owned());
         }
+        Value::Object(object) if is_struct(&**object) => encoder.fields(&[], entries_of(value))?,
         Value::Nil => {}
         other => encoder.element(other, 0)?,
     }
     Ok(encoder.out)
 }
 
-/// Reads a TOML document: whole numbers are `int64`, dates stay text.
+/// Reads a TOML document: whole numbers are `int64`, dates are times.
 ///
 /// # Errors
 /// What the parser says.
 pub fn decode(text: &str) -> Result<Value, String> {
-    let table: toml::Table = text
-        .parse()
-        .map_err(|e: toml::de::Error| format!("toml: {}", e.message()))?;
+    let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
+        let at = e.span().map_or(text.len(), |span| span.start);
+        toml_error::text(text.as_bytes(), e.message(), at)
+    })?;
     Ok(from_table(table))
 }
 
@@ -50,7 +55,15 @@ fn from_toml(value: toml::Value) -> Value {
         toml::Value::Integer(n) => Value::Int64(n),
         toml::Value::Float(n) => Value::Float64(n),
         toml::Value::Boolean(b) => Value::Bool(b),
-        toml::Value::Datetime(date) => Value::string(date.to_string()),
+        toml::Value::Datetime(date) => {
+            let kind = match (date.date, date.time, date.offset) {
+                (Some(_), Some(_), Some(_)) => TomlTime::Offset,
+                (Some(_), Some(_), None) => TomlTime::DateTime,
+                (Some(_), None, _) => TomlTime::Date,
+                (None, ..) => TomlTime::Time,
+            };
+            toml_time(kind, &date.to_string()).unwrap_or_else(|| Value::string(date.to_string()))
+        }
         toml::Value::Array(items) => Value::list(items.into_iter().map(from_toml).collect()),
         toml::Value::Table(table) => from_table(table),
     }
@@ -85,6 +98,7 @@ impl Shape {
             Value::Nil => Shape::Nil,
             Value::Map(map) if map.entries.is_none() => Shape::Nil,
             Value::Map(_) => Shape::Table,
+            Value::Object(object) if is_struct(&**object) => Shape::Table,
             Value::List(list) if list.is_nil() => Shape::Nil,
             Value::List(list) if list.items().is_empty() => Shape::Plain,
             Value::List(list) => {
@@ -127,9 +141,13 @@ impl Encoder {
 
     /// Plain keys come first: what follows a table header belongs to that table.
     fn map(&mut self, path: &[Str], map: &Map) -> Result<(), String> {
+        self.fields(path, entries_of(&Value::Map(map.clone())))
+    }
+
+    fn fields(&mut self, path: &[Str], all: Vec<(Str, Value)>) -> Result<(), String> {
         check(path.len())?;
         let mut entries = Vec::new();
-        for (key, value) in map.snapshot() {
+        for (key, value) in all {
             let shape = Shape::of(&value, path.len())?;
             entries.push((key, value, shape));
         }
@@ -140,20 +158,18 @@ impl Encoder {
             inner.push(key.clone());
             match (&value, shape) {
                 (_, Shape::Nil) => {}
-                (Value::Map(map), _) => {
+                (Value::Map(_) | Value::Object(_), Shape::Table) => {
                     if inner.len() == 1 {
                         self.newline();
                     }
                     self.header(&inner, ("[", "]"));
-                    self.map(&inner, map)?;
+                    self.fields(&inner, entries_of(&value))?;
                 }
                 (Value::List(list), Shape::Tables) => {
                     for item in list.items() {
                         self.newline();
                         self.header(&inner, ("[[", "]]"));
-                        if let Value::Map(map) = item {
-                            self.map(&inner, map)?;
-                        }
+                        self.fields(&inner, entries_of(item))?;
                     }
                 }
                 _ => {
@@ -174,7 +190,10 @@ impl Encoder {
         }
         match value {
             Value::Nil => {}
-            Value::String(text) => self.write(&quoted(&text.to_text())),
+            Value::String(text) => {
+                let text = quoted(text.as_bytes());
+                self.out.extend_from_slice(&text);
+            }
             Value::Float64(n) => {
                 let text = String::from_utf8_lossy(&display(&Value::Float64(*n))).into_owned();
                 let text = match text.as_str() {
@@ -188,8 +207,15 @@ impl Encoder {
                 self.write(if whole { ".0" } else { "" });
             }
             Value::List(list) => self.array(list, depth)?,
-            Value::Map(map) => self.inline(map, depth)?,
-            Value::Object(object) => self.write(&quoted(&object.display())),
+            Value::Map(_) => self.inline(value, depth)?,
+            Value::Object(object) => match object.bare() {
+                Some(text) => self.write(&text),
+                None if is_struct(&**object) => self.inline(value, depth)?,
+                None => {
+                    let text = quoted(object.display().as_bytes());
+                    self.out.extend_from_slice(&text);
+                }
+            },
             scalar => {
                 let text = display(scalar);
                 self.out.extend_from_slice(&text);
@@ -210,16 +236,26 @@ impl Encoder {
         Ok(())
     }
 
-    fn inline(&mut self, map: &Map, depth: usize) -> Result<(), String> {
+    fn inline(&mut self, value: &Value, depth: usize) -> Result<(), String> {
         let mut entries = Vec::new();
-        for (key, value) in map.snapshot() {
+        for (key, value) in entries_of(value) {
             let shape = Shape::of(&value, depth)?;
             entries.push((key, value, matches!(shape, Shape::Table | Shape::Tables), shape));
         }
         entries.sort_by_key(|(_, _, is_sub, _)| *is_sub);
         self.write("{");
         let last = entries.len().saturating_sub(1);
+        // Of a struct the library counts the unexported fields here, and not there.
+        let places = match value {
+            Value::Object(object) => {
+                let fields = object.structure().unwrap_or_default();
+                let exported = fields.iter().enumerate().filter(|(_, field)| is_exported(field.name));
+                exported.map(|(place, _)| place).collect()
+            }
+            _ => Vec::new(),
+        };
         for (index, (key, value, _, shape)) in entries.iter().enumerate() {
+            let index = places.get(index).copied().unwrap_or(index);
             if *shape == Shape::Nil {
                 continue;
             }
@@ -239,28 +275,55 @@ fn key_text(key: &Str) -> String {
     if !key.is_empty() && key.as_bytes().iter().all(bare) {
         key.to_text().into_owned()
     } else {
-        quoted(&key.to_text())
+        String::from_utf8_lossy(&quoted(key.as_bytes())).into_owned()
     }
 }
 
-fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{8}' => out.push_str("\\b"),
-            '\t' => out.push_str("\\t"),
-            '\n' => out.push_str("\\n"),
-            '\u{c}' => out.push_str("\\f"),
-            '\r' => out.push_str("\\r"),
-            '\0'..='\u{1f}' | '\u{7f}' => out.push_str(&format!("\\u{:04x}", c as u32)),
-            c => out.push(c),
+/// Bytes that aren't UTF-8 stay as they are.
+fn quoted(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len() + 2);
+    out.push(b'"');
+    for byte in text {
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            8 => out.extend_from_slice(b"\\b"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            12 => out.extend_from_slice(b"\\f"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            0..=0x1f | 0x7f => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            byte => out.push(*byte),
         }
     }
-    out.push('"');
+    out.push(b'"');
     out
+}
+
+/// Whether the encoder writes it as a table: neither a time nor a type that makes a text of itself.
+fn is_struct(object: &dyn Object) -> bool {
+    object.bare().is_none() && object.structure().is_some() && !object.is_stringer()
+}
+
+/// The entries of a map, whose files are byte slices to Go, or the exported fields of a struct.
+fn entries_of(value: &Value) -> Vec<(Str, Value)> {
+    let bytes = |value: Value| match value {
+        Value::String(data) if meter::spend(meter::ELEMENT * data.len() as u64) => Value::bytes(data.as_bytes()),
+        value => value,
+    };
+    match value {
+        Value::Map(map) if map.kind == MapKind::Files => {
+            let entries = map.snapshot().into_iter();
+            entries.map(|(key, value)| (key, bytes(value))).collect()
+        }
+        Value::Map(map) => map.snapshot(),
+        Value::Object(object) => {
+            let fields = object.structure().unwrap_or_default().into_iter();
+            let exported = fields.filter(|field| is_exported(field.name));
+            exported.map(|field| (Str::from(field.name), field.value)).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 #[cfg(test)]

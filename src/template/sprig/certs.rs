@@ -20,7 +20,7 @@ use super::time::{Time, Zone};
 use super::{Call, Env, Pair, Source, draw, dsa, impure, pure, text};
 use crate::template::go::func::{CallError, Func, Param};
 use crate::template::go::quote;
-use crate::template::go::value::{List, Object, Value};
+use crate::template::go::value::{Field, List, Object, Value};
 
 const CERTIFICATE: Param = Param::Named("sprig.certificate");
 const SUBJECT_KEY_ID: &[u8] = b"\x55\x1d\x0e";
@@ -104,6 +104,18 @@ impl Object for Certificate {
             "Key" => Some(Value::string(self.key.as_slice())),
             _ => None,
         }
+    }
+
+    fn structure(&self) -> Option<Vec<Field>> {
+        let field = |name, text: &Vec<u8>| Field {
+            name,
+            value: Value::string(text.as_slice()),
+        };
+        Some(vec![field("Cert", &self.cert), field("Key", &self.key)])
+    }
+
+    fn json_fields(&self) -> Option<Vec<Field>> {
+        self.structure()
     }
 
     fn display(&self) -> String {

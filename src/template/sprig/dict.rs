@@ -164,6 +164,7 @@ fn copied(value: &Value, depth: usize, budget: &mut limit::Budget) -> Result<Val
         }
         // Go's reflection sees exported fields only, and a version has none.
         Value::Object(object) if object.type_name().ends_with("semver.Version") => super::semver::zero(object),
+        Value::Object(object) => object.copied().unwrap_or_else(|| Value::Object(object.clone())),
         other => other.clone(),
     })
 }

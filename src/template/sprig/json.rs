@@ -7,7 +7,7 @@ use super::{limit, pure, runes, text};
 use crate::template::go::func::{CallError, Func};
 use crate::template::go::meter;
 use crate::template::go::number::format_float;
-use crate::template::go::value::{ListKind, Value};
+use crate::template::go::value::{ListKind, MapKind, Value};
 
 pub use super::json_parse::unmarshal;
 
@@ -99,6 +99,18 @@ impl Writer {
                 })?;
             }
             Value::Map(map) if map.entries.is_none() => self.out.extend_from_slice(b"null"),
+            // The contents of files are byte slices to Go.
+            Value::Map(map) if map.kind == MapKind::Files => {
+                let entries = map.snapshot();
+                self.group(b"{}", entries.len(), depth, |writer, index| match entries.get(index) {
+                    Some((key, Value::String(data))) => {
+                        writer.key(key.as_bytes());
+                        writer.string(BASE64.encode(data.as_bytes()).as_bytes());
+                        Ok(())
+                    }
+                    _ => Ok(()),
+                })?;
+            }
             Value::Map(map) => {
                 let entries = map.snapshot();
                 self.group(b"{}", entries.len(), depth, |writer, index| match entries.get(index) {
@@ -109,7 +121,16 @@ impl Writer {
                     None => Ok(()),
                 })?;
             }
-            Value::Object(object) => self.data(&object.to_json()?, depth)?,
+            Value::Object(object) => match object.json_fields() {
+                None => self.data(&object.to_json()?, depth)?,
+                Some(fields) => self.group(b"{}", fields.len(), depth, |writer, index| match fields.get(index) {
+                    Some(field) => {
+                        writer.key(field.name.as_bytes());
+                        writer.value(&field.value, depth + 1)
+                    }
+                    None => Ok(()),
+                })?,
+            },
         }
         Ok(())
     }

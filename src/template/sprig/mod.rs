@@ -40,7 +40,7 @@ mod semver_constraint;
 mod strings;
 mod strings_wrap;
 pub mod text;
-mod time;
+pub mod time;
 mod types;
 mod url;
 pub mod url_parse;

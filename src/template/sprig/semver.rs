@@ -8,7 +8,7 @@ use std::rc::Rc;
 use super::args::{Args, NIL_POINTER, Out};
 use super::pure;
 use crate::template::go::func::{Func, Param};
-use crate::template::go::value::{Object, Value};
+use crate::template::go::value::{Field, Object, Value};
 
 pub use super::semver_constraint::Constraints;
 
@@ -249,6 +249,8 @@ impl Object for VersionObject {
                 &[Param::Named("*semver.Version")]
             }
             "SetPrerelease" | "SetMetadata" => &[Param::String],
+            "Major" | "Minor" | "Patch" | "Prerelease" | "Metadata" | "Original" | "String" | "IncMajor"
+            | "IncMinor" | "IncPatch" => &[],
             _ => return None,
         })
     }
@@ -295,6 +297,30 @@ impl Object for VersionObject {
             "GreaterThanEqual" => order(Ordering::is_ge),
             _ => return None,
         })
+    }
+
+    fn structure(&self) -> Option<Vec<Field>> {
+        let version = &self.version;
+        let number = |name, n: u64| Field {
+            name,
+            value: Value::Uint64(n),
+        };
+        let text = |name, text: &str| Field {
+            name,
+            value: Value::string(text),
+        };
+        Some(vec![
+            number("major", version.major),
+            number("minor", version.minor),
+            number("patch", version.patch),
+            text("pre", &version.prerelease),
+            text("metadata", &version.metadata),
+            text("original", &version.original),
+        ])
+    }
+
+    fn is_stringer(&self) -> bool {
+        true
     }
 
     fn display(&self) -> String {

@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use super::date_layout;
 use super::duration::{as_duration, duration_value};
 use crate::template::go::func::Param;
+use crate::template::go::quote::quote_go;
 use crate::template::go::value::{Object, Value};
 
 pub(super) const MONTHS: [&str; 12] = [
@@ -331,6 +332,47 @@ fn nanoseconds(value: &Value) -> Option<i64> {
     }
 }
 
+/// The times that TOML knows. Facts: BurntSushi/toml v1.6.0, `internal/tz.go` and `parse.go`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TomlTime {
+    /// With an offset from UTC.
+    Offset,
+    DateTime,
+    Date,
+    Time,
+}
+
+impl TomlTime {
+    /// The name of the location that marks it.
+    fn zone(self) -> &'static str {
+        match self {
+            TomlTime::Offset => "",
+            TomlTime::DateTime => "datetime-local",
+            TomlTime::Date => "date-local",
+            TomlTime::Time => "time-local",
+        }
+    }
+
+    /// How it is read, and written.
+    fn layout(self) -> &'static [u8] {
+        match self {
+            TomlTime::Offset => RFC3339,
+            TomlTime::DateTime => b"2006-01-02T15:04:05.999999999",
+            TomlTime::Date => b"2006-01-02",
+            TomlTime::Time => b"15:04:05.999999999",
+        }
+    }
+}
+
+/// A time of a TOML text; `None` if it is none.
+pub fn toml_time(kind: TomlTime, text: &str) -> Option<Value> {
+    let mut time = super::date_parse::parse(kind.layout(), text.as_bytes()).ok()?;
+    if kind != TomlTime::Offset {
+        time.zone = Zone::Fixed(0, kind.zone().to_owned());
+    }
+    Some(time.into_value())
+}
+
 impl TimeObject {
     fn other(args: &[Value]) -> Result<Time, String> {
         args.first()
@@ -419,6 +461,31 @@ impl Object for TimeObject {
             },
             _ => return None,
         }))
+    }
+
+    fn bare(&self) -> Option<String> {
+        let kinds = [TomlTime::DateTime, TomlTime::Date, TomlTime::Time];
+        let local = kinds
+            .iter()
+            .find(|kind| matches!(&self.0.zone, Zone::Fixed(_, name) if name == kind.zone()));
+        Some(self.0.text(local.map_or(RFC3339, |kind| kind.layout())))
+    }
+
+    fn go_string(&self) -> Option<String> {
+        let civil = self.0.civil();
+        let month = MONTHS
+            .get(usize::from(civil.month).saturating_sub(1))
+            .copied()
+            .unwrap_or_default();
+        let location = match self.0.zone {
+            Zone::Utc => "time.UTC".to_owned(),
+            Zone::Local => "time.Local".to_owned(),
+            _ => format!("time.Location({})", quote_go(self.0.zone.name().as_bytes())),
+        };
+        Some(format!(
+            "time.Date({}, time.{month}, {}, {}, {}, {}, {}, {location})",
+            civil.year, civil.day, civil.hour, civil.minute, civil.second, civil.nanosecond
+        ))
     }
 
     fn display(&self) -> String {

@@ -1,6 +1,9 @@
 //! Pipelines, commands and the operands that commands start with.
 
+use std::rc::Rc;
+
 use super::super::ast::{Chain, Command, Number, Operand, Pipe, Variable};
+use super::super::complex::Complex;
 use super::super::host::Host;
 use super::super::number::Ideal;
 use super::super::value::Value;
@@ -90,7 +93,10 @@ impl<'a, C: Host> State<'a, '_, C> {
             Ideal::Int(n) => Ok(Value::Int(n)),
             Ideal::Float(n) => Ok(Value::Float64(n)),
             Ideal::Overflow => Err(self.fail(format!("{} overflows int", number.text))),
-            Ideal::Complex => Err(self.fail(format!("complex number {} is not supported", number.text))),
+            Ideal::Complex => match Complex::parse(&number.text) {
+                Some(complex) => Ok(Value::Object(Rc::new(complex))),
+                None => Err(self.fail(format!("complex number {} is not supported", number.text))),
+            },
         }
     }
 

@@ -5,6 +5,7 @@ use super::super::builtins::{element_of, entry_of};
 use super::super::format::display;
 use super::super::host::Host;
 use super::super::value::Value;
+use super::args::as_argument;
 use super::{Failure, Flow, Reflected, State};
 
 impl<'a, C: Host> State<'a, '_, C> {
@@ -55,6 +56,7 @@ impl<'a, C: Host> State<'a, '_, C> {
     fn count_up(&mut self, branch: &'a Branch, number: &Value, count: u64) -> Result<bool, Failure> {
         for i in 0..count {
             let element = match number {
+                Value::Object(object) => object.with_int(i as i64).unwrap_or(Value::Int64(i as i64)),
                 Value::Uint8(_) => Value::Uint8(i as u8),
                 Value::Uint64(_) => Value::Uint64(i),
                 Value::Int(_) => Value::Int(i as i64),
@@ -113,5 +115,5 @@ fn count(number: &Value) -> Option<u64> {
 }
 
 fn shown(value: &Value) -> String {
-    String::from_utf8_lossy(&display(value)).into_owned()
+    String::from_utf8_lossy(&display(&as_argument(value.clone()))).into_owned()
 }

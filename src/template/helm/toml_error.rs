@@ -1,0 +1,393 @@
+//! What BurntSushi/toml says of a text that is no TOML. Facts: `lex.go`, `parse.go` and `error.go` of v1.6.0.
+//!
+//! The text is read by another library; where that fails, this walks the text as the Go library's lexer does, to find
+//! the words. What is wrong within a number, a date or an escape has the other library's words.
+
+use crate::template::go::quote::quote_rune;
+
+/// The error for a text that doesn't parse; `other` is what the library that read it says, and `at` where, in bytes.
+pub(super) fn text(input: &[u8], other: &str, at: usize) -> String {
+    let mut lexer = Lexer {
+        input,
+        at: 0,
+        table: Vec::new(),
+        key: Vec::new(),
+        seen: None,
+        stop: at,
+    };
+    match lexer.document() {
+        Err(Problem { line, text: Some(text) }) => worded(line, &lexer.last_key(), &text),
+        _ => {
+            let before = input.get(..at).unwrap_or(input);
+            let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+            let (key, is_header) = lexer.seen.unwrap_or_default();
+            if other.starts_with("duplicate key") {
+                let text = format!("Key '{key}' has already been defined.");
+                return worded(line, if is_header { "" } else { &key }, &text);
+            }
+            worded(line, &key, other)
+        }
+    }
+}
+
+fn worded(line: usize, key: &str, text: &str) -> String {
+    if key.is_empty() {
+        format!("toml: line {line}: {text}")
+    } else {
+        format!("toml: line {line} (last key {key:?}): {text}")
+    }
+}
+
+struct Problem {
+    line: usize,
+    /// `None` where the other library's words are taken.
+    text: Option<String>,
+}
+
+struct Lexer<'t> {
+    input: &'t [u8],
+    at: usize,
+    /// The table that is open, and the key whose value is read.
+    table: Vec<String>,
+    key: Vec<String>,
+    /// The last key before the place where the other library failed, and whether it is a table's.
+    seen: Option<(String, bool)>,
+    stop: usize,
+}
+
+type Done = Result<(), Problem>;
+
+impl Lexer<'_> {
+    fn last_key(&self) -> String {
+        let parts = self.table.iter().chain(&self.key);
+        parts.map(String::as_str).collect::<Vec<_>>().join(".")
+    }
+
+    fn see(&mut self, is_header: bool) {
+        let first = self.line_start(self.at) <= self.stop;
+        if first {
+            self.seen = Some((self.last_key(), is_header));
+        }
+    }
+
+    /// Where the line of a place begins.
+    fn line_start(&self, at: usize) -> usize {
+        let before = self.input.get(..at).unwrap_or(self.input);
+        before
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |feed| feed + 1)
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.input.get(self.at).copied()
+    }
+
+    /// The next character; at the end the one that the Go library has for it.
+    fn char(&self) -> char {
+        let rest = self.input.get(self.at..).unwrap_or_default();
+        let some = String::from_utf8_lossy(rest.get(..4).unwrap_or(rest));
+        some.chars().next().unwrap_or('\0')
+    }
+
+    /// The next character as Go quotes it.
+    fn shown(&self) -> String {
+        quote_rune(self.char())
+    }
+
+    fn line(&self) -> usize {
+        let before = self.input.get(..self.at).unwrap_or(self.input);
+        1 + before.iter().filter(|byte| **byte == b'\n').count()
+    }
+
+    /// An error about the next character, which has been read: a line feed counts as the end of its line.
+    fn problem(&self, text: impl Into<String>) -> Problem {
+        let last_feed = self.at == self.input.len() && self.input.last() == Some(&b'\n');
+        Problem {
+            line: self.line() - usize::from(last_feed),
+            text: Some(text.into()),
+        }
+    }
+
+    /// What isn't looked into.
+    fn other(&self) -> Problem {
+        Problem {
+            line: self.line(),
+            text: None,
+        }
+    }
+
+    fn skip(&mut self, skipped: &[u8]) {
+        while self.peek().is_some_and(|byte| skipped.contains(&byte)) {
+            self.at += 1;
+        }
+    }
+
+    /// Blanks, line feeds and comments.
+    fn skip_lines(&mut self) {
+        loop {
+            self.skip(b" \t\r\n");
+            if self.peek() != Some(b'#') {
+                return;
+            }
+            while self.peek().is_some_and(|byte| byte != b'\n') {
+                self.at += 1;
+            }
+        }
+    }
+
+    fn document(&mut self) -> Done {
+        loop {
+            self.skip_lines();
+            match self.peek() {
+                None => return Ok(()),
+                Some(b'[') => self.header()?,
+                Some(_) => {
+                    self.key.clear();
+                    self.pair(0, 0)?;
+                    self.key.clear();
+                }
+            }
+            self.skip(b" \t\r");
+            if !matches!(self.peek(), None | Some(b'\n' | b'#')) {
+                let shown = self.shown();
+                return Err(self.problem(format!(
+                    "expected a top-level item to end with a newline, comment, or EOF, but got {shown} instead"
+                )));
+            }
+        }
+    }
+
+    fn header(&mut self) -> Done {
+        self.at += 1;
+        let is_list = self.peek() == Some(b'[');
+        self.at += usize::from(is_list);
+        let mut parts = Vec::new();
+        loop {
+            self.skip(b" \t");
+            match self.peek() {
+                None | Some(b']') => {
+                    return Err(self.problem("unexpected end of table name (table names cannot be empty)"));
+                }
+                Some(b'.') => return Err(self.problem("unexpected table separator (table names cannot be empty)")),
+                Some(_) => parts.push(self.name()?),
+            }
+            self.skip(b" \t");
+            match self.peek() {
+                Some(b'.') => self.at += 1,
+                Some(b']') => break,
+                found => {
+                    let shown = self.shown();
+                    let text = format!("expected '.' or ']' to end table name, but got {shown} instead");
+                    let mut problem = self.problem(text);
+                    // The line feed has been read, and begins the next line.
+                    problem.line += usize::from(found == Some(b'\n'));
+                    return Err(problem);
+                }
+            }
+        }
+        self.at += 1;
+        if is_list {
+            if self.peek() != Some(b']') {
+                let shown = self.shown();
+                return Err(self.problem(format!(
+                    "expected end of table array name delimiter ']', but got {shown} instead"
+                )));
+            }
+            self.at += 1;
+        }
+        self.key.clear();
+        self.table = parts;
+        self.see(true);
+        Ok(())
+    }
+
+    /// A part of a key: bare, or in quotes.
+    fn name(&mut self) -> Result<String, Problem> {
+        let from = self.at;
+        if let Some(quote @ (b'"' | b'\'')) = self.peek() {
+            self.quoted(quote)?;
+            let inner = self.input.get(from + 1..self.at.saturating_sub(1)).unwrap_or_default();
+            return Ok(String::from_utf8_lossy(inner).into_owned());
+        }
+        while self
+            .peek()
+            .is_some_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+        {
+            self.at += 1;
+        }
+        let name = self.input.get(from..self.at).unwrap_or_default();
+        Ok(String::from_utf8_lossy(name).into_owned())
+    }
+
+    fn quoted(&mut self, quote: u8) -> Done {
+        self.at += 1;
+        loop {
+            match self.peek() {
+                None if quote == b'"' => return Err(self.problem("unexpected EOF; expected '\"'")),
+                None => return Err(self.problem("unexpected EOF; expected \"'\"")),
+                Some(b'\n') => return Err(self.problem("strings cannot contain newlines")),
+                Some(b'\\') if quote == b'"' => {
+                    self.at += 1;
+                    if self.peek().is_some_and(|byte| !b"btnfre\"\\xuU\n".contains(&byte)) {
+                        let rest = self.input.get(self.at..).unwrap_or_default();
+                        let escape = String::from_utf8_lossy(rest).chars().next().unwrap_or_default();
+                        return Err(self.problem(format!("invalid escape in string '\\{escape}'")));
+                    }
+                    self.at += 1;
+                }
+                Some(byte) => {
+                    self.at += 1;
+                    if byte == quote {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// A key below the first `base` parts of the open one, and its value.
+    fn pair(&mut self, base: usize, depth: usize) -> Done {
+        match self.peek() {
+            None | Some(b'=') => return Err(self.problem("unexpected '=': key name appears blank")),
+            Some(b'.') => return Err(self.problem("unexpected '.': keys cannot start with a '.'")),
+            Some(_) => {}
+        }
+        let mut parts = Vec::new();
+        loop {
+            self.skip(b" \t");
+            match self.peek() {
+                Some(b'=') => return Err(self.problem("unexpected '='")),
+                Some(b'.') => return Err(self.problem("unexpected '.'")),
+                _ => parts.push(self.name()?),
+            }
+            self.skip(b" \t");
+            match self.peek() {
+                Some(b'.') => self.at += 1,
+                Some(b'=') => break,
+                None => return Err(self.problem("unexpected EOF; expected key separator '='")),
+                Some(_) => {
+                    let shown = self.shown();
+                    return Err(self.problem(format!("expected '.' or '=', but got {shown} instead")));
+                }
+            }
+        }
+        self.at += 1;
+        self.key.truncate(base);
+        self.key.extend(parts);
+        self.see(false);
+        self.value(depth)
+    }
+
+    fn value(&mut self, depth: usize) -> Done {
+        self.skip(b" \t");
+        let rest = self.input.get(self.at..).unwrap_or_default();
+        match self.peek() {
+            None => Err(self.problem("unexpected EOF; expected value")),
+            Some(_) if depth > 100 => Err(self.other()),
+            Some(b'[') => self.list(depth),
+            Some(b'{') => self.inline(depth),
+            Some(_) if rest.starts_with(b"\"\"\"") || rest.starts_with(b"'''") => self.lines(),
+            Some(quote @ (b'"' | b'\'')) => self.quoted(quote),
+            Some(b'.') => Err(self.problem("floats must start with a digit, not '.'")),
+            Some(byte) if byte.is_ascii_digit() || matches!(byte, b'+' | b'-') => self.scalar(),
+            Some(b'i' | b'n') if rest.starts_with(b"inf") || rest.starts_with(b"nan") => self.scalar(),
+            Some(_) => {
+                let text = String::from_utf8_lossy(rest);
+                let word: String = text.chars().take_while(|c| c.is_alphabetic()).collect();
+                match word.as_str() {
+                    "" => {
+                        let shown = self.shown();
+                        Err(self.problem(format!("expected value but found {shown} instead")))
+                    }
+                    "true" | "false" => {
+                        self.at += word.len();
+                        Ok(())
+                    }
+                    word => Err(self.problem(format!("expected value but found {word:?} instead"))),
+                }
+            }
+        }
+    }
+
+    /// Anything up to what may follow a value.
+    fn scalar(&mut self) -> Done {
+        let from = self.at;
+        while let Some(byte) = self.peek().filter(|byte| !b",]}#\t\r\n".contains(byte)) {
+            // A blank may stand between a date and a time.
+            let next = self.input.get(self.at + 1);
+            if byte == b' ' && (self.at - from != 10 || !next.is_some_and(u8::is_ascii_digit)) {
+                break;
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    /// A text of several lines.
+    fn lines(&mut self) -> Done {
+        let quotes = self.input.get(self.at..self.at + 3).unwrap_or_default().to_vec();
+        self.at += 3;
+        while let Some(rest) = self.input.get(self.at..).filter(|rest| !rest.is_empty()) {
+            if rest.starts_with(&quotes) {
+                self.at += 3;
+                self.skip(quotes.get(..1).unwrap_or_default());
+                return Ok(());
+            }
+            self.at += if rest.first() == Some(&b'\\') { 2 } else { 1 };
+        }
+        Err(self.other())
+    }
+
+    fn list(&mut self, depth: usize) -> Done {
+        self.at += 1;
+        loop {
+            self.skip_lines();
+            match self.peek() {
+                Some(b',') => return Err(self.problem("unexpected comma")),
+                Some(b']') => break,
+                _ => self.value(depth + 1)?,
+            }
+            self.skip_lines();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => break,
+                found => {
+                    let shown = found.map_or_else(|| "end of file".to_owned(), |_| format!("'{}'", self.char()));
+                    return Err(self.problem(format!(
+                        "expected a comma (',') or array terminator (']'), but got {shown}"
+                    )));
+                }
+            }
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn inline(&mut self, depth: usize) -> Done {
+        let base = self.key.len();
+        self.at += 1;
+        loop {
+            self.skip_lines();
+            match self.peek() {
+                Some(b',') => return Err(self.problem("unexpected comma")),
+                Some(b'}') => break,
+                _ => self.pair(base, depth + 1)?,
+            }
+            self.skip_lines();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => break,
+                found => {
+                    let shown = found.map_or_else(|| "end of file".to_owned(), |_| format!("'{}'", self.char()));
+                    return Err(self.problem(format!(
+                        "expected a comma or an inline table terminator '}}', but got {shown} instead"
+                    )));
+                }
+            }
+        }
+        self.key.truncate(base);
+        self.at += 1;
+        Ok(())
+    }
+}
