@@ -208,3 +208,40 @@ fn nothing_takes_more_than_it_may() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+#[test]
+fn a_large_chart_stays_far_below_every_limit() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/charts/webstack");
+    let renderer = Renderer::new(Arc::new(crate::chart::load(&path).unwrap())).unwrap();
+    let capabilities = Capabilities::default();
+    let limits = Limits::default();
+    let input = Input {
+        values: serde_json::json!({}),
+        release: Release {
+            name: "r".into(),
+            namespace: "n".into(),
+            revision: 1,
+            is_install: true,
+            is_upgrade: false,
+        },
+        capabilities: &capabilities,
+        lookups: &Lookups::none(),
+        clock: jiff::Timestamp::UNIX_EPOCH,
+        kept: None,
+        seed: None,
+        limits,
+        include_crds: false,
+        skip_schema: false,
+    };
+    let used = on_large_stack(|| renderer.render(&input)).unwrap().unwrap().used;
+    // More than nothing, so that the measure itself is checked.
+    assert!(
+        used.steps > 1_000 && used.depth > 3 && used.output > 10_000 && used.memory > 10_000,
+        "{used:?}"
+    );
+    assert!(used.steps * 20 <= limits.steps, "{used:?}");
+    assert!(used.depth * 20 <= limits.depth, "{used:?}");
+    assert!(used.output * 20 <= limits.output, "{used:?}");
+    assert!(used.memory * 20 <= limits.memory, "{used:?}");
+    assert!(used.time * 20 <= limits.time, "{used:?}");
+}
