@@ -8,9 +8,12 @@ use super::*;
 use crate::fixtures::{self, Case, Outcome};
 use crate::yaml::all_floats;
 
+/// A header, and the chart that it describes.
+type Base = (Arc<JsonMap<String, Json>>, Chart);
+
 thread_local! {
     /// The chart of the header that was last seen, by its address.
-    static BASE: RefCell<Option<(Arc<JsonMap<String, Json>>, Chart)>> = const { RefCell::new(None) };
+    static BASE: RefCell<Option<Base>> = const { RefCell::new(None) };
 }
 
 /// The chart of a header's `files`, or one that has a name only.

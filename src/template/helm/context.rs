@@ -221,10 +221,8 @@ impl Context {
             return self.exceed(Limit::Steps(self.limits.steps));
         }
         // The clock is read seldom: it costs more than a step.
-        if before / STEPS_A_LOOK != self.steps / STEPS_A_LOOK {
-            if self.elapsed() > self.limits.time {
-                return self.exceed(Limit::Time(self.limits.time));
-            }
+        if before / STEPS_A_LOOK != self.steps / STEPS_A_LOOK && self.elapsed() > self.limits.time {
+            return self.exceed(Limit::Time(self.limits.time));
         }
         Ok(())
     }
