@@ -142,8 +142,9 @@ pub fn capture(args: &[String], mut process: Process<'_>) -> Captured {
     let code = u8::from(error.is_some());
     let error = error.filter(|text| !text.is_empty());
     if let Some(text) = &error {
-        stderr.push_str(&format!("Error: {text}\n"));
+        // Before the error, whose text may go on for lines: from `Error:` on it is Helm's.
         stderr.push_str(output.excerpt.as_deref().unwrap_or_default());
+        stderr.push_str(&format!("Error: {text}\n"));
     }
     Captured {
         stdout: output.stdout.into_bytes(),

@@ -127,7 +127,7 @@ fn sort_findings(error: &str) -> String {
     lines.join("\n")
 }
 
-/// Renders with ours, in this process. The excerpt that we print below an error is ours alone, and not compared.
+/// Renders with ours, in this process. The excerpt that we print above an error is ours alone, and not compared.
 pub fn ours(arguments: &[String]) -> Answer {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let captured = run_captured(&words, &[], Path::new("/"));
