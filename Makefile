@@ -79,7 +79,7 @@ test: check-tools ## Run everything that CI runs: lint, control plane, all tests
 
 .PHONY: bench
 bench: check-tools ## Run the benchmarks.
-	$(CARGO) bench $(LOCKED)
+	$(CARGO) bench $(LOCKED) --bench render
 
 # One chart: make bench-render CHART=dir [VALUES=file] [JSON=1] [RUNS=21]
 .PHONY: bench-render
@@ -92,6 +92,13 @@ bench-render: check-tools ## Measure loading, parsing and rendering beside Helm'
 	  HELM=; echo "no helm binary (tests/control-plane/build helm makes one): processes are not compared" >&2; \
 	fi; \
 	$(CARGO) bench $(LOCKED) --bench render
+
+# More custom resources, or another operator beside ours: make bench-operator N=10000 PEER="command line"
+.PHONY: bench-operator
+bench-operator: check-tools ## Measure what the operator costs beside a bare client; N=1000 IDLE=60 JSON=1 PEER=command.
+	@$(MAKE) control-plane >&2
+	@printf '==> a build with the release settings (5 minutes the first time), then 3 minutes of measuring\n' >&2
+	@N="$(N)" IDLE="$(IDLE)" JSON="$(JSON)" PEER="$(PEER)" LOGS="$(LOGS)" $(CARGO) bench $(LOCKED) --bench operator
 
 # One folder or file: make goldens FIXTURES=tests/fixtures/sprig
 FIXTURES ?= tests/fixtures

@@ -1,0 +1,303 @@
+//! The custom resources of the measurement, and the bare client that is the floor.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, Config};
+use serde_json::{Value, json};
+
+use crate::support::Kubectl;
+
+/// Requests at a time, of the bare client and of whoever makes and edits custom resources.
+const AT_ONCE: usize = 8;
+const GROUP: &str = "bench.chartwright.test";
+/// Far beyond what any operator should take.
+const PATIENCE: Duration = Duration::from_secs(1200);
+
+/// A namespace with `count` custom resources of kind `Three`.
+pub struct Load {
+    client: Client,
+    namespace: String,
+    pub count: usize,
+}
+
+/// A client for a kubeconfig.
+pub async fn client(kubeconfig: &Path) -> Result<Client> {
+    let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig)?;
+    Ok(Client::try_from(
+        Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?,
+    )?)
+}
+
+/// Installs the kind.
+pub fn install(kubectl: &Kubectl) -> Result<()> {
+    let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("threes.{GROUP}")},
+        "spec": {
+            "group": GROUP, "scope": "Namespaced",
+            "names": {"kind": "Three", "plural": "threes", "singular": "three", "listKind": "ThreeList"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": free, "status": free}}},
+            }],
+        },
+    });
+    kubectl.apply(&crd.to_string())?;
+    kubectl.wait(
+        "condition=Established",
+        "crd",
+        &format!("threes.{GROUP}"),
+        Duration::from_secs(30),
+    )?;
+    Ok(())
+}
+
+/// The watches file of an operator for the kind.
+pub fn watches(chart: &Path) -> String {
+    format!(
+        "- group: {GROUP}\n  version: v1\n  kind: Three\n  chart: {}\n",
+        chart.display()
+    )
+}
+
+fn threes() -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, "v1", "Three"), "threes")
+}
+
+fn configmaps() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"))
+}
+
+fn is_ready(object: &DynamicObject) -> bool {
+    let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|condition| {
+        condition["type"] == "Ready"
+            && condition["status"] == "True"
+            && condition["observedGeneration"].as_i64() == object.metadata.generation
+    })
+}
+
+// === impl Load ===
+
+impl Load {
+    /// Makes the namespace.
+    pub fn new(kubectl: &Kubectl, client: &Client, namespace: &str, count: usize) -> Result<Self> {
+        kubectl.create_namespace(namespace)?;
+        Ok(Load {
+            client: client.clone(),
+            namespace: namespace.to_owned(),
+            count,
+        })
+    }
+
+    fn api(&self, resource: &ApiResource) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &self.namespace, resource)
+    }
+
+    fn names(&self) -> impl Iterator<Item = String> + use<> {
+        (0..self.count).map(|number| format!("load-{number:05}"))
+    }
+
+    async fn for_all<F, Fut>(&self, act: F) -> Result<()>
+    where
+        F: Fn(String) -> Fut,
+        Fut: Future<Output = Result<()>>,
+    {
+        stream::iter(self.names().map(Ok))
+            .try_for_each_concurrent(AT_ONCE, act)
+            .await
+    }
+
+    /// Creates the custom resources.
+    pub async fn create(&self) -> Result<()> {
+        let api = self.api(&threes());
+        self.for_all(|name| {
+            let api = api.clone();
+            async move {
+                let object = json!({
+                    "apiVersion": format!("{GROUP}/v1"), "kind": "Three", "metadata": {"name": name}, "spec": {"size": 1},
+                });
+                api.create(&Default::default(), &serde_json::from_value(object)?).await?;
+                Ok(())
+            }
+        })
+        .await
+    }
+
+    /// Edits each of them so that one of three members changes.
+    pub async fn edit(&self, color: &str) -> Result<()> {
+        let api = self.api(&threes());
+        self.for_all(|name| {
+            let api = api.clone();
+            async move {
+                let patch = json!({"spec": {"color": color}});
+                api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+                Ok(())
+            }
+        })
+        .await
+    }
+
+    /// Deletes them; who made the members removes those.
+    pub async fn delete(&self) -> Result<()> {
+        let api = self.api(&threes());
+        self.for_all(|name| {
+            let api = api.clone();
+            async move {
+                api.delete(&name, &DeleteParams::default()).await?;
+                Ok(())
+            }
+        })
+        .await
+    }
+
+    /// The writes that no operator can do without, by a client that does nothing else: one apply on the custom resource,
+    /// three members, one status.
+    pub async fn floor(&self) -> Result<Duration> {
+        let (owners, members) = (self.api(&threes()), self.api(&configmaps()));
+        let started = Instant::now();
+        self.for_all(|name| {
+            let (owners, members) = (owners.clone(), members.clone());
+            async move {
+                let parameters = PatchParams::apply("bare").force();
+                let owner = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Three"});
+                let mut claim = owner.clone();
+                claim["metadata"] = json!({"finalizers": ["bench.chartwright.test/bare"], "labels": {"bare": "true"}});
+                owners.patch(&name, &parameters, &Patch::Apply(claim)).await?;
+                for part in ["main", "files", "tuning"] {
+                    let text: String = (0..12).map(|line| format!("{part} line {line}\n")).collect();
+                    let member = json!({
+                        "apiVersion": "v1", "kind": "ConfigMap",
+                        "metadata": {"labels": {"app.kubernetes.io/name": "three", "app.kubernetes.io/instance": name}},
+                        "data": {"size": "1", "text": text},
+                    });
+                    let member_name = format!("{name}-{part}");
+                    members.patch(&member_name, &parameters, &Patch::Apply(member)).await?;
+                }
+                let mut status = owner;
+                status["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+                owners.patch_status(&name, &parameters, &Patch::Apply(status)).await?;
+                Ok(())
+            }
+        })
+        .await?;
+        Ok(started.elapsed())
+    }
+
+    /// Removes what the floor left.
+    pub async fn clear(&self) -> Result<()> {
+        let owners = self.api(&threes());
+        self.for_all(|name| {
+            let owners = owners.clone();
+            async move {
+                let patch = json!({"metadata": {"finalizers": null}});
+                owners
+                    .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+                    .await?;
+                owners.delete(&name, &DeleteParams::default()).await?;
+                Ok(())
+            }
+        })
+        .await?;
+        self.api(&configmaps())
+            .delete_collection(&DeleteParams::default(), &ListParams::default())
+            .await?;
+        Ok(())
+    }
+
+    /// Waits until all custom resources are Ready at their generation, told by one watch.
+    pub async fn all_ready(&self) -> Result<()> {
+        self.watch_until("all custom resources are Ready", &threes(), |objects| {
+            objects.len() == self.count && objects.values().all(|ready| *ready)
+        })
+        .await
+    }
+
+    /// Waits until all members are there, for operators whose conditions say something else.
+    pub async fn all_members(&self) -> Result<()> {
+        self.watch_until("all members are there", &configmaps(), |objects| {
+            objects.keys().filter(|name| name.starts_with("load-")).count() == 3 * self.count
+        })
+        .await
+    }
+
+    /// Waits until every `main` member has this color.
+    pub async fn all_colored(&self, color: &str) -> Result<()> {
+        let api = self.api(&configmaps());
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let list = api.list(&ListParams::default()).await?;
+            let colored = list.items.iter().filter(|object| object.data["data"]["color"] == color);
+            if colored.count() == self.count {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("not all members are {color}");
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Waits until neither custom resources nor members are left.
+    pub async fn all_gone(&self) -> Result<()> {
+        self.watch_until("all custom resources are gone", &threes(), HashMap::is_empty)
+            .await?;
+        self.watch_until("all members are gone", &configmaps(), |objects| {
+            !objects.keys().any(|name| name.starts_with("load-"))
+        })
+        .await
+    }
+
+    async fn watch_until(
+        &self,
+        what: &str,
+        resource: &ApiResource,
+        holds: impl Fn(&HashMap<String, bool>) -> bool,
+    ) -> Result<()> {
+        let api = self.api(resource);
+        let waiting = async {
+            let list = api.list(&ListParams::default()).await?;
+            let mut version = list.metadata.resource_version.unwrap_or_default();
+            let name = |object: &DynamicObject| object.metadata.name.clone().unwrap_or_default();
+            let mut known: HashMap<String, bool> = list
+                .items
+                .iter()
+                .map(|object| (name(object), is_ready(object)))
+                .collect();
+            loop {
+                if holds(&known) {
+                    return Ok(());
+                }
+                let parameters = WatchParams::default().timeout(290);
+                let mut events = api.watch(&parameters, &version).await?.boxed();
+                while let Some(event) = events.try_next().await? {
+                    match event {
+                        WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                            version = object.metadata.resource_version.clone().unwrap_or_default();
+                            known.insert(name(&object), is_ready(&object));
+                        }
+                        WatchEvent::Deleted(object) => {
+                            version = object.metadata.resource_version.clone().unwrap_or_default();
+                            known.remove(&name(&object));
+                        }
+                        WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
+                        WatchEvent::Error(error) => bail!("{what}: {error:?}"),
+                    }
+                    if holds(&known) {
+                        return Ok(());
+                    }
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting)
+            .await
+            .with_context(|| format!("{what}: not within {PATIENCE:?}"))?
+    }
+}

@@ -1,0 +1,294 @@
+//! What an operator costs beside the writes that nobody can do without: `make bench-operator`.
+//!
+//! One run on a local control plane: a bare client that sends the five applies of each release (the floor), then the
+//! operator: converge, left alone, restart, one edit on every custom resource, delete.
+//!
+//! Environment: `N` (custom resources, default 1000), `IDLE` (seconds to be left alone, default 60), `PEER` (the command
+//! line of another operator for the same custom resources, run by `sh` with `KUBECONFIG`, `WATCHES` and `CHART` set),
+//! `JSON=1` (one line for each operator instead of a table), `LOGS` (a folder for the operators' logs).
+
+mod cluster;
+mod process;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use cluster::Load;
+use process::{Process, Usage};
+use support::{ControlPlane, Mark, Requests};
+
+/// An operator that was just started or told something may pause in between; what takes longer than this is over.
+const QUIET: Duration = Duration::from_secs(3);
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench-operator: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn number(name: &str, default: usize) -> Result<usize> {
+    let text = variable(name).unwrap_or_else(|| default.to_string());
+    text.parse()
+        .with_context(|| format!("{name}={text}: a whole number is wanted"))
+}
+
+fn run() -> Result<()> {
+    let (count, idle) = (number("N", 1000)?.max(1), number("IDLE", 60)?);
+    let scratch = tempfile::tempdir()?;
+    let logs = variable("LOGS").map_or_else(|| scratch.path().to_owned(), PathBuf::from);
+    std::fs::create_dir_all(&logs)?;
+    eprintln!("starting a control plane ...");
+    let control_plane = ControlPlane::builder().start()?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    cluster::install(control_plane.kubectl())?;
+    let client = runtime.block_on(cluster::client(control_plane.kubeconfig()))?;
+
+    eprintln!("floor: {count} x 5 applies by a bare client ...");
+    let load = Load::new(control_plane.kubectl(), &client, "floor", count)?;
+    let floor = runtime.block_on(async {
+        load.create().await?;
+        let floor = load.floor().await?;
+        load.clear().await?;
+        anyhow::Ok(floor.as_secs_f64())
+    })?;
+    let bench = Bench {
+        control_plane: &control_plane,
+        runtime: &runtime,
+        client: &client,
+        count,
+        idle: Duration::from_secs(idle as u64),
+        floor,
+        scratch: scratch.path(),
+        logs: &logs,
+    };
+    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/charts/three");
+    std::fs::write(scratch.path().join("watches.yaml"), cluster::watches(&chart))?;
+    let mut rows = vec![bench.measure("chartwright", ours)?];
+    if let Some(peer) = variable("PEER") {
+        rows.push(bench.measure("peer", |watches| {
+            let mut command = Command::new("sh");
+            command.arg("-c").arg(format!("exec {peer}"));
+            command.env("WATCHES", watches).env("CHART", &chart);
+            command
+        })?);
+    }
+    let as_json = variable("JSON").is_some_and(|value| value != "0");
+    for row in &rows {
+        match as_json {
+            true => println!("{row}"),
+            false => print(row),
+        }
+    }
+    Ok(())
+}
+
+fn ours(watches: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chartwright"));
+    command.args(["run", "--metrics-bind-address=0", "--health-probe-bind-address=0"]);
+    command.args(["--leader-elect=false", "--namespace=default"]);
+    command.arg(format!("--watches-file={}", watches.display()));
+    command
+}
+
+/// What all operators are measured with.
+struct Bench<'a> {
+    control_plane: &'a ControlPlane,
+    runtime: &'a tokio::runtime::Runtime,
+    client: &'a kube::Client,
+    count: usize,
+    idle: Duration,
+    /// Seconds that the bare client took.
+    floor: f64,
+    scratch: &'a Path,
+    logs: &'a Path,
+}
+
+/// Where a phase begins.
+struct Begun {
+    at: Instant,
+    cpu: f64,
+    mark: Mark,
+}
+
+impl Bench<'_> {
+    /// One operator through all phases.
+    fn measure(&self, name: &str, command: impl Fn(&Path) -> Command) -> Result<Value> {
+        let is_ours = name == "chartwright";
+        let user = format!("bench-{name}");
+        let kubeconfig = self.control_plane.kubeconfig_for(&user, &["system:masters"])?;
+        let mut starts = 0;
+        let mut start = || {
+            starts += 1;
+            let mut command = command(&self.scratch.join("watches.yaml"));
+            command.env("KUBECONFIG", &kubeconfig);
+            Process::start(
+                self.control_plane,
+                command,
+                &self.logs.join(format!("{name}-{starts}.log")),
+            )
+        };
+        let load = Load::new(self.control_plane.kubectl(), self.client, name, self.count)?;
+        self.runtime.block_on(load.create())?;
+        let mut phases = serde_json::Map::new();
+
+        eprintln!(
+            "{name}: {} custom resources, from the start to the last one ...",
+            self.count
+        );
+        let begun = Begun {
+            at: Instant::now(),
+            cpu: 0.0,
+            mark: self.control_plane.audit().mark()?,
+        };
+        let mut operator = start()?;
+        self.runtime.block_on(async {
+            match is_ours {
+                true => load.all_ready().await,
+                false => load.all_members().await,
+            }
+        })?;
+        let mut converge = self.phase(&begun, begun.at.elapsed(), &mut operator, &user)?;
+        converge["ratio_to_floor"] = round(converge["seconds"].as_f64().unwrap_or_default() / self.floor);
+        phases.insert("converge".into(), converge);
+        self.await_quiet(&user)?;
+
+        eprintln!("{name}: left alone for {:?} ...", self.idle);
+        let begun = self.begin(&mut operator)?;
+        std::thread::sleep(self.idle);
+        let left_alone = self.phase(&begun, self.idle, &mut operator, &user)?;
+        phases.insert("idle".into(), left_alone);
+
+        eprintln!("{name}: restart ...");
+        operator.end()?;
+        let begun = Begun {
+            at: Instant::now(),
+            cpu: 0.0,
+            mark: self.control_plane.audit().mark()?,
+        };
+        let mut operator = start()?;
+        std::thread::sleep(QUIET);
+        self.await_quiet(&user)?;
+        let restart = self.phase(&begun, begun.at.elapsed(), &mut operator, &user)?;
+        phases.insert("restart".into(), restart);
+
+        eprintln!("{name}: one edit on every custom resource ...");
+        let begun = self.begin(&mut operator)?;
+        self.runtime.block_on(async {
+            load.edit("red").await?;
+            load.all_colored("red").await?;
+            if is_ours {
+                load.all_ready().await?;
+            }
+            anyhow::Ok(())
+        })?;
+        let edit = self.phase(&begun, begun.at.elapsed(), &mut operator, &user)?;
+        phases.insert("edit".into(), edit);
+        self.await_quiet(&user)?;
+
+        eprintln!("{name}: delete ...");
+        let begun = self.begin(&mut operator)?;
+        self.runtime.block_on(async {
+            load.delete().await?;
+            load.all_gone().await
+        })?;
+        let delete = self.phase(&begun, begun.at.elapsed(), &mut operator, &user)?;
+        phases.insert("delete".into(), delete);
+        operator.end()?;
+        Ok(json!({
+            "operator": name, "custom_resources": self.count, "floor_seconds": round(self.floor), "phases": phases,
+        }))
+    }
+
+    fn begin(&self, operator: &mut Process) -> Result<Begun> {
+        Ok(Begun {
+            at: Instant::now(),
+            cpu: operator.usage()?.cpu,
+            mark: self.control_plane.audit().mark()?,
+        })
+    }
+
+    fn phase(&self, begun: &Begun, elapsed: Duration, operator: &mut Process, user: &str) -> Result<Value> {
+        let Usage { cpu, resident, peak } = operator.usage()?;
+        // The server writes a request down when it has answered it.
+        std::thread::sleep(Duration::from_millis(500));
+        let requests = self.requests(begun.mark, user)?;
+        let mut by_verb: BTreeMap<String, usize> = BTreeMap::new();
+        for request in requests.iter() {
+            let what = match request.subresource.as_str() {
+                "" => request.resource.clone(),
+                sub => format!("{}/{sub}", request.resource),
+            };
+            *by_verb
+                .entry(format!("{} {what}", request.verb).trim_end().to_owned())
+                .or_default() += 1;
+        }
+        Ok(json!({
+            "seconds": round(elapsed.as_secs_f64()), "cpu_seconds": round(cpu - begun.cpu), "resident_mib": round(resident),
+            "peak_mib": round(peak), "requests": requests.len(), "by_verb": by_verb,
+        }))
+    }
+
+    fn requests(&self, mark: Mark, user: &str) -> Result<Requests> {
+        Ok(self.control_plane.audit().since(mark)?.by_user(user).without_idling())
+    }
+
+    /// Waits until an operator has asked nothing for a while; one that never rests is measured as it is.
+    fn await_quiet(&self, user: &str) -> Result<()> {
+        for _ in 0..10 {
+            let mark = self.control_plane.audit().mark()?;
+            std::thread::sleep(QUIET);
+            if self.requests(mark, user)?.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn round(number: f64) -> Value {
+    json!((number * 100.0).round() / 100.0)
+}
+
+fn print(row: &Value) {
+    let text = |value: &Value| value.to_string().trim_matches('"').to_owned();
+    println!(
+        "\n{}: {} custom resources x 3 objects; the bare client's five applies each took {} s",
+        text(&row["operator"]),
+        row["custom_resources"],
+        row["floor_seconds"]
+    );
+    println!(
+        "{:<10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "phase", "s", "x floor", "CPU s", "MiB", "peak MiB", "requests"
+    );
+    for phase in ["converge", "idle", "restart", "edit", "delete"] {
+        let row = &row["phases"][phase];
+        let ratio = row.get("ratio_to_floor").map(text).unwrap_or_default();
+        println!(
+            "{phase:<10} {:>9} {ratio:>9} {:>9} {:>9} {:>9} {:>9}",
+            text(&row["seconds"]),
+            text(&row["cpu_seconds"]),
+            text(&row["resident_mib"]),
+            text(&row["peak_mib"]),
+            text(&row["requests"]),
+        );
+        for (verb, count) in row["by_verb"].as_object().into_iter().flatten() {
+            println!("{:<10} {count:>9} {verb}", "");
+        }
+    }
+}
