@@ -169,19 +169,20 @@ impl Load {
                 let parameters = PatchParams::apply("bare").force();
                 let owner = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Three"});
                 let mut claim = owner.clone();
-                claim["metadata"] = json!({"finalizers": ["bench.chartwright.test/bare"], "labels": {"bare": "true"}});
+                claim["metadata"] = json!({"name": name, "finalizers": ["bench.chartwright.test/bare"], "labels": {"bare": "true"}});
                 owners.patch(&name, &parameters, &Patch::Apply(claim)).await?;
                 for part in ["main", "files", "tuning"] {
                     let text: String = (0..12).map(|line| format!("{part} line {line}\n")).collect();
+                    let member_name = format!("{name}-{part}");
                     let member = json!({
                         "apiVersion": "v1", "kind": "ConfigMap",
-                        "metadata": {"labels": {"app.kubernetes.io/name": "three", "app.kubernetes.io/instance": name}},
+                        "metadata": {"name": member_name, "labels": {"app.kubernetes.io/name": "three", "app.kubernetes.io/instance": name}},
                         "data": {"size": "1", "text": text},
                     });
-                    let member_name = format!("{name}-{part}");
                     members.patch(&member_name, &parameters, &Patch::Apply(member)).await?;
                 }
                 let mut status = owner;
+                status["metadata"] = json!({"name": name});
                 status["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
                 owners.patch_status(&name, &parameters, &Patch::Apply(status)).await?;
                 Ok(())
