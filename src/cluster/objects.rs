@@ -59,14 +59,9 @@ pub fn live_with_health(id: &ObjectId, object: DynamicObject) -> Live {
     if health::has_health(&id.group_kind.group, &id.group_kind.kind) {
         let mut value = object.data;
         if let Some(fields) = value.as_object_mut() {
-            fields.insert(
-                "apiVersion".into(),
-                object.types.as_ref().map(|t| t.api_version.as_str()).into(),
-            );
-            fields.insert("kind".into(), id.group_kind.kind.as_str().into());
             fields.insert("metadata".into(), health_metadata(&object.metadata));
         }
-        live.health = Some(health::health(&value, jiff::Timestamp::now()));
+        live.health = Some(health::health(&id.group_kind, &value, jiff::Timestamp::now()));
     }
     live
 }

@@ -3,13 +3,12 @@
 //!
 //! Beyond kstatus: a Namespace must be `Active` and an APIService `Available`, because later objects need them.
 
-mod project;
 mod rules;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-pub use project::project;
+use super::identity::GroupKind;
 
 /// How an object is, in kstatus' words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,7 +101,7 @@ pub fn has_health(group: &str, kind: &str) -> bool {
 
 /// The health of an object. `now` matters only for Pods that can't be scheduled, which fail 15 seconds after their
 /// creation. What is malformed counts as absent.
-pub fn health(object: &Value, now: Timestamp) -> Health {
+pub fn health(kind: &GroupKind, object: &Value, now: Timestamp) -> Health {
     if text(object, "/metadata/deletionTimestamp").is_some() {
         return Health::new(Status::Terminating, "is being deleted");
     }
@@ -124,9 +123,8 @@ pub fn health(object: &Value, now: Timestamp) -> Health {
             _ => {}
         }
     }
-    let (group, kind) = group_kind(object);
-    match rules::find(group, kind) {
-        Some(rule) => (rule.health)(object, now),
+    match rules::find(&kind.group, &kind.kind) {
+        Some(rule) => rule(object, now),
         None => by_ready_condition(object),
     }
 }
@@ -172,12 +170,6 @@ fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
 
 fn int(object: &Value, pointer: &str) -> Option<i64> {
     object.pointer(pointer).and_then(Value::as_i64)
-}
-
-fn group_kind(object: &Value) -> (&str, &str) {
-    let api_version = text(object, "/apiVersion").unwrap_or_default();
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    (group, text(object, "/kind").unwrap_or_default())
 }
 
 // === impl Condition ===

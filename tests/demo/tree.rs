@@ -6,6 +6,7 @@ use std::io;
 
 use anyhow::Result;
 use chartwright::plan::health::{self, Status};
+use chartwright::plan::identity::GroupKind;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -103,7 +104,8 @@ impl Node {
 
     fn of(object: &Value, all: &[Value], now: Timestamp) -> Self {
         let metadata = &object["metadata"];
-        let health = health::health(object, now);
+        let kind = GroupKind::of(object).map_or_else(|| GroupKind::new("", ""), |(kind, _)| kind);
+        let health = health::health(&kind, object, now);
         let owned = all.iter().filter(|other| {
             let mut owners = other["metadata"]["ownerReferences"].as_array().into_iter().flatten();
             owners.any(|owner| owner["uid"] == metadata["uid"])

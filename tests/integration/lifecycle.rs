@@ -169,7 +169,7 @@ fn a_member_in_another_namespace_is_made_pruned_and_deleted() -> Result<()> {
 #[test]
 fn ready_means_that_the_members_are_healthy() -> Result<()> {
     let world = World::new("life-health")?;
-    let _operator = world.start()?;
+    let operator = world.start()?;
     world.apply(&world.widget("a", json!({"deployment": {"enabled": true, "failing": true}})))?;
     let unready = world.await_condition("a", "Reconciling", "True")?;
     ensure!(
@@ -184,6 +184,12 @@ fn ready_means_that_the_members_are_healthy() -> Result<()> {
         deployed["reason"] == "InstallSuccessful",
         "operator-sdk's meaning: Helm returned. {deployed}"
     );
+
+    // A new process knows the Deployment from a list, whose items don't say what kind they are.
+    drop(operator);
+    let _operator = world.start_and_settle()?;
+    let unready = world.await_condition("a", "Ready", "False")?;
+    ensure!(unready["reason"] == "Progressing", "{unready}");
 
     let widget = world.update("a", json!({"deployment": {"failing": false}}))?;
     let deployment = world.expect("deployment", "a")?;

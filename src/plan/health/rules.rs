@@ -5,16 +5,8 @@ use serde_json::Value;
 
 use super::{Condition, Health, Status, conditions, int, text};
 
-/// How one kind is judged, and all that the judgement reads, so that caches can drop the rest.
-pub(super) struct Rule {
-    group: &'static str,
-    kind: &'static str,
-    /// JSON pointers, besides those that the general rules read.
-    pub(super) fields: &'static [&'static str],
-    /// Types of conditions, likewise.
-    pub(super) conditions: &'static [&'static str],
-    pub(super) health: fn(&Value, Timestamp) -> Health,
-}
+/// How one kind is judged.
+pub(super) type Rule = fn(&Value, Timestamp) -> Health;
 
 const REPLICAS: [&str; 5] = [
     "/spec/replicas",
@@ -24,139 +16,27 @@ const REPLICAS: [&str; 5] = [
     "/status/updatedReplicas",
 ];
 
-const RULES: [Rule; 12] = [
-    Rule {
-        group: "apps",
-        kind: "Deployment",
-        fields: &[
-            REPLICAS[0],
-            REPLICAS[1],
-            REPLICAS[2],
-            REPLICAS[3],
-            REPLICAS[4],
-            "/spec/progressDeadlineSeconds",
-        ],
-        conditions: &["Progressing", "Available"],
-        health: deployment,
-    },
-    Rule {
-        group: "apps",
-        kind: "StatefulSet",
-        fields: &[
-            REPLICAS[0],
-            REPLICAS[1],
-            REPLICAS[2],
-            REPLICAS[4],
-            "/spec/updateStrategy/type",
-            "/spec/updateStrategy/rollingUpdate/partition",
-            "/status/currentReplicas",
-            "/status/currentRevision",
-            "/status/updateRevision",
-        ],
-        conditions: &[],
-        health: stateful_set,
-    },
-    Rule {
-        group: "apps",
-        kind: "DaemonSet",
-        fields: &[
-            "/status/desiredNumberScheduled",
-            "/status/currentNumberScheduled",
-            "/status/updatedNumberScheduled",
-            "/status/numberAvailable",
-            "/status/numberReady",
-        ],
-        conditions: &[],
-        health: daemon_set,
-    },
-    Rule {
-        group: "apps",
-        kind: "ReplicaSet",
-        fields: &[
-            REPLICAS[0],
-            REPLICAS[1],
-            REPLICAS[2],
-            REPLICAS[3],
-            "/status/fullyLabeledReplicas",
-        ],
-        conditions: &["ReplicaFailure"],
-        health: replica_set,
-    },
-    Rule {
-        group: "batch",
-        kind: "Job",
-        fields: &[
-            "/spec/parallelism",
-            "/spec/completions",
-            "/status/succeeded",
-            "/status/failed",
-            "/status/startTime",
-        ],
-        conditions: &["Complete", "Failed", "Suspended"],
-        health: job,
-    },
-    Rule {
-        group: "",
-        kind: "Pod",
-        fields: &[
-            "/metadata/creationTimestamp",
-            "/status/phase",
-            "/status/containerStatuses",
-        ],
-        conditions: &["Ready", "PodScheduled"],
-        health: pod,
-    },
-    Rule {
-        group: "",
-        kind: "PersistentVolumeClaim",
-        fields: &["/status/phase"],
-        conditions: &[],
-        health: claim,
-    },
-    Rule {
-        group: "",
-        kind: "Service",
-        fields: &["/spec/type", "/spec/clusterIP"],
-        conditions: &[],
-        health: service,
-    },
-    Rule {
-        group: "",
-        kind: "Namespace",
-        fields: &["/status/phase"],
-        conditions: &[],
-        health: namespace,
-    },
-    Rule {
-        group: "policy",
-        kind: "PodDisruptionBudget",
-        fields: &[],
-        conditions: &[],
-        // Once the generation is observed, allowed disruptions are computed; that they are 0 is no fault.
-        health: |_, _| Health::current("exists"),
-    },
-    Rule {
-        group: "apiextensions.k8s.io",
-        kind: "CustomResourceDefinition",
-        fields: &[],
-        conditions: &["NamesAccepted", "Established"],
-        health: crd,
-    },
-    Rule {
-        group: "apiregistration.k8s.io",
-        kind: "APIService",
-        fields: &[],
-        conditions: &["Available"],
-        health: api_service,
-    },
-];
-
 /// How long a Pod may be unschedulable before it counts as failed.
 const SCHEDULE_WINDOW: SignedDuration = SignedDuration::from_secs(15);
 
 /// The rule for a kind, if it has one of its own.
-pub(super) fn find(group: &str, kind: &str) -> Option<&'static Rule> {
-    RULES.iter().find(|rule| rule.group == group && rule.kind == kind)
+pub(super) fn find(group: &str, kind: &str) -> Option<Rule> {
+    Some(match (group, kind) {
+        ("apps", "Deployment") => deployment,
+        ("apps", "StatefulSet") => stateful_set,
+        ("apps", "DaemonSet") => daemon_set,
+        ("apps", "ReplicaSet") => replica_set,
+        ("batch", "Job") => job,
+        ("", "Pod") => pod,
+        ("", "PersistentVolumeClaim") => claim,
+        ("", "Service") => service,
+        ("", "Namespace") => namespace,
+        // Once the generation is observed, allowed disruptions are computed; that they are 0 is no fault.
+        ("policy", "PodDisruptionBudget") => |_, _| Health::current("exists"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => crd,
+        ("apiregistration.k8s.io", "APIService") => api_service,
+        _ => return None,
+    })
 }
 
 /// In progress, if `have` is less than `want`.
