@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use data_encoding::BASE64;
+use json_patch::jsonptr::{Pointer, PointerBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -54,7 +55,7 @@ pub fn random_leaves(rendered: &[Member], again: &[Member]) -> Vec<Leaf> {
             continue;
         };
         let mut pointers = Vec::new();
-        differing(&member.object, &other.object, &mut String::new(), &mut pointers);
+        differing(&member.object, &other.object, &mut PointerBuf::new(), &mut pointers);
         leaves.extend(pointers.into_iter().map(|pointer| Leaf {
             id: member.id.clone(),
             pointer,
@@ -65,29 +66,26 @@ pub fn random_leaves(rendered: &[Member], again: &[Member]) -> Vec<Leaf> {
 
 /// Pointers to the scalars that two objects of the same shape have different values for. Where chance decides on the
 /// shape itself, there is no leaf to compare.
-fn differing(one: &Value, other: &Value, path: &mut String, found: &mut Vec<String>) {
-    let length = path.len();
+fn differing(one: &Value, other: &Value, path: &mut PointerBuf, found: &mut Vec<String>) {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
             for (key, value) in one {
                 if let Some(other) = other.get(key) {
-                    path.push('/');
-                    path.push_str(&key.replace('~', "~0").replace('/', "~1"));
+                    path.push_back(key);
                     differing(value, other, path, found);
-                    path.truncate(length);
+                    path.pop_back();
                 }
             }
         }
         (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
             for (index, (value, other)) in one.iter().zip(other).enumerate() {
-                path.push('/');
-                path.push_str(&index.to_string());
+                path.push_back(index);
                 differing(value, other, path, found);
-                path.truncate(length);
+                path.pop_back();
             }
         }
         (Value::Object(_) | Value::Array(_), _) | (_, Value::Object(_) | Value::Array(_)) => {}
-        _ if one != other => found.push(path.clone()),
+        _ if one != other => found.push(path.to_string()),
         _ => {}
     }
 }
@@ -96,12 +94,12 @@ fn differing(one: &Value, other: &Value, path: &mut String, found: &mut Vec<Stri
 /// have put items of their own before them.
 pub fn live_leaf<'a>(rendered: &Value, live: &'a Value, pointer: &str) -> Option<&'a Value> {
     let (mut rendered, mut live) = (rendered, live);
-    for token in pointer.split('/').skip(1) {
-        let token = token.replace("~1", "/").replace("~0", "~");
+    for token in Pointer::parse(pointer).ok()?.tokens() {
+        let token = token.decoded();
         match rendered {
             Value::Object(fields) => {
-                rendered = fields.get(&token)?;
-                live = live.get(&token)?;
+                rendered = fields.get(token.as_ref())?;
+                live = live.get(token.as_ref())?;
             }
             Value::Array(items) => {
                 let index: usize = token.parse().ok()?;

@@ -39,7 +39,6 @@ pub(super) struct Memory {
     kept: Kept,
     pins: Vec<Pin>,
     renewal: Option<jiff::Timestamp>,
-    renewed: usize,
     regenerated: Option<String>,
 }
 
@@ -156,11 +155,10 @@ impl Work<'_> {
             rendered = self.recover(revision, rendered, memory, answers).await?;
         }
         let randomness = &rendered.randomness;
-        let mut desired = self.desired(rendered.objects.clone());
+        let mut desired = self.desired(&rendered.objects);
         memory.kept = randomness.kept.clone();
         memory.pins = lost::apply_pins(&mut desired.members, &memory.pins, &self.context.key);
         memory.renewal = randomness.next_renewal;
-        memory.renewed += randomness.renewed.len();
         Ok((rendered, desired))
     }
 
@@ -220,7 +218,7 @@ impl Work<'_> {
         let Made::Rendered(again) = self.once(request).await? else {
             return Ok(Vec::new());
         };
-        let (one, other) = (self.desired(rendered.objects.clone()), self.desired(again.objects));
+        let (one, other) = (self.desired(&rendered.objects), self.desired(&again.objects));
         let mut live: BTreeMap<ObjectId, Option<serde_json::Value>> = BTreeMap::new();
         let mut found = Vec::new();
         for leaf in lost::random_leaves(&one.members, &other.members) {

@@ -294,7 +294,7 @@ impl Work<'_> {
     }
 
     /// What a render wants to be there.
-    pub(super) fn desired(&self, objects: Vec<crate::render::Manifest>) -> Desired {
+    pub(super) fn desired(&self, objects: &[crate::render::Manifest]) -> Desired {
         let snapshot = &self.frame.snapshot;
         let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
         desired::desired(manifests(objects), &self.frame.identity, &namespaced, &self.context.key)
@@ -342,13 +342,11 @@ fn describe_hook(hook: &Hook) -> String {
     )
 }
 
-fn manifests(objects: Vec<crate::render::Manifest>) -> Vec<Manifest> {
-    let flat = objects.into_iter().flat_map(|manifest| {
-        let source = manifest.source.clone();
-        let objects: Vec<Value> = manifest.objects().into_iter().cloned().collect();
-        objects.into_iter().map(move |object| Manifest {
-            object,
-            source: source.clone(),
+fn manifests(objects: &[crate::render::Manifest]) -> Vec<Manifest> {
+    let flat = objects.iter().flat_map(|manifest| {
+        manifest.objects().into_iter().map(|object| Manifest {
+            object: object.clone(),
+            source: manifest.source.clone(),
         })
     });
     flat.collect()
@@ -400,7 +398,10 @@ pub(super) async fn baseline(
         _ => None,
     };
     let mut kinds = BTreeSet::new();
-    for manifest in rendered.map(|rendered| manifests(rendered.objects)).unwrap_or_default() {
+    for manifest in rendered
+        .map(|rendered| manifests(&rendered.objects))
+        .unwrap_or_default()
+    {
         let Some((group_kind, version)) = GroupKind::of(&manifest.object) else {
             continue;
         };
