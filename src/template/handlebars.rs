@@ -26,8 +26,10 @@ use crate::template::helm::{Context, Limit};
 const SUFFIX: &str = ".hbs";
 
 /// The Handlebars templates of the charts that take part in a render.
+#[derive(Default)]
 pub struct Templates {
-    registry: Handlebars<'static>,
+    /// Made with the first template: most charts have none, and it holds a helper for every function.
+    registry: Option<Handlebars<'static>>,
     /// The files of the partials, by the partials' names.
     partials: HashMap<String, String>,
     /// Whether any template names `Files`: partials copy their data, and files are large.
@@ -68,21 +70,16 @@ fn place(text: &str, at: usize) -> (usize, usize) {
     (line, 1 + before.rsplit('\n').next().unwrap_or_default().chars().count())
 }
 
-// === impl Templates ===
-
-impl Default for Templates {
-    fn default() -> Self {
-        let mut registry = Handlebars::new();
-        registry.set_strict_mode(true);
-        registry.register_escape_fn(no_escape);
-        helpers::register(&mut registry);
-        Templates {
-            registry,
-            partials: HashMap::new(),
-            uses_files: false,
-        }
-    }
+/// A registry with all helpers and no template.
+fn registry() -> Handlebars<'static> {
+    let mut registry = Handlebars::new();
+    registry.set_strict_mode(true);
+    registry.register_escape_fn(no_escape);
+    helpers::register(&mut registry);
+    registry
 }
+
+// === impl Templates ===
 
 impl Templates {
     /// Parses a file: `_name.hbs` becomes the partial `name`, which replaces an earlier one of that name, as Go's
@@ -120,7 +117,9 @@ impl Templates {
         let name = partial_name(path).unwrap_or(path);
         template.name = Some(name.to_owned());
         self.partials.insert(name.to_owned(), path.to_owned());
-        self.registry.register_template(name, template);
+        self.registry
+            .get_or_insert_with(registry)
+            .register_template(name, template);
         self.uses_files |= text.contains("Files");
         Ok(())
     }
@@ -135,9 +134,9 @@ impl Templates {
     }
 
     fn execute(&self, context: &mut Context, path: &str, data: serde_json::Value) -> Result<Vec<u8>, Error> {
-        let template = self
-            .registry
-            .get_template(path)
+        let parsed = self.registry.as_ref();
+        let (registry, template) = parsed
+            .and_then(|registry| Some((registry, registry.get_template(path)?)))
             .ok_or_else(|| Error::At(format!("{path}:1:1: the template was not parsed")))?;
         let data = Data::from(data);
         let session = Session {
@@ -154,7 +153,7 @@ impl Templates {
         let result = {
             let mut render = RenderContext::new(None);
             render.register_local_helper(helpers::DESK, Box::new(helpers::Desk(&session)));
-            template.render(&self.registry, &data, &mut render, &mut out)
+            template.render(registry, &data, &mut render, &mut out)
         };
         let text = out.text;
         let state = session.state.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -23,14 +23,20 @@ pub fn to_json_value(value: &Value) -> Result<Json, String> {
     convert(value, 0)
 }
 
-fn convert(value: &Value, depth: usize) -> Result<Json, String> {
+/// Counts the copy of one value, without those in it.
+fn count(value: &Value) -> Result<(), String> {
     let bytes = match value {
         Value::String(text) => text.len() as u64,
         _ => 0,
     };
-    if !meter::spend(JSON_NODE + bytes) {
-        return Err(Overrun::Memory.to_string());
+    match meter::spend(JSON_NODE + bytes) {
+        true => Ok(()),
+        false => Err(Overrun::Memory.to_string()),
     }
+}
+
+fn convert(value: &Value, depth: usize) -> Result<Json, String> {
+    count(value)?;
     if depth > MAX_DEPTH {
         return Err(format!(
             "json: unsupported value: encountered a cycle via {}",
@@ -82,13 +88,7 @@ fn convert(value: &Value, depth: usize) -> Result<Json, String> {
 /// A value as go-yaml takes it, without a detour over JSON: bytes are lists of numbers, the fields of a struct are in
 /// lower case, nil lists and maps are empty.
 fn tree(value: &Value, depth: usize) -> Result<Tree, String> {
-    let bytes = match value {
-        Value::String(text) => text.len() as u64,
-        _ => 0,
-    };
-    if !meter::spend(JSON_NODE + bytes) {
-        return Err(Overrun::Memory.to_string());
-    }
+    count(value)?;
     if depth > MAX_DEPTH {
         return Err("the value contains itself".to_owned());
     }

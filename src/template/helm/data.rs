@@ -14,6 +14,17 @@ pub struct Release {
 }
 
 impl Release {
+    /// A release as it is when it is installed: its first revision.
+    pub fn install(name: impl Into<String>, namespace: impl Into<String>) -> Self {
+        Release {
+            name: name.into(),
+            namespace: namespace.into(),
+            revision: 1,
+            is_install: true,
+            is_upgrade: false,
+        }
+    }
+
     /// The map that templates see.
     pub fn to_value(&self) -> Value {
         entries([
