@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chartwright::chart::{self, Chart};
-use chartwright::render::{Capabilities, Input, Limits, Lookups, Release, Renderer, on_large_stack};
+use chartwright::render::{Capabilities, Input, Lookups, Release, Renderer, on_large_stack};
 use serde_json::{Map, Value, json};
 
 #[global_allocator]
@@ -114,21 +114,8 @@ fn helm(line: &mut Map<String, Value>, chart: &Path, values: Option<&str>, runs:
 fn input<'a>(values: &Map<String, Value>, capabilities: &'a Capabilities, lookups: &'a Lookups) -> Input<'a> {
     Input {
         values: Value::Object(values.clone()),
-        release: Release {
-            name: "bench".into(),
-            namespace: "default".into(),
-            revision: 1,
-            is_install: true,
-            is_upgrade: false,
-        },
-        capabilities,
-        lookups,
-        clock: jiff::Timestamp::UNIX_EPOCH,
-        kept: None,
         seed: Some([0; 32]),
-        limits: Limits::default(),
-        include_crds: false,
-        skip_schema: false,
+        ..Input::new(Release::install("bench", "default"), capabilities, lookups)
     }
 }
 

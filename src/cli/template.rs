@@ -221,7 +221,7 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
         clock: jiff::Timestamp::now(),
         kept: None,
         seed: None,
-        // Time on a clock says little on a busy machine, and whoever waits here can stop it: the limit of steps decides.
+        // Whoever waits here can stop it: the limit of steps decides.
         limits: Limits {
             time: Duration::from_secs(600),
             ..Limits::default()

@@ -72,23 +72,10 @@ fn render(case: &Case) -> Result<Outcome, String> {
     if let Some(version) = case.text("kubeVersion") {
         capabilities.kube_version = KubeVersion::parse(version).unwrap();
     }
+    let lookups = Lookups::none();
     let input = Input {
         values: all_floats(case.field("v").clone()),
-        release: Release {
-            name: "release-name".to_owned(),
-            namespace: "default".to_owned(),
-            revision: 1,
-            is_install: true,
-            is_upgrade: false,
-        },
-        capabilities: &capabilities,
-        lookups: &Lookups::none(),
-        clock: jiff::Timestamp::UNIX_EPOCH,
-        kept: None,
-        seed: None,
-        limits: Limits::default(),
-        include_crds: false,
-        skip_schema: false,
+        ..Input::new(Release::install("release-name", "default"), &capabilities, &lookups)
     };
     let mut texts = renderer.texts(&input).map_err(|e| e.to_string())?;
     Ok(match case.field("t") {

@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use serde_json::json;
-
 use super::*;
 
 fn folder() -> std::path::PathBuf {
@@ -14,22 +12,8 @@ fn render(chart: Chart, lookups: &Lookups, limits: Limits) -> Result<Rendered, E
     let renderer = Renderer::new(Arc::new(chart)).unwrap();
     let capabilities = Capabilities::default();
     let input = Input {
-        values: json!({}),
-        release: Release {
-            name: "r".into(),
-            namespace: "n".into(),
-            revision: 1,
-            is_install: true,
-            is_upgrade: false,
-        },
-        capabilities: &capabilities,
-        lookups,
-        clock: jiff::Timestamp::UNIX_EPOCH,
-        kept: None,
-        seed: None,
         limits,
-        include_crds: false,
-        skip_schema: false,
+        ..Input::new(Release::install("r", "n"), &capabilities, lookups)
     };
     // Twice: the second render takes the parsed templates from the renderer.
     on_large_stack(|| renderer.render(&input).and_then(|_| renderer.render(&input))).unwrap()

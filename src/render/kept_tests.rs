@@ -31,21 +31,10 @@ impl Subject {
         let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
         let input = Input {
             values: input.values,
-            release: Release {
-                name: "r".into(),
-                namespace: "n".into(),
-                revision: 1,
-                is_install: true,
-                is_upgrade: false,
-            },
-            capabilities: &capabilities,
-            lookups: &lookups,
             clock: at(input.seconds),
             kept: input.kept,
             seed: input.seed,
-            limits: Limits::default(),
-            include_crds: false,
-            skip_schema: false,
+            ..Input::new(Release::install("r", "n"), &capabilities, &lookups)
         };
         on_large_stack(|| work(&self.renderer, &input)).unwrap()
     }

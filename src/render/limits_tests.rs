@@ -215,24 +215,8 @@ fn a_large_chart_stays_far_below_every_limit() {
     let renderer = Renderer::new(Arc::new(crate::chart::load(&path).unwrap())).unwrap();
     let capabilities = Capabilities::default();
     let limits = Limits::default();
-    let input = Input {
-        values: serde_json::json!({}),
-        release: Release {
-            name: "r".into(),
-            namespace: "n".into(),
-            revision: 1,
-            is_install: true,
-            is_upgrade: false,
-        },
-        capabilities: &capabilities,
-        lookups: &Lookups::none(),
-        clock: jiff::Timestamp::UNIX_EPOCH,
-        kept: None,
-        seed: None,
-        limits,
-        include_crds: false,
-        skip_schema: false,
-    };
+    let lookups = Lookups::none();
+    let input = Input::new(Release::install("r", "n"), &capabilities, &lookups);
     let used = on_large_stack(|| renderer.render(&input)).unwrap().unwrap().used;
     // More than nothing, so that the measure itself is checked.
     assert!(

@@ -118,6 +118,37 @@ pub struct Rendered {
     pub warnings: Vec<Warning>,
 }
 
+// === impl Input ===
+
+impl<'a> Input<'a> {
+    /// A render without values of the user's, at the epoch, of which nothing is kept: the start of any other, by
+    /// struct update.
+    pub fn new(release: Release, capabilities: &'a Capabilities, lookups: &'a Lookups) -> Self {
+        Input {
+            values: serde_json::Value::Null,
+            release,
+            capabilities,
+            lookups,
+            clock: jiff::Timestamp::UNIX_EPOCH,
+            kept: None,
+            seed: None,
+            limits: Limits::default(),
+            include_crds: false,
+            skip_schema: false,
+        }
+    }
+
+    fn environment(&self) -> Environment {
+        Environment {
+            lookups: self.lookups.clone(),
+            clock: self.clock,
+            seed: self.seed,
+            kept: self.kept.cloned(),
+            limits: self.limits,
+        }
+    }
+}
+
 // === impl Renderer ===
 
 impl Renderer {
@@ -168,14 +199,7 @@ impl Renderer {
         check_kube_version(&node, input.capabilities)?;
         let parsed = self.parsed(&node)?;
         let files = contexts::files(&self.files, &node, &values, input);
-        let environment = Environment {
-            lookups: input.lookups.clone(),
-            clock: input.clock,
-            seed: input.seed,
-            kept: input.kept.cloned(),
-            limits: input.limits,
-        };
-        let mut context = Context::new(parsed.go, &environment);
+        let mut context = Context::new(parsed.go, &input.environment());
         let rendered = execute(&mut context, &parsed.handlebars, files);
         let (missing_lookups, used_lookups) = context.lookups();
         let used = context.used();
@@ -203,14 +227,8 @@ impl Renderer {
         let values = values::coalesce(&node, &user, &mut Vec::new())?;
         let parsed = self.parsed(&node)?;
         let files = contexts::files(&self.files, &node, &values, input);
-        let environment = Environment {
-            lookups: input.lookups.clone(),
-            clock: input.clock,
-            seed: input.seed,
-            kept: None,
-            limits: input.limits,
-        };
-        execute(&mut Context::new(parsed.go, &environment), &parsed.handlebars, files)
+        let mut context = Context::new(parsed.go, &input.environment());
+        execute(&mut context, &parsed.handlebars, files)
     }
 
     /// The parsed templates of the charts that take part.

@@ -19,25 +19,7 @@ fn chart(template: &str) -> Chart {
 pub(super) fn render_with(template: &str, change: impl FnOnce(&mut Input<'_>)) -> Result<Rendered, Error> {
     let renderer = Renderer::new(Arc::new(chart(template))).unwrap();
     let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
-    let release = Release {
-        name: "r".into(),
-        namespace: "n".into(),
-        revision: 1,
-        is_install: true,
-        is_upgrade: false,
-    };
-    let mut input = Input {
-        values: json!({}),
-        release,
-        capabilities: &capabilities,
-        lookups: &lookups,
-        clock: jiff::Timestamp::UNIX_EPOCH,
-        kept: None,
-        seed: None,
-        limits: Limits::default(),
-        include_crds: false,
-        skip_schema: false,
-    };
+    let mut input = Input::new(Release::install("r", "n"), &capabilities, &lookups);
     change(&mut input);
     on_large_stack(|| renderer.render(&input)).unwrap()
 }
@@ -150,24 +132,7 @@ fn lookups_are_answered_from_the_table_or_reported() {
     let template = "# {{ range list \"a\" \"gone\" \"b\" }}{{ (lookup \"v1\" \"Secret\" \"n\" .) | toJson }}{{ end }}";
     let renderer = Renderer::new(Arc::new(chart(template))).unwrap();
     let capabilities = Capabilities::default();
-    let input = Input {
-        values: json!({}),
-        release: Release {
-            name: "r".into(),
-            namespace: "n".into(),
-            revision: 1,
-            is_install: true,
-            is_upgrade: false,
-        },
-        capabilities: &capabilities,
-        lookups: &lookups,
-        clock: jiff::Timestamp::UNIX_EPOCH,
-        kept: None,
-        seed: None,
-        limits: Limits::default(),
-        include_crds: false,
-        skip_schema: false,
-    };
+    let input = Input::new(Release::install("r", "n"), &capabilities, &lookups);
     let rendered = on_large_stack(|| renderer.render(&input)).unwrap().unwrap();
     assert_eq!(rendered.objects[0].text, "# {\"data\":{\"n\":1}}{}{}");
     assert_eq!(rendered.missing_lookups, [key("b")]);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chartwright::chart::{Chart, File};
-use chartwright::render::{Capabilities, Input, Limits, Lookups, Release, Renderer};
+use chartwright::render::{Capabilities, Input, Lookups, Release, Renderer};
 use chartwright::yaml;
 use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
@@ -187,25 +187,11 @@ fn render(file: &str, helpers: &str, values: &Map<String, Value>) -> Answer {
     chart.metadata.version = "0.1.0".to_owned();
     chart.templates = vec![template(FILE, file), template("_h.tpl", helpers)];
     let renderer = Renderer::new(Arc::new(chart)).map_err(|e| e.to_string())?;
-    let release = Release {
-        name: "release-name".to_owned(),
-        namespace: "default".to_owned(),
-        revision: 1,
-        is_install: true,
-        is_upgrade: false,
-    };
     let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
     let input = Input {
         values: yaml::all_floats(Value::Object(values.clone())),
-        release,
-        capabilities: &capabilities,
-        lookups: &lookups,
         clock: jiff::Timestamp::now(),
-        kept: None,
-        seed: None,
-        limits: Limits::default(),
-        include_crds: false,
-        skip_schema: false,
+        ..Input::new(Release::install("release-name", "default"), &capabilities, &lookups)
     };
     let rendered = renderer.render(&input).map_err(|e| e.to_string())?;
     Ok(rendered.notes.unwrap_or_default().into_bytes())

@@ -59,17 +59,6 @@ pub fn render(data: &[u8]) {
     let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
     let input = Input {
         values,
-        release: Release {
-            name: "r".to_owned(),
-            namespace: "n".to_owned(),
-            revision: 1,
-            is_install: true,
-            is_upgrade: false,
-        },
-        capabilities: &capabilities,
-        lookups: &lookups,
-        clock: jiff::Timestamp::UNIX_EPOCH,
-        kept: None,
         seed: Some([7; 32]),
         limits: Limits {
             steps: 20_000,
@@ -78,7 +67,7 @@ pub fn render(data: &[u8]) {
             ..Limits::default()
         },
         include_crds: true,
-        skip_schema: false,
+        ..Input::new(Release::install("r", "n"), &capabilities, &lookups)
     };
     let Ok(renderer) = Renderer::new(Arc::new(chart)) else {
         return;
