@@ -224,6 +224,11 @@ impl Discovery {
         Api::namespaced(self.client.clone(), namespace)
     }
 
+    /// The pods of a namespace.
+    pub fn pods(&self, namespace: &str) -> Api<k8s_openapi::api::core::v1::Pod> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
     /// An API for the objects of a resource: in one namespace, or everywhere for `None`.
     pub fn api<K>(&self, resource: &Resource, namespace: Option<&str>) -> Api<K>
     where

@@ -19,6 +19,8 @@ pub const FIELD_MANAGER: &str = "chartwright";
 
 /// Objects read in one request; a larger list comes in pages.
 const PAGE: u32 = 500;
+/// Pods looked at to find out why a workload isn't well.
+const FEW: u32 = 50;
 
 /// Reads what the plan needs to know from an object's metadata.
 pub fn live(metadata: &ObjectMeta) -> Live {
@@ -50,6 +52,7 @@ pub fn live(metadata: &ObjectMeta) -> Live {
             .into_iter()
             .next(),
         health: None,
+        pods: None,
     }
 }
 
@@ -61,7 +64,11 @@ pub fn live_with_health(id: &ObjectId, object: DynamicObject) -> Live {
         if let Some(fields) = value.as_object_mut() {
             fields.insert("metadata".into(), health_metadata(&object.metadata));
         }
-        live.health = Some(health::health(&id.group_kind, &value, jiff::Timestamp::now()));
+        let health = health::health(&id.group_kind, &value, jiff::Timestamp::now());
+        if health.status != health::Status::Current {
+            live.pods = health::pods::selector(&id.group_kind, &value).map(String::into_boxed_str);
+        }
+        live.health = Some(health);
     }
     live
 }
@@ -87,6 +94,16 @@ pub async fn look(discovery: &Discovery, resource: &Resource, id: &ObjectId) -> 
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The pods that a label selector finds in a namespace, a page of them: enough to see what ails them.
+pub async fn pods(discovery: &Discovery, namespace: &str, selector: &str) -> Result<Vec<Value>> {
+    let parameters = ListParams::default().labels(selector).limit(FEW);
+    let pods = bounded(discovery.pods(namespace).list(&parameters)).await?;
+    let values = pods.items.into_iter().map(serde_json::to_value);
+    values
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|error| Error::Invalid(error.to_string()))
 }
 
 /// The whole object, with what the plan needs to know of it. `None` if it does not exist.

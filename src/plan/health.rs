@@ -3,6 +3,7 @@
 //!
 //! Beyond kstatus: a Namespace must be `Active` and an APIService `Available`, because later objects need them.
 
+pub mod pods;
 mod rules;
 
 use jiff::Timestamp;

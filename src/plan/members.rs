@@ -31,6 +31,8 @@ pub struct Live {
     pub last_writer: Option<String>,
     /// `None` for kinds that are watched as metadata only: there, to exist is to be healthy.
     pub health: Option<Health>,
+    /// The label selector of its pods, while it is a workload that isn't well.
+    pub pods: Option<Box<str>>,
 }
 
 /// What one watch covers: a kind, in one namespace or (`None`) wherever it is.

@@ -37,21 +37,32 @@ pub(super) fn trouble(id: &ObjectId, members: &Members) -> Option<(Reason, Strin
 
 impl Run<'_> {
     /// The phase of a release whose members are all as recorded.
-    pub(super) fn health_of_record(&self, release: &Release) -> Phase {
+    pub(super) async fn health_of_record(&self, release: &mut Release) -> Phase {
         let ids: Vec<ObjectId> = release.record.entries.iter().map(|entry| entry.id.clone()).collect();
-        self.phase_of(&ids, Changes::default(), None, None)
+        self.phase_of(release, &ids, Changes::default(), None, None).await
     }
 
     /// Ready, or waiting for the members named.
-    pub(super) fn phase_of(
+    pub(super) async fn phase_of(
         &self,
+        release: &mut Release,
         ids: &[ObjectId],
         changes: Changes,
         gap: Option<String>,
         held: Option<String>,
     ) -> Phase {
-        let members = self.context.members();
-        let troubles: Vec<(Reason, String)> = ids.iter().filter_map(|id| trouble(id, &members)).collect();
+        self.ask_why(release, ids).await;
+        let troubles: Vec<(Reason, String)> = {
+            let members = self.context.members();
+            let explained = |id: &ObjectId| {
+                let (reason, text) = trouble(id, &members)?;
+                match release.whys.of(id) {
+                    Some(why) => Some((reason, format!("{text}: {why}"))),
+                    None => Some((reason, text)),
+                }
+            };
+            ids.iter().filter_map(explained).collect()
+        };
         let failed = troubles.iter().any(|(reason, _)| *reason == Reason::MemberFailed);
         let reason = match failed {
             true => Reason::MemberFailed,

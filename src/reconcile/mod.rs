@@ -22,6 +22,7 @@ mod render;
 mod status;
 mod superset;
 mod values;
+mod why;
 
 use std::time::Duration;
 
@@ -84,7 +85,7 @@ impl Run<'_> {
             return self.report(release, Phase::Suspended, None).await;
         }
         if self.is_converged(release) {
-            let phase = self.health_of_record(release);
+            let phase = self.health_of_record(release).await;
             return self.report(release, phase, None).await;
         }
         let prepared = match self.prepare(release).await {

@@ -179,7 +179,7 @@ impl Run<'_> {
             .map(|member| member.id.clone())
             .collect();
         let held = (!pruned.held.is_empty()).then(|| list(pruned.held));
-        self.phase_of(&desired, changes, pruned.gap, held)
+        self.phase_of(release, &desired, changes, pruned.gap, held).await
     }
 }
 

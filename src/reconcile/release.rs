@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::custom_resource::CustomResource;
+use super::why::Whys;
 use crate::plan::record::Record;
 
 /// Retries wait at least and at most this long.
@@ -19,6 +20,8 @@ pub struct Release {
     pub failures: u32,
     /// The last event, so that the same failure is told once and not at every retry.
     pub last_event: String,
+    /// Why its workloads aren't well.
+    pub(super) whys: Whys,
 }
 
 // === impl Release ===

@@ -78,7 +78,7 @@ impl Run<'_> {
     fn next_look_of(&self, release: &mut Release, phase: &Phase) -> Option<std::time::Duration> {
         match phase {
             Phase::Failed { .. } => Some(release.back_off()),
-            Phase::Waiting { .. } => Some(RECHECK),
+            Phase::Waiting { .. } => Some(release.whys.next_look().unwrap_or(RECHECK).min(RECHECK)),
             Phase::Ready { gap: Some(_), .. } => Some(RECHECK),
             // A refused object may be removed by its owner, which no watch of ours would tell.
             Phase::Stalled { recheck: true, .. } => Some(release.back_off()),

@@ -190,6 +190,11 @@ fn ready_means_that_the_members_are_healthy() -> Result<()> {
     let _operator = world.start_and_settle()?;
     let unready = world.await_condition("a", "Ready", "False")?;
     ensure!(unready["reason"] == "Progressing", "{unready}");
+    // A pod says why, once the Deployment has had its time.
+    world.await_object(&world.widgets(), "a", "Ready tells why", |widget| {
+        let ready = crate::look::condition(widget, "Ready").unwrap_or_default();
+        ready["message"] == "Deployment a: 0 of 1 available: ImagePullBackOff: Back-off pulling image \"example/app:7\""
+    })?;
 
     let widget = world.update("a", json!({"deployment": {"failing": false}}))?;
     let deployment = world.expect("deployment", "a")?;

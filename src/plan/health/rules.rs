@@ -73,8 +73,11 @@ fn deployment(object: &Value, _: Timestamp) -> Health {
     let want = int(object, REPLICAS[0]).unwrap_or(1);
     let [pods, ready, up, updated] =
         [REPLICAS[1], REPLICAS[2], REPLICAS[3], REPLICAS[4]].map(|f| int(object, f).unwrap_or(0));
+    // A quota or an admission webhook refuses the pods: only this condition tells.
+    let refused = find("ReplicaFailure").filter(Condition::is_true);
     first(
         [
+            refused.map(|condition| Health::in_progress(condition.says("pods cannot be created"))),
             lacking(pods, want, "created"),
             lacking(updated, want, "updated"),
             excess(pods, want),

@@ -1,0 +1,138 @@
+//! Why a workload isn't well: its pods are looked at while it isn't, and seldom. Pods are not watched: there are many
+//! of them, and whoever runs the operator need not let it read them.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use super::Run;
+use super::release::Release;
+use crate::cluster::objects;
+use crate::plan::health::pods;
+use crate::plan::identity::ObjectId;
+
+/// A workload that has been started gets this long before anybody asks why it isn't well.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The second look comes after this, each further one after twice the time, up to the longest.
+const AGAIN: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_secs(300);
+/// Workloads of one release that are looked at; a condition shows few.
+const LOOKED_AT: usize = 3;
+
+/// What is known of why the workloads of a release aren't well.
+#[derive(Debug, Default)]
+pub struct Whys(HashMap<ObjectId, Why>);
+
+#[derive(Debug)]
+struct Why {
+    next: Instant,
+    looks: u32,
+    text: Option<String>,
+}
+
+// === impl Whys ===
+
+impl Whys {
+    /// What the pods of a member said.
+    pub(super) fn of(&self, id: &ObjectId) -> Option<&str> {
+        self.0.get(id)?.text.as_deref()
+    }
+
+    /// When the next pods are to be looked at, if any are.
+    pub(super) fn next_look(&self) -> Option<Duration> {
+        let next = self.0.values().map(|why| why.next).min()?;
+        Some(
+            next.saturating_duration_since(Instant::now())
+                .max(Duration::from_secs(1)),
+        )
+    }
+
+    /// Takes in which members are in trouble; gives those whose pods are to be looked at now.
+    fn due(&mut self, troubled: &[ObjectId], now: Instant) -> Vec<ObjectId> {
+        self.0.retain(|id, _| troubled.contains(id));
+        for id in troubled.iter().take(LOOKED_AT) {
+            self.0.entry(id.clone()).or_insert_with(|| Why {
+                next: now + PATIENCE,
+                looks: 0,
+                text: None,
+            });
+        }
+        self.0
+            .iter()
+            .filter(|(_, why)| why.next <= now)
+            .map(|(id, _)| id.clone())
+            .collect()
+    }
+
+    fn learn(&mut self, id: &ObjectId, text: Option<String>, now: Instant) {
+        if let Some(why) = self.0.get_mut(id) {
+            why.next = now + AGAIN.saturating_mul(1 << why.looks.min(10)).min(LONGEST);
+            why.looks = why.looks.saturating_add(1);
+            why.text = text;
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Looks at the pods of the workloads among the members that aren't well, where that is due.
+    pub(super) async fn ask_why(&self, release: &mut Release, ids: &[ObjectId]) {
+        let troubled: HashMap<ObjectId, Box<str>> = {
+            let members = self.context.members();
+            ids.iter()
+                .filter_map(|id| Some((id.clone(), members.get(id)?.pods.clone()?)))
+                .collect()
+        };
+        let order: Vec<ObjectId> = ids.iter().filter(|id| troubled.contains_key(*id)).cloned().collect();
+        for id in release.whys.due(&order, Instant::now()) {
+            let Some(selector) = troubled.get(&id) else { continue };
+            let text = match objects::pods(&self.context.discovery, &id.namespace, selector).await {
+                Ok(pods) => pods::why(&pods),
+                // The status of the workload says that it isn't well; a right to read pods is no duty.
+                Err(error) => {
+                    tracing::debug!(member = %id, %error, "its pods could not be looked at");
+                    None
+                }
+            };
+            release.whys.learn(&id, text, Instant::now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::identity::GroupKind;
+
+    fn id(name: &str) -> ObjectId {
+        ObjectId::new(GroupKind::new("apps", "Deployment"), "shop", name)
+    }
+
+    #[test]
+    fn pods_are_looked_at_after_a_while_and_then_ever_less_often() {
+        let mut whys = Whys::default();
+        let start = Instant::now();
+        assert!(whys.due(&[id("a")], start).is_empty(), "it has just begun");
+        let mut now = start + PATIENCE;
+        let mut waits = Vec::new();
+        for _ in 0..6 {
+            assert_eq!(whys.due(&[id("a")], now), [id("a")]);
+            whys.learn(&id("a"), Some("because".into()), now);
+            assert!(whys.due(&[id("a")], now).is_empty(), "not twice at once");
+            let wait = whys.0[&id("a")].next - now;
+            waits.push(wait.as_secs());
+            now += wait;
+        }
+        assert_eq!(waits, [30, 60, 120, 240, 300, 300]);
+        assert_eq!(whys.of(&id("a")), Some("because"));
+        assert!(whys.due(&[], now).is_empty());
+        assert_eq!((whys.of(&id("a")), whys.next_look()), (None, None), "all is well");
+    }
+
+    #[test]
+    fn of_many_workloads_a_few_speak() {
+        let mut whys = Whys::default();
+        let start = Instant::now();
+        let all: Vec<ObjectId> = (0..9).map(|n| id(&n.to_string())).collect();
+        whys.due(&all, start);
+        assert_eq!(whys.due(&all, start + PATIENCE).len(), LOOKED_AT);
+    }
+}
