@@ -15,7 +15,7 @@ use crate::cluster::{self, Discovery, events::Events};
 use crate::plan::digest::Key;
 use crate::plan::identity::GroupKind;
 use crate::plan::status::Phase;
-use crate::reconcile::{self, Context, CustomResource, Prepared, Reads, Release, Unit};
+use crate::reconcile::{self, Answers, Context, CustomResource, Prepared, Reads, Release, Unit};
 use crate::render::{Capabilities, Renderer};
 use crate::telemetry::metrics::Metrics;
 use crate::watches::{self, Watch};
@@ -200,7 +200,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         concurrency: 1,
         baselines: Default::default(),
     };
-    let prepared = reconcile::prepare(&context, &unit, &resource, &Release::default()).await;
+    let prepared = reconcile::prepare(&context, &unit, &resource, &Release::default(), &mut Answers::new()).await;
     let prepared = prepared.map_err(|phase| match phase {
         Phase::Stalled { reason, message, .. } | Phase::Failed { reason, message } => {
             anyhow::anyhow!("{reason:?}: {message}")

@@ -7,6 +7,7 @@ use super::connect::bounded;
 use super::discovery::{Discovery, Snapshot};
 use super::error::Result;
 use crate::plan::identity::GroupKind;
+use crate::plan::lookups::Target;
 use crate::render::LookupKey;
 
 /// Objects in one request of a list lookup.
@@ -21,6 +22,33 @@ pub fn group_kind(key: &LookupKey) -> (GroupKind, String) {
 /// The lookup as messages and records name it: `v1/Secret/shop/tls`, with empty parts for "all".
 pub fn describe(key: &LookupKey) -> String {
     format!("{}/{}/{}/{}", key.api_version, key.kind, key.namespace, key.name)
+}
+
+/// What [`describe`] described, if it is such a text.
+pub fn parse(text: &str) -> Option<LookupKey> {
+    let mut parts = text.rsplitn(4, '/');
+    let (name, namespace, kind, api_version) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    Some(LookupKey {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    })
+}
+
+/// What a watch has to look at for a lookup. A namespace given for a cluster-scoped kind means nothing.
+pub fn target(snapshot: &Snapshot, key: &LookupKey) -> Target {
+    let (group_kind, version) = group_kind(key);
+    let namespaced = snapshot.namespaced(&group_kind, &version).unwrap_or(true);
+    Target {
+        group_kind,
+        namespace: if namespaced {
+            key.namespace.clone()
+        } else {
+            String::new()
+        },
+        name: key.name.clone(),
+    }
 }
 
 /// Fetches one object, or a list if the name is empty. As with Helm, what doesn't exist, and what is of a kind that is
@@ -64,4 +92,22 @@ pub async fn fetch(discovery: &Discovery, snapshot: &Snapshot, key: &LookupKey) 
 fn plain(mut object: DynamicObject) -> Value {
     object.metadata.managed_fields = None;
     serde_json::to_value(object).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_can_be_read_back() {
+        for text in [
+            "v1/Secret/shop/tls",
+            "apps/v1/Deployment/shop/",
+            "v1/Node//",
+            "v1/Secret//",
+        ] {
+            assert_eq!(parse(text).map(|key| describe(&key)).as_deref(), Some(text));
+        }
+        assert_eq!(parse("v1/Secret"), None);
+    }
 }

@@ -66,6 +66,13 @@ impl Cache {
             .is_some_and(|release| !release.record.inputs.is_empty())
     }
 
+    /// True if its render looked something up: a kind that comes or goes may change what it found.
+    pub fn looks_up(&self, key: &Key) -> bool {
+        lock(&self.releases)
+            .get(key)
+            .is_some_and(|release| !release.record.lookups.is_empty())
+    }
+
     /// Puts it back, unless the custom resource went meanwhile.
     pub fn put_release(&self, key: &Key, release: Release) {
         if lock(&self.resources).contains_key(key) {

@@ -1,15 +1,12 @@
 //! Child watches: one for each kind and namespace scope that a release uses, selected by the operator's label. They keep
 //! the index of live members and wake the release whose member changed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use kube::api::{DynamicObject, PartialObjectMeta};
 use kube::core::ObjectMeta;
-use tokio::task::{AbortHandle, JoinSet};
-use tokio_util::sync::CancellationToken;
 
 use super::shared::Shared;
 use super::watching::{News, watch};
@@ -19,68 +16,8 @@ use crate::plan::health::has_health;
 use crate::plan::identity::ObjectId;
 use crate::plan::members::{Live, Scope};
 
-/// A watch that panics at once again must not spin.
-const AFTER_PANIC: Duration = Duration::from_secs(1);
-
-/// Starts a watch for every scope that is wanted, and ends those of kinds that are no longer served. Runs until told to
-/// stop.
-pub async fn run(shared: Arc<Shared>, stop: CancellationToken) {
-    let mut tasks = JoinSet::new();
-    let mut running: HashMap<Scope, AbortHandle> = HashMap::new();
-    let mut served = shared.context.discovery.subscribe();
-    loop {
-        end_unserved(&shared, &mut running);
-        let wanted: Vec<Scope> = shared.context.members().wanted().cloned().collect();
-        for scope in wanted {
-            running
-                .entry(scope)
-                .or_insert_with_key(|scope| tasks.spawn(scope_watch(shared.clone(), scope.clone())));
-        }
-        shared
-            .context
-            .metrics
-            .watches
-            .set(i64::try_from(running.len()).unwrap_or(i64::MAX));
-        tokio::select! {
-            () = stop.cancelled() => break,
-            () = shared.context.wanted.notified() => {}
-            changed = served.changed() => if changed.is_err() { break },
-            Some(Err(panic)) = tasks.join_next_with_id(), if !tasks.is_empty() => {
-                // An aborted watch was ended on purpose and is no longer listed; one that panicked begins anew.
-                running.retain(|scope, task| {
-                    let panicked = task.id() == panic.id();
-                    if panicked {
-                        tracing::error!(kind = %scope.group_kind, %panic, "a watch panicked; it starts anew");
-                        shared.context.members().set_failing(scope, "it panicked".to_owned());
-                    }
-                    !panicked
-                });
-                tokio::time::sleep(AFTER_PANIC).await;
-            }
-        }
-    }
-    tasks.shutdown().await;
-}
-
-/// A kind that is gone from a complete discovery has no objects: its watch would fail for ever.
-fn end_unserved(shared: &Shared, running: &mut HashMap<Scope, AbortHandle>) {
-    let snapshot = shared.context.discovery.snapshot();
-    if !snapshot.is_complete() {
-        return;
-    }
-    running.retain(|scope, task| {
-        if snapshot.preferred(&scope.group_kind).is_some() {
-            return true;
-        }
-        task.abort();
-        let sets = shared.context.members().forget(scope);
-        tracing::info!(kind = %scope.group_kind, "no longer served: its watch ends");
-        shared.router.notify(&sets);
-        false
-    });
-}
-
-async fn scope_watch(shared: Arc<Shared>, scope: Scope) {
+/// Watches one scope until it is aborted.
+pub async fn scope_watch(shared: Arc<Shared>, scope: Scope) {
     let snapshot = shared.context.discovery.snapshot();
     let Some(resource) = snapshot.preferred(&scope.group_kind) else {
         return;

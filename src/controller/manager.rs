@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::leader::{Ended, LeaderElection};
 use super::shared::Shared;
 use super::unit::Blueprint;
-use super::{api_watch, children};
+use super::{api_watch, scopes};
 use crate::cluster::{self, Discovery, events::Events};
 use crate::reconcile::Context;
 use crate::render::Renderer;
@@ -148,7 +148,7 @@ async fn lead(
     let ended = CancellationToken::new();
     let mut services = JoinSet::new();
     services.spawn(api_watch::run(shared.clone(), ended.clone()));
-    services.spawn(children::run(shared.clone(), ended.clone()));
+    services.spawn(scopes::run(shared.clone(), ended.clone()));
 
     let mut units = JoinSet::new();
     let waiting = Arc::new(AtomicUsize::new(blueprints.len()));

@@ -1,14 +1,16 @@
-//! The operator at run time: one supervised [`unit`] per watch with a fair [`queue`], [`children`] watches that wake
-//! the release whose member changed, [`api_watch`] for kinds that come and go, and a [`leader`] among replicas.
+//! The operator at run time: one supervised [`unit`] per watch with a fair [`queue`], watches of members
+//! ([`children`]) and of what templates look up ([`lookups`]) that wake the releases concerned, [`api_watch`] for kinds that come and go, and a [`leader`] among replicas.
 
 mod api_watch;
 mod cache;
 mod children;
 mod crds;
 pub mod leader;
+mod lookups;
 pub mod manager;
 mod queue;
 mod router;
+mod scopes;
 mod shared;
 mod unit;
 mod watching;

@@ -27,12 +27,14 @@ impl Router {
     }
 
     /// Forgets a release, unless another queue has taken it over: the watch that a custom resource left may hear of it
-    /// after the one that it went to.
-    pub fn unregister(&self, set: &str, queue: &Arc<Queue<Key>>) {
+    /// after the one that it went to. True if none has.
+    pub fn unregister(&self, set: &str, queue: &Arc<Queue<Key>>) -> bool {
         let mut sets = self.lock();
-        if sets.get(set).is_some_and(|address| Arc::ptr_eq(&address.queue, queue)) {
+        let taken = sets.get(set).is_some_and(|address| !Arc::ptr_eq(&address.queue, queue));
+        if !taken {
             sets.remove(set);
         }
+        !taken
     }
 
     /// Queues the releases of these sets. A set that no release claims (a custom resource that is not listed yet, or

@@ -205,7 +205,8 @@ impl Serving {
                 () = self.shared.synced.notified() => false,
             };
             for resource in self.cache.all() {
-                let rendered_anew = kinds_changed && self.unit.reads_capabilities(&resource);
+                let depends = || self.unit.reads_capabilities(&resource) || self.cache.looks_up(&resource.key);
+                let rendered_anew = kinds_changed && depends();
                 if rendered_anew || !self.cache.is_complete(&resource.key) {
                     self.queue.add(resource.key.clone());
                 }
@@ -217,6 +218,7 @@ impl Serving {
     fn want_members(&self) {
         for resource in self.cache.all() {
             reconcile::want_superset(&self.shared.context, &Superset::of_resource(&resource));
+            reconcile::follow_recorded_lookups(&self.shared.context, &self.unit, &resource);
         }
     }
 
@@ -225,7 +227,7 @@ impl Serving {
         loop {
             let synced = self.shared.synced.notified();
             let unsynced = self.shared.context.members().unsynced();
-            if unsynced.is_empty() {
+            if unsynced.is_empty() && !self.shared.context.looked_up().is_unsettled() {
                 return;
             }
             if tokio::time::timeout_at(deadline, synced).await.is_err() {
@@ -300,7 +302,9 @@ impl Serving {
         let Some(resource) = self.cache.remove(key) else { return };
         self.queue.forget(key);
         let set = resource.set(&self.unit.group_kind);
-        self.shared.router.unregister(&set, &self.queue);
+        if self.shared.router.unregister(&set, &self.queue) {
+            self.shared.context.follow_lookups(&set, std::iter::empty());
+        }
         self.shared
             .context
             .metrics

@@ -11,6 +11,7 @@ pub mod fingerprint;
 pub mod grants;
 pub mod health;
 pub mod identity;
+pub mod lookups;
 pub mod lost;
 pub mod members;
 pub mod ownership;

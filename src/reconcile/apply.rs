@@ -36,7 +36,7 @@ pub(super) struct Applied {
 /// What happened to one member.
 enum Done {
     Unchanged,
-    Applied(Live, Why),
+    Applied(Box<Live>, Why),
     Awaited,
     Failed(Reason, String),
 }
@@ -139,7 +139,7 @@ impl Run<'_> {
         rest.sort_by(|a, b| a.id.cmp(&b.id));
         ordered.extend(rest);
         release.record.entries = ordered;
-        release.record.lookups = prepared.lookups.clone();
+        release.learn_lookups(&prepared.lookups, applied.changes.applied > 0);
         for unknown in &prepared.desired.unknown {
             applied
                 .knowledge
@@ -261,7 +261,7 @@ impl Run<'_> {
                         let last_writer = indexed
                             .and_then(|before| before.last_writer)
                             .or(live.last_writer.clone());
-                        Done::Applied(Live { last_writer, ..live }, why)
+                        Done::Applied(Box::new(Live { last_writer, ..live }), why)
                     }
                     Err(error) => failure(member, &error),
                 }

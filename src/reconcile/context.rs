@@ -9,11 +9,13 @@ use super::custom_resource::{CustomResource, Key as ResourceKey};
 use crate::chart::Chart;
 use crate::cluster::discovery::{Discovery, Resource};
 use crate::cluster::events::Events;
+use crate::cluster::lookup;
 use crate::plan::digest::Key;
 use crate::plan::grants::Baseline;
 use crate::plan::identity::GroupKind;
+use crate::plan::lookups::LookedUp;
 use crate::plan::members::{Members, Scope};
-use crate::render::Renderer;
+use crate::render::{LookupKey, Renderer};
 use crate::telemetry::metrics::{Metrics, ReleaseLabels};
 use crate::watches::Watch;
 use crate::watches::selector::LabelSelector;
@@ -34,7 +36,8 @@ pub struct Context {
     /// Bounds how many renders run at once: they use a core each.
     pub renders: Arc<Semaphore>,
     members: Mutex<Members>,
-    /// Told when a scope was wanted, so that its watch starts.
+    looked_up: Mutex<LookedUp>,
+    /// Told when a scope was wanted, or is no longer, so that its watch starts or ends.
     pub wanted: Notify,
 }
 
@@ -123,6 +126,7 @@ impl Context {
             namespaces,
             renders: Arc::new(Semaphore::new(cores)),
             members: Mutex::default(),
+            looked_up: Mutex::default(),
             wanted: Notify::new(),
         }
     }
@@ -130,6 +134,20 @@ impl Context {
     /// The index of live members. Never held across an await.
     pub fn members(&self) -> MutexGuard<'_, Members> {
         lock(&self.members)
+    }
+
+    /// The index of what releases look up. Never held across an await.
+    pub fn looked_up(&self) -> MutexGuard<'_, LookedUp> {
+        lock(&self.looked_up)
+    }
+
+    /// From now on, a release hears of changes of what it looks up, and of nothing that it looked up before.
+    pub fn follow_lookups<'k>(&self, set: &str, keys: impl Iterator<Item = &'k LookupKey>) {
+        let snapshot = self.discovery.snapshot();
+        let targets = keys.map(|key| lookup::target(&snapshot, key)).collect();
+        if self.looked_up().read(set, targets) {
+            self.wanted.notify_one();
+        }
     }
 
     /// The watch scope that shows objects of a kind in a namespace.

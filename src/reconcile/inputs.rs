@@ -1,19 +1,22 @@
 //! The digest of everything that a render depends on: equal digests, equal renders.
 
 use super::Run;
-use super::context::Unit;
+use super::context::{Context, Unit};
 use super::custom_resource::CustomResource;
-use super::release::Release;
+use super::release::{Release, split};
 use crate::cluster::discovery::Snapshot;
+use crate::cluster::lookup;
 use crate::plan::apply::is_as_recorded;
 use crate::plan::digest::Key;
+use crate::plan::grants;
+use crate::plan::record::Record;
+use crate::render::LookupKey;
 
 /// Changes when this program renders differently from its last version.
 const ENGINE: &str = env!("CARGO_PKG_VERSION");
 
-/// The digest for a custom resource, as far as it can be told without rendering. `looked_up` is what a render found in
-/// the cluster.
-pub fn digest(key: &Key, unit: &Unit, resource: &CustomResource, snapshot: &Snapshot, looked_up: &[u8]) -> String {
+/// The digest for a custom resource, of all but what the render looked up: the watches tell whether that has changed.
+pub fn digest(key: &Key, unit: &Unit, resource: &CustomResource, snapshot: &Snapshot) -> String {
     let chart = unit
         .renderer
         .as_ref()
@@ -36,8 +39,32 @@ pub fn digest(key: &Key, unit: &Unit, resource: &CustomResource, snapshot: &Snap
         resource.key.to_string().as_bytes(),
         resource.spec_bytes(),
         data.as_bytes(),
-        looked_up,
     ])
+}
+
+/// Before the first reconcile: watches for what the status says was looked up, as far as the release may look there;
+/// a status is not proof of that.
+pub fn follow_recorded_lookups(context: &Context, unit: &Unit, resource: &CustomResource) {
+    let recorded = Record::from_status(&resource.status()).lookups;
+    let keys: Vec<_> = recorded
+        .iter()
+        .filter_map(|lookup| lookup::parse(split(lookup).0))
+        .collect();
+    let Ok(namespace) = super::values::release_namespace(unit, resource) else {
+        return;
+    };
+    let snapshot = context.discovery.snapshot();
+    let permitted = |key: &&LookupKey| {
+        let target = lookup::target(&snapshot, key);
+        let scope = snapshot
+            .preferred(&target.group_kind)
+            .is_none_or(|kind| kind.namespaced);
+        let scope = scope.then_some(target.namespace.as_str());
+        let lookups = &unit.watch.lookups;
+        resource.key.namespace.is_empty()
+            || grants::may_look_up(&target.group_kind, scope, &lookup::describe(key), &namespace, lookups).is_ok()
+    };
+    context.follow_lookups(&resource.set(&unit.group_kind), keys.iter().filter(permitted));
 }
 
 impl Run<'_> {
@@ -45,15 +72,14 @@ impl Run<'_> {
     /// Answered from memory, without a request and without a render.
     pub(super) fn is_converged(&self, release: &Release) -> bool {
         let record = &release.record;
-        // What was looked up may have changed; only a render can tell.
-        if record.inputs.is_empty() || !record.lookups.is_empty() {
+        if record.inputs.is_empty() || !self.has_current_lookups(release) {
             return false;
         }
         if self.must_regenerate(release) || record.renewal.is_some_and(|due| due <= jiff::Timestamp::now()) {
             return false;
         }
         let snapshot = self.context.discovery.snapshot();
-        if record.inputs != digest(&self.context.key, self.unit, &self.written, &snapshot, &[]) {
+        if record.inputs != digest(&self.context.key, self.unit, &self.written, &snapshot) {
             return false;
         }
         let owner = self.written.owner(&self.unit.group_kind);
@@ -62,5 +88,20 @@ impl Run<'_> {
             .entries
             .iter()
             .all(|entry| is_as_recorded(entry, members.get(&entry.id), &owner))
+    }
+    /// True if everything that the release looked up is as it was. What is not watched (yet) may have changed.
+    fn has_current_lookups(&self, release: &Release) -> bool {
+        let snapshot = self.context.discovery.snapshot();
+        let index = self.context.looked_up();
+        release.looked_up.iter().all(|lookup| {
+            let (text, version) = split(lookup);
+            lookup::parse(text).is_some_and(|key| {
+                let target = lookup::target(&snapshot, &key);
+                match snapshot.preferred(&target.group_kind) {
+                    Some(_) => index.version(&target).is_some_and(|now| now == version),
+                    None => snapshot.is_complete() && version.is_empty(),
+                }
+            })
+        })
     }
 }

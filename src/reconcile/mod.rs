@@ -29,8 +29,9 @@ use std::time::Duration;
 pub(crate) use context::lock;
 pub use context::{Context, Reads, Unit};
 pub use custom_resource::{CustomResource, Key};
+pub use inputs::follow_recorded_lookups;
 pub use release::Release;
-pub use render::{Prepared, prepare};
+pub use render::{Answers, Prepared, prepare};
 pub use superset::{Superset, want as want_superset};
 
 use crate::plan::annotations;

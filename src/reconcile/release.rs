@@ -20,6 +20,8 @@ pub struct Release {
     pub failures: u32,
     /// The last event, so that the same failure is told once and not at every retry.
     pub last_event: String,
+    /// What it looked up, as in the record, with the versions seen last.
+    pub(super) looked_up: Vec<String>,
     /// Why its workloads aren't well.
     pub(super) whys: Whys,
 }
@@ -33,6 +35,7 @@ impl Release {
             let record = Record::from_status(&resource.status());
             *self = Release {
                 uid: resource.uid.clone(),
+                looked_up: record.lookups.clone(),
                 record,
                 ..Release::default()
             };
@@ -44,12 +47,28 @@ impl Release {
         }
     }
 
+    /// Takes in what the last render looked up. While that render changed nothing, the recorded versions may be old: a
+    /// status that is written whenever somebody touches a looked-up object would cost more than it tells.
+    pub(super) fn learn_lookups(&mut self, lookups: &[String], changed: bool) {
+        let names =
+            |lookups: &[String]| -> Vec<String> { lookups.iter().map(|text| split(text).0.to_owned()).collect() };
+        self.looked_up = lookups.to_vec();
+        if changed || names(&self.record.lookups) != names(lookups) {
+            self.record.lookups = lookups.to_vec();
+        }
+    }
+
     /// How long to wait after one more failure: doubling, with jitter so that many releases don't retry as one.
     pub fn back_off(&mut self) -> Duration {
         let doubled = SHORTEST.saturating_mul(1 << self.failures.min(10)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
         jitter(doubled, &self.uid, self.failures)
     }
+}
+
+/// A recorded lookup: what was looked up, and the version that was found.
+pub(super) fn split(lookup: &str) -> (&str, &str) {
+    lookup.rsplit_once('@').unwrap_or((lookup, ""))
 }
 
 /// Between 80 and 120 percent of a duration, the same for the same release and count.

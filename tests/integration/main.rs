@@ -14,6 +14,7 @@ mod kept;
 mod leader;
 mod lifecycle;
 mod look;
+mod lookups;
 mod operator;
 mod prune;
 mod refusal;
