@@ -14,6 +14,7 @@ pub mod metadata;
 pub mod options;
 pub mod schema;
 mod sniff;
+pub mod stamp;
 pub mod strvals;
 pub mod values;
 pub mod version;

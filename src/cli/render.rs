@@ -136,7 +136,8 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         bail!("{group_kind}: metadata.name is missing");
     }
     let watch = find_watch(watches, &group_kind, &version, &resource.labels)?;
-    let chart = crate::chart::load(&watch.chart).with_context(|| format!("chart {}", watch.chart.display()))?;
+    let (chart, stamp) = crate::chart::stamp::load_stable(&watch.chart);
+    let chart = chart.with_context(|| format!("chart {}", watch.chart.display()))?;
     let renderer = Arc::new(Renderer::new(Arc::new(chart)).map_err(|error| anyhow::anyhow!("{error}"))?);
     let operator = args.operator_name.clone();
     let (discovery, events, live) = match args.server {
@@ -196,6 +197,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         resource: live,
         reads: Reads::of(renderer.chart()),
         renderer: Ok(renderer),
+        stamp,
         siblings: Vec::new(),
         concurrency: 1,
         baselines: Default::default(),

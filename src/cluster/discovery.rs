@@ -96,6 +96,13 @@ impl Snapshot {
         }
     }
 
+    /// True if a version of a group could not be read: kinds of it may be served though this snapshot lacks them.
+    pub fn has_failed(&self, group: &str) -> bool {
+        self.failed
+            .iter()
+            .any(|failed| failed.split_once('/').map_or("", |(group, _)| group) == group)
+    }
+
     /// True if nothing is known to be missing. A failed group version hides the kinds it serves.
     pub fn is_complete(&self) -> bool {
         self.failed.is_empty()

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::connect::bounded;
 use super::discovery::{Discovery, Snapshot};
-use super::error::Result;
+use super::error::{Error, Result};
 use crate::plan::identity::GroupKind;
 use crate::plan::lookups::Target;
 use crate::render::LookupKey;
@@ -53,10 +53,16 @@ pub fn target(snapshot: &Snapshot, key: &LookupKey) -> Target {
 
 /// Fetches one object, or a list if the name is empty. As with Helm, what doesn't exist, and what is of a kind that is
 /// not served, is an empty mapping.
+///
+/// # Errors
+/// Also if the kind's API group does not answer at present: that nothing is there is not known then.
 pub async fn fetch(discovery: &Discovery, snapshot: &Snapshot, key: &LookupKey) -> Result<Value> {
     let (group_kind, version) = group_kind(key);
     let Some(resource) = snapshot.resource(&group_kind, &version) else {
-        return Ok(json!({}));
+        return match snapshot.has_failed(&group_kind.group) {
+            true => Err(Error::Unavailable(format!("API group {} does not answer", group_kind.group))),
+            false => Ok(json!({})),
+        };
     };
     let namespace = (!key.namespace.is_empty()).then_some(key.namespace.as_str());
     let api = discovery.api::<DynamicObject>(resource, namespace);

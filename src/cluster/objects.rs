@@ -182,31 +182,45 @@ pub async fn list_set(
     }
 }
 
-/// Deletes the very object that was looked at: another UID under the same name stays. True if it went (or was gone).
-pub async fn delete(discovery: &Discovery, resource: &Resource, id: &ObjectId, uid: &str) -> Result<bool> {
+/// What a request to delete came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// It is gone, or on its way: accepted is all that the API server promises.
+    Accepted,
+    /// It was gone already.
+    Absent,
+    /// It is not what was looked at any more, and stays.
+    Changed,
+}
+
+/// Deletes an object in the very state that was looked at: one that was replaced or changed since stays.
+///
+/// What the object makes by itself (a Deployment's pods) goes after it, in the background, as with Helm.
+pub async fn delete(discovery: &Discovery, resource: &Resource, id: &ObjectId, seen: &Live) -> Result<Deleted> {
     let api = discovery.api::<DynamicObject>(resource, namespace(id));
     let parameters = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Background),
         preconditions: Some(Preconditions {
-            uid: Some(uid.to_owned()),
-            resource_version: None,
+            uid: Some(seen.uid.clone()),
+            resource_version: Some(seen.resource_version.clone()),
         }),
         ..DeleteParams::default()
     };
     match bounded(api.delete(&id.name, &parameters)).await {
-        Ok(_) => Ok(true),
-        Err(error) if error.is_not_found() => Ok(true),
-        // The precondition failed: it was replaced since.
-        Err(Error::Conflict(_)) => Ok(false),
+        Ok(_) => Ok(Deleted::Accepted),
+        Err(error) if error.is_not_found() => Ok(Deleted::Absent),
+        // A precondition failed.
+        Err(Error::Conflict(_)) => Ok(Deleted::Changed),
         Err(error) => Err(error),
     }
 }
 
-/// Takes our label and annotation off an object that stays behind, so that nothing takes it for a member again.
-pub async fn release(discovery: &Discovery, resource: &Resource, id: &ObjectId, uid: &str) -> Result<()> {
+/// Takes our labels and annotation off an object that stays behind, so that nothing takes it for a member again: in the
+/// very state that was looked at, as [`delete`].
+pub async fn release(discovery: &Discovery, resource: &Resource, id: &ObjectId, seen: &Live) -> Result<Deleted> {
     let api = discovery.api::<DynamicObject>(resource, namespace(id));
     let patch = json!({"metadata": {
-        "uid": uid,
+        "uid": seen.uid, "resourceVersion": seen.resource_version,
         "labels": {(applyset::PART_OF_LABEL): null, (applyset::OPERATOR_LABEL): null},
         "annotations": {(applyset::TRACKING_ANNOTATION): null},
     }});
@@ -215,8 +229,9 @@ pub async fn release(discovery: &Discovery, resource: &Resource, id: &ObjectId, 
         ..PatchParams::default()
     };
     match bounded(api.patch_metadata(&id.name, &parameters, &Patch::Merge(&patch))).await {
-        Ok(_) => Ok(()),
-        Err(error) if error.is_not_found() => Ok(()),
+        Ok(_) => Ok(Deleted::Accepted),
+        Err(error) if error.is_not_found() => Ok(Deleted::Absent),
+        Err(Error::Conflict(_)) => Ok(Deleted::Changed),
         Err(error) => Err(error),
     }
 }

@@ -24,9 +24,13 @@ impl Cache {
     }
 
     /// Takes in a state of a custom resource, unless a newer one is known. True if it can start a reconcile.
-    pub fn observe(&self, resource: CustomResource) -> bool {
+    pub fn observe(&self, mut resource: CustomResource) -> bool {
         let mut resources = lock(&self.resources);
         if let Some(known) = resources.get(&resource.key) {
+            if known.uid == resource.uid {
+                // The garbage collector takes this off again within moments.
+                resource.cascade = resource.cascade.max(known.cascade);
+            }
             if known.uid == resource.uid && known.version > resource.version {
                 return false;
             }
@@ -84,16 +88,39 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::deletion::Cascade;
     use serde_json::json;
 
     fn resource(version: u64, size: i64) -> CustomResource {
-        let object = json!({
-            "metadata": {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": version.to_string()},
-            "spec": {"size": size},
-        });
+        with(json!({"uid": "u", "resourceVersion": version.to_string()}), size)
+    }
+
+    fn with(mut metadata: serde_json::Value, size: i64) -> CustomResource {
+        metadata["name"] = "a".into();
+        metadata["namespace"] = "b".into();
+        let object = json!({"metadata": metadata, "spec": {"size": size}});
         serde_json::from_value::<kube::api::DynamicObject>(object)
             .unwrap()
             .into()
+    }
+
+    #[test]
+    fn how_a_deletion_was_asked_for_is_remembered() {
+        let cache = Cache::default();
+        let deleted = |uid: &str, version: u64, finalizers: serde_json::Value| {
+            with(
+                json!({"uid": uid, "resourceVersion": version.to_string(), "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers}),
+                1,
+            )
+        };
+        let ours = "chartwright.dev/release";
+        cache.observe(resource(1, 1));
+        cache.observe(deleted("u", 2, json!([ours, "orphan"])));
+        cache.observe(deleted("u", 3, json!([ours])));
+        let key = resource(1, 1).key;
+        assert_eq!(cache.get(&key).unwrap().cascade, Cascade::Orphan);
+        cache.observe(deleted("another", 4, json!([ours])));
+        assert_eq!(cache.get(&key).unwrap().cascade, Cascade::Background);
     }
 
     #[test]

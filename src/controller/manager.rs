@@ -14,6 +14,7 @@ use super::leader::{Ended, LeaderElection};
 use super::shared::Shared;
 use super::unit::Blueprint;
 use super::{api_watch, scopes};
+use crate::chart::stamp::{Stamp, load_stable};
 use crate::cluster::{self, Discovery, events::Events};
 use crate::reconcile::Context;
 use crate::render::Renderer;
@@ -73,17 +74,17 @@ pub async fn run(
 
 /// Loads every chart once. A chart that can't be read keeps its releases `Stalled`, and everything else running.
 fn blueprints(options: &Options) -> Vec<Blueprint> {
-    let mut loaded: HashMap<PathBuf, Result<Arc<Renderer>, String>> = HashMap::new();
+    let mut loaded: HashMap<PathBuf, (Result<Arc<Renderer>, String>, Stamp)> = HashMap::new();
     let mut blueprints = Vec::new();
     for watch in &options.watches {
-        let renderer = loaded.entry(watch.chart.clone()).or_insert_with(|| {
-            let chart = crate::chart::load(&watch.chart)
-                .map_err(|error| format!("chart {}: {error}", watch.chart.display()))?;
-            Renderer::new(Arc::new(chart))
-                .map(Arc::new)
-                .map_err(|error| error.to_string())
+        let (renderer, stamp) = loaded.entry(watch.chart.clone()).or_insert_with(|| {
+            let (chart, stamp) = load_stable(&watch.chart);
+            let renderer = chart
+                .map_err(|error| format!("chart {}: {error}", watch.chart.display()))
+                .and_then(|chart| Renderer::new(Arc::new(chart)).map_err(|error| error.to_string()));
+            (renderer.map(Arc::new), stamp)
         });
-        if let Err(error) = &renderer {
+        if let Err(error) = renderer {
             tracing::error!(kind = watch.kind, %error, "its releases are Stalled until the chart is repaired");
         }
         let siblings = options
@@ -94,6 +95,7 @@ fn blueprints(options: &Options) -> Vec<Blueprint> {
         watch.reconcile_period.get_or_insert(options.reconcile_period);
         blueprints.push(Blueprint {
             renderer: renderer.clone(),
+            stamp: stamp.clone(),
             siblings: siblings.map(|other| other.selector.clone()).collect(),
             concurrency: watch.max_concurrent_reconciles.unwrap_or(options.concurrency),
             watch,

@@ -18,6 +18,7 @@ use super::queue::Queue;
 use super::router::Address;
 use super::shared::Shared;
 use super::watching::{News, watch};
+use crate::chart::stamp::Stamp;
 use crate::cluster::discovery::Resource;
 use crate::plan::identity::GroupKind;
 use crate::reconcile::{self, CustomResource, Key, Reads, Superset, Unit};
@@ -35,6 +36,8 @@ const AFTER_PANIC: Duration = Duration::from_secs(60);
 pub struct Blueprint {
     pub watch: Watch,
     pub renderer: Result<Arc<Renderer>, String>,
+    /// Of the chart's files, as they were read.
+    pub stamp: Stamp,
     pub siblings: Vec<LabelSelector>,
     /// Reconciles of this unit at a time.
     pub concurrency: usize,
@@ -127,6 +130,7 @@ impl Serving {
                 .map(|renderer| Reads::of(renderer.chart()))
                 .unwrap_or_default(),
             renderer: blueprint.renderer.clone(),
+            stamp: blueprint.stamp.clone(),
             siblings: blueprint.siblings.clone(),
             concurrency: blueprint.concurrency,
             baselines: Default::default(),
@@ -189,6 +193,7 @@ impl Serving {
     /// `.Capabilities` when kinds come or go, and those that are not complete, for they may wait for a CRD or a watch.
     async fn unserved(&self) {
         let mut served = self.shared.context.discovery.subscribe();
+        let mut synced = std::pin::pin!(self.shared.synced.notified());
         loop {
             let snapshot = self.shared.context.discovery.snapshot();
             let resource = snapshot.resource(&self.unit.group_kind, &self.unit.watch.version);
@@ -202,12 +207,17 @@ impl Serving {
                     Ok(()) => true,
                     Err(_) => return std::future::pending().await,
                 },
-                () = self.shared.synced.notified() => false,
+                () = synced.as_mut() => {
+                    // From now on, or what is told while we look would be missed.
+                    synced.set(self.shared.synced.notified());
+                    false
+                }
             };
             for resource in self.cache.all() {
                 let depends = || self.unit.reads_capabilities(&resource) || self.cache.looks_up(&resource.key);
                 let rendered_anew = kinds_changed && depends();
-                if rendered_anew || !self.cache.is_complete(&resource.key) {
+                // A deletion may have met what was not served.
+                if rendered_anew || resource.deleting || !self.cache.is_complete(&resource.key) {
                     self.queue.add(resource.key.clone());
                 }
             }
@@ -343,7 +353,8 @@ impl Serving {
                 return Some(AFTER_PANIC);
             }
         };
-        if let Some(written) = outcome.written {
+        // That it is being deleted, and how, is for its watch to tell.
+        if let Some(written) = outcome.written.filter(|written| resource.deleting || !written.deleting) {
             self.cache.observe(written);
         }
         if !outcome.finished {

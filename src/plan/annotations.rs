@@ -15,9 +15,11 @@ pub const PRUNE: &str = "chartwright.dev/prune";
 /// On a member, from Helm: `keep` leaves it behind.
 pub const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 const SDK_RECONCILE_PERIOD: &str = "helm.sdk.operatorframework.io/reconcile-period";
-const SDK_UNINSTALL_WAIT: &str = "helm.sdk.operatorframework.io/uninstall-wait";
+/// On a custom resource, from operator-sdk: it stays until every member is gone.
+pub const SDK_UNINSTALL_WAIT: &str = "helm.sdk.operatorframework.io/uninstall-wait";
 
-type Annotations = BTreeMap<String, String>;
+/// Of one object.
+pub type Annotations = BTreeMap<String, String>;
 
 /// Go's `strconv.ParseBool`, as operator-sdk reads its annotations; what is no bool is false.
 fn is_true(annotations: &Annotations, key: &str) -> bool {
@@ -31,9 +33,16 @@ pub fn is_suspended(annotations: &Annotations) -> bool {
     is_true(annotations, SUSPEND)
 }
 
-/// The finalizer stays until every member is gone.
-pub fn waits_for_uninstall(annotations: &Annotations) -> bool {
-    is_true(annotations, SDK_UNINSTALL_WAIT)
+/// Whether the custom resource stays until every member is gone; `None` if it doesn't say, or says what is no bool.
+pub fn uninstall_wait(annotations: &Annotations) -> Option<bool> {
+    let is_false = matches!(
+        annotations.get(SDK_UNINSTALL_WAIT).map(String::as_str),
+        Some("0" | "f" | "F" | "false" | "FALSE" | "False")
+    );
+    match is_true(annotations, SDK_UNINSTALL_WAIT) {
+        true => Some(true),
+        false => is_false.then_some(false),
+    }
 }
 
 /// The custom resource lets a render without objects prune everything.
@@ -67,6 +76,9 @@ mod tests {
         assert!(is_suspended(&with(SUSPEND, "true")) && is_suspended(&with(SUSPEND, "1")));
         for value in ["false", "yes", "", "TrUe"] {
             assert!(!is_suspended(&with(SUSPEND, value)), "{value}");
+        }
+        for (value, expected) in [("1", Some(true)), ("F", Some(false)), ("never", None)] {
+            assert_eq!(uninstall_wait(&with(SDK_UNINSTALL_WAIT, value)), expected, "{value}");
         }
         assert_eq!(reconcile_period(&with(SDK_RECONCILE_PERIOD, "5m")), Some("5m"));
         let mut both = with(SDK_RECONCILE_PERIOD, "5m");

@@ -128,6 +128,13 @@ impl Members {
         self.objects.get(id)
     }
 
+    /// The live objects of these that are known, each with what is known of it.
+    pub fn known(&self, ids: impl IntoIterator<Item = ObjectId>) -> HashMap<ObjectId, Live> {
+        ids.into_iter()
+            .filter_map(|id| self.objects.get(&id).cloned().map(|live| (id, live)))
+            .collect()
+    }
+
     /// The live objects that carry the label of a set.
     pub fn of_set(&self, set: &str) -> Vec<ObjectId> {
         self.sets
@@ -173,6 +180,13 @@ impl Members {
             .filter(|id| covers(scope, id) && !seen.contains(id))
             .cloned()
             .collect()
+    }
+
+    /// Our request to delete an object was accepted: from now on it is going, whatever its watch has told so far.
+    pub fn is_going(&mut self, id: &ObjectId, uid: &str) {
+        if let Some(live) = self.objects.get_mut(id).filter(|live| live.uid == uid) {
+            live.deleting = true;
+        }
     }
 
     /// An object is gone, or left the label selector. Returns the sets that must hear of it.
@@ -297,6 +311,22 @@ mod tests {
         members.set_synced(&all);
         assert!(members.is_synced(&kind, "anywhere") && members.is_synced(&kind, ""));
         assert!(!members.want(shop), "the wider watch covers it");
+    }
+
+    #[test]
+    fn what_we_deleted_is_going_before_its_watch_says_so() {
+        let mut members = Members::default();
+        members.observe(&id("a"), live("5", Some("s"), 1));
+        members.is_going(&id("a"), "another");
+        assert!(!members.get(&id("a")).unwrap().deleting);
+        members.is_going(&id("a"), "u");
+        let told = Live {
+            deleting: true,
+            ..live("6", Some("s"), 1)
+        };
+        assert!(members.get(&id("a")).unwrap().deleting);
+        assert!(members.observe(&id("a"), told).is_empty(), "no news");
+        assert_eq!(members.remove(&id("a")), ["s"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod annotations;
 pub mod apply;
 pub mod applyset;
 pub mod conditions;
+pub mod deletion;
 pub mod desired;
 pub mod digest;
 pub mod fingerprint;

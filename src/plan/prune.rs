@@ -23,15 +23,28 @@ pub struct Knowledge {
     pub unanswered_lookups: Vec<String>,
     /// Kinds and namespaces of the release whose watch is not synced.
     pub unsynced: Vec<String>,
+    /// Charts whose files changed since they were read: what was rendered may be half of one.
+    pub changed_charts: Vec<String>,
+}
+
+/// Why an object is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The render no longer contains it.
+    Prune,
+    /// Its custom resource goes.
+    Delete,
+    /// Its custom resource goes, and leaves its members behind.
+    Orphan,
 }
 
 /// What the live object says about its own deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Ours: delete it, with its UID as precondition.
-    Delete { uid: String },
-    /// Ours, but to be left behind (`helm.sh/resource-policy: keep`): take our marks off.
-    Release { uid: String },
+    /// Ours: delete it, in the very state that this verdict is on.
+    Delete,
+    /// Ours, but to be left behind (`helm.sh/resource-policy: keep`, or all of them): take our marks off.
+    Release,
     /// Ours and already going.
     Going,
     /// Ours, but protected: deleting its kind loses data or other people's objects. Held until it is allowed.
@@ -60,6 +73,10 @@ impl Knowledge {
             ("API groups that discovery could not read", &self.failed_groups),
             ("unanswered lookups", &self.unanswered_lookups),
             ("watches that are not synced", &self.unsynced),
+            (
+                "charts that changed on disk since they were read (the operator reads them when it starts)",
+                &self.changed_charts,
+            ),
         ];
         let gaps: Vec<_> = parts
             .iter()
@@ -85,8 +102,8 @@ pub fn orphans(members: &Members, record: &Record, desired: &HashSet<&ObjectId>,
     found.into_iter().chain(ordered).collect()
 }
 
-/// The verdict on a candidate, from metadata just read. `pruning` is false when the whole release goes.
-pub fn verdict(id: &ObjectId, live: &Live, owner: &Owner, pruning: bool) -> Verdict {
+/// The verdict on a candidate, from its metadata.
+pub fn verdict(id: &ObjectId, live: &Live, owner: &Owner, purpose: Purpose) -> Verdict {
     match ownership(id, live, owner) {
         Ownership::Ours => {}
         other => return Verdict::Leave(other),
@@ -94,18 +111,21 @@ pub fn verdict(id: &ObjectId, live: &Live, owner: &Owner, pruning: bool) -> Verd
     if live.deleting {
         return Verdict::Going;
     }
+    if purpose == Purpose::Orphan {
+        return Verdict::Release;
+    }
     if let Some((name, uid)) = &live.controller
         && *uid != owner.uid
     {
         return Verdict::Controlled(name.clone());
     }
     if live.keep {
-        return Verdict::Release { uid: live.uid.clone() };
+        return Verdict::Release;
     }
-    if pruning && is_protected(&id.group_kind) && !live.prune_allowed {
+    if purpose == Purpose::Prune && is_protected(&id.group_kind) && !live.prune_allowed {
         return Verdict::Hold;
     }
-    Verdict::Delete { uid: live.uid.clone() }
+    Verdict::Delete
 }
 
 pub fn is_protected(group_kind: &GroupKind) -> bool {
@@ -143,14 +163,14 @@ mod tests {
         let config = id("ConfigMap", "a");
         let claim = id("PersistentVolumeClaim", "a");
         let ours = live(&config);
-        let verdict_of = |live: Live| verdict(&config, &live, &owner(), true);
-        assert_eq!(verdict_of(ours.clone()), Verdict::Delete { uid: "o1".into() });
+        let verdict_of = |live: Live| verdict(&config, &live, &owner(), Purpose::Prune);
+        assert_eq!(verdict_of(ours.clone()), Verdict::Delete);
         assert_eq!(
             verdict_of(Live {
                 keep: true,
                 ..ours.clone()
             }),
-            Verdict::Release { uid: "o1".into() }
+            Verdict::Release
         );
         assert_eq!(
             verdict_of(Live {
@@ -173,19 +193,19 @@ mod tests {
             controller: Some(("Memcached/m".into(), "u1".into())),
             ..ours
         };
-        assert_eq!(verdict_of(by_us), Verdict::Delete { uid: "o1".into() });
-        assert_eq!(verdict(&claim, &live(&claim), &owner(), true), Verdict::Hold);
+        assert_eq!(verdict_of(by_us), Verdict::Delete);
+        assert_eq!(verdict(&claim, &live(&claim), &owner(), Purpose::Prune), Verdict::Hold);
         assert_eq!(
-            verdict(&claim, &live(&claim), &owner(), false),
-            Verdict::Delete { uid: "o1".into() }
+            verdict(&claim, &live(&claim), &owner(), Purpose::Delete),
+            Verdict::Delete
         );
         let allowed = Live {
             prune_allowed: true,
             ..live(&claim)
         };
         assert_eq!(
-            verdict(&claim, &allowed, &owner(), true),
-            Verdict::Delete { uid: "o1".into() }
+            verdict(&claim, &allowed, &owner(), Purpose::Prune),
+            Verdict::Delete
         );
     }
 
@@ -235,6 +255,10 @@ mod tests {
             },
             Knowledge {
                 failed_groups: vec!["x".into()],
+                ..Knowledge::default()
+            },
+            Knowledge {
+                changed_charts: vec!["x".into()],
                 ..Knowledge::default()
             },
             Knowledge {

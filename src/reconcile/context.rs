@@ -7,6 +7,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::custom_resource::{CustomResource, Key as ResourceKey};
 use crate::chart::Chart;
+use crate::chart::stamp::Stamp;
 use crate::cluster::discovery::{Discovery, Resource};
 use crate::cluster::events::Events;
 use crate::cluster::lookup;
@@ -51,6 +52,8 @@ pub struct Unit {
     pub resource: Resource,
     /// The chart, ready to render; or why it can't be read. Deletions work without.
     pub renderer: Result<Arc<Renderer>, String>,
+    /// Of the chart's files, as they were when they were read.
+    pub stamp: Stamp,
     /// What the chart's templates read besides their values.
     pub reads: Reads,
     /// Selectors of other watches of the same kind.
@@ -181,6 +184,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 // === impl Unit ===
 
 impl Unit {
+    /// True if the chart on disk is still the one that was read. Looks at the metadata of its files.
+    pub async fn is_chart_unchanged(&self) -> bool {
+        let path = self.watch.chart.clone();
+        let now = tokio::task::spawn_blocking(move || Stamp::of(&path)).await;
+        now.is_ok_and(|now| now == self.stamp)
+    }
+
     /// True if the render of a custom resource may depend on what the API server serves.
     pub fn reads_capabilities(&self, resource: &CustomResource) -> bool {
         self.reads.capabilities || mentions(resource.spec_bytes(), CAPABILITIES)

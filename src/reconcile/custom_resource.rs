@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::cluster::custom_resource::Target;
 use crate::cluster::discovery::Resource;
 use crate::plan::applyset::{self, FINALIZER};
+use crate::plan::deletion::Cascade;
 use crate::plan::identity::GroupKind;
 use crate::plan::ownership::Owner;
 
@@ -36,6 +37,8 @@ pub struct CustomResource {
     pub annotations: BTreeMap<String, String>,
     pub finalizers: Vec<String>,
     pub deleting: bool,
+    /// How its deletion was asked for, as far as it was seen.
+    pub cascade: Cascade,
     /// Creation time: the clock of templates, so that `now` does not differ between two renders.
     pub created: jiff::Timestamp,
     spec: Option<Arc<[u8]>>,
@@ -63,6 +66,8 @@ impl From<DynamicObject> for CustomResource {
         };
         let (spec, status) = (raw("spec"), raw("status"));
         let metadata = object.metadata;
+        let deleting = metadata.deletion_timestamp.is_some();
+        let finalizers = metadata.finalizers.unwrap_or_default();
         let mut annotations = metadata.annotations.unwrap_or_default();
         annotations.remove(LAST_APPLIED);
         CustomResource {
@@ -78,8 +83,9 @@ impl From<DynamicObject> for CustomResource {
             generation: metadata.generation.unwrap_or_default(),
             labels: metadata.labels.unwrap_or_default(),
             annotations,
-            finalizers: metadata.finalizers.unwrap_or_default(),
-            deleting: metadata.deletion_timestamp.is_some(),
+            cascade: if deleting { Cascade::of(&finalizers) } else { Cascade::default() },
+            finalizers,
+            deleting,
             created: metadata.creation_timestamp.map(|time| time.0).unwrap_or_default(),
             spec,
             status,

@@ -1,26 +1,30 @@
 //! The deletion: record and label discovery, reverse order, finalizer off. No chart, no values, no template is touched,
 //! so nothing that is wrong with those can keep a custom resource from going.
 
-use std::collections::BTreeMap;
+use std::time::Duration;
 
-use super::dispose::Disposed;
+use futures::StreamExt;
+
+use super::dispose::{Candidate, Disposed};
 use super::preflight::list;
 use super::release::Release;
-use super::superset::Superset;
+use super::superset::{self, Superset};
 use super::{Outcome, RECHECK, Run};
 use crate::cluster::custom_resource::remove_finalizer;
-use crate::cluster::error::Error;
-use crate::cluster::objects;
 use crate::plan::annotations;
-use crate::plan::desired::Stage;
+use crate::plan::deletion::{policy, stages};
 use crate::plan::identity::ObjectId;
-use crate::plan::members::Live;
 use crate::plan::ownership::Owner;
+use crate::plan::prune::Purpose;
 use crate::plan::status::{Phase, Reason};
 use crate::telemetry::metrics::{Operation, ReconcileResult};
+use crate::watches::DeletionPolicy;
 
 /// While members go that must be gone first; their watches usually tell sooner.
-const POLL: std::time::Duration = std::time::Duration::from_secs(5);
+const POLL: Duration = Duration::from_secs(5);
+
+/// Deletes of one release that are under way at the same time. They begin in order.
+const AT_ONCE: usize = 8;
 
 /// What is left of a release after a round of deletes.
 #[derive(Default)]
@@ -33,155 +37,125 @@ struct Left {
 impl Run<'_> {
     pub(super) async fn delete(&mut self, release: &mut Release) -> Outcome {
         if !self.written.has_finalizer() {
-            return Outcome {
-                again: None,
-                written: None,
-                finished: true,
-                result: ReconcileResult::Success,
-            };
+            return finished();
         }
         let suspended = annotations::is_suspended(&self.written.annotations);
+        let policy = policy(
+            self.unit.watch.deletion_policy,
+            &self.written.annotations,
+            self.written.cascade,
+        );
         if !suspended {
-            match self.delete_members(release).await {
-                Ok(left) if !left.failures.is_empty() => {
-                    let phase = Phase::Failed {
-                        reason: Reason::DeleteFailed,
-                        message: list(left.failures),
-                    };
-                    return self.report(release, phase, None).await;
-                }
-                Ok(left) if !left.going.is_empty() && annotations::waits_for_uninstall(&self.written.annotations) => {
-                    let mut outcome = self.report(release, waiting(left.going), None).await;
-                    outcome.again = Some(POLL);
-                    return outcome;
-                }
-                Ok(_) => {}
-                Err(error) => {
-                    let phase = Phase::Failed {
-                        reason: Reason::DeleteFailed,
-                        message: error.to_string(),
-                    };
-                    return self.report(release, phase, None).await;
-                }
+            let left = match self.delete_members(release, policy).await {
+                Ok(left) => left,
+                Err(error) => Left {
+                    failures: vec![error.to_string()],
+                    ..Left::default()
+                },
+            };
+            if !left.failures.is_empty() {
+                let phase = Phase::Failed {
+                    reason: Reason::DeleteFailed,
+                    message: list(left.failures),
+                };
+                return self.report(release, phase, None).await;
+            }
+            if !left.going.is_empty() && policy == DeletionPolicy::WaitForTermination {
+                superset::want(self.context, &Superset::of_resource(&self.written));
+                let mut outcome = self.report(release, waiting(left.going), None).await;
+                outcome.again = Some(POLL);
+                return outcome;
             }
         }
         if let Err(phase) = self.forget_kept().await {
             return self.report(release, phase, None).await;
         }
-        let target = self.written.target(&self.unit.resource);
-        match remove_finalizer(&self.context.discovery, &target, &self.written.finalizers).await {
-            Ok(()) => {
-                self.context.metrics.wrote("CustomResource", Operation::Metadata);
-                let about = self.written.reference(&self.unit.resource);
-                let note = match suspended {
-                    true => "suspended: its objects are left as they are",
-                    false => "its objects are deleted",
-                };
-                tracing::info!(kind = %self.unit.group_kind, resource = %self.written.key, "uninstalled: {note}");
-                self.context
-                    .events
-                    .normal(&about, "UninstallSuccessful", "Delete", note)
-                    .await;
-                Outcome {
-                    again: None,
-                    written: None,
-                    finished: true,
-                    result: ReconcileResult::Success,
-                }
-            }
-            Err(error) => {
-                tracing::info!(resource = %self.written.key, %error, "the finalizer could not be removed yet");
-                Outcome {
-                    again: Some(release.back_off().min(RECHECK)),
-                    written: None,
-                    finished: false,
-                    result: ReconcileResult::Error,
-                }
-            }
-        }
+        let note = match (suspended, policy) {
+            (true, _) => "suspended: its objects are left as they are",
+            (_, DeletionPolicy::Orphan) => "its objects stay, without the marks of a release",
+            _ => "its objects are deleted",
+        };
+        self.let_go(release, note).await
     }
 
-    async fn delete_members(&self, release: &Release) -> Result<Left, Error> {
+    /// Takes the finalizer off: the last write of a release.
+    async fn let_go(&self, release: &mut Release, note: &str) -> Outcome {
+        let target = self.written.target(&self.unit.resource);
+        if let Err(error) = remove_finalizer(&self.context.discovery, &target, &self.written.finalizers).await {
+            tracing::info!(resource = %self.written.key, %error, "the finalizer could not be removed yet");
+            return Outcome {
+                again: Some(release.back_off().min(RECHECK)),
+                written: None,
+                finished: false,
+                result: ReconcileResult::Error,
+            };
+        }
+        self.context.metrics.wrote("CustomResource", Operation::Metadata);
+        tracing::info!(kind = %self.unit.group_kind, resource = %self.written.key, "uninstalled: {note}");
+        let about = self.written.reference(&self.unit.resource);
+        let events = &self.context.events;
+        events.normal(&about, "UninstallSuccessful", "Delete", note).await;
+        finished()
+    }
+
+    /// One round: stage by stage, and no stage before those that may need it. What is settled leaves the record.
+    async fn delete_members(
+        &self,
+        release: &mut Release,
+        policy: DeletionPolicy,
+    ) -> Result<Left, crate::cluster::error::Error> {
         let owner = self.written.owner(&self.unit.group_kind);
-        let mut candidates = self.find_members(release, &owner).await?;
-        // Backwards: webhooks first, then the objects last made, then namespaces and CRDs.
-        candidates.sort_by_key(|(order, _, _)| std::cmp::Reverse(*order));
+        let purpose = match policy {
+            DeletionPolicy::Orphan => Purpose::Orphan,
+            DeletionPolicy::Delete | DeletionPolicy::WaitForTermination => Purpose::Delete,
+        };
+        let found = self.find_members(release, &owner).await?;
         let mut left = Left::default();
-        for (_, id, live) in candidates {
-            self.delete_one(&id, live, &owner, &mut left).await;
+        for stage in stages(found, |(id, _)| id, &release.record) {
+            let deletes = stage.into_iter().map(|(id, candidate)| async {
+                let disposed = self.dispose_member(&id, candidate, &owner, purpose).await;
+                (id, disposed)
+            });
+            let done: Vec<(ObjectId, Disposed)> = futures::stream::iter(deletes).buffered(AT_ONCE).collect().await;
+            let mut settled = std::collections::HashSet::new();
+            for (id, disposed) in done {
+                match disposed {
+                    Disposed::Deleted | Disposed::Going => left.going.push(id.to_string()),
+                    Disposed::Absent | Disposed::Left | Disposed::Held => drop(settled.insert(id)),
+                    Disposed::Failed(message) => left.failures.push(message),
+                }
+            }
+            release.record.entries.retain(|entry| !settled.contains(&entry.id));
+            let waits = policy == DeletionPolicy::WaitForTermination && !left.going.is_empty();
+            if waits || !left.failures.is_empty() {
+                break;
+            }
         }
         Ok(left)
     }
 
-    /// What the labels find, wherever the custom resource says that members may be, and what the record lists, though
-    /// somebody took its label off. Each with its place in the order of the last apply.
-    async fn find_members(
+    async fn dispose_member(
         &self,
-        release: &Release,
+        id: &ObjectId,
+        candidate: Candidate,
         owner: &Owner,
-    ) -> Result<Vec<((u8, usize), ObjectId, Live)>, Error> {
-        let discovery = &self.context.discovery;
-        let recorded = Superset::of_objects(release.record.entries.iter().map(|entry| &entry.id));
-        let superset = Superset::of_resource(&self.written).union(recorded);
-        if superset
-            .kinds
-            .iter()
-            .any(|kind| discovery.snapshot().preferred(kind).is_none())
-        {
-            // A kind may have come since; one that is still unknown while discovery is complete has no objects.
-            discovery.refresh().await?;
-        }
-        let snapshot = discovery.snapshot();
-        let position = |id: &ObjectId| {
-            let index = release.record.entries.iter().position(|entry| entry.id == *id);
-            (Stage::of(&id.group_kind) as u8, index.unwrap_or(usize::MAX))
-        };
-        let mut found: BTreeMap<ObjectId, Live> = BTreeMap::new();
-        for kind in &superset.kinds {
-            let Some(resource) = snapshot.preferred(kind) else {
-                if !snapshot.is_complete() {
-                    let message = format!(
-                        "{kind} is not served, and these API groups do not answer: {}",
-                        snapshot.failed.join(", ")
-                    );
-                    return Err(Error::Unavailable(message));
-                }
-                continue;
-            };
-            let scopes: Vec<Option<&str>> = match resource.namespaced {
-                true => superset.namespaces.iter().map(|name| Some(name.as_str())).collect(),
-                false => vec![None],
-            };
-            for scope in scopes {
-                for (namespace, name, live) in objects::list_set(discovery, resource, scope, &owner.set).await? {
-                    found.insert(ObjectId::new(kind.clone(), namespace, name), live);
-                }
-            }
-        }
-        for entry in &release.record.entries {
-            if found.contains_key(&entry.id) {
-                continue;
-            }
-            let Some(resource) = snapshot.preferred(&entry.id.group_kind) else {
-                continue;
-            };
-            if let Some(live) = objects::look(discovery, resource, &entry.id).await? {
-                found.insert(entry.id.clone(), live);
-            }
-        }
-        Ok(found.into_iter().map(|(id, live)| (position(&id), id, live)).collect())
-    }
-
-    async fn delete_one(&self, id: &ObjectId, live: Live, owner: &Owner, left: &mut Left) {
+        purpose: Purpose,
+    ) -> Disposed {
         let snapshot = self.context.discovery.snapshot();
-        let Some(resource) = snapshot.preferred(&id.group_kind) else {
-            return;
-        };
-        match self.dispose(resource, id, &live, owner, false).await {
-            Disposed::Deleted | Disposed::Going => left.going.push(id.to_string()),
-            Disposed::Left | Disposed::Held => {}
-            Disposed::Failed(message) => left.failures.push(message),
+        match snapshot.preferred(&id.group_kind) {
+            Some(resource) => self.dispose(resource, id, candidate, owner, purpose).await,
+            // Its kind is gone, and all objects with it.
+            None => Disposed::Absent,
         }
+    }
+}
+
+fn finished() -> Outcome {
+    Outcome {
+        again: None,
+        written: None,
+        finished: true,
+        result: ReconcileResult::Success,
     }
 }
 

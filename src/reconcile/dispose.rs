@@ -2,18 +2,23 @@
 
 use super::Run;
 use crate::cluster::discovery::Resource;
-use crate::cluster::objects;
+use crate::cluster::objects::{self, Deleted};
 use crate::plan::identity::ObjectId;
 use crate::plan::members::Live;
 use crate::plan::ownership::Owner;
-use crate::plan::prune::{Verdict, verdict};
+use crate::plan::prune::{Purpose, Verdict, verdict};
 use crate::telemetry::metrics::Operation;
 
+/// An object that changes between every look and the delete that follows is left for the next reconcile after so many.
+const TRIES: usize = 5;
+
 /// What became of an object.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Disposed {
     Deleted,
     /// It was being deleted already.
     Going,
+    Absent,
     /// Ours no longer, or never: it stays.
     Left,
     /// A guard holds it back. Only a prune meets this.
@@ -21,44 +26,74 @@ pub(super) enum Disposed {
     Failed(String),
 }
 
+/// What is known of a candidate.
+pub(super) enum Candidate {
+    /// Read for this very purpose.
+    Read(Live),
+    /// As its watch told it last. Enough to delete it, for the API server compares; that it stays is never decided on
+    /// this alone.
+    Watched(Live),
+    Unknown,
+}
+
 impl Run<'_> {
-    /// `pruning` is false when the whole release goes.
     pub(super) async fn dispose(
         &self,
         resource: &Resource,
         id: &ObjectId,
-        live: &Live,
+        candidate: Candidate,
         owner: &Owner,
-        pruning: bool,
+        purpose: Purpose,
     ) -> Disposed {
         let discovery = &self.context.discovery;
         let kind = &id.group_kind.kind;
-        match verdict(id, live, owner, pruning) {
-            Verdict::Delete { uid } => match objects::delete(discovery, resource, id, &uid).await {
-                Ok(true) => {
-                    self.context.metrics.wrote(kind, Operation::Delete);
-                    Disposed::Deleted
+        let failed = |error: &dyn std::fmt::Display| Disposed::Failed(format!("{id}: {error}"));
+        let mut candidate = candidate;
+        for _ in 0..TRIES {
+            let (live, was_read) = match candidate {
+                Candidate::Read(live) => (live, true),
+                Candidate::Watched(live) => (live, false),
+                Candidate::Unknown => match objects::look(discovery, resource, id).await {
+                    Ok(Some(live)) => (live, true),
+                    Ok(None) => return Disposed::Absent,
+                    Err(error) => return failed(&error),
+                },
+            };
+            candidate = Candidate::Unknown;
+            let (request, operation, done) = match verdict(id, &live, owner, purpose) {
+                Verdict::Delete => {
+                    let request = objects::delete(discovery, resource, id, &live).await;
+                    (request, Operation::Delete, Disposed::Deleted)
                 }
-                Ok(false) => Disposed::Failed(format!("{id}: it was replaced meanwhile")),
-                Err(error) => Disposed::Failed(format!("{id}: {error}")),
-            },
-            Verdict::Release { uid } => match objects::release(discovery, resource, id, &uid).await {
-                Ok(()) => {
-                    self.context.metrics.wrote(kind, Operation::Release);
-                    Disposed::Left
+                Verdict::Release => {
+                    let request = objects::release(discovery, resource, id, &live).await;
+                    (request, Operation::Release, Disposed::Left)
                 }
-                Err(error) => Disposed::Failed(format!("{id}: {error}")),
-            },
-            Verdict::Hold => Disposed::Held,
-            Verdict::Going => Disposed::Going,
-            Verdict::Leave(ownership) => {
-                tracing::info!(object = %id, %ownership, "not deleted");
-                Disposed::Left
-            }
-            Verdict::Controlled(by) => {
-                tracing::info!(object = %id, %by, "not deleted: a controller owns it");
-                Disposed::Left
+                Verdict::Going => return Disposed::Going,
+                _ if !was_read => continue,
+                Verdict::Hold => return Disposed::Held,
+                Verdict::Leave(ownership) => {
+                    tracing::info!(object = %id, %ownership, "not deleted");
+                    return Disposed::Left;
+                }
+                Verdict::Controlled(by) => {
+                    tracing::info!(object = %id, %by, "not deleted: a controller owns it");
+                    return Disposed::Left;
+                }
+            };
+            match request {
+                Ok(Deleted::Accepted) => {
+                    self.context.metrics.wrote(kind, operation);
+                    if done == Disposed::Deleted {
+                        self.context.members().is_going(id, &live.uid);
+                    }
+                    return done;
+                }
+                Ok(Deleted::Absent) => return Disposed::Absent,
+                Ok(Deleted::Changed) => {}
+                Err(error) => return failed(&error),
             }
         }
+        failed(&"it changes all the time")
     }
 }

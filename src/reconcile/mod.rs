@@ -12,6 +12,7 @@ mod context;
 pub mod custom_resource;
 mod delete;
 mod dispose;
+mod find;
 mod health;
 mod inputs;
 mod kept;

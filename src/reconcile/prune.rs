@@ -4,16 +4,15 @@ use std::collections::HashSet;
 
 use super::Run;
 use super::apply::Applied;
-use super::dispose::Disposed;
+use super::dispose::{Candidate, Disposed};
 use super::preflight::list;
 use super::release::Release;
 use super::render::Prepared;
 use super::superset::Superset;
 use crate::cluster::error::Error;
-use crate::cluster::objects;
 use crate::plan::annotations;
 use crate::plan::identity::ObjectId;
-use crate::plan::prune::{Knowledge, orphans};
+use crate::plan::prune::{Knowledge, Purpose, orphans};
 use crate::plan::status::{Phase, Reason};
 
 /// What a prune came to. Consumed by `conclude`, so that it cannot be forgotten.
@@ -45,7 +44,12 @@ impl Run<'_> {
         }
         let mut knowledge = knowledge.clone();
         let snapshot = self.context.discovery.snapshot();
-        knowledge.failed_groups.extend(snapshot.failed.iter().cloned());
+        // Those that failed when it was rendered, too: what it could not see, it may have left out.
+        for failed in snapshot.failed.iter().chain(&prepared.failed_groups) {
+            if !knowledge.failed_groups.contains(failed) {
+                knowledge.failed_groups.push(failed.clone());
+            }
+        }
         let orphans = {
             let members = self.context.members();
             for kind in &before.kinds {
@@ -70,6 +74,9 @@ impl Run<'_> {
             orphans(&members, &release.record, &desired, &prepared.identity.owner)
         };
         knowledge.unsynced.dedup();
+        if !orphans.is_empty() && !self.unit.is_chart_unchanged().await {
+            knowledge.changed_charts.push(self.unit.watch.chart.display().to_string());
+        }
         if let Some(gap) = knowledge.gap() {
             pruned.gap = Some(gap);
             return pruned;
@@ -96,24 +103,17 @@ impl Run<'_> {
             pruned.settled.insert(id);
             return;
         };
-        let live = match objects::look(&self.context.discovery, resource, &id).await {
-            Ok(Some(live)) => live,
-            Ok(None) => {
-                pruned.settled.insert(id);
-                return;
-            }
-            Err(error) => {
-                pruned.failures.push(format!("{id}: {error}"));
-                return;
-            }
-        };
-        match self.dispose(resource, &id, &live, &prepared.identity.owner, true).await {
+        let owner = &prepared.identity.owner;
+        match self
+            .dispose(resource, &id, Candidate::Unknown, owner, Purpose::Prune)
+            .await
+        {
             Disposed::Deleted => {
                 self.context.metrics.pruned.inc();
                 pruned.gone.push(id.clone());
                 pruned.settled.insert(id);
             }
-            Disposed::Going | Disposed::Left => {
+            Disposed::Going | Disposed::Left | Disposed::Absent => {
                 pruned.settled.insert(id);
             }
             Disposed::Held => pruned.held.push(format!(

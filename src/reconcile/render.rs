@@ -37,6 +37,8 @@ pub struct Prepared {
     /// Digest of what this render depended on.
     pub inputs: String,
     pub lookups: Vec<String>,
+    /// API groups that discovery could not read before this render.
+    pub(super) failed_groups: Vec<String>,
     /// The revision that this render is.
     pub revision: i64,
     /// Random results: what is stored, and what is to be.
@@ -323,6 +325,7 @@ impl Work<'_> {
             warnings: rendered.warnings.iter().map(ToString::to_string).collect(),
             inputs,
             lookups: used.collect(),
+            failed_groups: self.frame.snapshot.failed.clone(),
             revision,
             memory: Memory::default(),
         }

@@ -8,9 +8,9 @@ use super::names;
 use super::overrides;
 use super::reader::{Fields, Report, describe, suggestion};
 use super::selector::{LabelSelector, Operator, Requirement};
-use super::{Allow, Outside, Watch, duration};
+use super::{Allow, DeletionPolicy, Outside, Watch, duration};
 
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 14] = [
     "group",
     "version",
     "kind",
@@ -22,17 +22,17 @@ const KNOWN: [&str; 13] = [
     "maxConcurrentReconciles",
     "dryRunOption",
     "targetNamespace",
+    "deletionPolicy",
     "allow",
     "lookups",
 ];
 /// Keys of the format that this version doesn't act on yet.
-const LATER: [&str; 13] = [
+const LATER: [&str; 12] = [
     "values",
     "valuesFrom",
     "patches",
     "drift",
     "ignoreDifferences",
-    "deletionPolicy",
     "crds",
     "collisions",
     "ownerReferences",
@@ -89,7 +89,10 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
     let chart = chart.map(|chart| {
         let path = outside.folder.join(&chart);
         if let (false, Some(at), Err(message)) = (chart.is_empty(), fields.get("chart"), check_chart(&path)) {
-            report.error(at, message);
+            match outside.charts_may_be_absent {
+                true => report.warn(at, format!("{message}; its releases can only be deleted")),
+                false => report.error(at, message),
+            }
         }
         path
     });
@@ -110,6 +113,7 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
             format!("`targetNamespace` must be a namespace or a template such as x-{{{{ .metadata.name }}}}, not {name:?}")
         })
     });
+    let deletion_policy = read_deletion_policy(&fields, report);
     let allow = fields
         .get("allow")
         .map(|node| read_allow(node, "allow", report))
@@ -129,6 +133,7 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
         watch_dependent_resources,
         max_concurrent_reconciles,
         target_namespace,
+        deletion_policy,
         allow,
         lookups,
         line: node.line,
@@ -247,6 +252,25 @@ fn check_dry_run_option(fields: &Fields<'_>, report: &mut Report<'_>) {
         }
         _ => report.mistyped(node, "dryRunOption", "client, server or none"),
     }
+}
+
+fn read_deletion_policy(fields: &Fields<'_>, report: &mut Report<'_>) -> DeletionPolicy {
+    let Some((text, node)) = report.string(fields, "deletionPolicy") else {
+        return DeletionPolicy::default();
+    };
+    DeletionPolicy::parse(text).unwrap_or_else(|| {
+        let names = DeletionPolicy::NAMES;
+        let hint = suggestion(text, names).map(|best| format!(": did you mean {best}?"));
+        report.error(
+            node,
+            format!(
+                "`deletionPolicy` must be one of {}, not {text:?}{}",
+                names.join(", "),
+                hint.unwrap_or_default()
+            ),
+        );
+        DeletionPolicy::default()
+    })
 }
 
 fn read_selector(node: &Node, report: &mut Report<'_>) -> LabelSelector {

@@ -3,6 +3,7 @@
 //! Every file that operator-sdk's helm-operator reads without ignoring a part of it means the same here; where that
 //! meaning is a known trap, a warning says so.
 
+mod deletion;
 pub mod duration;
 mod entry;
 mod env;
@@ -20,6 +21,7 @@ use sha2::{Digest, Sha256};
 
 use crate::yaml::{self, Data};
 
+pub use deletion::DeletionPolicy;
 pub use env::{Expanded, expand};
 pub use finding::{Errors, Finding, Warning};
 pub use overrides::OverrideValue;
@@ -48,6 +50,8 @@ pub struct Watch {
     pub max_concurrent_reconciles: Option<usize>,
     /// A namespace, or a Go template over the custom resource that makes one.
     pub target_namespace: Option<String>,
+    /// What becomes of a release's members when its custom resource is deleted.
+    pub deletion_policy: DeletionPolicy,
     /// What custom resources may create beyond what the chart asks for by itself.
     pub allow: Allow,
     /// What templates may look up beyond the release's namespace.
@@ -71,9 +75,12 @@ pub struct Outside<'a> {
     pub folder: &'a Path,
     /// Looks up an environment variable.
     pub env: &'a dyn Fn(&str) -> Option<String>,
+    /// A chart that isn't there is only worth a warning: releases can go without.
+    pub charts_may_be_absent: bool,
 }
 
-/// Reads a `watches.yaml` in this process's working directory and environment.
+/// Reads a `watches.yaml` in this process's working directory and environment. A chart that isn't there is a warning:
+/// its releases can be deleted all the same, and the other watches have nothing to do with it.
 ///
 /// # Errors
 /// Everything that is wrong with the file, with places; or that it can't be read.
@@ -107,6 +114,7 @@ pub fn load(path: &Path) -> Result<(Vec<Watch>, Vec<Warning>), Errors> {
         &Outside {
             folder: &folder,
             env: &env,
+            charts_may_be_absent: true,
         },
     )
 }

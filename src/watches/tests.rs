@@ -21,6 +21,7 @@ fn parse_text(text: &str) -> Result<(Vec<Watch>, Vec<Warning>), Errors> {
         &Outside {
             folder: Path::new(FIXTURES),
             env: &env,
+            charts_may_be_absent: false,
         },
     )
 }
@@ -88,6 +89,7 @@ fn a_full_entry_is_read() {
     assert!(watch.watch_dependent_resources);
     assert_eq!(watch.max_concurrent_reconciles, Some(4));
     assert_eq!(watch.target_namespace.as_deref(), Some("cache-{{ .metadata.name }}"));
+    assert_eq!(watch.deletion_policy, DeletionPolicy::WaitForTermination);
     assert_eq!(watch.allow.kinds, ["ClusterRole.rbac.authorization.k8s.io"]);
     assert_eq!(watch.allow.namespaces, ["monitoring"]);
     assert_eq!(
@@ -107,6 +109,7 @@ fn defaults_are_operator_sdks() {
         (watch.target_namespace, watch.allow, watch.lookups),
         (None, Allow::default(), Allow::default())
     );
+    assert_eq!(watch.deletion_policy, DeletionPolicy::Delete);
     // Nothing after the colon is the same as leaving the key out.
     assert_eq!(
         one(&entry("  selector:\n  reconcilePeriod:\n  overrideValues:\n")),
@@ -122,6 +125,7 @@ fn the_digest_covers_what_matters() {
     for same in [
         "  reconcilePeriod: 5m\n",
         "  maxConcurrentReconciles: 2\n",
+        "  deletionPolicy: Orphan\n",
         "  selector: {matchLabels: {a: b}}\n",
     ] {
         assert_eq!(digest(same), plain, "{same}");
@@ -159,6 +163,31 @@ fn a_missing_file_is_said_with_its_path() {
     let (watches, warnings) = load(&path).unwrap();
     assert!(watches.is_empty());
     assert_eq!(warnings[0].message, "no watches: the operator has nothing to do");
+}
+
+#[test]
+fn a_deletion_policy_is_one_of_three() {
+    assert_eq!(
+        one(&entry("  deletionPolicy: Orphan\n")).deletion_policy,
+        DeletionPolicy::Orphan
+    );
+    let error = parse_text(&entry("  deletionPolicy: orphan\n")).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "watches.yaml:4:19: `deletionPolicy` must be one of Delete, WaitForTermination, Orphan, not \"orphan\": did you mean Orphan?"
+    );
+}
+
+#[test]
+fn an_operator_starts_without_a_chart_so_that_its_releases_can_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("watches.yaml");
+    let text = "- version: v1\n  kind: App\n  chart: /nowhere/app\n";
+    std::fs::write(&path, text).unwrap();
+    let (watches, warnings) = load(&path).unwrap();
+    assert_eq!(watches.len(), 1);
+    assert!(warnings[0].message.contains("there is no chart at /nowhere/app"), "{warnings:?}");
+    assert!(parse_text(text).is_err(), "whoever checks the file is told all the same");
 }
 
 #[test]

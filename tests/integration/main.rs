@@ -7,6 +7,7 @@ mod support;
 mod cost;
 mod crash;
 mod crds;
+mod deletion;
 mod drift;
 mod failure;
 mod hooks;

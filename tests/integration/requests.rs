@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use chartwright::cluster::custom_resource::{Target, apply_metadata, apply_status};
-use chartwright::cluster::{self, Discovery, Error, objects};
+use chartwright::cluster::objects::{self, Deleted};
+use chartwright::cluster::{self, Discovery, Error};
 use chartwright::plan::identity::{GroupKind, ObjectId};
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -34,19 +35,35 @@ fn a_delete_means_the_object_that_was_looked_at() -> Result<()> {
     world.kubectl.delete("configmap", "a")?;
     world.kubectl.run(["create", "configmap", "a"])?;
 
-    let gone = runtime.block_on(objects::delete(&discovery, resource, &id, &seen.uid))?;
-    ensure!(!gone && world.get("configmap", "a")?.is_some(), "its successor stays");
-    let released = runtime.block_on(objects::release(&discovery, resource, &id, &seen.uid));
-    ensure!(released.is_err(), "its successor keeps its marks");
+    let gone = runtime.block_on(objects::delete(&discovery, resource, &id, &seen))?;
+    ensure!(
+        gone == Deleted::Changed && world.get("configmap", "a")?.is_some(),
+        "its successor stays"
+    );
+    let released = runtime.block_on(objects::release(&discovery, resource, &id, &seen))?;
+    ensure!(released == Deleted::Changed, "its successor keeps its marks");
 
     let now = runtime
         .block_on(objects::look(&discovery, resource, &id))?
         .context("it is there")?;
+    world
+        .kubectl
+        .run(["annotate", "configmap", "a", "helm.sh/resource-policy=keep"])?;
     ensure!(
-        runtime.block_on(objects::delete(&discovery, resource, &id, &now.uid))?,
+        runtime.block_on(objects::delete(&discovery, resource, &id, &now))? == Deleted::Changed,
+        "the same object in another state may be one that is to be kept"
+    );
+    let now = runtime
+        .block_on(objects::look(&discovery, resource, &id))?
+        .context("it is there")?;
+    ensure!(
+        runtime.block_on(objects::delete(&discovery, resource, &id, &now))? == Deleted::Accepted,
         "the one that is there goes"
     );
-    world.await_gone("configmap", "a")
+    world.await_gone("configmap", "a")?;
+    let again = runtime.block_on(objects::delete(&discovery, resource, &id, &now))?;
+    ensure!(again == Deleted::Absent, "{again:?}");
+    Ok(())
 }
 
 #[test]

@@ -1,0 +1,153 @@
+//! Is a chart on disk still what was read? Told by its files' metadata, without reading them again.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use super::{Chart, Error, load};
+
+/// A chart that somebody copies is read again after this, and so often.
+const PAUSE: Duration = Duration::from_millis(200);
+const READS: usize = 25;
+
+/// How deep folders may nest, as for loading.
+const MAX_DEPTH: usize = 100;
+
+/// What a chart's files looked like: names, sizes, times of change. Two equal stamps are one and the same chart, unless
+/// somebody took pains to deceive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp([u8; 32]);
+
+// === impl Stamp ===
+
+impl Stamp {
+    /// The stamp of what is at a path now: a folder with all that is in it, or a file. What can't be read has a stamp as
+    /// well, for that can change, too.
+    pub fn of(path: &Path) -> Self {
+        let mut hash = Sha256::new();
+        add(&mut hash, path, MAX_DEPTH);
+        Stamp(hash.finalize().into())
+    }
+}
+
+fn add(hash: &mut Sha256, path: &Path, depth: usize) {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    hash.update((name.len() as u64).to_le_bytes());
+    hash.update(name);
+    // A link counts for what it leads to: charts in ConfigMap volumes are made of links.
+    let Ok(metadata) = std::fs::metadata(path) else {
+        hash.update([0]);
+        return;
+    };
+    add_metadata(hash, &metadata);
+    if !metadata.is_dir() || depth == 0 {
+        return;
+    }
+    let Ok(entries) = std::fs::read_dir(path) else {
+        hash.update([1]);
+        return;
+    };
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    hash.update((paths.len() as u64).to_le_bytes());
+    for path in paths {
+        add(hash, &path, depth - 1);
+    }
+}
+
+fn add_metadata(hash: &mut Sha256, metadata: &Metadata) {
+    let size = if metadata.is_dir() { 0 } else { metadata.size() };
+    for number in [metadata.ino(), size] {
+        hash.update(number.to_le_bytes());
+    }
+    // The time of change can't be set, unlike that of modification, which copies often preserve.
+    for number in [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()] {
+        hash.update(number.to_le_bytes());
+    }
+}
+
+/// Loads a chart that nobody changes meanwhile: as long as its files change while they are read, they are read again,
+/// for five seconds at most. Blocks.
+///
+/// # Errors
+/// Those of [`load`]; and that the chart never held still. With the stamp of what was read.
+pub fn load_stable(path: &Path) -> (Result<Chart, Error>, Stamp) {
+    load_when_still(path, load)
+}
+
+fn load_when_still(path: &Path, load: impl Fn(&Path) -> Result<Chart, Error>) -> (Result<Chart, Error>, Stamp) {
+    let mut before = Stamp::of(path);
+    for _ in 0..READS {
+        let chart = load(path);
+        let after = Stamp::of(path);
+        if before == after {
+            return (chart, after);
+        }
+        std::thread::sleep(PAUSE);
+        before = Stamp::of(path);
+    }
+    let message = "its files change all the time: is it still being copied?".to_owned();
+    (Err(Error::Chart(message)), before)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs;
+
+    use super::*;
+
+    fn chart() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("templates")).unwrap();
+        fs::write(
+            folder.path().join("Chart.yaml"),
+            "apiVersion: v2\nname: a\nversion: 1.0.0\n",
+        )
+        .unwrap();
+        fs::write(folder.path().join("templates/a.yaml"), "a: 1\n").unwrap();
+        folder
+    }
+
+    #[test]
+    fn every_change_of_a_file_changes_the_stamp() {
+        let folder = chart();
+        let file = folder.path().join("templates/a.yaml");
+        let changes: [&dyn Fn(); 5] = [
+            &|| fs::write(&file, "a: 2\n").unwrap(),
+            &|| fs::write(folder.path().join("templates/b.yaml"), "").unwrap(),
+            &|| fs::rename(folder.path().join("templates/b.yaml"), folder.path().join("c.yaml")).unwrap(),
+            &|| fs::remove_file(folder.path().join("c.yaml")).unwrap(),
+            &|| fs::remove_dir_all(folder.path().join("templates")).unwrap(),
+        ];
+        let mut stamp = Stamp::of(folder.path());
+        assert_eq!(stamp, Stamp::of(folder.path()));
+        for (number, change) in changes.iter().enumerate() {
+            // Clocks of file systems tick every few milliseconds.
+            std::thread::sleep(Duration::from_millis(15));
+            change();
+            let next = Stamp::of(folder.path());
+            assert_ne!(stamp, next, "{number}");
+            stamp = next;
+        }
+    }
+
+    #[test]
+    fn a_chart_that_changes_while_it_is_read_is_read_again() {
+        let folder = chart();
+        let reads = Cell::new(0);
+        let (loaded, stamp) = load_when_still(folder.path(), |path| {
+            let chart = load(path);
+            reads.set(reads.get() + 1);
+            if reads.get() < 3 {
+                fs::write(path.join(format!("templates/{}.yaml", reads.get())), "").unwrap();
+            }
+            chart
+        });
+        assert_eq!((reads.get(), loaded.unwrap().templates.len()), (3, 3));
+        assert_eq!(stamp, Stamp::of(folder.path()));
+    }
+}

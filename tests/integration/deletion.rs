@@ -1,0 +1,420 @@
+//! How releases go: the three policies, and everything that may stand in the way. None of it needs chart or values.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::look::{PART_OF, condition, inventory, is_marked, label, uid};
+use crate::support::eventually;
+use crate::world::{SOON, World, member_rule, served_changed};
+
+/// A finalizer of somebody else's on an object, or none any more.
+fn hold(world: &World, kind: &str, name: &str, finalizers: Value) -> Result<()> {
+    let patch = json!({"metadata": {"finalizers": finalizers}});
+    world.kubectl.patch(kind, name, &patch).map(drop)
+}
+
+/// `kubectl delete` without waiting.
+fn begin_delete(world: &World, name: &str, options: &[&str]) -> Result<()> {
+    let mut arguments = vec!["delete".to_owned(), world.widgets(), name.to_owned(), "--wait=false".to_owned()];
+    arguments.extend(options.iter().map(|option| (*option).to_owned()));
+    world.kubectl.run(arguments).map(drop)
+}
+
+/// The message of `Ready`, once it says all of this.
+fn await_told(world: &World, name: &str, reason: &str, parts: &[&str]) -> Result<String> {
+    eventually(&format!("{name} says {reason} {parts:?}"), SOON, || {
+        let widget = world.expect(&world.widgets(), name)?;
+        let ready = condition(&widget, "Ready").unwrap_or_default();
+        let message = ready["message"].as_str().unwrap_or_default();
+        let told = ready["reason"] == reason && parts.iter().all(|part| message.contains(part));
+        ensure!(told, "{ready}");
+        Ok(Some(message.to_owned()))
+    })
+}
+
+#[test]
+fn a_member_with_a_foreign_finalizer_keeps_nothing_but_itself() -> Result<()> {
+    let world = World::new("del-finalizer")?;
+    let _operator = world.start()?;
+    world.install("a", json!({"extra": ["one"]}))?;
+    hold(&world, "configmap", "a-main", json!(["test.example/hold"]))?;
+    world.delete("a")?;
+    let main = world.expect("configmap", "a-main")?;
+    ensure!(!main["metadata"]["deletionTimestamp"].is_null(), "it is on its way: {main}");
+    ensure!(world.get("configmap", "a-one")?.is_none());
+
+    // A successor of the same name waits for it, and then has one of its own.
+    world.apply(&world.widget("a", json!({})))?;
+    world.await_condition("a", "Ready", "False")?;
+    hold(&world, "configmap", "a-main", Value::Null)?;
+    world.await_ready("a")?;
+    ensure!(uid(&world.expect("configmap", "a-main")?) != uid(&main));
+    Ok(())
+}
+
+#[test]
+fn wait_for_termination_means_that_the_last_member_is_gone() -> Result<()> {
+    let world = World::new("del-wait")?.watch_key("deletionPolicy: WaitForTermination");
+    let operator = world.start()?;
+    world.install("a", json!({"extra": ["one", "two"]}))?;
+    hold(&world, "configmap", "a-one", json!(["test.example/hold"]))?;
+    begin_delete(&world, "a", &[])?;
+    await_told(&world, "a", "Terminating", &["ConfigMap del-wait/a-one"])?;
+    world.await_gone("configmap", "a-main")?;
+    // Its watch tells when it is gone; until then nothing is asked.
+    world.await_quiet(&operator)?;
+    let start = world.mark()?;
+    std::thread::sleep(Duration::from_secs(6));
+    let requests = world.requests(&operator, start)?;
+    ensure!(requests.is_empty(), "{requests}");
+    let widget = world.expect(&world.widgets(), "a")?;
+    ensure!(inventory(&widget) == ["ConfigMap a-one"], "what is left is listed: {widget}");
+    hold(&world, "configmap", "a-one", Value::Null)?;
+    world.await_gone(&world.widgets(), "a")?;
+    let deletes = world.requests(&operator, start)?.verb("delete");
+    ensure!(deletes.is_empty(), "deleted once is enough:\n{deletes}");
+
+    // operator-sdk's annotation wins over the watch.
+    world.install("b", json!({}))?;
+    let annotation = json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/uninstall-wait": "false"}}});
+    world.kubectl.patch(&world.widgets(), "b", &annotation)?;
+    hold(&world, "configmap", "b-main", json!(["test.example/hold"]))?;
+    world.delete("b")?;
+    hold(&world, "configmap", "b-main", Value::Null)
+}
+
+#[test]
+fn the_annotation_of_operator_sdk_makes_a_release_wait() -> Result<()> {
+    let world = World::new("del-sdk-wait")?;
+    let operator = world.start()?;
+    world.install("a", json!({}))?;
+    let annotation = json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/uninstall-wait": "true"}}});
+    world.kubectl.patch(&world.widgets(), "a", &annotation)?;
+    hold(&world, "configmap", "a-main", json!(["test.example/hold"]))?;
+    begin_delete(&world, "a", &[])?;
+    await_told(&world, "a", "Terminating", &["a-main"])?;
+    // Nor does a new process forget it.
+    operator.kill()?;
+    let _operator = world.start_and_settle()?;
+    ensure!(world.get(&world.widgets(), "a")?.is_some());
+    hold(&world, "configmap", "a-main", Value::Null)?;
+    world.await_gone(&world.widgets(), "a")
+}
+
+#[test]
+fn orphans_stay_as_they_are_without_the_marks_of_a_release() -> Result<()> {
+    let world = World::new("del-orphan")?.watch_key("deletionPolicy: Orphan");
+    let _operator = world.start()?;
+    world.install("a", json!({"extra": ["one"], "kept": true, "deployment": {"enabled": true}}))?;
+    let names = [("configmap", "a-main"), ("configmap", "a-one"), ("configmap", "a-kept"), ("deployment", "a")];
+    let before: Vec<Value> = names
+        .iter()
+        .map(|(kind, name)| world.expect(kind, name))
+        .collect::<Result<_>>()?;
+    world.delete("a")?;
+    for ((kind, name), before) in names.iter().zip(before) {
+        let after = world.expect(kind, name)?;
+        ensure!(!is_marked(&after), "{after}");
+        ensure!(
+            uid(&after) == uid(&before) && after["data"] == before["data"] && after["spec"] == before["spec"],
+            "{after}"
+        );
+        let chart_label = label(&before, "app.kubernetes.io/instance");
+        ensure!(label(&after, "app.kubernetes.io/instance") == chart_label, "{after}");
+    }
+    // Nobody's, from now on: a successor doesn't take what may have another owner by then.
+    world.apply(&world.widget("a", json!({})))?;
+    world.await_stalled("a", "Collision")?;
+    Ok(())
+}
+
+#[test]
+fn kubectl_cascade_orphan_leaves_the_members_and_foreground_waits_for_them() -> Result<()> {
+    let world = World::new("del-cascade")?;
+    let _operator = world.start()?;
+    for name in ["a", "b", "c"] {
+        world.install(name, json!({"extra": ["one"]}))?;
+    }
+    hold(&world, "configmap", "b-one", json!(["test.example/hold"]))?;
+    hold(&world, "configmap", "c-one", json!(["test.example/hold"]))?;
+    begin_delete(&world, "a", &["--cascade=orphan"])?;
+    begin_delete(&world, "b", &["--cascade=foreground"])?;
+    begin_delete(&world, "c", &["--cascade=background"])?;
+    await_told(&world, "b", "Terminating", &["b-one"])?;
+    // The garbage collector learns of a new kind every 30 s, and takes its finalizers off only then.
+    let minute = Duration::from_secs(75);
+    let gone = |name: &str| Ok(world.get(&world.widgets(), name)?.is_none().then_some(()));
+    eventually("c is gone at once", SOON, || gone("c"))?;
+    eventually("a is gone", minute, || gone("a"))?;
+    for name in ["a-main", "a-one"] {
+        let orphan = world.expect("configmap", name)?;
+        ensure!(!is_marked(&orphan) && orphan["metadata"]["deletionTimestamp"].is_null(), "{orphan}");
+    }
+    // Its own finalizer is long gone when its members are.
+    eventually("the collector is through with b", minute, || {
+        let widget = world.expect(&world.widgets(), "b")?;
+        let finalizers = &widget["metadata"]["finalizers"];
+        Ok((*finalizers == json!(["chartwright.dev/release"])).then_some(()))
+    })?;
+    ensure!(world.get("configmap", "b-main")?.is_none());
+    hold(&world, "configmap", "b-one", Value::Null)?;
+    world.await_gone(&world.widgets(), "b")?;
+    hold(&world, "configmap", "c-one", Value::Null)
+}
+
+#[test]
+fn a_suspended_release_goes_and_leaves_everything_as_it_is() -> Result<()> {
+    let world = World::new("del-suspended")?;
+    let operator = world.start()?;
+    world.install("a", json!({"extra": ["one"]}))?;
+    let suspend = json!({"metadata": {"annotations": {"chartwright.dev/suspend": "true"}}});
+    world.kubectl.patch(&world.widgets(), "a", &suspend)?;
+    world.await_condition("a", "Suspended", "True")?;
+    let before = crate::look::versions(&world.labelled("configmaps")?);
+    let start = world.mark()?;
+    world.delete("a")?;
+    let left = world.labelled("configmaps")?;
+    ensure!(left.len() == 2 && crate::look::versions(&left) == before, "{left:?}");
+    let writes = world.requests(&operator, start)?.writes();
+    ensure!(writes.resource("configmaps").is_empty());
+    // What comes after it under the same name takes them over.
+    world.install("a", json!({"extra": ["one"]}))?;
+    let after = world.labelled("configmaps")?;
+    let uids = |objects: &[Value]| objects.iter().map(uid).collect::<Vec<_>>();
+    ensure!(uids(&after) == uids(&left), "{after:?}");
+    Ok(())
+}
+
+#[test]
+fn a_chart_that_is_gone_keeps_neither_the_operator_from_starting_nor_a_release_from_going() -> Result<()> {
+    let world = World::new("del-chartless")?;
+    world.install_crd("Gadget")?;
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-gadget'}\n";
+    let gadget = world.write_chart("gadget", &[("map.yaml", map)])?;
+    world.write_watches_of(&[("Widget", &world.chart(), &[]), ("Gadget", &gadget, &[])])?;
+    let operator = world.start()?;
+    world.install("a", json!({"extra": ["one"]}))?;
+    ensure!(operator.terminate()?.success());
+    fs::remove_dir_all(world.chart())?;
+    let operator = world.start()?;
+    let message = world.await_stalled("a", "ChartInvalid")?;
+    ensure!(message.contains("chart"), "{message}");
+    ensure!(operator.log().contains("there is no chart"));
+    world.delete("a")?;
+    ensure!(world.labelled("configmaps")?.is_empty());
+    world.apply(&world.custom("Gadget", "g", json!({})))?;
+    world.await_condition_of(&world.resource("Gadget"), "g", "Ready", "True")?;
+    Ok(())
+}
+
+#[test]
+fn members_whose_crd_is_gone_keep_no_release() -> Result<()> {
+    let world = World::new("del-crdless")?;
+    world.install_crd("Gadget")?;
+    world.grant("gadgets", &[member_rule(&world.group(), "gadgets")])?;
+    let operator = world.start()?;
+    let gadget = world.custom("Gadget", "made", json!({}));
+    for name in ["a", "b"] {
+        let mut gadget = gadget.clone();
+        gadget["metadata"]["name"] = name.into();
+        world.install(name, json!({"extraDeploy": [gadget]}))?;
+    }
+    let crd = world.resource("Gadget");
+    served_changed();
+    world.kubectl.delete("crd", &crd)?;
+    world.delete("a")?;
+    ensure!(world.get("configmap", "a-main")?.is_none());
+    // The same for an operator that has never seen the kind.
+    operator.kill()?;
+    let _operator = world.start()?;
+    world.delete("b")?;
+    ensure!(world.get("configmap", "b-main")?.is_none());
+    Ok(())
+}
+
+#[test]
+fn a_namespace_that_terminates_takes_its_releases_along() -> Result<()> {
+    let world = World::new("del-namespace")?;
+    let operator = world.start()?;
+    let elsewhere = world.kubectl.create_namespace("del-namespace-2")?;
+    let mut widget = world.widget("a", json!({"extra": ["one"], "deployment": {"enabled": true}}));
+    widget["metadata"]["namespace"] = "del-namespace-2".into();
+    world.apply(&widget)?;
+    eventually("it is ready", SOON, || {
+        let widget = elsewhere.get(&world.widgets(), "a")?.context("it is there")?;
+        let ready = condition(&widget, "Ready").is_some_and(|ready| ready["status"] == "True");
+        Ok(ready.then_some(()))
+    })?;
+    world.kubectl.run(["delete", "namespace", "del-namespace-2", "--wait=false"])?;
+    eventually("the namespace is gone", Duration::from_secs(60), || {
+        let space = world.get("namespace", "del-namespace-2")?;
+        ensure!(space.is_none(), "{}\n{}", space.unwrap_or_default()["status"], operator.log());
+        Ok(Some(()))
+    })
+}
+
+/// Refuses to delete the world's ConfigMaps whose name ends so, with words of its own.
+fn forbid_deletes(world: &World, name: &str, ends_with: &str) -> Result<()> {
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": world.name}},
+                "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["configmaps"]}],
+            },
+            "validations": [{
+                "expression": format!("!oldObject.metadata.name.endsWith('{ends_with}')"),
+                "message": "not before the audit",
+            }],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]},
+    });
+    world.kubectl.apply(&policy.to_string())?;
+    world.kubectl.apply(&binding.to_string())?;
+    // The API server takes a new policy up within moments.
+    let probe = format!("probe{ends_with}");
+    world.kubectl.run(["create", "configmap", &probe])?;
+    eventually("the policy is in force", SOON, || {
+        let refused = world.kubectl.run(["delete", "configmap", &probe, "--dry-run=server"]).is_err();
+        Ok(refused.then_some(()))
+    })
+}
+
+fn lift(world: &World, name: &str) -> Result<()> {
+    world.kubectl.delete("validatingadmissionpolicybinding", name)?;
+    world.kubectl.delete("validatingadmissionpolicy", name).map(drop)
+}
+
+#[test]
+fn a_refused_delete_keeps_the_custom_resource_says_why_and_is_tried_again() -> Result<()> {
+    let world = World::new("del-refused")?;
+    let _operator = world.start()?;
+    world.install("a", json!({"extra": ["one", "held"]}))?;
+    forbid_deletes(&world, "del-refused", "-held")?;
+    begin_delete(&world, "a", &[])?;
+    await_told(&world, "a", "DeleteFailed", &["a-held", "not before the audit"])?;
+    ensure!(world.await_event("a", "DeleteFailed")?.contains("not before the audit"));
+    ensure!(world.get("configmap", "a-one")?.is_none(), "the others go");
+    let widget = world.expect(&world.widgets(), "a")?;
+    ensure!(inventory(&widget).contains(&"ConfigMap a-held".to_owned()), "{widget}");
+    lift(&world, "del-refused")?;
+    world.await_gone(&world.widgets(), "a")?;
+    ensure!(world.get("configmap", "a-held")?.is_none());
+    Ok(())
+}
+
+#[test]
+fn a_refused_prune_stays_listed_and_is_tried_again() -> Result<()> {
+    let world = World::new("prune-refused")?;
+    let operator = world.start()?;
+    world.install("a", json!({"extra": ["one", "held"]}))?;
+    forbid_deletes(&world, "prune-refused", "-held")?;
+    world.edit("a", json!({"extra": []}))?;
+    await_told(&world, "a", "PruneFailed", &["a-held", "not before the audit"])?;
+    let widget = world.expect(&world.widgets(), "a")?;
+    ensure!(inventory(&widget) == ["ConfigMap a-held", "ConfigMap a-main"], "{widget}");
+    // A crash doesn't lose it.
+    operator.kill()?;
+    let _operator = world.start()?;
+    lift(&world, "prune-refused")?;
+    world.await_gone("configmap", "a-held")?;
+    let widget = world.await_ready("a")?;
+    ensure!(inventory(&widget) == ["ConfigMap a-main"], "{widget}");
+    Ok(())
+}
+
+#[test]
+fn what_a_forged_status_or_annotation_names_is_not_deleted() -> Result<()> {
+    let world = World::new("del-forged")?.watch_key("allow: {kinds: [PriorityClass.scheduling.k8s.io]}");
+    let operator = world.start()?;
+    let other = world.kubectl.create_namespace("del-forged-2")?;
+    world.kubectl.run(["create", "configmap", "victim"])?;
+    other.run(["create", "configmap", "victim"])?;
+    world.kubectl.run(["create", "priorityclass", "del-forged-victim", "--value=7"])?;
+    world.install("b", json!({}))?;
+    let widget = world.install("a", json!({"extra": ["one"]}))?;
+    ensure!(operator.terminate()?.success());
+
+    // All that whoever may write this custom resource and its status can say.
+    let row = |kind: &str, group: &str, namespace: &str, name: &str, uid: &str| {
+        json!({"group": group, "version": "v1", "kind": kind, "namespace": namespace, "name": name, "uid": uid, "wave": 1,
+            "digest": "0", "fingerprint": "0"})
+    };
+    let victim = uid(&world.expect("configmap", "victim")?);
+    let forged = json!([
+        row("ConfigMap", "", "del-forged", "victim", &victim),
+        row("ConfigMap", "", "del-forged-2", "victim", ""),
+        row("PriorityClass", "scheduling.k8s.io", "", "del-forged-victim", ""),
+        row("ConfigMap", "", "del-forged", "b-main", &uid(&world.expect("configmap", "b-main")?)),
+        row("Nothing", "nowhere.test", "del-forged", "x", ""),
+    ]);
+    world
+        .kubectl
+        .patch_status(&world.widgets(), "a", &json!({"status": {"inventory": forged}}))?;
+    let annotations = json!({
+        "applyset.kubernetes.io/contains-group-kinds": "ConfigMap,PriorityClass.scheduling.k8s.io,Nothing.nowhere.test",
+        "applyset.kubernetes.io/additional-namespaces": "del-forged-2",
+    });
+    world
+        .kubectl
+        .patch(&world.widgets(), "a", &json!({"metadata": {"annotations": annotations}}))?;
+    // Half a disguise: the label without the annotation that only the operator gives.
+    let set = label(&widget, "applyset.kubernetes.io/id").unwrap_or_default().to_owned();
+    let disguise = json!({"metadata": {"labels": {PART_OF: set, "chartwright.dev/operator": world.name}}});
+    other.patch("configmap", "victim", &disguise)?;
+
+    let _operator = world.start()?;
+    // First as a prune, then as a deletion.
+    world.update("a", json!({"color": "red", "extra": []}))?;
+    world.delete("a")?;
+    ensure!(world.get("configmap", "a-main")?.is_none() && world.get("configmap", "a-one")?.is_none());
+    for (kubectl, kind, name) in [
+        (&world.kubectl, "configmap", "victim"),
+        (&other, "configmap", "victim"),
+        (&world.kubectl, "priorityclass", "del-forged-victim"),
+        (&world.kubectl, "configmap", "b-main"),
+    ] {
+        ensure!(kubectl.get(kind, name)?.is_some(), "{kind} {name} is gone");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_forged_status_leaves_out_is_deleted_all_the_same() -> Result<()> {
+    let world = World::new("del-emptied")?;
+    let operator = world.start()?;
+    world.install("a", json!({"extra": ["one"]}))?;
+    ensure!(operator.terminate()?.success());
+    world
+        .kubectl
+        .patch_status(&world.widgets(), "a", &json!({"status": null}))?;
+    let _operator = world.start()?;
+    world.delete("a")?;
+    ensure!(world.labelled("configmaps")?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn a_kind_that_may_not_be_listed_keeps_the_custom_resource_and_is_named() -> Result<()> {
+    let world = World::new("del-unlisted")?;
+    let _operator = world.start()?;
+    world.install("a", json!({}))?;
+    let kinds = |text: &str| json!({"metadata": {"annotations": {"applyset.kubernetes.io/contains-group-kinds": text}}});
+    // Nothing of this release is there, but that is not known: the right may have been taken away.
+    world
+        .kubectl
+        .patch(&world.widgets(), "a", &kinds("ConfigMap,Lease.coordination.k8s.io"))?;
+    begin_delete(&world, "a", &[])?;
+    await_told(&world, "a", "DeleteFailed", &["leases"])?;
+    world.kubectl.patch(&world.widgets(), "a", &kinds("ConfigMap"))?;
+    world.await_gone(&world.widgets(), "a")?;
+    ensure!(world.get("configmap", "a-main")?.is_none());
+    Ok(())
+}
