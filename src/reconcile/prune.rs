@@ -141,7 +141,8 @@ impl Run<'_> {
         let complete = applied.knowledge.not_applied.is_empty();
         let first = complete && release.record.revision == 0;
         let upgraded = complete && !first && prepared.revision > release.record.revision;
-        let mut keeps = true;
+        // Until then, those that are stored may still be wanted.
+        let mut keeps = prepared.memory.keeps() || self.keeps();
         if complete {
             release.record.revision = prepared.revision;
             if let Err(phase) = self.settle(release, prepared).await {
@@ -168,7 +169,7 @@ impl Run<'_> {
             if let Err(error) = self.write_superset(&superset, keeps).await {
                 return unclaimed(&error);
             }
-            if pruned.held.is_empty() {
+            if complete && pruned.held.is_empty() {
                 release.record.inputs = prepared.inputs.clone();
             }
         }

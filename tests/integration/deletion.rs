@@ -242,7 +242,7 @@ fn a_namespace_that_terminates_takes_its_releases_along() -> Result<()> {
     let elsewhere = world.kubectl.create_namespace("del-namespace-2")?;
     let mut widget = world.widget("a", json!({"extra": ["one"], "deployment": {"enabled": true}}));
     widget["metadata"]["namespace"] = "del-namespace-2".into();
-    world.apply(&widget)?;
+    elsewhere.apply(&widget.to_string())?;
     eventually("it is ready", SOON, || {
         let widget = elsewhere.get(&world.widgets(), "a")?.context("it is there")?;
         let ready = condition(&widget, "Ready").is_some_and(|ready| ready["status"] == "True");

@@ -10,6 +10,7 @@ mod crds;
 mod deletion;
 mod drift;
 mod failure;
+mod guards;
 mod hooks;
 mod kept;
 mod leader;
