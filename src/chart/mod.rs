@@ -142,6 +142,16 @@ impl Chart {
         self.digest.get_or_init(|| digest::digest(self))
     }
 
+    /// The template that renders name as `chart/templates/x.yaml`, those of subcharts as
+    /// `chart/charts/sub/templates/x.yaml`.
+    pub fn template(&self, source: &str) -> Option<&File> {
+        let rest = source.strip_prefix(self.name())?.strip_prefix('/')?;
+        match rest.strip_prefix("charts/") {
+            Some(rest) => self.dependencies.iter().find_map(|chart| chart.template(rest)),
+            None => self.templates.iter().find(|file| file.name == rest),
+        }
+    }
+
     /// A copy of the default values, as they are when a copy is first asked for.
     pub fn default_values(&self) -> Map {
         self.frozen.get_or_init(|| frozen::Frozen::new(&self.values)).thaw()

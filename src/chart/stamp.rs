@@ -64,7 +64,12 @@ fn add_metadata(hash: &mut Sha256, metadata: &Metadata) {
         hash.update(number.to_le_bytes());
     }
     // The time of change can't be set, unlike that of modification, which copies often preserve.
-    for number in [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()] {
+    for number in [
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime(),
+        metadata.ctime_nsec(),
+    ] {
         hash.update(number.to_le_bytes());
     }
 }

@@ -83,7 +83,7 @@ pub async fn remove_finalizer(discovery: &Discovery, target: &Target, finalizers
         Ok(_) => Ok(()),
         Err(error) if error.is_not_found() => Ok(()),
         // A failed test is 422; the list changed since it was read.
-        Err(Error::Invalid(text)) => Err(Error::Conflict(text)),
+        Err(error) if error.is_permanent() => Err(Error::Conflict(error.to_string())),
         Err(error) => Err(error),
     }
 }

@@ -15,8 +15,20 @@ pub enum Error {
     /// The request itself is wrong (400, 422): repeating it changes nothing.
     #[error("{0}")]
     Invalid(String),
+    /// As `Invalid`, with what the server says of single fields.
+    #[error("{message}")]
+    Unprocessable { message: String, causes: Vec<Cause> },
+    /// An address or a port that another object holds: it may let it go.
+    #[error("{0}")]
+    Taken(String),
     #[error("forbidden: {0}")]
     Forbidden(String),
+    /// An admission webhook or policy is against it, and may change its mind.
+    #[error("{0}")]
+    Denied(String),
+    /// The server asks to be left alone for a while.
+    #[error("{message}")]
+    Throttled { message: String, after: Duration },
     /// The namespace or object is being deleted.
     #[error("{0}")]
     Terminating(String),
@@ -27,6 +39,14 @@ pub enum Error {
     Unavailable(String),
 }
 
+/// What the API server says of one field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// As `spec.ports[0].nodePort`.
+    pub field: String,
+    pub message: String,
+}
+
 pub type Result<T> = std::result::Result<T, Error>;
 
 // === impl Error ===
@@ -34,7 +54,15 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// True if only a change of the request can help.
     pub fn is_permanent(&self) -> bool {
-        matches!(self, Error::Invalid(_))
+        matches!(self, Error::Invalid(_) | Error::Unprocessable { .. })
+    }
+
+    /// How long the server wants to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Error::Throttled { after, .. } => Some(*after),
+            _ => None,
+        }
     }
 
     pub fn is_not_found(&self) -> bool {
@@ -58,8 +86,20 @@ impl From<kube::Error> for Error {
                 .iter()
                 .any(|cause| cause.reason == "NamespaceTerminating")
         });
+        let causes = status.details.iter().flat_map(|details| &details.causes);
+        let causes: Vec<Cause> = causes
+            .filter(|cause| !cause.field.is_empty())
+            .map(Cause::from)
+            .collect();
         match status.code {
             _ if terminating => Error::Terminating(text),
+            _ if is_denied(&text) => Error::Denied(text),
+            422 if text.contains("is already allocated") => Error::Taken(text),
+            422 if !causes.is_empty() => Error::Unprocessable { message: text, causes },
+            429 => Error::Throttled {
+                message: text,
+                after: Duration::from_secs(status.details.map_or(0, |details| details.retry_after_seconds.into())),
+            },
             404 => Error::NotFound(text),
             409 => Error::Conflict(text),
             400 | 413 | 415 | 422 => Error::Invalid(text),
@@ -69,6 +109,21 @@ impl From<kube::Error> for Error {
             _ => Error::Unavailable(text),
         }
     }
+}
+
+impl From<&kube::core::response::StatusCause> for Cause {
+    fn from(cause: &kube::core::response::StatusCause) -> Self {
+        Cause {
+            field: cause.field.clone(),
+            message: cause.message.clone(),
+        }
+    }
+}
+
+/// Webhooks and policies choose their own status codes; the words before their message are the API server's.
+fn is_denied(text: &str) -> bool {
+    (text.contains("admission webhook ") && text.contains(" denied the request"))
+        || (text.contains("ValidatingAdmissionPolicy ") && text.contains(" denied request"))
 }
 
 #[cfg(test)]
@@ -96,6 +151,14 @@ mod tests {
         );
         assert!(matches!(error(500, "etcd"), Error::Unavailable(_)));
         assert!(matches!(error(403, "x"), Error::Forbidden(_)));
+        for text in [
+            "admission webhook \"a.b\" denied the request: field is immutable",
+            "widgets.x \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+        ] {
+            assert!(matches!(error(422, text), Error::Denied(_)), "{text}");
+        }
+        let taken = "Service \"a\" is invalid: spec.ports[0].nodePort: Invalid value: 30080: provided port is already allocated";
+        assert!(matches!(error(422, taken), Error::Taken(_)));
         assert!(matches!(error(409, ""), Error::Conflict(text) if text == "status 409 "));
     }
 }

@@ -60,7 +60,10 @@ pub async fn fetch(discovery: &Discovery, snapshot: &Snapshot, key: &LookupKey) 
     let (group_kind, version) = group_kind(key);
     let Some(resource) = snapshot.resource(&group_kind, &version) else {
         return match snapshot.has_failed(&group_kind.group) {
-            true => Err(Error::Unavailable(format!("API group {} does not answer", group_kind.group))),
+            true => Err(Error::Unavailable(format!(
+                "API group {} does not answer",
+                group_kind.group
+            ))),
             false => Ok(json!({})),
         };
     };

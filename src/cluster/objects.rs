@@ -1,5 +1,6 @@
 //! Requests on members: look, apply, list, delete. Each is one bounded request; nothing here decides.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{
     DeleteParams, DynamicObject, ListParams, PartialObjectMeta, Patch, PatchParams, Preconditions, PropagationPolicy,
     ValidationDirective,
@@ -45,6 +46,10 @@ pub fn live(metadata: &ObjectMeta) -> Live {
         tracking: annotation(applyset::TRACKING_ANNOTATION),
         keep: annotation(annotations::RESOURCE_POLICY).is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep")),
         prune_allowed: annotation(annotations::PRUNE).is_some_and(|value| value == "true"),
+        disabled: annotation(annotations::RECONCILE).is_some_and(|value| value.trim() == "disabled"),
+        force: annotation(annotations::FORCE).is_some_and(|value| value.trim() == "true"),
+        scaled_by: fingerprint::scaled_by(managed_fields),
+        finished: false,
         fingerprint: fingerprint::fingerprint(managed_fields, FIELD_MANAGER),
         deleting: metadata.deletion_timestamp.is_some(),
         controller: controller.map(|owner| (format!("{}/{}", owner.kind, owner.name), owner.uid.clone())),
@@ -69,8 +74,22 @@ pub fn live_with_health(id: &ObjectId, object: DynamicObject) -> Live {
             live.pods = health::pods::selector(&id.group_kind, &value).map(String::into_boxed_str);
         }
         live.health = Some(health);
+        live.finished = is_finished(id, &value);
     }
     live
+}
+
+/// A complete Job that its TTL will remove.
+fn is_finished(id: &ObjectId, object: &Value) -> bool {
+    let complete = |condition: &Value| condition["type"] == "Complete" && condition["status"] == "True";
+    id.group_kind.group == "batch"
+        && id.group_kind.kind == "Job"
+        && object
+            .pointer("/spec/ttlSecondsAfterFinished")
+            .is_some_and(Value::is_number)
+        && object["status"]["conditions"]
+            .as_array()
+            .is_some_and(|conditions| conditions.iter().any(complete))
 }
 
 /// The part of the metadata that health reads.
@@ -88,9 +107,22 @@ fn namespace(id: &ObjectId) -> Option<&str> {
 
 /// Metadata GET. `None` if the object does not exist.
 pub async fn look(discovery: &Discovery, resource: &Resource, id: &ObjectId) -> Result<Option<Live>> {
+    let found = look_closely(discovery, resource, id).await?;
+    Ok(found.map(|(live, _)| live))
+}
+
+/// The same, with what `managedFields` say in full.
+pub async fn look_closely(
+    discovery: &Discovery,
+    resource: &Resource,
+    id: &ObjectId,
+) -> Result<Option<(Live, Vec<ManagedFieldsEntry>)>> {
     let api = discovery.api::<DynamicObject>(resource, namespace(id));
     match bounded(api.get_metadata(&id.name)).await {
-        Ok(object) => Ok(Some(live(&object.metadata))),
+        Ok(object) => Ok(Some((
+            live(&object.metadata),
+            object.metadata.managed_fields.unwrap_or_default(),
+        ))),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }
@@ -133,6 +165,44 @@ pub async fn apply(
     };
     let answer = bounded(api.patch(&id.name, &parameters, &Patch::Apply(object))).await?;
     Ok(live_with_health(id, answer))
+}
+
+/// What the API server would say if the object that is there were not, and this one were created.
+#[derive(Clone, Debug)]
+pub enum Creation {
+    /// It would be created: that it exists is all that is in the way.
+    Accepted,
+    /// It would be refused, by validation, admission or for lack of a right.
+    Refused(Error),
+}
+
+/// Asks, without writing anything, whether an object that exists could be created as it is rendered. The API server
+/// validates a new object, and asks admission about it, before it looks whether the name is taken
+/// (`Store.Create` of k8s.io/apiserver/pkg/registry/generic/registry): so "already exists" says that it could.
+///
+/// # Errors
+/// No answer to the question: the server is out of reach, or the object is gone and a dry run created it.
+pub async fn would_be_created(
+    discovery: &Discovery,
+    resource: &Resource,
+    id: &ObjectId,
+    object: &Value,
+) -> Result<Creation> {
+    let api = discovery.api::<DynamicObject>(resource, namespace(id));
+    let object: DynamicObject =
+        serde_json::from_value(object.clone()).map_err(|error| Error::Invalid(error.to_string()))?;
+    let parameters = kube::api::PostParams {
+        dry_run: true,
+        field_manager: Some(FIELD_MANAGER.into()),
+    };
+    match bounded(api.create(&parameters, &object)).await {
+        Ok(_) => Err(Error::NotFound(format!("{id} is gone meanwhile"))),
+        Err(Error::Conflict(_)) => Ok(Creation::Accepted),
+        // A name has only one Service's address or port to give: these are the ones that it holds itself.
+        Err(Error::Taken(_)) => Ok(Creation::Accepted),
+        Err(error @ (Error::TimedOut(_) | Error::Unavailable(_))) => Err(error),
+        Err(error) => Ok(Creation::Refused(error)),
+    }
 }
 
 /// Creates an object unless it exists. For what belongs to a watch, not to a release.

@@ -294,6 +294,7 @@ impl Serving {
         }
         let key = resource.key.clone();
         let set = resource.set(&self.unit.group_kind);
+        self.shared.context.register_owner(&self.unit.group_kind, &resource);
         if self.cache.observe(resource) {
             if self.unit.watch.watch_dependent_resources {
                 self.shared.router.register(
@@ -314,6 +315,7 @@ impl Serving {
         let set = resource.set(&self.unit.group_kind);
         if self.shared.router.unregister(&set, &self.queue) {
             self.shared.context.follow_lookups(&set, std::iter::empty());
+            self.shared.context.forget_owner(&set);
         }
         self.shared
             .context

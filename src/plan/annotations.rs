@@ -2,21 +2,39 @@
 
 use std::collections::BTreeMap;
 
+use crate::watches::duration;
+
 /// On a custom resource: nothing of the release is changed, nor deleted with it, while it is `true`.
 pub const SUSPEND: &str = "chartwright.dev/suspend";
 /// On a custom resource: its own resync period, as a Go duration.
 pub const RECONCILE_PERIOD: &str = "chartwright.dev/reconcile-period";
+/// On a custom resource: a new value starts a complete reconcile, although nothing changed.
+pub const REQUESTED_AT: &str = "chartwright.dev/requested-at";
+/// On a custom resource: a new value applies every member once, and makes those anew that can't be changed.
+pub const FORCE_AT: &str = "chartwright.dev/force-at";
+/// On a custom resource: a new value forgets failures and contests, so that nothing waits for a retry.
+pub const RESET_AT: &str = "chartwright.dev/reset-at";
 /// On a custom resource: a new value draws all its random results anew.
 pub const REGENERATE: &str = "chartwright.dev/regenerate";
 /// On a custom resource, written by us: the Secret that holds its random results.
 pub const KEPT: &str = "chartwright.dev/kept-results";
 /// On a member or a custom resource: `true` lets something go that a guard holds.
 pub const PRUNE: &str = "chartwright.dev/prune";
+/// On a member: `InPlace`, `Recreate` or `IfNotPresent`.
+pub const UPDATE: &str = "chartwright.dev/update";
+/// On a member: `true` lets it be deleted and made anew where a field can't be changed.
+pub const FORCE: &str = "chartwright.dev/force";
+/// On a live member: `disabled` leaves it as it is.
+pub const RECONCILE: &str = "chartwright.dev/reconcile";
+/// On a member: a whole number. Lower waves come first.
+pub const WAVE: &str = "chartwright.dev/wave";
 /// On a member, from Helm: `keep` leaves it behind.
 pub const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 const SDK_RECONCILE_PERIOD: &str = "helm.sdk.operatorframework.io/reconcile-period";
 /// On a custom resource, from operator-sdk: it stays until every member is gone.
 pub const SDK_UNINSTALL_WAIT: &str = "helm.sdk.operatorframework.io/uninstall-wait";
+const SDK_UPGRADE_FORCE: &str = "helm.sdk.operatorframework.io/upgrade-force";
+const SDK_ROLLBACK_FORCE: &str = "helm.sdk.operatorframework.io/rollback-force";
 
 /// Of one object.
 pub type Annotations = BTreeMap<String, String>;
@@ -52,10 +70,47 @@ pub fn is_prune_allowed(annotations: &Annotations) -> bool {
 
 /// The request to draw random results anew; who acknowledged it repeats its text.
 pub fn regenerate(annotations: &Annotations) -> Option<&str> {
-    annotations
-        .get(REGENERATE)
-        .map(String::as_str)
-        .filter(|text| !text.is_empty())
+    token(annotations, REGENERATE)
+}
+
+/// A request that is carried out once for each text; an empty one is none.
+pub fn token<'a>(annotations: &'a Annotations, key: &str) -> Option<&'a str> {
+    annotations.get(key).map(String::as_str).filter(|text| !text.is_empty())
+}
+
+/// What stands in the annotations of a custom resource and has not the effect that its author may hope for.
+pub fn problems(annotations: &Annotations) -> Vec<String> {
+    let mut problems = Vec::new();
+    for key in [
+        SUSPEND,
+        PRUNE,
+        SDK_UNINSTALL_WAIT,
+        SDK_UPGRADE_FORCE,
+        SDK_ROLLBACK_FORCE,
+    ] {
+        let Some(value) = annotations.get(key) else { continue };
+        // strconv.ParseBool
+        let is_bool = [
+            "1", "t", "T", "true", "TRUE", "True", "0", "f", "F", "false", "FALSE", "False",
+        ];
+        if !is_bool.contains(&value.as_str()) {
+            problems.push(format!(
+                "{key}: {value:?} counts as \"false\": it must be \"true\" or \"false\""
+            ));
+        }
+    }
+    for key in [RECONCILE_PERIOD, SDK_RECONCILE_PERIOD] {
+        if let Some(Err(error)) = annotations.get(key).map(|text| duration::parse(text)) {
+            problems.push(format!("{key}: {error}; it has no effect"));
+        }
+    }
+    if is_true(annotations, SDK_UPGRADE_FORCE) {
+        problems.push(format!(
+            "{SDK_UPGRADE_FORCE} has no effect: conflicting fields are always taken back; to let objects be made anew \
+             where a field can't be changed, set {FORCE_AT}"
+        ));
+    }
+    problems
 }
 
 /// The resync period that a custom resource asks for, as text; ours wins over operator-sdk's.
@@ -84,5 +139,33 @@ mod tests {
         let mut both = with(SDK_RECONCILE_PERIOD, "5m");
         both.insert(RECONCILE_PERIOD.into(), "1h".into());
         assert_eq!(reconcile_period(&both), Some("1h"));
+    }
+
+    #[test]
+    fn values_without_effect_are_told() {
+        let problems = |key: &str, value: &str| problems(&BTreeMap::from([(key.to_owned(), value.to_owned())]));
+        for (key, value) in [
+            (SUSPEND, "false"),
+            (SUSPEND, "T"),
+            (RECONCILE_PERIOD, "1m30s"),
+            (SDK_RECONCILE_PERIOD, "0"),
+            (SDK_UPGRADE_FORCE, "false"),
+            (SDK_ROLLBACK_FORCE, "true"),
+            (FORCE_AT, "whatever"),
+        ] {
+            assert!(problems(key, value).is_empty(), "{key}={value}");
+        }
+        for (key, value, part) in [
+            (SUSPEND, "yes", "counts as \"false\""),
+            (RECONCILE_PERIOD, "60", "has no unit"),
+            (SDK_RECONCILE_PERIOD, "soon", "not a duration"),
+            (SDK_UPGRADE_FORCE, "true", "has no effect"),
+        ] {
+            let found = problems(key, value);
+            assert!(
+                found.len() == 1 && found[0].contains(key) && found[0].contains(part),
+                "{key}={value}: {found:?}"
+            );
+        }
     }
 }

@@ -1,8 +1,13 @@
 //! What to do with each member: nothing, a look, an apply, or a refusal.
 
+use std::borrow::Cow;
+
+use serde_json::Value;
+
 use super::desired::Member;
 use super::members::Live;
 use super::ownership::{Owner, Ownership, ownership};
+use super::policy::Update;
 use super::record::Entry;
 
 /// What is known of the live object that a member would be.
@@ -25,6 +30,10 @@ pub enum Step {
     Look,
     /// Server-side apply. Without force where nothing is known to be there, so that losing a race ends in a conflict.
     Apply { force: bool, why: Why },
+    /// It is ours, and left as it is: its policy says so, or somebody who annotated it.
+    Leave,
+    /// It is a Job that has done its work, and its TTL removed it: no request, and nothing is missing.
+    Satisfied,
     /// It is being deleted and must be gone before it can be made anew.
     AwaitDeletion,
     /// It is somebody else's: it stays untouched.
@@ -42,11 +51,15 @@ pub enum Why {
     Unrecorded,
     /// It was made for an earlier custom resource of the same name.
     Adopted,
+    /// Nothing is wrong with it; somebody asked for it.
+    Forced,
 }
 
 /// Decides the next step for one member.
 pub fn step(member: &Member, entry: Option<&Entry>, seen: Seen<'_>, owner: &Owner) -> Step {
+    let has_finished = entry.is_some_and(|entry| entry.finished && entry.digest == member.digest);
     let live = match seen {
+        Seen::NotInIndex | Seen::Absent if has_finished => return Step::Satisfied,
         Seen::NotInIndex => return Step::Look,
         Seen::Absent => {
             return Step::Apply {
@@ -58,7 +71,10 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: Seen<'_>, owner: &Owne
     };
     let owned = ownership(&member.id, live, owner);
     match owned {
+        Ownership::Ours if live.deleting && has_finished => Step::Satisfied,
         Ownership::Ours | Ownership::Predecessor if live.deleting => Step::AwaitDeletion,
+        Ownership::Ours | Ownership::Predecessor if live.disabled => Step::Leave,
+        Ownership::Ours if member.policy.update == Update::IfNotPresent => Step::Leave,
         Ownership::Predecessor => Step::Apply {
             force: true,
             why: Why::Adopted,
@@ -96,14 +112,29 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: Seen<'_>, owner: &Owne
     }
 }
 
+/// What is sent for a member: all of it, but for what is given up to an autoscaler.
+pub fn content<'m>(member: &'m Member, live: Option<&Live>) -> Cow<'m, Value> {
+    let scaled = live.is_some_and(|live| live.scaled_by.is_some());
+    if !scaled || member.object.pointer("/spec/replicas").is_none() {
+        return Cow::Borrowed(&member.object);
+    }
+    let mut object = member.object.clone();
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("replicas");
+    }
+    Cow::Owned(object)
+}
+
 /// True if a recorded member is live just as it was left: nothing to render, nothing to send.
 pub fn is_as_recorded(entry: &Entry, live: Option<&Live>, owner: &Owner) -> bool {
+    if entry.finished && live.is_none_or(|live| live.uid == entry.uid && live.deleting) {
+        return !entry.digest.is_empty();
+    }
     live.is_some_and(|live| {
         live.uid == entry.uid
             && !entry.digest.is_empty()
             && !live.deleting
-            && live.fingerprint.is_some()
-            && live.fingerprint == entry.fingerprint
+            && (live.disabled || live.fingerprint.is_some() && live.fingerprint == entry.fingerprint)
             && ownership(&entry.id, live, owner) == Ownership::Ours
     })
 }
@@ -114,6 +145,7 @@ mod tests {
     use crate::plan::applyset;
     use crate::plan::desired::Stage;
     use crate::plan::identity::{GroupKind, ObjectId};
+    use crate::plan::policy::Policy;
 
     fn owner() -> Owner {
         Owner {
@@ -134,6 +166,7 @@ mod tests {
             object: serde_json::Value::Null,
             source: "t.yaml".into(),
             digest: digest.into(),
+            policy: Policy::default(),
         }
     }
 
@@ -145,6 +178,7 @@ mod tests {
             stage: 1,
             digest: "d".into(),
             fingerprint: Some(7),
+            finished: false,
         }
     }
 
@@ -283,6 +317,99 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    #[test]
+    fn policies_leave_members_as_they_are() {
+        let once = Member {
+            policy: Policy {
+                update: Update::IfNotPresent,
+                ..Policy::default()
+            },
+            ..member("e")
+        };
+        let drifted = Live {
+            fingerprint: None,
+            ..live("u1")
+        };
+        assert_eq!(
+            step(&once, Some(&entry()), Seen::Present(&drifted), &owner()),
+            Step::Leave
+        );
+        let made = Step::Apply {
+            force: false,
+            why: Why::Missing,
+        };
+        assert_eq!(step(&once, Some(&entry()), Seen::Absent, &owner()), made);
+        let disabled = Live {
+            disabled: true,
+            ..drifted
+        };
+        assert_eq!(
+            step(&member("e"), Some(&entry()), Seen::Present(&disabled), &owner()),
+            Step::Leave
+        );
+        let foreign = Live {
+            part_of: None,
+            tracking: None,
+            ..disabled
+        };
+        for member in [member("e"), once] {
+            let step = step(&member, None, Seen::Present(&foreign), &owner());
+            assert_eq!(
+                step,
+                Step::Refuse(Ownership::Foreign),
+                "nobody is robbed by an annotation"
+            );
+        }
+    }
+
+    #[test]
+    fn a_finished_job_need_not_be_there() {
+        let finished = Entry {
+            finished: true,
+            ..entry()
+        };
+        let going = Live {
+            deleting: true,
+            ..live("u1")
+        };
+        for seen in [Seen::NotInIndex, Seen::Absent, Seen::Present(&going)] {
+            assert_eq!(
+                step(&member("d"), Some(&finished), seen.clone(), &owner()),
+                Step::Satisfied,
+                "{seen:?}"
+            );
+        }
+        assert_eq!(
+            step(&member("new"), Some(&finished), Seen::NotInIndex, &owner()),
+            Step::Look
+        );
+        assert!(is_as_recorded(&finished, None, &owner()) && !is_as_recorded(&entry(), None, &owner()));
+        assert!(is_as_recorded(&finished, Some(&live("u1")), &owner()));
+        let drifted = Live {
+            fingerprint: Some(8),
+            ..live("u1")
+        };
+        assert!(!is_as_recorded(&finished, Some(&drifted), &owner()));
+    }
+
+    #[test]
+    fn what_an_autoscaler_owns_is_given_up() {
+        let deployment = Member {
+            object: serde_json::json!({"spec": {"replicas": 2, "paused": false}}),
+            ..member("d")
+        };
+        let scaled = Live {
+            scaled_by: Some("kube-controller-manager".into()),
+            ..live("u1")
+        };
+        assert_eq!(
+            content(&deployment, Some(&scaled)).as_ref(),
+            &serde_json::json!({"spec": {"paused": false}})
+        );
+        assert_eq!(content(&deployment, Some(&live("u1"))).as_ref(), &deployment.object);
+        assert_eq!(content(&deployment, None).as_ref(), &deployment.object);
     }
 
     #[test]

@@ -113,7 +113,10 @@ mod tests {
     fn the_cascade_is_in_the_finalizers() {
         let of = |names: &[&str]| Cascade::of(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         assert_eq!(of(&["chartwright.dev/release"]), Cascade::Background);
-        assert_eq!(of(&["chartwright.dev/release", "foregroundDeletion"]), Cascade::Foreground);
+        assert_eq!(
+            of(&["chartwright.dev/release", "foregroundDeletion"]),
+            Cascade::Foreground
+        );
         assert_eq!(of(&["orphan", "chartwright.dev/release"]), Cascade::Orphan);
     }
 
@@ -128,14 +131,25 @@ mod tests {
             stage: 1,
             digest: String::new(),
             fingerprint: None,
+            finished: false,
         };
-        let (space, map, web) = (id("Namespace", "space"), id("ConfigMap", "map"), id("Deployment.apps", "web"));
+        let (space, map, web) = (
+            id("Namespace", "space"),
+            id("ConfigMap", "map"),
+            id("Deployment.apps", "web"),
+        );
         let record = Record {
             entries: [&space, &map, &web, &webhook].map(entry).into(),
             ..Record::default()
         };
         let unlisted = id("ConfigMap", "unlisted");
-        let found = vec![map.clone(), space.clone(), unlisted.clone(), webhook.clone(), web.clone()];
+        let found = vec![
+            map.clone(),
+            space.clone(),
+            unlisted.clone(),
+            webhook.clone(),
+            web.clone(),
+        ];
         assert_eq!(
             stages(found, |id| id, &record),
             [vec![webhook], vec![unlisted, web, map], vec![space]]

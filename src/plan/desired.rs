@@ -9,6 +9,7 @@ use super::applyset;
 use super::digest::Key;
 use super::identity::{GroupKind, ObjectId};
 use super::ownership::Owner;
+use super::policy::Policy;
 
 /// Where in the order of a reconcile an object is applied. A stage opens when the one before is healthy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -34,6 +35,7 @@ pub struct Member {
     pub source: String,
     /// Keyed digest of `object`.
     pub digest: String,
+    pub policy: Policy,
 }
 
 /// A rendered object with its template.
@@ -84,6 +86,8 @@ pub struct Desired {
     /// Kinds that the API server does not serve, with their template: they wait for their CRD.
     pub unknown: Vec<Unknown>,
     pub problems: Vec<Problem>,
+    /// What has no effect, though it keeps nothing from being applied.
+    pub warnings: Vec<String>,
 }
 
 /// An object of a kind that the API server does not know (yet).
@@ -124,8 +128,13 @@ pub fn desired(rendered: Vec<Rendered>, identity: &Identity, namespaced: &IsName
     let mut result = Desired::default();
     let mut sources: HashMap<ObjectId, String> = HashMap::new();
     for Rendered { object, source } in rendered {
-        match member(object, &source, identity, namespaced, key) {
+        let (policy, warnings) = Policy::of(&object);
+        match member(object, &source, policy, identity, namespaced, key) {
             Ok(Ok(member)) => {
+                let warnings = warnings
+                    .into_iter()
+                    .map(|text| format!("{source}: {}: {text}", member.id));
+                result.warnings.extend(warnings);
                 if let Some(first) = sources.insert(member.id.clone(), source.clone()) {
                     result.problems.push(Problem::Duplicate {
                         id: member.id,
@@ -140,13 +149,14 @@ pub fn desired(rendered: Vec<Rendered>, identity: &Identity, namespaced: &IsName
             Err(problem) => result.problems.push(*problem),
         }
     }
-    result.members.sort_by_key(|member| member.stage);
+    result.members.sort_by_key(Member::turn);
     result
 }
 
 fn member(
     mut object: Value,
     source: &str,
+    policy: Policy,
     identity: &Identity,
     namespaced: &IsNamespaced<'_>,
     key: &Key,
@@ -206,6 +216,7 @@ fn member(
         object,
         source: origin(),
         digest: String::new(),
+        policy,
         id,
     };
     member.seal(key);
@@ -213,6 +224,11 @@ fn member(
 }
 
 impl Member {
+    /// When it is applied: whatever has a lower turn is applied, and healthy, before.
+    pub fn turn(&self) -> (Stage, i32) {
+        (self.stage, self.policy.wave)
+    }
+
     /// Takes the digest of the object as it is now.
     pub fn seal(&mut self, key: &Key) {
         self.digest = key.digest(&[self.object.to_string().as_bytes()]);
@@ -353,6 +369,27 @@ mod tests {
             .map(|m| m.id.group_kind.kind)
             .collect();
         assert_eq!(kinds, ["Namespace", "ConfigMap", "ValidatingWebhookConfiguration"]);
+    }
+
+    #[test]
+    fn waves_come_in_their_order_within_a_stage() {
+        let in_wave = |name: &str, wave: &str| {
+            let annotations = json!({"chartwright.dev/wave": wave});
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "annotations": annotations}})
+        };
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}});
+        let result = run(vec![
+            in_wave("c", "2"),
+            in_wave("b", "first"),
+            in_wave("a", "-1"),
+            namespace,
+        ]);
+        let names: Vec<_> = result.members.iter().map(|member| member.id.name.as_str()).collect();
+        assert_eq!(names, ["n", "a", "b", "c"]);
+        assert_eq!(
+            result.warnings,
+            ["t1.yaml: ConfigMap shop/b: chartwright.dev/wave: \"first\" has no effect: it must be a whole number"]
+        );
     }
 
     #[test]

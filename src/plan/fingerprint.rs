@@ -44,6 +44,21 @@ pub fn foreign_writers(managed_fields: &[ManagedFieldsEntry], manager: &str) -> 
     names
 }
 
+/// Who owns `spec.replicas` through the subresource `scale`, if that is an autoscaler. Who scales with kubectl is no
+/// autoscaler, though it goes the same way: that is a change by hand.
+pub fn scaled_by(managed_fields: &[ManagedFieldsEntry]) -> Option<String> {
+    let scales = |entry: &&ManagedFieldsEntry| {
+        let fields = entry.fields_v1.as_ref();
+        entry.subresource.as_deref() == Some("scale")
+            && !entry.manager.as_deref().unwrap_or_default().starts_with("kubectl")
+            && fields.is_some_and(|fields| fields.0.pointer("/f:spec/f:replicas").is_some())
+    };
+    managed_fields
+        .iter()
+        .find(scales)
+        .map(|entry| entry.manager.clone().unwrap_or_default())
+}
+
 /// Who changed the object between two looks at it: the latest of the other managers whose entry is new or different.
 /// `None` if no entry tells: who only removes fields leaves no trace.
 pub fn culprit(before: &[ManagedFieldsEntry], after: &[ManagedFieldsEntry], manager: &str) -> Option<String> {
@@ -55,11 +70,11 @@ fn is_main(entry: &ManagedFieldsEntry) -> bool {
     entry.subresource.as_deref().unwrap_or_default().is_empty()
 }
 
-fn is_apply_of(entry: &ManagedFieldsEntry, manager: &str) -> bool {
+pub(super) fn is_apply_of(entry: &ManagedFieldsEntry, manager: &str) -> bool {
     entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some("Apply") && is_main(entry)
 }
 
-fn is_foreign(entry: &ManagedFieldsEntry, manager: &str) -> bool {
+pub(super) fn is_foreign(entry: &ManagedFieldsEntry, manager: &str) -> bool {
     let status = entry.subresource.as_deref() == Some("status");
     entry.manager.as_deref() != Some(manager) && !status
 }
@@ -192,6 +207,26 @@ mod tests {
             ["kubectl-edit", "helm", "hpa", "timeless"]
         );
         assert!(foreign_writers(&list[..1], OURS).is_empty());
+    }
+
+    #[test]
+    fn an_autoscaler_is_who_owns_the_replicas_through_scale() {
+        let replicas = json!({"f:spec": {"f:replicas": {}}});
+        let time = "2026-01-01T00:00:00Z";
+        for (manager, subresource, fields, expected) in [
+            (
+                "kube-controller-manager",
+                "scale",
+                replicas.clone(),
+                Some("kube-controller-manager"),
+            ),
+            ("kubectl", "scale", replicas.clone(), None),
+            ("kube-controller-manager", "", replicas, None),
+            ("kube-controller-manager", "scale", json!({"f:spec": {}}), None),
+        ] {
+            let list = entries(json!([entry(manager, "Update", subresource, time, fields)]));
+            assert_eq!(scaled_by(&list).as_deref(), expected, "{manager} {subresource}");
+        }
     }
 
     #[test]

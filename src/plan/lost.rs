@@ -239,6 +239,7 @@ mod tests {
             object,
             source: "t.yaml".into(),
             digest: String::new(),
+            policy: Default::default(),
         }
     }
 

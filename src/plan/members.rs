@@ -21,6 +21,14 @@ pub struct Live {
     pub keep: bool,
     /// Annotation `chartwright.dev/prune: "true"`: may be pruned although its kind is protected.
     pub prune_allowed: bool,
+    /// Annotation `chartwright.dev/reconcile: disabled`: somebody wants it left as it is.
+    pub disabled: bool,
+    /// Annotation `chartwright.dev/force: "true"`: may be made anew where a field can't be changed.
+    pub force: bool,
+    /// The autoscaler that owns `spec.replicas` through the subresource `scale`.
+    pub scaled_by: Option<String>,
+    /// A Job that is complete, and that its TTL will remove.
+    pub finished: bool,
     /// Hash of our own managedFields entry; `None` if we own nothing of it.
     pub fingerprint: Option<u64>,
     /// Has a deletionTimestamp.
@@ -50,6 +58,8 @@ pub struct Members {
     wanted: BTreeSet<Scope>,
     synced: HashSet<Scope>,
     failing: HashMap<Scope, String>,
+    /// UIDs of Jobs that were complete when they went, until a release has taken note.
+    finished: HashMap<ObjectId, String>,
 }
 
 // === impl Members ===
@@ -157,6 +167,7 @@ impl Members {
             }
         }
         let mut sets = self.remove(id);
+        self.finished.remove(id);
         if let Some(set) = &live.part_of {
             self.sets.entry(set.clone()).or_default().insert(id.clone());
             if !sets.contains(set) {
@@ -189,9 +200,22 @@ impl Members {
         }
     }
 
+    /// True if this very object was a complete Job when it was last seen, though it may be gone now.
+    pub fn has_finished(&self, id: &ObjectId, uid: &str) -> bool {
+        self.finished.get(id).is_some_and(|known| known == uid)
+            || self
+                .objects
+                .get(id)
+                .is_some_and(|live| live.uid == uid && live.finished)
+    }
+
     /// An object is gone, or left the label selector. Returns the sets that must hear of it.
     pub fn remove(&mut self, id: &ObjectId) -> Vec<String> {
-        let Some(set) = self.objects.remove(id).and_then(|old| old.part_of) else {
+        let old = self.objects.remove(id);
+        if let Some(job) = old.as_ref().filter(|old| old.finished) {
+            self.finished.insert(id.clone(), job.uid.clone());
+        }
+        let Some(set) = old.and_then(|old| old.part_of) else {
             return Vec::new();
         };
         if let Some(ids) = self.sets.get_mut(&set) {
@@ -285,6 +309,21 @@ mod tests {
             ..live("7", Some("s"), 1)
         };
         assert_eq!(members.observe(&id("a"), recreated), ["s"]);
+    }
+
+    #[test]
+    fn a_finished_job_is_remembered_after_it_went() {
+        let mut members = Members::default();
+        let job = Live {
+            finished: true,
+            ..live("1", Some("s"), 1)
+        };
+        members.observe(&id("job"), job);
+        assert!(members.has_finished(&id("job"), "u") && !members.has_finished(&id("job"), "other"));
+        members.remove(&id("job"));
+        assert!(members.has_finished(&id("job"), "u"));
+        members.observe(&id("job"), live("2", Some("s"), 1));
+        assert!(!members.has_finished(&id("job"), "u"), "another Job of its name");
     }
 
     #[test]

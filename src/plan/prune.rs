@@ -203,10 +203,7 @@ mod tests {
             prune_allowed: true,
             ..live(&claim)
         };
-        assert_eq!(
-            verdict(&claim, &allowed, &owner(), Purpose::Prune),
-            Verdict::Delete
-        );
+        assert_eq!(verdict(&claim, &allowed, &owner(), Purpose::Prune), Verdict::Delete);
     }
 
     #[test]
@@ -222,6 +219,7 @@ mod tests {
             stage: 1,
             digest: String::new(),
             fingerprint: None,
+            finished: false,
         };
         let record = Record {
             entries: vec![entry("desired"), entry("both"), entry("recorded-only")],

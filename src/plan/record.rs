@@ -21,6 +21,8 @@ pub struct Entry {
     pub digest: String,
     /// Hash of our managedFields entry after the apply, as `Live::fingerprint`.
     pub fingerprint: Option<u64>,
+    /// A Job that was complete, and that its TTL removes or has removed: it need not be there.
+    pub finished: bool,
 }
 
 /// All that is known of a release.
@@ -37,6 +39,18 @@ pub struct Record {
     pub renewal: Option<jiff::Timestamp>,
     /// The request to draw random results anew that was carried out last.
     pub regenerated: String,
+    pub handled: Handled,
+}
+
+/// The requests in annotations that were carried out last, each by its text.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Handled {
+    /// `chartwright.dev/requested-at`
+    pub reconcile: String,
+    /// `chartwright.dev/force-at`
+    pub force: String,
+    /// `chartwright.dev/reset-at`
+    pub reset: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -56,6 +70,8 @@ struct Row {
     digest: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     fingerprint: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    finished: bool,
 }
 
 // === impl Record ===
@@ -75,6 +91,7 @@ impl Record {
                 .unwrap_or_default()
                 .to_owned()
         };
+        let handled = |key: &str| status.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let lookups = release.and_then(|r| r.get("lookups")).and_then(Value::as_array);
         let rows = status.get("inventory").and_then(Value::as_array);
         Record {
@@ -84,11 +101,12 @@ impl Record {
                 .unwrap_or_default(),
             inputs: text("inputs"),
             renewal: text("renewal").parse().ok(),
-            regenerated: status
-                .get("lastHandledRegenerateAt")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned(),
+            regenerated: handled("lastHandledRegenerateAt"),
+            handled: Handled {
+                reconcile: handled("lastHandledReconcileAt"),
+                force: handled("lastHandledForceAt"),
+                reset: handled("lastHandledResetAt"),
+            },
             lookups: lookups
                 .into_iter()
                 .flatten()
@@ -119,6 +137,7 @@ impl From<Row> for Entry {
             stage: row.wave,
             digest: row.digest,
             fingerprint: u64::from_str_radix(&row.fingerprint, 16).ok(),
+            finished: row.finished,
         }
     }
 }
@@ -135,6 +154,7 @@ impl From<&Entry> for Row {
             wave: entry.stage,
             digest: entry.digest.clone(),
             fingerprint: entry.fingerprint.map(|hash| format!("{hash:016x}")).unwrap_or_default(),
+            finished: entry.finished,
         }
     }
 }
@@ -150,6 +170,11 @@ mod tests {
             inputs: "abc".into(),
             renewal: Some("2026-02-03T04:05:06Z".parse().unwrap()),
             regenerated: "once".into(),
+            handled: Handled {
+                reconcile: "1".into(),
+                force: "2".into(),
+                reset: "3".into(),
+            },
             lookups: vec!["v1/Secret/shop/tls".into()],
             entries: vec![Entry {
                 id: ObjectId::new(GroupKind::new("apps", "Deployment"), "shop", "web"),
@@ -158,13 +183,15 @@ mod tests {
                 stage: 1,
                 digest: "d".into(),
                 fingerprint: Some(0xab),
+                finished: true,
             }],
         };
         let status = json!({
             "release": {
                 "revision": 3, "inputs": "abc", "lookups": ["v1/Secret/shop/tls"], "renewal": "2026-02-03T04:05:06Z",
             },
-            "lastHandledRegenerateAt": "once",
+            "lastHandledRegenerateAt": "once", "lastHandledReconcileAt": "1", "lastHandledForceAt": "2",
+            "lastHandledResetAt": "3",
             "inventory": record.inventory(),
         });
         assert_eq!(Record::from_status(&status), record);

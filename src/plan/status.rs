@@ -24,6 +24,10 @@ pub enum Reason {
     Collision,
     /// The API server refuses an object as it is written.
     ObjectInvalid,
+    /// A field of a live object can't be changed.
+    Immutable,
+    /// An admission webhook or policy is against an object.
+    Denied,
     /// The operator lacks a right.
     Forbidden,
     /// A request failed for a reason that may pass.
@@ -56,6 +60,8 @@ pub struct Changes {
     pub applied: usize,
     /// Members put right, with who had changed them.
     pub corrected: Vec<String>,
+    /// Members deleted and made anew, since a field can't be changed.
+    pub recreated: Vec<String>,
     pub pruned: Vec<String>,
     /// Hooks that were rendered and not run.
     pub hooks: Vec<String>,
@@ -118,6 +124,10 @@ pub struct Report<'a> {
     pub chart: Option<Chart>,
     pub record: &'a Record,
     pub render: Option<Render<'a>>,
+    /// Members whose fields somebody else takes again and again.
+    pub contested: Option<String>,
+    /// Failed attempts since something changed.
+    pub failures: u32,
     pub now: Timestamp,
 }
 
@@ -132,7 +142,7 @@ pub struct Event {
 }
 
 /// The fields of the status that are ours; anything else there belongs to somebody else.
-const FIELDS: [&str; 7] = [
+const FIELDS: [&str; 11] = [
     "observedGeneration",
     "conditions",
     "release",
@@ -140,6 +150,10 @@ const FIELDS: [&str; 7] = [
     "notes",
     "hooks",
     "lastHandledRegenerateAt",
+    "lastHandledReconcileAt",
+    "lastHandledForceAt",
+    "lastHandledResetAt",
+    "failures",
 ];
 
 /// NOTES.txt in a condition is cut here, in the status field at 8 times that.
@@ -185,6 +199,7 @@ impl Phase {
                 let reason = match changes {
                     Changes { installed: true, .. } => "InstallSuccessful",
                     Changes { upgraded: true, .. } => "UpgradeSuccessful",
+                    Changes { recreated, .. } if !recreated.is_empty() => "Recreated",
                     Changes { pruned, .. } if !pruned.is_empty() => "Pruned",
                     Changes { corrected, .. } if !corrected.is_empty() => "DriftCorrected",
                     _ => return None,
@@ -209,6 +224,7 @@ impl Changes {
         }
         for (what, items) in [
             ("corrected", &self.corrected),
+            ("made anew", &self.recreated),
             ("pruned", &self.pruned),
             ("hooks not run", &self.hooks),
         ] {
@@ -239,11 +255,19 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
     }
     status.insert("conditions".into(), json!(conditions_of(report, previous)));
     status.insert("release".into(), release(report, previous));
-    if !report.record.regenerated.is_empty() {
-        status.insert(
-            "lastHandledRegenerateAt".into(),
-            report.record.regenerated.as_str().into(),
-        );
+    let handled = &report.record.handled;
+    for (field, token) in [
+        ("lastHandledRegenerateAt", &report.record.regenerated),
+        ("lastHandledReconcileAt", &handled.reconcile),
+        ("lastHandledForceAt", &handled.force),
+        ("lastHandledResetAt", &handled.reset),
+    ] {
+        if !token.is_empty() {
+            status.insert(field.into(), token.as_str().into());
+        }
+    }
+    if report.failures > 0 {
+        status.insert("failures".into(), report.failures.into());
     }
     if !report.record.entries.is_empty() {
         status.insert("inventory".into(), report.record.inventory());
@@ -387,6 +411,10 @@ fn conditions_of(report: &Report<'_>, previous: &Value) -> Vec<Condition> {
     }
     if !matches!(report.phase, Phase::Suspended) {
         gone.push("Suspended");
+        match &report.contested {
+            Some(message) => set("Drifted", true, "Contested", message),
+            None => gone.push("Drifted"),
+        }
     }
     for kind in gone {
         conditions::remove(&mut list, kind);
@@ -406,6 +434,8 @@ mod tests {
             chart: None,
             record,
             render: None,
+            contested: None,
+            failures: 0,
             now: "2026-01-01T00:00:00Z".parse().unwrap(),
         }
     }
@@ -461,6 +491,23 @@ mod tests {
         };
         let again = status(&report(&retrying, &record), &good);
         assert!(types(&again).contains(&"Reconciling=True".to_owned()), "{again}");
+    }
+
+    #[test]
+    fn a_contest_is_told_beside_the_health() {
+        let record = Record::default();
+        let phase = ready();
+        let contested = Report {
+            contested: Some("data.a changed by rival".into()),
+            failures: 2,
+            ..report(&phase, &record)
+        };
+        let bad = status(&contested, &json!({}));
+        assert!(types(&bad).contains(&"Drifted=True".to_owned()) && types(&bad).contains(&"Ready=True".to_owned()));
+        assert_eq!(bad["failures"], 2);
+        let good = status(&report(&phase, &record), &bad);
+        assert!(!types(&good).contains(&"Drifted=True".to_owned()), "{good}");
+        assert!(good.get("failures").is_none());
     }
 
     #[test]

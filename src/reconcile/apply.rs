@@ -8,6 +8,7 @@ use super::kept;
 use super::preflight::list;
 use super::release::Release;
 use super::render::Prepared;
+use super::send::Order;
 use super::superset::{self, Superset};
 use super::{CustomResource, Run};
 use crate::cluster::custom_resource::apply_metadata;
@@ -19,9 +20,11 @@ use crate::plan::applyset;
 use crate::plan::desired::Member;
 use crate::plan::identity::ObjectId;
 use crate::plan::members::Live;
+use crate::plan::policy::Update;
 use crate::plan::prune::Knowledge;
 use crate::plan::record::Entry;
 use crate::plan::status::{Changes, Phase, Reason};
+use crate::plan::taken::{Taken, taken};
 use crate::telemetry::metrics::Operation;
 
 /// What the applies of a reconcile came to.
@@ -34,9 +37,19 @@ pub(super) struct Applied {
 }
 
 /// What happened to one member.
-enum Done {
+pub(super) enum Done {
     Unchanged,
+    /// It is there, and is left as it is.
+    Left,
+    /// A Job that is done, and gone.
+    Finished,
     Applied(Box<Live>, Why),
+    /// Put right: which fields, and who had taken them.
+    Corrected(Box<Live>, String),
+    /// Deleted and made anew for these fields.
+    Recreated(Box<Live>, String),
+    /// Somebody takes its fields again and again: it is put right later.
+    Contested,
     Awaited,
     Failed(Reason, String),
 }
@@ -89,6 +102,10 @@ impl Run<'_> {
         for warning in &prepared.warnings {
             tracing::debug!(resource = %self.written.key, %warning, "render");
         }
+        for warning in &prepared.desired.warnings {
+            self.warn_once(release, "AnnotationInvalid", warning.clone()).await;
+        }
+        let forced = self.force_requested(release);
         // Until everything is done, the record is of no inputs: the next reconcile must look at all of it again.
         release.record.inputs.clear();
         let mut entries: HashMap<ObjectId, Entry> = release
@@ -101,31 +118,30 @@ impl Run<'_> {
         let mut closed: Option<String> = None;
         for (index, member) in prepared.desired.members.iter().enumerate() {
             let previous = entries.remove(&member.id);
-            if closed.is_none() && index > 0 && prepared.desired.members[index - 1].stage != member.stage {
-                closed = self.gate(&prepared.desired.members[..index], &failures);
+            if closed.is_none() && index > 0 && prepared.desired.members[index - 1].turn() != member.turn() {
+                closed = self.gate(&prepared.desired.members[..index], &ordered, &failures);
             }
             if closed.is_some() {
                 ordered.extend(previous);
                 continue;
             }
-            let done = self.member(prepared, member, previous.as_ref()).await;
+            let done = self
+                .member(release, prepared, member, previous.as_ref(), forced.is_some())
+                .await;
             ordered.extend(self.entry(member, previous, &done));
             match done {
-                Done::Unchanged => {}
-                Done::Applied(live, why) => {
+                Done::Unchanged | Done::Left | Done::Finished | Done::Contested => {}
+                Done::Applied(..) => applied.changes.applied += 1,
+                Done::Corrected(_, how) => {
                     applied.changes.applied += 1;
-                    if why == Why::Drifted {
-                        let by = live
-                            .last_writer
-                            .map(|writer| format!(" (changed by {writer})"))
-                            .unwrap_or_default();
-                        applied.changes.corrected.push(format!("{}{by}", member.id));
-                    } else if why == Why::Missing
-                        && release.record.revision > 0
-                        && prepared.revision == release.record.revision
-                    {
-                        applied.changes.corrected.push(format!("{} (was deleted)", member.id));
+                    if !release.is_contested(&member.id) {
+                        applied.changes.corrected.push(format!("{} ({how})", member.id));
                     }
+                }
+                Done::Recreated(_, fields) => {
+                    applied.changes.applied += 1;
+                    let text = format!("{} ({fields} can't be changed)", member.id);
+                    applied.changes.recreated.push(text);
                 }
                 Done::Awaited => applied.knowledge.not_applied.push(member.id.to_string()),
                 Done::Failed(reason, message) => {
@@ -146,6 +162,9 @@ impl Run<'_> {
                 .unknown_kinds
                 .push(format!("{}/{}", unknown.group_kind, unknown.version));
         }
+        if let Some(token) = forced.filter(|_| closed.is_none() && applied.knowledge.not_applied.is_empty()) {
+            release.record.handled.force = token;
+        }
         applied.phase = self.phase_after_apply(prepared, failures, closed);
         applied
     }
@@ -158,10 +177,10 @@ impl Run<'_> {
     ) -> Option<Phase> {
         if let Some((reason, _)) = failures.first() {
             let reason = *reason;
-            let recheck = reason == Reason::Collision;
+            let recheck = failures.iter().any(|(reason, _)| *reason == Reason::Collision);
             let permanent = failures
                 .iter()
-                .all(|(reason, _)| matches!(reason, Reason::ObjectInvalid | Reason::Collision));
+                .all(|(reason, _)| matches!(reason, Reason::ObjectInvalid | Reason::Immutable | Reason::Collision));
             let message = list(failures.into_iter().map(|(_, message)| message).collect());
             return Some(match permanent {
                 true => Phase::Stalled {
@@ -201,21 +220,31 @@ impl Run<'_> {
     }
 
     /// Why the next stage stays closed, if it does: a member of those before failed, or is not healthy yet.
-    fn gate(&self, before: &[Member], failures: &[(Reason, String)]) -> Option<String> {
+    fn gate(&self, before: &[Member], recorded: &[Entry], failures: &[(Reason, String)]) -> Option<String> {
         if !failures.is_empty() {
             return Some(String::new());
         }
         // Only what others need in order to exist is worth waiting for; webhooks wait for what answers them.
         let members = self.context.members();
+        let is_finished = |id: &ObjectId| recorded.iter().any(|entry| entry.finished && entry.id == *id);
         let troubles: Vec<String> = before
             .iter()
+            .filter(|member| !is_finished(&member.id))
             .filter_map(|member| trouble(&member.id, &members))
             .map(|(_, message)| message)
             .collect();
         (!troubles.is_empty()).then(|| list(troubles))
     }
 
-    async fn member(&self, prepared: &Prepared, member: &Member, entry: Option<&Entry>) -> Done {
+    /// What is to be done about one member, and does it.
+    async fn member(
+        &self,
+        release: &mut Release,
+        prepared: &Prepared,
+        member: &Member,
+        entry: Option<&Entry>,
+        forced: bool,
+    ) -> Done {
         let owner = &prepared.identity.owner;
         let snapshot = self.context.discovery.snapshot();
         let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
@@ -229,41 +258,82 @@ impl Run<'_> {
             Some(live) => step(member, entry, Seen::Present(live), owner),
             None => step(member, entry, Seen::NotInIndex, owner),
         };
-        if next == Step::Look {
-            match objects::look(&self.context.discovery, resource, &member.id).await {
-                Ok(None) => next = step(member, entry, Seen::Absent, owner),
-                Ok(Some(live)) => {
-                    next = step(member, entry, Seen::Present(&live), owner);
-                    if next == Step::Unchanged {
-                        self.context.members().observe(&member.id, live);
-                    }
-                }
-                Err(error) => return failure(member, &error),
+        let mut live = indexed.clone();
+        let mut fields = Vec::new();
+        let drifted = Step::Apply {
+            force: true,
+            why: Why::Drifted,
+        };
+        if next == Step::Look || next == drifted {
+            if next == drifted && self.must_wait(release, member) {
+                return Done::Contested;
             }
+            match objects::look_closely(&self.context.discovery, resource, &member.id).await {
+                Ok(None) => {
+                    next = step(member, entry, Seen::Absent, owner);
+                    live = None;
+                }
+                Ok(Some((seen, managed))) => {
+                    next = step(member, entry, Seen::Present(&seen), owner);
+                    if next == drifted {
+                        fields = taken(&member.object, &managed, objects::FIELD_MANAGER);
+                    }
+                    let given_up = |field: &Taken| seen.scaled_by.is_some() && field.field == "spec.replicas";
+                    let only_scaled = !fields.is_empty() && fields.iter().all(given_up);
+                    fields.retain(|field| !given_up(field));
+                    if only_scaled {
+                        next = Step::Unchanged;
+                    }
+                    let health = indexed.and_then(|known| known.health.filter(|_| known.uid == seen.uid));
+                    let seen = Live { health, ..seen };
+                    if matches!(next, Step::Unchanged | Step::Leave) {
+                        self.context.members().observe(&member.id, seen.clone());
+                    }
+                    live = Some(seen);
+                }
+                Err(error) => return self.failure(release, member, &error),
+            }
+        }
+        if forced && next == Step::Unchanged {
+            next = Step::Apply {
+                force: true,
+                why: Why::Forced,
+            };
         }
         match next {
             Step::Unchanged => Done::Unchanged,
+            Step::Leave => Done::Left,
+            Step::Satisfied => Done::Finished,
             Step::AwaitDeletion => Done::Awaited,
-            Step::Refuse(ownership) => Done::Failed(
-                Reason::Collision,
-                format!("{} ({}) is left untouched: {ownership}", member.id, member.source),
-            ),
+            Step::Refuse(ownership) => {
+                let whose = self.context.whose(&ownership).unwrap_or_else(|| ownership.to_string());
+                let text = format!("{} ({}) is left untouched: {whose}", member.id, member.source);
+                Done::Failed(Reason::Collision, text)
+            }
             Step::Look => Done::Failed(Reason::ApplyFailed, format!("{}: could not be looked at", member.id)),
             Step::Apply { force, why } => {
-                match objects::apply(&self.context.discovery, resource, &member.id, &member.object, force).await {
-                    Ok(live) => {
-                        self.context.metrics.wrote(&member.id.group_kind.kind, Operation::Apply);
-                        if why == Why::Drifted {
-                            self.context.metrics.corrected_drift(&member.id.group_kind.kind);
-                        }
-                        // What we wrote is known at once; the watch that tells it again changes nothing.
-                        self.context.members().observe(&member.id, live.clone());
-                        let last_writer = indexed
-                            .and_then(|before| before.last_writer)
-                            .or(live.last_writer.clone());
-                        Done::Applied(Box::new(Live { last_writer, ..live }), why)
+                // A member that was there, with this very content, and is not: somebody deleted it.
+                let was_deleted = why == Why::Missing
+                    && entry.is_some_and(|entry| !entry.uid.is_empty() && entry.digest == member.digest);
+                if was_deleted && self.must_wait(release, member) {
+                    return Done::Contested;
+                }
+                let order = Order {
+                    force,
+                    why,
+                    recreate: forced,
+                };
+                let done = self.send(release, resource, member, live.as_ref(), order).await;
+                match done {
+                    Done::Applied(live, why) if was_deleted || why == Why::Drifted => {
+                        let how = match was_deleted {
+                            true => "was deleted".to_owned(),
+                            false => list(fields.iter().map(Taken::to_string).collect()),
+                        };
+                        self.corrected(release, member, &how).await;
+                        Done::Corrected(live, how)
                     }
-                    Err(error) => failure(member, &error),
+                    done => done,
                 }
             }
         }
@@ -271,6 +341,11 @@ impl Run<'_> {
 
     /// The record of a member after what was done to it.
     fn entry(&self, member: &Member, previous: Option<Entry>, done: &Done) -> Option<Entry> {
+        let same = previous
+            .as_ref()
+            .filter(|entry| entry.digest == member.digest)
+            .map(|entry| (entry.fingerprint, entry.finished));
+        let (same_fingerprint, finished) = same.unwrap_or_default();
         let entry = |uid: String, digest: String, fingerprint| Entry {
             id: member.id.clone(),
             version: member.version.clone(),
@@ -278,13 +353,29 @@ impl Run<'_> {
             stage: member.stage as u8,
             digest,
             fingerprint,
+            finished,
         };
         match done {
             Done::Unchanged => match self.context.members().get(&member.id) {
                 Some(live) => Some(entry(live.uid.clone(), member.digest.clone(), live.fingerprint)),
                 None => previous,
             },
-            Done::Applied(live, _) => Some(entry(live.uid.clone(), member.digest.clone(), live.fingerprint)),
+            Done::Applied(live, _) | Done::Corrected(live, _) | Done::Recreated(live, _) => Some(Entry {
+                finished: false,
+                ..entry(live.uid.clone(), member.digest.clone(), live.fingerprint)
+            }),
+            // Unless the chart means it to be left, what is there isn't what was rendered: it is sent when the
+            // annotation goes.
+            Done::Left => {
+                let live = self.context.members().get(&member.id).cloned();
+                let (uid, fingerprint) = live.map(|live| (live.uid, live.fingerprint)).unwrap_or_default();
+                let fingerprint = match member.policy.update {
+                    Update::IfNotPresent => fingerprint,
+                    _ => same_fingerprint,
+                };
+                Some(entry(uid, member.digest.clone(), fingerprint))
+            }
+            Done::Finished | Done::Contested => previous,
             // Somebody else's object is no member of ours, unless it was: then it is watched until that is settled.
             Done::Failed(Reason::Collision, _) => previous,
             // A request that timed out may have been carried out: it stays listed, and without a fingerprint it is
@@ -296,13 +387,4 @@ impl Run<'_> {
             }
         }
     }
-}
-
-fn failure(member: &Member, error: &Error) -> Done {
-    let reason = match error {
-        Error::Invalid(_) => Reason::ObjectInvalid,
-        Error::Forbidden(_) => Reason::Forbidden,
-        _ => Reason::ApplyFailed,
-    };
-    Done::Failed(reason, format!("{} ({}): {error}", member.id, member.source))
 }

@@ -16,6 +16,7 @@ use crate::plan::grants::Baseline;
 use crate::plan::identity::GroupKind;
 use crate::plan::lookups::LookedUp;
 use crate::plan::members::{Members, Scope};
+use crate::plan::ownership::Ownership;
 use crate::render::{LookupKey, Renderer};
 use crate::telemetry::metrics::{Metrics, ReleaseLabels};
 use crate::watches::Watch;
@@ -38,6 +39,8 @@ pub struct Context {
     pub renders: Arc<Semaphore>,
     members: Mutex<Members>,
     looked_up: Mutex<LookedUp>,
+    /// The custom resources of this process by their ApplySet id: UID, and kind and name.
+    owners: Mutex<HashMap<String, (String, String)>>,
     /// Told when a scope was wanted, or is no longer, so that its watch starts or ends.
     pub wanted: Notify,
 }
@@ -130,6 +133,7 @@ impl Context {
             renders: Arc::new(Semaphore::new(cores)),
             members: Mutex::default(),
             looked_up: Mutex::default(),
+            owners: Mutex::default(),
             wanted: Notify::new(),
         }
     }
@@ -151,6 +155,28 @@ impl Context {
         if self.looked_up().read(set, targets) {
             self.wanted.notify_one();
         }
+    }
+
+    /// Remembers whose set this is, so that others can be told.
+    pub fn register_owner(&self, group_kind: &GroupKind, resource: &CustomResource) {
+        let name = format!("{group_kind} {}", resource.key);
+        let owner = (resource.uid.clone(), name);
+        lock(&self.owners).insert(resource.set(group_kind), owner);
+    }
+
+    pub fn forget_owner(&self, set: &str) {
+        lock(&self.owners).remove(set);
+    }
+
+    /// Names the release that an object belongs to, if it is one of this process.
+    pub fn whose(&self, ownership: &Ownership) -> Option<String> {
+        let Ownership::OtherRelease(other) = ownership else {
+            return None;
+        };
+        let owners = lock(&self.owners);
+        let by_set = owners.get(other);
+        let owner = by_set.or_else(|| owners.values().find(|(uid, _)| uid == other))?;
+        Some(format!("it belongs to another release, that of {}", owner.1))
     }
 
     /// The watch scope that shows objects of a kind in a namespace.

@@ -83,7 +83,11 @@ impl From<DynamicObject> for CustomResource {
             generation: metadata.generation.unwrap_or_default(),
             labels: metadata.labels.unwrap_or_default(),
             annotations,
-            cascade: if deleting { Cascade::of(&finalizers) } else { Cascade::default() },
+            cascade: if deleting {
+                Cascade::of(&finalizers)
+            } else {
+                Cascade::default()
+            },
             finalizers,
             deleting,
             created: metadata.creation_timestamp.map(|time| time.0).unwrap_or_default(),

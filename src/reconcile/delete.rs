@@ -134,13 +134,7 @@ impl Run<'_> {
         Ok(left)
     }
 
-    async fn dispose_member(
-        &self,
-        id: &ObjectId,
-        candidate: Candidate,
-        owner: &Owner,
-        purpose: Purpose,
-    ) -> Disposed {
+    async fn dispose_member(&self, id: &ObjectId, candidate: Candidate, owner: &Owner, purpose: Purpose) -> Disposed {
         let snapshot = self.context.discovery.snapshot();
         match snapshot.preferred(&id.group_kind) {
             Some(resource) => self.dispose(resource, id, candidate, owner, purpose).await,

@@ -46,16 +46,25 @@ impl Run<'_> {
                     }
                     continue;
                 };
-                let namespaces = if resource.namespaced { &superset.namespaces } else { &nowhere };
-                let missing = namespaces.iter().filter(|namespace| !members.is_synced(kind, namespace));
-                unwatched.extend(missing.map(|namespace| (kind, (!namespace.is_empty()).then_some(namespace.as_str()))));
+                let namespaces = if resource.namespaced {
+                    &superset.namespaces
+                } else {
+                    &nowhere
+                };
+                let missing = namespaces
+                    .iter()
+                    .filter(|namespace| !members.is_synced(kind, namespace));
+                unwatched
+                    .extend(missing.map(|namespace| (kind, (!namespace.is_empty()).then_some(namespace.as_str()))));
             }
             let recorded = release.record.entries.iter().map(|entry| entry.id.clone());
             let known = members.known(members.of_set(&owner.set).into_iter().chain(recorded));
             found.extend(known.into_iter().map(|(id, live)| (id, Candidate::Watched(live))));
         }
         for (kind, namespace) in unwatched {
-            let Some(resource) = snapshot.preferred(kind) else { continue };
+            let Some(resource) = snapshot.preferred(kind) else {
+                continue;
+            };
             for (namespace, name, live) in objects::list_set(discovery, resource, namespace, &owner.set).await? {
                 found.insert(ObjectId::new(kind.clone(), namespace, name), Candidate::Read(live));
             }

@@ -38,7 +38,8 @@ pub(super) fn trouble(id: &ObjectId, members: &Members) -> Option<(Reason, Strin
 impl Run<'_> {
     /// The phase of a release whose members are all as recorded.
     pub(super) async fn health_of_record(&self, release: &mut Release) -> Phase {
-        let ids: Vec<ObjectId> = release.record.entries.iter().map(|entry| entry.id.clone()).collect();
+        let entries = release.record.entries.iter().filter(|entry| !entry.finished);
+        let ids: Vec<ObjectId> = entries.map(|entry| entry.id.clone()).collect();
         self.phase_of(release, &ids, Changes::default(), None, None).await
     }
 

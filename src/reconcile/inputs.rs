@@ -75,6 +75,9 @@ impl Run<'_> {
         if record.inputs.is_empty() || !self.has_current_lookups(release) {
             return false;
         }
+        if self.reconcile_requested(release).is_some() || self.force_requested(release).is_some() {
+            return false;
+        }
         if self.must_regenerate(release) || record.renewal.is_some_and(|due| due <= jiff::Timestamp::now()) {
             return false;
         }

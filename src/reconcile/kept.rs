@@ -63,7 +63,7 @@ fn failed(place: &Place, error: &Error) -> Phase {
     };
     let message = format!("{place}, which holds the release's random results: {error}{hint}");
     match error {
-        Error::Invalid(_) => Phase::Stalled {
+        error if error.is_permanent() => Phase::Stalled {
             reason: Reason::KeptResults,
             message,
             recheck: false,

@@ -20,6 +20,8 @@ mod preflight;
 mod prune;
 mod release;
 mod render;
+mod requests;
+mod send;
 mod status;
 mod superset;
 mod values;
@@ -83,9 +85,11 @@ impl Run<'_> {
         if self.written.deleting {
             return self.delete(release).await;
         }
+        self.check_annotations(release).await;
         if annotations::is_suspended(&self.written.annotations) {
             return self.report(release, Phase::Suspended, None).await;
         }
+        self.note_finished_jobs(release);
         if self.is_converged(release) {
             let phase = self.health_of_record(release).await;
             return self.report(release, phase, None).await;

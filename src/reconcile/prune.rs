@@ -75,7 +75,9 @@ impl Run<'_> {
         };
         knowledge.unsynced.dedup();
         if !orphans.is_empty() && !self.unit.is_chart_unchanged().await {
-            knowledge.changed_charts.push(self.unit.watch.chart.display().to_string());
+            knowledge
+                .changed_charts
+                .push(self.unit.watch.chart.display().to_string());
         }
         if let Some(gap) = knowledge.gap() {
             pruned.gap = Some(gap);
@@ -178,6 +180,7 @@ impl Run<'_> {
             .members
             .iter()
             .map(|member| member.id.clone())
+            .filter(|id| !release.record.entry(id).is_some_and(|entry| entry.finished))
             .collect();
         let held = (!pruned.held.is_empty()).then(|| list(pruned.held));
         self.phase_of(release, &desired, changes, pruned.gap, held).await

@@ -1,9 +1,16 @@
 //! What is remembered of a release between two reconciles.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::custom_resource::CustomResource;
+use super::preflight::list;
 use super::why::Whys;
+use crate::plan::annotations;
+use crate::plan::contest::Contest;
+use crate::plan::identity::ObjectId;
 use crate::plan::record::Record;
 
 /// Retries wait at least and at most this long.
@@ -24,6 +31,14 @@ pub struct Release {
     pub(super) looked_up: Vec<String>,
     /// Why its workloads aren't well.
     pub(super) whys: Whys,
+    /// Warnings that were told, so that they are told once.
+    pub told: HashSet<String>,
+    /// Corrections of members, for those who correct them back.
+    pub contests: HashMap<ObjectId, Contest>,
+    /// When a correction that has to wait is due.
+    pub due: Option<Duration>,
+    /// How long the API server asked to be left alone.
+    pub retry_after: Option<Duration>,
 }
 
 // === impl Release ===
@@ -45,6 +60,48 @@ impl Release {
             self.trigger = trigger;
             self.failures = 0;
         }
+        let reset = annotations::token(&resource.annotations, annotations::RESET_AT).unwrap_or_default();
+        if !reset.is_empty() && reset != self.record.handled.reset && !annotations::is_suspended(&resource.annotations)
+        {
+            reset.clone_into(&mut self.record.handled.reset);
+            self.failures = 0;
+            self.contests.clear();
+        }
+        let now = Timestamp::now();
+        self.contests.retain(|_, contest| !contest.is_over(now));
+        self.due = None;
+        self.retry_after = None;
+    }
+
+    /// True if somebody fights over this member.
+    pub fn is_contested(&self, id: &ObjectId) -> bool {
+        self.contests.get(id).is_some_and(Contest::is_contested)
+    }
+
+    /// A correction has to wait; the first that is due counts.
+    pub fn wait_for(&mut self, wait: Duration) {
+        self.due = Some(self.due.map_or(wait, |due| due.min(wait)));
+    }
+
+    /// The members that somebody fights over, in words that stay the same while it lasts.
+    pub fn contested(&self) -> Option<String> {
+        let contested = self.contests.iter().filter(|(_, contest)| contest.is_contested());
+        let mut texts: Vec<String> = contested
+            .map(|(id, contest)| format!("{id}: {}", contest.about))
+            .collect();
+        texts.sort();
+        let end = "; it is put right at growing intervals, at most every 5m";
+        (!texts.is_empty()).then(|| list(texts) + end)
+    }
+
+    /// When a contest may be over, or the next correction is due.
+    pub fn next_round(&self) -> Option<Duration> {
+        let now = Timestamp::now();
+        let contested = self.contests.values().filter(|contest| contest.is_contested());
+        let rest = contested.map(|contest| contest.rest(now)).min();
+        // A little late, so that it is over when it is looked at.
+        let late = Duration::from_millis(100);
+        rest.into_iter().chain(self.due).min().map(|wait| wait + late)
     }
 
     /// Takes in what the last render looked up. While that render changed nothing, the recorded versions may be old: a
@@ -62,7 +119,7 @@ impl Release {
     pub fn back_off(&mut self) -> Duration {
         let doubled = SHORTEST.saturating_mul(1 << self.failures.min(10)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
-        jitter(doubled, &self.uid, self.failures)
+        jitter(doubled, &self.uid, self.failures).max(self.retry_after.unwrap_or_default())
     }
 }
 
@@ -94,5 +151,10 @@ mod tests {
         assert!(waits[0] >= SHORTEST.mul_f64(0.8) && waits[0] <= SHORTEST.mul_f64(1.2));
         assert!(waits[4] > waits[0] * 4);
         assert!(waits.iter().all(|wait| *wait <= LONGEST.mul_f64(1.2)));
+        assert_eq!(release.failures, 12, "counted, for the status");
+        let asked = Duration::from_secs(900);
+        release.failures = 0;
+        release.retry_after = Some(asked);
+        assert_eq!(release.back_off(), asked, "the server knows better");
     }
 }

@@ -24,6 +24,12 @@ impl Run<'_> {
             version: metadata.version.clone(),
             app_version: metadata.app_version.clone(),
         });
+        let mut again = self.next_look(release, &phase);
+        if !matches!(phase, Phase::Suspended)
+            && let Some(token) = self.reconcile_requested(release)
+        {
+            release.record.handled.reconcile = token;
+        }
         let report = Report {
             generation: self.written.generation,
             release_name: &self.written.key.name,
@@ -35,13 +41,14 @@ impl Run<'_> {
                 hooks: &prepared.hooks,
                 notes: prepared.notes.as_deref(),
             }),
+            contested: release.contested(),
+            failures: release.failures,
             now: jiff::Timestamp::now(),
         };
         let next = status::status(&report, &previous);
         let key = &self.written.key;
         let labels = self.unit.metric_labels(key);
         self.context.metrics.set_release_ready(&labels, phase.is_ready());
-        let mut again = self.next_look(release, &phase);
         if next != status::ours(&previous) {
             let target = self.written.target(&self.unit.resource);
             match writes::apply_status(&self.context.discovery, &target, &next).await {
@@ -72,14 +79,21 @@ impl Run<'_> {
             wait.unwrap_or_default().max(std::time::Duration::from_secs(1))
         });
         let next = self.next_look_of(release, phase);
-        renewal.into_iter().chain(next).min()
+        let round = release.next_round().filter(|_| !matches!(phase, Phase::Suspended));
+        renewal.into_iter().chain(next).chain(round).min()
     }
 
     fn next_look_of(&self, release: &mut Release, phase: &Phase) -> Option<std::time::Duration> {
         match phase {
             Phase::Failed { .. } => Some(release.back_off()),
-            Phase::Waiting { .. } => Some(release.whys.next_look().unwrap_or(RECHECK).min(RECHECK)),
-            Phase::Ready { gap: Some(_), .. } => Some(RECHECK),
+            Phase::Waiting { .. } => {
+                release.failures = 0;
+                Some(release.whys.next_look().unwrap_or(RECHECK).min(RECHECK))
+            }
+            Phase::Ready { gap: Some(_), .. } => {
+                release.failures = 0;
+                Some(RECHECK)
+            }
             // A refused object may be removed by its owner, which no watch of ours would tell.
             Phase::Stalled { recheck: true, .. } => Some(release.back_off()),
             Phase::Ready { .. } | Phase::Stalled { .. } | Phase::Suspended => {

@@ -171,7 +171,9 @@ fn a_deletion_policy_is_one_of_three() {
         one(&entry("  deletionPolicy: Orphan\n")).deletion_policy,
         DeletionPolicy::Orphan
     );
-    let error = parse_text(&entry("  deletionPolicy: orphan\n")).unwrap_err().to_string();
+    let error = parse_text(&entry("  deletionPolicy: orphan\n"))
+        .unwrap_err()
+        .to_string();
     assert_eq!(
         error,
         "watches.yaml:4:19: `deletionPolicy` must be one of Delete, WaitForTermination, Orphan, not \"orphan\": did you mean Orphan?"
@@ -186,8 +188,14 @@ fn an_operator_starts_without_a_chart_so_that_its_releases_can_go() {
     std::fs::write(&path, text).unwrap();
     let (watches, warnings) = load(&path).unwrap();
     assert_eq!(watches.len(), 1);
-    assert!(warnings[0].message.contains("there is no chart at /nowhere/app"), "{warnings:?}");
-    assert!(parse_text(text).is_err(), "whoever checks the file is told all the same");
+    assert!(
+        warnings[0].message.contains("there is no chart at /nowhere/app"),
+        "{warnings:?}"
+    );
+    assert!(
+        parse_text(text).is_err(),
+        "whoever checks the file is told all the same"
+    );
 }
 
 #[test]

@@ -18,7 +18,12 @@ fn hold(world: &World, kind: &str, name: &str, finalizers: Value) -> Result<()> 
 
 /// `kubectl delete` without waiting.
 fn begin_delete(world: &World, name: &str, options: &[&str]) -> Result<()> {
-    let mut arguments = vec!["delete".to_owned(), world.widgets(), name.to_owned(), "--wait=false".to_owned()];
+    let mut arguments = vec![
+        "delete".to_owned(),
+        world.widgets(),
+        name.to_owned(),
+        "--wait=false".to_owned(),
+    ];
     arguments.extend(options.iter().map(|option| (*option).to_owned()));
     world.kubectl.run(arguments).map(drop)
 }
@@ -43,7 +48,10 @@ fn a_member_with_a_foreign_finalizer_keeps_nothing_but_itself() -> Result<()> {
     hold(&world, "configmap", "a-main", json!(["test.example/hold"]))?;
     world.delete("a")?;
     let main = world.expect("configmap", "a-main")?;
-    ensure!(!main["metadata"]["deletionTimestamp"].is_null(), "it is on its way: {main}");
+    ensure!(
+        !main["metadata"]["deletionTimestamp"].is_null(),
+        "it is on its way: {main}"
+    );
     ensure!(world.get("configmap", "a-one")?.is_none());
 
     // A successor of the same name waits for it, and then has one of its own.
@@ -71,7 +79,10 @@ fn wait_for_termination_means_that_the_last_member_is_gone() -> Result<()> {
     let requests = world.requests(&operator, start)?;
     ensure!(requests.is_empty(), "{requests}");
     let widget = world.expect(&world.widgets(), "a")?;
-    ensure!(inventory(&widget) == ["ConfigMap a-one"], "what is left is listed: {widget}");
+    ensure!(
+        inventory(&widget) == ["ConfigMap a-one"],
+        "what is left is listed: {widget}"
+    );
     hold(&world, "configmap", "a-one", Value::Null)?;
     world.await_gone(&world.widgets(), "a")?;
     let deletes = world.requests(&operator, start)?.verb("delete");
@@ -108,8 +119,16 @@ fn the_annotation_of_operator_sdk_makes_a_release_wait() -> Result<()> {
 fn orphans_stay_as_they_are_without_the_marks_of_a_release() -> Result<()> {
     let world = World::new("del-orphan")?.watch_key("deletionPolicy: Orphan");
     let _operator = world.start()?;
-    world.install("a", json!({"extra": ["one"], "kept": true, "deployment": {"enabled": true}}))?;
-    let names = [("configmap", "a-main"), ("configmap", "a-one"), ("configmap", "a-kept"), ("deployment", "a")];
+    world.install(
+        "a",
+        json!({"extra": ["one"], "kept": true, "deployment": {"enabled": true}}),
+    )?;
+    let names = [
+        ("configmap", "a-main"),
+        ("configmap", "a-one"),
+        ("configmap", "a-kept"),
+        ("deployment", "a"),
+    ];
     let before: Vec<Value> = names
         .iter()
         .map(|(kind, name)| world.expect(kind, name))
@@ -151,7 +170,10 @@ fn kubectl_cascade_orphan_leaves_the_members_and_foreground_waits_for_them() -> 
     eventually("a is gone", minute, || gone("a"))?;
     for name in ["a-main", "a-one"] {
         let orphan = world.expect("configmap", name)?;
-        ensure!(!is_marked(&orphan) && orphan["metadata"]["deletionTimestamp"].is_null(), "{orphan}");
+        ensure!(
+            !is_marked(&orphan) && orphan["metadata"]["deletionTimestamp"].is_null(),
+            "{orphan}"
+        );
     }
     // Its own finalizer is long gone when its members are.
     eventually("the collector is through with b", minute, || {
@@ -248,10 +270,17 @@ fn a_namespace_that_terminates_takes_its_releases_along() -> Result<()> {
         let ready = condition(&widget, "Ready").is_some_and(|ready| ready["status"] == "True");
         Ok(ready.then_some(()))
     })?;
-    world.kubectl.run(["delete", "namespace", "del-namespace-2", "--wait=false"])?;
+    world
+        .kubectl
+        .run(["delete", "namespace", "del-namespace-2", "--wait=false"])?;
     eventually("the namespace is gone", Duration::from_secs(60), || {
         let space = world.get("namespace", "del-namespace-2")?;
-        ensure!(space.is_none(), "{}\n{}", space.unwrap_or_default()["status"], operator.log());
+        ensure!(
+            space.is_none(),
+            "{}\n{}",
+            space.unwrap_or_default()["status"],
+            operator.log()
+        );
         Ok(Some(()))
     })
 }
@@ -282,7 +311,10 @@ fn forbid_deletes(world: &World, name: &str, ends_with: &str) -> Result<()> {
     let probe = format!("probe{ends_with}");
     world.kubectl.run(["create", "configmap", &probe])?;
     eventually("the policy is in force", SOON, || {
-        let refused = world.kubectl.run(["delete", "configmap", &probe, "--dry-run=server"]).is_err();
+        let refused = world
+            .kubectl
+            .run(["delete", "configmap", &probe, "--dry-run=server"])
+            .is_err();
         Ok(refused.then_some(()))
     })
 }
@@ -319,7 +351,10 @@ fn a_refused_prune_stays_listed_and_is_tried_again() -> Result<()> {
     world.edit("a", json!({"extra": []}))?;
     await_told(&world, "a", "PruneFailed", &["a-held", "not before the audit"])?;
     let widget = world.expect(&world.widgets(), "a")?;
-    ensure!(inventory(&widget) == ["ConfigMap a-held", "ConfigMap a-main"], "{widget}");
+    ensure!(
+        inventory(&widget) == ["ConfigMap a-held", "ConfigMap a-main"],
+        "{widget}"
+    );
     // A crash doesn't lose it.
     operator.kill()?;
     let _operator = world.start()?;
@@ -337,7 +372,9 @@ fn what_a_forged_status_or_annotation_names_is_not_deleted() -> Result<()> {
     let other = world.kubectl.create_namespace("del-forged-2")?;
     world.kubectl.run(["create", "configmap", "victim"])?;
     other.run(["create", "configmap", "victim"])?;
-    world.kubectl.run(["create", "priorityclass", "del-forged-victim", "--value=7"])?;
+    world
+        .kubectl
+        .run(["create", "priorityclass", "del-forged-victim", "--value=7"])?;
     world.install("b", json!({}))?;
     let widget = world.install("a", json!({"extra": ["one"]}))?;
     ensure!(operator.terminate()?.success());
@@ -352,7 +389,13 @@ fn what_a_forged_status_or_annotation_names_is_not_deleted() -> Result<()> {
         row("ConfigMap", "", "del-forged", "victim", &victim),
         row("ConfigMap", "", "del-forged-2", "victim", ""),
         row("PriorityClass", "scheduling.k8s.io", "", "del-forged-victim", ""),
-        row("ConfigMap", "", "del-forged", "b-main", &uid(&world.expect("configmap", "b-main")?)),
+        row(
+            "ConfigMap",
+            "",
+            "del-forged",
+            "b-main",
+            &uid(&world.expect("configmap", "b-main")?)
+        ),
         row("Nothing", "nowhere.test", "del-forged", "x", ""),
     ]);
     world
@@ -362,11 +405,15 @@ fn what_a_forged_status_or_annotation_names_is_not_deleted() -> Result<()> {
         "applyset.kubernetes.io/contains-group-kinds": "ConfigMap,PriorityClass.scheduling.k8s.io,Nothing.nowhere.test",
         "applyset.kubernetes.io/additional-namespaces": "del-forged-2",
     });
-    world
-        .kubectl
-        .patch(&world.widgets(), "a", &json!({"metadata": {"annotations": annotations}}))?;
+    world.kubectl.patch(
+        &world.widgets(),
+        "a",
+        &json!({"metadata": {"annotations": annotations}}),
+    )?;
     // Half a disguise: the label without the annotation that only the operator gives.
-    let set = label(&widget, "applyset.kubernetes.io/id").unwrap_or_default().to_owned();
+    let set = label(&widget, "applyset.kubernetes.io/id")
+        .unwrap_or_default()
+        .to_owned();
     let disguise = json!({"metadata": {"labels": {PART_OF: set, "chartwright.dev/operator": world.name}}});
     other.patch("configmap", "victim", &disguise)?;
 
@@ -406,7 +453,8 @@ fn a_kind_that_may_not_be_listed_keeps_the_custom_resource_and_is_named() -> Res
     let world = World::new("del-unlisted")?;
     let _operator = world.start()?;
     world.install("a", json!({}))?;
-    let kinds = |text: &str| json!({"metadata": {"annotations": {"applyset.kubernetes.io/contains-group-kinds": text}}});
+    let kinds =
+        |text: &str| json!({"metadata": {"annotations": {"applyset.kubernetes.io/contains-group-kinds": text}}});
     // Nothing of this release is there, but that is not known: the right may have been taken away.
     world
         .kubectl

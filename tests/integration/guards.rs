@@ -60,7 +60,10 @@ fn namespaces_crds_and_claims_are_pruned_only_with_leave() -> Result<()> {
     });
     crate::world::served_changed();
     // A claim that no pod uses stays Pending for ever: the release is not Ready, and that is another matter.
-    world.apply(&world.widget("a", json!({"extraDeploy": [space, crd, claim("data")], "extra": ["one"]})))?;
+    world.apply(&world.widget(
+        "a",
+        json!({"extraDeploy": [space, crd, claim("data")], "extra": ["one"]}),
+    ))?;
     world.await_condition("a", "Deployed", "True")?;
     let three = [
         ("persistentvolumeclaim", "data"),
@@ -68,7 +71,9 @@ fn namespaces_crds_and_claims_are_pruned_only_with_leave() -> Result<()> {
         ("crd", "gauges.guard-kinds.test"),
     ];
     eventually("all are there", SOON, || {
-        let missing = three.iter().find(|(kind, name)| !matches!(world.get(kind, name), Ok(Some(_))));
+        let missing = three
+            .iter()
+            .find(|(kind, name)| !matches!(world.get(kind, name), Ok(Some(_))));
         ensure!(missing.is_none(), "{missing:?}");
         Ok(Some(()))
     })?;
@@ -76,7 +81,12 @@ fn namespaces_crds_and_claims_are_pruned_only_with_leave() -> Result<()> {
     world.edit("a", json!({"extraDeploy": [], "extra": []}))?;
     let held = world.await_condition("a", "PruneHeld", "True")?;
     let message = held["message"].as_str().unwrap_or_default();
-    for part in ["PersistentVolumeClaim guard-kinds/data", "Namespace guard-kinds-2", "gauges.guard-kinds.test", ALLOW] {
+    for part in [
+        "PersistentVolumeClaim guard-kinds/data",
+        "Namespace guard-kinds-2",
+        "gauges.guard-kinds.test",
+        ALLOW,
+    ] {
         ensure!(message.contains(part), "{part}: {message}");
     }
     let widget = world.await_ready("a")?;
@@ -90,7 +100,9 @@ fn namespaces_crds_and_claims_are_pruned_only_with_leave() -> Result<()> {
     world.await_gone("persistentvolumeclaim", "data")?;
     let held = world.await_condition("a", "PruneHeld", "True")?;
     ensure!(
-        held["message"].as_str().is_some_and(|text| !text.contains("PersistentVolumeClaim")),
+        held["message"]
+            .as_str()
+            .is_some_and(|text| !text.contains("PersistentVolumeClaim")),
         "{held}"
     );
     ensure!(world.get("namespace", "guard-kinds-2")?.is_some());
@@ -138,7 +150,10 @@ fn a_render_that_is_empty_by_mistake_costs_nothing_when_it_is_mended() -> Result
     world.await_condition("a", "PruneHeld", "True")?;
     operator.kill()?;
     let _operator = world.start_and_settle()?;
-    ensure!(world.get("configmap", "a-only")?.is_some(), "held by a new process, too");
+    ensure!(
+        world.get("configmap", "a-only")?.is_some(),
+        "held by a new process, too"
+    );
     world.edit("a", json!({"on": true}))?;
     await_released(&world, "a")?;
     ensure!(uid(&world.expect("configmap", "a-only")?) == before);
@@ -220,7 +235,9 @@ fn what_controllers_copy_our_labels_to_is_no_candidate() -> Result<()> {
         "spec": {"containers": [{"name": "app", "image": "example/app"}]},
     });
     let widget = world.install("a", json!({"extraDeploy": [service, slice, pod]}))?;
-    let set = label(&widget, "applyset.kubernetes.io/id").unwrap_or_default().to_owned();
+    let set = label(&widget, "applyset.kubernetes.io/id")
+        .unwrap_or_default()
+        .to_owned();
     // Our labels in a pod template: its ReplicaSet and its pods carry them.
     let labels = json!({"app": "web", PART_OF: set, "chartwright.dev/operator": world.name});
     let deployment = json!({
@@ -277,7 +294,9 @@ fn what_controllers_copy_our_labels_to_is_no_candidate() -> Result<()> {
     world.delete("a")?;
     let deletes = world.requests(&operator, start)?.verb("delete");
     ensure!(
-        deletes.iter().all(|request| ["configmaps", "deployments", "services"].contains(&request.resource.as_str())),
+        deletes
+            .iter()
+            .all(|request| ["configmaps", "deployments", "services"].contains(&request.resource.as_str())),
         "{deletes}"
     );
     eventually("the collector has taken the copies", SOON, || {

@@ -4,6 +4,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod changeless;
+mod contest;
 mod cost;
 mod crash;
 mod crds;

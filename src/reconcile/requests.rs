@@ -1,0 +1,86 @@
+//! What people ask for in annotations, what is told once, and who fights over a member.
+
+use super::Run;
+use super::release::Release;
+use crate::plan::annotations::{self, FORCE_AT, REQUESTED_AT};
+use crate::plan::desired::Member;
+use crate::telemetry::metrics::Operation;
+
+impl Run<'_> {
+    /// The text of a `force-at` that is not carried out yet.
+    pub(super) fn force_requested(&self, release: &Release) -> Option<String> {
+        self.requested(FORCE_AT, &release.record.handled.force)
+    }
+
+    /// The text of a `requested-at` that is not carried out yet.
+    pub(super) fn reconcile_requested(&self, release: &Release) -> Option<String> {
+        self.requested(REQUESTED_AT, &release.record.handled.reconcile)
+    }
+
+    fn requested(&self, key: &str, handled: &str) -> Option<String> {
+        let token = annotations::token(&self.written.annotations, key)?;
+        (token != handled).then(|| token.to_owned())
+    }
+
+    /// Tells what in the annotations of the custom resource has no effect.
+    pub(super) async fn check_annotations(&self, release: &mut Release) {
+        for problem in annotations::problems(&self.written.annotations) {
+            self.warn_once(release, "AnnotationInvalid", problem).await;
+        }
+    }
+
+    /// Jobs that were complete when they were last seen may go.
+    pub(super) fn note_finished_jobs(&self, release: &mut Release) {
+        let members = self.context.members();
+        for entry in &mut release.record.entries {
+            if entry.id.group_kind.kind == "Job" && !entry.finished {
+                entry.finished = members.has_finished(&entry.id, &entry.uid);
+            }
+        }
+    }
+
+    /// True if a correction has to wait, since somebody corrects it back each time.
+    pub(super) fn must_wait(&self, release: &mut Release, member: &Member) -> bool {
+        let contest = release.contests.get(&member.id);
+        let wait = contest
+            .map(|contest| contest.wait(jiff::Timestamp::now()))
+            .unwrap_or_default();
+        if wait.is_zero() {
+            return false;
+        }
+        release.wait_for(wait);
+        true
+    }
+
+    /// Takes note of a correction, and tells when it has become a contest.
+    pub(super) async fn corrected(&self, release: &mut Release, member: &Member, how: &str) {
+        let contest = release.contests.entry(member.id.clone()).or_default();
+        let before = contest.is_contested();
+        contest.corrected(jiff::Timestamp::now());
+        if before || !contest.is_contested() {
+            return;
+        }
+        how.clone_into(&mut contest.about);
+        let note = format!(
+            "{}: {how}, again and again; from now on it is put right at growing intervals",
+            member.id
+        );
+        self.warn("DriftContested", &note).await;
+    }
+
+    /// A warning Event, once for each text while the process lives.
+    pub(super) async fn warn_once(&self, release: &mut Release, reason: &str, note: String) {
+        if release.told.contains(&note) {
+            return;
+        }
+        self.warn(reason, &note).await;
+        release.told.insert(note);
+    }
+
+    async fn warn(&self, reason: &str, note: &str) {
+        tracing::warn!(kind = %self.unit.group_kind, resource = %self.written.key, reason, "{note}");
+        let about = self.written.reference(&self.unit.resource);
+        self.context.events.warning(&about, reason, "Reconcile", note).await;
+        self.context.metrics.wrote("Event", Operation::Event);
+    }
+}

@@ -1,0 +1,226 @@
+//! One member is sent: with what is given up to others, without what the API server can't take, and, where a field
+//! can't be changed and its policy allows it, deleted and made anew.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::Run;
+use super::apply::Done;
+use super::preflight::list;
+use super::release::Release;
+use crate::cluster::discovery::Resource;
+use crate::cluster::error::{Cause, Error};
+use crate::cluster::objects::{self, Creation, Deleted};
+use crate::plan::annotations::{FORCE_AT, PRUNE, UPDATE};
+use crate::plan::apply::{Why, content};
+use crate::plan::desired::Member;
+use crate::plan::members::Live;
+use crate::plan::policy::Update;
+use crate::plan::prune::is_protected;
+use crate::plan::status::Reason;
+use crate::plan::untyped;
+use crate::telemetry::metrics::Operation;
+
+/// The server names all duplicates at once; those of an item that goes hide others.
+const ROUNDS: usize = 4;
+
+/// How a member is to be sent.
+#[derive(Clone, Copy)]
+pub(super) struct Order {
+    pub force: bool,
+    pub why: Why,
+    /// The custom resource asks that what can't be changed be made anew, this once.
+    pub recreate: bool,
+}
+
+impl Run<'_> {
+    /// Applies a member. `live` is what is known of the object that is there.
+    pub(super) async fn send(
+        &self,
+        release: &mut Release,
+        resource: &Resource,
+        member: &Member,
+        live: Option<&Live>,
+        order: Order,
+    ) -> Done {
+        let sent = content(member, live);
+        match self.send_content(release, resource, member, sent, order.force).await {
+            Ok(live) => {
+                self.context.metrics.wrote(&member.id.group_kind.kind, Operation::Apply);
+                if order.why == Why::Drifted {
+                    self.context.metrics.corrected_drift(&member.id.group_kind.kind);
+                }
+                // What we wrote is known at once; the watch that tells it again changes nothing.
+                self.context.members().observe(&member.id, live.clone());
+                Done::Applied(Box::new(live), order.why)
+            }
+            Err(Error::Unprocessable { message, causes }) => match live {
+                Some(live) => {
+                    let error = Error::Unprocessable { message, causes };
+                    self.unchangeable(release, resource, member, live, order, error).await
+                }
+                None => self.failure(release, member, &Error::Unprocessable { message, causes }),
+            },
+            Err(error) => self.failure(release, member, &error),
+        }
+    }
+
+    /// Applies an object, the last of equal list items if there are several.
+    async fn send_content(
+        &self,
+        release: &mut Release,
+        resource: &Resource,
+        member: &Member,
+        mut object: Cow<'_, Value>,
+        force: bool,
+    ) -> Result<Live, Error> {
+        for _ in 1..ROUNDS {
+            let error = match objects::apply(&self.context.discovery, resource, &member.id, &object, force).await {
+                Err(error @ Error::Invalid(_)) => error,
+                answer => return answer,
+            };
+            let Some((fixed, left_out)) = untyped::without_duplicates(&object, &error.to_string()) else {
+                return Err(error);
+            };
+            let note = format!(
+                "{} ({}): the last one counts: {}",
+                member.id,
+                member.source,
+                list(left_out)
+            );
+            self.warn_once(release, "DuplicateKeys", note).await;
+            object = Cow::Owned(fixed);
+        }
+        objects::apply(&self.context.discovery, resource, &member.id, &object, force).await
+    }
+
+    /// The API server refuses a change. If it would take the same object as a new one, a field can't be changed.
+    async fn unchangeable(
+        &self,
+        release: &mut Release,
+        resource: &Resource,
+        member: &Member,
+        live: &Live,
+        order: Order,
+        error: Error,
+    ) -> Done {
+        let discovery = &self.context.discovery;
+        match objects::would_be_created(discovery, resource, &member.id, &member.object).await {
+            Ok(Creation::Accepted) => {}
+            Ok(Creation::Refused(_)) => return self.failure(release, member, &error),
+            Err(unknown) => return self.failure(release, member, &unknown),
+        }
+        let fields = match &error {
+            Error::Unprocessable { causes, .. } => fields(causes),
+            _ => String::new(),
+        };
+        let immutable = |advice: String| {
+            let text = format!("{} ({}): {fields} can't be changed; {advice}", member.id, member.source);
+            Done::Failed(Reason::Immutable, text)
+        };
+        if !(order.recreate || live.force || member.policy.update == Update::Recreate) {
+            return immutable(format!(
+                "to have it deleted and made anew, annotate it with {UPDATE}=Recreate, or the custom resource with {FORCE_AT}"
+            ));
+        }
+        let is_held = match member.id.group_kind.kind == "StatefulSet" {
+            false => is_protected(&member.id.group_kind),
+            true => match objects::read(discovery, resource, &member.id).await {
+                Ok(found) => found.is_some_and(|(_, object)| deletes_claims(&object)),
+                Err(unknown) => return self.failure(release, member, &unknown),
+            },
+        };
+        if is_held && !live.prune_allowed {
+            return immutable(format!(
+                "making it anew would take data or other objects with it: to let that happen, annotate it with {PRUNE}=true"
+            ));
+        }
+        // Its status may have moved on since, and a request to delete says what was looked at.
+        let deleted = match objects::look(discovery, resource, &member.id).await {
+            Ok(Some(seen)) if seen.uid == live.uid => objects::delete(discovery, resource, &member.id, &seen).await,
+            Ok(Some(_)) => Ok(Deleted::Changed),
+            Ok(None) => Ok(Deleted::Absent),
+            Err(error) => Err(error),
+        };
+        match deleted {
+            Ok(Deleted::Accepted) => self
+                .context
+                .metrics
+                .wrote(&member.id.group_kind.kind, Operation::Delete),
+            Ok(Deleted::Absent) => {}
+            Ok(Deleted::Changed) => {
+                let replaced = Error::Conflict(format!("{} was changed meanwhile", member.id));
+                return self.failure(release, member, &replaced);
+            }
+            Err(error) => return self.failure(release, member, &error),
+        }
+        tracing::info!(object = %member.id, fields, "deleted, to be made anew");
+        match objects::look(discovery, resource, &member.id).await {
+            Ok(None) => {}
+            // A finalizer holds it; the watch tells when it is gone.
+            Ok(Some(_)) => return Done::Awaited,
+            Err(error) => return self.failure(release, member, &error),
+        }
+        match self
+            .send_content(release, resource, member, Cow::Borrowed(&member.object), false)
+            .await
+        {
+            Ok(live) => {
+                self.context.metrics.wrote(&member.id.group_kind.kind, Operation::Apply);
+                self.context.members().observe(&member.id, live.clone());
+                Done::Recreated(Box::new(live), fields)
+            }
+            Err(error) => self.failure(release, member, &error),
+        }
+    }
+
+    /// What a failed request says about a member.
+    pub(super) fn failure(&self, release: &mut Release, member: &Member, error: &Error) -> Done {
+        let reason = match error {
+            error if error.is_permanent() => Reason::ObjectInvalid,
+            Error::Forbidden(_) => Reason::Forbidden,
+            Error::Denied(_) => Reason::Denied,
+            _ => Reason::ApplyFailed,
+        };
+        release.retry_after = release.retry_after.max(error.retry_after());
+        let source = self.place(member, &error.to_string());
+        Done::Failed(reason, format!("{} ({source}): {error}", member.id))
+    }
+
+    /// The template of a member, with the line if the error names a field that stands on one line of it.
+    fn place(&self, member: &Member, error: &str) -> String {
+        let template = self.unit.renderer.as_ref().ok().and_then(|renderer| {
+            let file = renderer.chart().template(&member.source)?;
+            std::str::from_utf8(file.data.as_bytes()).ok()
+        });
+        let line = template.and_then(|template| {
+            let complaints = untyped::complaints(error);
+            complaints
+                .iter()
+                .find_map(|complaint| untyped::line_of(&complaint.path, template))
+        });
+        match line {
+            Some(line) => format!("{}:{line}", member.source),
+            None => member.source.clone(),
+        }
+    }
+}
+
+/// The fields that an error is about, each once.
+fn fields(causes: &[Cause]) -> String {
+    let mut fields: Vec<String> = Vec::new();
+    for cause in causes {
+        if !fields.contains(&cause.field) {
+            fields.push(cause.field.clone());
+        }
+    }
+    fields.join(", ")
+}
+
+/// True for a StatefulSet whose claims, and the data in them, go with it.
+fn deletes_claims(object: &Value) -> bool {
+    object
+        .pointer("/spec/persistentVolumeClaimRetentionPolicy/whenDeleted")
+        .is_some_and(|policy| policy == "Delete")
+}

@@ -1,0 +1,292 @@
+//! What can't be changed in place, what must not be changed, and what the API server doesn't take as it is rendered.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::look::{condition, uid};
+use crate::world::{World, member_rule, served_changed};
+
+fn job(image: &str, annotations: Value) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "{{ .Release.Name }}-job", "annotations": annotations},
+        "spec": {"suspend": true, "template": {"spec": {
+            "restartPolicy": "Never", "containers": [{"name": "job", "image": image}],
+        }}},
+    })
+}
+
+#[test]
+fn an_immutable_field_is_named_and_the_rest_goes_on() -> Result<()> {
+    let world = World::new("immutable-job")?;
+    world.grant("jobs", &[member_rule("batch", "jobs")])?;
+    let _operator = world.start()?;
+    world.install("a", json!({"extraDeploy": [job("example/app:1", json!({}))]}))?;
+    let first = uid(&world.expect("job", "a-job")?);
+
+    let changed = json!({"color": "red", "extraDeploy": [job("example/app:2", json!({}))]});
+    world.edit("a", changed)?;
+    let message = world.await_stalled("a", "Immutable")?;
+    for part in [
+        "Job.batch immutable-job/a-job",
+        "templates/extra.yaml",
+        "spec.template",
+        "can't be changed",
+        "Recreate",
+    ] {
+        ensure!(message.contains(part), "{part}: {message}");
+    }
+    ensure!(!message.contains("example/app"), "values don't belong there: {message}");
+    ensure!(uid(&world.expect("job", "a-job")?) == first, "it was replaced");
+    ensure!(
+        world.expect("configmap", "a-main")?["data"]["color"] == "red",
+        "the others follow"
+    );
+
+    // Once, for everything, by the custom resource.
+    let force = json!({"metadata": {"annotations": {"chartwright.dev/force-at": "now"}}});
+    world.kubectl.patch(&world.widgets(), "a", &force)?;
+    let widget = world.await_ready("a")?;
+    ensure!(widget["status"]["lastHandledForceAt"] == "now", "{widget}");
+    let second = world.expect("job", "a-job")?;
+    ensure!(uid(&second) != first, "it was not made anew");
+    ensure!(second["spec"]["template"]["spec"]["containers"][0]["image"] == "example/app:2");
+    let note = world.await_event("a", "UpgradeSuccessful")?;
+    ensure!(note.contains("made anew") && note.contains("spec.template"), "{note}");
+
+    // The request is spent.
+    world.edit("a", json!({"extraDeploy": [job("example/app:3", json!({}))]}))?;
+    world.await_stalled("a", "Immutable")?;
+    ensure!(
+        uid(&world.expect("job", "a-job")?) == uid(&second),
+        "it was replaced again"
+    );
+    // As the chart says, or somebody with kubectl.
+    world
+        .kubectl
+        .run(["annotate", "job", "a-job", "chartwright.dev/force=true"])?;
+    world.await_ready("a")?;
+    let third = uid(&world.expect("job", "a-job")?);
+    ensure!(third != uid(&second), "it was not made anew");
+    let policy = json!({"chartwright.dev/update": "Recreate"});
+    world.update("a", json!({"extraDeploy": [job("example/app:4", policy)]}))?;
+    ensure!(uid(&world.expect("job", "a-job")?) != third, "it was not made anew");
+    Ok(())
+}
+
+#[test]
+fn nothing_with_data_is_made_anew_without_a_second_word() -> Result<()> {
+    let world = World::new("immutable-claim")?;
+    world.grant("claims", &[member_rule("", "persistentvolumeclaims")])?;
+    let _operator = world.start()?;
+    let claim = |mode: &str| {
+        json!({"extraDeploy": [{
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "{{ .Release.Name }}-data", "annotations": {"chartwright.dev/update": "Recreate"}},
+            "spec": {"storageClassName": "none", "accessModes": [mode], "resources": {"requests": {"storage": "1Gi"}}},
+        }]})
+    };
+    world.apply(&world.widget("a", claim("ReadWriteOnce")))?;
+    let first = uid(&world.await_object("pvc", "a-data", "is there", |_| true)?);
+    world.edit("a", claim("ReadWriteMany"))?;
+    let message = world.await_stalled("a", "Immutable")?;
+    ensure!(
+        message.contains("data") && message.contains("chartwright.dev/prune=true"),
+        "{message}"
+    );
+    ensure!(uid(&world.expect("pvc", "a-data")?) == first, "its data went");
+    world
+        .kubectl
+        .run(["annotate", "pvc", "a-data", "chartwright.dev/prune=true"])?;
+    world.await_object("pvc", "a-data", "is made anew", |claim| {
+        uid(claim) != first && claim["spec"]["accessModes"][0] == "ReadWriteMany"
+    })?;
+    Ok(())
+}
+
+/// Trap 9: "is immutable" is only text. What could not be made anew is never deleted.
+#[test]
+fn a_healthy_object_is_not_deleted_for_what_an_error_says() -> Result<()> {
+    let world = World::new("immutable-text")?;
+    world.grant("picky", &[member_rule(&world.group(), "pickies")])?;
+    let rule = json!({"rule": "self != 'pink'", "message": "field is immutable"});
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "color": {"type": "string", "x-kubernetes-validations": [rule]},
+    }}}});
+    served_changed();
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("pickies.{}", world.group())},
+        "spec": {
+            "group": world.group(), "scope": "Namespaced",
+            "names": {"kind": "Picky", "plural": "pickies", "singular": "picky", "listKind": "PickyList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    });
+    world.control_plane.kubectl().apply(&crd.to_string())?;
+    let _operator = world.start()?;
+    let picky = |color: &str| {
+        json!({"extraDeploy": [{
+            "apiVersion": format!("{}/v1", world.group()), "kind": "Picky",
+            "metadata": {"name": "{{ .Release.Name }}", "annotations": {"chartwright.dev/update": "Recreate"}},
+            "spec": {"color": color},
+        }]})
+    };
+    world.install("a", picky("blue"))?;
+    let kind = format!("pickies.{}", world.group());
+    let before = uid(&world.expect(&kind, "a")?);
+    world.edit("a", picky("pink"))?;
+    let message = world.await_stalled("a", "ObjectInvalid")?;
+    ensure!(message.contains("field is immutable"), "{message}");
+    ensure!(
+        uid(&world.expect(&kind, "a")?) == before,
+        "deleted on the word of an error"
+    );
+    world.update("a", picky("green"))?;
+    ensure!(uid(&world.expect(&kind, "a")?) == before);
+    Ok(())
+}
+
+#[test]
+fn members_are_left_alone_where_an_annotation_says_so() -> Result<()> {
+    let world = World::new("leave-alone")?;
+    let operator = world.start()?;
+    let once = |color: &str| {
+        json!({"color": color, "extraDeploy": [{
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "{{ .Release.Name }}-once", "annotations": {"chartwright.dev/update": "IfNotPresent"}},
+            "data": {"color": color},
+        }]})
+    };
+    world.install("a", once("blue"))?;
+    world.update("a", once("red"))?;
+    ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
+    ensure!(
+        world.expect("configmap", "a-once")?["data"]["color"] == "blue",
+        "made once, never changed"
+    );
+    world
+        .kubectl
+        .patch("configmap", "a-once", &json!({"data": {"color": "mine"}}))?;
+    std::thread::sleep(Duration::from_secs(1));
+    ensure!(world.expect("configmap", "a-once")?["data"]["color"] == "mine");
+    world.kubectl.run(["delete", "configmap", "a-once"])?;
+    world.await_object("configmap", "a-once", "is made again", |once| {
+        once["data"]["color"] == "red"
+    })?;
+
+    // One member, by somebody who wants to try something.
+    world
+        .kubectl
+        .run(["annotate", "configmap", "a-main", "chartwright.dev/reconcile=disabled"])?;
+    world
+        .kubectl
+        .patch("configmap", "a-main", &json!({"data": {"color": "mine"}}))?;
+    world.update("a", json!({"color": "green", "size": 2}))?;
+    std::thread::sleep(Duration::from_secs(1));
+    let main = world.expect("configmap", "a-main")?;
+    ensure!(
+        main["data"]["color"] == "mine" && main["data"]["size"] == "1",
+        "{}",
+        main["data"]
+    );
+    world.await_quiet(&operator)?;
+    world
+        .kubectl
+        .run(["annotate", "configmap", "a-main", "chartwright.dev/reconcile-"])?;
+    world.await_object("configmap", "a-main", "follows the chart again", |main| {
+        main["data"]["color"] == "green" && main["data"]["size"] == "2"
+    })?;
+    world.await_ready("a")?;
+    Ok(())
+}
+
+#[test]
+fn what_server_side_apply_refuses_is_put_right_or_named() -> Result<()> {
+    let world = World::new("untyped")?;
+    let template = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ .Release.Name }}-odd
+spec:
+  replicas: 0
+  {{- if .Values.fail }}
+  {{- end }}
+  {{- if eq .Values.color \"red\" }}
+  repliccas: 2
+  {{- end }}
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec:
+      containers:
+        - name: app
+          image: example/app:1
+          env:
+            - {name: A, value: first}
+            - {name: B, value: other}
+            - {name: A, value: last}
+";
+    fs::write(world.chart().join("templates/odd.yaml"), template)?;
+    let _operator = world.start()?;
+    world.install("a", json!({}))?;
+    let odd = world.expect("deployment", "a-odd")?;
+    let env = &odd["spec"]["template"]["spec"]["containers"][0]["env"];
+    ensure!(
+        *env == json!([{"name": "B", "value": "other"}, {"name": "A", "value": "last"}]),
+        "{env}"
+    );
+    let note = world.await_event("a", "DuplicateKeys")?;
+    ensure!(
+        note.contains("templates/odd.yaml") && note.contains("name=\"A\""),
+        "{note}"
+    );
+
+    world.edit("a", json!({"color": "red"}))?;
+    let message = world.await_stalled("a", "ObjectInvalid")?;
+    ensure!(
+        message.contains("templates/odd.yaml:10") && message.contains("spec.repliccas"),
+        "{message}"
+    );
+    let widget = world.update("a", json!({"color": "blue"}))?;
+    ensure!(condition(&widget, "Stalled").is_none());
+    Ok(())
+}
+
+/// Trap 12. Their pods are made by kwok, which ends those of Jobs.
+#[test]
+fn a_finished_job_that_its_ttl_removes_is_satisfied() -> Result<()> {
+    let world = World::new("job-ttl")?;
+    world.grant("jobs", &[member_rule("batch", "jobs")])?;
+    let operator = world.start()?;
+    let job = |image: &str| {
+        let mut job = job(image, json!({}));
+        job["spec"]["suspend"] = false.into();
+        job["spec"]["ttlSecondsAfterFinished"] = 2.into();
+        json!({"extraDeploy": [job]})
+    };
+    world.apply(&world.widget("a", job("example/app:1")))?;
+    let first = uid(&world.await_object("job", "a-job", "is there", |_| true)?);
+    world.await_gone("job", "a-job")?;
+    let widget = world.await_ready("a")?;
+    let rows = widget["status"]["inventory"].as_array().context("no inventory")?;
+    ensure!(
+        rows.iter().any(|row| row["kind"] == "Job" && row["finished"] == true),
+        "{rows:?}"
+    );
+    std::thread::sleep(Duration::from_secs(1));
+    ensure!(world.get("job", "a-job")?.is_none(), "it ran again");
+    // Nor after a restart, nor with another edit.
+    ensure!(operator.terminate()?.success());
+    let _operator = world.start_and_settle()?;
+    world.update("a", json!({"color": "red"}))?;
+    ensure!(world.get("job", "a-job")?.is_none(), "it ran again");
+    // Another Job is another matter.
+    world.edit("a", job("example/app:2"))?;
+    world.await_object("job", "a-job", "runs", |job| uid(job) != first)?;
+    Ok(())
+}
