@@ -1,0 +1,191 @@
+//! Requests and answers as proxy and model see them.
+
+use std::fmt;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub type Body = UnsyncBoxBody<Bytes, BoxError>;
+/// An error is a connection that ends without an answer.
+pub type Answer = Result<Response<Body>, BoxError>;
+
+/// Whatever answers requests: a real API server, or the model of one.
+pub trait Server: Send + Sync + 'static {
+    fn answer(&self, call: Call) -> BoxFuture<'static, Answer>;
+}
+
+/// One request, read whole.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub method: Method,
+    pub path: String,
+    pub query: Vec<(String, String)>,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    /// Path and query as they came.
+    pub uri: String,
+}
+
+/// What a request is about, by its path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Target {
+    pub group: String,
+    pub version: String,
+    /// The plural.
+    pub resource: String,
+    pub namespace: String,
+    pub name: String,
+    pub subresource: String,
+}
+
+impl Call {
+    pub async fn read<B>(request: Request<B>) -> Result<Self, BoxError>
+    where
+        B: http_body::Body,
+        B::Error: Into<BoxError>,
+    {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.map_err(Into::into)?.to_bytes();
+        let uri = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+        let query = parts
+            .uri
+            .query()
+            .unwrap_or_default()
+            .split('&')
+            .filter(|pair| !pair.is_empty());
+        let query = query
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .map(|(key, value)| (decoded(key), decoded(value)))
+            .collect();
+        Ok(Call {
+            method: parts.method,
+            path: parts.uri.path().to_owned(),
+            query,
+            headers: parts.headers,
+            body,
+            uri,
+        })
+    }
+
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        let found = self.query.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default()
+    }
+
+    pub fn is_watch(&self) -> bool {
+        matches!(self.parameter("watch"), Some("true" | "1"))
+    }
+
+    pub fn is_write(&self) -> bool {
+        self.method != Method::GET && self.method != Method::HEAD
+    }
+
+    /// `None` for discovery, version and the like.
+    pub fn target(&self) -> Option<Target> {
+        let mut parts = self.path.trim_matches('/').split('/').map(decoded);
+        let (group, version) = match parts.next()?.as_str() {
+            "api" => (String::new(), parts.next()?),
+            "apis" => (parts.next()?, parts.next()?),
+            _ => return None,
+        };
+        let mut rest: Vec<String> = parts.collect();
+        let mut namespace = String::new();
+        // A Namespace itself is `namespaces/<name>`, and what is in it has two parts more.
+        if rest.len() > 2 && rest[0] == "namespaces" && !matches!(rest[2].as_str(), "status" | "finalize") {
+            namespace = rest[1].clone();
+            rest.drain(..2);
+        }
+        let mut rest = rest.into_iter();
+        Some(Target {
+            group,
+            version,
+            resource: rest.next()?,
+            namespace,
+            name: rest.next().unwrap_or_default(),
+            subresource: rest.next().unwrap_or_default(),
+        })
+    }
+
+    /// Kubernetes' verb.
+    pub fn verb(&self) -> &'static str {
+        let named = self.target().is_some_and(|target| !target.name.is_empty());
+        match self.method.as_str() {
+            "GET" if self.is_watch() => "watch",
+            "GET" if named => "get",
+            "GET" if self.target().is_some() => "list",
+            "GET" => "discover",
+            "POST" => "create",
+            "PUT" => "update",
+            "PATCH" => "patch",
+            "DELETE" if named => "delete",
+            "DELETE" => "deletecollection",
+            _ => "other",
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    /// One line, such as `patch configmaps shop/a-main`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(target) = self.target() else {
+            return write!(f, "{} {}", self.verb(), self.path);
+        };
+        write!(f, "{} {}", self.verb(), target.resource)?;
+        if !target.subresource.is_empty() {
+            write!(f, "/{}", target.subresource)?;
+        }
+        write!(f, " {}/{}", target.namespace, target.name)
+    }
+}
+
+/// Undoes percent encoding.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'+' => bytes.push(b' '),
+            b'%' => {
+                let hex: Vec<u8> = rest.by_ref().take(2).collect();
+                let hex = String::from_utf8_lossy(&hex).into_owned();
+                bytes.push(u8::from_str_radix(&hex, 16).unwrap_or(b'?'));
+            }
+            byte => bytes.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+pub fn whole(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+pub fn answer(status: StatusCode, object: &Value) -> Response<Body> {
+    let mut response = Response::new(whole(object.to_string()));
+    *response.status_mut() = status;
+    let json = http::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, json);
+    response
+}
+
+/// A failure as the API server tells it.
+pub fn failure(code: u16, reason: &str, message: &str) -> Response<Body> {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code,
+    });
+    answer(
+        StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+        &status,
+    )
+}

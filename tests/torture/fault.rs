@@ -1,0 +1,302 @@
+//! What can go wrong with a request, and when. Sits between an operator and whatever answers it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::Response;
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+
+use crate::call::{Answer, Call, Server, failure, whole};
+use crate::watches::{Flow, disturbed};
+
+/// One thing that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Answered with this status; the server behind never hears of it.
+    Status(u16),
+    /// Carried out, and answered with 504.
+    Late,
+    /// The connection ends before the request reaches the server.
+    CutBefore,
+    /// Carried out; the connection ends before the answer.
+    CutAfter,
+    /// Never answered and never carried out; the client has to give up by itself.
+    Hang,
+    /// Carried out, and answered two seconds later.
+    Slow,
+    /// The operator dies before the request reaches the server.
+    KillBefore,
+    /// Carried out; the operator dies before the answer.
+    KillAfter,
+    /// All watches end with 410 Gone.
+    WatchesGone,
+    /// All connections of watches end.
+    WatchesCut,
+    /// All watches fall silent, and after this end.
+    WatchesSilent(Duration),
+    /// From now on watches tell everything this much later.
+    WatchesLate(Duration),
+}
+
+/// When it goes wrong.
+pub struct Plan {
+    pub fault: Fault,
+    /// The first call that is hit, from 1, among those that `counts` takes.
+    pub position: usize,
+    /// How many of them are hit, one after the other.
+    pub times: usize,
+    pub counts: Box<dyn Fn(&Call) -> bool + Send>,
+}
+
+/// One call and how it ended.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub call: Call,
+    /// What the client was answered; `None`: nothing.
+    pub told: Option<u16>,
+    /// What the server behind answered; `None`: it never heard of it.
+    pub done: Option<u16>,
+}
+
+#[derive(Default)]
+struct State {
+    plan: Option<Plan>,
+    seen: usize,
+    hit: Vec<String>,
+    log: Vec<Entry>,
+}
+
+/// A server with faults.
+pub struct Faults {
+    server: Box<dyn Server>,
+    state: Mutex<State>,
+    /// Told at a kill.
+    pub killed: Notify,
+    /// While true, nothing is answered any more: the client is dead, though its process may take a moment to end.
+    dead: AtomicBool,
+    flow: watch::Sender<Flow>,
+    /// The API group that discovery shows as failed.
+    missing_group: Mutex<Option<String>>,
+}
+
+// === impl Faults ===
+
+impl Faults {
+    pub fn new(server: impl Server) -> Arc<Self> {
+        Arc::new(Faults {
+            server: Box::new(server),
+            state: Mutex::default(),
+            killed: Notify::new(),
+            dead: AtomicBool::new(false),
+            flow: watch::Sender::new(Flow::default()),
+            missing_group: Mutex::default(),
+        })
+    }
+
+    /// From now on this goes wrong. The log begins anew.
+    pub fn arm(&self, plan: Plan) {
+        *self.state() = State {
+            plan: Some(plan),
+            ..State::default()
+        };
+    }
+
+    /// Nothing goes wrong any more. Gives what was hit: empty if the position was never reached.
+    pub fn heal(&self) -> Vec<String> {
+        self.flow.send_modify(|flow| flow.late = Duration::ZERO);
+        self.set_missing_group(None);
+        let mut state = self.state();
+        state.plan = None;
+        std::mem::take(&mut state.hit)
+    }
+
+    /// A new client takes the dead one's place.
+    pub fn revive(&self) {
+        self.dead.store(false, Ordering::SeqCst);
+    }
+
+    pub fn is_hit(&self) -> bool {
+        !self.state().hit.is_empty()
+    }
+
+    pub fn clear_log(&self) {
+        self.state().log.clear();
+    }
+
+    /// All calls since the log began, in the order in which they were ended.
+    pub fn log(&self) -> Vec<Entry> {
+        self.state().log.clone()
+    }
+
+    /// Discovery says that the API server of a group does not answer.
+    pub fn set_missing_group(&self, group: Option<&str>) {
+        *self.missing_group.lock().unwrap_or_else(PoisonError::into_inner) = group.map(str::to_owned);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The fault that this call is hit by.
+    fn due(&self, call: &Call) -> Option<Fault> {
+        let mut state = self.state();
+        let plan = state.plan.as_ref()?;
+        if !(plan.counts)(call) {
+            return None;
+        }
+        let (fault, first, last) = (plan.fault, plan.position, plan.position + plan.times);
+        state.seen += 1;
+        if state.seen < first || state.seen >= last {
+            return None;
+        }
+        state.hit.push(call.to_string());
+        Some(fault)
+    }
+
+    pub fn answer(self: &Arc<Self>, call: Call) -> BoxFuture<'static, Answer> {
+        let faults = self.clone();
+        async move {
+            if faults.dead.load(Ordering::SeqCst) {
+                return std::future::pending().await;
+            }
+            let due = faults.due(&call);
+            let mut entry = Entry {
+                call: call.clone(),
+                told: None,
+                done: None,
+            };
+            let answer = faults.carry_out(call, due, &mut entry).await;
+            faults.state().log.push(entry);
+            if faults.dead.load(Ordering::SeqCst) {
+                return std::future::pending().await;
+            }
+            answer
+        }
+        .boxed()
+    }
+
+    async fn carry_out(&self, call: Call, due: Option<Fault>, entry: &mut Entry) -> Answer {
+        match due {
+            Some(Fault::Status(code)) => {
+                entry.told = Some(code);
+                return Ok(status(code));
+            }
+            Some(Fault::CutBefore) => return Err("cut before the request".into()),
+            Some(Fault::Hang) => return std::future::pending().await,
+            Some(Fault::KillBefore) => {
+                self.kill();
+                return Err("dead".into());
+            }
+            Some(Fault::WatchesGone) => self.flow.send_modify(|flow| flow.gone += 1),
+            Some(Fault::WatchesCut) => self.flow.send_modify(|flow| flow.cut += 1),
+            Some(Fault::WatchesSilent(how_long)) => self.flow.send_modify(|flow| {
+                flow.silent += 1;
+                flow.silence = how_long;
+            }),
+            Some(Fault::WatchesLate(how_late)) => self.flow.send_modify(|flow| flow.late = how_late),
+            _ => {}
+        }
+        let answer = self.forward(call, entry).await;
+        match due {
+            Some(Fault::Late) => {
+                entry.told = Some(504);
+                Ok(status(504))
+            }
+            Some(Fault::CutAfter) => {
+                entry.told = None;
+                Err("cut before the answer".into())
+            }
+            Some(Fault::KillAfter) => {
+                entry.told = None;
+                self.kill();
+                Err("dead".into())
+            }
+            Some(Fault::Slow) => {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                answer
+            }
+            _ => answer,
+        }
+    }
+
+    fn kill(&self) {
+        self.dead.store(true, Ordering::SeqCst);
+        self.killed.notify_one();
+    }
+
+    /// Asks the server. Answers other than watches are read whole, so that "carried out" is true.
+    async fn forward(&self, call: Call, entry: &mut Entry) -> Answer {
+        let is_watch = call.is_watch();
+        let is_groups = call.path == "/apis";
+        let response = self.server.answer(call).await?;
+        entry.done = Some(response.status().as_u16());
+        entry.told = entry.done;
+        let (mut parts, body) = response.into_parts();
+        parts.headers.remove(http::header::TRANSFER_ENCODING);
+        parts.headers.remove(http::header::CONNECTION);
+        if is_watch && parts.status.is_success() {
+            return Ok(Response::from_parts(parts, disturbed(body, self.flow.subscribe())));
+        }
+        parts.headers.remove(http::header::CONTENT_LENGTH);
+        let mut bytes = body.collect().await?.to_bytes();
+        let missing = self
+            .missing_group
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        if let Some(missing) = missing.filter(|_| is_groups) {
+            bytes = without_group(&bytes, &missing);
+        }
+        Ok(Response::from_parts(parts, whole(bytes)))
+    }
+}
+
+fn status(code: u16) -> Response<crate::call::Body> {
+    let (reason, message) = match code {
+        409 => (
+            "Conflict",
+            "Operation cannot be fulfilled: the object has been modified",
+        ),
+        410 => ("Expired", "the provided continue parameter is too old"),
+        429 => ("TooManyRequests", "too many requests, please try again later"),
+        503 => (
+            "ServiceUnavailable",
+            "the server is currently unable to handle the request",
+        ),
+        504 => ("Timeout", "request did not complete within the allotted timeout"),
+        _ => (
+            "InternalError",
+            "an error on the server has prevented the request from succeeding",
+        ),
+    };
+    let mut response = failure(code, reason, message);
+    if code == 429 {
+        let second = http::HeaderValue::from_static("1");
+        response.headers_mut().insert(http::header::RETRY_AFTER, second);
+    }
+    response
+}
+
+/// What aggregated discovery answers while the API server of a group is down: the group version without resources,
+/// marked stale.
+fn without_group(bytes: &[u8], missing: &str) -> Bytes {
+    let Ok(mut groups) = serde_json::from_slice::<Value>(bytes) else {
+        return Bytes::copy_from_slice(bytes);
+    };
+    for group in groups["items"].as_array_mut().into_iter().flatten() {
+        if group["metadata"]["name"] != missing {
+            continue;
+        }
+        for version in group["versions"].as_array_mut().into_iter().flatten() {
+            version["freshness"] = "Stale".into();
+            version["resources"] = Value::Array(Vec::new());
+        }
+    }
+    Bytes::from(groups.to_string())
+}

@@ -1,0 +1,242 @@
+//! One operator process behind one proxy, in a corner of the control plane of its own.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use kube::Client;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::Value;
+
+use crate::fault::{Faults, Plan};
+use crate::operator::{Launch, Operator};
+use crate::proxy::{self, Upstream};
+use crate::world::{World, member_rule};
+
+/// How long anything may take once nothing goes wrong any more: a retry waits up to some seconds, and the machine may
+/// be busy.
+pub const HEALED: Duration = Duration::from_secs(60);
+
+pub struct Lane {
+    pub world: World,
+    pub faults: Arc<Faults>,
+    pub admin: Client,
+    operator: Option<Operator>,
+    port: u16,
+    user: String,
+}
+
+/// Kinds that the scenarios look at: group, version, kind, plural.
+pub const KINDS: [(&str, &str, &str, &str); 3] = [
+    ("", "v1", "ConfigMap", "configmaps"),
+    ("", "v1", "Secret", "secrets"),
+    ("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
+];
+
+impl Lane {
+    /// A world of this name with a proxy, and the operator started behind it.
+    pub async fn new(name: &str) -> Result<Self> {
+        let owned = name.to_owned();
+        let world = tokio::task::spawn_blocking(move || World::new(&owned)).await??;
+        let world = world.watch_key("allow: {kinds: [PriorityClass.scheduling.k8s.io]}");
+        world.grant("secrets", &[member_rule("", "secrets")])?;
+        world.write_watches()?;
+        let user = format!("system:serviceaccount:{name}:operator-0");
+        let group = format!("{name}:operators");
+        let kubeconfig = world.control_plane.kubeconfig_for(&user, &[&group])?;
+        let faults = Faults::new(Upstream::connect(&kubeconfig).await?);
+        let port = proxy::serve(faults.clone()).await?;
+        let admin = Kubeconfig::read_from(world.control_plane.kubeconfig())?;
+        let admin = kube::Config::from_custom_kubeconfig(admin, &KubeConfigOptions::default()).await?;
+        let mut lane = Lane {
+            world,
+            faults,
+            admin: Client::try_from(admin)?,
+            operator: None,
+            port,
+            user,
+        };
+        lane.start()?;
+        Ok(lane)
+    }
+
+    /// Starts the operator, in the place of one that was killed.
+    pub fn start(&mut self) -> Result<()> {
+        self.stop()?;
+        self.faults.revive();
+        let kubeconfig = self.world.dir.path().join("proxy.kubeconfig");
+        fs::write(&kubeconfig, proxy::kubeconfig(self.port))?;
+        let arguments = [
+            format!("--watches-file={}", self.world.watches_file().display()),
+            format!("--operator-name={}", self.world.name),
+            format!("--namespace={}", self.world.name),
+            "--leader-elect=false".to_owned(),
+        ];
+        self.operator = Some(Operator::start(
+            self.world.control_plane,
+            self.world.dir.path(),
+            &kubeconfig,
+            &self.user,
+            &arguments,
+            &Launch::default(),
+        )?);
+        Ok(())
+    }
+
+    /// SIGKILL.
+    pub fn stop(&mut self) -> Result<()> {
+        match self.operator.take() {
+            Some(operator) => operator.kill(),
+            None => Ok(()),
+        }
+    }
+
+    /// The end of the operator's log.
+    pub fn log(&self) -> String {
+        let log = self.operator.as_ref().map(Operator::log).unwrap_or_default();
+        let skip = log.lines().count().saturating_sub(30);
+        log.lines().skip(skip).collect::<Vec<_>>().join("\n")
+    }
+
+    /// A plan whose calls are those about one release.
+    pub fn about(&self, name: &str, plan: Plan) -> Plan {
+        let (namespace, release) = (self.world.name.clone(), name.to_owned());
+        let counts = plan.counts;
+        Plan {
+            counts: Box::new(move |call| counts(call) && is_about(call, &namespace, &release)),
+            ..plan
+        }
+    }
+
+    fn api(&self, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+        let api_version = match group {
+            "" => version.to_owned(),
+            group => format!("{group}/{version}"),
+        };
+        let resource = ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version,
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+        };
+        match kind {
+            "PriorityClass" => Api::all_with(self.admin.clone(), &resource),
+            _ => Api::namespaced_with(self.admin.clone(), &self.world.name, &resource),
+        }
+    }
+
+    pub fn of_kind(&self, kind: &str) -> Api<DynamicObject> {
+        let (group, version, kind, plural) = KINDS.into_iter().find(|row| row.2 == kind).unwrap_or(KINDS[0]);
+        self.api(group, version, kind, plural)
+    }
+
+    pub fn widgets(&self) -> Api<DynamicObject> {
+        self.api(&self.world.group(), "v1", "Widget", "widgets")
+    }
+
+    pub async fn widget(&self, name: &str) -> Result<Option<Value>> {
+        let found = self.widgets().get_opt(name).await?;
+        Ok(found.map(serde_json::to_value).transpose()?)
+    }
+
+    /// Creates a widget, or changes its spec to this.
+    pub async fn put(&self, name: &str, spec: &Value) -> Result<()> {
+        let widget = self.world.widget(name, spec.clone());
+        let parameters = PatchParams::apply("torture").force();
+        self.widgets().patch(name, &parameters, &Patch::Apply(&widget)).await?;
+        Ok(())
+    }
+
+    pub async fn delete(&self, name: &str) -> Result<()> {
+        self.widgets().delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Every live object whose name is that of a member of this release, whoever made it.
+    pub async fn live(&self, name: &str) -> Result<Vec<Value>> {
+        let mut found = Vec::new();
+        for (_, _, kind, _) in KINDS {
+            let prefix = member_prefix(&self.world.name, kind, name);
+            for object in self.of_kind(kind).list(&ListParams::default()).await? {
+                if object
+                    .metadata
+                    .name
+                    .as_deref()
+                    .is_some_and(|name| name.starts_with(&prefix))
+                {
+                    let mut object = serde_json::to_value(object)?;
+                    object["kind"] = kind.into();
+                    found.push(object);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Waits until a check passes; its last complaint is the error, with the end of the operator's log.
+    pub async fn until<T>(&self, what: &str, within: Duration, mut check: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+        let deadline = Instant::now() + within;
+        loop {
+            match check().await {
+                Ok(value) => return Ok(value),
+                Err(error) if Instant::now() > deadline => {
+                    let log = self.log();
+                    return Err(error).with_context(|| format!("{what}: not within {within:?}; log:\n{log}"));
+                }
+                Err(_) => tokio::time::sleep(Duration::from_millis(40)).await,
+            }
+        }
+    }
+}
+
+/// How the names of a release's members begin.
+fn member_prefix(namespace: &str, kind: &str, name: &str) -> String {
+    match kind {
+        "PriorityClass" => format!("{namespace}-{name}"),
+        _ => format!("{name}-"),
+    }
+}
+
+/// Whether a call is about a release: its custom resource, one of its members or an event about it.
+fn is_about(call: &crate::call::Call, namespace: &str, release: &str) -> bool {
+    let Some(target) = call.target() else { return false };
+    if target.resource == "leases" {
+        return false;
+    }
+    let names_it = |name: &str| {
+        name == release || name.starts_with(&format!("{release}-")) || name == format!("{namespace}-{release}")
+    };
+    if !target.name.is_empty() && target.resource != "events" {
+        return names_it(&target.name);
+    }
+    if !call.is_write() {
+        // Lists of one release's members; watches and their lists serve all.
+        return call
+            .parameter("labelSelector")
+            .is_some_and(|selector| selector.contains("part-of"));
+    }
+    let body: Value = serde_json::from_slice(&call.body).unwrap_or_default();
+    let regarding = body
+        .pointer("/regarding/name")
+        .or_else(|| body.pointer("/metadata/name"));
+    // An event that is repeated is patched by its own name, which begins with that of its object.
+    let own = target.name.split('.').next().is_some_and(|name| name == release);
+    own || regarding.and_then(Value::as_str).is_some_and(names_it)
+}
+
+/// For messages.
+pub fn names(objects: &[Value]) -> Vec<String> {
+    objects
+        .iter()
+        .map(|object| {
+            format!(
+                "{} {}",
+                object["kind"].as_str().unwrap_or("?"),
+                object["metadata"]["name"].as_str().unwrap_or("?")
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,27 @@
+//! The operator while everything around it fails: kills between any two writes, a proxy that loses, delays and refuses
+//! requests, and random histories on a model of the API server. `make torture` runs all of it, `cargo test` a bounded
+//! part.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+// What the integration tests run an operator with; each user of it needs a part.
+#[allow(dead_code)]
+#[path = "../integration/look.rs"]
+mod look;
+#[allow(dead_code)]
+#[path = "../integration/operator.rs"]
+mod operator;
+#[allow(dead_code)]
+#[path = "../integration/world.rs"]
+mod world;
+
+mod call;
+mod fault;
+mod kill;
+mod lane;
+mod proxy;
+mod release;
+mod report;
+mod scenario;
+mod watches;

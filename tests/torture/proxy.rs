@@ -1,0 +1,96 @@
+//! A server on a local port in front of an API server. It counts the operator's requests, writes them down, and lets a
+//! chosen one go wrong.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use hyper::service::service_fn;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use kube::client::ConfigExt;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+use crate::call::{Answer, Body, BoxError, Call, Server, whole};
+use crate::fault::Faults;
+
+/// A real API server, asked as the user of a kubeconfig.
+pub struct Upstream {
+    send: Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Answer> + Send + Sync>,
+    server: String,
+}
+
+impl Upstream {
+    pub async fn connect(kubeconfig: &Path) -> anyhow::Result<Self> {
+        let file = Kubeconfig::read_from(kubeconfig)?;
+        let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        let client = Client::builder(TokioExecutor::new()).build(config.rustls_https_connector()?);
+        let send = move |request| {
+            let answer = client.request(request);
+            async move {
+                let (parts, body) = answer.await?.into_parts();
+                Ok(Response::from_parts(parts, body.map_err(BoxError::from).boxed_unsync()))
+            }
+            .boxed()
+        };
+        Ok(Upstream {
+            send: Arc::new(send),
+            server: config.cluster_url.to_string().trim_end_matches('/').to_owned(),
+        })
+    }
+}
+
+impl Server for Upstream {
+    fn answer(&self, call: Call) -> BoxFuture<'static, Answer> {
+        let request = Request::builder()
+            .method(call.method)
+            .uri(format!("{}{}", self.server, call.uri))
+            .body(whole(call.body));
+        let headers = call.headers;
+        let send = self.send.clone();
+        async move {
+            let mut request = request?;
+            *request.headers_mut() = headers;
+            request.headers_mut().remove(http::header::HOST);
+            send(request).await
+        }
+        .boxed()
+    }
+}
+
+/// The port of a server on 127.0.0.1 that answers through `faults` until the runtime ends.
+pub async fn serve(faults: Arc<Faults>) -> anyhow::Result<u16> {
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listener = tokio::net::TcpListener::bind(address)
+        .await
+        .context("a port for the proxy")?;
+    let port = listener.local_addr()?.port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let faults = faults.clone();
+            let service = service_fn(move |request| {
+                let faults = faults.clone();
+                async move { faults.answer(Call::read(request).await?).await }
+            });
+            let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+            // An error is what a fault or a killed client makes of a connection.
+            tokio::spawn(connection.map(drop));
+        }
+    });
+    Ok(port)
+}
+
+/// A kubeconfig that leads to a port of 127.0.0.1, without credentials.
+pub fn kubeconfig(port: u16) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: proxy\n\
+         clusters: [{{name: proxy, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]\n\
+         users: [{{name: proxy, user: {{}}}}]\n\
+         contexts: [{{name: proxy, context: {{cluster: proxy, user: proxy}}}}]\n"
+    )
+}

@@ -1,0 +1,131 @@
+//! What the operator is busy with while something goes wrong.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use crate::lane::{HEALED, Lane};
+use crate::release::{Id, holds, is_gone, live, only_what_changed_was_written, versions};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scenario {
+    Install,
+    /// One member changes, one comes, one goes, two stay.
+    Upgrade,
+    /// The only members of two kinds go, one of them cluster-scoped.
+    PruneKinds,
+    Delete,
+    /// Somebody edits one member and deletes another.
+    Drift,
+    /// An installation whose custom resource is deleted while no operator runs.
+    Abandoned,
+    /// An upgrade that is taken back while no operator runs.
+    Reverted,
+}
+
+/// A release before something goes wrong.
+pub struct Before {
+    versions: BTreeMap<Id, (String, String)>,
+}
+
+fn first() -> Value {
+    json!({
+        "color": "blue", "extra": ["one", "two"], "secret": {"enabled": true, "password": "p"},
+        "priorityClass": {"enabled": true},
+    })
+}
+
+impl Scenario {
+    /// The spec at the end; the one at the beginning for a deletion.
+    pub fn spec(self) -> Value {
+        let mut spec = first();
+        match self {
+            Scenario::Install | Scenario::Delete | Scenario::Drift | Scenario::Abandoned => {}
+            Scenario::Upgrade | Scenario::Reverted => {
+                spec["color"] = "red".into();
+                spec["extra"] = json!(["two", "three"]);
+            }
+            Scenario::PruneKinds => {
+                spec["secret"]["enabled"] = false.into();
+                spec["priorityClass"]["enabled"] = false.into();
+            }
+        }
+        spec
+    }
+
+    /// Brings a release to where the scenario begins.
+    pub async fn prepare(self, lane: &Lane, release: &str) -> Result<Before> {
+        let versions = match self {
+            Scenario::Install | Scenario::Abandoned => BTreeMap::new(),
+            _ => {
+                lane.put(release, &first()).await?;
+                let what = format!("{release} is installed");
+                lane.until(&what, HEALED, async || holds(lane, release, &first()).await)
+                    .await?;
+                versions(&live(lane, release).await?)
+            }
+        };
+        Ok(Before { versions })
+    }
+
+    /// What starts the operator's work.
+    pub async fn act(self, lane: &Lane, release: &str) -> Result<()> {
+        match self {
+            Scenario::Install | Scenario::Upgrade | Scenario::PruneKinds | Scenario::Abandoned | Scenario::Reverted => {
+                lane.put(release, &self.spec()).await
+            }
+            Scenario::Delete => lane.delete(release).await,
+            Scenario::Drift => {
+                let maps = lane.of_kind("ConfigMap");
+                let edit = kube::api::Patch::Merge(json!({"data": {"color": "pink"}}));
+                maps.patch(&format!("{release}-main"), &Default::default(), &edit)
+                    .await?;
+                maps.delete(&format!("{release}-one"), &Default::default()).await?;
+                Ok(())
+            }
+        }
+    }
+
+    /// What happens between a kill and the next start.
+    pub async fn meanwhile(self, lane: &Lane, release: &str) -> Result<()> {
+        match self {
+            Scenario::Abandoned => lane.delete(release).await,
+            Scenario::Reverted => lane.put(release, &first()).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// It is as it must be in the end; `interrupted` if [`Scenario::meanwhile`] happened.
+    pub async fn is_done(self, lane: &Lane, release: &str, interrupted: bool) -> Result<()> {
+        match self {
+            Scenario::Delete => is_gone(lane, release).await,
+            Scenario::Abandoned if interrupted => is_gone(lane, release).await,
+            Scenario::Reverted if interrupted => holds(lane, release, &first()).await.map(drop),
+            _ => holds(lane, release, &self.spec()).await.map(drop),
+        }
+    }
+
+    /// What must be true of the way there.
+    pub async fn was_careful(self, lane: &Lane, release: &str, before: &Before) -> Result<()> {
+        let after = versions(&live(lane, release).await?);
+        match self {
+            Scenario::Install | Scenario::Delete | Scenario::Abandoned => Ok(()),
+            // A member may have changed and changed back.
+            Scenario::Reverted => {
+                let mut before = before.versions.clone();
+                before.retain(|id, _| !id.1.ends_with("-main") && !id.1.ends_with("-one"));
+                only_what_changed_was_written(lane, release, &before, &after, (&first(), &first()))
+            }
+            // What somebody edited or deleted is written again.
+            Scenario::Drift => {
+                let mut before = before.versions.clone();
+                for name in ["main", "one"] {
+                    before.remove(&("ConfigMap".to_owned(), format!("{release}-{name}")));
+                }
+                only_what_changed_was_written(lane, release, &before, &after, (&first(), &first()))
+            }
+            _ => only_what_changed_was_written(lane, release, &before.versions, &after, (&first(), &self.spec())),
+        }
+    }
+}
