@@ -81,13 +81,13 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: Seen<'_>, owner: &Owne
         },
         Ownership::Ours => match entry {
             Some(entry) if entry.uid == live.uid && entry.digest == member.digest => {
-                match entry.fingerprint.is_some() && entry.fingerprint == live.fingerprint {
-                    true => Step::Unchanged,
-                    false => Step::Apply {
-                        force: true,
-                        why: Why::Drifted,
-                    },
-                }
+                let why = match entry.fingerprint {
+                    // It is not certain what the last apply came to; nobody else is to blame.
+                    None => Why::Changed,
+                    recorded if recorded == live.fingerprint => return Step::Unchanged,
+                    Some(_) => Why::Drifted,
+                };
+                Step::Apply { force: true, why }
             }
             Some(_) => Step::Apply {
                 force: true,
@@ -315,6 +315,27 @@ mod tests {
                 step(&member(digest), entry.as_ref(), seen, &owner()),
                 expected,
                 "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_an_apply_came_to_is_not_guessed() {
+        let uncertain = Entry {
+            fingerprint: None,
+            ..entry()
+        };
+        let unowned = Live {
+            fingerprint: None,
+            ..live("u1")
+        };
+        for live in [live("u1"), unowned] {
+            assert_eq!(
+                step(&member("d"), Some(&uncertain), Seen::Present(&live), &owner()),
+                Step::Apply {
+                    force: true,
+                    why: Why::Changed
+                }
             );
         }
     }

@@ -122,6 +122,19 @@ impl Record {
         }
     }
 
+    /// The same for a custom resource that changed after this status was written: somebody may have begun to apply what
+    /// came in between, and died before the status told of it. Its fields may be those that were recorded, with other
+    /// values, and even the time of an apply has a resolution of a second. So every member is applied once more, which
+    /// writes nothing where nothing is to be written.
+    #[must_use]
+    pub fn unproven(mut self) -> Self {
+        self.inputs.clear();
+        for entry in &mut self.entries {
+            entry.fingerprint = None;
+        }
+        self
+    }
+
     /// `status.inventory`.
     pub fn inventory(&self) -> Value {
         self.entries.iter().map(|entry| json!(Row::from(entry))).collect()

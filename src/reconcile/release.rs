@@ -47,7 +47,11 @@ impl Release {
     /// Takes in the custom resource: a new one starts from the record in its status, a changed one starts counting anew.
     pub fn adopt(&mut self, resource: &CustomResource) {
         if self.uid != resource.uid {
-            let record = Record::from_status(&resource.status());
+            let status = resource.status();
+            let mut record = Record::from_status(&status);
+            if status.get("observedGeneration").and_then(serde_json::Value::as_i64) != Some(resource.generation) {
+                record = record.unproven();
+            }
             *self = Release {
                 uid: resource.uid.clone(),
                 looked_up: record.lookups.clone(),
@@ -140,6 +144,27 @@ pub(super) fn jitter(duration: Duration, uid: &str, count: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_status_of_another_generation_proves_nothing() {
+        let resource = |generation: i64| {
+            let object = serde_json::json!({
+                "metadata": {"name": "a", "uid": "u", "generation": generation},
+                "status": {
+                    "observedGeneration": 2, "release": {"revision": 1, "inputs": "i"},
+                    "inventory": [{"version": "v1", "kind": "ConfigMap", "name": "a", "digest": "d", "fingerprint": "7"}],
+                },
+            });
+            CustomResource::from(serde_json::from_value::<kube::api::DynamicObject>(object).unwrap())
+        };
+        for (generation, inputs, fingerprint) in [(2, "i", Some(7)), (3, "", None)] {
+            let mut release = Release::default();
+            release.adopt(&resource(generation));
+            assert_eq!(release.record.inputs, inputs);
+            assert_eq!(release.record.entries[0].fingerprint, fingerprint);
+            assert_eq!(release.record.revision, 1);
+        }
+    }
 
     #[test]
     fn retries_slow_down_and_are_bounded() {
