@@ -139,6 +139,19 @@ fuzz-helm-bounded:
 	  echo "fuzz-helm: left out (no oracle, and no Go to build it)"; \
 	fi
 
+# The scenarios in the order that SEED makes, which a failure prints; one part: make torture ONLY=kill
+TORTURE_TABLE := $(CURDIR)/target/torture.tsv
+.PHONY: torture
+torture: check-tools ## Kill the operator between any two writes and let any request fail (half an hour); SEED=1 ONLY=kill.
+	@$(MAKE) control-plane
+	$(call say,SIGKILL between any two writes$(,) a fault at any request$(,) random histories on a model (half an hour))
+	@mkdir -p target; rm -f $(TORTURE_TABLE); seed=$(if $(filter command line,$(origin SEED)),$(SEED),1); \
+	echo "seed $$seed: the same cases again with make torture SEED=$$seed"; \
+	outcome=0; \
+	TORTURE=all TORTURE_TABLE=$(TORTURE_TABLE) SEED=$$seed \
+	  $(CARGO) test $(LOCKED) --test torture -- --nocapture --test-threads=4 $(ONLY) || outcome=$$?; \
+	echo; column -t -s "$$(printf '\t')" $(TORTURE_TABLE) || cat $(TORTURE_TABLE); exit $$outcome
+
 .PHONY: deny
 deny: $(CARGO_DENY) ## Check the dependencies' licenses, sources, bans and advisories.
 	$(call say,cargo deny: licenses$(,) bans and sources (seconds))

@@ -22,8 +22,12 @@ const LOOKS: [Duration; 4] = [
     Duration::from_secs(3),
 ];
 
-/// Without the right to watch them, this is how often discovery is read while something is missing from it.
+/// How often discovery is read without the right to watch what changes it.
 const POLL: Duration = Duration::from_secs(30);
+
+/// How often it is read while the API server of some group does not answer: discovery has that group again some time
+/// after its APIService has changed for the last time.
+const POLL_INCOMPLETE: Duration = Duration::from_secs(10);
 
 const KINDS: [(&str, &str); 2] = [
     ("apiextensions.k8s.io", "CustomResourceDefinition"),
@@ -42,6 +46,10 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => break,
             change = changes.recv() => if change.is_none() { break },
+            () = tokio::time::sleep(POLL_INCOMPLETE), if !shared.context.discovery.snapshot().is_complete() => {
+                shared.refresh_discovery().await;
+                continue;
+            }
         }
         // A change that comes while we look begins the series anew.
         let mut looks = LOOKS.iter();

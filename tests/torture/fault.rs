@@ -16,7 +16,7 @@ use crate::call::{Answer, Call, Server, failure, whole};
 use crate::watches::{Flow, disturbed};
 
 /// One thing that goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// Answered with this status; the server behind never hears of it.
     Status(u16),
@@ -119,14 +119,6 @@ impl Faults {
     /// A new client takes the dead one's place.
     pub fn revive(&self) {
         self.dead.store(false, Ordering::SeqCst);
-    }
-
-    pub fn is_hit(&self) -> bool {
-        !self.state().hit.is_empty()
-    }
-
-    pub fn clear_log(&self) {
-        self.state().log.clear();
     }
 
     /// All calls since the log began, in the order in which they were ended.

@@ -17,11 +17,14 @@ mod operator;
 mod world;
 
 mod call;
+mod discovery;
 mod fault;
+mod faults;
 mod kill;
 mod lane;
 mod proxy;
 mod release;
 mod report;
+mod sample;
 mod scenario;
 mod watches;

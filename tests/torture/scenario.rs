@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::lane::{HEALED, Lane};
 use crate::release::{Id, holds, is_gone, live, only_what_changed_was_written, versions};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scenario {
     Install,
     /// One member changes, one comes, one goes, two stay.
