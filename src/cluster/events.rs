@@ -8,6 +8,8 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
+use crate::telemetry::redact;
+
 /// Event notes may have 1 kB; the API server refuses longer ones.
 const NOTE_BYTES: usize = 1000;
 
@@ -74,14 +76,15 @@ impl Events {
     }
 
     async fn publish(&self, kind: EventType, about: &ObjectReference, reason: &str, action: &str, note: &str) {
+        let note = redact::current(note);
         let event = Event {
             type_: kind,
             reason: reason.to_owned(),
             action: action.to_owned(),
-            note: Some(cut(note)),
+            note: Some(cut(&note)),
             secondary: None,
         };
-        let recorder = self.recorder(about, reason, note);
+        let recorder = self.recorder(about, reason, &note);
         let published = tokio::time::timeout(super::connect::REQUEST_TIMEOUT, recorder.publish(&event, about));
         match published.await {
             Ok(Ok(())) => {}

@@ -345,12 +345,14 @@ impl Serving {
         let resource = self.cache.get(key)?;
         let mut release = self.cache.take_release(key);
         let context = &self.shared.context;
+        let secrets = release.secrets.clone();
         let work = AssertUnwindSafe(reconcile::reconcile(context, &self.unit, &resource, &mut release)).catch_unwind();
         let outcome = match work.await {
             Ok(outcome) => outcome,
             Err(panic) => {
                 context.metrics.panics.inc();
                 let message = panic_text(panic.as_ref());
+                let _entered = secrets.enter();
                 tracing::error!(kind = %self.unit.group_kind, resource = %key, panic = message, "a reconcile panicked");
                 return Some(AFTER_PANIC);
             }

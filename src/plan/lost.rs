@@ -175,6 +175,11 @@ impl Pin {
         }
     }
 
+    /// What is sent instead of what is rendered; it may be secret.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
     fn is_of(&self, id: &ObjectId) -> bool {
         *id == ObjectId::new(
             GroupKind::new(&self.group, &self.kind),

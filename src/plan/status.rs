@@ -1,11 +1,14 @@
 //! From what happened to what the status says: conditions, release, inventory. Pure, so that the wording and the rules
 //! (which condition is removed when, when `observedGeneration` moves) are tested by table.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::conditions::{self, Condition};
 use super::record::Record;
+use crate::telemetry::redact::Secrets;
 
 /// Why a release is not ready: the `reason` of its conditions, in the words that users can wait on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +131,8 @@ pub struct Report<'a> {
     pub contested: Option<String>,
     /// Failed attempts since something changed.
     pub failures: u32,
+    /// What must not be in the status.
+    pub secrets: &'a Secrets,
     pub now: Timestamp,
 }
 
@@ -275,7 +280,8 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
     match &report.render {
         Some(render) => {
             if let Some(notes) = render.notes.filter(|notes| !notes.trim().is_empty()) {
-                status.insert("notes".into(), conditions::cut(notes, 8 * NOTES_BYTES).into());
+                let notes = report.secrets.redact(notes);
+                status.insert("notes".into(), conditions::cut(&notes, 8 * NOTES_BYTES).into());
             }
             if !render.hooks.is_empty() {
                 status.insert("hooks".into(), json!({"notRun": render.hooks}));
@@ -289,7 +295,24 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
             }
         }
     }
+    for (_, value) in status.iter_mut().filter(|(field, _)| *field != "inventory") {
+        redact(value, report.secrets);
+    }
     Value::Object(status)
+}
+
+/// Takes secret values out of every text. The inventory is spared: it must name objects as they are named.
+fn redact(value: &mut Value, secrets: &Secrets) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(clean) = secrets.redact(text) {
+                *text = clean;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| redact(item, secrets)),
+        Value::Object(fields) => fields.iter_mut().for_each(|(_, field)| redact(field, secrets)),
+        _ => {}
+    }
 }
 
 fn release(report: &Report<'_>, previous: &Value) -> Value {
@@ -328,7 +351,9 @@ fn conditions_of(report: &Report<'_>, previous: &Value) -> Vec<Condition> {
         .and_then(|list| serde_json::from_value(list.clone()).ok())
         .unwrap_or_default();
     let mut set = |kind: &str, status: bool, reason: &str, message: &str| {
-        conditions::set(&mut list, kind, status, reason, message, report.generation, report.now);
+        // Before it is cut: half a secret is none that could be found.
+        let message = report.secrets.redact(message);
+        conditions::set(&mut list, kind, status, reason, &message, report.generation, report.now);
     };
     let notes = match &report.render {
         Some(render) => render.notes,
@@ -389,7 +414,7 @@ fn conditions_of(report: &Report<'_>, previous: &Value) -> Vec<Condition> {
                     "Deployed",
                     true,
                     reason,
-                    &conditions::cut(notes.unwrap_or_default(), NOTES_BYTES),
+                    &conditions::cut(&report.secrets.redact(notes.unwrap_or_default()), NOTES_BYTES),
                 );
             }
             gone.extend(["ReleaseFailed", "Irreconcilable"]);
@@ -436,6 +461,7 @@ mod tests {
             render: None,
             contested: None,
             failures: 0,
+            secrets: Box::leak(Box::default()),
             now: "2026-01-01T00:00:00Z".parse().unwrap(),
         }
     }

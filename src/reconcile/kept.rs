@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Run;
 use super::context::Context;
 use super::custom_resource::CustomResource;
 use super::release::Release;
 use super::render::{Answers, Made, Prepared, Request, Work};
 use super::superset::Superset;
+use super::{Run, secrets};
 use crate::cluster::error::Error;
 use crate::cluster::kept::{self as secret, Place};
 use crate::cluster::objects;
@@ -20,6 +20,7 @@ use crate::plan::ownership::{Ownership, ownership};
 use crate::plan::status::{Phase, Reason};
 use crate::render::{Kept, KeptError, KeptKey, Lookups, Rendered};
 use crate::telemetry::metrics::Operation;
+use crate::telemetry::redact::Secrets;
 
 const RESULTS: &str = "results.json";
 const PINS: &str = "pins.json";
@@ -92,7 +93,7 @@ impl Memory {
             ..Memory::default()
         };
         if resource.annotations.contains_key(annotations::KEPT) {
-            memory.fetch(context, resource).await?;
+            memory.fetch(context, resource, &release.secrets).await?;
         }
         if memory.regenerated.is_none() {
             (memory.kept, memory.pins) = memory.stored.clone();
@@ -102,7 +103,7 @@ impl Memory {
         Ok(memory)
     }
 
-    async fn fetch(&mut self, context: &Context, resource: &CustomResource) -> Result<(), Phase> {
+    async fn fetch(&mut self, context: &Context, resource: &CustomResource, secrets: &Secrets) -> Result<(), Phase> {
         self.was_read = true;
         let place = place(context, resource);
         let files = secret::read(&context.discovery, &place)
@@ -121,6 +122,7 @@ impl Memory {
         self.stored.1 = bytes(PINS)
             .and_then(|bytes| serde_json::from_slice(bytes).ok())
             .unwrap_or_default();
+        secrets::learn_kept(secrets, &self.stored.0, &self.stored.1);
         Ok(())
     }
 
@@ -171,7 +173,7 @@ impl Work<'_> {
     ) -> Result<Rendered, Phase> {
         if !memory.was_read && !rendered.randomness.missed.is_empty() {
             // Nothing says that there are kept results; but somebody may have taken the annotation off.
-            memory.fetch(self.context, self.resource).await?;
+            memory.fetch(self.context, self.resource, &self.secrets).await?;
             if !memory.stored.0.is_empty() {
                 (memory.kept, memory.pins) = memory.stored.clone();
                 rendered = self.rounds(revision, &memory.kept, answers).await?;
@@ -231,6 +233,8 @@ impl Work<'_> {
             let object = live.get(&leaf.id).and_then(Option::as_ref);
             let value = object.and_then(|object| lost::live_leaf(&member.object, object, &leaf.pointer));
             if let (Some(rendered), Some(value)) = (member.object.pointer(&leaf.pointer), value) {
+                // It was a random result, whatever kind of object has it.
+                self.secrets.learn(value.as_str().unwrap_or_default());
                 found.push(Found {
                     rendered: rendered.clone(),
                     live: value.clone(),

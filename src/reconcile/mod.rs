@@ -21,6 +21,7 @@ mod prune;
 mod release;
 mod render;
 mod requests;
+mod secrets;
 mod send;
 mod status;
 mod superset;
@@ -66,7 +67,8 @@ pub async fn reconcile(context: &Context, unit: &Unit, resource: &CustomResource
         unit,
         written: resource.clone(),
     };
-    let outcome = run.reconcile(release).await;
+    let secrets = release.secrets.clone();
+    let outcome = secrets.scope(run.reconcile(release)).await;
     let elapsed = timer.finish(outcome.result);
     tracing::debug!(%kind, resource = %resource.key, result = ?outcome.result, ?elapsed, "reconciled");
     outcome

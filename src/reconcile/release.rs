@@ -1,6 +1,7 @@
 //! What is remembered of a release between two reconciles.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -12,6 +13,7 @@ use crate::plan::annotations;
 use crate::plan::contest::Contest;
 use crate::plan::identity::ObjectId;
 use crate::plan::record::Record;
+use crate::telemetry::redact::Secrets;
 
 /// Retries wait at least and at most this long.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -39,6 +41,8 @@ pub struct Release {
     pub due: Option<Duration>,
     /// How long the API server asked to be left alone.
     pub retry_after: Option<Duration>,
+    /// What must not be told of it.
+    pub secrets: Arc<Secrets>,
 }
 
 // === impl Release ===
@@ -56,6 +60,8 @@ impl Release {
                 uid: resource.uid.clone(),
                 looked_up: record.lookups.clone(),
                 record,
+                // The set that this reconcile has entered.
+                secrets: self.secrets.clone(),
                 ..Release::default()
             };
         }

@@ -10,7 +10,7 @@ use super::context::{Context, RELEASE_FACTS, Unit, lock, mentions};
 use super::custom_resource::CustomResource;
 use super::kept::Memory;
 use super::release::Release;
-use super::{Run, inputs, values};
+use super::{Run, inputs, secrets, values};
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::lookup;
 use crate::plan::desired::{self, Desired, Identity, Rendered as Manifest};
@@ -22,6 +22,7 @@ use crate::render::{
     Error as RenderError, Hook, Input, Kept, Limits, LookupKey, Lookups, Randomness, Release as Facts, Rendered,
     Renderer,
 };
+use crate::telemetry::redact::Secrets;
 
 /// A chart whose lookups depend on each other may need several rounds; one that never ends is an error.
 const LOOKUP_ROUNDS: usize = 16;
@@ -61,6 +62,8 @@ pub(super) struct Work<'a> {
     pub resource: &'a CustomResource,
     pub renderer: &'a Arc<Renderer>,
     pub frame: Frame,
+    /// Learns what the renders show to be secret.
+    pub secrets: Arc<Secrets>,
 }
 
 /// One of these renders.
@@ -131,7 +134,10 @@ pub async fn prepare(
             snapshot: context.discovery.snapshot(),
             clock: jiff::Timestamp::now(),
         },
+        secrets: release.secrets.clone(),
     };
+    work.secrets.turn();
+    secrets::publish_names(&work.secrets, resource, &unit.group_kind);
     let recorded = release.record.revision;
     let mut memory = Memory::read(context, resource, release).await?;
     let settled = work.settled(recorded.max(1), &mut memory, answers).await?;
@@ -209,6 +215,7 @@ impl Work<'_> {
     async fn answer(&self, missing: &[LookupKey], answers: &mut Answers) -> Result<(), Phase> {
         for key in missing {
             let answer = self.look_up(key).await?;
+            secrets::learn_object(&self.secrets, &answer);
             answers.insert(key.clone(), answer);
         }
         Ok(())
@@ -251,6 +258,7 @@ impl Work<'_> {
         let renderer = self.renderer.clone();
         let snapshot = self.frame.snapshot.clone();
         let clock = self.frame.clock;
+        let secrets = self.secrets.clone();
         let facts = Facts {
             name: self.resource.key.name.clone(),
             namespace: self.frame.identity.namespace.clone(),
@@ -260,6 +268,7 @@ impl Work<'_> {
         };
         let job = move || {
             let render = || {
+                let _entered = secrets.enter();
                 let input = Input {
                     values: request.values,
                     release: facts,
@@ -282,7 +291,10 @@ impl Work<'_> {
         let answer = tokio::task::spawn_blocking(job).await;
         context.metrics.render_duration.observe(started.elapsed().as_secs_f64());
         match answer {
-            Ok(Ok(Ok(rendered))) => Ok(Made::Rendered(Box::new(rendered))),
+            Ok(Ok(Ok(rendered))) => {
+                secrets::learn_render(&self.secrets, &rendered);
+                Ok(Made::Rendered(Box::new(rendered)))
+            }
             Ok(Ok(Err(RenderError::Unanswered { missing, .. }))) => Ok(Made::Needs(missing)),
             Ok(Ok(Err(error))) => {
                 let reason = if error.is_about_values() {
@@ -310,6 +322,11 @@ impl Work<'_> {
     }
 
     fn assemble(&self, revision: i64, (rendered, desired): (Rendered, Desired), answers: &Answers) -> Prepared {
+        self.secrets.publish(&self.frame.identity.namespace);
+        for member in &desired.members {
+            self.secrets.publish(&member.id.name);
+            self.secrets.publish(&member.id.namespace);
+        }
         let hooks = rendered.hooks.iter().map(describe_hook).collect();
         let version = |key: &LookupKey| answers.get(key).map(lookups::version).unwrap_or_default();
         let used = rendered
@@ -385,6 +402,7 @@ pub(super) async fn baseline(
                     snapshot: snapshot.clone(),
                     clock: resource.created,
                 },
+                secrets: Arc::default(),
             };
             let request = Request {
                 values,

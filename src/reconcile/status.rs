@@ -43,6 +43,7 @@ impl Run<'_> {
             }),
             contested: release.contested(),
             failures: release.failures,
+            secrets: &release.secrets,
             now: jiff::Timestamp::now(),
         };
         let next = status::status(&report, &previous);

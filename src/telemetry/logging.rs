@@ -9,11 +9,13 @@ use std::io::IsTerminal;
 use std::str::FromStr;
 
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::fmt::format::{DefaultFields, JsonFields, Writer};
+use tracing_subscriber::fmt::format::{DefaultFields, FormatEvent, FormatFields, JsonFields, Writer};
 use tracing_subscriber::fmt::time::FormatTime;
+use tracing_subscriber::fmt::{FmtContext, MakeWriter};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
+use super::redact;
 use super::zap::ZapJson;
 
 /// How a line looks: `--zap-encoder`.
@@ -56,6 +58,9 @@ pub enum TimeEncoding {
     Rfc3339Nano,
 }
 
+/// Readable lines without the secrets of the release that they are about.
+struct Redacted<F>(F);
+
 /// The value of a logging flag that nobody understands.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid {what} {value:?}: use {allowed}")]
@@ -88,6 +93,11 @@ pub fn init(options: &LogOptions) -> Result<(), TryInitError> {
     let (filter, problem) = options.filter(rust_log.as_deref());
     let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     subscriber(options, terminal, colour, filter, std::io::stderr).try_init()?;
+    // What a panic says may quote what it stumbled over.
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        tracing::error!(place, "panicked: {}", panic.payload_as_str().unwrap_or("?"));
+    }));
     if let Some(problem) = problem {
         tracing::warn!("RUST_LOG is ignored: {problem}");
     }
@@ -117,9 +127,31 @@ where
             builder
                 .fmt_fields(DefaultFields::new())
                 .with_ansi(colour)
-                .with_timer(time)
+                .event_format(Redacted(
+                    tracing_subscriber::fmt::format().with_ansi(colour).with_timer(time),
+                ))
                 .finish(),
         ),
+    }
+}
+
+// === impl Redacted ===
+
+impl<S, N, F> FormatEvent<S, N> for Redacted<F>
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &tracing::Event<'_>,
+    ) -> fmt::Result {
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        out.write_str(&redact::current(&line))
     }
 }
 
@@ -340,6 +372,31 @@ mod tests {
             (&line["kind"], &line["name"], &line["zone"]),
             (&"C".into(), &"inner".into(), &1.into())
         );
+    }
+
+    #[test]
+    fn lines_of_either_kind_hold_no_secret_of_the_release() {
+        let secrets = std::sync::Arc::new(redact::Secrets::default());
+        secrets.learn("hunt\"er2");
+        secrets.learn(r#"","msg":""#);
+        for encoder in [Encoder::Json, Encoder::Console] {
+            let options = LogOptions {
+                encoder: Some(encoder),
+                ..LogOptions::default()
+            };
+            let text = logged(&options, None, || {
+                let _entered = secrets.enter();
+                let span = tracing::info_span!("reconcile", spanned = "hunt\"er2");
+                let _span = span.enter();
+                tracing::warn!(shown = %"hunt\"er2", debugged = ?"hunt\"er2", plain = "hunt\"er2", "says hunt\"er2");
+            });
+            assert!(!text.contains("er2"), "{text}");
+            assert_eq!(text.matches(redact::MARK).count(), 5, "{text}");
+            if encoder == Encoder::Json {
+                let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+                assert_eq!(line["msg"], "says [redacted]");
+            }
+        }
     }
 
     #[test]

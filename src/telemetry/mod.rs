@@ -7,6 +7,7 @@ use std::error::Error;
 pub mod logging;
 pub mod metrics;
 pub mod probes;
+pub mod redact;
 pub mod server;
 mod zap;
 

@@ -9,8 +9,8 @@ use tracing_subscriber::fmt::format::{FormatEvent, JsonFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::chain;
 use super::logging::TimeEncoding;
+use super::{chain, redact};
 
 /// Writes one JSON object per event. Fields of the event and of its spans lie flat beside zap's own keys, as
 /// `WithValues` does in controller-runtime; the innermost value of a name is the one that is written.
@@ -62,9 +62,14 @@ where
             out,
             r#"{quote},"logger":{},"msg":{}"#,
             Value::from(meta.target()),
-            Value::from(collected.message)
+            Value::from(redact::current(&collected.message))
         )?;
         for (name, value) in collected.fields {
+            // Before it is JSON: a secret may look like a piece of the line.
+            let value = match &value {
+                Value::String(text) => Value::from(redact::current(text)),
+                _ => value,
+            };
             write!(out, ",{}:{value}", Value::from(name))?;
         }
         out.write_str("}\n")

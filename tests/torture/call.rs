@@ -77,11 +77,6 @@ impl Call {
         found.map(|(_, value)| value.as_str())
     }
 
-    pub fn header(&self, name: &str) -> &str {
-        let value = self.headers.get(name).and_then(|value| value.to_str().ok());
-        value.unwrap_or_default()
-    }
-
     pub fn is_watch(&self) -> bool {
         matches!(self.parameter("watch"), Some("true" | "1"))
     }

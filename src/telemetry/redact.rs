@@ -1,0 +1,413 @@
+//! Secret values that must appear in nothing that is emitted, and the texts that are cleaned of them.
+//!
+//! Each release has a set of them ([`Secrets`]), which goes with it. While a release is worked on, its set is *entered*:
+//! what is logged and what becomes an Event in that time is cleaned by it, wherever in the code that happens. A set
+//! holds digests, not the values: looking for one costs a few nanoseconds for each byte of what is emitted, and nothing
+//! as long as nothing is.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::future::Future;
+use std::hash::BuildHasher;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD};
+
+/// Values of fewer bytes are not redacted: they are words that every text has, such as `true` and `admin`.
+pub const SHORTEST: usize = 6;
+/// The lines of a longer value count as secrets of their own from this length on, in bytes.
+const SHORTEST_LINE: usize = 16;
+/// Values of more bytes are only found as they are, and line by line: no message quotes such a value in base64.
+const LONGEST: usize = 16 << 10;
+/// What stands in the place of a secret value.
+pub const MARK: &str = "[redacted]";
+/// A value that wasn't learned anew in this many renders is forgotten.
+const TURNS: u32 = 8;
+
+/// The secret values of one release.
+#[derive(Default)]
+pub struct Secrets(Mutex<Index>);
+
+/// Digests of everything that is looked for.
+#[derive(Default)]
+struct Index {
+    hasher: RandomState,
+    /// By the digest of the first [`SHORTEST`] bytes; the longest first.
+    needles: HashMap<u64, Vec<Needle>>,
+    /// Digests of texts that are no secrets, whoever keeps them in one.
+    public: HashSet<u64>,
+    turn: u32,
+}
+
+struct Needle {
+    length: usize,
+    digest: u64,
+    /// When it was learned last.
+    turn: u32,
+}
+
+/// While this lives, its set cleans what this thread emits.
+#[must_use = "the set is left when this is dropped"]
+pub struct Entered(PhantomData<*const ()>);
+
+/// A future that enters a set whenever it is polled.
+pub struct Scoped<F> {
+    secrets: Arc<Secrets>,
+    future: Pin<Box<F>>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Vec<Arc<Secrets>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The text without the secrets of the release that this thread works on; as it is where it works on none.
+pub fn current(text: &str) -> Cow<'_, str> {
+    let set = CURRENT.try_with(|stack| stack.borrow().last().cloned());
+    match set {
+        Ok(Some(secrets)) => Cow::Owned(secrets.redact(text).into_owned()),
+        _ => Cow::Borrowed(text),
+    }
+}
+
+// === impl Secrets ===
+
+impl Secrets {
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Learns a secret value: as it is, escaped as messages quote it, in base64 (whatever stands around it), and each of
+    /// its lines. Values shorter than [`SHORTEST`] are left out, and so are names that are [public](Secrets::publish).
+    pub fn learn(&self, value: &str) {
+        let value = value.trim();
+        let mut index = self.index();
+        if value.len() < SHORTEST || index.public.contains(&index.hasher.hash_one(value)) {
+            return;
+        }
+        for form in forms(value) {
+            index.insert(form.as_bytes());
+        }
+        let lines = value.lines().map(str::trim);
+        for line in lines.filter(|line| line.len() >= SHORTEST_LINE && !line.starts_with("-----")) {
+            index.insert(line.as_bytes());
+        }
+    }
+
+    /// Says that a text is no secret though a Secret may hold it: the names of the release and of its members, which
+    /// everybody sees who sees the release.
+    pub fn publish(&self, name: &str) {
+        let mut index = self.index();
+        let digest = index.hasher.hash_one(name);
+        if name.len() >= SHORTEST && index.public.insert(digest) {
+            index.remove(name.as_bytes());
+        }
+    }
+
+    /// One more render begins: forgets what the last few did not learn anew.
+    pub fn turn(&self) {
+        let mut index = self.index();
+        index.turn = index.turn.wrapping_add(1);
+        let now = index.turn;
+        index.needles.retain(|_, needles| {
+            needles.retain(|needle| now.wrapping_sub(needle.turn) <= TURNS);
+            !needles.is_empty()
+        });
+    }
+
+    /// The text with [`MARK`] in the place of every secret value.
+    pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let index = self.index();
+        if index.needles.is_empty() || text.len() < SHORTEST {
+            return Cow::Borrowed(text);
+        }
+        let mut out = String::new();
+        let mut written = 0;
+        // The run of overlapping matches that is being gathered.
+        let mut run: Option<(usize, usize)> = None;
+        let mut close = |(start, end): (usize, usize)| {
+            out.push_str(text.get(written..start).unwrap_or_default());
+            out.push_str(MARK);
+            written = end;
+        };
+        for at in 0..=text.len() - SHORTEST {
+            let Some(length) = index.longest(&text.as_bytes()[at..]) else {
+                continue;
+            };
+            run = Some(match run {
+                Some((start, end)) if at <= end => (start, end.max(at + length)),
+                Some(done) => {
+                    close(done);
+                    (at, at + length)
+                }
+                None => (at, at + length),
+            });
+        }
+        let Some(last) = run else {
+            return Cow::Borrowed(text);
+        };
+        close(last);
+        out.push_str(text.get(written..).unwrap_or_default());
+        Cow::Owned(out)
+    }
+
+    /// Cleans what this thread emits, until the answer is dropped.
+    pub fn enter(self: &Arc<Self>) -> Entered {
+        CURRENT.with(|stack| stack.borrow_mut().push(self.clone()));
+        Entered(PhantomData)
+    }
+
+    /// Cleans what a future emits.
+    pub fn scope<F: Future>(self: &Arc<Self>, future: F) -> Scoped<F> {
+        Scoped {
+            secrets: self.clone(),
+            future: Box::pin(future),
+        }
+    }
+}
+
+/// Shows no value, nor a digest of one.
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secrets(..)")
+    }
+}
+
+// === impl Index ===
+
+impl Index {
+    fn digests(&self, bytes: &[u8]) -> Option<(u64, u64)> {
+        let start = bytes.get(..SHORTEST)?;
+        Some((self.hasher.hash_one(start), self.hasher.hash_one(bytes)))
+    }
+
+    fn insert(&mut self, bytes: &[u8]) {
+        let Some((start, digest)) = self.digests(bytes) else {
+            return;
+        };
+        let (turn, length) = (self.turn, bytes.len());
+        let needles = self.needles.entry(start).or_default();
+        match needles
+            .iter_mut()
+            .find(|needle| (needle.length, needle.digest) == (length, digest))
+        {
+            Some(known) => known.turn = turn,
+            None => {
+                needles.push(Needle { length, digest, turn });
+                needles.sort_by_key(|needle| std::cmp::Reverse(needle.length));
+            }
+        }
+    }
+
+    fn remove(&mut self, bytes: &[u8]) {
+        let Some((start, digest)) = self.digests(bytes) else {
+            return;
+        };
+        if let Some(needles) = self.needles.get_mut(&start) {
+            needles.retain(|needle| needle.digest != digest);
+        }
+    }
+
+    /// The length of the longest secret that a text begins with.
+    fn longest(&self, text: &[u8]) -> Option<usize> {
+        let needles = self.needles.get(&self.hasher.hash_one(text.get(..SHORTEST)?))?;
+        let found = needles.iter().find(|needle| {
+            text.get(..needle.length)
+                .is_some_and(|part| self.hasher.hash_one(part) == needle.digest)
+        });
+        found.map(|needle| needle.length)
+    }
+}
+
+// === impl Entered ===
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // A thread that ends has no set any more.
+        let _ = CURRENT.try_with(|stack| stack.borrow_mut().pop());
+    }
+}
+
+// === impl Scoped ===
+
+impl<F: Future> Future for Scoped<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let secrets = self.secrets.clone();
+        let _entered = secrets.enter();
+        self.future.as_mut().poll(context)
+    }
+}
+
+/// What a value looks like in messages.
+fn forms(value: &str) -> BTreeSet<String> {
+    let mut forms = BTreeSet::from([value.to_owned()]);
+    if value.len() <= LONGEST {
+        // Go's %q, Rust's {:?} and JSON; the second time, a message that quotes such a message.
+        let quoted = quote(value, '"');
+        forms.insert(quote(&quoted, '"'));
+        // JSON as Go writes it, the schema's messages, YAML.
+        let html = [('<', "\\u003c"), ('>', "\\u003e"), ('&', "\\u0026")];
+        forms.insert(
+            html.iter()
+                .fold(quoted.clone(), |text, (from, to)| text.replace(*from, to)),
+        );
+        forms.insert(quoted);
+        forms.insert(quote(value, '\''));
+        forms.insert(value.replace('\'', "''"));
+        for shift in 0..3 {
+            forms.insert(encoded(value, shift, &BASE64_NOPAD));
+            forms.insert(encoded(value, shift, &BASE64URL_NOPAD));
+        }
+    }
+    // A set is not redacted by what it writes itself.
+    forms.retain(|form| form.len() >= SHORTEST && !MARK.contains(form.as_str()));
+    forms
+}
+
+fn quote(text: &str, mark: char) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    for char in text.chars() {
+        match char {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            char if char == mark => out.extend(['\\', mark]),
+            char => out.push(char),
+        }
+    }
+    out
+}
+
+/// The digits of the base64 of a text that depend on nothing but a value in it. `shift`: how many bytes stand before the
+/// value, modulo 3.
+fn encoded(value: &str, shift: usize, encoding: &data_encoding::Encoding) -> String {
+    let mut bytes = vec![0; shift];
+    bytes.extend_from_slice(value.as_bytes());
+    let digits = encoding.encode(&bytes);
+    let (from, to) = ((shift * 8).div_ceil(6), bytes.len() * 8 / 6);
+    digits.get(from..to).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use data_encoding::BASE64;
+
+    use super::*;
+
+    fn secrets(values: &[&str]) -> Arc<Secrets> {
+        let secrets = Arc::new(Secrets::default());
+        values.iter().for_each(|value| secrets.learn(value));
+        secrets
+    }
+
+    #[test]
+    fn values_are_found_however_they_are_written() {
+        let value = "p\"a's\\s<w>örd";
+        let set = secrets(&[value]);
+        let quoted = format!("{value:?}");
+        let json = serde_json::to_string(value).unwrap();
+        let texts = [
+            value.to_owned(),
+            quoted.clone(),
+            format!("{quoted:?}"),
+            json.replace('<', "\\u003c").replace('>', "\\u003e"),
+            json,
+            format!("'{}'", value.replace('\'', "''")),
+            format!("'{}'", value.replace('\\', "\\\\").replace('\'', "\\'")),
+            BASE64.encode(value.as_bytes()),
+            BASE64.encode(format!("a{value}b").as_bytes()),
+            BASE64.encode(format!("ab{value}\n").as_bytes()),
+            data_encoding::BASE64URL.encode(format!("abc{value}").as_bytes()),
+        ];
+        for text in texts {
+            let clean = set.redact(&text);
+            // At most a digit on each side tells of the bytes at the seam.
+            assert!(clean.contains(MARK) && clean.len() <= MARK.len() + 8, "{text}: {clean}");
+        }
+    }
+
+    #[test]
+    fn the_text_around_them_stays() {
+        for (values, text, clean) in [
+            (&["hunter2"][..], "ähunter2ö hunter2", "ä[redacted]ö [redacted]"),
+            (&["hunter2"], "hunter", "hunter"),
+            (&["hunter2", "hunter2-and-more"], "hunter2-and-more.", "[redacted]."),
+            (&["abcdefgh", "efghijkl"], "-abcdefghijkl-", "-[redacted]-"),
+            (&["abcdef", "ghijkl"], "abcdefghijkl", "[redacted]"),
+            (
+                &["admin", "true", "", "5432"],
+                "admin is true: 5432",
+                "admin is true: 5432",
+            ),
+            (&["  hunter2\n"], "a hunter2 b", "a [redacted] b"),
+            (&["redacted"], "[redacted]", "[redacted]"),
+            (&["größe-ß"], "größe-ß größe-s", "[redacted] größe-s"),
+        ] {
+            assert_eq!(secrets(values).redact(text), clean, "{values:?} {text}");
+        }
+    }
+
+    #[test]
+    fn lines_of_a_value_count() {
+        let key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nshort\n-----END KEY-----\n";
+        let set = secrets(&[key]);
+        assert_eq!(set.redact("at MIIEvQIBADANBgkqhkiG9w0BAQEFAASC:"), "at [redacted]:");
+        assert_eq!(set.redact("short -----BEGIN KEY-----"), "short -----BEGIN KEY-----");
+        assert_eq!(set.redact(&format!("{key:?}")), "\"[redacted]\\n\"");
+        let long = "long line of a value\n".repeat(2000);
+        assert_eq!(secrets(&[&long]).redact("a long line of a value"), "a [redacted]");
+    }
+
+    #[test]
+    fn names_are_public_in_either_order() {
+        let set = secrets(&["shop-db", "hunter2"]);
+        set.publish("shop-db");
+        assert_eq!(set.redact("shop-db hunter2"), "shop-db [redacted]");
+        set.learn("shop-db");
+        assert_eq!(set.redact("shop-db"), "shop-db");
+    }
+
+    #[test]
+    fn what_is_not_learned_again_is_forgotten() {
+        let set = secrets(&["hunter2", "stays-here"]);
+        for _ in 0..=TURNS {
+            assert_eq!(set.redact("hunter2"), MARK);
+            set.turn();
+            set.learn("stays-here");
+        }
+        assert_eq!(set.redact("hunter2 stays-here"), "hunter2 [redacted]");
+        assert!(!format!("{set:?}").contains("stays"));
+    }
+
+    #[test]
+    fn sets_are_entered_and_left() {
+        let (one, other) = (secrets(&["first-secret"]), secrets(&["second-secret"]));
+        let text = "first-secret second-secret";
+        assert_eq!(current(text), text);
+        {
+            let _one = one.enter();
+            assert_eq!(current(text), "[redacted] second-secret");
+            let _other = other.enter();
+            assert_eq!(current(text), "first-secret [redacted]");
+        }
+        assert_eq!(current(text), text);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let work = one.scope(async {
+            tokio::task::yield_now().await;
+            current(text).into_owned()
+        });
+        let aside = async {
+            tokio::task::yield_now().await;
+            current(text).into_owned()
+        };
+        let (inside, outside) = runtime.block_on(async { tokio::join!(work, aside) });
+        assert_eq!((inside.as_str(), outside.as_str()), ("[redacted] second-secret", text));
+    }
+}
