@@ -10,11 +10,13 @@ use clap::Args;
 use kube::api::{ApiResource, DynamicObject};
 use serde_json::Value;
 
+use super::flags::operator_namespace;
 use crate::cluster::discovery::Resource;
 use crate::cluster::{self, Discovery, events::Events};
 use crate::plan::digest::Key;
 use crate::plan::identity::GroupKind;
 use crate::plan::status::Phase;
+use crate::plan::{annotations, applyset};
 use crate::reconcile::{self, Answers, Context, CustomResource, Prepared, Reads, Release, Unit};
 use crate::render::{Capabilities, Renderer};
 use crate::telemetry::metrics::Metrics;
@@ -54,6 +56,9 @@ pub struct RenderArgs {
     /// The operator's name, for the label on members
     #[arg(long, env = "OPERATOR_NAME", default_value = "chartwright")]
     operator_name: String,
+    /// The operator's own namespace, where --server finds its key; by default that of the kubeconfig's context
+    #[arg(long, value_name = "NAMESPACE")]
+    operator_namespace: Option<String>,
 }
 
 pub fn run(args: &RenderArgs) -> anyhow::Result<()> {
@@ -127,64 +132,152 @@ fn find_watch<'a>(
     }
 }
 
+/// What is asked, or stands for it.
+struct Cluster {
+    discovery: Discovery,
+    events: Events,
+    /// The custom resource's.
+    resource: Resource,
+    /// The operator's, if it has started once.
+    key: Option<Key>,
+    own_namespace: String,
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    async fn connect(args: &RenderArgs, group_kind: &GroupKind, version: &str) -> anyhow::Result<Self> {
+        let client = cluster::connect(args.kubeconfig.as_deref()).await?;
+        let discovery = Discovery::new(client.clone()).await?;
+        let resource = discovery.snapshot().resource(group_kind, version).cloned();
+        let own_namespace = operator_namespace(args.operator_namespace.as_deref(), client.default_namespace());
+        Ok(Cluster {
+            discovery,
+            events: Events::new(client.clone(), &args.operator_name, None),
+            resource: resource.with_context(|| format!("the API server does not serve {group_kind} in {version}"))?,
+            key: cluster::keys::load(client, &own_namespace, &args.operator_name).await?,
+            own_namespace,
+        })
+    }
+
+    fn offline(args: &RenderArgs, group_kind: &GroupKind, version: &str, namespaced: bool) -> anyhow::Result<Self> {
+        let (discovery, client) = Discovery::offline(Capabilities::default())?;
+        let api = ApiResource::from_gvk(&kube::core::GroupVersionKind {
+            group: group_kind.group.clone(),
+            version: version.to_owned(),
+            kind: group_kind.kind.clone(),
+        });
+        Ok(Cluster {
+            discovery,
+            events: Events::new(client, &args.operator_name, None),
+            resource: Resource {
+                api,
+                namespaced,
+                watchable: true,
+            },
+            key: None,
+            own_namespace: args.namespace.clone(),
+        })
+    }
+}
+
+/// What would stand in the cluster once the file is applied: the file's spec, and of the live object what its author
+/// doesn't say: identity, status, labels and annotations that others put there.
+fn applied_to(live: DynamicObject, file: DynamicObject) -> DynamicObject {
+    let mut metadata = live.metadata;
+    metadata
+        .labels
+        .get_or_insert_default()
+        .extend(file.metadata.labels.unwrap_or_default());
+    metadata
+        .annotations
+        .get_or_insert_default()
+        .extend(file.metadata.annotations.unwrap_or_default());
+    let mut data = file.data;
+    if let (Some(fields), Some(status)) = (data.as_object_mut(), live.data.get("status")) {
+        fields.insert("status".to_owned(), status.clone());
+    }
+    DynamicObject {
+        metadata,
+        data,
+        types: file.types,
+    }
+}
+
 async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow::Result<Prepared> {
     let (group_kind, version) =
         GroupKind::of(&object).context("an object without apiVersion and kind is no custom resource")?;
-    let parsed: DynamicObject = serde_json::from_value(object).with_context(|| format!("{group_kind}"))?;
-    let mut resource = CustomResource::from(parsed);
-    if resource.key.name.is_empty() {
+    let mut object: DynamicObject = serde_json::from_value(object).with_context(|| format!("{group_kind}"))?;
+    let name = object.metadata.name.clone().unwrap_or_default();
+    if name.is_empty() {
         bail!("{group_kind}: metadata.name is missing");
     }
+    let cluster = match args.server {
+        true => Some(Cluster::connect(args, &group_kind, &version).await?),
+        false => None,
+    };
+    let is_namespaced = match &cluster {
+        Some(cluster) => cluster.resource.namespaced,
+        None => false,
+    };
+    if is_namespaced && object.metadata.namespace.as_deref().unwrap_or_default().is_empty() {
+        object.metadata.namespace = Some(args.namespace.clone());
+    }
+    if let Some(cluster) = &cluster {
+        let namespace = object.metadata.namespace.as_deref().filter(|_| is_namespaced);
+        let api = cluster.discovery.api::<DynamicObject>(&cluster.resource, namespace);
+        if let Some(live) = api.get_opt(&name).await? {
+            object = applied_to(live, object);
+        }
+    }
+    let mut resource = CustomResource::from(object);
     let watch = find_watch(watches, &group_kind, &version, &resource.labels)?;
     let (chart, stamp) = crate::chart::stamp::load_stable(&watch.chart);
     let chart = chart.with_context(|| format!("chart {}", watch.chart.display()))?;
     let renderer = Arc::new(Renderer::new(Arc::new(chart)).map_err(|error| anyhow::anyhow!("{error}"))?);
-    let operator = args.operator_name.clone();
-    let (discovery, events, live) = match args.server {
-        true => {
-            let client = cluster::connect(args.kubeconfig.as_deref()).await?;
-            let discovery = Discovery::new(client.clone()).await?;
-            let live = discovery.snapshot().resource(&group_kind, &version).cloned();
-            let live = live.with_context(|| format!("the API server does not serve {group_kind} in {version}"))?;
-            (discovery, Events::new(client, &operator, None), live)
-        }
-        false => {
-            let (discovery, client) = Discovery::offline(Capabilities::default())?;
-            let api = ApiResource::from_gvk(&kube::core::GroupVersionKind {
-                group: group_kind.group.clone(),
-                version: version.clone(),
-                kind: group_kind.kind.clone(),
-            });
+    let Cluster {
+        discovery,
+        events,
+        resource: live,
+        key,
+        own_namespace,
+    } = match cluster {
+        Some(cluster) => cluster,
+        None => {
             let namespaced = watch.target_namespace.is_none() || !resource.key.namespace.is_empty();
-            (
-                discovery,
-                Events::new(client, &operator, None),
-                Resource {
-                    api,
-                    namespaced,
-                    watchable: true,
-                },
-            )
+            Cluster::offline(args, &group_kind, &version, namespaced)?
         }
     };
     if live.namespaced && resource.key.namespace.is_empty() {
         resource.key.namespace = args.namespace.clone();
     }
-    if args.server && resource.uid.is_empty() {
-        let namespace = (!resource.key.namespace.is_empty()).then_some(resource.key.namespace.as_str());
-        let existing = discovery
-            .api::<DynamicObject>(&live, namespace)
-            .get_opt(&resource.key.name)
-            .await?;
-        resource.uid = existing.and_then(|object| object.metadata.uid).unwrap_or_default();
+    let mut release = Release::default();
+    if args.server {
+        release.adopt(&resource);
+    } else {
+        // They tell of a release, and there is no cluster that has it.
+        for ours in [
+            annotations::KEPT,
+            applyset::KINDS_ANNOTATION,
+            applyset::NAMESPACES_ANNOTATION,
+        ] {
+            resource.annotations.remove(ours);
+        }
+    }
+    if key.is_none() && release.record.revision > 0 {
+        let secret = cluster::keys::secret_name(&args.operator_name);
+        eprintln!(
+            "warning: there is no Secret {own_namespace}/{secret}, the operator's key: without it a release that is as \
+             it was looks like an upgrade; --operator-name and --operator-namespace say where it is"
+        );
     }
     let context = Context::new(
         discovery,
         events,
         Arc::new(Metrics::new()),
-        Key::new([0; 32]),
-        operator,
-        args.namespace.clone(),
+        key.unwrap_or_else(|| Key::new([0; 32])),
+        args.operator_name.clone(),
+        own_namespace,
         None,
     );
     let unit = Unit {
@@ -202,7 +295,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         concurrency: 1,
         baselines: Default::default(),
     };
-    let prepared = reconcile::prepare(&context, &unit, &resource, &Release::default(), &mut Answers::new()).await;
+    let prepared = reconcile::prepare(&context, &unit, &resource, &release, &mut Answers::new()).await;
     let prepared = prepared.map_err(|phase| match phase {
         Phase::Stalled { reason, message, .. } | Phase::Failed { reason, message } => {
             anyhow::anyhow!("{reason:?}: {message}")

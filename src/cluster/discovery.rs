@@ -13,7 +13,7 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 
 use super::connect::bounded;
-use super::error::{Error, Result};
+use super::error::Result;
 use crate::plan::identity::GroupKind;
 use crate::render::{Capabilities, KubeVersion};
 
@@ -214,7 +214,7 @@ impl Discovery {
             }
         }
         snapshot.capabilities = Capabilities {
-            kube_version: kube_version(&version.git_version)?,
+            kube_version: KubeVersion::of_server(&version.git_version, &version.major, &version.minor),
             api_versions: api_versions.into_iter().collect(),
         };
         snapshot.digest = digest(&snapshot);
@@ -248,10 +248,6 @@ impl Discovery {
             _ => Api::all_with(self.client.clone(), &resource.api),
         }
     }
-}
-
-fn kube_version(text: &str) -> Result<KubeVersion> {
-    KubeVersion::parse(text).map_err(|error| Error::Invalid(format!("the API server's version {text:?}: {error}")))
 }
 
 fn digest(snapshot: &Snapshot) -> String {

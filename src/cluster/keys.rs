@@ -50,6 +50,18 @@ pub async fn load_or_create(client: Client, namespace: &str, operator: &str) -> 
     Err(Error::Unavailable(format!("Secret {namespace}/{name} comes and goes")))
 }
 
+/// Reads the key; `None` if there is none yet.
+///
+/// # Errors
+/// If the Secret may not be read, or holds something else.
+pub async fn load(client: Client, namespace: &str, operator: &str) -> Result<Option<Key>> {
+    let name = secret_name(operator);
+    match bounded(Api::namespaced(client, namespace).get_opt(&name)).await? {
+        Some(secret) => read(&secret, namespace, &name).map(Some),
+        None => Ok(None),
+    }
+}
+
 fn read(secret: &Secret, namespace: &str, name: &str) -> Result<Key> {
     let bytes = secret
         .data

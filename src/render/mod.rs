@@ -297,7 +297,7 @@ fn user_map(json: &serde_json::Value) -> Result<Map, Error> {
 fn check_kube_version(node: &Node<'_>, capabilities: &Capabilities) -> Result<(), Error> {
     let wanted = &node.metadata.kube_version;
     let cluster = &capabilities.kube_version;
-    if wanted.is_empty() || version::compatible(wanted, &cluster.normalized) {
+    if wanted.is_empty() || version::compatible(wanted, cluster.for_constraints()) {
         return Ok(());
     }
     Err(Error::KubeVersion {

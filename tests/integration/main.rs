@@ -22,6 +22,7 @@ mod lookups;
 mod operator;
 mod prune;
 mod refusal;
+mod render;
 mod requests;
 mod scope;
 mod watches;

@@ -1,7 +1,4 @@
-//! Single requests, where only their preconditions stand between us and somebody else's object; and `render`, which must
-//! show what `run` applies.
-
-use std::process::{Command, Stdio};
+//! Single requests, where only their preconditions stand between us and somebody else's object.
 
 use anyhow::{Context, Result, ensure};
 use chartwright::cluster::custom_resource::{Target, apply_metadata, apply_status};
@@ -11,7 +8,7 @@ use chartwright::plan::identity::{GroupKind, ObjectId};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use crate::world::{World, member_rule};
+use crate::world::World;
 
 fn connect(world: &World, runtime: &Runtime) -> Result<Discovery> {
     runtime.block_on(async {
@@ -96,38 +93,5 @@ fn no_write_brings_a_deleted_custom_resource_back() -> Result<()> {
         .map(drop);
     ensure!(reported.is_err(), "{reported:?}");
     ensure!(world.get(&world.widgets(), "a")?.is_none(), "it stays deleted");
-    Ok(())
-}
-
-#[test]
-fn render_shows_what_run_applies() -> Result<()> {
-    let world = World::new("requests-render")?;
-    world.grant("secrets", &[member_rule("", "secrets")])?;
-    let _operator = world.start()?;
-    let spec = json!({"extra": ["x"], "secret": {"enabled": true, "password": "p"}, "deployment": {"enabled": true}});
-    world.install("a", spec)?;
-    let widget = world.expect(&world.widgets(), "a")?;
-    let file = world.dir.path().join("widget.json");
-    std::fs::write(&file, widget.to_string())?;
-    let rendered = Command::new(env!("CARGO_BIN_EXE_chartwright"))
-        .args(["render", "--server", "-f"])
-        .arg(&file)
-        .arg("--watches-file")
-        .arg(world.watches_file())
-        .args(["--operator-name", &world.name])
-        .env("KUBECONFIG", world.control_plane.kubeconfig())
-        .stderr(Stdio::inherit())
-        .output()?;
-    ensure!(rendered.status.success());
-    let text = String::from_utf8(rendered.stdout)?;
-    ensure!(text.matches("# Source: ").count() == 4, "{text}");
-    // kubectl diff exits with 1 if there are differences.
-    world
-        .kubectl
-        .run_with_input(
-            ["diff", "--server-side", "--field-manager=chartwright", "-f", "-"],
-            &text,
-        )
-        .context("what is live differs")?;
     Ok(())
 }

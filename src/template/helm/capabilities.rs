@@ -54,7 +54,7 @@ pub struct Capabilities {
 pub struct KubeVersion {
     /// With its suffix: `v1.33.4-gke.1245000`
     pub version: String,
-    /// For constraints: `v1.33.4`
+    /// For constraints: `v1.33.4`; empty for a live cluster, whose version Helm doesn't reduce.
     pub normalized: String,
     pub major: String,
     pub minor: String,
@@ -199,6 +199,25 @@ impl KubeVersion {
         })
     }
 
+    /// The version of a live cluster, as its API server words it (`Configuration.getCapabilities` in Helm's
+    /// `pkg/action/action.go`).
+    pub fn of_server(version: &str, major: &str, minor: &str) -> Self {
+        KubeVersion {
+            version: version.to_owned(),
+            normalized: String::new(),
+            major: major.to_owned(),
+            minor: minor.to_owned(),
+        }
+    }
+
+    /// What a chart's `kubeVersion` is compared with, and what the version prints.
+    pub fn for_constraints(&self) -> &str {
+        match self.normalized.as_str() {
+            "" => &self.version,
+            normalized => normalized,
+        }
+    }
+
     fn json(&self) -> Json {
         json!({"Version": self.version, "Major": self.major, "Minor": self.minor})
     }
@@ -292,14 +311,14 @@ impl Object for KubeVersionField {
 
     fn call(&self, method: &str, _args: &[Value]) -> Option<Result<Value, String>> {
         match method {
-            "String" => Some(Ok(Value::string(self.0.normalized.as_str()))),
+            "String" => Some(Ok(Value::string(self.0.for_constraints()))),
             "GitVersion" => Some(Ok(Value::string(self.0.version.as_str()))),
             _ => None,
         }
     }
 
     fn display(&self) -> String {
-        self.0.normalized.clone()
+        self.0.for_constraints().to_owned()
     }
 
     fn as_argument(&self) -> Option<Value> {
@@ -412,5 +431,15 @@ mod tests {
                 .map_err(|e| &**e);
             assert_eq!(got, want, "{text}");
         }
+    }
+    #[test]
+    fn the_version_of_a_cluster_keeps_its_suffix() {
+        let parsed = KubeVersion::parse("v1.33.4-gke.1").unwrap();
+        let server = KubeVersion::of_server("v1.33.4-gke.1", "1", "33+");
+        assert_eq!(
+            (parsed.for_constraints(), server.for_constraints()),
+            ("v1.33.4", "v1.33.4-gke.1")
+        );
+        assert_eq!(Object::display(&server), "{v1.33.4-gke.1  1 33+}");
     }
 }
