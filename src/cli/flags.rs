@@ -42,9 +42,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "DURATION", default_value = "10h", value_parser = duration::parse)]
     reconcile_period: Duration,
 
-    /// Releases of one kind that are worked on at the same time [default: number of CPUs]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    max_concurrent_reconciles: Option<i64>,
+    /// Releases of one kind that are worked on at the same time; they mostly wait for the API server, and as many are
+    /// rendered at a time as there are CPUs
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 32)]
+    max_concurrent_reconciles: i64,
 
     /// Namespaces whose CRs are watched, separated by commas; none is all of them
     #[arg(long, value_name = "NAMESPACES", env = "WATCH_NAMESPACE", hide_env_values = true)]
@@ -274,14 +275,11 @@ impl RunArgs {
             return Err(UsageError(errors));
         }
 
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let concurrency = self
-            .max_concurrent_reconciles
-            .map(|n| usize::try_from(n).unwrap_or(1).max(1));
+        let concurrency = usize::try_from(self.max_concurrent_reconciles).unwrap_or(1);
         Ok(RunOptions {
             watches_file: self.watches_file,
             reconcile_period: self.reconcile_period,
-            max_concurrent_reconciles: concurrency.unwrap_or(cpus),
+            max_concurrent_reconciles: concurrency.max(1),
             watch_namespaces,
             kubeconfig: self.kubeconfig.filter(|path| !path.as_os_str().is_empty()),
             namespace: own_namespace,

@@ -85,8 +85,7 @@ pub(super) enum Made {
     Needs(Vec<LookupKey>),
 }
 
-/// What was looked up so far.
-/// What was looked up, and what was found.
+/// What was looked up so far, and what was found.
 pub type Answers = BTreeMap<LookupKey, Value>;
 
 impl Run<'_> {

@@ -29,7 +29,7 @@ fn defaults() {
     let expected = RunOptions {
         watches_file: "./watches.yaml".into(),
         reconcile_period: Duration::from_secs(36_000),
-        max_concurrent_reconciles: std::thread::available_parallelism().unwrap().get(),
+        max_concurrent_reconciles: 32,
         watch_namespaces: WatchNamespaces::All,
         kubeconfig: None,
         namespace: None,
