@@ -21,7 +21,7 @@ use super::watching::{News, watch};
 use crate::chart::stamp::Stamp;
 use crate::cluster::discovery::Resource;
 use crate::plan::identity::GroupKind;
-use crate::reconcile::{self, CustomResource, Key, Reads, Superset, Unit};
+use crate::reconcile::{self, CustomResource, Key, Outcome, Reads, Superset, Unit};
 use crate::render::Renderer;
 use crate::watches::Watch;
 use crate::watches::selector::LabelSelector;
@@ -354,7 +354,15 @@ impl Serving {
                 let message = panic_text(panic.as_ref());
                 let _entered = secrets.enter();
                 tracing::error!(kind = %self.unit.group_kind, resource = %key, panic = message, "a reconcile panicked");
-                return Some(AFTER_PANIC);
+                // What it had in hand is lost; the status has what was before.
+                let report = reconcile::report_panic(context, &self.unit, &resource, &mut release);
+                match AssertUnwindSafe(report).catch_unwind().await {
+                    Ok(outcome) => Outcome {
+                        again: outcome.again.max(Some(AFTER_PANIC)),
+                        ..outcome
+                    },
+                    Err(_) => return Some(AFTER_PANIC),
+                }
             }
         };
         // That it is being deleted, and how, is for its watch to tell.

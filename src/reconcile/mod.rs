@@ -39,7 +39,7 @@ pub use render::{Answers, Prepared, prepare};
 pub use superset::{Superset, want as want_superset};
 
 use crate::plan::annotations;
-use crate::plan::status::Phase;
+use crate::plan::status::{Phase, Reason};
 use crate::telemetry::metrics::ReconcileResult;
 
 /// How a reconcile ended, for the queue.
@@ -73,6 +73,34 @@ pub async fn reconcile(context: &Context, unit: &Unit, resource: &CustomResource
     tracing::debug!(%kind, resource = %resource.key, result = ?outcome.result, ?elapsed, "reconciled");
     outcome
 }
+
+/// Tells in the status that a reconcile panicked, starting from what the status said before.
+pub async fn report_panic(context: &Context, unit: &Unit, resource: &CustomResource, release: &mut Release) -> Outcome {
+    release.recover(resource);
+    let mut run = Run {
+        context,
+        unit,
+        written: resource.clone(),
+    };
+    let phase = Phase::Failed {
+        reason: Reason::Panicked,
+        message:
+            "the operator stopped unexpectedly while it worked on this: this is a defect of chartwright; see its log"
+                .into(),
+    };
+    run.report(release, phase, None).await
+}
+
+/// Lets a test see what a defect would do: the custom resource that this variable names makes its reconcile panic.
+#[cfg(debug_assertions)]
+fn panic_if_asked(resource: &CustomResource) {
+    if std::env::var("CHARTWRIGHT_TEST_PANIC").is_ok_and(|name| name == resource.key.name) {
+        panic!("CHARTWRIGHT_TEST_PANIC names {}", resource.key);
+    }
+}
+
+#[cfg(not(debug_assertions))]
+fn panic_if_asked(_: &CustomResource) {}
 
 /// The state of one reconcile: the custom resource moves on with each of our writes.
 struct Run<'a> {
@@ -113,6 +141,7 @@ impl Run<'_> {
         if let Err(phase) = self.keep(prepared).await {
             return phase;
         }
+        panic_if_asked(&self.written);
         let applied = self.apply(release, prepared).await;
         if let Some(phase) = applied.phase {
             return phase;

@@ -83,6 +83,15 @@ impl Release {
         self.retry_after = None;
     }
 
+    /// After a panic: what is known is what the status says, and all of it must be looked at again.
+    pub fn recover(&mut self, resource: &CustomResource) {
+        let failures = self.failures;
+        *self = Release::default();
+        self.adopt(resource);
+        self.failures = failures;
+        self.record.inputs.clear();
+    }
+
     /// True if somebody fights over this member.
     pub fn is_contested(&self, id: &ObjectId) -> bool {
         self.contests.get(id).is_some_and(Contest::is_contested)

@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod asked;
 mod changeless;
 mod contest;
 mod cost;
@@ -24,6 +25,7 @@ mod prune;
 mod refusal;
 mod render;
 mod requests;
+mod retry;
 mod scope;
 mod watches;
 mod world;
