@@ -31,10 +31,21 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// Bounds a request in time.
+/// Bounds a request in time: a server that never answers must not keep a worker.
 pub async fn bounded<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T> {
     match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
         Ok(answer) => answer.map_err(Error::from),
         Err(_) => Err(Error::TimedOut(REQUEST_TIMEOUT)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_without_an_answer_ends() {
+        let answer = bounded(std::future::pending::<kube::Result<()>>()).await;
+        assert!(matches!(answer, Err(Error::TimedOut(REQUEST_TIMEOUT))), "{answer:?}");
     }
 }

@@ -240,6 +240,9 @@ fn prepare(object: &mut Value, id: &ObjectId, identity: &Identity) -> Result<(),
     if id.group_kind == GroupKind::new("", "Secret") {
         fold_string_data(object);
     }
+    if id.group_kind == GroupKind::new("rbac.authorization.k8s.io", "ClusterRole") {
+        leave_aggregated_rules(object);
+    }
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return Err("");
     };
@@ -267,6 +270,15 @@ fn mapping<'a>(
         *value = Value::Object(Map::new());
     }
     value.as_object_mut().ok_or(field)
+}
+
+/// The rules of an aggregated ClusterRole are its controller's, which overwrites what a chart says of them.
+fn leave_aggregated_rules(object: &mut Value) {
+    if object.get("aggregationRule").is_some_and(Value::is_object)
+        && let Some(fields) = object.as_object_mut()
+    {
+        fields.remove("rules");
+    }
 }
 
 /// `stringData` is write-only: the API server folds it into `data`, so that our ownership of it would never match what
@@ -416,6 +428,20 @@ mod tests {
         );
         assert_eq!(result.unknown.len(), 1);
         assert_eq!(result.unknown[0].source, "t6.yaml");
+    }
+
+    #[test]
+    fn the_rules_of_an_aggregated_role_are_left_to_its_controller() {
+        let role = |aggregation: Value| {
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"},
+                "aggregationRule": aggregation, "rules": [],
+            })
+        };
+        let result = run(vec![role(json!({"clusterRoleSelectors": []}))]);
+        assert!(result.members[0].object.get("rules").is_none());
+        let result = run(vec![role(json!(null))]);
+        assert_eq!(result.members[0].object["rules"], json!([]));
     }
 
     #[test]

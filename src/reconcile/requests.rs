@@ -6,6 +6,9 @@ use crate::plan::annotations::{self, FORCE_AT, REQUESTED_AT};
 use crate::plan::desired::Member;
 use crate::telemetry::metrics::Operation;
 
+/// So many warnings are remembered: a release whose warnings keep changing must not grow for ever.
+const TOLD: usize = 100;
+
 impl Run<'_> {
     /// The text of a `force-at` that is not carried out yet.
     pub(super) fn force_requested(&self, release: &Release) -> Option<String> {
@@ -74,6 +77,9 @@ impl Run<'_> {
             return;
         }
         self.warn(reason, &note).await;
+        if release.told.len() >= TOLD {
+            release.told.clear();
+        }
         release.told.insert(note);
     }
 

@@ -42,7 +42,11 @@ impl Run<'_> {
                 notes: prepared.notes.as_deref(),
             }),
             contested: release.contested(),
-            failures: release.failures,
+            // Who is only waited for is no failure: counting would write a status at each look.
+            failures: match phase {
+                Phase::Failed { .. } => release.failures,
+                _ => 0,
+            },
             secrets: &release.secrets,
             now: jiff::Timestamp::now(),
         };

@@ -27,5 +27,6 @@ mod render;
 mod requests;
 mod retry;
 mod scope;
+mod traps_apply;
 mod watches;
 mod world;

@@ -39,6 +39,12 @@ fn failures_are_counted_until_they_pass_or_something_changes() -> Result<()> {
         condition(&widget, "Stalled").is_none(),
         "a right may be granted any time: {widget}"
     );
+    // Trap 22: a generation is observed when it is decided, not when it is tried.
+    let observed = &widget["status"]["observedGeneration"];
+    ensure!(
+        observed.as_i64() != widget["metadata"]["generation"].as_i64(),
+        "{observed}"
+    );
     let tries = world.requests(&operator, start)?.resource("limitranges").verb("get");
     ensure!(tries.len() <= 5, "1 s, 2 s, 4 s, ...:\n{tries}");
     let told = world.events("a")?;

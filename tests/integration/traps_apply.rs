@@ -1,0 +1,269 @@
+//! What bit well-known neighbours when they applied and compared objects. The others of the list are tested elsewhere:
+//!
+//! | trap | test |
+//! |---|---|
+//! | random values rendered anew in each loop | `kept::results_outlive_edits_restarts_and_a_deleted_member` |
+//! | a CRD that is made and used in one pass | `crds::a_crd_among_the_templates_comes_before_its_objects` |
+//! | kinds without a generation | `drift::a_member_that_is_deleted_or_changed_comes_back` |
+//! | labels that drift don't move the generation | `drift::marks_that_are_taken_off_a_member_come_back` |
+//! | "is immutable" is only text | `changeless::a_healthy_object_is_not_deleted_for_what_an_error_says` |
+//! | a Job that its TTL removes | `changeless::a_finished_job_that_its_ttl_removes_is_satisfied` |
+//! | a retry wrapper for each reconcile | none is made: `plan::contest` and `Release::told` are bounded |
+//! | a request without a time limit | `cluster::connect::tests::a_request_without_an_answer_ends` |
+//! | a field manager that is renamed | `drift::a_deployment_scaled_or_edited_by_hand_is_put_right` |
+//! | a generation observed by a retry | `retry::failures_are_counted_until_they_pass_or_something_changes` |
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::look::{inventory, versions};
+use crate::operator::Operator;
+use crate::world::{World, member_rule, served_changed};
+
+/// For a while, nothing is asked: what is live is what was rendered.
+fn rests(world: &World, operator: &Operator) -> Result<()> {
+    world.await_quiet(operator)?;
+    let start = world.mark()?;
+    std::thread::sleep(Duration::from_millis(1500));
+    let requests = world.requests(operator, start)?;
+    ensure!(requests.is_empty(), "it doesn't come to rest:\n{requests}");
+    Ok(())
+}
+
+/// Order, blanks and comments of a manifest are not its content.
+#[test]
+fn trap_02_manifests_are_not_compared_as_text() -> Result<()> {
+    let world = World::new("trap-02")?;
+    let template = world.chart().join("templates/text.yaml");
+    fs::write(
+        &template,
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: text\n  labels: {a: b, c: d}\ndata:\n  x: \"1\"\n  y: two\n",
+    )?;
+    let operator = world.start()?;
+    world.install("a", json!({}))?;
+    let before = versions(&world.labelled("configmaps")?);
+    ensure!(operator.terminate()?.success());
+    fs::write(
+        &template,
+        "# A comment.\n---\n---\ndata: {y: 'two',   x: '1'}\nkind: ConfigMap\nmetadata:\n    labels:\n        c: d # why\n        a: b\n    name: text\napiVersion: v1\n---\n# nothing\n",
+    )?;
+    let operator = world.start_and_settle()?;
+    let widget = world.await_ready("a")?;
+    ensure!(
+        versions(&world.labelled("configmaps")?) == before,
+        "members were written"
+    );
+    ensure!(
+        widget["status"]["release"]["revision"] == 1,
+        "it counts as an upgrade: {widget}"
+    );
+    rests(&world, &operator)
+}
+
+#[test]
+fn trap_03_crds_may_hold_what_is_no_crd() -> Result<()> {
+    let world = World::new("trap-03")?;
+    fs::create_dir(world.chart().join("crds"))?;
+    fs::write(
+        world.chart().join("crds/other.yaml"),
+        "# nothing\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: stray}\n---\nno: kind\n",
+    )?;
+    let operator = world.start()?;
+    world.install("a", json!({}))?;
+    operator.await_log("ConfigMap is no CustomResourceDefinition")?;
+    ensure!(world.get("configmap", "stray")?.is_none());
+    Ok(())
+}
+
+/// What the API server makes of a manifest (defaults, dropped empty lists, rules of an aggregated role) is no drift.
+#[test]
+fn trap_10_what_the_server_makes_of_a_manifest_is_no_drift() -> Result<()> {
+    let rbac = "rbac.authorization.k8s.io";
+    let world = World::new("trap-10")?.watch_key(
+        "allow: {kinds: [Role.rbac.authorization.k8s.io, ClusterRole.rbac.authorization.k8s.io, PriorityClass.scheduling.k8s.io]}",
+    );
+    let rules = [
+        member_rule(rbac, "roles"),
+        member_rule(rbac, "clusterroles"),
+        member_rule("", "services"),
+    ];
+    let free = json!({"apiGroups": [rbac], "resources": ["roles", "clusterroles"], "verbs": ["escalate"]});
+    world.grant("roles", &[rules.to_vec(), vec![free]].concat())?;
+    let operator = world.start()?;
+    let role = json!({
+        "apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": {"name": "{{ .Release.Name }}"},
+        "rules": [
+            {"apiGroups": [""], "resources": ["pods"], "resourceNames": [], "verbs": ["get"]},
+            {"apiGroups": ["apps", ""], "resources": ["deployments"], "verbs": ["*"], "nonResourceURLs": null},
+        ],
+    });
+    let aggregated = json!({
+        "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": "trap-10-views"},
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}}]},
+        "rules": [],
+    });
+    // Trap 15: a namespace on what has none.
+    let class = json!({
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "trap-10", "namespace": "x"}, "value": 5,
+    });
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "{{ .Release.Name }}", "creationTimestamp": null, "labels": null, "finalizers": []},
+        "spec": {"selector": {"a": "b"}, "ports": [{"port": 80}, {"port": 80, "protocol": "UDP", "name": "u"}], "externalIPs": []},
+        "status": {"loadBalancer": {}},
+    });
+    let mut named = service.clone();
+    named["spec"]["ports"][0]["name"] = "t".into();
+    world.install("a", json!({"extraDeploy": [role, aggregated, class, named]}))?;
+    world.await_object("clusterrole", "trap-10-views", "is aggregated", |role| {
+        role["rules"].as_array().is_some_and(|rules| !rules.is_empty())
+    })?;
+    rests(&world, &operator)?;
+    let drifted = world.events("a")?.iter().any(|(reason, _)| reason.contains("Drift"));
+    ensure!(!drifted, "{:?}", world.events("a")?);
+    world.delete("a")?;
+    world.await_gone("priorityclass", "trap-10")
+}
+
+/// operator-sdk takes both for one release.
+#[test]
+fn trap_14_releases_of_two_kinds_with_one_name_are_two() -> Result<()> {
+    let world = World::new("trap-14")?;
+    world.install_crd("Gadget")?;
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-main'}\ndata: {color: gadget}\n";
+    let gadget = world.write_chart("gadget", &[("map.yaml", map)])?;
+    world.write_watches_of(&[("Widget", &world.chart(), &[]), ("Gadget", &gadget, &[])])?;
+    let _operator = world.start()?;
+    world.apply(&world.custom("Gadget", "a", json!({})))?;
+    world.await_condition_of(&world.resource("Gadget"), "a", "Ready", "True")?;
+    let before = world.expect("configmap", "a-main")?;
+    world.apply(&world.widget("a", json!({"extra": ["one"]})))?;
+    let message = world.await_stalled("a", "Collision")?;
+    let owner = format!("Gadget.{} trap-14/a", world.group());
+    ensure!(
+        message.contains("another release") && message.contains(&owner),
+        "{message}"
+    );
+    ensure!(world.await_event("a", "Collision")?.contains(&owner));
+    ensure!(world.expect("configmap", "a-main")? == before, "it was touched");
+    world.await_object("configmap", "a-one", "the others are applied", |_| true)?;
+    // Each goes with its own.
+    world.delete("a")?;
+    ensure!(
+        world.expect("configmap", "a-main")? == before,
+        "it went with another's release"
+    );
+    Ok(())
+}
+
+/// A status in a manifest says nothing of how the object is, and no two write it.
+#[test]
+fn trap_16_a_status_that_the_chart_fills_in_is_no_health() -> Result<()> {
+    let world = World::new("trap-16")?;
+    world.install_crd("Gadget")?;
+    world.grant("gadgets", &[member_rule(&world.group(), "gadgets")])?;
+    let operator = world.start()?;
+    let mut gadget = world.custom("Gadget", "made", json!({}));
+    gadget["status"] = json!({"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]});
+    world.install("a", json!({"extraDeploy": [gadget]}))?;
+    let status = world.expect(&world.resource("Gadget"), "made")?["status"].clone();
+    ensure!(status.is_null(), "{status}");
+    let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False", "message": "not yet"}]}});
+    world
+        .kubectl
+        .patch_status(&world.resource("Gadget"), "made", &unready)?;
+    let ready = world.await_condition("a", "Ready", "False")?;
+    ensure!(
+        ready["message"].as_str().is_some_and(|text| text.contains("made")),
+        "{ready}"
+    );
+    rests(&world, &operator)?;
+    served_changed();
+    Ok(())
+}
+
+#[test]
+fn trap_19_lists_and_empty_documents_are_what_they_hold() -> Result<()> {
+    let world = World::new("trap-19")?;
+    let map = |name: &str| format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}}}");
+    let template = format!(
+        "---\n---\n# nothing\n---\n\napiVersion: v1\nkind: List\nitems:\n- {}\n- {{apiVersion: v1, kind: ConfigMapList, items: [{}]}}\n---\n{{{{- if false }}}}\nno: thing\n{{{{- end }}}}\n---\napiVersion: v1\nkind: List\nitems: []\n",
+        map("first"),
+        map("second")
+    );
+    fs::write(world.chart().join("templates/lists.yaml"), template)?;
+    fs::write(world.chart().join("templates/empty.yaml"), "# nothing\n---\n---\n")?;
+    let operator = world.start()?;
+    let widget = world.install("a", json!({}))?;
+    ensure!(
+        inventory(&widget) == ["ConfigMap a-main", "ConfigMap first", "ConfigMap second"],
+        "{:?}",
+        inventory(&widget)
+    );
+    rests(&world, &operator)
+}
+
+/// Lists with keys are shared item by item; those without are owned as a whole.
+#[test]
+fn trap_23_lists_with_and_without_keys() -> Result<()> {
+    let world = World::new("trap-23")?;
+    let operator = world.start()?;
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "{{ .Release.Name }}"},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": {
+            "metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{
+                "name": "app", "image": "example/app:1", "command": ["run", "fast"],
+                "env": [{"name": "OURS", "value": "1"}], "ports": [{"containerPort": 80}],
+            }]},
+        }},
+    });
+    world.install("a", json!({"extraDeploy": [deployment]}))?;
+    let container = |object: &Value| object["spec"]["template"]["spec"]["containers"][0].clone();
+    // An item and a container of somebody else's.
+    let foreign = json!({"spec": {"template": {"spec": {"containers": [
+        {"name": "app", "env": [{"name": "THEIRS", "value": "2"}]},
+        {"name": "sidecar", "image": "example/sidecar:1"},
+    ]}}}});
+    world.kubectl.run([
+        "patch",
+        "deployment",
+        "a",
+        "--type=strategic",
+        "-p",
+        &foreign.to_string(),
+    ])?;
+    rests(&world, &operator)?;
+    let drift = json!({"spec": {"template": {"spec": {"containers": [
+        {"name": "app", "command": ["run", "slowly"], "env": [{"name": "OURS", "value": "9"}]},
+    ]}}}});
+    world
+        .kubectl
+        .run(["patch", "deployment", "a", "--type=strategic", "-p", &drift.to_string()])?;
+    let after = world.await_object("deployment", "a", "is as rendered", |object| {
+        let container = container(object);
+        let ours = container["env"]
+            .as_array()
+            .is_some_and(|env| env.contains(&json!({"name": "OURS", "value": "1"})));
+        ours && container["command"] == json!(["run", "fast"])
+    })?;
+    let env = container(&after)["env"].clone();
+    ensure!(
+        env.as_array().is_some_and(|env| env.len() == 2),
+        "theirs is gone: {env}"
+    );
+    let containers = &after["spec"]["template"]["spec"]["containers"];
+    ensure!(
+        containers.as_array().is_some_and(|list| list.len() == 2),
+        "{containers}"
+    );
+    let note = world.await_event("a", "DriftCorrected")?;
+    ensure!(
+        note.contains("containers[name=app].command changed by kubectl-patch") && note.contains("env[name=OURS].value"),
+        "{note}"
+    );
+    rests(&world, &operator)
+}
