@@ -116,10 +116,19 @@ impl Run<'_> {
             .collect();
         let mut ordered: Vec<Entry> = Vec::with_capacity(prepared.desired.members.len());
         let mut closed: Option<String> = None;
+        let mut recheck = false;
+        let trigger = self.written.trigger();
         for (index, member) in prepared.desired.members.iter().enumerate() {
             let previous = entries.remove(&member.id);
             if closed.is_none() && index > 0 && prepared.desired.members[index - 1].turn() != member.turn() {
                 closed = self.gate(&prepared.desired.members[..index], &ordered, &failures);
+            }
+            if closed.is_none()
+                && self
+                    .context
+                    .is_outdated(&prepared.identity.owner.set, &self.written, trigger)
+            {
+                closed = Some("the custom resource changed meanwhile: beginning anew".to_owned());
             }
             if closed.is_some() {
                 ordered.extend(previous);
@@ -146,6 +155,9 @@ impl Run<'_> {
                 Done::Awaited => applied.knowledge.not_applied.push(member.id.to_string()),
                 Done::Failed(reason, message) => {
                     applied.knowledge.not_applied.push(member.id.to_string());
+                    // Its owner may take a foreign object away, and a CRD may get another schema: no watch of ours tells.
+                    recheck |= reason == Reason::Collision;
+                    recheck |= reason == Reason::ObjectInvalid && member.id.group_kind.group.contains('.');
                     failures.push((reason, message));
                 }
             }
@@ -165,7 +177,7 @@ impl Run<'_> {
         if let Some(token) = forced.filter(|_| closed.is_none() && applied.knowledge.not_applied.is_empty()) {
             release.record.handled.force = token;
         }
-        applied.phase = self.phase_after_apply(prepared, failures, closed);
+        applied.phase = self.phase_after_apply(prepared, failures, recheck, closed);
         applied
     }
 
@@ -173,11 +185,11 @@ impl Run<'_> {
         &self,
         prepared: &Prepared,
         failures: Vec<(Reason, String)>,
+        recheck: bool,
         closed: Option<String>,
     ) -> Option<Phase> {
         if let Some((reason, _)) = failures.first() {
             let reason = *reason;
-            let recheck = failures.iter().any(|(reason, _)| *reason == Reason::Collision);
             let permanent = failures
                 .iter()
                 .all(|(reason, _)| matches!(reason, Reason::ObjectInvalid | Reason::Immutable | Reason::Collision));

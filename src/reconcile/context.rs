@@ -39,10 +39,19 @@ pub struct Context {
     pub renders: Arc<Semaphore>,
     members: Mutex<Members>,
     looked_up: Mutex<LookedUp>,
-    /// The custom resources of this process by their ApplySet id: UID, and kind and name.
-    owners: Mutex<HashMap<String, (String, String)>>,
+    /// The custom resources of this process by their ApplySet id, as their watches saw them last.
+    owners: Mutex<HashMap<String, Known>>,
     /// Told when a scope was wanted, or is no longer, so that its watch starts or ends.
     pub wanted: Notify,
+}
+
+/// What must be known of a custom resource while another, or it itself, is worked on.
+struct Known {
+    uid: String,
+    /// Kind, namespace and name.
+    name: String,
+    version: u64,
+    trigger: u64,
 }
 
 /// One watch of `watches.yaml` at work.
@@ -157,11 +166,23 @@ impl Context {
         }
     }
 
-    /// Remembers whose set this is, so that others can be told.
+    /// Remembers whose set this is, so that others can be told, and how the custom resource is by now.
     pub fn register_owner(&self, group_kind: &GroupKind, resource: &CustomResource) {
-        let name = format!("{group_kind} {}", resource.key);
-        let owner = (resource.uid.clone(), name);
-        lock(&self.owners).insert(resource.set(group_kind), owner);
+        let known = Known {
+            uid: resource.uid.clone(),
+            name: format!("{group_kind} {}", resource.key),
+            version: resource.version,
+            trigger: resource.trigger(),
+        };
+        lock(&self.owners).insert(resource.set(group_kind), known);
+    }
+
+    /// True if the custom resource has changed since this state of it, in a way that starts a reconcile: what is
+    /// under way for this state is in vain. `trigger` is that of the state.
+    pub fn is_outdated(&self, set: &str, resource: &CustomResource, trigger: u64) -> bool {
+        lock(&self.owners)
+            .get(set)
+            .is_some_and(|known| known.version > resource.version && known.trigger != trigger)
     }
 
     pub fn forget_owner(&self, set: &str) {
@@ -175,8 +196,8 @@ impl Context {
         };
         let owners = lock(&self.owners);
         let by_set = owners.get(other);
-        let owner = by_set.or_else(|| owners.values().find(|(uid, _)| uid == other))?;
-        Some(format!("it belongs to another release, that of {}", owner.1))
+        let owner = by_set.or_else(|| owners.values().find(|known| known.uid == *other))?;
+        Some(format!("it belongs to another release, that of {}", owner.name))
     }
 
     /// The watch scope that shows objects of a kind in a namespace.

@@ -164,3 +164,29 @@ fn one_release_that_panics_does_not_stop_the_others() -> Result<()> {
     std::thread::sleep(Duration::from_millis(200));
     Ok(())
 }
+
+/// A newer generation ends what an older one has begun, and so does suspending: nothing is finished in vain.
+#[test]
+fn a_change_ends_what_is_under_way() -> Result<()> {
+    const MANY: usize = 300;
+    let world = World::new("outdated")?;
+    let _operator = world.start()?;
+    let names: Vec<String> = (0..MANY).map(|number| format!("m{number:03}")).collect();
+    let count = || -> Result<usize> { Ok(world.labelled("configmaps")?.len()) };
+    world.apply(&world.widget("a", json!({"extra": names})))?;
+    world.await_object("configmap", "a-m010", "has begun", |_| true)?;
+    let suspend = |value: Value| json!({"metadata": {"annotations": {"chartwright.dev/suspend": value}}});
+    world.kubectl.patch(&world.widgets(), "a", &suspend("true".into()))?;
+    world.await_condition("a", "Suspended", "True")?;
+    let made = count()?;
+    ensure!(made < MANY, "it was finished although it was suspended: {made}");
+    // What is recorded is what is there.
+    let widget = world.expect(&world.widgets(), "a")?;
+    let recorded = widget["status"]["inventory"].as_array().map(Vec::len);
+    ensure!(recorded == Some(made), "{recorded:?} of {made}");
+    world.kubectl.patch(&world.widgets(), "a", &suspend(Value::Null))?;
+    eventually("it goes on", SOON, || Ok((count()? > made).then_some(())))?;
+    world.update("a", json!({"extra": ["last"]}))?;
+    ensure!(world.labelled("configmaps")?.len() == 2, "{}", count()?);
+    Ok(())
+}
