@@ -3,6 +3,7 @@
 pub mod completion;
 pub mod flags;
 pub mod pflag;
+mod release_finalizers;
 mod render;
 mod run;
 pub mod template;
@@ -36,6 +37,7 @@ struct Cli {
 enum Command {
     Run(Box<flags::RunArgs>),
     Render(render::RenderArgs),
+    ReleaseFinalizers(release_finalizers::ReleaseFinalizersArgs),
     /// Replaced by `template::command`.
     Template,
     Completion(completion::CompletionArgs),
@@ -61,6 +63,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => return run::run(&args),
         Command::Template => return template::run(&[]),
         Command::Render(args) => render::run(&args),
+        Command::ReleaseFinalizers(args) => release_finalizers::run(&args),
         Command::Completion(args) => completion::run(&args, command(), &mut io::stdout()).map_err(Into::into),
         Command::Version(args) => version::run(&args, &mut io::stdout()).map_err(Into::into),
     };

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{PatchOperation, RemoveOperation, TestOperation};
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::connect::bounded;
@@ -16,6 +17,9 @@ use crate::plan::applyset::FINALIZER;
 pub const APPLYSET_MANAGER: &str = "chartwright-applyset";
 /// Owns the status. Frozen for ever.
 pub const STATUS_MANAGER: &str = "chartwright-status";
+/// Objects read in one request.
+const PAGE: u32 = 500;
+
 /// Which custom resource a write is for. The UID makes sure that it is still the same one.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -56,6 +60,26 @@ pub async fn apply_status(discovery: &Discovery, target: &Target, status: &Value
     });
     let parameters = PatchParams::apply(STATUS_MANAGER).force();
     bounded(api.patch_status(&target.name, &parameters, &Patch::Apply(&patch))).await
+}
+
+/// The metadata of the objects that carry our finalizer, in one namespace or (`None`) everywhere.
+pub async fn with_finalizer(
+    discovery: &Discovery,
+    resource: &Resource,
+    namespace: Option<&str>,
+) -> Result<Vec<ObjectMeta>> {
+    let api = discovery.api::<DynamicObject>(resource, namespace);
+    let mut parameters = ListParams::default().limit(PAGE);
+    let mut found = Vec::new();
+    loop {
+        let page = bounded(api.list_metadata(&parameters)).await?;
+        let ours = |metadata: &ObjectMeta| metadata.finalizers.iter().flatten().any(|name| name == FINALIZER);
+        found.extend(page.items.into_iter().map(|object| object.metadata).filter(ours));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
 }
 
 /// Takes the finalizer off, if the list of finalizers is still the one that was read.

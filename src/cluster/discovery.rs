@@ -88,6 +88,13 @@ impl Snapshot {
         self.kinds.get(group_kind)?.first()
     }
 
+    /// Every kind that is served, in the version that the server prefers.
+    pub fn kinds(&self) -> impl Iterator<Item = (&GroupKind, &Resource)> {
+        self.kinds
+            .iter()
+            .filter_map(|(kind, versions)| Some((kind, versions.first()?)))
+    }
+
     /// Whether objects of a kind and version have a namespace; `None` if it is not served.
     pub fn namespaced(&self, group_kind: &GroupKind, version: &str) -> Option<bool> {
         match self.offline {

@@ -27,6 +27,7 @@ mod render;
 mod requests;
 mod retry;
 mod scope;
+mod traps;
 mod traps_apply;
 mod watches;
 mod world;

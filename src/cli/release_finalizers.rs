@@ -1,0 +1,302 @@
+//! `chartwright release-finalizers`: frees custom resources that no operator looks after any more.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use kube::api::{DynamicObject, PartialObjectMeta};
+
+use crate::cluster::custom_resource::{remove_finalizer, with_finalizer};
+use crate::cluster::discovery::{Resource, Snapshot};
+use crate::cluster::{self, Discovery, objects};
+use crate::plan::annotations;
+use crate::plan::applyset::{FINALIZER, PART_OF_LABEL};
+use crate::plan::identity::{GroupKind, ObjectId};
+use crate::plan::prune::{Purpose, Verdict, verdict};
+use crate::reconcile::{CustomResource, Superset};
+
+const EXAMPLES: &str = "\
+Examples:
+  # What would be freed, in the whole cluster
+  chartwright release-finalizers --all --dry-run
+
+  # A kind whose watch was removed from watches.yaml
+  chartwright release-finalizers --kind Memcached --group cache.example.com
+
+  # One custom resource that hangs in its deletion, and take our labels off what it leaves behind
+  chartwright release-finalizers --kind Memcached --namespace shop --name web --orphan";
+
+const ABOUT: &str = "\
+Free custom resources that no operator looks after any more
+
+Takes the finalizer chartwright.dev/release off the custom resources that are selected, and nothing else: their members \
+stay, with their labels, so that an operator can take them over for a custom resource of the same name. Stop the \
+operator before, or take the kind out of its watches.yaml: one that still watches a custom resource puts its finalizer \
+on again, or would have deleted its members.";
+
+/// Free custom resources that no operator looks after any more
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES, long_about = ABOUT)]
+pub struct ReleaseFinalizersArgs {
+    #[command(flatten)]
+    selection: Selection,
+    /// Only those that are being deleted
+    #[arg(long)]
+    deleting: bool,
+    /// Take our labels and our annotation off the members as well, so that nothing takes them for members again
+    #[arg(long)]
+    orphan: bool,
+    /// Say what would be done, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// The kubeconfig to use [default: KUBECONFIG, else the cluster around the pod, else ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+}
+
+/// Which custom resources. What is given narrows it; nothing given is wrong use.
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = true)]
+struct Selection {
+    /// Every custom resource that carries the finalizer
+    #[arg(long, conflicts_with_all = ["group", "kind", "namespace", "name"])]
+    all: bool,
+    /// Of this API group
+    #[arg(long)]
+    group: Option<String>,
+    /// Of this kind
+    #[arg(long)]
+    kind: Option<String>,
+    /// In this namespace [default: in all]
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// Of this name
+    #[arg(long)]
+    name: Option<String>,
+}
+
+/// One that was found.
+struct Found {
+    group_kind: GroupKind,
+    resource: Resource,
+    custom: CustomResource,
+}
+
+pub fn run(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("async runtime")?;
+    runtime.block_on(free(args))
+}
+
+async fn free(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
+    let client = cluster::connect(args.kubeconfig.as_deref()).await?;
+    let discovery = Discovery::new(client).await?;
+    let found = find(args, &discovery).await?;
+    if found.is_empty() {
+        eprintln!("No custom resource with the finalizer {FINALIZER} is selected.");
+        return Ok(());
+    }
+    let mut failures = 0;
+    for found in &found {
+        match free_one(args, &discovery, found).await {
+            Ok(text) => print!("{text}"),
+            Err(error) => {
+                failures += 1;
+                eprintln!("{}: {error:#}", describe(found));
+            }
+        }
+    }
+    if found.iter().any(|found| !found.custom.deleting) {
+        eprintln!(
+            "Those that are not being deleted get their finalizer again from any operator that still watches them."
+        );
+    }
+    if failures > 0 {
+        bail!("{failures} of {} custom resources could not be freed", found.len());
+    }
+    Ok(())
+}
+
+async fn find(args: &ReleaseFinalizersArgs, discovery: &Discovery) -> anyhow::Result<Vec<Found>> {
+    let selection = &args.selection;
+    let snapshot = discovery.snapshot();
+    let mut found = Vec::new();
+    for (group_kind, resource) in kinds(selection, discovery, &snapshot).await? {
+        let namespace = selection.namespace.as_deref();
+        if namespace.is_some() && !resource.namespaced {
+            continue;
+        }
+        let listed = with_finalizer(discovery, resource, namespace)
+            .await
+            .with_context(|| format!("{group_kind}"))?;
+        let customs = listed.into_iter().map(|metadata| {
+            CustomResource::from(DynamicObject {
+                types: None,
+                metadata,
+                data: serde_json::Value::Null,
+            })
+        });
+        let selected = customs.filter(|custom| {
+            let named = selection.name.as_ref().is_none_or(|name| *name == custom.key.name);
+            named && (custom.deleting || !args.deleting)
+        });
+        found.extend(selected.map(|custom| Found {
+            group_kind: group_kind.clone(),
+            resource: resource.clone(),
+            custom,
+        }));
+    }
+    Ok(found)
+}
+
+/// The kinds that are meant: one, or those of them that are made by CustomResourceDefinitions.
+async fn kinds<'s>(
+    selection: &Selection,
+    discovery: &Discovery,
+    snapshot: &'s Snapshot,
+) -> anyhow::Result<Vec<(&'s GroupKind, &'s Resource)>> {
+    let meant = |group_kind: &GroupKind| {
+        selection.group.as_ref().is_none_or(|group| *group == group_kind.group)
+            && selection.kind.as_ref().is_none_or(|kind| *kind == group_kind.kind)
+    };
+    let mut kinds: Vec<_> = snapshot.kinds().filter(|(group_kind, _)| meant(group_kind)).collect();
+    kinds.sort_by_key(|(group_kind, _)| *group_kind);
+    if kinds.is_empty() {
+        let kind = selection.kind.as_deref().unwrap_or("a kind");
+        let group = selection.group.as_deref().map(|group| format!(" in group {group}"));
+        bail!("the API server does not serve {kind}{}", group.unwrap_or_default());
+    }
+    if selection.group.is_some() && selection.kind.is_some() {
+        return Ok(kinds);
+    }
+    let crd = GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition");
+    let crds = snapshot
+        .preferred(&crd)
+        .context("the API server serves no CustomResourceDefinitions")?;
+    let api = discovery.api::<PartialObjectMeta<DynamicObject>>(crds, None);
+    let listed = api
+        .list_metadata(&Default::default())
+        .await
+        .context("CustomResourceDefinitions can't be listed: give both --group and --kind")?;
+    // A CustomResourceDefinition is named after what it defines: `<plural>.<group>`.
+    let names: std::collections::HashSet<String> =
+        listed.items.into_iter().filter_map(|crd| crd.metadata.name).collect();
+    kinds.retain(|(_, resource)| names.contains(&format!("{}.{}", resource.api.plural, resource.api.group)));
+    Ok(kinds)
+}
+
+async fn free_one(args: &ReleaseFinalizersArgs, discovery: &Discovery, found: &Found) -> anyhow::Result<String> {
+    let custom = &found.custom;
+    let owner = custom.owner(&found.group_kind);
+    let mut text = String::new();
+    let superset = Superset::of_resource(custom);
+    if args.orphan {
+        for id in orphan(args, discovery, &superset, found).await? {
+            let done = if args.dry_run {
+                "would lose its marks"
+            } else {
+                "stays, without our marks"
+            };
+            writeln!(text, "  {id}: {done}")?;
+        }
+    } else if !superset.is_empty() {
+        let kinds: Vec<String> = superset.kinds.iter().map(ToString::to_string).collect();
+        writeln!(
+            text,
+            "  its members stay; to see them: kubectl get {} -A -l {PART_OF_LABEL}={}",
+            kinds.join(","),
+            owner.set
+        )?;
+    }
+    if let Some(place) = custom.annotations.get(annotations::KEPT) {
+        writeln!(text, "  its random results stay: {place}")?;
+    }
+    if !args.dry_run {
+        remove_finalizer(discovery, &custom.target(&found.resource), &custom.finalizers).await?;
+    }
+    let state = if custom.deleting { ", being deleted" } else { "" };
+    let done = if args.dry_run {
+        "would be freed (dry run)"
+    } else {
+        "freed"
+    };
+    Ok(format!("{}{state}: {done}\n{text}", describe(found)))
+}
+
+/// Takes our marks off the members, wherever the custom resource says that there may be any.
+async fn orphan(
+    args: &ReleaseFinalizersArgs,
+    discovery: &Discovery,
+    superset: &Superset,
+    found: &Found,
+) -> anyhow::Result<Vec<ObjectId>> {
+    let owner = found.custom.owner(&found.group_kind);
+    let snapshot = discovery.snapshot();
+    let mut orphans = Vec::new();
+    for kind in &superset.kinds {
+        // A kind that is no longer served has no objects.
+        let Some(resource) = snapshot.preferred(kind) else {
+            continue;
+        };
+        let namespaces: Vec<Option<&str>> = match resource.namespaced {
+            true => superset.namespaces.iter().map(|name| Some(name.as_str())).collect(),
+            false => vec![None],
+        };
+        for namespace in namespaces {
+            let listed = objects::list_set(discovery, resource, namespace, &owner.set).await;
+            for (namespace, name, live) in listed.with_context(|| format!("{kind}"))? {
+                let id = ObjectId::new(kind.clone(), namespace, name);
+                if verdict(&id, &live, &owner, Purpose::Orphan) != Verdict::Release {
+                    continue;
+                }
+                if !args.dry_run
+                    && objects::release(discovery, resource, &id, &live).await? == objects::Deleted::Changed
+                {
+                    bail!("{id} was changed meanwhile; try again");
+                }
+                orphans.push(id);
+            }
+        }
+    }
+    Ok(orphans)
+}
+
+/// `Memcached.cache.example.com shop/web`
+fn describe(found: &Found) -> String {
+    format!("{} {}", found.group_kind, found.custom.key)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: ReleaseFinalizersArgs,
+    }
+
+    #[test]
+    fn something_must_be_selected() {
+        let parse = |arguments: &[&str]| Cli::try_parse_from([&["release-finalizers"], arguments].concat());
+        for wrong in [
+            &[][..],
+            &["--dry-run"],
+            &["--all", "--kind", "A"],
+            &["--deleting", "--orphan"],
+        ] {
+            let error = parse(wrong).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{wrong:?}");
+        }
+        let args = parse(&["--kind", "Memcached", "-n", "shop", "--name=web"])
+            .unwrap()
+            .args;
+        assert_eq!(args.selection.namespace.as_deref(), Some("shop"));
+        assert!(parse(&["--all", "--deleting", "--dry-run"]).unwrap().args.dry_run);
+    }
+}
