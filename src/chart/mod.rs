@@ -7,6 +7,7 @@ mod archive;
 pub mod dependencies;
 mod digest;
 mod directory;
+mod fetch;
 mod files;
 mod frozen;
 pub mod ignore;
@@ -27,6 +28,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::template::go::{Map, Str};
+pub use fetch::Fetch;
 pub use metadata::{Dependency, Maintainer, Metadata};
 pub use warning::Warning;
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use super::strvals::{Mode, parse_into};
-use super::{Error, io_text, values};
+use super::{Error, Fetch, io_text, values};
 use crate::template::sprig::url_parse::Url;
 
 /// What a command line says about values, each list in the order given.
@@ -27,6 +27,8 @@ pub struct ValueOptions {
     pub set_literal: Vec<String>,
     /// The folder that relative paths start from; empty for the working directory.
     pub base: PathBuf,
+    /// For files that are named by URL. `None`: those are errors.
+    pub fetch: Option<Fetch>,
 }
 
 impl ValueOptions {
@@ -86,10 +88,14 @@ impl ValueOptions {
         }
         // Helm takes every path for a URL first, and asks its downloaders for those of a scheme that they know.
         let url = Url::parse(path.as_bytes())?;
-        if [&b"http"[..], b"https", b"oci"].contains(&&*url.scheme) {
-            return Err(format!(
-                "{path}: values are not downloaded: fetch the file first and give its path"
-            ));
+        match (&*url.scheme, &self.fetch) {
+            (b"http" | b"https", Some(fetch)) => return fetch.get(path),
+            (b"http" | b"https" | b"oci", _) => {
+                return Err(format!(
+                    "{path}: values are not downloaded from there: fetch the file first and give its path"
+                ));
+            }
+            _ => {}
         }
         if path.is_empty() {
             // Joined to the base it would be the base itself.

@@ -1,5 +1,6 @@
 //! `values.schema.json`: values are checked after they were folded, each chart's against its own schema.
-//! Facts: Helm's `pkg/chart/common/util/jsonschema.go`. Schemas on the network are not fetched.
+//! Facts: Helm's `pkg/chart/common/util/jsonschema.go`. Schemas on the network are
+//! fetched where there is a [`Fetch`].
 //!
 //! The validator is our own since users search for the texts of Helm's: it follows the library that Helm uses,
 //! santhosh-tekuri/jsonschema v6, in the order of its checks and the shape of its reports.
@@ -18,7 +19,7 @@ use std::sync::OnceLock;
 use self::compile::Compiler;
 use self::json::Json;
 use super::dependencies::Node;
-use super::values;
+use super::{Fetch, values};
 use crate::template::go::value::{Map, Str, Value};
 
 /// Where a chart's schema stands, for references that start from it.
@@ -31,19 +32,20 @@ pub struct Schema {
     compiled: OnceLock<Result<Vec<compile::Schema>, String>>,
 }
 
-/// Checks folded values against the schemas of the charts that take part.
+/// Checks folded values against the schemas of the charts that take part. `fetch` is asked for what a schema that is
+/// compiled now refers to on the network.
 ///
 /// # Errors
 /// What is wrong, by chart: `<chart>:\n- at '/age': ...\n`, worded as Helm words it.
-pub fn validate(node: &Node<'_>, values: &Map) -> Result<(), String> {
+pub fn validate(node: &Node<'_>, values: &Map, fetch: Option<&Fetch>) -> Result<(), String> {
     let mut report = String::new();
-    check(node, values, &mut report);
+    check(node, values, fetch, &mut report);
     if report.is_empty() { Ok(()) } else { Err(report) }
 }
 
-fn check(node: &Node<'_>, values: &Map, report: &mut String) {
+fn check(node: &Node<'_>, values: &Map, fetch: Option<&Fetch>, report: &mut String) {
     if let Some(schema) = &node.chart.schema
-        && let Err(text) = schema.check(values)
+        && let Err(text) = schema.check(values, fetch)
     {
         report.push_str(&format!("{}:\n{text}", node.name()));
     }
@@ -51,7 +53,7 @@ fn check(node: &Node<'_>, values: &Map, report: &mut String) {
         match values.get(child.name().as_bytes()) {
             None | Some(Value::Nil) => {}
             Some(value) => match values::as_table(&value) {
-                Some(table) => check(child, &table, report),
+                Some(table) => check(child, &table, fetch, report),
                 None => report.push_str(&format!(
                     "{}:\ninvalid type for values: expected object (map), got {}\n",
                     child.name(),
@@ -78,8 +80,8 @@ impl Schema {
         self.text.as_bytes()
     }
 
-    fn check(&self, values: &Map) -> Result<(), String> {
-        let compile = || Json::parse(&self.text).and_then(|document| Compiler::new().compile(URL, Some(document)));
+    fn check(&self, values: &Map, fetch: Option<&Fetch>) -> Result<(), String> {
+        let compile = || Json::parse(&self.text).and_then(|document| Compiler::new(fetch).compile(URL, Some(document)));
         let schemas = self.compiled.get_or_init(compile).as_ref().map_err(String::clone)?;
         let values = Json::from_value(&Value::Map(values.clone()));
         validator::validate(schemas, 0, &values).map_err(|failure| {

@@ -6,6 +6,7 @@
 mod caret;
 mod files;
 mod flags;
+mod http;
 mod locate;
 mod name;
 mod namespace;
@@ -19,9 +20,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::locate::Place;
 use super::pflag::{self, Parsed};
 use crate::chart::options::ValueOptions;
-use crate::chart::{self, Chart, Warning};
+use crate::chart::{self, Chart, Fetch, Warning};
 use crate::render::{
     Capabilities, Error, Input, KubeVersion, Limits, Lookups, Release, Renderer, StreamOptions, bad_stream,
     on_large_stack, show_only, to_stream,
@@ -39,7 +41,7 @@ const LONG_ABOUT: &str = "\
 Render a chart's templates and print them, as `helm template` does
 
 Takes the arguments of `helm template` and prints what it prints. Unless --dry-run=server is given no cluster is asked, \
-and `lookup` finds nothing. Charts are folders or .tgz files; nothing is downloaded. Helm's other flags are accepted too.";
+and `lookup` finds nothing. Charts are folders or .tgz files, on disk or at a URL. Helm's other flags are accepted too.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -185,13 +187,24 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
     capabilities.api_versions.extend(flags.list("api-versions"));
     let server = asks_server(&flags, &mut output.notices)?;
     let (name, chart) = name_and_chart(&flags, process)?;
-    let path = locate::locate(&flags, process.dir, &chart)?;
-    let values = value_options(&flags, process.dir)
+    let proxies = http::Proxies::from_environment(process.env);
+    let place = locate::locate(&flags, process.dir, &chart)?;
+    let place = match place {
+        // Helm downloads a chart before it reads values.
+        Place::Url(url) => Place::Archive(http::files(&proxies).get(&url)?),
+        place => place,
+    };
+    let values = value_options(&flags, process.dir, http::files(&proxies))
         .merge(process.stdin)
         .map_err(|e| e.to_string())?;
-    let chart = chart::load(&path).map_err(|e| e.to_string())?;
+    let chart = match place {
+        Place::Path(path) => chart::load(&path),
+        Place::Archive(data) => chart::load_archive(&data),
+        Place::Url(_) => return Err(format!("{chart}: not downloaded")),
+    };
+    let chart = chart.map_err(|e| e.to_string())?;
     let deprecated = chart.metadata.deprecated;
-    let renderer = check(chart, &flags)?;
+    let renderer = check(chart, &flags)?.with_fetch(http::schemas(&proxies));
     if deprecated {
         output
             .notices
@@ -327,7 +340,7 @@ fn folder<'a>(
     }
 }
 
-fn value_options(flags: &Parsed, base: &Path) -> ValueOptions {
+fn value_options(flags: &Parsed, base: &Path, fetch: Fetch) -> ValueOptions {
     ValueOptions {
         files: flags.list("values"),
         set: flags.list("set"),
@@ -336,6 +349,7 @@ fn value_options(flags: &Parsed, base: &Path) -> ValueOptions {
         set_json: flags.list("set-json"),
         set_literal: flags.list("set-literal"),
         base: base.to_path_buf(),
+        fetch: Some(fetch),
     }
 }
 

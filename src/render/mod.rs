@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::chart::dependencies::{self, Node};
-use crate::chart::{Chart, File, Warning, schema, values, version};
+use crate::chart::{Chart, Fetch, File, Warning, schema, values, version};
 use crate::template::go::{Entries, ExecError, Map, MapKind, Set, Str, Value};
 use crate::template::handlebars::{self, Templates, is_handlebars};
 use crate::template::helm::{Context, Environment, error as wording, table};
@@ -54,6 +54,8 @@ pub struct Renderer {
     files: HashMap<ChartId, Vec<(Str, Str)>>,
     /// What the documents of earlier renders are.
     heads: Heads,
+    /// For schemas that refer to others on the network.
+    fetch: Option<Fetch>,
 }
 
 /// The parsed templates of the charts that take part. Neither kind sees the other's definitions.
@@ -165,7 +167,14 @@ impl Renderer {
             sets: Mutex::new(HashMap::new()),
             files,
             heads: Heads::default(),
+            fetch: None,
         })
+    }
+
+    /// The same, for charts whose schemas refer to others on the network; without, those are errors.
+    pub fn with_fetch(mut self, fetch: Fetch) -> Self {
+        self.fetch = Some(fetch);
+        self
     }
 
     /// The chart.
@@ -194,7 +203,7 @@ impl Renderer {
         let node = dependencies::process(&self.chart, &user, warnings)?;
         let values = values::coalesce(&node, &user, warnings)?;
         if !input.skip_schema {
-            schema::validate(&node, &values).map_err(Error::Schema)?;
+            schema::validate(&node, &values, self.fetch.as_ref()).map_err(Error::Schema)?;
         }
         check_kube_version(&node, input.capabilities)?;
         let parsed = self.parsed(&node)?;

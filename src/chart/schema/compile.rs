@@ -1,7 +1,7 @@
 //! Schemas as the validator wants them: a flat list in which they refer to one another by index.
 //!
 //! Follows what santhosh-tekuri/jsonschema v6 does with `$schema`, `$id`, anchors and references, and what Helm lets it
-//! load: files, and nothing (a schema that accepts all) for `urn:`. Schemas on the network are not fetched.
+//! load: files, what a [`Fetch`] fetches, and nothing (a schema that accepts all) for `urn:`.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -13,6 +13,7 @@ use super::failure::escape;
 use super::format::{self, Check};
 use super::json::{Json, Number};
 use super::{documents, metaschemas};
+use crate::chart::Fetch;
 use crate::template::go::quote::quote_go;
 use crate::template::sprig::regex;
 
@@ -115,7 +116,7 @@ impl Schema {
 }
 
 /// Compiles documents and whatever they refer to.
-pub(super) struct Compiler {
+pub(super) struct Compiler<'f> {
     documents: BTreeMap<String, Document>,
     schemas: Vec<Schema>,
     /// Where each of `schemas` stands.
@@ -123,17 +124,19 @@ pub(super) struct Compiler {
     known: HashMap<Place, usize>,
     /// Metaschemas assert formats, and aren't checked themselves.
     is_meta: bool,
+    fetch: Option<&'f Fetch>,
 }
 
-impl Compiler {
+impl<'f> Compiler<'f> {
     /// A compiler of charts' schemas.
-    pub fn new() -> Self {
+    pub fn new(fetch: Option<&'f Fetch>) -> Self {
         Compiler {
             documents: BTreeMap::new(),
             schemas: Vec::new(),
             places: Vec::new(),
             known: HashMap::new(),
             is_meta: false,
+            fetch,
         }
     }
 
@@ -141,7 +144,7 @@ impl Compiler {
     pub fn for_metaschemas() -> Self {
         Compiler {
             is_meta: true,
-            ..Compiler::new()
+            ..Compiler::new(None)
         }
     }
 
@@ -222,7 +225,7 @@ impl Compiler {
         let failed = |problem: String| format!("failing loading {}: {problem}", quote(url));
         let root = match metaschemas::document(url) {
             Some(document) => document,
-            None => fetch(url).map_err(failed)?,
+            None => fetch(url, self.fetch).map_err(failed)?,
         };
         self.add(url, root)
     }
@@ -297,13 +300,13 @@ impl Compiler {
 }
 
 /// A schema's keywords.
-struct Object<'c> {
-    compiler: &'c mut Compiler,
+struct Object<'c, 'f> {
+    compiler: &'c mut Compiler<'f>,
     place: &'c Place,
     map: &'c BTreeMap<String, Json>,
 }
 
-impl Object<'_> {
+impl Object<'_, '_> {
     fn read(mut self, schema: &mut Schema) -> Result<(), String> {
         let draft = schema.draft;
         schema.reference = self.reference("$ref")?;
@@ -557,7 +560,7 @@ fn file_path(url: &str) -> &str {
 }
 
 /// Loads a document that isn't built in.
-fn fetch(url: &str) -> Result<Json, String> {
+fn fetch(url: &str, network: Option<&Fetch>) -> Result<Json, String> {
     match url.split_once(':').map_or("", |(scheme, _)| scheme) {
         "file" => {
             let path = documents::percent_decode(file_path(url))?;
@@ -572,9 +575,10 @@ fn fetch(url: &str) -> Result<Json, String> {
             Json::parse(&text)
         }
         "urn" => Ok(Json::Bool(true)),
-        "http" | "https" => {
-            Err("schemas on the network are not fetched: put a copy into the schema's $defs".to_owned())
-        }
+        "http" | "https" => match network {
+            Some(network) => Json::parse(&network.get(url)?),
+            None => Err("schemas on the network are not fetched: put a copy into the schema's $defs".to_owned()),
+        },
         _ => Err(format!("no URLLoader registered for {}", quote(url))),
     }
 }

@@ -1,15 +1,26 @@
-//! Where a chart is (`LocateChart` in Helm's `pkg/action/install.go`). Only charts on disk: nothing is downloaded.
+//! Where a chart is (`LocateChart` in Helm's `pkg/action/install.go`). Charts on disk and archives at a URL; repositories aren't asked.
 
 use std::path::{Path, PathBuf};
 
 use super::files::clean_path;
 use crate::cli::pflag::Parsed;
 
-/// The path of the chart that a command line names.
+/// Where a chart is.
+#[derive(Debug)]
+pub enum Place {
+    /// A folder or an archive.
+    Path(PathBuf),
+    /// An archive's.
+    Url(String),
+    /// One that was fetched.
+    Archive(Vec<u8>),
+}
+
+/// The place of the chart that a command line names.
 ///
 /// # Errors
-/// Helm's text if there is no such chart; one of ours if it would have to be downloaded.
-pub fn locate(flags: &Parsed, dir: &Path, chart: &str) -> Result<PathBuf, String> {
+/// Helm's text if there is no such chart; one of ours if a repository or registry would have to be asked.
+pub fn locate(flags: &Parsed, dir: &Path, chart: &str) -> Result<Place, String> {
     let name = chart.trim();
     if let Some(url) = flags.text("repo").filter(|url| !url.is_empty()) {
         return Err(remote(name, &format!("helm pull --repo {url} {name}")));
@@ -19,13 +30,14 @@ pub fn locate(flags: &Parsed, dir: &Path, chart: &str) -> Result<PathBuf, String
         if flags.bool("verify") {
             return Err(unverified(&path));
         }
-        return Ok(path);
+        return Ok(Place::Path(path));
     }
     if name.starts_with(['/', '.']) {
         return Err(format!("path {name:?} not found"));
     }
     if let Some((scheme, rest)) = name.split_once("://") {
         return Err(match scheme.to_ascii_lowercase().as_str() {
+            "http" | "https" if !flags.bool("verify") => return Ok(Place::Url(name.to_owned())),
             "oci" | "http" | "https" => remote(name, &format!("helm pull {name}")),
             _ if rest.contains('/') => format!("scheme {scheme:?} not supported"),
             _ => format!("non-absolute URLs should be in form of repo_name/path_to_chart, got: {name}"),

@@ -1,0 +1,357 @@
+//! Files by URL: values (`pkg/getter/httpgetter.go` in Helm) and what schemas refer to (`HTTPURLLoader` in its
+//! `pkg/chart/common/util/jsonschema.go`). The client is that of the Kubernetes library, without a cluster.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use axum::http::{HeaderName, Request, StatusCode, Uri};
+use kube::client::Body;
+use kube::{Client, Config};
+
+use crate::chart::Fetch;
+use crate::chart::io_text;
+
+/// How long one answer may take; Helm waits as long for a schema.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// The largest file that is taken, in bytes.
+const LARGEST: usize = 64 << 20;
+/// As many redirections as Go's client follows.
+const MOST_REDIRECTIONS: usize = 10;
+
+/// What came back.
+struct Answer {
+    status: StatusCode,
+    body: Vec<u8>,
+}
+
+/// The proxies that the environment names, as Go's `http.ProxyFromEnvironment` reads them.
+#[derive(Debug, Clone, Default)]
+pub struct Proxies {
+    https: Option<String>,
+    http: Option<String>,
+    none: String,
+}
+
+/// Fetches values files and charts.
+pub fn files(proxies: &Proxies) -> Fetch {
+    let proxies = proxies.clone();
+    Fetch::new(move |url| {
+        let answer = get(url, &proxies)?;
+        match answer.status {
+            StatusCode::OK => Ok(answer.body),
+            status => Err(format!(
+                "failed to fetch {url} : {}",
+                shown(status).replace(['(', ')'], "")
+            )),
+        }
+    })
+}
+
+/// Fetches schemas.
+pub fn schemas(proxies: &Proxies) -> Fetch {
+    let proxies = proxies.clone();
+    Fetch::new(move |url| {
+        let answer = get(url, &proxies).map_err(|problem| format!("HTTP request failed for {url}: {problem}"))?;
+        match answer.status {
+            StatusCode::OK => Ok(answer.body),
+            status => Err(format!("HTTP request to {url} returned status {}", shown(status))),
+        }
+    })
+}
+
+/// `404 (Not Found)`
+fn shown(status: StatusCode) -> String {
+    format!(
+        "{} ({})",
+        status.as_u16(),
+        status.canonical_reason().unwrap_or_default()
+    )
+}
+
+fn get(url: &str, proxies: &Proxies) -> Result<Answer, String> {
+    let asked = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(|e| e.to_string())?.block_on(follow(url, proxies))
+    };
+    // On a thread of its own: whoever calls may already be within a runtime.
+    let answer = std::thread::scope(|scope| scope.spawn(asked).join());
+    answer.unwrap_or_else(|_| Err(format!("Get {url:?}: the request stopped unexpectedly")))
+}
+
+async fn follow(url: &str, proxies: &Proxies) -> Result<Answer, String> {
+    let mut at = url.to_owned();
+    for _ in 0..=MOST_REDIRECTIONS {
+        let (answer, location) = match tokio::time::timeout(TIMEOUT, ask(&at, proxies)).await {
+            Ok(result) => result.map_err(|problem| format!("Get {at:?}: {problem}"))?,
+            Err(_) => {
+                let problem = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
+                return Err(format!("Get {at:?}: {problem}"));
+            }
+        };
+        match location {
+            Some(location) => at = join(&at, &location),
+            None => return Ok(answer),
+        }
+    }
+    Err(format!("Get {at:?}: stopped after {MOST_REDIRECTIONS} redirects"))
+}
+
+/// One request: the answer, and where it leads on to.
+async fn ask(url: &str, proxies: &Proxies) -> Result<(Answer, Option<String>), String> {
+    let uri: Uri = url.parse().map_err(|e| format!("{e}"))?;
+    let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+        return Err("http: no Host in request URL".to_owned());
+    };
+    let server: Uri = format!("{scheme}://{authority}").parse().map_err(|e| format!("{e}"))?;
+    let mut config = Config::new(server);
+    config.proxy_url = match proxies.of(&uri) {
+        Some(proxy) => Some(proxy.parse().map_err(|e| format!("proxyconnect tcp: {proxy}: {e}"))?),
+        None => None,
+    };
+    let client = Client::try_from(config).map_err(|e| e.to_string())?;
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let request = Request::get(path)
+        .header("User-Agent", concat!("chartwright/", env!("CARGO_PKG_VERSION")))
+        .body(Body::empty())
+        .map_err(|e| e.to_string())?;
+    let response = client.send(request).await.map_err(|e| worded(&e, &uri))?;
+    let (head, body) = response.into_parts();
+    let location = match head.status.as_u16() {
+        301 | 302 | 303 | 307 | 308 => head.headers.get(HeaderName::from_static("location")),
+        _ => None,
+    };
+    let location = location.and_then(|text| text.to_str().ok()).map(str::to_owned);
+    let body = axum::body::to_bytes(axum::body::Body::new(body), LARGEST).await;
+    let body = body.map_err(|e| format!("the answer can't be read, or is larger than {LARGEST} bytes: {e}"))?;
+    let answer = Answer {
+        status: head.status,
+        body: body.to_vec(),
+    };
+    Ok((answer, location))
+}
+
+/// The cause in Go's words, where they are known.
+fn worded(error: &kube::Error, uri: &Uri) -> String {
+    let host = uri.host().unwrap_or_default();
+    let port = uri
+        .port_u16()
+        .unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });
+    let mut cause = error.source();
+    let mut text = error.to_string();
+    while let Some(error) = cause {
+        text = error.to_string();
+        if text.starts_with("failed to lookup address information") {
+            return format!("dial tcp: lookup {host}{}: no such host", name_server());
+        }
+        if let Some(error) = error.downcast_ref::<std::io::Error>()
+            && error.raw_os_error().is_some()
+        {
+            return format!("dial tcp {host}:{port}: connect: {}", io_text(error));
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// ` on <address>`, as Go's resolver names the server that it asked.
+fn name_server() -> String {
+    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let server = text.lines().find_map(|line| line.strip_prefix("nameserver"));
+    match server.map(str::trim) {
+        Some(server) if server.contains(':') => format!(" on [{server}]:53"),
+        Some(server) => format!(" on {server}:53"),
+        None => String::new(),
+    }
+}
+
+/// Where a redirection leads.
+fn join(from: &str, location: &str) -> String {
+    if location.contains("://") {
+        return location.to_owned();
+    }
+    let (scheme, rest) = from.split_once("://").unwrap_or(("https", from));
+    let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+    match location {
+        other if other.starts_with("//") => format!("{scheme}:{other}"),
+        rooted if rooted.starts_with('/') => format!("{scheme}://{host}{rooted}"),
+        relative => {
+            let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            format!("{scheme}://{host}{folder}/{relative}")
+        }
+    }
+}
+
+// === impl Proxies ===
+
+impl Proxies {
+    /// Reads `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, or the same in lower case.
+    pub fn from_environment(variable: &dyn Fn(&str) -> Option<String>) -> Self {
+        let text = |name: &str| {
+            let names = [name.to_owned(), name.to_ascii_lowercase()];
+            names
+                .iter()
+                .find_map(|name| variable(name).filter(|text| !text.is_empty()))
+        };
+        let url = |name: &str| {
+            text(name).map(|text| {
+                if text.contains("://") {
+                    text
+                } else {
+                    format!("http://{text}")
+                }
+            })
+        };
+        Proxies {
+            https: url("HTTPS_PROXY"),
+            http: url("HTTP_PROXY"),
+            none: text("NO_PROXY").unwrap_or_default(),
+        }
+    }
+
+    fn of(&self, uri: &Uri) -> Option<&str> {
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        let is_local = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        let excepted = self
+            .none
+            .split(',')
+            .map(str::trim)
+            .any(|name| match name.strip_prefix("*.") {
+                Some(_) => host.ends_with(&name[1..]),
+                None if name == "*" => true,
+                None if name.starts_with('.') => host.ends_with(name),
+                None => {
+                    !name.is_empty()
+                        && (host == name || host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.')))
+                }
+            });
+        let proxy = if uri.scheme_str() == Some("https") {
+            &self.https
+        } else {
+            &self.http
+        };
+        proxy.as_deref().filter(|_| !is_local && !excepted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::path::Path;
+
+    /// A server on the loopback that answers these paths, and others with 404. Its address.
+    fn serve(pages: &'static [(&'static str, &'static str, &'static str)]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                let first = lines.next().unwrap().unwrap();
+                lines
+                    .by_ref()
+                    .take_while(|line| line.as_ref().is_ok_and(|line| !line.is_empty()))
+                    .for_each(drop);
+                let path = first.split(' ').nth(1).unwrap_or_default();
+                let page = pages.iter().find(|(known, ..)| *known == path);
+                let (_, head, body) = page.copied().unwrap_or(("", "404 Not Found", "no"));
+                let size = body.len();
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 {head}\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n{body}"
+                );
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn values_and_schemas_come_from_urls() {
+        let address = serve(&[
+            ("/values.yaml", "200 OK", "a: from the net"),
+            ("/moved", "302 Found\r\nLocation: values.yaml", ""),
+            ("/int.json", "200 OK", r#"{"type": "integer"}"#),
+        ]);
+        let folder = tempfile::tempdir().unwrap();
+        let chart = folder.path().join("c");
+        std::fs::create_dir_all(chart.join("templates")).unwrap();
+        std::fs::write(chart.join("Chart.yaml"), "apiVersion: v2\nname: c\nversion: 1.0.0\n").unwrap();
+        std::fs::write(chart.join("templates/a.yaml"), "a: {{ .Values.a | quote }}\n").unwrap();
+        let run = |more: &[&str]| {
+            let args = [&["template", "r", "c"][1..], more].concat();
+            super::super::run_captured(&args, b"", Path::new(folder.path()))
+        };
+        for page in ["values.yaml", "moved"] {
+            let done = run(&["-f", &format!("http://{address}/{page}")]);
+            assert_eq!(
+                String::from_utf8_lossy(&done.stdout),
+                "---\n# Source: c/templates/a.yaml\na: \"from the net\"\n"
+            );
+        }
+        let done = run(&["--set-file", &format!("a=http://{address}/values.yaml")]);
+        assert!(
+            String::from_utf8_lossy(&done.stdout).contains("a: \"a: from the net\""),
+            "{done:?}"
+        );
+        let missing = format!("http://{address}/none");
+        let want = format!("failed to fetch {missing} : 404 Not Found");
+        assert_eq!(run(&["-f", &missing]).error, Some(want));
+
+        let schema = |page: &str| format!(r#"{{"properties": {{"a": {{"$ref": "http://{address}/{page}"}}}}}}"#);
+        std::fs::write(chart.join("values.schema.json"), schema("int.json")).unwrap();
+        assert_eq!(run(&["--set", "a=1"]).code, 0);
+        let error = run(&["--set", "a=x"]).error.unwrap_or_default();
+        assert!(error.ends_with("c:\n- at '/a': got string, want integer\n"), "{error}");
+        std::fs::write(chart.join("values.schema.json"), schema("none")).unwrap();
+        let error = run(&[]).error.unwrap_or_default();
+        let want =
+            format!("c:\nfailing loading {missing:?}: HTTP request to {missing} returned status 404 (Not Found)");
+        assert!(error.ends_with(&want), "{error}");
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_told_in_gos_words() {
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let url = format!("http://{closed}/x");
+        let problem = get(&url, &Proxies::default()).map(|_| ()).unwrap_err();
+        assert_eq!(
+            problem,
+            format!("Get {url:?}: dial tcp {closed}: connect: connection refused")
+        );
+    }
+
+    #[test]
+    fn proxies_are_those_of_the_environment() {
+        let proxies = Proxies::from_environment(&|name| match name {
+            "https_proxy" => Some("proxy:3128".to_owned()),
+            "NO_PROXY" => Some("example.org, .internal,10.0.0.1".to_owned()),
+            _ => None,
+        });
+        for (url, want) in [
+            ("https://example.com/a", Some("http://proxy:3128")),
+            ("http://example.com/a", None),
+            ("https://example.org/a", None),
+            ("https://a.example.org/a", None),
+            ("https://anexample.org/a", Some("http://proxy:3128")),
+            ("https://a.internal/", None),
+            ("https://10.0.0.1/", None),
+            ("https://localhost/", None),
+        ] {
+            assert_eq!(proxies.of(&url.parse().unwrap()), want, "{url}");
+        }
+    }
+
+    #[test]
+    fn redirections_are_joined() {
+        for (from, location, want) in [
+            ("http://a/b/c", "d", "http://a/b/d"),
+            ("http://a/b/c", "/d", "http://a/d"),
+            ("http://a/b/c", "//d/e", "http://d/e"),
+            ("http://a", "https://d/e", "https://d/e"),
+        ] {
+            assert_eq!(join(from, location), want);
+        }
+    }
+}
