@@ -107,6 +107,16 @@ impl Faults {
         };
     }
 
+    /// As [`Faults::arm`], and the log goes on.
+    pub fn set_plan(&self, plan: Plan) {
+        let mut state = self.state();
+        (state.plan, state.seen) = (Some(plan), 0);
+    }
+
+    pub fn clear_log(&self) {
+        self.state().log.clear();
+    }
+
     /// Nothing goes wrong any more. Gives what was hit: empty if the position was never reached.
     pub fn heal(&self) -> Vec<String> {
         self.flow.send_modify(|flow| flow.late = Duration::ZERO);
@@ -217,7 +227,8 @@ impl Faults {
         }
     }
 
-    fn kill(&self) {
+    /// The client is dead: nothing that it still asks is heard.
+    pub fn kill(&self) {
         self.dead.store(true, Ordering::SeqCst);
         self.killed.notify_one();
     }

@@ -48,7 +48,7 @@ fn id(object: &Value) -> Id {
     (text(&object["kind"]), text(&object["metadata"]["name"]))
 }
 
-fn content(object: &Value) -> Value {
+pub fn content(object: &Value) -> Value {
     match object["kind"].as_str() {
         Some("PriorityClass") => object["value"].clone(),
         _ => object["data"].clone(),

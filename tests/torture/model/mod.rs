@@ -1,0 +1,8 @@
+//! A model of the API server in memory: as much of it as the operator's promises rest on.
+
+mod conformity;
+pub mod fields;
+pub mod server;
+pub mod store;
+
+pub use server::Model;

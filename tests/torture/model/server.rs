@@ -1,0 +1,408 @@
+//! The model API server: answers requests from a [`Store`] as kube-apiserver would.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use serde_json::{Value, json};
+
+use super::fields::{self, Manager};
+use super::store::{Change, Key, Kind, Store, discovery};
+use crate::call::{Answer, Body, BoxError, Call, Server, Target, answer, failure};
+
+/// Cheap to clone: all clones are the same server.
+#[derive(Clone)]
+pub struct Model(Arc<Mutex<Store>>);
+
+/// Code, reason and message of a failure.
+type Refusal = (u16, &'static str, String);
+
+/// How often a watch says where it is.
+const BOOKMARKS: Duration = Duration::from_secs(60);
+
+impl Server for Model {
+    fn answer(&self, call: Call) -> BoxFuture<'static, Answer> {
+        let model = self.clone();
+        async move {
+            Ok(match model.respond(&call) {
+                Ok(response) => response,
+                Err((code, reason, message)) => failure(code, reason, &message),
+            })
+        }
+        .boxed()
+    }
+}
+
+impl Model {
+    pub fn new() -> Self {
+        Model(Arc::new(Mutex::new(Store::new())))
+    }
+
+    pub fn store(&self) -> MutexGuard<'_, Store> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn respond(&self, call: &Call) -> Result<Response<Body>, Refusal> {
+        let not_found = || (404, "NotFound", format!("the server could not find {}", call.path));
+        match call.path.as_str() {
+            "/version" => {
+                let version = json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "",
+                    "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "", "platform": ""});
+                return Ok(answer(StatusCode::OK, &version));
+            }
+            "/api" => return Ok(answer(StatusCode::OK, &discovery(true))),
+            "/apis" => return Ok(answer(StatusCode::OK, &discovery(false))),
+            _ => {}
+        }
+        let target = call.target().ok_or_else(not_found)?;
+        let kind = Store::kind_of(&target).ok_or_else(not_found)?;
+        let key: Key = (kind.plural, target.namespace.clone(), target.name.clone());
+        let view = View::of(call, kind, &target);
+        let (status, object) = match call.verb() {
+            "watch" => return Ok(self.watch(call, view)),
+            "list" => return Ok(self.list(&view)),
+            "get" => {
+                let store = self.store();
+                let object = store.objects.get(&key).cloned().ok_or_else(|| gone(kind, &key))?;
+                (StatusCode::OK, object)
+            }
+            "create" => self.create(call, kind, key)?,
+            "update" => self.update(call, kind, key)?,
+            "patch" => self.patch(call, kind, key, &target.subresource)?,
+            "delete" => return self.delete(call, kind, key),
+            verb => return Err((405, "MethodNotAllowed", format!("the model has no {verb}"))),
+        };
+        Ok(answer(status, &view.show(&object)))
+    }
+
+    fn list(&self, view: &View) -> Response<Body> {
+        let store = self.store();
+        let found = store
+            .objects
+            .iter()
+            .filter(|(key, object)| view.covers(key) && view.selects(object));
+        let items: Vec<Value> = found.map(|(_, object)| view.show(object)).collect();
+        let (api_version, kind) = match view.metadata_only {
+            true => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList".to_owned()),
+            false => (view.api_version(), format!("{}List", view.kind.kind)),
+        };
+        let list = json!({
+            "apiVersion": api_version, "kind": kind, "metadata": {"resourceVersion": store.version().to_string()},
+            "items": items,
+        });
+        answer(StatusCode::OK, &list)
+    }
+
+    fn watch(&self, call: &Call, view: View) -> Response<Body> {
+        let from = call
+            .parameter("resourceVersion")
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0);
+        let seconds = call
+            .parameter("timeoutSeconds")
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(300);
+        let bookmarks = call.parameter("allowWatchBookmarks") == Some("true");
+        let end = tokio::time::Instant::now() + Duration::from_secs(seconds);
+        let latest = self.store().latest.subscribe();
+        let state = (self.clone(), view, from, latest);
+        let lines = futures::stream::unfold(state, move |(model, view, mut from, mut latest)| async move {
+            loop {
+                latest.borrow_and_update();
+                let (news, version) = {
+                    let store = model.store();
+                    let changes = store.changes.iter().filter(|change| change.version > from);
+                    let lines: String = changes
+                        .filter_map(|change| view.event(change))
+                        .map(|event| format!("{event}\n"))
+                        .collect();
+                    (lines, store.version())
+                };
+                from = version;
+                if !news.is_empty() {
+                    let frame: Result<_, BoxError> = Ok(Frame::data(Bytes::from(news)));
+                    return Some((frame, (model, view, from, latest)));
+                }
+                tokio::select! {
+                    changed = latest.changed() => if changed.is_err() { return None },
+                    () = tokio::time::sleep_until(end) => return None,
+                    () = tokio::time::sleep(BOOKMARKS), if bookmarks => {
+                        let bookmark = json!({"type": "BOOKMARK", "object": {
+                            "apiVersion": view.api_version(), "kind": view.kind.kind,
+                            "metadata": {"resourceVersion": from.to_string()},
+                        }});
+                        let frame = Ok(Frame::data(Bytes::from(format!("{bookmark}\n"))));
+                        return Some((frame, (model, view, from, latest)));
+                    }
+                }
+            }
+        });
+        Response::new(StreamBody::new(lines).boxed_unsync())
+    }
+
+    fn create(&self, call: &Call, kind: &Kind, mut key: Key) -> Result<(StatusCode, Arc<Value>), Refusal> {
+        let object = body(call)?;
+        key.2 = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let mut store = self.store();
+        if store.objects.contains_key(&key) {
+            return Err((
+                409,
+                "AlreadyExists",
+                format!("{} \"{}\" already exists", kind.plural, key.2),
+            ));
+        }
+        let now = store.now();
+        let empty = json!({"apiVersion": object["apiVersion"], "kind": object["kind"], "metadata": {}});
+        let object = fields::update(
+            &empty,
+            &without_status(object, kind),
+            &manager(call, "Update", ""),
+            &now,
+        );
+        Ok((StatusCode::CREATED, store.put(kind, key, object)))
+    }
+
+    fn update(&self, call: &Call, kind: &Kind, key: Key) -> Result<(StatusCode, Arc<Value>), Refusal> {
+        let mut object = body(call)?;
+        let mut store = self.store();
+        let live = store.objects.get(&key).cloned().ok_or_else(|| gone(kind, &key))?;
+        let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        if !version.is_empty() && Some(version) != live["metadata"]["resourceVersion"].as_str() {
+            return Err(conflict(kind, &key, "the object has been modified"));
+        }
+        keep_system_metadata(&mut object, &live);
+        if kind.custom {
+            object["status"] = live["status"].clone();
+        }
+        let object = fields::update(&live, &object, &manager(call, "Update", ""), &store.now());
+        Ok((StatusCode::OK, store.put(kind, key, object)))
+    }
+
+    fn patch(
+        &self,
+        call: &Call,
+        kind: &Kind,
+        key: Key,
+        subresource: &str,
+    ) -> Result<(StatusCode, Arc<Value>), Refusal> {
+        let mut patch = body(call)?;
+        let mut store = self.store();
+        let live = store.objects.get(&key).cloned();
+        let now = store.now();
+        let content = call.header("content-type");
+        if content.starts_with("application/apply-patch") {
+            let uid = patch["metadata"]["uid"].as_str().map(str::to_owned);
+            let found = live.as_ref().and_then(|live| live["metadata"]["uid"].as_str());
+            if uid.is_some() && uid.as_deref() != found {
+                // Who asks for an object that is gone hears of a conflict, who asks for its successor of a bad request.
+                return Err(match found {
+                    None => conflict(kind, &key, "uid mismatch"),
+                    Some(_) => immutable_uid(),
+                });
+            }
+            if live.is_none() && !subresource.is_empty() {
+                return Err(gone(kind, &key));
+            }
+            if kind.custom {
+                let dropped = if subresource == "status" { "spec" } else { "status" };
+                if let Some(map) = patch.as_object_mut() {
+                    map.remove(dropped);
+                }
+            }
+            let created = live.is_none();
+            let empty = json!({"apiVersion": patch["apiVersion"], "kind": patch["kind"], "metadata": {}});
+            let base = live.as_deref().unwrap_or(&empty);
+            let force = call.parameter("force") == Some("true");
+            let applied = fields::apply(base, &patch, &manager(call, "Apply", subresource), force, &now);
+            let object = applied.map_err(|managers| {
+                let text = format!("Apply failed with conflicts: conflicts with {}", managers.join(", "));
+                (409, "Conflict", text)
+            })?;
+            let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+            return Ok((status, store.put(kind, key, object)));
+        }
+        let live = live.ok_or_else(|| gone(kind, &key))?;
+        let mut changed = (*live).clone();
+        if content.starts_with("application/json-patch") {
+            let patch: json_patch::Patch =
+                serde_json::from_value(patch).map_err(|error| (400, "BadRequest", error.to_string()))?;
+            json_patch::patch(&mut changed, &patch).map_err(|error| (422, "Invalid", error.to_string()))?;
+        } else {
+            json_patch::merge(&mut changed, &patch);
+        }
+        if changed["metadata"]["uid"] != live["metadata"]["uid"] {
+            return Err(immutable_uid());
+        }
+        keep_system_metadata(&mut changed, &live);
+        if kind.custom {
+            let kept = if subresource == "status" { "spec" } else { "status" };
+            changed[kept] = live[kept].clone();
+        }
+        let object = fields::update(&live, &changed, &manager(call, "Update", subresource), &now);
+        Ok((StatusCode::OK, store.put(kind, key, object)))
+    }
+
+    fn delete(&self, call: &Call, kind: &Kind, key: Key) -> Result<Response<Body>, Refusal> {
+        let options: Value = serde_json::from_slice(&call.body).unwrap_or_default();
+        let mut store = self.store();
+        let live = store.objects.get(&key).cloned().ok_or_else(|| gone(kind, &key))?;
+        for field in ["uid", "resourceVersion"] {
+            let wanted = &options["preconditions"][field];
+            if !wanted.is_null() && *wanted != live["metadata"][field] {
+                return Err(conflict(
+                    kind,
+                    &key,
+                    &format!("Precondition failed: {field} in precondition"),
+                ));
+            }
+        }
+        store.delete(kind, key.clone());
+        Ok(match store.objects.get(&key) {
+            Some(dying) => answer(StatusCode::OK, dying),
+            None => {
+                let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
+                answer(StatusCode::OK, &success)
+            }
+        })
+    }
+}
+
+fn body(call: &Call) -> Result<Value, Refusal> {
+    serde_json::from_slice(&call.body).map_err(|error| (400, "BadRequest", error.to_string()))
+}
+
+fn gone(kind: &Kind, key: &Key) -> Refusal {
+    (404, "NotFound", format!("{} \"{}\" not found", kind.plural, key.2))
+}
+
+fn conflict(kind: &Kind, key: &Key, why: &str) -> Refusal {
+    (
+        409,
+        "Conflict",
+        format!("Operation cannot be fulfilled on {} \"{}\": {why}", kind.plural, key.2),
+    )
+}
+
+fn immutable_uid() -> Refusal {
+    (
+        422,
+        "Invalid",
+        "metadata.uid: Invalid value: field is immutable".to_owned(),
+    )
+}
+
+fn manager(call: &Call, operation: &str, subresource: &str) -> Manager {
+    let agent = call.header("user-agent").split('/').next().unwrap_or_default();
+    let name = call.parameter("fieldManager").unwrap_or(agent);
+    (name.to_owned(), operation.to_owned(), subresource.to_owned())
+}
+
+fn without_status(mut object: Value, kind: &Kind) -> Value {
+    if let Some(map) = object.as_object_mut().filter(|_| kind.custom) {
+        map.remove("status");
+    }
+    object
+}
+
+/// What no client writes.
+fn keep_system_metadata(object: &mut Value, live: &Value) {
+    for field in [
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "managedFields",
+    ] {
+        object["metadata"][field] = live["metadata"][field].clone();
+        if live["metadata"][field].is_null()
+            && let Some(metadata) = object["metadata"].as_object_mut()
+        {
+            metadata.remove(field);
+        }
+    }
+    if live.get("status").is_none()
+        && object["status"].is_null()
+        && let Some(map) = object.as_object_mut()
+    {
+        map.remove("status");
+    }
+}
+
+/// What a list or watch shows, and how.
+struct View {
+    kind: Kind,
+    namespace: String,
+    /// Labels with the values that they must have.
+    labels: Vec<(String, String)>,
+    metadata_only: bool,
+}
+
+impl View {
+    fn of(call: &Call, kind: &Kind, target: &Target) -> Self {
+        let selector = call.parameter("labelSelector").unwrap_or_default();
+        let terms = selector.split(',').filter_map(|term| term.split_once('='));
+        View {
+            kind: *kind,
+            namespace: target.namespace.clone(),
+            labels: terms
+                .map(|(key, value)| (key.to_owned(), value.trim_start_matches('=').to_owned()))
+                .collect(),
+            metadata_only: call.header("accept").contains("as=PartialObjectMetadata"),
+        }
+    }
+
+    fn api_version(&self) -> String {
+        match self.kind.group {
+            "" => self.kind.version.to_owned(),
+            group => format!("{group}/{}", self.kind.version),
+        }
+    }
+
+    fn covers(&self, key: &Key) -> bool {
+        key.0 == self.kind.plural && (self.namespace.is_empty() || key.1 == self.namespace)
+    }
+
+    fn selects(&self, object: &Value) -> bool {
+        let labels = &object["metadata"]["labels"];
+        self.labels.iter().all(|(key, value)| labels[key] == value.as_str())
+    }
+
+    fn show(&self, object: &Value) -> Value {
+        match self.metadata_only {
+            true => json!({
+                "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": object["metadata"],
+            }),
+            false => {
+                let mut object = object.clone();
+                object["apiVersion"] = self.api_version().into();
+                object["kind"] = self.kind.kind.into();
+                object
+            }
+        }
+    }
+
+    /// As a watcher of this view sees a change: what leaves the selection is deleted for him.
+    fn event(&self, change: &Change) -> Option<Value> {
+        if !self.covers(&change.key) {
+            return None;
+        }
+        let was = change.before.as_deref().is_some_and(|object| self.selects(object));
+        let is = change.after.as_deref().is_some_and(|object| self.selects(object));
+        let (kind, object) = match (was, is) {
+            (false, false) => return None,
+            (false, true) => ("ADDED", &change.after),
+            (true, true) => ("MODIFIED", &change.after),
+            (true, false) => ("DELETED", &change.before),
+        };
+        let mut object = self.show(object.as_deref()?);
+        object["metadata"]["resourceVersion"] = change.version.to_string().into();
+        Some(json!({"type": kind, "object": object}))
+    }
+}

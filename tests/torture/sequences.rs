@@ -1,0 +1,152 @@
+//! Random histories: people edit, break and delete, the operator restarts and dies, requests fail. In the end, with all
+//! failures gone, the cluster is what the custom resources say. A history that failed stays in `regressions.txt`.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestRunner};
+use serde_json::{Value, json};
+
+use crate::fault::{Fault, Plan};
+use crate::history::History;
+use crate::report::{Report, everything};
+use crate::sample::seed;
+
+const RELEASES: [&str; 2] = ["a", "b"];
+const EXTRAS: [&str; 3] = ["one", "two", "three"];
+
+#[derive(Clone, Debug)]
+enum Step {
+    Edit(usize, Value),
+    Delete(usize),
+    ByHand(usize, usize, usize),
+    ByOthers(usize, usize, bool),
+    Suspend(usize, bool),
+    Restart { killed: bool },
+    OtherChart { killed: bool },
+    Fault(Fault, usize, usize),
+    Wait(u64),
+}
+
+fn spec() -> impl Strategy<Value = Value> {
+    let extras = proptest::sample::subsequence(EXTRAS.to_vec(), 0..=3);
+    let color = proptest::sample::select(vec!["blue", "red"]);
+    let fail = proptest::bool::weighted(0.1);
+    (color, extras, any::<bool>(), any::<bool>(), fail).prop_map(|(color, extra, secret, class, fail)| {
+        json!({
+            "color": color, "extra": extra, "secret": {"enabled": secret, "password": color},
+            "priorityClass": {"enabled": class}, "fail": if fail { "on purpose" } else { "" },
+        })
+    })
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    proptest::sample::select(vec![
+        Fault::Status(409),
+        Fault::Status(410),
+        Fault::Status(429),
+        Fault::Status(500),
+        Fault::Status(503),
+        Fault::Late,
+        Fault::CutBefore,
+        Fault::CutAfter,
+        Fault::Hang,
+        Fault::Slow,
+        Fault::WatchesGone,
+        Fault::WatchesCut,
+        Fault::WatchesSilent(Duration::from_secs(30)),
+        Fault::WatchesLate(Duration::from_secs(3)),
+    ])
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let release = 0..RELEASES.len();
+    prop_oneof![
+        5 => (release.clone(), spec()).prop_map(|(release, spec)| Step::Edit(release, spec)),
+        1 => release.clone().prop_map(Step::Delete),
+        2 => (release.clone(), 0..4_usize, 0..5_usize).prop_map(|(release, member, what)| Step::ByHand(release, member, what)),
+        1 => (release.clone(), 0..4_usize, any::<bool>()).prop_map(|(release, member, copied)| Step::ByOthers(release, member, copied)),
+        1 => (release, any::<bool>()).prop_map(|(release, suspended)| Step::Suspend(release, suspended)),
+        2 => any::<bool>().prop_map(|killed| Step::Restart { killed }),
+        1 => any::<bool>().prop_map(|killed| Step::OtherChart { killed }),
+        4 => (fault(), 1..20_usize, 1..4_usize).prop_map(|(fault, position, times)| Step::Fault(fault, position, times)),
+        4 => prop_oneof![Just(1), Just(20), Just(400), Just(3_000), Just(40_000)].prop_map(Step::Wait),
+    ]
+}
+
+async fn run(steps: &[Step]) -> Result<()> {
+    let mut history = History::begin().await?;
+    for step in steps {
+        match step {
+            Step::Edit(release, spec) => history.edit(RELEASES[*release], spec.clone()).await?,
+            Step::Delete(release) => history.delete(RELEASES[*release]).await?,
+            Step::ByHand(release, member, what) => {
+                let member = ["main", "one", "two", "three"][*member];
+                history
+                    .by_hand(&format!("{}-{member}", RELEASES[*release]), *what)
+                    .await?;
+            }
+            Step::ByOthers(release, member, copied) => {
+                let release = RELEASES[*release];
+                let name = match copied {
+                    true => format!("copy-of-{release}"),
+                    false => format!("{release}-{}", ["main", "one", "two", "three"][*member]),
+                };
+                let from = format!("{release}-main");
+                history.by_others(&name, copied.then_some(from.as_str())).await?;
+            }
+            Step::Suspend(release, suspended) => history.suspend(RELEASES[*release], *suspended).await?,
+            Step::Restart { killed } => history.restart(*killed).await?,
+            Step::OtherChart { killed } => history.other_chart(*killed).await?,
+            Step::Fault(fault, position, times) => {
+                if let Some(faults) = history.faults() {
+                    faults.set_plan(Plan {
+                        fault: *fault,
+                        position: *position,
+                        times: *times,
+                        counts: Box::new(|_| true),
+                    });
+                }
+            }
+            Step::Wait(milliseconds) => tokio::time::sleep(Duration::from_millis(*milliseconds)).await,
+        }
+    }
+    history.end().await
+}
+
+fn in_virtual_time(steps: &[Step]) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()?;
+    let outcome = runtime.block_on(run(steps));
+    runtime.shutdown_background();
+    outcome
+}
+
+#[test]
+fn any_history_ends_as_the_custom_resources_say() {
+    let cases = match everything() {
+        true => 2_000,
+        false => 40,
+    };
+    let report = std::cell::RefCell::new(Report::new("histories"));
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/torture/regressions.txt");
+    let config = Config {
+        cases,
+        max_shrink_iters: 400,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(file))),
+        rng_seed: proptest::test_runner::RngSeed::Fixed(seed()),
+        ..Config::default()
+    };
+    let mut runner = TestRunner::new(config);
+    let outcome = runner.run(&proptest::collection::vec(step(), 1..25), |steps| {
+        report.borrow_mut().case();
+        in_virtual_time(&steps).map_err(|error| TestCaseError::fail(format!("{error:#}")))
+    });
+    if let Err(error) = outcome {
+        panic!("seed {}: {error}", seed());
+    }
+    report.into_inner().end(&format!("seed {}", seed()));
+}
