@@ -34,11 +34,12 @@ pub(super) type Read = Result<Arc<Head>, String>;
 impl Default for Heads {
     fn default() -> Self {
         let mut key = [0; 32];
-        let random = aws_lc_rs::rand::fill(&mut key);
-        let key = random.and_then(|()| UnboundKey::new(&AES_256_GCM, &key));
+        // The crypto library's own generator takes a tenth of a second to start: longer than most renders.
+        let random = getrandom::fill(&mut key).ok();
+        let key = random.and_then(|()| UnboundKey::new(&AES_256_GCM, &key).ok());
         Heads {
             known: Mutex::default(),
-            key: key.ok().map(LessSafeKey::new),
+            key: key.map(LessSafeKey::new),
         }
     }
 }
