@@ -11,6 +11,11 @@ use super::value::Str;
 /// A byte offset into the parsed text.
 pub(super) type Pos = u32;
 
+/// A part of the parsed text: where it starts, and its length in bytes. Names are kept so, since a chart has a hundred
+/// thousand of them.
+#[derive(Clone, Copy)]
+pub(super) struct Span(pub(super) Pos, pub(super) u32);
+
 /// One parsed template: a file's text without its definitions, or one definition.
 pub struct Tree {
     pub(super) name: Box<str>,
@@ -31,9 +36,9 @@ pub(super) enum Node {
     /// From and to where in the source.
     Text(Pos, Pos),
     Action(Pipe),
-    If(Branch),
-    With(Branch),
-    Range(Branch),
+    If(Box<Branch>),
+    With(Box<Branch>),
+    Range(Box<Branch>),
     Template(Box<Invocation>),
     Break(Pos),
     Continue(Pos),
@@ -58,15 +63,15 @@ pub(super) struct Pipe {
     pub(super) pos: Pos,
     /// Whether `decl` are assigned to (`=`) rather than declared (`:=`).
     pub(super) is_assign: bool,
-    pub(super) decl: Vec<Variable>,
-    pub(super) commands: Vec<Command>,
+    pub(super) decl: Box<[Variable]>,
+    pub(super) commands: Box<[Command]>,
 }
 
 /// A function, field or operand with its arguments; never empty.
 pub(super) struct Command {
     pub(super) pos: Pos,
     pub(super) first: Operand,
-    pub(super) args: Vec<Operand>,
+    pub(super) args: Box<[Operand]>,
 }
 
 pub(super) enum Operand {
@@ -80,13 +85,12 @@ pub(super) enum Operand {
     Dot(Pos),
     Nil(Pos),
     Number(Box<Number>),
-    String(Box<Literal>),
+    String(Literal),
 }
 
 /// A function's name.
 pub(super) struct Identifier {
-    pub(super) pos: Pos,
-    pub(super) name: Box<str>,
+    pub(super) name: Span,
     pub(super) builtin: Option<Builtin>,
     /// Where the function was found last: the table's id (high half) and 1 + the index in it (low half, 0: not there).
     pub(super) found: AtomicU64,
@@ -95,35 +99,33 @@ pub(super) struct Identifier {
 /// `.a.b.c`; at least one name.
 pub(super) struct Field {
     pub(super) pos: Pos,
-    pub(super) names: Vec<Box<str>>,
+    pub(super) names: Box<[Span]>,
 }
 
 /// `$x.a.b`.
 pub(super) struct Variable {
     pub(super) pos: Pos,
     /// With its `$`.
-    pub(super) name: Box<str>,
-    pub(super) fields: Vec<Box<str>>,
+    pub(super) name: Span,
+    pub(super) fields: Box<[Span]>,
 }
 
 /// `(pipeline).a.b` or `function.a.b`.
 pub(super) struct Chain {
     pub(super) pos: Pos,
     pub(super) operand: Operand,
-    pub(super) fields: Vec<Box<str>>,
+    pub(super) fields: Box<[Span]>,
 }
 
 /// A number in all the types that it fits.
 pub(super) struct Number {
-    pub(super) pos: Pos,
-    pub(super) text: Box<str>,
+    pub(super) text: Span,
     pub(super) value: super::number::Constant,
 }
 
 /// A string constant, as written and as meant.
 pub(super) struct Literal {
-    pub(super) pos: Pos,
-    pub(super) quoted: Box<[u8]>,
+    pub(super) quoted: Span,
     pub(super) text: Str,
 }
 
@@ -186,27 +188,35 @@ impl Source {
     pub(super) fn slice(&self, from: Pos, to: Pos) -> &[u8] {
         self.text.get(from as usize..to as usize).unwrap_or_default()
     }
+
+    pub(super) fn bytes(&self, Span(from, length): Span) -> &[u8] {
+        self.slice(from, from + length)
+    }
+
+    /// A name or number: the lexer takes them only if they are UTF-8.
+    pub(super) fn text(&self, span: Span) -> &str {
+        std::str::from_utf8(self.bytes(span)).unwrap_or_default()
+    }
 }
 
 // === impl Identifier ===
 
 impl Identifier {
-    pub(super) fn new(pos: Pos, name: &str) -> Self {
+    pub(super) fn new(name: Span, builtin: Option<Builtin>) -> Self {
         Identifier {
-            pos,
-            name: name.into(),
-            builtin: Builtin::by_name(name),
+            name,
+            builtin,
             found: AtomicU64::new(0),
         }
     }
 
     /// The function's index in a table, hashed for only when another table was asked last.
-    pub(super) fn index_in<C: ?Sized>(&self, funcs: &super::func::FuncMap<C>) -> Option<u32> {
+    pub(super) fn index_in<C: ?Sized>(&self, source: &Source, funcs: &super::func::FuncMap<C>) -> Option<u32> {
         let found = self.found.load(Ordering::Relaxed);
         let one_based = if (found >> 32) as u32 == funcs.id() {
             found as u32
         } else {
-            let one_based = funcs.index_of(&self.name).map_or(0, |index| index + 1);
+            let one_based = funcs.index_of(source.text(self.name)).map_or(0, |index| index + 1);
             self.found
                 .store(u64::from(funcs.id()) << 32 | u64::from(one_based), Ordering::Relaxed);
             one_based
@@ -233,7 +243,7 @@ impl Node {
             Node::Text(from, to) => out.push_str(&String::from_utf8_lossy(source.slice(*from, *to))),
             Node::Action(pipe) => {
                 out.push_str("{{");
-                pipe.write(out);
+                pipe.write(source, out);
                 out.push_str("}}");
             }
             Node::If(branch) => branch.write("if", source, out),
@@ -244,7 +254,7 @@ impl Node {
                 out.push_str(&quote_go(call.name.as_bytes()));
                 if let Some(pipe) = &call.pipe {
                     out.push(' ');
-                    pipe.write(out);
+                    pipe.write(source, out);
                 }
                 out.push_str("}}");
             }
@@ -260,7 +270,7 @@ impl Branch {
     fn write(&self, keyword: &str, source: &Source, out: &mut String) {
         // Writing to a string does not fail.
         let _ = write!(out, "{{{{{keyword} ");
-        self.pipe.write(out);
+        self.pipe.write(source, out);
         out.push_str("}}");
         self.list.iter().for_each(|node| node.write(source, out));
         if let Some(list) = &self.else_list {
@@ -274,12 +284,12 @@ impl Branch {
 // === impl Pipe ===
 
 impl Pipe {
-    pub(super) fn write(&self, out: &mut String) {
+    pub(super) fn write(&self, source: &Source, out: &mut String) {
         for (i, variable) in self.decl.iter().enumerate() {
             if i > 0 {
                 out.push_str(", ");
             }
-            variable.write(out);
+            variable.write(source, out);
         }
         if !self.decl.is_empty() {
             out.push_str(if self.is_assign { " = " } else { " := " });
@@ -288,7 +298,7 @@ impl Pipe {
             if i > 0 {
                 out.push_str(" | ");
             }
-            command.write(out);
+            command.write(source, out);
         }
     }
 }
@@ -296,11 +306,11 @@ impl Pipe {
 // === impl Command ===
 
 impl Command {
-    pub(super) fn write(&self, out: &mut String) {
-        self.first.write_grouped(out);
+    pub(super) fn write(&self, source: &Source, out: &mut String) {
+        self.first.write_grouped(source, out);
         for arg in &self.args {
             out.push(' ');
-            arg.write_grouped(out);
+            arg.write_grouped(source, out);
         }
     }
 }
@@ -310,48 +320,49 @@ impl Command {
 impl Operand {
     pub(super) fn pos(&self) -> Pos {
         match self {
-            Operand::Identifier(identifier) => identifier.pos,
+            Operand::Identifier(identifier) => identifier.name.0,
             Operand::Field(field) => field.pos,
             Operand::Variable(variable) => variable.pos,
             Operand::Chain(chain) => chain.pos,
             Operand::Pipe(pipe) => pipe.pos,
             Operand::Bool(pos, _) | Operand::Dot(pos) | Operand::Nil(pos) => *pos,
-            Operand::Number(number) => number.pos,
-            Operand::String(literal) => literal.pos,
+            Operand::Number(number) => number.text.0,
+            Operand::String(literal) => literal.quoted.0,
         }
     }
 
-    pub(super) fn write(&self, out: &mut String) {
+    pub(super) fn write(&self, source: &Source, out: &mut String) {
         match self {
-            Operand::Identifier(identifier) => out.push_str(&identifier.name),
-            Operand::Field(field) => write_fields(&field.names, out),
-            Operand::Variable(variable) => variable.write(out),
+            Operand::Identifier(identifier) => out.push_str(source.text(identifier.name)),
+            Operand::Field(field) => write_fields(&field.names, source, out),
+            Operand::Variable(variable) => variable.write(source, out),
             Operand::Chain(chain) => {
-                chain.operand.write_grouped(out);
-                write_fields(&chain.fields, out);
+                chain.operand.write_grouped(source, out);
+                write_fields(&chain.fields, source, out);
             }
-            Operand::Pipe(pipe) => pipe.write(out),
+            Operand::Pipe(pipe) => pipe.write(source, out),
             Operand::Bool(_, value) => out.push_str(if *value { "true" } else { "false" }),
             Operand::Dot(_) => out.push('.'),
             Operand::Nil(_) => out.push_str("nil"),
-            Operand::Number(number) => out.push_str(&number.text),
-            Operand::String(literal) => out.push_str(&String::from_utf8_lossy(&literal.quoted)),
+            Operand::Number(number) => out.push_str(&String::from_utf8_lossy(source.bytes(number.text))),
+            Operand::String(literal) => out.push_str(&String::from_utf8_lossy(source.bytes(literal.quoted))),
         }
     }
 
-    fn write_grouped(&self, out: &mut String) {
+    fn write_grouped(&self, source: &Source, out: &mut String) {
         if let Operand::Pipe(pipe) = self {
             out.push('(');
-            pipe.write(out);
+            pipe.write(source, out);
             out.push(')');
         } else {
-            self.write(out);
+            self.write(source, out);
         }
     }
 
-    pub(super) fn source(&self) -> String {
+    /// The source in normal form.
+    pub(super) fn normal(&self, source: &Source) -> String {
         let mut out = String::new();
-        self.write(&mut out);
+        self.write(source, &mut out);
         out
     }
 }
@@ -359,15 +370,15 @@ impl Operand {
 // === impl Variable ===
 
 impl Variable {
-    pub(super) fn write(&self, out: &mut String) {
-        out.push_str(&self.name);
-        write_fields(&self.fields, out);
+    pub(super) fn write(&self, source: &Source, out: &mut String) {
+        out.push_str(source.text(self.name));
+        write_fields(&self.fields, source, out);
     }
 }
 
-fn write_fields(names: &[Box<str>], out: &mut String) {
+fn write_fields(names: &[Span], source: &Source, out: &mut String) {
     for name in names {
         out.push('.');
-        out.push_str(name);
+        out.push_str(source.text(*name));
     }
 }

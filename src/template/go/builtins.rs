@@ -42,34 +42,30 @@ pub(super) struct Arity {
 type Refused = String;
 
 impl Builtin {
-    const ALL: &[(&str, Builtin)] = &[
-        ("and", Builtin::And),
-        ("call", Builtin::Call),
-        ("eq", Builtin::Eq),
-        ("ge", Builtin::Ge),
-        ("gt", Builtin::Gt),
-        ("html", Builtin::Html),
-        ("index", Builtin::Index),
-        ("js", Builtin::Js),
-        ("le", Builtin::Le),
-        ("len", Builtin::Len),
-        ("lt", Builtin::Lt),
-        ("ne", Builtin::Ne),
-        ("not", Builtin::Not),
-        ("or", Builtin::Or),
-        ("print", Builtin::Print),
-        ("printf", Builtin::Printf),
-        ("println", Builtin::Println),
-        ("slice", Builtin::Slice),
-        ("urlquery", Builtin::Urlquery),
-    ];
-
     /// The built-in function of that name.
     pub(super) fn by_name(name: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, builtin)| *builtin)
+        Some(match name {
+            "and" => Builtin::And,
+            "call" => Builtin::Call,
+            "eq" => Builtin::Eq,
+            "ge" => Builtin::Ge,
+            "gt" => Builtin::Gt,
+            "html" => Builtin::Html,
+            "index" => Builtin::Index,
+            "js" => Builtin::Js,
+            "le" => Builtin::Le,
+            "len" => Builtin::Len,
+            "lt" => Builtin::Lt,
+            "ne" => Builtin::Ne,
+            "not" => Builtin::Not,
+            "or" => Builtin::Or,
+            "print" => Builtin::Print,
+            "printf" => Builtin::Printf,
+            "println" => Builtin::Println,
+            "slice" => Builtin::Slice,
+            "urlquery" => Builtin::Urlquery,
+            _ => return None,
+        })
     }
 
     pub(super) fn arity(self) -> Arity {

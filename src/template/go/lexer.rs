@@ -1,11 +1,12 @@
 //! Text to tokens, by the rules of Go's `text/template/parse` lexer, one token at a time.
 
+use super::ast::Pos;
 use super::quote::quote_go;
 use super::token::{Keyword, Kind, Token};
 use super::unicode::{decode_lossy, is_letter_or_digit};
 
-const LEFT_DELIM: &[u8; 2] = b"{{";
-const RIGHT_DELIM: &[u8; 2] = b"}}";
+const LEFT_DELIM: &[u8] = b"{{";
+const RIGHT_DELIM: &[u8] = b"}}";
 
 /// Yields tokens until an end of file or an error, and those again and again afterwards.
 pub(super) struct Lexer<'s> {
@@ -13,8 +14,6 @@ pub(super) struct Lexer<'s> {
     pos: usize,
     /// Where the current token starts.
     start: usize,
-    line: usize,
-    start_line: usize,
     paren_depth: usize,
     inside_action: bool,
     /// A function of that name hides the keyword.
@@ -32,8 +31,6 @@ impl<'s> Lexer<'s> {
             input,
             pos: 0,
             start: 0,
-            line: 1,
-            start_line: 1,
             paren_depth: 0,
             inside_action: false,
             break_is_function,
@@ -54,17 +51,14 @@ impl<'s> Lexer<'s> {
             self.text()
         };
         lexed.unwrap_or_else(|error| {
-            let token = Token {
-                kind: Kind::Error,
-                pos: self.start,
-                text: &[],
-                line: self.start_line,
-            };
             self.error = error;
             self.input = &[];
-            self.pos = 0;
-            self.start = 0;
-            token
+            self.pos = self.start;
+            Token {
+                kind: Kind::Error,
+                pos: self.start as Pos,
+                text: &[],
+            }
         })
     }
 
@@ -81,9 +75,6 @@ impl<'s> Lexer<'s> {
     fn next(&mut self) -> Option<char> {
         let (c, width) = decode_lossy(self.rest())?;
         self.pos += width;
-        if c == '\n' {
-            self.line += 1;
-        }
         Some(c)
     }
 
@@ -103,35 +94,24 @@ impl<'s> Lexer<'s> {
         let text = self.input.get(self.start..self.pos).unwrap_or_default();
         let token = Token {
             kind,
-            pos: self.start,
+            pos: self.start as Pos,
             text,
-            line: self.start_line,
         };
         self.start = self.pos;
-        self.start_line = self.line;
         token
     }
 
-    /// Counts the lines of what was stepped over without [`Lexer::next`].
-    fn count_lines(&mut self) {
-        let skipped = self.input.get(self.start..self.pos).unwrap_or_default();
-        self.line += memchr::memchr_iter(b'\n', skipped).count();
-    }
-
     fn ignore(&mut self) {
-        self.count_lines();
         self.start = self.pos;
-        self.start_line = self.line;
     }
 
     // --- outside of actions ---
 
     fn text(&mut self) -> Lexed<'s> {
         loop {
-            let Some(length) = find(self.rest(), LEFT_DELIM) else {
-                self.pos = self.input.len();
+            let Some(length) = left_delim(self.rest()) else {
+                self.pos = self.pos.max(self.input.len());
                 if self.pos > self.start {
-                    self.count_lines();
                     return Ok(self.emit(Kind::Text));
                 }
                 return Ok(self.emit(Kind::Eof));
@@ -145,7 +125,6 @@ impl<'s> Lexer<'s> {
                     trimmed = text.iter().rev().take_while(|b| is_space_byte(**b)).count();
                 }
                 self.pos -= trimmed;
-                self.count_lines();
                 let token = self.emit(Kind::Text);
                 self.pos += trimmed;
                 self.ignore();
@@ -183,7 +162,7 @@ impl<'s> Lexer<'s> {
 
     fn comment(&mut self) -> Result<(), String> {
         self.pos += 2;
-        let end = find(self.rest(), b"*/").ok_or("unclosed comment")?;
+        let end = memchr::memmem::find(self.rest(), b"*/").ok_or("unclosed comment")?;
         self.pos += end + 2;
         let trim = self.at_right_delim().ok_or("comment ends before closing delimiter")?;
         self.pos += RIGHT_DELIM.len() + if trim { 2 } else { 0 };
@@ -225,24 +204,30 @@ impl<'s> Lexer<'s> {
     }
 
     fn inside_action(&mut self) -> Lexed<'s> {
-        if let Some(trim) = self.at_right_delim() {
+        let Some(&first) = self.rest().first() else {
+            return Err("unclosed action".into());
+        };
+        if (first == b'}' || is_space_byte(first))
+            && let Some(trim) = self.at_right_delim()
+        {
             return if self.paren_depth == 0 {
                 Ok(self.right_delim(trim))
             } else {
                 Err("unclosed left paren".into())
             };
         }
-        let Some(c) = self.peek() else {
-            return Err("unclosed action".into());
-        };
-        match c {
-            _ if is_space(c) => return Ok(self.space()),
-            '+' | '-' | '0'..='9' => return self.number(),
-            '.' if self.rest().get(1).is_some_and(u8::is_ascii_digit) || self.rest().len() == 1 => {
+        match first {
+            _ if is_space_byte(first) => return Ok(self.space()),
+            b'+' | b'-' | b'0'..=b'9' => return self.number(),
+            b'.' if self.rest().get(1).is_some_and(u8::is_ascii_digit) || self.rest().len() == 1 => {
                 return self.number();
             }
-            _ if c == '_' || is_letter_or_digit(c) => return self.identifier(),
+            _ if is_word_byte(first) => return self.identifier(),
             _ => {}
+        }
+        let c = self.peek().unwrap_or_default();
+        if is_letter_or_digit(c) {
+            return self.identifier();
         }
         self.next();
         Ok(match c {
@@ -272,12 +257,8 @@ impl<'s> Lexer<'s> {
     fn space(&mut self) -> Token<'s> {
         let count = self.rest().iter().take_while(|b| is_space_byte(**b)).count();
         self.pos += count;
-        self.count_lines();
         if self.rest().starts_with(b"-}}") {
             self.pos -= 1;
-            if self.input.get(self.pos) == Some(&b'\n') {
-                self.line -= 1;
-            }
             if count == 1 {
                 return self.right_delim(true);
             }
@@ -286,10 +267,11 @@ impl<'s> Lexer<'s> {
     }
 
     fn word(&mut self) -> Result<(), String> {
-        let is_plain = |b: &&u8| b.is_ascii_alphanumeric() || **b == b'_';
-        self.pos += self.rest().iter().take_while(is_plain).count();
-        while self.peek().is_some_and(|c| c == '_' || is_letter_or_digit(c)) {
-            self.next();
+        self.pos += self.rest().iter().take_while(|b| is_word_byte(**b)).count();
+        if self.rest().first().is_some_and(|b| !b.is_ascii()) {
+            while self.peek().is_some_and(|c| c == '_' || is_letter_or_digit(c)) {
+                self.next();
+            }
         }
         if self.at_terminator() {
             return Ok(());
@@ -353,7 +335,6 @@ impl<'s> Lexer<'s> {
     fn raw_string(&mut self) -> Lexed<'s> {
         let length = memchr::memchr(b'`', self.rest()).ok_or("unterminated raw quoted string")?;
         self.pos += length + 1;
-        self.count_lines();
         Ok(self.emit(Kind::RawString))
     }
 
@@ -413,10 +394,6 @@ impl<'s> Lexer<'s> {
     }
 }
 
-fn is_space(c: char) -> bool {
-    matches!(c, ' ' | '\t' | '\r' | '\n')
-}
-
 fn is_space_byte(b: u8) -> bool {
     matches!(b, b' ' | b'\t' | b'\r' | b'\n')
 }
@@ -425,8 +402,14 @@ fn has_left_trim_marker(rest: &[u8]) -> bool {
     matches!(rest, [b'-', space, ..] if is_space_byte(*space))
 }
 
-fn find(haystack: &[u8], needle: &[u8; 2]) -> Option<usize> {
-    memchr::memmem::find(haystack, needle)
+/// Whether it is an ASCII character of a word.
+fn is_word_byte(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b == b'_'
+}
+
+/// Where the next action or comment starts. A searcher for two bytes takes longer to make than most searches take.
+fn left_delim(text: &[u8]) -> Option<usize> {
+    memchr::memchr_iter(b'{', text).find(|at| text.get(at + 1) == Some(&b'{'))
 }
 
 /// Go's `%#U`.

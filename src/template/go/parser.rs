@@ -2,9 +2,10 @@
 
 mod pipeline;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::ast::{Branch, Invocation, List, Node, Pos, Source, Tree, is_empty};
+use super::ast::{Branch, Command, Invocation, List, Node, Operand, Pos, Source, Span, Tree, is_empty};
 use super::error::ParseError;
 use super::lexer::Lexer;
 use super::quote::{quote_go, unquote};
@@ -27,7 +28,6 @@ pub(super) fn parse(name: &str, text: &Str, has_function: &dyn Fn(&str) -> bool)
             kind: Kind::Eof,
             pos: 0,
             text: &[],
-            line: 1,
         }; 3],
         peeked: 0,
         source,
@@ -35,6 +35,10 @@ pub(super) fn parse(name: &str, text: &Str, has_function: &dyn Fn(&str) -> bool)
         trees: Vec::new(),
         scope: Scope::new(),
         nesting: 0,
+        nodes: Vec::new(),
+        commands: Vec::new(),
+        operands: Vec::new(),
+        names: Vec::new(),
     };
     let root = parser.root()?;
     parser.add(name, root)?;
@@ -51,6 +55,11 @@ struct Parser<'s, 'f> {
     trees: Vec<Tree>,
     scope: Scope<'s>,
     nesting: usize,
+    // What is being collected, of all levels; the innermost is last. Trees are kept, so they get lists of just their size.
+    nodes: Vec<Node>,
+    commands: Vec<Command>,
+    operands: Vec<Operand>,
+    names: Vec<Span>,
 }
 
 /// What starts afresh in a definition.
@@ -58,21 +67,21 @@ struct Scope<'s> {
     /// Declared variables, with their `$`.
     vars: Vec<&'s [u8]>,
     range_depth: usize,
-    /// Where the current action started, 0 outside of actions.
-    action_line: usize,
+    /// Where the current action started.
+    action: Option<Pos>,
 }
 
 /// What ends a list of nodes.
-enum Ending<'s> {
+enum Ending {
     End,
-    /// The token is that of an `if` or `with` which follows in the same action, if there is one.
-    Else(Token<'s>),
+    /// With the token that follows: that of an `if` or `with` in the same action, if there is one.
+    Else(Kind),
 }
 
 /// An action is a node or the end of the list that it stands in.
-enum Item<'s> {
+enum Item {
     Node(Node),
-    Ending(Ending<'s>),
+    Ending(Ending),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -89,12 +98,12 @@ impl<'s> Scope<'s> {
         Scope {
             vars: vec![b"$"],
             range_depth: 0,
-            action_line: 0,
+            action: None,
         }
     }
 }
 
-impl Ending<'_> {
+impl Ending {
     fn source(&self) -> &'static str {
         match self {
             Ending::End => "{{end}}",
@@ -107,12 +116,24 @@ impl<'s> Parser<'s, '_> {
     // --- tokens ---
 
     fn next(&mut self) -> Token<'s> {
-        if self.peeked > 0 {
-            self.peeked -= 1;
-        } else {
-            self.tokens[0] = self.lexer.next_token();
+        match self.peeked {
+            0 => {
+                self.tokens[0] = self.lexer.next_token();
+                self.tokens[0]
+            }
+            1 => {
+                self.peeked = 0;
+                self.tokens[0]
+            }
+            2 => {
+                self.peeked = 1;
+                self.tokens[1]
+            }
+            _ => {
+                self.peeked = 2;
+                self.tokens[2]
+            }
         }
-        self.tokens.get(self.peeked).copied().unwrap_or(self.tokens[0])
     }
 
     fn backup(&mut self) {
@@ -154,21 +175,30 @@ impl<'s> Parser<'s, '_> {
 
     // --- errors ---
 
+    #[cold]
     fn error<T>(&self, message: impl Into<String>) -> Parsed<T> {
         Err(ParseError {
             name: self.source.name.to_string(),
-            line: self.tokens[0].line,
+            line: self.line(self.tokens[0].pos),
             message: message.into(),
         })
     }
 
+    /// The line of a place, counted from 1.
+    fn line(&self, pos: Pos) -> usize {
+        1 + memchr::memchr_iter(b'\n', self.source.slice(0, pos)).count()
+    }
+
+    #[cold]
     fn unexpected<T>(&self, token: Token<'_>, context: &str) -> Parsed<T> {
         let shown = token.show(self.lexer.error());
         if token.kind != Kind::Error {
             return self.error(format!("unexpected {shown} in {context}"));
         }
-        let started = self.scope.action_line;
-        if started == 0 || started == token.line {
+        let Some(started) = self.scope.action.map(|pos| self.line(pos)) else {
+            return self.error(shown);
+        };
+        if started == self.line(token.pos) {
             return self.error(shown);
         }
         let link = if shown.ends_with(" action") { "" } else { " in action" };
@@ -198,10 +228,10 @@ impl<'s> Parser<'s, '_> {
     // --- lists ---
 
     fn root(&mut self) -> Parsed<List> {
-        let mut list = Vec::new();
+        let mark = self.nodes.len();
         loop {
             match self.peek().kind {
-                Kind::Eof => return Ok(list.into()),
+                Kind::Eof => return Ok(self.nodes.drain(mark..).collect()),
                 Kind::LeftDelim => {
                     let delim = self.next();
                     if self.next_non_space().kind == Kind::Keyword(Keyword::Define) {
@@ -213,7 +243,7 @@ impl<'s> Parser<'s, '_> {
                 _ => {}
             }
             match self.text_or_action()? {
-                Item::Node(node) => list.push(node),
+                Item::Node(node) => self.nodes.push(node),
                 Item::Ending(ending) => return self.error(format!("unexpected {}", ending.source())),
             }
         }
@@ -258,28 +288,25 @@ impl<'s> Parser<'s, '_> {
         Ok(())
     }
 
-    fn item_list(&mut self) -> Parsed<(List, Ending<'s>)> {
-        let mut list = Vec::new();
+    fn item_list(&mut self) -> Parsed<(List, Ending)> {
+        let mark = self.nodes.len();
         while self.peek_non_space().kind != Kind::Eof {
             match self.text_or_action()? {
-                Item::Node(node) => list.push(node),
-                Item::Ending(ending) => return Ok((list.into(), ending)),
+                Item::Node(node) => self.nodes.push(node),
+                Item::Ending(ending) => return Ok((self.nodes.drain(mark..).collect(), ending)),
             }
         }
         self.error("unexpected EOF")
     }
 
-    fn text_or_action(&mut self) -> Parsed<Item<'s>> {
+    fn text_or_action(&mut self) -> Parsed<Item> {
         let token = self.next_non_space();
         match token.kind {
-            Kind::Text => Ok(Item::Node(Node::Text(
-                pos(token),
-                (token.pos + token.text.len()) as Pos,
-            ))),
+            Kind::Text => Ok(Item::Node(Node::Text(token.pos, token.pos + token.text.len() as Pos))),
             Kind::LeftDelim => {
-                self.scope.action_line = token.line;
+                self.scope.action = Some(token.pos);
                 let item = self.action()?;
-                self.scope.action_line = 0;
+                self.scope.action = None;
                 Ok(item)
             }
             _ => self.unexpected(token, "input"),
@@ -288,7 +315,7 @@ impl<'s> Parser<'s, '_> {
 
     // --- actions ---
 
-    fn action(&mut self) -> Parsed<Item<'s>> {
+    fn action(&mut self) -> Parsed<Item> {
         const TOO_DEEP: &str = "exceeded maximum nesting depth";
         let token = self.next_non_space();
         let node = match token.kind {
@@ -318,12 +345,12 @@ impl<'s> Parser<'s, '_> {
         if self.scope.range_depth == 0 {
             return self.error(format!("{shown} outside {{{{range}}}}"));
         }
-        Ok(pos(keyword))
+        Ok(keyword.pos)
     }
 
-    fn else_action(&mut self) -> Parsed<Item<'s>> {
-        let follower = self.peek_non_space();
-        if !matches!(follower.kind, Kind::Keyword(Keyword::If | Keyword::With)) {
+    fn else_action(&mut self) -> Parsed<Item> {
+        let follower = self.peek_non_space().kind;
+        if !matches!(follower, Kind::Keyword(Keyword::If | Keyword::With)) {
             self.expect(Kind::RightDelim, "else")?;
         }
         Ok(Item::Ending(Ending::Else(follower)))
@@ -332,7 +359,7 @@ impl<'s> Parser<'s, '_> {
     /// `if`, `with` or `range`; the keyword is taken.
     fn control(&mut self, control: Control) -> Parsed<Node> {
         let vars = self.scope.vars.len();
-        let branch = self.branch(control)?;
+        let branch = Box::new(self.branch(control)?);
         self.scope.vars.truncate(vars);
         Ok(match control {
             Control::If => Node::If(branch),
@@ -359,12 +386,12 @@ impl<'s> Parser<'s, '_> {
     }
 
     /// `{{else if}}` is an `if` inside of `else` that shares its `end`.
-    fn else_list(&mut self, control: Control, follower: Token<'s>) -> Parsed<List> {
+    fn else_list(&mut self, control: Control, follower: Kind) -> Parsed<List> {
         let chained = matches!(
-            (control, follower.kind),
+            (control, follower),
             (Control::If, Kind::Keyword(Keyword::If)) | (Control::With, Kind::Keyword(Keyword::With))
         );
-        if chained && self.peek().kind == follower.kind {
+        if chained && self.peek().kind == follower {
             self.next();
             let node = self.nested("exceeded maximum nesting depth", |parser| parser.control(control))?;
             return Ok([node].into());
@@ -384,7 +411,7 @@ impl<'s> Parser<'s, '_> {
         self.body(&name, CONTEXT)?;
         self.scope = outer;
         Ok(Node::Template(Box::new(Invocation {
-            pos: pos(token),
+            pos: token.pos,
             name: name.into(),
             pipe: Some(pipe),
         })))
@@ -401,7 +428,7 @@ impl<'s> Parser<'s, '_> {
             Some(self.pipeline(CONTEXT, Kind::RightDelim)?)
         };
         Ok(Node::Template(Box::new(Invocation {
-            pos: pos(token),
+            pos: token.pos,
             name: name.into(),
             pipe,
         })))
@@ -414,7 +441,7 @@ impl<'s> Parser<'s, '_> {
         }
     }
 
-    fn unquote(&self, token: Token<'_>) -> Parsed<Vec<u8>> {
+    fn unquote<'t>(&self, token: Token<'t>) -> Parsed<Cow<'t, [u8]>> {
         match unquote(token.text) {
             Some(text) => Ok(text),
             None => self.error("invalid syntax"),
@@ -422,6 +449,6 @@ impl<'s> Parser<'s, '_> {
     }
 }
 
-fn pos(token: Token<'_>) -> Pos {
-    token.pos as Pos
+fn span(token: Token<'_>) -> Span {
+    Span(token.pos, token.text.len() as u32)
 }

@@ -1,5 +1,7 @@
 //! Go's string literals: `strconv.Quote` and `strconv.Unquote`.
 
+use std::borrow::Cow;
+
 use super::unicode::{decode, decode_lossy, is_print};
 
 /// What may stay as it is inside quotes.
@@ -93,9 +95,18 @@ pub(super) fn can_backquote(mut bytes: &[u8]) -> bool {
 }
 
 /// What a string literal in double quotes or backquotes means; `None` if it is malformed: `strconv.Unquote`.
-pub(super) fn unquote(literal: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn unquote(literal: &[u8]) -> Option<Cow<'_, [u8]>> {
     match literal {
+        [b'`', inner @ .., b'`'] if !inner.contains(&b'\r') => Some(Cow::Borrowed(inner)),
         [b'`', inner @ .., b'`'] => Some(inner.iter().copied().filter(|b| *b != b'\r').collect()),
+        // Most strings mean what they say.
+        [b'"', inner @ .., b'"']
+            if inner
+                .iter()
+                .all(|b| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\')) =>
+        {
+            Some(Cow::Borrowed(inner))
+        }
         [b'"', inner @ .., b'"'] => {
             let mut out = Vec::with_capacity(inner.len());
             let mut rest = inner;
@@ -107,7 +118,7 @@ pub(super) fn unquote(literal: &[u8]) -> Option<Vec<u8>> {
                 }
                 rest = after;
             }
-            Some(out)
+            Some(Cow::Owned(out))
         }
         _ => None,
     }

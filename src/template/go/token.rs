@@ -1,5 +1,6 @@
 //! The lexer's tokens. They borrow from the text.
 
+use super::ast::Pos;
 use super::quote::{quote_go, quote_go_prefix};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,10 +53,8 @@ pub(super) enum Keyword {
 pub(super) struct Token<'s> {
     pub(super) kind: Kind,
     /// The byte offset.
-    pub(super) pos: usize,
+    pub(super) pos: Pos,
     pub(super) text: &'s [u8],
-    /// Counted from 1.
-    pub(super) line: usize,
 }
 
 // === impl Keyword ===

@@ -108,11 +108,14 @@ impl<'a, C: Host> State<'a, '_, C> {
             (Param::Uint32, _) => "unsigned integer",
             (Param::Float64, _) => "float",
             (param, operand) => {
-                let source = operand.source();
+                let source = operand.normal(&self.tree.source);
                 return Err(self.fail(format!("can't handle {source} for arg of type {}", param.type_name())));
             }
         };
-        Err(self.fail(format!("expected {expected}; found {}", operand.source())))
+        Err(self.fail(format!(
+            "expected {expected}; found {}",
+            operand.normal(&self.tree.source)
+        )))
     }
 
     /// Checks that a value fits a parameter. One of a named map type becomes a plain map, as assignment does in Go.

@@ -20,8 +20,12 @@ impl<'a, C: Host> State<'a, '_, C> {
         last: Option<Reflected>,
     ) -> Result<Reflected, Failure> {
         let funcs = self.funcs;
-        let name = &identifier.name;
-        if let Some(func) = identifier.index_in(funcs).and_then(|index| funcs.by_index(index)) {
+        let source = &self.tree.source;
+        let name = source.text(identifier.name);
+        if let Some(func) = identifier
+            .index_in(source, funcs)
+            .and_then(|index| funcs.by_index(index))
+        {
             let from = self.eval_args(dot, name, func.params, func.variadic, args, last)?;
             let args = self.args.get(from..).unwrap_or_default();
             let given = args.iter().map(Value::shallow_size).sum();
@@ -84,7 +88,7 @@ impl<'a, C: Host> State<'a, '_, C> {
             return self.eval_and_or(dot, builtin == Builtin::Or, args, last);
         }
         let callee = match (builtin, args.first(), &last) {
-            (Builtin::Call, Some(first), _) => first.source(),
+            (Builtin::Call, Some(first), _) => first.normal(&self.tree.source),
             (Builtin::Call, None, Some(last)) => last_as_name(last),
             _ => String::new(),
         };

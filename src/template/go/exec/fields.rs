@@ -1,6 +1,6 @@
 //! Field access: methods first, then struct fields and map keys.
 
-use super::super::ast::Operand;
+use super::super::ast::{Operand, Span};
 use super::super::builtins::entry_of;
 use super::super::func::{CallError, Param};
 use super::super::host::{Host, MissingKey};
@@ -9,8 +9,8 @@ use super::super::value::{List, ListKind, Map, MapKind, Value};
 use super::{At, Failure, Reflected, State};
 
 /// Whether it can be a method's name.
-fn is_exported(name: &str) -> bool {
-    name.as_bytes().first().is_some_and(u8::is_ascii_uppercase)
+fn is_exported(name: &[u8]) -> bool {
+    name.first().is_some_and(u8::is_ascii_uppercase)
 }
 
 /// A field access under way: the name, the operand that it stands in, the arguments it is given.
@@ -29,11 +29,11 @@ impl<'a, C: Host> State<'a, '_, C> {
         dot: &Reflected,
         receiver: &Reflected,
         operand: &'a Operand,
-        names: &'a [Box<str>],
+        names: &'a [Span],
         args: &'a [Operand],
         last: Option<Reflected>,
     ) -> Result<Reflected, Failure> {
-        let Some((final_name, names)) = names.split_last() else {
+        let Some((&final_name, names)) = names.split_last() else {
             return Ok(receiver.clone());
         };
         if args.is_empty()
@@ -44,12 +44,12 @@ impl<'a, C: Host> State<'a, '_, C> {
         }
         let mut step;
         let mut receiver = receiver;
-        for name in names {
+        for &name in names {
             step = self.eval_field(
                 receiver,
                 Access {
                     dot,
-                    name,
+                    name: self.tree.source.text(name),
                     operand,
                     args: &[],
                     last: None,
@@ -61,7 +61,7 @@ impl<'a, C: Host> State<'a, '_, C> {
             receiver,
             Access {
                 dot,
-                name: final_name,
+                name: self.tree.source.text(final_name),
                 operand,
                 args,
                 last,
@@ -71,19 +71,20 @@ impl<'a, C: Host> State<'a, '_, C> {
 
     /// The entry below `value` by these names, if there are but maps on the way, no methods, and all have the key: by far
     /// the commonest case, and the maps need not be cloned.
-    pub(super) fn entry_at(&self, value: &Value, final_name: &str, names: &[Box<str>]) -> Option<Reflected> {
+    pub(super) fn entry_at(&self, value: &Value, final_name: Span, names: &[Span]) -> Option<Reflected> {
         let Value::Map(map) = value else { return None };
-        let name = names.first().map_or(final_name, |name| name);
+        let span = names.first().map_or(final_name, |name| *name);
+        let name = self.name(span);
         let is_plain = match map.kind {
             MapKind::Any => true,
-            MapKind::Values => !is_exported(name) || !self.host.has_map_method(map.kind, name),
+            MapKind::Values => !is_exported(name) || !self.host.has_map_method(map.kind, self.tree.source.text(span)),
             _ => false,
         };
         if !is_plain {
             return None;
         }
         let entries = map.entries.as_ref()?.borrow();
-        let entry = entries.get(name.as_bytes())?;
+        let entry = entries.get(name)?;
         match names.get(1..) {
             Some(names) => self.entry_at(entry, final_name, names),
             None => Some(entry_of(map, Some(entry.clone()))),
@@ -113,7 +114,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         let name = access.name;
         let has_args = !access.args.is_empty() || access.last.is_some();
         // Only exported names can be methods.
-        if is_exported(name) && self.host.has_map_method(map.kind, name) {
+        if is_exported(name.as_bytes()) && self.host.has_map_method(map.kind, name) {
             let params = self.host.map_method_params(map.kind, name);
             let (operand, at) = (access.operand, self.at);
             let args = self.method_args(params, access)?;

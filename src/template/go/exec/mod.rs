@@ -13,7 +13,7 @@ mod tests;
 #[cfg(test)]
 mod tests_host;
 
-use super::ast::{Branch, Command, Invocation, Node, Operand, Pipe, Tree};
+use super::ast::{Branch, Command, Invocation, Node, Operand, Pipe, Span, Tree};
 use super::error::{ExecError, Place};
 use super::format;
 use super::func::FuncMap;
@@ -128,7 +128,7 @@ struct State<'a, 'c, C> {
     /// The executing template.
     tree: &'a Tree,
     at: At<'a>,
-    vars: Vec<(&'a str, Reflected)>,
+    vars: Vec<(&'a [u8], Reflected)>,
     /// Where the executing template's variables start: it doesn't see its caller's.
     vars_base: usize,
     /// The arguments of the calls under way.
@@ -138,7 +138,7 @@ struct State<'a, 'c, C> {
 impl<'a, C: Host> State<'a, '_, C> {
     fn execute(&mut self, data: Reflected) -> Result<(), Failure> {
         self.enter()?;
-        self.vars.push(("$", data.clone()));
+        self.vars.push((b"$", data.clone()));
         self.walk(&data, &self.tree.root)?;
         self.leave();
         Ok(())
@@ -180,15 +180,15 @@ impl<'a, C: Host> State<'a, '_, C> {
                 at.pos()
             }
             At::Pipe(at) => {
-                at.write(&mut node);
+                at.write(&self.tree.source, &mut node);
                 at.pos
             }
             At::Command(at) => {
-                at.write(&mut node);
+                at.write(&self.tree.source, &mut node);
                 at.pos
             }
             At::Operand(at) => {
-                at.write(&mut node);
+                at.write(&self.tree.source, &mut node);
                 at.pos()
             }
         };
@@ -210,23 +210,35 @@ impl<'a, C: Host> State<'a, '_, C> {
 
     // --- variables ---
 
-    fn set_var(&mut self, name: &str, value: Reflected) -> Result<(), Failure> {
+    /// The bytes of a name in the executing template.
+    fn name(&self, name: Span) -> &'a [u8] {
+        self.tree.source.bytes(name)
+    }
+
+    fn set_var(&mut self, name: Span, value: Reflected) -> Result<(), Failure> {
+        let name = self.name(name);
         let visible = self.vars.get_mut(self.vars_base..).unwrap_or_default();
         match visible.iter_mut().rev().find(|(known, _)| *known == name) {
             Some((_, variable)) => {
                 *variable = value;
                 Ok(())
             }
-            None => Err(self.fail(format!("undefined variable: {name}"))),
+            None => Err(self.undefined(name)),
         }
     }
 
-    fn var(&self, name: &str) -> Result<&Reflected, Failure> {
+    fn var(&self, name: Span) -> Result<&Reflected, Failure> {
+        let name = self.name(name);
         let visible = self.vars.get(self.vars_base..).unwrap_or_default();
         match visible.iter().rev().find(|(known, _)| *known == name) {
             Some((_, variable)) => Ok(variable),
-            None => Err(self.fail(format!("undefined variable: {name}"))),
+            None => Err(self.undefined(name)),
         }
+    }
+
+    #[cold]
+    fn undefined(&self, name: &[u8]) -> Failure {
+        self.fail(format!("undefined variable: {}", String::from_utf8_lossy(name)))
     }
 
     // --- nodes ---
@@ -315,7 +327,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         let mark = self.vars.len();
         let caller = (self.tree, self.at, self.vars_base);
         (self.tree, self.vars_base) = (tree, mark);
-        self.vars.push(("$", data.clone()));
+        self.vars.push((b"$", data.clone()));
         self.walk(&data, &self.tree.root)?;
         self.vars.truncate(mark);
         (self.tree, self.at, self.vars_base) = caller;

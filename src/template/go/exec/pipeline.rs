@@ -21,9 +21,9 @@ impl<'a, C: Host> State<'a, '_, C> {
         let value = value.unwrap_or(Reflected::INVALID);
         for variable in &pipe.decl {
             if pipe.is_assign {
-                self.set_var(&variable.name, value.clone())?;
+                self.set_var(variable.name, value.clone())?;
             } else {
-                self.vars.push((&variable.name, value.clone()));
+                self.vars.push((self.name(variable.name), value.clone()));
             }
         }
         Ok(value)
@@ -73,7 +73,7 @@ impl<'a, C: Host> State<'a, '_, C> {
             return Ok(());
         }
         let mut source = String::new();
-        first.write(&mut source);
+        first.write(&self.tree.source, &mut source);
         Err(self.fail(format!("can't give argument to non-function {source}")))
     }
 
@@ -92,11 +92,17 @@ impl<'a, C: Host> State<'a, '_, C> {
         match number.value.ideal {
             Ideal::Int(n) => Ok(Value::Int(n)),
             Ideal::Float(n) => Ok(Value::Float64(n)),
-            Ideal::Overflow => Err(self.fail(format!("{} overflows int", number.text))),
-            Ideal::Complex => match Complex::parse(&number.text) {
-                Some(complex) => Ok(Value::Object(Rc::new(complex))),
-                None => Err(self.fail(format!("complex number {} is not supported", number.text))),
-            },
+            Ideal::Overflow => {
+                let text = self.tree.source.text(number.text);
+                Err(self.fail(format!("{text} overflows int")))
+            }
+            Ideal::Complex => {
+                let text = self.tree.source.text(number.text);
+                match Complex::parse(text) {
+                    Some(complex) => Ok(Value::Object(Rc::new(complex))),
+                    None => Err(self.fail(format!("complex number {text} is not supported"))),
+                }
+            }
         }
     }
 
@@ -109,7 +115,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         last: Option<Reflected>,
     ) -> Result<Reflected, Failure> {
         self.at = At::Operand(operand);
-        let value = self.var(&variable.name)?;
+        let value = self.var(variable.name)?;
         if variable.fields.is_empty() {
             let value = value.clone();
             self.not_a_function(operand, args, last.as_ref())?;
@@ -118,7 +124,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         if args.is_empty()
             && last.is_none()
             && let Some((final_name, names)) = variable.fields.split_last()
-            && let Some(found) = self.entry_at(&value.value, final_name, names)
+            && let Some(found) = self.entry_at(&value.value, *final_name, names)
         {
             return Ok(found);
         }

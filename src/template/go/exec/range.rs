@@ -81,7 +81,7 @@ impl<'a, C: Host> State<'a, '_, C> {
 
     /// Sets the loop's variables, which the pipeline has pushed if it declares them.
     fn bind(&mut self, pipe: &'a Pipe, index: Reflected, element: &Reflected) -> Result<(), Failure> {
-        let targets = match pipe.decl.as_slice() {
+        let targets = match &*pipe.decl {
             [] => return Ok(()),
             [one] => [None, Some(one)],
             [first, second, ..] => [Some(first), Some(second)],
@@ -90,7 +90,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         for (i, (target, value)) in targets.into_iter().zip([index, element.clone()]).enumerate() {
             let Some(variable) = target else { continue };
             if pipe.is_assign {
-                self.set_var(&variable.name, value)?;
+                self.set_var(variable.name, value)?;
                 continue;
             }
             // The element's variable is on top, the index's below it.

@@ -1,25 +1,19 @@
 //! Pipelines, commands and operands: what stands inside of an action.
 
-use super::super::ast::{Chain, Command, Field, Identifier, Literal, Number, Operand, Pipe, Variable};
+use super::super::ast::{Chain, Command, Field, Identifier, Literal, Number, Operand, Pipe, Span, Variable};
 use super::super::builtins::Builtin;
 use super::super::lexer::as_str;
 use super::super::number::Constant;
 use super::super::quote::quote_go;
 use super::super::token::{Keyword, Kind, Token};
 use super::super::value::Str;
-use super::{Parsed, Parser, pos};
+use super::{Parsed, Parser, span};
 
 impl<'s> Parser<'s, '_> {
     pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
-        let token = self.peek_non_space();
-        let mut pipe = Pipe {
-            pos: pos(token),
-            is_assign: false,
-            decl: Vec::new(),
-            // Most have but one, and trees are kept: no room to grow.
-            commands: Vec::with_capacity(1),
-        };
-        self.declarations(&mut pipe, context)?;
+        let pos = self.peek_non_space().pos;
+        let (decl, is_assign) = self.declarations(context)?;
+        let mark = self.commands.len();
         loop {
             let token = self.next_non_space();
             match token.kind {
@@ -37,46 +31,52 @@ impl<'s> Parser<'s, '_> {
                 | Kind::Keyword(Keyword::Dot | Keyword::Nil) => {
                     self.backup();
                     let command = self.command()?;
-                    pipe.commands.push(command);
+                    self.commands.push(command);
                 }
                 _ => return self.unexpected(token, context),
             }
         }
-        pipe.commands.shrink_to_fit();
-        if pipe.commands.is_empty() {
+        let commands: Box<[Command]> = self.commands.drain(mark..).collect();
+        if commands.is_empty() {
             return self.error(format!("missing value for {context}"));
         }
-        for (stage, command) in pipe.commands.iter().enumerate().skip(1) {
+        for (stage, command) in commands.iter().enumerate().skip(1) {
             if let Operand::Bool(..) | Operand::Dot(_) | Operand::Nil(_) | Operand::Number(_) | Operand::String(_) =
                 command.first
             {
                 return self.error(format!("non executable command in pipeline stage {}", stage + 1));
             }
         }
-        Ok(pipe)
+        Ok(Pipe {
+            pos,
+            is_assign,
+            decl,
+            commands,
+        })
     }
 
     /// `$x :=`, `$x =`, `$i, $x :=`. Telling `$x foo` from `$x :=` takes all three tokens of look-ahead.
-    fn declarations(&mut self, pipe: &mut Pipe, context: &str) -> Parsed<()> {
+    /// Yields the variables, and whether they are assigned to.
+    fn declarations(&mut self, context: &str) -> Parsed<(Box<[Variable]>, bool)> {
+        let mut decl = Vec::new();
         loop {
             let variable = self.peek_non_space();
             if variable.kind != Kind::Variable {
-                return Ok(());
+                return Ok((decl.into(), false));
             }
             self.next();
             let after = self.peek();
             let next = self.peek_non_space();
             match next.kind {
                 Kind::Assign | Kind::Declare => {
-                    pipe.is_assign = next.kind == Kind::Assign;
                     self.next_non_space();
-                    self.declare(pipe, variable);
-                    return Ok(());
+                    self.declare(&mut decl, variable);
+                    return Ok((decl.into(), next.kind == Kind::Assign));
                 }
                 Kind::Char if next.text == b"," => {
                     self.next_non_space();
-                    self.declare(pipe, variable);
-                    if context != "range" || pipe.decl.len() >= 2 {
+                    self.declare(&mut decl, variable);
+                    if context != "range" || decl.len() >= 2 {
                         return self.error(format!("too many declarations in {context}"));
                     }
                     if !matches!(
@@ -92,26 +92,26 @@ impl<'s> Parser<'s, '_> {
                     } else {
                         self.backup2(variable);
                     }
-                    return Ok(());
+                    return Ok((decl.into(), false));
                 }
             }
         }
     }
 
-    fn declare(&mut self, pipe: &mut Pipe, token: Token<'s>) {
-        pipe.decl.push(variable(token));
+    fn declare(&mut self, decl: &mut Vec<Variable>, token: Token<'s>) {
+        decl.push(variable(token));
         self.scope.vars.push(token.text);
     }
 
     fn command(&mut self) -> Parsed<Command> {
-        let start = self.peek_non_space();
+        let pos = self.peek_non_space().pos;
         let mut first = None;
-        let mut args = Vec::new();
+        let mark = self.operands.len();
         loop {
             self.peek_non_space();
             match self.operand()? {
                 Some(operand) if first.is_none() => first = Some(operand),
-                operand => args.extend(operand),
+                operand => self.operands.extend(operand),
             }
             let token = self.next();
             match token.kind {
@@ -122,12 +122,11 @@ impl<'s> Parser<'s, '_> {
             }
             break;
         }
-        args.shrink_to_fit();
         match first {
             Some(first) => Ok(Command {
-                pos: pos(start),
+                pos,
                 first,
-                args,
+                args: self.operands.drain(mark..).collect(),
             }),
             None => self.error("empty command"),
         }
@@ -142,31 +141,33 @@ impl<'s> Parser<'s, '_> {
         if first.kind != Kind::Field {
             return Ok(Some(operand));
         }
-        let mut fields = Vec::new();
-        while self.peek().kind == Kind::Field {
-            fields.push(field_name(self.next()));
+        self.names.clear();
+        if let Operand::Field(field) = &operand {
+            self.names.extend_from_slice(&field.names);
         }
+        while self.peek().kind == Kind::Field {
+            let name = field_name(self.next());
+            self.names.push(name);
+        }
+        let fields = self.names.as_slice().into();
         match &mut operand {
             Operand::Field(field) => {
-                field.pos = pos(first);
-                field.names.reserve_exact(fields.len());
-                field.names.extend(fields);
+                field.pos = first.pos;
+                field.names = fields;
             }
             Operand::Variable(variable) => {
-                variable.pos = pos(first);
-                variable.fields.reserve_exact(fields.len());
-                variable.fields.extend(fields);
+                variable.pos = first.pos;
+                variable.fields = fields;
             }
             Operand::Bool(..) | Operand::String(_) | Operand::Number(_) | Operand::Nil(_) | Operand::Dot(_) => {
                 return self.error(format!(
                     "unexpected . after term {}",
-                    quote_go(operand.source().as_bytes())
+                    quote_go(operand.normal(&self.source).as_bytes())
                 ));
             }
             Operand::Identifier(_) | Operand::Chain(_) | Operand::Pipe(_) => {
-                fields.shrink_to_fit();
                 return Ok(Some(Operand::Chain(Box::new(Chain {
-                    pos: pos(first),
+                    pos: first.pos,
                     operand,
                     fields,
                 }))));
@@ -180,13 +181,14 @@ impl<'s> Parser<'s, '_> {
         Ok(Some(match token.kind {
             Kind::Identifier => {
                 let name = as_str(token.text);
-                if Builtin::by_name(name).is_none() && !(self.has_function)(name) {
+                let builtin = Builtin::by_name(name);
+                if builtin.is_none() && !(self.has_function)(name) {
                     return self.error(format!("function {} not defined", quote_go(token.text)));
                 }
-                Operand::Identifier(Identifier::new(pos(token), name))
+                Operand::Identifier(Identifier::new(span(token), builtin))
             }
-            Kind::Keyword(Keyword::Dot) => Operand::Dot(pos(token)),
-            Kind::Keyword(Keyword::Nil) => Operand::Nil(pos(token)),
+            Kind::Keyword(Keyword::Dot) => Operand::Dot(token.pos),
+            Kind::Keyword(Keyword::Nil) => Operand::Nil(token.pos),
             Kind::Variable => {
                 if !self.scope.vars.contains(&token.text) {
                     return self.error(format!("undefined variable {}", quote_go(token.text)));
@@ -194,19 +196,15 @@ impl<'s> Parser<'s, '_> {
                 Operand::Variable(variable(token))
             }
             Kind::Field => Operand::Field(Field {
-                pos: pos(token),
-                names: vec![field_name(token)],
+                pos: token.pos,
+                names: [field_name(token)].into(),
             }),
-            Kind::Bool => Operand::Bool(pos(token), token.text == b"true"),
+            Kind::Bool => Operand::Bool(token.pos, token.text == b"true"),
             Kind::CharConstant | Kind::Complex | Kind::Number => match Constant::parse(token.text) {
-                Ok(value) => {
-                    let text = String::from_utf8_lossy(token.text).into();
-                    Operand::Number(Box::new(Number {
-                        pos: pos(token),
-                        text,
-                        value,
-                    }))
-                }
+                Ok(value) => Operand::Number(Box::new(Number {
+                    text: span(token),
+                    value,
+                })),
                 Err(message) => return self.error(message),
             },
             Kind::LeftParen => {
@@ -216,12 +214,11 @@ impl<'s> Parser<'s, '_> {
                 Operand::Pipe(Box::new(pipe))
             }
             Kind::String | Kind::RawString => {
-                let text = Str::from(self.unquote(token)?);
-                Operand::String(Box::new(Literal {
-                    pos: pos(token),
-                    quoted: token.text.into(),
+                let text = Str::from(&*self.unquote(token)?);
+                Operand::String(Literal {
+                    quoted: span(token),
                     text,
-                }))
+                })
             }
             _ => {
                 self.backup();
@@ -233,13 +230,15 @@ impl<'s> Parser<'s, '_> {
 
 fn variable(token: Token<'_>) -> Variable {
     Variable {
-        pos: pos(token),
-        name: as_str(token.text).into(),
-        fields: Vec::new(),
+        pos: token.pos,
+        name: span(token),
+        fields: Box::default(),
     }
 }
 
 /// The name of a field token, which starts with a dot.
-fn field_name(token: Token<'_>) -> Box<str> {
-    as_str(token.text).trim_start_matches('.').into()
+/// Without the dot.
+fn field_name(token: Token<'_>) -> Span {
+    let Span(from, length) = span(token);
+    Span(from + 1, length.saturating_sub(1))
 }
