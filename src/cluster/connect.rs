@@ -31,6 +31,24 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
+/// The same client, which gives up when no answer begins within [`REQUEST_TIMEOUT`]: on a connection whose other side is
+/// gone, kube's watches would wait for ever for a list or for the beginning of a watch. How long an answer goes on is no
+/// matter here.
+#[must_use]
+pub fn answering(client: Client) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let service = tower::service_fn(move |request| {
+        let client = client.clone();
+        async move {
+            match tokio::time::timeout(REQUEST_TIMEOUT, client.send(request)).await {
+                Ok(answer) => answer,
+                Err(_) => Err(kube::Error::Service(Box::new(Error::TimedOut(REQUEST_TIMEOUT)))),
+            }
+        }
+    });
+    Client::new(service, namespace)
+}
+
 /// Bounds a request in time: a server that never answers must not keep a worker.
 pub async fn bounded<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T> {
     match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
@@ -47,5 +65,21 @@ mod tests {
     async fn a_request_without_an_answer_ends() {
         let answer = bounded(std::future::pending::<kube::Result<()>>()).await;
         assert!(matches!(answer, Err(Error::TimedOut(REQUEST_TIMEOUT))), "{answer:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_never_begins_is_given_up() {
+        let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<std::result::Result<http::Response<kube::client::Body>, Error>>()
+        });
+        let client = answering(Client::new(silent, "shop"));
+        assert_eq!(client.default_namespace(), "shop");
+        let begun = tokio::time::Instant::now();
+        let error = client.apiserver_version().await.unwrap_err();
+        assert!(
+            crate::telemetry::chain(&error).contains("did not answer within 30s"),
+            "{error:?}"
+        );
+        assert_eq!(begun.elapsed().as_secs(), REQUEST_TIMEOUT.as_secs());
     }
 }

@@ -10,6 +10,6 @@ pub mod keys;
 pub mod lookup;
 pub mod objects;
 
-pub use connect::connect;
+pub use connect::{answering, connect};
 pub use discovery::{Discovery, Resource, Snapshot};
 pub use error::{Error, Result};

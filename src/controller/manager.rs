@@ -54,6 +54,7 @@ pub async fn run(
     health: Health,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
+    let client = cluster::answering(client);
     let blueprints = blueprints(&options);
     let Some((lease, namespace)) = options.lease.clone() else {
         metrics.leader.set(1);

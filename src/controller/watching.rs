@@ -36,9 +36,14 @@ pub enum News<K> {
 const SHORTEST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(60);
 
+/// The longest that one page of a list may take; a connection can fall silent in the middle of it.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// A watch between two pieces of news.
 struct Watching<S> {
     events: Pin<Box<S>>,
+    /// Between the beginning and the end of a list.
+    listing: bool,
     /// Failures since it last showed something. (kube's own backoff begins anew with every attempt to list.)
     failures: u32,
     pause: Duration,
@@ -58,14 +63,28 @@ where
     if let Some(labels) = labels {
         config = config.labels(labels);
     }
+    let begin = move || Box::pin(watcher(api.clone(), config.clone()));
     let watching = Watching {
-        events: Box::pin(watcher(api, config)),
+        events: begin(),
+        listing: false,
         failures: 0,
         pause: Duration::ZERO,
     };
-    futures::stream::unfold(watching, |mut watching| async move {
+    futures::stream::unfold((watching, begin), |(mut watching, begin)| async move {
         tokio::time::sleep(std::mem::take(&mut watching.pause)).await;
-        let news = match watching.events.next().await? {
+        let next = match watching.listing {
+            true => tokio::time::timeout(PAGE_TIMEOUT, watching.events.next()).await,
+            false => Ok(watching.events.next().await),
+        };
+        let Ok(event) = next else {
+            watching.pause = pause(watching.failures);
+            watching.failures = watching.failures.saturating_add(1);
+            watching.events = begin();
+            watching.listing = false;
+            let error = format!("the API server did not end its list within {PAGE_TIMEOUT:?}");
+            return Some((News::Failed { error, listing: true }, (watching, begin)));
+        };
+        let news = match event? {
             Ok(watcher::Event::Init) => News::ListStarts,
             Ok(watcher::Event::InitApply(object)) => News::Listed(object),
             Ok(watcher::Event::InitDone) => News::ListEnds,
@@ -83,7 +102,12 @@ where
         if !matches!(news, News::ListStarts | News::Failed { .. }) {
             watching.failures = 0;
         }
-        Some((news, watching))
+        match news {
+            News::ListStarts => watching.listing = true,
+            News::ListEnds => watching.listing = false,
+            _ => {}
+        }
+        Some((news, (watching, begin)))
     })
 }
 

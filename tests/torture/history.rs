@@ -345,11 +345,6 @@ impl History {
                     "deleted whatever has the name: {}",
                     entry.call
                 );
-                ensure!(
-                    !self.foreign.contains_key(&target.name),
-                    "somebody else's: {}",
-                    entry.call
-                );
             }
             for (name, wanted) in self.wanted.iter().filter(|(_, wanted)| wanted.suspended) {
                 let of_it =
