@@ -11,6 +11,7 @@ mod failure;
 mod format;
 mod json;
 mod metaschemas;
+mod plain;
 mod validator;
 
 use std::fmt;

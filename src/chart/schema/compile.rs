@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::documents::{Document, Draft, Place};
 use super::failure::escape;
@@ -26,21 +26,33 @@ const MAX_SCHEMAS: usize = 100_000;
 #[derive(Debug, Default)]
 pub(super) struct Schema {
     /// URL and JSON pointer.
-    pub location: String,
+    pub location: Box<str>,
     pub draft: Draft,
     /// The schema that is this one's resource: that with the `$id`.
     pub resource: usize,
     /// `true` and `false`, and `{}`.
     pub boolean: Option<bool>,
     pub reference: Option<usize>,
+    pub types: Box<[&'static str]>,
+    pub enumeration: Option<Box<[Json]>>,
+    pub required: Box<[String]>,
+    /// Sorted by name.
+    pub properties: Box<[(Box<str>, usize)]>,
+    pub additional_properties: Option<Additional>,
+    pub items: Items,
+    /// `None`: all that most schemas don't have is as by default.
+    rare: Option<Box<Rare>>,
+}
+
+/// What most schemas don't have; it takes four times the memory of the rest.
+#[derive(Debug, Default)]
+pub(super) struct Rare {
     pub recursive_reference: Option<usize>,
     pub recursive_anchor: bool,
     pub dynamic_reference: Option<(usize, String)>,
     pub dynamic_anchor: Option<String>,
     pub dynamic_anchors: BTreeMap<String, usize>,
-    pub types: Vec<&'static str>,
     pub constant: Option<Json>,
-    pub enumeration: Option<Vec<Json>>,
     pub format: Option<(String, Check)>,
     pub not: Option<usize>,
     pub all_of: Vec<usize>,
@@ -50,10 +62,7 @@ pub(super) struct Schema {
     pub then: Option<usize>,
     pub otherwise: Option<usize>,
     pub properties_range: [Option<i64>; 2],
-    pub required: Vec<String>,
-    pub properties: BTreeMap<String, usize>,
     pub pattern_properties: Vec<(String, usize)>,
-    pub additional_properties: Option<Additional>,
     pub property_names: Option<usize>,
     pub dependencies: Vec<(String, Dependency)>,
     pub dependent_required: Vec<(String, Vec<String>)>,
@@ -61,7 +70,6 @@ pub(super) struct Schema {
     pub unevaluated_properties: Option<usize>,
     pub items_range: [Option<i64>; 2],
     pub unique_items: bool,
-    pub items: Items,
     pub additional_items: Option<Additional>,
     pub contains: Option<usize>,
     pub contains_range: [Option<i64>; 2],
@@ -72,6 +80,24 @@ pub(super) struct Schema {
     pub limits: Vec<(&'static str, Number, &'static [Ordering])>,
     pub multiple_of: Option<Number>,
 }
+
+static NOTHING_RARE: LazyLock<Rare> = LazyLock::new(Rare::default);
+
+/// The keywords that [`Rare`] is not needed for.
+const COMMON: [&str; 12] = [
+    "$comment",
+    "$ref",
+    "$schema",
+    "additionalProperties",
+    "default",
+    "description",
+    "enum",
+    "items",
+    "properties",
+    "required",
+    "title",
+    "type",
+];
 
 /// `additionalProperties`, `additionalItems` and what takes the latter's place.
 #[derive(Debug)]
@@ -97,7 +123,24 @@ pub(super) enum Items {
     First(Vec<usize>),
 }
 
+impl std::ops::Deref for Schema {
+    type Target = Rare;
+
+    fn deref(&self) -> &Rare {
+        self.rare.as_deref().unwrap_or_else(|| &NOTHING_RARE)
+    }
+}
+
 impl Schema {
+    /// The schema of a property.
+    pub fn property(&self, name: &str) -> Option<usize> {
+        let at = self
+            .properties
+            .binary_search_by(|(known, _)| (**known).cmp(name))
+            .ok()?;
+        self.properties.get(at).map(|(_, target)| *target)
+    }
+
     pub fn all_properties_evaluated(&self) -> bool {
         self.additional_properties.is_some()
     }
@@ -117,7 +160,7 @@ impl Schema {
 
 /// Compiles documents and whatever they refer to.
 pub(super) struct Compiler<'f> {
-    documents: BTreeMap<String, Document>,
+    documents: BTreeMap<Arc<str>, Document>,
     schemas: Vec<Schema>,
     /// Where each of `schemas` stands.
     places: Vec<Place>,
@@ -153,10 +196,11 @@ impl<'f> Compiler<'f> {
     /// # Errors
     /// What isn't a schema, and references that lead nowhere; the text is the library's.
     pub fn compile(mut self, url: &str, document: Option<Json>) -> Result<Vec<Schema>, String> {
+        let url = Arc::from(url);
         if let Some(document) = document {
-            self.add(url, document)?;
+            self.add(&url, document)?;
         }
-        self.enqueue(Place::new(url, ""));
+        self.enqueue(Place::new(&url, ""));
         let mut at = 0;
         while let Some(place) = self.places.get(at).cloned() {
             self.ensure(&place)?;
@@ -175,11 +219,11 @@ impl<'f> Compiler<'f> {
         Ok(self.schemas)
     }
 
-    fn add(&mut self, url: &str, root: Json) -> Result<(), String> {
+    fn add(&mut self, url: &Arc<str>, root: Json) -> Result<(), String> {
         let mut document = Document::new(url, root);
         document.collect_root()?;
         self.check(&document, "")?;
-        self.documents.insert(url.to_owned(), document);
+        self.documents.insert(Arc::clone(url), document);
         Ok(())
     }
 
@@ -218,7 +262,7 @@ impl<'f> Compiler<'f> {
         document.map_or(Ok(()), |document| self.check(document, &place.pointer))
     }
 
-    fn load(&mut self, url: &str) -> Result<(), String> {
+    fn load(&mut self, url: &Arc<str>) -> Result<(), String> {
         if self.documents.contains_key(url) {
             return Ok(());
         }
@@ -248,6 +292,7 @@ impl<'f> Compiler<'f> {
         };
         let (_, resource) = document.resource(&from.pointer);
         let (url, fragment) = documents::join(&resource.id, reference)?;
+        let url = Arc::from(url);
         if let Some(place) = document.find(&url, &fragment)? {
             return Ok(place);
         }
@@ -263,10 +308,11 @@ impl<'f> Compiler<'f> {
         };
         let (base, resource) = document.resource(&place.pointer);
         let mut schema = Schema {
-            location: place.to_string(),
+            location: place.to_string().into(),
             draft: resource.draft,
             ..Schema::default()
         };
+        let mut rare = Rare::default();
         let mut anchors = Vec::new();
         if base == place.pointer && schema.draft >= Draft::V2020 {
             for name in &resource.dynamic_anchors {
@@ -279,7 +325,7 @@ impl<'f> Compiler<'f> {
         schema.resource = self.enqueue(base);
         for (name, place) in anchors {
             let target = self.enqueue(place);
-            schema.dynamic_anchors.insert(name, target);
+            rare.dynamic_anchors.insert(name, target);
         }
         match value {
             Json::Bool(accepts) => schema.boolean = Some(*accepts),
@@ -288,9 +334,14 @@ impl<'f> Compiler<'f> {
                 compiler: self,
                 place,
                 map,
+                keys: map.keys().fold(0, |keys, key| keys | bit(key)),
             }
-            .read(&mut schema)?,
+            .read(&mut schema, &mut rare)?,
             _ => {}
+        }
+        let is_common = |key: &String| COMMON.contains(&key.as_str());
+        if !rare.dynamic_anchors.is_empty() || matches!(value, Json::Object(map) if !map.keys().all(is_common)) {
+            schema.rare = Some(Box::new(rare));
         }
         if let Some(slot) = self.schemas.get_mut(index) {
             *slot = schema;
@@ -304,63 +355,79 @@ struct Object<'c, 'f> {
     compiler: &'c mut Compiler<'f>,
     place: &'c Place,
     map: &'c BTreeMap<String, Json>,
+    /// The [`bit`]s of the keywords that there are: most are asked for in vain.
+    keys: u64,
 }
 
-impl Object<'_, '_> {
-    fn read(mut self, schema: &mut Schema) -> Result<(), String> {
+/// One of 64 bits for a keyword.
+fn bit(keyword: &str) -> u64 {
+    let byte = |at: usize| keyword.as_bytes().get(at).map_or(0, |b| usize::from(*b));
+    let last = keyword.len().saturating_sub(1);
+    1 << ((byte(0) * 3 + byte(last / 2) * 5 + byte(last) * 7 + last) % 64)
+}
+
+impl<'c> Object<'c, '_> {
+    fn get(&self, keyword: &str) -> Option<&'c Json> {
+        if self.keys & bit(keyword) == 0 {
+            return None;
+        }
+        self.map.get(keyword)
+    }
+
+    fn read(mut self, schema: &mut Schema, rare: &mut Rare) -> Result<(), String> {
         let draft = schema.draft;
         schema.reference = self.reference("$ref")?;
         if draft < Draft::V2019 && schema.reference.is_some() {
             // Older drafts ignore what stands beside a reference.
             return Ok(());
         }
-        schema.all_of = self.list("allOf");
-        schema.any_of = self.list("anyOf");
-        schema.one_of = self.list("oneOf");
-        schema.not = self.one("not");
-        self.read_items(schema);
-        self.read_properties(schema)?;
-        self.read_assertions(schema)?;
+        rare.all_of = self.list("allOf");
+        rare.any_of = self.list("anyOf");
+        rare.one_of = self.list("oneOf");
+        rare.not = self.one("not");
+        self.read_items(schema, rare);
+        self.read_properties(schema, rare)?;
+        self.read_assertions(schema, rare)?;
         if draft >= Draft::V6 {
-            schema.contains = self.one("contains");
-            schema.property_names = self.one("propertyNames");
-            schema.constant = self.map.get("const").cloned();
+            rare.contains = self.one("contains");
+            rare.property_names = self.one("propertyNames");
+            rare.constant = self.get("const").cloned();
         }
         if draft >= Draft::V7 {
-            schema.condition = self.one("if");
-            if schema.condition.is_some() {
-                schema.then = self.one("then");
-                schema.otherwise = self.one("else");
+            rare.condition = self.one("if");
+            if rare.condition.is_some() {
+                rare.then = self.one("then");
+                rare.otherwise = self.one("else");
             }
         }
         if draft >= Draft::V2019 {
-            schema.recursive_reference = self.reference("$recursiveRef")?;
-            schema.recursive_anchor = self.is_true("$recursiveAnchor");
-            if schema.contains.is_some() {
-                schema.contains_range = [self.whole("minContains"), self.whole("maxContains")];
+            rare.recursive_reference = self.reference("$recursiveRef")?;
+            rare.recursive_anchor = self.is_true("$recursiveAnchor");
+            if rare.contains.is_some() {
+                rare.contains_range = [self.whole("minContains"), self.whole("maxContains")];
             }
             for (name, value) in self.object("dependentRequired") {
                 if let Json::Array(names) = value {
-                    schema.dependent_required.push((name.clone(), texts(names)));
+                    rare.dependent_required.push((name.clone(), texts(names)));
                 }
             }
-            schema.dependent_schemas = self.named("dependentSchemas");
-            schema.unevaluated_items = self.one("unevaluatedItems");
-            schema.unevaluated_properties = self.one("unevaluatedProperties");
+            rare.dependent_schemas = self.named("dependentSchemas");
+            rare.unevaluated_items = self.one("unevaluatedItems");
+            rare.unevaluated_properties = self.one("unevaluatedProperties");
         }
         if draft >= Draft::V2020 {
             if let Some(target) = self.reference("$dynamicRef")? {
                 let text = self.text("$dynamicRef").unwrap_or_default();
                 let fragment = text.split_once('#').map_or("", |(_, fragment)| fragment);
                 let anchor = if fragment.starts_with('/') { "" } else { fragment };
-                schema.dynamic_reference = Some((target, anchor.to_owned()));
+                rare.dynamic_reference = Some((target, anchor.to_owned()));
             }
-            schema.dynamic_anchor = self.text("$dynamicAnchor").map(str::to_owned);
+            rare.dynamic_anchor = self.text("$dynamicAnchor").map(str::to_owned);
         }
         Ok(())
     }
 
-    fn read_items(&mut self, schema: &mut Schema) {
+    fn read_items(&mut self, schema: &mut Schema, rare: &mut Rare) {
         if schema.draft >= Draft::V2020 {
             let first = self.list("prefixItems");
             let rest = self.one("items");
@@ -368,21 +435,25 @@ impl Object<'_, '_> {
                 Some(target) if first.is_empty() => schema.items = Items::All(target),
                 rest => {
                     schema.items = Items::First(first);
-                    schema.additional_items = rest.map(Additional::Schema);
+                    rare.additional_items = rest.map(Additional::Schema);
                 }
             }
-        } else if matches!(self.map.get("items"), Some(Json::Array(_))) {
+        } else if matches!(self.get("items"), Some(Json::Array(_))) {
             schema.items = Items::First(self.list("items"));
-            schema.additional_items = self.additional("additionalItems");
+            rare.additional_items = self.additional("additionalItems");
         } else if let Some(target) = self.one("items") {
             schema.items = Items::All(target);
         }
     }
 
-    fn read_properties(&mut self, schema: &mut Schema) -> Result<(), String> {
-        schema.properties = self.named("properties").into_iter().collect();
-        schema.pattern_properties = self.named("patternProperties");
-        for (pattern, _) in &schema.pattern_properties {
+    fn read_properties(&mut self, schema: &mut Schema, rare: &mut Rare) -> Result<(), String> {
+        schema.properties = self
+            .named("properties")
+            .into_iter()
+            .map(|(name, target)| (name.into(), target))
+            .collect();
+        rare.pattern_properties = self.named("patternProperties");
+        for (pattern, _) in &rare.pattern_properties {
             self.check_pattern("patternProperties", pattern)?;
         }
         schema.additional_properties = self.additional("additionalProperties");
@@ -395,14 +466,14 @@ impl Object<'_, '_> {
                 Json::Array(names) => Dependency::Names(texts(names)),
                 _ => Dependency::Schema(self.at(&["dependencies", &name])),
             };
-            schema.dependencies.push((name, dependency));
+            rare.dependencies.push((name, dependency));
         }
         Ok(())
     }
 
-    fn read_assertions(&mut self, schema: &mut Schema) -> Result<(), String> {
+    fn read_assertions(&mut self, schema: &mut Schema, rare: &mut Rare) -> Result<(), String> {
         const ORDER: [&str; 7] = ["null", "boolean", "number", "integer", "string", "array", "object"];
-        let wanted = match self.map.get("type") {
+        let wanted = match self.get("type") {
             Some(Json::String(one)) => vec![one.clone()],
             Some(Json::Array(many)) => texts(many),
             _ => Vec::new(),
@@ -411,10 +482,10 @@ impl Object<'_, '_> {
             .into_iter()
             .filter(|name| wanted.iter().any(|one| one == name))
             .collect();
-        if let Some(Json::Array(options)) = self.map.get("enum") {
-            schema.enumeration = Some(options.clone());
+        if let Some(Json::Array(options)) = self.get("enum") {
+            schema.enumeration = Some(options.as_slice().into());
         }
-        schema.multiple_of = self.number("multipleOf");
+        rare.multiple_of = self.number("multipleOf");
         let mut exclusive = Vec::new();
         for (name, strict, refused) in [
             ("minimum", "exclusiveMinimum", &[Ordering::Less, Ordering::Equal]),
@@ -426,28 +497,26 @@ impl Object<'_, '_> {
             if self.is_true(strict) {
                 exclusive.extend(self.number(name).map(|limit| (strict, limit, &refused[..])));
             } else {
-                schema
-                    .limits
-                    .extend(self.number(name).map(|limit| (name, limit, weakly)));
+                rare.limits.extend(self.number(name).map(|limit| (name, limit, weakly)));
                 exclusive.extend(self.number(strict).map(|limit| (strict, limit, &refused[..])));
             }
         }
-        schema.limits.extend(exclusive);
-        schema.length_range = [self.whole("minLength"), self.whole("maxLength")];
-        schema.items_range = [self.whole("minItems"), self.whole("maxItems")];
-        schema.properties_range = [self.whole("minProperties"), self.whole("maxProperties")];
-        schema.unique_items = self.is_true("uniqueItems");
-        if let Some(Json::Array(names)) = self.map.get("required") {
-            schema.required = texts(names);
+        rare.limits.extend(exclusive);
+        rare.length_range = [self.whole("minLength"), self.whole("maxLength")];
+        rare.items_range = [self.whole("minItems"), self.whole("maxItems")];
+        rare.properties_range = [self.whole("minProperties"), self.whole("maxProperties")];
+        rare.unique_items = self.is_true("uniqueItems");
+        if let Some(Json::Array(names)) = self.get("required") {
+            schema.required = texts(names).into();
         }
         if let Some(pattern) = self.text("pattern") {
             self.check_pattern("pattern", pattern)?;
-            schema.pattern = Some(pattern.to_owned());
+            rare.pattern = Some(pattern.to_owned());
         }
         if (schema.draft < Draft::V2019 || self.compiler.is_meta)
             && let Some(name) = self.text("format")
         {
-            schema.format = format::find(name).map(|check| (name.to_owned(), check));
+            rare.format = format::find(name).map(|check| (name.to_owned(), check));
         }
         Ok(())
     }
@@ -468,25 +537,25 @@ impl Object<'_, '_> {
     }
 
     fn one(&mut self, key: &str) -> Option<usize> {
-        self.map.contains_key(key).then(|| self.at(&[key]))
+        self.get(key).is_some().then(|| self.at(&[key]))
     }
 
     fn list(&mut self, key: &str) -> Vec<usize> {
-        match self.map.get(key) {
+        match self.get(key) {
             Some(Json::Array(items)) => (0..items.len()).map(|at| self.at(&[key, &at.to_string()])).collect(),
             _ => Vec::new(),
         }
     }
 
     fn named(&mut self, key: &str) -> Vec<(String, usize)> {
-        match self.map.get(key) {
+        match self.get(key) {
             Some(Json::Object(map)) => map.keys().map(|name| (name.clone(), self.at(&[key, name]))).collect(),
             _ => Vec::new(),
         }
     }
 
     fn object(&self, key: &str) -> impl Iterator<Item = (&String, &Json)> {
-        match self.map.get(key) {
+        match self.get(key) {
             Some(Json::Object(map)) => Some(map.iter()),
             _ => None,
         }
@@ -495,7 +564,7 @@ impl Object<'_, '_> {
     }
 
     fn additional(&mut self, key: &str) -> Option<Additional> {
-        match self.map.get(key)? {
+        match self.get(key)? {
             Json::Bool(allowed) => Some(Additional::Allowed(*allowed)),
             _ => self.one(key).map(Additional::Schema),
         }
@@ -510,15 +579,15 @@ impl Object<'_, '_> {
     }
 
     fn text(&self, key: &str) -> Option<&str> {
-        self.map.get(key).and_then(Json::text)
+        self.get(key).and_then(Json::text)
     }
 
     fn is_true(&self, key: &str) -> bool {
-        self.map.get(key) == Some(&Json::Bool(true))
+        self.get(key) == Some(&Json::Bool(true))
     }
 
     fn number(&self, key: &str) -> Option<Number> {
-        match self.map.get(key) {
+        match self.get(key) {
             Some(Json::Number(n)) => Some(n.clone()),
             _ => None,
         }

@@ -24,13 +24,13 @@ pub(in crate::chart) enum Draft {
 /// A schema's place: the URL of its document, and a JSON pointer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Place {
-    pub url: String,
+    pub url: Arc<str>,
     pub pointer: String,
 }
 
 /// A document, and what is known of it.
 pub(super) struct Document {
-    pub url: String,
+    pub url: Arc<str>,
     pub root: Arc<Json>,
     /// By pointer.
     resources: BTreeMap<String, Resource>,
@@ -111,6 +111,14 @@ impl Draft {
     }
 }
 
+/// Whether a keyword may hold schemas, in any draft: what most schemas consist of doesn't.
+fn holds_schemas(keyword: &str) -> bool {
+    !matches!(
+        keyword,
+        "type" | "default" | "description" | "title" | "enum" | "minimum" | "maximum" | "pattern" | "format"
+    )
+}
+
 /// How schemas stand below a keyword.
 #[derive(Debug, Clone, Copy)]
 enum Shape {
@@ -120,9 +128,9 @@ enum Shape {
 }
 
 impl Place {
-    pub fn new(url: &str, pointer: &str) -> Self {
+    pub fn new(url: &Arc<str>, pointer: &str) -> Self {
         Place {
-            url: url.to_owned(),
+            url: Arc::clone(url),
             pointer: pointer.to_owned(),
         }
     }
@@ -146,9 +154,9 @@ impl fmt::Display for Place {
 }
 
 impl Document {
-    pub fn new(url: &str, root: Json) -> Self {
+    pub fn new(url: &Arc<str>, root: Json) -> Self {
         Document {
-            url: url.to_owned(),
+            url: Arc::clone(url),
             root: Arc::new(root),
             resources: BTreeMap::new(),
             seen: BTreeSet::new(),
@@ -179,7 +187,7 @@ impl Document {
     }
 
     pub fn collect_root(&mut self) -> Result<(), String> {
-        let (root, url) = (Arc::clone(&self.root), self.url.clone());
+        let (root, url) = (Arc::clone(&self.root), Arc::clone(&self.url));
         self.collect(&root, &url, "", Draft::default())
     }
 
@@ -256,6 +264,9 @@ impl Document {
             home = pointer.to_owned();
         }
         self.anchors(schema, pointer, &home)?;
+        if !matches!(schema, Json::Object(map) if map.keys().any(|key| holds_schemas(key))) {
+            return Ok(());
+        }
         for (keyword, shape) in draft.positions() {
             let Some(value) = schema.get(keyword) else {
                 continue;
@@ -281,7 +292,7 @@ impl Document {
 
     fn unsupported(&self, url: &str, pointer: &str) -> String {
         let url = url.split('#').next().unwrap_or_default();
-        if pointer.is_empty() && url == self.url {
+        if pointer.is_empty() && url == &*self.url {
             return format!("draft {} is not supported", quote(url));
         }
         format!(
@@ -335,7 +346,7 @@ impl Document {
 
     /// What `url` and `fragment` name in this document; `None` if the URL isn't one of its resources.
     pub fn find(&self, url: &str, fragment: &str) -> Result<Option<Place>, String> {
-        let found = if url == self.url {
+        let found = if url == &*self.url {
             self.resources.get_key_value("")
         } else {
             self.resources.iter().find(|(_, resource)| resource.id == url)

@@ -268,6 +268,11 @@ impl Reader<'_> {
         }
         self.at += 1;
         let quoted = self.text.get(start..self.at).unwrap_or_default();
+        if let Some(plain) = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'))
+            && !plain.contains('\\')
+        {
+            return plain.to_owned();
+        }
         match json_parse::unmarshal(quoted.as_bytes()) {
             Ok(Template::String(text)) => text.to_text().into_owned(),
             _ => String::new(),

@@ -9,7 +9,7 @@ use super::compile::{Compiler, Schema};
 use super::documents::Draft;
 use super::failure::Failure;
 use super::json::Json;
-use super::validator;
+use super::{plain, validator};
 
 /// What santhosh-tekuri/jsonschema has otherwise than the published documents: draft, pointer, key, value (null removes).
 fn changes() -> [(Draft, &'static str, &'static str, Value); 9] {
@@ -108,6 +108,17 @@ fn compile(draft: Draft) -> Vec<Schema> {
 /// # Errors
 /// The library's report.
 pub(super) fn check(draft: Draft, schema: &Json) -> Result<(), String> {
+    if plain::is_plain(draft, schema) {
+        return Ok(());
+    }
+    check_whole(draft, schema)
+}
+
+/// As [`check`], always with the metaschema.
+///
+/// # Errors
+/// The library's report.
+pub(super) fn check_whole(draft: Draft, schema: &Json) -> Result<(), String> {
     validator::validate(compiled(draft), 0, schema).map_err(|failure| {
         let mut lines = vec![format!("jsonschema validation failed with '{}#'", url(draft))];
         failure

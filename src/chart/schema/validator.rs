@@ -2,13 +2,14 @@
 //!
 //! Objects are visited in the order of their keys, where that library takes Go's random order.
 
+mod types;
+
 use std::collections::BTreeSet;
 
-use super::compile::{Additional, Dependency, Items, Schema};
+use super::compile::Schema;
 use super::documents::Draft;
-use super::failure::{Failure, Kind, count, number, quote, quote_all, shown};
-use super::json::{Json, Number};
-use crate::template::sprig::regex;
+use super::failure::{Failure, Kind, count, shown};
+use super::json::Json;
 
 /// How many schemas one check may visit.
 const MAX_STEPS: usize = 2_000_000;
@@ -201,7 +202,7 @@ impl<'s> Run<'s> {
         let mut at = scope;
         while let Some(parent) = at.parent {
             if at.keyword.is_empty() {
-                let place = |scope: &Scope<'_>| self.schemas.get(scope.schema).map_or("", |s| s.location.as_str());
+                let place = |scope: &Scope<'_>| self.schemas.get(scope.schema).map_or("", |s| &*s.location);
                 parts.push(place(at).get(place(parent).len()..).unwrap_or_default().to_owned());
             } else {
                 parts.push(format!("/{}", at.keyword));
@@ -234,7 +235,7 @@ fn first_mismatch(schema: &Schema, value: &Json) -> Option<String> {
         {
             return Some("'enum' failed".to_owned());
         }
-        return Some(match wanted.as_slice() {
+        return Some(match &**wanted {
             [one] => format!("value must be {}", shown(one)),
             many => format!(
                 "value must be one of {}",
@@ -339,255 +340,6 @@ impl Check<'_, '_, '_> {
         }
     }
 
-    fn by_type(&mut self) {
-        match self.value {
-            Json::Object(map) => self.object(map),
-            Json::Array(items) => self.array(items),
-            Json::String(text) => self.string(text),
-            Json::Number(n) => self.number(n),
-            Json::Null | Json::Bool(_) => {}
-        }
-    }
-
-    fn bounds(&mut self, names: [&str; 2], size: usize, limits: [Option<i64>; 2]) {
-        let size = i64::try_from(size).unwrap_or(i64::MAX);
-        let [least, most] = limits;
-        if let Some(least) = least.filter(|least| size < *least) {
-            self.say(format!("{}: got {}, want {}", names[0], count(size), count(least)));
-        }
-        if let Some(most) = most.filter(|most| size > *most) {
-            self.say(format!("{}: got {}, want {}", names[1], count(size), count(most)));
-        }
-    }
-
-    fn object(&mut self, map: &std::collections::BTreeMap<String, Json>) {
-        let schema = self.schema;
-        let missing = |wanted: &[String]| -> Vec<String> {
-            wanted
-                .iter()
-                .filter(|name| !map.contains_key(name.as_str()))
-                .cloned()
-                .collect()
-        };
-        self.bounds(["minProperties", "maxProperties"], map.len(), schema.properties_range);
-        let absent = missing(&schema.required);
-        match absent.as_slice() {
-            [] => {}
-            [one] => self.say(format!("missing property {}", quote(one))),
-            many => self.say(format!("missing properties {}", quote_all(many))),
-        }
-        if self.done() {
-            return;
-        }
-        for (name, dependency) in schema
-            .dependencies
-            .iter()
-            .filter(|(name, _)| map.contains_key(name.as_str()))
-        {
-            match dependency {
-                Dependency::Names(names) => self.required_if(name, missing(names)),
-                Dependency::Schema(target) => {
-                    let result = self.itself(*target, "", false);
-                    self.add(result);
-                }
-            }
-        }
-        let mut additional = Vec::new();
-        for (name, value) in map {
-            if self.done() {
-                return;
-            }
-            let mut evaluated = false;
-            if let Some(target) = schema.properties.get(name) {
-                evaluated = true;
-                let result = self.inner(*target, value, name);
-                self.add(result);
-            }
-            for (pattern, target) in &schema.pattern_properties {
-                if matches(pattern, name) {
-                    evaluated = true;
-                    let result = self.inner(*target, value, name);
-                    self.add(result);
-                }
-            }
-            match &schema.additional_properties {
-                Some(_) if evaluated => {}
-                None => {}
-                Some(Additional::Allowed(allowed)) => {
-                    evaluated = true;
-                    if !allowed {
-                        additional.push(name.clone());
-                    }
-                }
-                Some(Additional::Schema(target)) => {
-                    evaluated = true;
-                    let result = self.inner(*target, value, name);
-                    self.add(result);
-                }
-            }
-            if evaluated {
-                self.left.properties.remove(name);
-            }
-        }
-        if !additional.is_empty() {
-            self.say(format!("additional properties {} not allowed", quote_all(&additional)));
-        }
-        if let Some(target) = schema.property_names {
-            for name in map.keys() {
-                if let Err(failure) = self.run.key(target, name) {
-                    self.say_because(&format!("invalid propertyName {}", quote(name)), failure.top());
-                }
-            }
-        }
-        for (_, target) in schema
-            .dependent_schemas
-            .iter()
-            .filter(|(name, _)| map.contains_key(name.as_str()))
-        {
-            let result = self.itself(*target, "", false);
-            self.add(result);
-        }
-        for (name, names) in schema
-            .dependent_required
-            .iter()
-            .filter(|(name, _)| map.contains_key(name.as_str()))
-        {
-            self.required_if(name, missing(names));
-        }
-    }
-
-    fn required_if(&mut self, name: &str, missing: Vec<String>) {
-        if !missing.is_empty() {
-            self.say(format!(
-                "properties {} required, if {} exists",
-                quote_all(&missing),
-                quote(name)
-            ));
-        }
-    }
-
-    fn array(&mut self, items: &[Json]) {
-        let schema = self.schema;
-        self.bounds(["minItems", "maxItems"], items.len(), schema.items_range);
-        if schema.unique_items {
-            let equal = (1..items.len()).find_map(|second| {
-                let item = items.get(second)?;
-                let first = items.iter().take(second).position(|earlier| earlier == item)?;
-                Some((first, second))
-            });
-            if let Some((first, second)) = equal {
-                self.say(format!("items at {} and {} are equal", whole(first), whole(second)));
-            }
-        }
-        let mut evaluated = 0;
-        match &schema.items {
-            Items::None => {}
-            Items::All(target) => {
-                evaluated = items.len();
-                self.each(items, 0, *target);
-            }
-            Items::First(targets) => {
-                evaluated = targets.len().min(items.len());
-                for (at, (item, target)) in items.iter().zip(targets).enumerate() {
-                    let result = self.inner(*target, item, &at.to_string());
-                    self.add(result);
-                }
-            }
-        }
-        match schema.additional_items {
-            None => {}
-            Some(Additional::Allowed(false)) if evaluated != items.len() => {
-                let more = whole(items.len() - evaluated);
-                self.say(format!("last {more} additionalItem(s) not allowed"));
-            }
-            Some(Additional::Allowed(_)) => {}
-            Some(Additional::Schema(target)) => self.each(items, evaluated, target),
-        }
-        if let Some(target) = schema.contains {
-            self.contains(items, target);
-        }
-    }
-
-    fn each(&mut self, items: &[Json], from: usize, target: usize) {
-        for (at, item) in items.iter().enumerate().skip(from) {
-            let result = self.inner(target, item, &at.to_string());
-            self.add(result);
-        }
-    }
-
-    fn contains(&mut self, items: &[Json], target: usize) {
-        let mut failures = Vec::new();
-        let mut matched = Vec::new();
-        for (at, item) in items.iter().enumerate() {
-            match self.inner(target, item, &at.to_string()) {
-                Err(failure) => failures.push(failure),
-                Ok(()) => {
-                    matched.push(at.to_string());
-                    if self.schema.draft >= Draft::V2020 {
-                        self.left.items.remove(&at);
-                    }
-                }
-            }
-        }
-        let number = i64::try_from(matched.len()).unwrap_or(i64::MAX);
-        let but = || format!("but matched {} items at {}", count(number), matched.join(" "));
-        let [least, most] = self.schema.contains_range;
-        match least {
-            Some(least) if number < least => {
-                let but = if matched.is_empty() {
-                    "but none matched".to_owned()
-                } else {
-                    but()
-                };
-                let text = format!("min {} items required to match contains schema, {but}", count(least));
-                self.say_because(&text, failures);
-            }
-            None if matched.is_empty() => self.say_because("no items match contains schema", failures),
-            _ => {}
-        }
-        if let Some(most) = most.filter(|most| number > *most) {
-            self.say(format!(
-                "max {} items required to match contains schema, {}",
-                count(most),
-                but()
-            ));
-        }
-    }
-
-    fn string(&mut self, text: &str) {
-        self.bounds(
-            ["minLength", "maxLength"],
-            text.chars().count(),
-            self.schema.length_range,
-        );
-        if let Some(pattern) = &self.schema.pattern
-            && !matches(pattern, text)
-        {
-            self.say(format!("{} does not match pattern {}", quote(text), quote(pattern)));
-        }
-    }
-
-    fn number(&mut self, n: &Number) {
-        for (name, limit, refused) in &self.schema.limits {
-            if refused.contains(&n.compare(limit)) {
-                self.say(format!(
-                    "{name}: got {}, want {}",
-                    number(n.to_f64()),
-                    number(limit.to_f64())
-                ));
-            }
-        }
-        if let Some(step) = &self.schema.multiple_of
-            && !n.is_multiple_of(step)
-        {
-            self.say(format!(
-                "multipleOf: got {}, want {}",
-                number(n.to_f64()),
-                number(step.to_f64())
-            ));
-        }
-    }
-
     fn combinations(&mut self) {
         let schema = self.schema;
         if let Some(target) = schema.not
@@ -679,18 +431,6 @@ impl Check<'_, '_, '_> {
     }
 }
 
-impl Run<'_> {
-    /// Checks the name of a property, as a value of its own.
-    fn key(&mut self, schema: usize, name: &str) -> Result<(), Failure> {
-        validate(self.schemas, schema, &Json::String(name.to_owned()))
-    }
-}
-
 fn whole(n: usize) -> String {
     count(i64::try_from(n).unwrap_or(i64::MAX))
-}
-
-/// Whether Go's regular expression finds something in the text. Patterns were compiled once before.
-fn matches(pattern: &str, text: &str) -> bool {
-    regex::compile(pattern.as_bytes()).is_ok_and(|regex| regex.is_match(text.as_bytes()))
 }
