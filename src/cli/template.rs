@@ -56,6 +56,8 @@ pub struct Process<'a> {
     pub dir: &'a Path,
     /// The environment.
     pub env: &'a dyn Fn(&str) -> Option<String>,
+    /// Whether the process ends after the run: then the chart's memory isn't freed piece by piece.
+    pub ends: bool,
 }
 
 /// What a run leaves behind.
@@ -103,6 +105,7 @@ pub fn run(args: &[String]) -> ExitCode {
             stdin: &mut io::stdin(),
             dir: Path::new(""),
             env: &env,
+            ends: true,
         },
     );
     let mut stdout = io::stdout().lock();
@@ -128,6 +131,7 @@ pub fn run_captured(args: &[&str], mut stdin: &[u8], dir: &Path) -> Captured {
             stdin: &mut stdin,
             dir,
             env: &|_| None,
+            ends: false,
         },
     )
 }
@@ -248,7 +252,11 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
     if result.as_ref().map_or_else(Error::is_rendering, |_| true) {
         check_labels(&flags)?;
     }
-    print(&flags, process, &name, &renderer, result, output)
+    let printed = print(&flags, process, &name, &renderer, result, output);
+    if process.ends {
+        std::mem::forget(renderer);
+    }
+    printed
 }
 
 /// Prints a render, or what there is of it. Without `--debug` a failed one leaves nothing.

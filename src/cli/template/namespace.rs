@@ -128,6 +128,7 @@ mod tests {
                 stdin: &mut std::io::empty(),
                 dir: folder.path(),
                 env: &env,
+                ends: false,
             };
             assert_eq!(find(&flags, &process), want, "{line} {want}");
         }

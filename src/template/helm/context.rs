@@ -221,7 +221,7 @@ impl Context {
             return self.exceed(Limit::Steps(self.limits.steps));
         }
         // The clock is read seldom: it costs more than a step.
-        if before / STEPS_A_LOOK != self.steps / STEPS_A_LOOK && self.elapsed() > self.limits.time {
+        if before / STEPS_A_LOOK != self.steps / STEPS_A_LOOK && !meter::in_time() {
             return self.exceed(Limit::Time(self.limits.time));
         }
         Ok(())
