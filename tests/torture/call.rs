@@ -44,6 +44,12 @@ pub struct Target {
 }
 
 impl Call {
+    /// A header's value; empty if there is none.
+    pub fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default()
+    }
+
     pub async fn read<B>(request: Request<B>) -> Result<Self, BoxError>
     where
         B: http_body::Body,

@@ -109,6 +109,7 @@ impl History {
         );
         let env = |_: &str| None;
         let outside = Outside {
+            charts_may_be_absent: false,
             folder: Path::new("/"),
             env: &env,
         };
