@@ -77,10 +77,21 @@ fn trouble(pod: &Value) -> Option<String> {
         .into_iter()
         .filter_map(|list| pod.pointer(list)?.as_array())
         .flatten();
-    // An evicted pod says so itself, and its containers nothing.
-    containers.filter_map(container).next().or_else(|| {
-        text(pod, "/status/reason").map(|reason| said(reason, text(pod, "/status/message").unwrap_or_default()))
-    })
+    // An evicted pod says so itself, and its containers nothing; a readiness gate or a lost node is in the condition.
+    let evicted = || {
+        let reason = text(pod, "/status/reason")?;
+        Some(said(reason, text(pod, "/status/message").unwrap_or_default()))
+    };
+    let unready = || {
+        let condition = conditions(pod).find(|condition| condition.kind == "Ready")?;
+        let tells = !["", "ContainersNotReady"].contains(&condition.reason);
+        tells.then(|| said(condition.reason, condition.message))
+    };
+    containers
+        .filter_map(container)
+        .next()
+        .or_else(evicted)
+        .or_else(unready)
 }
 
 fn container(status: &Value) -> Option<String> {
@@ -216,6 +227,13 @@ mod tests {
         );
         let evicted = pod(json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}));
         assert_eq!(why(&[evicted]).as_deref(), Some("Evicted: low on memory"));
+        let gate = pod(json!({"phase": "Running", "conditions": [
+            {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady", "message": "gate \"a\" is missing"},
+        ]}));
+        assert_eq!(
+            why(&[gate]).as_deref(),
+            Some("ReadinessGatesNotReady: gate \"a\" is missing")
+        );
         let init = pod(json!({"phase": "Pending",
             "initContainerStatuses": [{"name": "init", "state": {"terminated": {"exitCode": 2}}}],
             "containerStatuses": [{"name": "app", "state": {"waiting": {"reason": "PodInitializing"}}}],
