@@ -40,6 +40,20 @@ impl Breaks {
     }
 }
 
+/// Whether a character is of a plain scalar wherever it stands.
+fn is_ordinary(b: u8) -> bool {
+    const ORDINARY: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut b = 0x21;
+        while b < 0x7F {
+            table[b] = !matches!(b as u8, b':' | b',' | b'?' | b'[' | b']' | b'{' | b'}');
+            b += 1;
+        }
+        table
+    };
+    ORDINARY[usize::from(b)]
+}
+
 impl<'a> Scanner<'a> {
     pub(super) fn scan_plain_scalar(&mut self) -> Result<Token<'a>, Error> {
         let start_mark = self.mark;
@@ -76,6 +90,7 @@ impl<'a> Scanner<'a> {
                 break;
             }
             loop {
+                self.skip_spaces();
                 if self.is_blank(0) {
                     if leading_blanks && (self.mark.column as i32) < indent && self.byte(0) == b'\t' {
                         return Err(self.error("found a tab character that violates indentation"));
@@ -111,7 +126,12 @@ impl<'a> Scanner<'a> {
     fn skip_plain_run(&mut self) {
         let in_flow = self.flow_level > 0;
         let mut characters = 0;
-        while let Some(&b) = self.bytes.get(self.at) {
+        loop {
+            let rest = self.bytes.get(self.at..).unwrap_or_default();
+            let ordinary = rest.iter().take_while(|b| is_ordinary(**b)).count();
+            self.at += ordinary;
+            characters += ordinary as u32;
+            let Some(&b) = self.bytes.get(self.at) else { break };
             let ends = match b {
                 b' ' | b'\t' | b'\r' | b'\n' => true,
                 b':' => self.is_blank_or_end(1),
@@ -352,9 +372,12 @@ impl<'a> Scanner<'a> {
         *end = self.mark;
         let mut deepest = 0;
         loop {
-            while (*indent == 0 || self.mark.column < *indent) && self.byte(0) == b' ' {
-                self.skip_ascii(1);
-            }
+            let most = match *indent {
+                0 => usize::MAX,
+                indent => indent.saturating_sub(self.mark.column) as usize,
+            };
+            let rest = self.bytes.get(self.at..).unwrap_or_default();
+            self.skip_ascii(rest.iter().take(most).take_while(|b| **b == b' ').count());
             self.need(1)?;
             deepest = deepest.max(self.mark.column);
             if (*indent == 0 || self.mark.column < *indent) && self.byte(0) == b'\t' {

@@ -128,6 +128,12 @@ impl<'a> Scanner<'a> {
         self.mark.column += bytes as u32;
     }
 
+    /// Skips the spaces that come next, of which deeply nested documents largely consist.
+    pub(super) fn skip_spaces(&mut self) {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        self.skip_ascii(rest.iter().take_while(|b| **b == b' ').count());
+    }
+
     pub(super) fn skip_blanks(&mut self) {
         while self.is_blank(0) {
             self.skip_ascii(1);
@@ -345,8 +351,10 @@ impl<'a> Scanner<'a> {
                 self.skip();
             }
             // Tabs separate tokens, but are no indentation: not where a key may start.
-            while self.byte(0) == b' ' || self.byte(0) == b'\t' && (self.flow_level > 0 || !self.simple_key_allowed) {
+            self.skip_spaces();
+            while self.byte(0) == b'\t' && (self.flow_level > 0 || !self.simple_key_allowed) {
                 self.skip_ascii(1);
+                self.skip_spaces();
             }
             if self.byte(0) == b'#' {
                 self.skip_to_break();
