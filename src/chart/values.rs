@@ -99,11 +99,16 @@ pub fn merge_tables(into: &Map, from: &Map, warnings: &mut Vec<Warning>) {
 
 /// A copy that shares nothing with `map` (lists can't be changed, so they are shared unless they hold maps).
 pub fn copy_map(map: &Map) -> Map {
-    let entries = map
-        .snapshot()
-        .into_iter()
-        .map(|(key, value)| (key, copy(&value)))
-        .collect();
+    // A tree is cloned as it is, where one that is built of entries compares their keys.
+    let mut entries = map
+        .entries
+        .as_ref()
+        .map_or_else(Entries::new, |entries| entries.borrow().clone());
+    for value in entries.values_mut() {
+        if matches!(value, Value::Map(_) | Value::List(_)) {
+            *value = copy(value);
+        }
+    }
     Map::new(map.kind, entries)
 }
 
