@@ -40,6 +40,8 @@ pub enum Reason {
     KeptResults,
     PruneFailed,
     DeleteFailed,
+    /// The custom resource is being deleted, and waits for its members.
+    Uninstalling,
     /// The finalizer and the ApplySet annotations could not be written.
     Claim,
     /// The API server doesn't serve a kind (yet).
@@ -404,6 +406,14 @@ fn conditions_of(report: &Report<'_>, previous: &Value) -> Vec<Condition> {
     }
     // operator-sdk's conditions, for those who wait on them; their meaning is "Helm returned", not "ready".
     match report.phase {
+        Phase::Waiting {
+            reason: Reason::Uninstalling,
+            message,
+            ..
+        } => {
+            set("Deployed", false, "UninstallSuccessful", message);
+            gone.extend(["ReleaseFailed", "Irreconcilable"]);
+        }
         Phase::Ready { .. } | Phase::Waiting { .. } => {
             let reason = match report.record.revision {
                 0 | 1 => "InstallSuccessful",
@@ -419,11 +429,11 @@ fn conditions_of(report: &Report<'_>, previous: &Value) -> Vec<Condition> {
             }
             gone.extend(["ReleaseFailed", "Irreconcilable"]);
         }
-        Phase::Failed { message, .. } | Phase::Stalled { message, .. } => {
-            let reason = if report.record.revision == 0 {
-                "InstallError"
-            } else {
-                "UpgradeError"
+        Phase::Failed { reason, message } | Phase::Stalled { reason, message, .. } => {
+            let reason = match reason {
+                Reason::DeleteFailed => "UninstallError",
+                _ if report.record.revision == 0 => "InstallError",
+                _ => "UpgradeError",
             };
             set("ReleaseFailed", true, reason, message);
             set("Irreconcilable", true, "ReconcileError", message);

@@ -3,9 +3,7 @@
 
 use std::time::Duration;
 
-use futures::StreamExt;
-
-use super::dispose::{Candidate, Disposed};
+use super::dispose::Disposed;
 use super::preflight::list;
 use super::release::Release;
 use super::superset::{self, Superset};
@@ -13,8 +11,6 @@ use super::{Outcome, RECHECK, Run};
 use crate::cluster::custom_resource::remove_finalizer;
 use crate::plan::annotations;
 use crate::plan::deletion::{policy, stages};
-use crate::plan::identity::ObjectId;
-use crate::plan::ownership::Owner;
 use crate::plan::prune::Purpose;
 use crate::plan::status::{Phase, Reason};
 use crate::telemetry::metrics::{Operation, ReconcileResult};
@@ -22,9 +18,6 @@ use crate::watches::DeletionPolicy;
 
 /// While members go that must be gone first; their watches usually tell sooner.
 const POLL: Duration = Duration::from_secs(5);
-
-/// Deletes of one release that are under way at the same time. They begin in order.
-const AT_ONCE: usize = 8;
 
 /// What is left of a release after a round of deletes.
 #[derive(Default)]
@@ -112,13 +105,8 @@ impl Run<'_> {
         let found = self.find_members(release, &owner).await?;
         let mut left = Left::default();
         for stage in stages(found, |(id, _)| id, &release.record) {
-            let deletes = stage.into_iter().map(|(id, candidate)| async {
-                let disposed = self.dispose_member(&id, candidate, &owner, purpose).await;
-                (id, disposed)
-            });
-            let done: Vec<(ObjectId, Disposed)> = futures::stream::iter(deletes).buffered(AT_ONCE).collect().await;
             let mut settled = std::collections::HashSet::new();
-            for (id, disposed) in done {
+            for (id, disposed) in self.dispose_all(stage, &owner, purpose).await {
                 match disposed {
                     Disposed::Deleted | Disposed::Going => left.going.push(id.to_string()),
                     Disposed::Absent | Disposed::Left | Disposed::Held => drop(settled.insert(id)),
@@ -133,15 +121,6 @@ impl Run<'_> {
         }
         Ok(left)
     }
-
-    async fn dispose_member(&self, id: &ObjectId, candidate: Candidate, owner: &Owner, purpose: Purpose) -> Disposed {
-        let snapshot = self.context.discovery.snapshot();
-        match snapshot.preferred(&id.group_kind) {
-            Some(resource) => self.dispose(resource, id, candidate, owner, purpose).await,
-            // Its kind is gone, and all objects with it.
-            None => Disposed::Absent,
-        }
-    }
 }
 
 fn finished() -> Outcome {
@@ -155,7 +134,7 @@ fn finished() -> Outcome {
 
 fn waiting(going: Vec<String>) -> Phase {
     Phase::Waiting {
-        reason: Reason::Terminating,
+        reason: Reason::Uninstalling,
         message: format!("waiting until all members are gone: {}", list(going)),
         changes: Default::default(),
         gap: None,

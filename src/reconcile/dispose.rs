@@ -1,5 +1,7 @@
 //! Carries out a verdict on one object: what a prune and a deletion have in common.
 
+use futures::StreamExt;
+
 use super::Run;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::{self, Deleted};
@@ -36,8 +38,31 @@ pub(super) enum Candidate {
     Unknown,
 }
 
+/// Objects of one release that are disposed of at the same time. They begin in order.
+const AT_ONCE: usize = 8;
+
 impl Run<'_> {
-    pub(super) async fn dispose(
+    /// Disposes of candidates side by side; answers in their order.
+    pub(super) async fn dispose_all(
+        &self,
+        candidates: Vec<(ObjectId, Candidate)>,
+        owner: &Owner,
+        purpose: Purpose,
+    ) -> Vec<(ObjectId, Disposed)> {
+        let snapshot = self.context.discovery.snapshot();
+        let snapshot = &snapshot;
+        let all = candidates.into_iter().map(|(id, candidate)| async move {
+            let disposed = match snapshot.preferred(&id.group_kind) {
+                Some(resource) => self.dispose(resource, &id, candidate, owner, purpose).await,
+                // Its kind is gone, and all objects with it.
+                None => Disposed::Absent,
+            };
+            (id, disposed)
+        });
+        futures::stream::iter(all).buffered(AT_ONCE).collect().await
+    }
+
+    async fn dispose(
         &self,
         resource: &Resource,
         id: &ObjectId,

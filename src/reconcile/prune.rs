@@ -93,23 +93,23 @@ impl Run<'_> {
             ));
             return pruned;
         }
-        for id in orphans {
-            self.prune_one(prepared, id, &mut pruned).await;
+        let owner = &prepared.identity.owner;
+        let candidates = {
+            let members = self.context.members();
+            let candidate = |id: ObjectId| match members.get(&id).cloned() {
+                Some(live) => (id, Candidate::Watched(live)),
+                None => (id, Candidate::Unknown),
+            };
+            orphans.into_iter().map(candidate).collect()
+        };
+        for (id, disposed) in self.dispose_all(candidates, owner, Purpose::Prune).await {
+            self.note(id, disposed, &mut pruned);
         }
         pruned
     }
 
-    async fn prune_one(&self, prepared: &Prepared, id: ObjectId, pruned: &mut Pruned) {
-        let snapshot = self.context.discovery.snapshot();
-        let Some(resource) = snapshot.preferred(&id.group_kind) else {
-            pruned.settled.insert(id);
-            return;
-        };
-        let owner = &prepared.identity.owner;
-        match self
-            .dispose(resource, &id, Candidate::Unknown, owner, Purpose::Prune)
-            .await
-        {
+    fn note(&self, id: ObjectId, disposed: Disposed, pruned: &mut Pruned) {
+        match disposed {
             Disposed::Deleted => {
                 self.context.metrics.pruned.inc();
                 pruned.gone.push(id.clone());

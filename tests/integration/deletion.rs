@@ -70,7 +70,7 @@ fn wait_for_termination_means_that_the_last_member_is_gone() -> Result<()> {
     world.install("a", json!({"extra": ["one", "two"]}))?;
     hold(&world, "configmap", "a-one", json!(["test.example/hold"]))?;
     begin_delete(&world, "a", &[])?;
-    await_told(&world, "a", "Terminating", &["ConfigMap del-wait/a-one"])?;
+    await_told(&world, "a", "Uninstalling", &["ConfigMap del-wait/a-one"])?;
     world.await_gone("configmap", "a-main")?;
     // Its watch tells when it is gone; until then nothing is asked.
     world.await_quiet(&operator)?;
@@ -82,6 +82,11 @@ fn wait_for_termination_means_that_the_last_member_is_gone() -> Result<()> {
     ensure!(
         inventory(&widget) == ["ConfigMap a-one"],
         "what is left is listed: {widget}"
+    );
+    let deployed = condition(&widget, "Deployed").unwrap_or_default();
+    ensure!(
+        deployed["status"] == "False" && deployed["reason"] == "UninstallSuccessful",
+        "operator-sdk's words: {deployed}"
     );
     hold(&world, "configmap", "a-one", Value::Null)?;
     world.await_gone(&world.widgets(), "a")?;
@@ -106,7 +111,7 @@ fn the_annotation_of_operator_sdk_makes_a_release_wait() -> Result<()> {
     world.kubectl.patch(&world.widgets(), "a", &annotation)?;
     hold(&world, "configmap", "a-main", json!(["test.example/hold"]))?;
     begin_delete(&world, "a", &[])?;
-    await_told(&world, "a", "Terminating", &["a-main"])?;
+    await_told(&world, "a", "Uninstalling", &["a-main"])?;
     // Nor does a new process forget it.
     operator.kill()?;
     let _operator = world.start_and_settle()?;
@@ -162,7 +167,7 @@ fn kubectl_cascade_orphan_leaves_the_members_and_foreground_waits_for_them() -> 
     begin_delete(&world, "a", &["--cascade=orphan"])?;
     begin_delete(&world, "b", &["--cascade=foreground"])?;
     begin_delete(&world, "c", &["--cascade=background"])?;
-    await_told(&world, "b", "Terminating", &["b-one"])?;
+    await_told(&world, "b", "Uninstalling", &["b-one"])?;
     // The garbage collector learns of a new kind every 30 s, and takes its finalizers off only then.
     let minute = Duration::from_secs(75);
     let gone = |name: &str| Ok(world.get(&world.widgets(), name)?.is_none().then_some(()));

@@ -305,3 +305,29 @@ fn what_controllers_copy_our_labels_to_is_no_candidate() -> Result<()> {
         Ok(Some(()))
     })
 }
+
+#[test]
+fn while_a_member_is_on_its_way_out_nothing_is_pruned() -> Result<()> {
+    let world = World::new("guard-awaited")?;
+    let _operator = world.start()?;
+    world.install("a", json!({"extra": ["one"]}))?;
+    let hold = |finalizers: Value| {
+        let patch = json!({"metadata": {"finalizers": finalizers}});
+        world.kubectl.patch("configmap", "a-main", &patch).map(drop)
+    };
+    hold(json!(["test.example/hold"]))?;
+    world.kubectl.run(["delete", "configmap", "a-main", "--wait=false"])?;
+    world.edit("a", json!({"extra": [], "color": "red"}))?;
+    // It can be made anew only when it is gone.
+    let waiting = world.await_condition("a", "Ready", "False")?;
+    ensure!(waiting["reason"] == "Terminating", "{waiting}");
+    std::thread::sleep(Duration::from_secs(1));
+    ensure!(
+        world.get("configmap", "a-one")?.is_some(),
+        "pruned before all is applied"
+    );
+    hold(Value::Null)?;
+    world.await_gone("configmap", "a-one")?;
+    ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
+    Ok(())
+}
