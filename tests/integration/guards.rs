@@ -271,14 +271,17 @@ fn what_controllers_copy_our_labels_to_is_no_candidate() -> Result<()> {
 
     // Every kind stays in the set's annotations until this prune is over.
     let start = world.mark()?;
-    world.update("a", json!({"extraDeploy": [service, deployment], "color": "red"}))?;
+    world.edit("a", json!({"extraDeploy": [service, deployment], "color": "red"}))?;
     world.await_gone("endpointslice", "outside")?;
     world.await_gone("pod", "alone")?;
-    let widget = world.await_ready("a")?;
-    ensure!(
-        inventory(&widget) == ["ConfigMap a-main", "Deployment web", "Service a"],
-        "{widget}"
-    );
+    eventually("the prune is over", SOON, || {
+        let widget = world.expect(&world.widgets(), "a")?;
+        ensure!(
+            inventory(&widget) == ["ConfigMap a-main", "Deployment web", "Service a"],
+            "{widget}"
+        );
+        Ok(Some(()))
+    })?;
     ensure!(copies("endpointslices", 1).is_ok() && uid(&copies("pods", 1)?[0]) == uid(&before));
     std::thread::sleep(Duration::from_secs(1));
     let deleted: Vec<String> = world
