@@ -174,6 +174,7 @@ impl Cluster {
                 api,
                 namespaced,
                 watchable: true,
+                status: true,
             },
             key: None,
             own_namespace: args.namespace.clone(),
@@ -294,6 +295,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         siblings: Vec::new(),
         concurrency: 1,
         baselines: Default::default(),
+        lossy: Default::default(),
     };
     let prepared = reconcile::prepare(&context, &unit, &resource, &release, &mut Answers::new()).await;
     let prepared = prepared.map_err(|phase| match phase {

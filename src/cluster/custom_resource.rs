@@ -82,6 +82,26 @@ pub async fn with_finalizer(
     }
 }
 
+/// Merges the status, for a schema that doesn't have all of our fields: the API server refuses to apply such a status,
+/// and merges what it knows of it. `fields`: those that are ours, so that absent ones go.
+pub async fn merge_status(
+    discovery: &Discovery,
+    target: &Target,
+    status: &Value,
+    fields: &[&str],
+) -> Result<DynamicObject> {
+    let api = discovery.api::<DynamicObject>(&target.resource, target.namespace.as_deref());
+    let mut merged: serde_json::Map<String, Value> =
+        fields.iter().map(|field| ((*field).to_owned(), Value::Null)).collect();
+    merged.extend(status.as_object().cloned().unwrap_or_default());
+    let patch = json!({"metadata": {"uid": target.uid}, "status": merged});
+    let parameters = PatchParams {
+        field_manager: Some(STATUS_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    bounded(api.patch_status(&target.name, &parameters, &Patch::Merge(&patch))).await
+}
+
 /// Takes the finalizer off, if the list of finalizers is still the one that was read.
 pub async fn remove_finalizer(discovery: &Discovery, target: &Target, finalizers: &[String]) -> Result<()> {
     let Some(index) = finalizers.iter().position(|finalizer| finalizer == FINALIZER) else {

@@ -24,6 +24,8 @@ pub struct Resource {
     pub namespaced: bool,
     /// Can be listed and watched, as members must be.
     pub watchable: bool,
+    /// Has a subresource `status`.
+    pub status: bool,
 }
 
 /// All that was served at one moment.
@@ -201,6 +203,8 @@ impl Discovery {
                     {
                         continue;
                     }
+                    let mut subresources = resource.subresources.iter();
+                    let status = subresources.any(|sub| sub.subresource.as_deref() == Some("status"));
                     let has = |verb: &str| resource.verbs.iter().any(|served| served == verb);
                     snapshot
                         .kinds
@@ -209,6 +213,7 @@ impl Discovery {
                         .push(Resource {
                             namespaced: resource.scope.as_deref() == Some("Namespaced"),
                             watchable: has("list") && has("watch"),
+                            status,
                             api: ApiResource {
                                 group: group_name.clone(),
                                 version: version.clone(),

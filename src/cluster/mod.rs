@@ -9,6 +9,8 @@ pub mod kept;
 pub mod keys;
 pub mod lookup;
 pub mod objects;
+pub mod record;
+pub mod secrets;
 
 pub use connect::{answering, connect};
 pub use discovery::{Discovery, Resource, Snapshot};

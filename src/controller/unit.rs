@@ -134,6 +134,7 @@ impl Serving {
             siblings: blueprint.siblings.clone(),
             concurrency: blueprint.concurrency,
             baselines: Default::default(),
+            lossy: Default::default(),
         });
         Arc::new(Serving {
             shared,

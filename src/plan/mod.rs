@@ -17,6 +17,7 @@ pub mod lookups;
 pub mod lost;
 pub mod members;
 pub mod ownership;
+pub mod parts;
 pub mod policy;
 pub mod prune;
 pub mod record;

@@ -1,4 +1,5 @@
-//! The record of a release: all that the next reconcile must know, kept in the status of its custom resource.
+//! The record of a release: all that the next reconcile must know. It is kept in the status of its custom resource, or,
+//! where it is too long for that or the status doesn't hold, in Secrets (see [`super::parts`]).
 //!
 //! It saves work and names what to look for. It is never proof: whoever may write the status could have written it,
 //! so every deletion confirms what it finds on the live object.
@@ -7,6 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::identity::{GroupKind, ObjectId};
+
+/// The version of the stored form, in the status (where an absent one is 1) and in Secrets. A later one is not read.
+pub const VERSION: u64 = 1;
+/// The status lists this many members; the record of more lies in Secrets.
+pub const STATUS_ENTRIES: usize = 300;
 
 /// One member, as last applied.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +49,8 @@ pub struct Record {
 }
 
 /// The requests in annotations that were carried out last, each by its text.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Handled {
     /// `chartwright.dev/requested-at`
     pub reconcile: String,
@@ -53,8 +60,19 @@ pub struct Handled {
     pub reset: String,
 }
 
+/// What a status holds of a record.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stored {
+    /// All of it; the empty record if there is none. So many Secrets hold what it was before.
+    Whole(Record, usize),
+    /// The first entries; all of them are in so many Secrets.
+    Part(Record, usize),
+    /// Nothing that this program could read: a later one wrote it, in this version.
+    Later(u64),
+}
+
 #[derive(Serialize, Deserialize)]
-struct Row {
+pub(super) struct Row {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     group: String,
     version: String,
@@ -74,6 +92,18 @@ struct Row {
     finished: bool,
 }
 
+// === impl Stored ===
+
+impl Stored {
+    /// As much of the record as the status has.
+    pub fn into_record(self) -> Record {
+        match self {
+            Stored::Whole(record, _) | Stored::Part(record, _) => record,
+            Stored::Later(_) => Record::default(),
+        }
+    }
+}
+
 // === impl Record ===
 
 impl Record {
@@ -81,8 +111,31 @@ impl Record {
         self.entries.iter().find(|entry| entry.id == *id)
     }
 
+    /// True if it says of everything how it was left. One that doesn't is of a release that isn't complete, or went
+    /// through a schema that drops some of it.
+    pub fn is_complete(&self) -> bool {
+        !self.inputs.is_empty() && self.entries.iter().all(|entry| !entry.digest.is_empty())
+    }
+
     /// Reads the record back from a status; what is missing or malformed is as if it had never been there.
-    pub fn from_status(status: &Value) -> Self {
+    pub fn from_status(status: &Value) -> Stored {
+        let stored = status.pointer("/release/record");
+        let number = |key: &str| stored.and_then(|stored| stored.get(key)).and_then(Value::as_u64);
+        if let Some(version) = number("version").filter(|version| *version > VERSION) {
+            return Stored::Later(version);
+        }
+        let mut record = Record::read(status);
+        let secrets = number("secrets").and_then(|secrets| usize::try_from(secrets).ok());
+        let secrets = secrets.unwrap_or_default();
+        if number("members").is_none_or(|all| all == record.entries.len() as u64) {
+            return Stored::Whole(record, secrets);
+        }
+        // Nothing may be taken for done by a part.
+        record.inputs.clear();
+        Stored::Part(record, secrets)
+    }
+
+    fn read(status: &Value) -> Self {
         let release = status.get("release");
         let text = |key: &str| {
             release
@@ -122,7 +175,16 @@ impl Record {
         }
     }
 
-    /// The same for a custom resource that changed after this status was written: somebody may have begun to apply what
+    /// The record as it can be trusted for a custom resource of this generation, if it was stored for that one.
+    #[must_use]
+    pub fn proven_by(self, stored_for: Option<i64>, generation: i64) -> Self {
+        match stored_for == Some(generation) {
+            true => self,
+            false => self.unproven(),
+        }
+    }
+
+    /// The same for a custom resource that changed after this was stored: somebody may have begun to apply what
     /// came in between, and died before the status told of it. Its fields may be those that were recorded, with other
     /// values, and even the time of an apply has a resolution of a second. So every member is applied once more, which
     /// writes nothing where nothing is to be written.
@@ -135,9 +197,16 @@ impl Record {
         self
     }
 
-    /// `status.inventory`.
+    /// `status.inventory`: the first [`STATUS_ENTRIES`] entries.
     pub fn inventory(&self) -> Value {
-        self.entries.iter().map(|entry| json!(Row::from(entry))).collect()
+        let shown = self.entries.iter().take(STATUS_ENTRIES);
+        shown.map(|entry| json!(Row::from(entry))).collect()
+    }
+
+    /// `status.release.record`, where `secrets` Secrets hold the record; `None` where the status does.
+    pub fn whereabouts(&self, secrets: usize) -> Option<Value> {
+        let elsewhere = secrets > 0 || self.entries.len() > STATUS_ENTRIES;
+        elsewhere.then(|| json!({"version": VERSION, "members": self.entries.len(), "secrets": secrets}))
     }
 }
 
@@ -207,7 +276,7 @@ mod tests {
             "lastHandledResetAt": "3",
             "inventory": record.inventory(),
         });
-        assert_eq!(Record::from_status(&status), record);
+        assert_eq!(Record::from_status(&status), Stored::Whole(record, 0));
     }
 
     #[test]
@@ -217,7 +286,55 @@ mod tests {
             json!({"inventory": "x"}),
             json!({"inventory": [1, {"kind": 2}], "release": []}),
         ] {
-            assert_eq!(Record::from_status(&status), Record::default(), "{status}");
+            assert_eq!(
+                Record::from_status(&status),
+                Stored::Whole(Record::default(), 0),
+                "{status}"
+            );
         }
+    }
+
+    #[test]
+    fn a_long_inventory_is_a_part_and_a_later_version_is_nothing() {
+        let entry = |n: usize| Entry {
+            id: ObjectId::new(GroupKind::new("", "ConfigMap"), "shop", format!("c{n}")),
+            version: "v1".into(),
+            uid: "u".into(),
+            stage: 1,
+            digest: "d".into(),
+            fingerprint: None,
+            finished: false,
+        };
+        let record = Record {
+            revision: 2,
+            inputs: "abc".into(),
+            entries: (0..STATUS_ENTRIES + 1).map(entry).collect(),
+            ..Record::default()
+        };
+        for secrets in [0, 2] {
+            let status = json!({
+                "release": {"revision": 2, "inputs": "abc", "record": record.whereabouts(secrets)},
+                "inventory": record.inventory(),
+            });
+            let Stored::Part(part, found) = Record::from_status(&status) else {
+                panic!("{status}");
+            };
+            assert_eq!(
+                (part.entries.len(), part.inputs.as_str(), part.revision, found),
+                (STATUS_ENTRIES, "", 2, secrets)
+            );
+        }
+        let small = Record {
+            entries: vec![entry(1)],
+            lookups: Vec::new(),
+            ..record
+        };
+        assert_eq!(small.whereabouts(0), None);
+        let status = json!({
+            "release": {"revision": 2, "inputs": "abc", "record": small.whereabouts(1)}, "inventory": small.inventory(),
+        });
+        assert_eq!(Record::from_status(&status), Stored::Whole(small, 1));
+        let later = json!({"release": {"revision": 2, "record": {"version": 2}}});
+        assert_eq!(Record::from_status(&later), Stored::Later(2));
     }
 }

@@ -38,6 +38,8 @@ pub enum Reason {
     LookupFailed,
     /// The Secret with the random results could not be read or written.
     KeptResults,
+    /// The Secrets with the record could not be read or written, or a later version of the operator wrote it.
+    Record,
     PruneFailed,
     DeleteFailed,
     /// The custom resource is being deleted, and waits for its members.
@@ -68,6 +70,8 @@ pub struct Changes {
     /// Members deleted and made anew, since a field can't be changed.
     pub recreated: Vec<String>,
     pub pruned: Vec<String>,
+    /// Members that were there though no record named them.
+    pub found: usize,
     /// Hooks that were rendered and not run.
     pub hooks: Vec<String>,
 }
@@ -128,6 +132,10 @@ pub struct Report<'a> {
     pub phase: &'a Phase,
     pub chart: Option<Chart>,
     pub record: &'a Record,
+    /// How many Secrets hold the record.
+    pub record_secrets: usize,
+    /// The record could not be read: what the status says of it stays.
+    pub record_unread: bool,
     pub render: Option<Render<'a>>,
     /// Members whose fields somebody else takes again and again.
     pub contested: Option<String>,
@@ -149,7 +157,7 @@ pub struct Event {
 }
 
 /// The fields of the status that are ours; anything else there belongs to somebody else.
-const FIELDS: [&str; 11] = [
+pub const FIELDS: [&str; 11] = [
     "observedGeneration",
     "conditions",
     "release",
@@ -161,6 +169,16 @@ const FIELDS: [&str; 11] = [
     "lastHandledForceAt",
     "lastHandledResetAt",
     "failures",
+];
+
+/// Those among them that hold the record.
+const RECORD_FIELDS: [&str; 6] = [
+    "release",
+    "inventory",
+    "lastHandledRegenerateAt",
+    "lastHandledReconcileAt",
+    "lastHandledForceAt",
+    "lastHandledResetAt",
 ];
 
 /// NOTES.txt in a condition is cut here, in the status field at 8 times that.
@@ -229,6 +247,9 @@ impl Changes {
                 if self.applied == 1 { "object" } else { "objects" }
             ));
         }
+        if self.found > 0 {
+            parts.push(format!("{} of them found without a record", self.found));
+        }
         for (what, items) in [
             ("corrected", &self.corrected),
             ("made anew", &self.recreated),
@@ -240,6 +261,52 @@ impl Changes {
             }
         }
         parts.join("; ")
+    }
+}
+
+/// What the conditions of a status say, as events: for a kind whose status doesn't keep them.
+pub fn condition_events(status: &Value) -> Vec<Event> {
+    let conditions: Vec<Condition> = status
+        .get("conditions")
+        .and_then(|list| serde_json::from_value(list.clone()).ok())
+        .unwrap_or_default();
+    let event = |kind: &str, warning: bool| {
+        let condition = conditions::get(&conditions, kind)?;
+        let reason = match condition.status.as_str() {
+            "True" => kind.to_owned(),
+            _ => format!("Not{kind}"),
+        };
+        Some(Event {
+            warning,
+            reason,
+            note: format!("{}: {}", condition.reason, condition.message),
+            once: true,
+        })
+    };
+    [
+        event("Ready", false),
+        event("PruneHeld", true),
+        event("Suspended", false),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// True if what was sent is what was read back: all of it, with whatever others put beside it.
+pub fn survives(sent: &Value, read: &Value) -> bool {
+    match (sent, read) {
+        (Value::Object(sent), Value::Object(read)) => sent
+            .iter()
+            .all(|(key, value)| read.get(key).is_some_and(|read| survives(value, read))),
+        (Value::Array(sent), Value::Array(read)) if sent.len() == read.len() => {
+            sent.iter().zip(read).all(|(sent, read)| survives(sent, read))
+        }
+        // Others may have added conditions of their own.
+        (Value::Array(sent), Value::Array(read)) => {
+            sent.iter().all(|sent| read.iter().any(|read| survives(sent, read)))
+        }
+        (sent, read) => sent == read,
     }
 }
 
@@ -261,7 +328,9 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
         status.insert("observedGeneration".into(), observed.into());
     }
     status.insert("conditions".into(), json!(conditions_of(report, previous)));
-    status.insert("release".into(), release(report, previous));
+    if !report.record_unread {
+        status.insert("release".into(), release(report, previous));
+    }
     let handled = &report.record.handled;
     for (field, token) in [
         ("lastHandledRegenerateAt", &report.record.regenerated),
@@ -273,10 +342,17 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
             status.insert(field.into(), token.as_str().into());
         }
     }
+    if report.record_unread {
+        for field in RECORD_FIELDS {
+            if let Some(kept) = previous.get(field) {
+                status.insert(field.into(), kept.clone());
+            }
+        }
+    }
     if report.failures > 0 {
         status.insert("failures".into(), report.failures.into());
     }
-    if !report.record.entries.is_empty() {
+    if !report.record_unread && !report.record.entries.is_empty() {
         status.insert("inventory".into(), report.record.inventory());
     }
     match &report.render {
@@ -343,6 +419,9 @@ fn release(report: &Report<'_>, previous: &Value) -> Value {
     }
     if !report.record.lookups.is_empty() {
         release.insert("lookups".into(), json!(report.record.lookups));
+    }
+    if let Some(whereabouts) = report.record.whereabouts(report.record_secrets) {
+        release.insert("record".into(), whereabouts);
     }
     Value::Object(release)
 }
@@ -468,6 +547,8 @@ mod tests {
             phase,
             chart: None,
             record,
+            record_secrets: 0,
+            record_unread: false,
             render: None,
             contested: None,
             failures: 0,

@@ -140,7 +140,10 @@ impl Run<'_> {
             ordered.extend(self.entry(member, previous, &done));
             match done {
                 Done::Unchanged | Done::Left | Done::Finished | Done::Contested => {}
-                Done::Applied(..) => applied.changes.applied += 1,
+                Done::Applied(_, why) => {
+                    applied.changes.applied += 1;
+                    applied.changes.found += usize::from(why == Why::Unrecorded);
+                }
                 Done::Corrected(_, how) => {
                     applied.changes.applied += 1;
                     if !release.is_contested(&member.id) {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
 
 use super::custom_resource::{CustomResource, Key as ResourceKey};
+use super::record::Lossy;
 use crate::chart::Chart;
 use crate::chart::stamp::Stamp;
 use crate::cluster::discovery::{Discovery, Resource};
@@ -74,6 +75,8 @@ pub struct Unit {
     pub concurrency: usize,
     /// What the chart renders with nobody's values, by release namespace and digest of the capabilities.
     pub baselines: Mutex<HashMap<(String, String), Arc<Baseline>>>,
+    /// What the status of its custom resources does not keep.
+    pub lossy: Lossy,
 }
 
 /// What a chart's templates mention, and so may depend on. Found as text: it may be too much, and is never too little.

@@ -118,6 +118,11 @@ impl CustomResource {
             .unwrap_or_default()
     }
 
+    /// The generation for which the status was decided last.
+    pub fn observed_generation(&self) -> Option<i64> {
+        self.status().get("observedGeneration").and_then(Value::as_i64)
+    }
+
     pub fn has_finalizer(&self) -> bool {
         self.finalizers.iter().any(|finalizer| finalizer == FINALIZER)
     }

@@ -63,6 +63,9 @@ impl Run<'_> {
         if let Err(phase) = self.forget_kept().await {
             return self.report(release, phase, None).await;
         }
+        if let Err(phase) = self.forget_record(release).await {
+            return self.report(release, phase, None).await;
+        }
         let note = match (suspended, policy) {
             (true, _) => "suspended: its objects are left as they are",
             (_, DeletionPolicy::Orphan) => "its objects stay, without the marks of a release",

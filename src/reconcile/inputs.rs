@@ -45,7 +45,7 @@ pub fn digest(key: &Key, unit: &Unit, resource: &CustomResource, snapshot: &Snap
 /// Before the first reconcile: watches for what the status says was looked up, as far as the release may look there;
 /// a status is not proof of that.
 pub fn follow_recorded_lookups(context: &Context, unit: &Unit, resource: &CustomResource) {
-    let recorded = Record::from_status(&resource.status()).lookups;
+    let recorded = Record::from_status(&resource.status()).into_record().lookups;
     let keys: Vec<_> = recorded
         .iter()
         .filter_map(|lookup| lookup::parse(split(lookup).0))

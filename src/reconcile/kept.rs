@@ -303,6 +303,7 @@ impl Run<'_> {
             return match self.keeps() {
                 true => secret::remove(discovery, &place)
                     .await
+                    .map(drop)
                     .map_err(|error| failed(&place, &error)),
                 false => Ok(()),
             };
@@ -331,6 +332,7 @@ impl Run<'_> {
         let place = place(self.context, &self.written);
         secret::remove(&self.context.discovery, &place)
             .await
+            .map(drop)
             .map_err(|error| failed(&place, &error))
     }
 }

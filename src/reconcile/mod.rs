@@ -18,6 +18,7 @@ mod inputs;
 mod kept;
 mod preflight;
 mod prune;
+mod record;
 mod release;
 mod render;
 mod requests;
@@ -111,9 +112,16 @@ struct Run<'a> {
 
 impl Run<'_> {
     async fn reconcile(&mut self, release: &mut Release) -> Outcome {
-        release.adopt(&self.written);
+        let recalled = self.recall(release).await;
         if self.written.deleting {
-            return self.delete(release).await;
+            return match recalled {
+                // It may be read in a moment, and names what no label finds.
+                Err(phase @ Phase::Failed { .. }) => self.report(release, phase, None).await,
+                _ => self.delete(release).await,
+            };
+        }
+        if let Err(phase) = recalled {
+            return self.report(release, phase, None).await;
         }
         self.check_annotations(release).await;
         if annotations::is_suspended(&self.written.annotations) {
@@ -139,6 +147,9 @@ impl Run<'_> {
             return prune::unclaimed(&error);
         }
         if let Err(phase) = self.keep(prepared).await {
+            return phase;
+        }
+        if let Err(phase) = self.reserve(release, prepared).await {
             return phase;
         }
         panic_if_asked(&self.written);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::custom_resource::CustomResource;
 use super::preflight::list;
@@ -12,19 +13,28 @@ use super::why::Whys;
 use crate::plan::annotations;
 use crate::plan::contest::Contest;
 use crate::plan::identity::ObjectId;
-use crate::plan::record::Record;
+use crate::plan::parts::Saved;
+use crate::plan::record::{Record, Stored};
 use crate::telemetry::redact::Secrets;
 
 /// Retries wait at least and at most this long.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// The memory of a release. While the process lives it is what counts; the status is read once, at the start.
+/// The memory of a release. While the process lives it is what counts; what is stored is read once, at the start.
 #[derive(Debug, Default)]
 pub struct Release {
     uid: String,
     trigger: u64,
     pub record: Record,
+    /// The Secrets that hold the record.
+    pub saved: Saved,
+    /// The record lacks entries or digests that were lost: what it doesn't know is no sign of an upgrade.
+    pub partial: bool,
+    /// The record could not be read: what is stored of it stays as it is.
+    pub unread: bool,
+    /// What the status was to say, where it doesn't keep all of it.
+    pub said: Option<Value>,
     /// Failed attempts since something changed.
     pub failures: u32,
     /// The last event, so that the same failure is told once and not at every retry.
@@ -41,6 +51,10 @@ pub struct Release {
     pub due: Option<Duration>,
     /// How long the API server asked to be left alone.
     pub retry_after: Option<Duration>,
+    /// What the conditions said last, where Events tell it.
+    pub last_conditions: Option<Vec<String>>,
+    /// The record that was read was of a release of which nothing was left to be done.
+    pub was_complete: bool,
     /// What must not be told of it.
     pub secrets: Arc<Secrets>,
 }
@@ -48,23 +62,41 @@ pub struct Release {
 // === impl Release ===
 
 impl Release {
-    /// Takes in the custom resource: a new one starts from the record in its status, a changed one starts counting anew.
+    /// True if this custom resource is not the one that is remembered.
+    pub(super) fn is_new(&self, resource: &CustomResource) -> bool {
+        self.uid != resource.uid
+    }
+
+    /// Begins anew, from what is stored of a custom resource.
+    pub(super) fn begin(&mut self, resource: &CustomResource, record: Record, saved: Saved) {
+        *self = Release {
+            uid: resource.uid.clone(),
+            was_complete: !record.inputs.is_empty(),
+            looked_up: record.lookups.clone(),
+            record,
+            saved,
+            // The set that this reconcile has entered.
+            secrets: self.secrets.clone(),
+            ..Release::default()
+        };
+    }
+
+    /// Takes in a custom resource as far as its status tells of the release: no request is made.
     pub fn adopt(&mut self, resource: &CustomResource) {
-        if self.uid != resource.uid {
-            let status = resource.status();
-            let mut record = Record::from_status(&status);
-            if status.get("observedGeneration").and_then(serde_json::Value::as_i64) != Some(resource.generation) {
-                record = record.unproven();
-            }
-            *self = Release {
-                uid: resource.uid.clone(),
-                looked_up: record.lookups.clone(),
-                record,
-                // The set that this reconcile has entered.
-                secrets: self.secrets.clone(),
-                ..Release::default()
-            };
+        if self.is_new(resource) {
+            let stored = Record::from_status(&resource.status());
+            let unread = !matches!(stored, Stored::Whole(..));
+            let record = stored
+                .into_record()
+                .proven_by(resource.observed_generation(), resource.generation);
+            self.begin(resource, record, Saved::default());
+            self.unread = unread;
         }
+        self.observe(resource);
+    }
+
+    /// Takes in the custom resource: a changed one starts counting anew.
+    pub(super) fn observe(&mut self, resource: &CustomResource) {
         let trigger = resource.trigger();
         if self.trigger != trigger {
             self.trigger = trigger;
@@ -88,6 +120,10 @@ impl Release {
         let failures = self.failures;
         *self = Release::default();
         self.adopt(resource);
+        if self.unread {
+            // The next reconcile reads it.
+            self.uid.clear();
+        }
         self.failures = failures;
         self.record.inputs.clear();
     }

@@ -13,10 +13,11 @@ use super::release::Release;
 use super::{Run, inputs, secrets, values};
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::lookup;
-use crate::plan::desired::{self, Desired, Identity, Rendered as Manifest};
+use crate::plan::desired::{self, Desired, Identity, Member, Rendered as Manifest};
 use crate::plan::grants::{self, Baseline};
 use crate::plan::identity::GroupKind;
 use crate::plan::lookups;
+use crate::plan::record::Entry;
 use crate::plan::status::{Phase, Reason};
 use crate::render::{
     Error as RenderError, Hook, Input, Kept, Limits, LookupKey, Lookups, Randomness, Release as Facts, Rendered,
@@ -163,6 +164,18 @@ fn stalled(reason: Reason, message: String) -> Phase {
 /// True if this render is not the one that was recorded: then it is an upgrade.
 fn differs(prepared: &Prepared, release: &Release) -> bool {
     let entries = &release.record.entries;
+    if release.partial {
+        let known = |entry: &&Entry| !entry.digest.is_empty();
+        let digest = |member: &Member| {
+            release
+                .record
+                .entry(&member.id)
+                .filter(known)
+                .map(|entry| &entry.digest)
+        };
+        let mut members = prepared.desired.members.iter();
+        return members.any(|member| digest(member).is_some_and(|digest| *digest != member.digest));
+    }
     prepared.desired.members.len() != entries.len()
         || prepared.desired.members.iter().any(|member| {
             release

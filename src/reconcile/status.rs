@@ -1,18 +1,56 @@
 //! The last step, always taken: the status says what happened, and one event tells it to whoever listens.
 
+use serde_json::Value;
+
 use super::custom_resource::CustomResource;
 use super::release::{Release, jitter};
 use super::render::Prepared;
 use super::{Outcome, RECHECK, Run};
 use crate::cluster::custom_resource as writes;
+use crate::cluster::error::Error;
 use crate::plan::annotations;
-use crate::plan::status::{self, Chart, Phase, Report};
+use crate::plan::status::{self, Chart, Event, Phase, Report};
 use crate::telemetry::metrics::{Operation, ReconcileResult};
 
 impl Run<'_> {
     /// Writes the status if it says something new, and decides when to look again.
     pub(super) async fn report(&mut self, release: &mut Release, phase: Phase, prepared: Option<&Prepared>) -> Outcome {
-        let previous = self.written.status();
+        if !matches!(phase, Phase::Suspended)
+            && let Some(token) = self.reconcile_requested(release)
+        {
+            release.record.handled.reconcile = token;
+        }
+        let phase = match self.save_record(release).await {
+            // What failed before says more than that nothing can be noted of it.
+            Err(unsaved) if phase.is_ready() || matches!(phase, Phase::Waiting { .. }) => unsaved,
+            _ => phase,
+        };
+        let mut again = self.next_look(release, &phase);
+        release.partial &= !phase.is_ready();
+        let mut next = self.status(release, &phase, prepared);
+        let labels = self.unit.metric_labels(&self.written.key);
+        self.context.metrics.set_release_ready(&labels, phase.is_ready());
+        if !self.write_status(release, &next).await {
+            again = Some(release.back_off());
+        } else if self.drop_secrets(release).await {
+            next = self.status(release, &phase, prepared);
+            self.write_status(release, &next).await;
+        }
+        self.announce(release, &phase, &next).await;
+        Outcome {
+            again,
+            written: Some(self.written.clone()),
+            finished: false,
+            result: result(&phase),
+        }
+    }
+
+    /// What the status says where it keeps all of it.
+    fn previous(&self, release: &Release) -> Value {
+        release.said.clone().unwrap_or_else(|| self.written.status())
+    }
+
+    fn status(&self, release: &Release, phase: &Phase, prepared: Option<&Prepared>) -> Value {
         let metadata = self
             .unit
             .renderer
@@ -24,18 +62,14 @@ impl Run<'_> {
             version: metadata.version.clone(),
             app_version: metadata.app_version.clone(),
         });
-        let mut again = self.next_look(release, &phase);
-        if !matches!(phase, Phase::Suspended)
-            && let Some(token) = self.reconcile_requested(release)
-        {
-            release.record.handled.reconcile = token;
-        }
         let report = Report {
             generation: self.written.generation,
             release_name: &self.written.key.name,
-            phase: &phase,
+            phase,
             chart,
             record: &release.record,
+            record_secrets: release.saved.parts,
+            record_unread: release.unread,
             render: prepared.map(|prepared| status::Render {
                 namespace: &prepared.identity.namespace,
                 hooks: &prepared.hooks,
@@ -50,30 +84,44 @@ impl Run<'_> {
             secrets: &release.secrets,
             now: jiff::Timestamp::now(),
         };
-        let next = status::status(&report, &previous);
-        let key = &self.written.key;
-        let labels = self.unit.metric_labels(key);
-        self.context.metrics.set_release_ready(&labels, phase.is_ready());
-        if next != status::ours(&previous) {
-            let target = self.written.target(&self.unit.resource);
-            match writes::apply_status(&self.context.discovery, &target, &next).await {
-                Ok(object) => {
-                    self.context.metrics.wrote("CustomResource", Operation::Status);
-                    self.written = CustomResource::from(object);
-                }
-                Err(error) if error.is_not_found() => {}
-                Err(error) => {
-                    tracing::warn!(resource = %self.written.key, %error, "the status could not be written");
-                    again = Some(release.back_off());
-                }
-            }
+        status::status(&report, &self.previous(release))
+    }
+
+    /// Writes the status if it says something new. False if it must be tried again.
+    async fn write_status(&mut self, release: &mut Release, next: &Value) -> bool {
+        if *next == status::ours(&self.previous(release)) || self.keep_unwritten(release, next) {
+            return true;
         }
-        self.announce(release, &phase).await;
-        Outcome {
-            again,
-            written: Some(self.written.clone()),
-            finished: false,
-            result: result(&phase),
+        let target = self.written.target(&self.unit.resource);
+        let discovery = &self.context.discovery;
+        let mut written = match self.unit.lossy.refuses() {
+            false => writes::apply_status(discovery, &target, next).await,
+            true => writes::merge_status(discovery, &target, next, &status::FIELDS).await,
+        };
+        if matches!(&written, Err(Error::Invalid(_))) && !self.unit.lossy.refuses() {
+            written = writes::merge_status(discovery, &target, next, &status::FIELDS).await;
+            self.unit.lossy.refused();
+        }
+        match written {
+            Ok(object) => {
+                self.context.metrics.wrote("CustomResource", Operation::Status);
+                self.written = CustomResource::from(object);
+                let read = self.written.status();
+                self.compare(release, next, &read);
+                // A status that turned out to lose the record.
+                self.save_record(release).await.is_ok()
+            }
+            Err(error) if error.is_not_found() => true,
+            // A schema that wants something else there.
+            Err(Error::Invalid(error)) => {
+                tracing::debug!(resource = %self.written.key, error, "the status is refused");
+                self.compare(release, next, &Value::Null);
+                self.save_record(release).await.is_ok()
+            }
+            Err(error) => {
+                tracing::warn!(resource = %self.written.key, %error, "the status could not be written");
+                false
+            }
         }
     }
 
@@ -118,13 +166,42 @@ impl Run<'_> {
     }
 
     /// One event for each thing that happened; the same failure is told once, not at every retry.
-    async fn announce(&self, release: &mut Release, phase: &Phase) {
-        let Some(event) = phase.event() else { return };
-        let key = format!("{}\n{}", event.reason, event.note);
-        if event.once && release.last_event == key {
+    async fn announce(&self, release: &mut Release, phase: &Phase, status: &Value) {
+        let event = phase.event();
+        let failed = event.as_ref().is_some_and(|event| event.warning);
+        if let Some(event) = event {
+            let key = format!("{}\n{}", event.reason, event.note);
+            if !event.once || release.last_event != key {
+                release.last_event = key;
+                self.tell(&event).await;
+            }
+        }
+        if self.unit.lossy.loses_conditions() && !failed {
+            self.announce_conditions(release, status).await;
+        }
+    }
+
+    /// What the conditions say, where the status doesn't keep them.
+    async fn announce_conditions(&self, release: &mut Release, status: &Value) {
+        let events = status::condition_events(status);
+        let texts = events
+            .iter()
+            .map(|event| format!("{}\n{}", event.reason, event.note))
+            .collect();
+        let told = release.last_conditions.replace(texts);
+        // A release that was well when the operator last ran, and is, is no news.
+        if told.is_none() && release.was_complete && !events.iter().any(|event| event.warning) {
             return;
         }
-        release.last_event = key;
+        let told = told.unwrap_or_default();
+        for event in &events {
+            if !told.contains(&format!("{}\n{}", event.reason, event.note)) {
+                self.tell(event).await;
+            }
+        }
+    }
+
+    async fn tell(&self, event: &Event) {
         let (kind, resource) = (&self.unit.group_kind, &self.written.key);
         match event.warning {
             true => tracing::warn!(%kind, %resource, reason = event.reason, "{}", event.note),

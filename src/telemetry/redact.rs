@@ -1,22 +1,19 @@
 //! Secret values that must appear in nothing that is emitted, and the texts that are cleaned of them.
 //!
 //! Each release has a set of them ([`Secrets`]), which goes with it. While a release is worked on, its set is *entered*:
-//! what is logged and what becomes an Event in that time is cleaned by it, wherever in the code that happens. A set
-//! holds digests, not the values: looking for one costs a few nanoseconds for each byte of what is emitted, and nothing
-//! as long as nothing is.
+//! what is logged and what becomes an Event in that time is cleaned by it, wherever in the code that happens. Looking
+//! costs a few nanoseconds for each byte of what is emitted, and nothing as long as nothing is.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::future::Future;
-use std::hash::BuildHasher;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD};
+use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL_NOPAD};
 
 /// Values of fewer bytes are not redacted: they are words that every text has, such as `true` and `admin`.
 pub const SHORTEST: usize = 6;
@@ -26,6 +23,10 @@ const SHORTEST_LINE: usize = 16;
 const LONGEST: usize = 16 << 10;
 /// What stands in the place of a secret value.
 pub const MARK: &str = "[redacted]";
+/// The first half of a value is redacted as well, as messages cut long values; it has at least so many bytes.
+const SHORTEST_HALF: usize = 8;
+/// go-yaml quotes so many characters of a value, and then dots (decode.go, `terror`).
+const GO_YAML_CHARS: usize = 7;
 /// A value that wasn't learned anew in this many renders is forgotten.
 const TURNS: u32 = 8;
 
@@ -33,20 +34,18 @@ const TURNS: u32 = 8;
 #[derive(Default)]
 pub struct Secrets(Mutex<Index>);
 
-/// Digests of everything that is looked for.
+/// Everything that is looked for.
 #[derive(Default)]
 struct Index {
-    hasher: RandomState,
-    /// By the digest of the first [`SHORTEST`] bytes; the longest first.
-    needles: HashMap<u64, Vec<Needle>>,
-    /// Digests of texts that are no secrets, whoever keeps them in one.
-    public: HashSet<u64>,
+    /// By their first bytes.
+    needles: HashMap<[u8; SHORTEST], Vec<Needle>>,
+    /// Texts that are no secrets, whoever keeps them in one.
+    public: HashSet<String>,
     turn: u32,
 }
 
 struct Needle {
-    length: usize,
-    digest: u64,
+    bytes: Box<[u8]>,
     /// When it was learned last.
     turn: u32,
 }
@@ -86,7 +85,7 @@ impl Secrets {
     pub fn learn(&self, value: &str) {
         let value = value.trim();
         let mut index = self.index();
-        if value.len() < SHORTEST || index.public.contains(&index.hasher.hash_one(value)) {
+        if value.len() < SHORTEST || index.public.contains(value) {
             return;
         }
         for form in forms(value) {
@@ -102,9 +101,9 @@ impl Secrets {
     /// everybody sees who sees the release.
     pub fn publish(&self, name: &str) {
         let mut index = self.index();
-        let digest = index.hasher.hash_one(name);
-        if name.len() >= SHORTEST && index.public.insert(digest) {
+        if name.len() >= SHORTEST && !index.public.contains(name) {
             index.remove(name.as_bytes());
+            index.public.insert(name.to_owned());
         }
     }
 
@@ -138,13 +137,15 @@ impl Secrets {
             let Some(length) = index.longest(&text.as_bytes()[at..]) else {
                 continue;
             };
+            // The beginning of a value may end amid the bytes of a character.
+            let to = text.floor_char_boundary(at + length);
             run = Some(match run {
-                Some((start, end)) if at <= end => (start, end.max(at + length)),
+                Some((start, end)) if at <= end => (start, end.max(to)),
                 Some(done) => {
                     close(done);
-                    (at, at + length)
+                    (at, to)
                 }
-                None => (at, at + length),
+                None => (at, to),
             });
         }
         let Some(last) = run else {
@@ -180,46 +181,43 @@ impl std::fmt::Debug for Secrets {
 // === impl Index ===
 
 impl Index {
-    fn digests(&self, bytes: &[u8]) -> Option<(u64, u64)> {
-        let start = bytes.get(..SHORTEST)?;
-        Some((self.hasher.hash_one(start), self.hasher.hash_one(bytes)))
-    }
-
     fn insert(&mut self, bytes: &[u8]) {
-        let Some((start, digest)) = self.digests(bytes) else {
+        let Some(start) = bytes.first_chunk::<SHORTEST>() else {
             return;
         };
-        let (turn, length) = (self.turn, bytes.len());
-        let needles = self.needles.entry(start).or_default();
-        match needles
-            .iter_mut()
-            .find(|needle| (needle.length, needle.digest) == (length, digest))
-        {
+        let turn = self.turn;
+        let needles = self.needles.entry(*start).or_default();
+        match needles.iter_mut().find(|needle| *needle.bytes == *bytes) {
             Some(known) => known.turn = turn,
-            None => {
-                needles.push(Needle { length, digest, turn });
-                needles.sort_by_key(|needle| std::cmp::Reverse(needle.length));
-            }
+            None => needles.push(Needle {
+                bytes: bytes.into(),
+                turn,
+            }),
         }
     }
 
     fn remove(&mut self, bytes: &[u8]) {
-        let Some((start, digest)) = self.digests(bytes) else {
-            return;
-        };
-        if let Some(needles) = self.needles.get_mut(&start) {
-            needles.retain(|needle| needle.digest != digest);
+        if let Some(needles) = bytes.first_chunk().and_then(|start| self.needles.get_mut(start)) {
+            needles.retain(|needle| *needle.bytes != *bytes);
         }
     }
 
-    /// The length of the longest secret that a text begins with.
+    /// How much of a text's beginning is a secret, or the first half of one and more.
     fn longest(&self, text: &[u8]) -> Option<usize> {
-        let needles = self.needles.get(&self.hasher.hash_one(text.get(..SHORTEST)?))?;
-        let found = needles.iter().find(|needle| {
-            text.get(..needle.length)
-                .is_some_and(|part| self.hasher.hash_one(part) == needle.digest)
-        });
-        found.map(|needle| needle.length)
+        let needles = self.needles.get(text.first_chunk::<SHORTEST>()?)?;
+        let common = |needle: &Needle| {
+            let length = text
+                .iter()
+                .zip(&needle.bytes)
+                .take_while(|(one, other)| one == other)
+                .count();
+            let enough = needle
+                .bytes
+                .len()
+                .min(needle.bytes.len().div_ceil(2).max(SHORTEST_HALF));
+            (length >= enough).then_some(length)
+        };
+        needles.iter().filter_map(common).max()
     }
 }
 
@@ -247,6 +245,9 @@ impl<F: Future> Future for Scoped<F> {
 /// What a value looks like in messages.
 fn forms(value: &str) -> BTreeSet<String> {
     let mut forms = BTreeSet::from([value.to_owned()]);
+    if let Some((end, _)) = value.char_indices().nth(GO_YAML_CHARS) {
+        forms.insert(format!("{}...", value.get(..end).unwrap_or_default()));
+    }
     if value.len() <= LONGEST {
         // Go's %q, Rust's {:?} and JSON; the second time, a message that quotes such a message.
         let quoted = quote(value, '"');
@@ -263,6 +264,8 @@ fn forms(value: &str) -> BTreeSet<String> {
         for shift in 0..3 {
             forms.insert(encoded(value, shift, &BASE64_NOPAD));
             forms.insert(encoded(value, shift, &BASE64URL_NOPAD));
+            // As in a Secret that is itself quoted in base64.
+            forms.insert(encoded(&BASE64.encode(value.as_bytes()), shift, &BASE64_NOPAD));
         }
     }
     // A set is not redacted by what it writes itself.
@@ -297,8 +300,6 @@ fn encoded(value: &str, shift: usize, encoding: &data_encoding::Encoding) -> Str
 
 #[cfg(test)]
 mod tests {
-    use data_encoding::BASE64;
-
     use super::*;
 
     fn secrets(values: &[&str]) -> Arc<Secrets> {
@@ -325,6 +326,8 @@ mod tests {
             BASE64.encode(format!("a{value}b").as_bytes()),
             BASE64.encode(format!("ab{value}\n").as_bytes()),
             data_encoding::BASE64URL.encode(format!("abc{value}").as_bytes()),
+            BASE64.encode(format!("a{}", BASE64.encode(value.as_bytes())).as_bytes()),
+            format!("{}...", value.chars().take(7).collect::<String>()),
         ];
         for text in texts {
             let clean = set.redact(&text);
@@ -347,8 +350,15 @@ mod tests {
                 "admin is true: 5432",
             ),
             (&["  hunter2\n"], "a hunter2 b", "a [redacted] b"),
+            (
+                &["0123456789abcdefghij"],
+                "0123456789a 012345678-",
+                "[redacted] 012345678-",
+            ),
+            (&["ß123456789ß"], "ß1234567ö", "[redacted]ö"),
+            (&["ßßßßßßß"], "ßßßßä", "[redacted]ä"),
             (&["redacted"], "[redacted]", "[redacted]"),
-            (&["größe-ß"], "größe-ß größe-s", "[redacted] größe-s"),
+            (&["größe-ß"], "größe-ß größe", "[redacted] größe"),
         ] {
             assert_eq!(secrets(values).redact(text), clean, "{values:?} {text}");
         }

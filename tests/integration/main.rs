@@ -22,6 +22,8 @@ mod look;
 mod lookups;
 mod operator;
 mod prune;
+mod record;
+mod redaction;
 mod refusal;
 mod render;
 mod requests;

@@ -118,14 +118,20 @@ impl Operator {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// The value of a series, by the beginning of its line; 0 if there is none.
-    pub fn metric(&self, series: &str) -> Result<f64> {
+    /// Everything that it tells in numbers.
+    pub fn metrics(&self) -> Result<String> {
         let port = self.metrics.context("this operator serves no metrics")?;
         let mut connection = TcpStream::connect(("127.0.0.1", port))?;
         connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
         let mut answer = String::new();
         connection.read_to_string(&mut answer)?;
         ensure!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        Ok(answer)
+    }
+
+    /// The value of a series, by the beginning of its line; 0 if there is none.
+    pub fn metric(&self, series: &str) -> Result<f64> {
+        let answer = self.metrics()?;
         let line = answer.lines().find(|line| line.starts_with(series));
         let value = line.and_then(|line| line.rsplit(' ').next());
         Ok(value.map(str::parse).transpose()?.unwrap_or_default())

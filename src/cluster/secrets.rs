@@ -1,0 +1,114 @@
+//! The Secrets in which the operator keeps what it must know of a release. They have no owner: the operator makes them,
+//! and removes them after the last member.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams};
+
+use super::connect::bounded;
+use super::discovery::Discovery;
+use super::error::{Error, Result};
+use super::objects::FIELD_MANAGER;
+
+/// The label of a Secret that belongs to one custom resource: its UID.
+pub const UID_LABEL: &str = "chartwright.dev/release-uid";
+/// What a Secret may hold in all, in bytes; the API server's limit is 1 MiB with everything around it.
+pub const MAX_BYTES: usize = 900 << 10;
+
+/// Which Secret it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// What it holds, by file name.
+pub type Files = BTreeMap<String, Vec<u8>>;
+
+/// What a Secret is for.
+pub struct Form<'a> {
+    /// Its type.
+    pub kind: &'static str,
+    /// What it holds, for messages.
+    pub what: &'static str,
+    /// The release, for people who come across it.
+    pub about: &'a str,
+    /// Of the custom resource, for the label [`UID_LABEL`].
+    pub uid: Option<&'a str>,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Secret {}/{}", self.namespace, self.name)
+    }
+}
+
+/// Reads it; `None` if it does not exist.
+pub async fn read(discovery: &Discovery, place: &Place) -> Result<Option<Files>> {
+    let api = discovery.secrets(&place.namespace);
+    match bounded(api.get_opt(&place.name)).await? {
+        Some(secret) => Ok(Some(
+            secret
+                .data
+                .unwrap_or_default()
+                .into_iter()
+                .map(|(name, bytes)| (name, bytes.0))
+                .collect(),
+        )),
+        None => Ok(None),
+    }
+}
+
+/// Writes it, whatever is there.
+///
+/// # Errors
+/// Also if it would be larger than [`MAX_BYTES`].
+pub async fn write(discovery: &Discovery, place: &Place, files: Files, form: &Form<'_>) -> Result<()> {
+    let size: usize = files.iter().map(|(name, bytes)| name.len() + bytes.len()).sum();
+    if size > MAX_BYTES {
+        return Err(Error::Invalid(format!(
+            "{} take {size} bytes, and a Secret holds {MAX_BYTES}",
+            form.what
+        )));
+    }
+    let mut labels = BTreeMap::from([("app.kubernetes.io/managed-by".to_owned(), FIELD_MANAGER.to_owned())]);
+    if let Some(uid) = form.uid {
+        labels.insert(UID_LABEL.to_owned(), uid.to_owned());
+    }
+    let secret = Secret {
+        metadata: ObjectMeta {
+            name: Some(place.name.clone()),
+            namespace: Some(place.namespace.clone()),
+            labels: Some(labels),
+            annotations: Some(BTreeMap::from([(
+                "chartwright.dev/release".to_owned(),
+                form.about.to_owned(),
+            )])),
+            ..ObjectMeta::default()
+        },
+        type_: Some(form.kind.to_owned()),
+        data: Some(
+            files
+                .into_iter()
+                .map(|(name, bytes)| (name, ByteString(bytes)))
+                .collect(),
+        ),
+        ..Secret::default()
+    };
+    let api = discovery.secrets(&place.namespace);
+    let parameters = PatchParams::apply(FIELD_MANAGER).force();
+    bounded(api.patch(&place.name, &parameters, &Patch::Apply(&secret))).await?;
+    Ok(())
+}
+
+/// Removes it. True if it was there.
+pub async fn remove(discovery: &Discovery, place: &Place) -> Result<bool> {
+    let api = discovery.secrets(&place.namespace);
+    match bounded(api.delete(&place.name, &DeleteParams::default())).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,303 @@
+//! Where the record of a release lies: in its status, unless it is too long for that or the status doesn't keep it; then
+//! in Secrets beside the custom resource. Written before the status that speaks of it, and removed after the status that
+//! has it all again: whenever the operator dies, one of the two is whole.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+
+use super::Run;
+use super::kept;
+use super::release::Release;
+use super::render::Prepared;
+use super::superset::Superset;
+use crate::cluster::error::Error;
+use crate::cluster::record::Secrets;
+use crate::plan::parts::{self, Found, MAX_BYTES, Parts, Saved};
+use crate::plan::record::{Entry, Record, STATUS_ENTRIES, Stored};
+use crate::plan::status::{self, Phase, Reason};
+use crate::telemetry::metrics::Operation;
+
+/// What the status of a kind loses, once that was seen: its schema drops unknown fields, or it has none.
+#[derive(Debug, Default)]
+pub struct Lossy {
+    record: AtomicBool,
+    conditions: AtomicBool,
+    /// The schema refuses what it doesn't know.
+    refused: AtomicBool,
+    told: AtomicBool,
+}
+
+impl Lossy {
+    pub(super) fn loses_conditions(&self) -> bool {
+        self.conditions.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn refuses(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn refused(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+    }
+
+    fn loses_record(&self) -> bool {
+        self.record.load(Ordering::Relaxed)
+    }
+
+    /// True if it is noticed for the first time.
+    fn notice(&self, record: bool, conditions: bool) -> bool {
+        self.record.fetch_or(record, Ordering::Relaxed);
+        self.conditions.fetch_or(conditions, Ordering::Relaxed);
+        !self.told.swap(true, Ordering::Relaxed)
+    }
+}
+
+impl Run<'_> {
+    /// Reads the record of a custom resource that isn't remembered. Most have it in their status: no request.
+    ///
+    /// # Errors
+    /// The phase of a release whose record can't be read now (`Failed`), or not by this program (`Stalled`).
+    pub(super) async fn recall(&self, release: &mut Release) -> Result<(), Phase> {
+        if release.is_new(&self.written) {
+            release.unread = true;
+            let (record, saved, partial) = self.stored().await?;
+            release.begin(&self.written, record, saved);
+            release.partial = partial;
+        }
+        release.observe(&self.written);
+        Ok(())
+    }
+
+    /// The record, the Secrets that hold it, and whether some of it is lost.
+    async fn stored(&self) -> Result<(Record, Saved, bool), Phase> {
+        let generation = self.written.generation;
+        let observed = self.written.observed_generation();
+        let saved = |parts| Saved {
+            parts,
+            ..Saved::default()
+        };
+        let (in_status, known, expected) = match Record::from_status(&self.written.status()) {
+            // A custom resource that never had a member has no record anywhere.
+            Stored::Whole(record, parts) if record.is_complete() || Superset::of_resource(&self.written).is_empty() => {
+                return Ok((record.proven_by(observed, generation), saved(parts), false));
+            }
+            Stored::Whole(record, parts) => (record, parts, false),
+            Stored::Part(record, parts) => (record, parts, true),
+            Stored::Later(version) => return Err(later(version)),
+        };
+        let resource = &self.written.key;
+        match self
+            .with_secrets(async |secrets| parts::load(&secrets, secrets.uid, known).await)
+            .await
+        {
+            Ok(Found::Whole(record, saved)) if record.revision >= in_status.revision => {
+                Ok((record.proven_by(Some(saved.generation), generation), saved, false))
+            }
+            Ok(Found::Whole(_, found)) => Ok((in_status.unproven(), saved(found.parts), expected)),
+            Ok(Found::Torn(record, parts)) => {
+                tracing::warn!(%resource, "the record in the Secrets is incomplete: labels tell of the rest");
+                Ok((union(record, in_status), saved(parts), true))
+            }
+            Ok(Found::Nothing) => {
+                if expected {
+                    tracing::warn!(%resource, "the Secrets with the record are lost: labels tell of the members");
+                }
+                Ok((in_status.proven_by(observed, generation), saved(known), expected))
+            }
+            Ok(Found::Later(version)) => Err(later(version)),
+            // Whoever may not read Secrets wrote none.
+            Err(Error::Forbidden(_)) if !expected => {
+                Ok((in_status.proven_by(observed, generation), Saved::default(), false))
+            }
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    async fn with_secrets<T>(&self, work: impl AsyncFnOnce(Secrets<'_>) -> T) -> T {
+        let place = kept::place(self.context, &self.written);
+        let about = format!("{} {}", self.unit.group_kind, self.written.key);
+        work(Secrets {
+            discovery: &self.context.discovery,
+            namespace: &place.namespace,
+            uid: &self.written.uid,
+            about: &about,
+        })
+        .await
+    }
+
+    fn failed(&self, error: &Error) -> Phase {
+        let namespace = kept::place(self.context, &self.written).namespace;
+        let hint = match error {
+            Error::Forbidden(_) => {
+                "; a release of many members, or one whose status keeps no record, needs the rights to get, create, patch \
+                 and delete Secrets there"
+            }
+            _ => "",
+        };
+        Phase::Failed {
+            reason: Reason::Record,
+            message: format!("the Secrets in {namespace} that hold the record of the release: {error}{hint}"),
+        }
+    }
+
+    /// True if the status can't hold this record.
+    fn needs_secrets(&self, members: usize) -> bool {
+        members > STATUS_ENTRIES || self.keeps_no_status() || self.unit.lossy.loses_record()
+    }
+
+    fn keeps_no_status(&self) -> bool {
+        !self.unit.resource.status
+    }
+
+    /// Before the first member of a release whose record goes to Secrets: they are there, so that the lack of a right is
+    /// found before anything is made.
+    pub(super) async fn reserve(&self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
+        let desired = &prepared.desired.members;
+        if release.saved.parts > 0 || !self.needs_secrets(desired.len()) {
+            return Ok(());
+        }
+        let mut planned = release.record.clone();
+        planned.inputs.clear();
+        let new = desired
+            .iter()
+            .filter(|member| release.record.entry(&member.id).is_none());
+        planned.entries.extend(new.map(|member| Entry {
+            id: member.id.clone(),
+            version: member.version.clone(),
+            uid: String::new(),
+            stage: member.stage as u8,
+            digest: String::new(),
+            fingerprint: None,
+            finished: false,
+        }));
+        self.save(release, &planned).await
+    }
+
+    async fn save(&self, release: &mut Release, record: &Record) -> Result<(), Phase> {
+        let parts = Parts::of(record, &self.written.uid, self.written.generation, MAX_BYTES);
+        if parts.stamp == release.saved.stamp {
+            return Ok(());
+        }
+        let before = release.saved.parts;
+        // Unless all goes well, nobody knows what is there.
+        release.saved.stamp.clear();
+        let saved = self
+            .with_secrets(async |secrets| parts::save(&secrets, parts, before).await)
+            .await;
+        release.saved = saved.map_err(|error| self.failed(&error))?;
+        self.context.metrics.wrote("Secret", Operation::Apply);
+        Ok(())
+    }
+
+    /// Writes the record to Secrets, if that is where it belongs. To be called before the status is written.
+    ///
+    /// # Errors
+    /// The phase that the release is in instead.
+    pub(super) async fn save_record(&self, release: &mut Release) -> Result<(), Phase> {
+        if release.unread || !self.needs_secrets(release.record.entries.len()) {
+            return Ok(());
+        }
+        let record = std::mem::take(&mut release.record);
+        let saved = self.save(release, &record).await;
+        release.record = record;
+        if saved.is_err() {
+            // Until it is written, nothing counts as done.
+            release.record.inputs.clear();
+        }
+        saved
+    }
+
+    /// Removes Secrets of a record that the status has as a whole again. True if there were any.
+    pub(super) async fn drop_secrets(&self, release: &mut Release) -> bool {
+        if release.saved.parts == 0 || release.unread || self.needs_secrets(release.record.entries.len()) {
+            return false;
+        }
+        match self.forget_record(release).await {
+            Ok(()) => {
+                release.saved = Saved::default();
+                true
+            }
+            Err(phase) => {
+                tracing::debug!(resource = %self.written.key, ?phase, "the Secrets with the former record stay for now");
+                false
+            }
+        }
+    }
+
+    /// Removes the record of a release that goes.
+    pub(super) async fn forget_record(&self, release: &Release) -> Result<(), Phase> {
+        if release.saved.parts == 0 {
+            return Ok(());
+        }
+        let known = release.saved.parts;
+        let removed = self
+            .with_secrets(async |secrets| parts::remove(&secrets, known).await)
+            .await;
+        removed.map_err(|error| self.failed(&error))
+    }
+
+    /// Compares what the status was to say with what the API server made of it. What is lost goes elsewhere from now on,
+    /// and one warning says so.
+    pub(super) fn compare(&self, release: &mut Release, sent: &Value, read: &Value) {
+        if status::survives(sent, read) {
+            release.said = None;
+            return;
+        }
+        release.said = Some(sent.clone());
+        let lost = |field: &str| {
+            let sent = sent.get(field);
+            sent.is_some_and(|sent| read.get(field).is_none_or(|read| !status::survives(sent, read)))
+        };
+        let record = lost("inventory") || lost("release");
+        let conditions = lost("conditions");
+        if !self.unit.lossy.notice(record, conditions) {
+            return;
+        }
+        let kind = &self.unit.group_kind;
+        let fields = sent.as_object().into_iter().flatten().map(|(field, _)| field.as_str());
+        let lost: Vec<&str> = fields.filter(|field| lost(field)).collect();
+        let what = match self.keeps_no_status() {
+            true => "the CustomResourceDefinition has no subresource status, so that no status is written".to_owned(),
+            false => format!("the schema of its status drops these fields: {}", lost.join(", ")),
+        };
+        tracing::warn!(
+            %kind,
+            "{what}. What must be known of a release is kept in Secrets beside it, Events tell what conditions would; \
+             to see it in the status, give the schema x-kubernetes-preserve-unknown-fields: true there"
+        );
+    }
+
+    /// The status of a kind that has none: everything is lost.
+    pub(super) fn keep_unwritten(&self, release: &mut Release, next: &Value) -> bool {
+        let none = self.keeps_no_status();
+        if none {
+            self.compare(release, next, &Value::Null);
+        }
+        none
+    }
+}
+
+/// The entries of both, those of the first with its digests.
+fn union(mut record: Record, other: Record) -> Record {
+    let new: Vec<Entry> = other
+        .entries
+        .into_iter()
+        .filter(|entry| record.entry(&entry.id).is_none())
+        .collect();
+    record.entries.extend(new);
+    record.revision = record.revision.max(other.revision);
+    record
+}
+
+fn later(version: u64) -> Phase {
+    Phase::Stalled {
+        reason: Reason::Record,
+        message: format!(
+            "the record of this release has version {version}, which a later chartwright wrote; this one reads version {}. \
+             Nothing is changed until a chartwright runs that can read it",
+            crate::plan::record::VERSION
+        ),
+        recheck: false,
+    }
+}

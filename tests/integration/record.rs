@@ -1,0 +1,408 @@
+//! The record of a release: in the status, in Secrets where the status can't hold it, and found again where it is lost.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::look::{uid, versions};
+use crate::operator::Operator;
+use crate::support::eventually;
+use crate::world::{SOON, Setup, World, member_rule, served_changed};
+
+/// As many ConfigMaps as the values say.
+const MANY: &str = r#"
+{{- range $i, $_ := until (int .Values.members) }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ $.Release.Name }}-{{ $i }}
+data:
+  color: {{ $.Values.color | default "blue" }}
+  revision: "{{ $.Release.Revision }}"
+{{- end }}
+"#;
+
+fn world(name: &str, setup: Setup<'_>) -> Result<World> {
+    let world = World::with(name, setup)?;
+    let chart = world.write_chart("many", &[("many.yaml", MANY)])?;
+    world.grant("secrets", &[member_rule("", "secrets")])?;
+    world.write_watches_of(&[("Widget", &chart, &[])])?;
+    Ok(world)
+}
+
+/// The Secrets that hold records, by name.
+fn records(world: &World) -> Result<BTreeMap<String, Value>> {
+    let secrets = world
+        .kubectl
+        .list("secrets", "app.kubernetes.io/managed-by=chartwright")?;
+    let name = |secret: &Value| secret["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    Ok(secrets
+        .into_iter()
+        .filter(|secret| secret["type"] == "chartwright.dev/record")
+        .map(|secret| (name(&secret), secret))
+        .collect())
+}
+
+fn members(world: &World) -> Result<Vec<Value>> {
+    world.labelled("configmaps")
+}
+
+fn await_members(world: &World, count: usize) -> Result<Vec<Value>> {
+    eventually(&format!("{count} members"), SOON, || {
+        let members = members(world)?;
+        ensure!(members.len() == count, "there are {}", members.len());
+        Ok(Some(members))
+    })
+}
+
+fn restart(world: &World, operator: Operator) -> Result<Operator> {
+    operator.kill()?;
+    world.start_and_settle()
+}
+
+#[test]
+fn a_long_inventory_lies_in_secrets() -> Result<()> {
+    let world = world("record-long", Setup::default())?;
+    let operator = world.start_and_settle()?;
+    let widget = world.install("a", json!({"members": 350}))?;
+    let stored = &widget["status"]["release"]["record"];
+    ensure!(
+        *stored == json!({"version": 1, "members": 350, "secrets": 1}),
+        "{stored}"
+    );
+    ensure!(widget["status"]["inventory"].as_array().map(Vec::len) == Some(300));
+    let secrets = records(&world)?;
+    let (name, secret) = secrets.first_key_value().context("no record is stored")?;
+    ensure!(*name == format!("chartwright-record-{}-0", uid(&widget)), "{name}");
+    ensure!(
+        secret["metadata"]["labels"]["chartwright.dev/release-uid"] == uid(&widget).as_str(),
+        "{secret}"
+    );
+    ensure!(secret["metadata"]["ownerReferences"].is_null());
+    world.await_quiet(&operator)?;
+
+    // All of it comes back with one GET, and nothing is written.
+    let before = versions(&members(&world)?);
+    operator.kill()?;
+    let start = world.mark()?;
+    let operator = world.start_and_settle()?;
+    let asked = world.requests(&operator, start)?;
+    let writes = asked
+        .clone()
+        .filter(|request| !["get", "list", "watch"].contains(&request.verb.as_str()));
+    ensure!(writes.is_empty() && versions(&members(&world)?) == before, "{writes}");
+    let gets = asked.clone().resource("secrets").verb("get");
+    // The other Secret is the operator's key.
+    ensure!(gets.filter(|get| get.name.starts_with("chartwright-record")).len() == 1);
+    ensure!(asked.resource("configmaps").verb("get").is_empty());
+
+    // Beyond what the status shows, things are known as well: a member that goes, and one whose label somebody took.
+    world
+        .kubectl
+        .run(["label", "configmap", "a-340", "applyset.kubernetes.io/part-of-"])?;
+    world.await_object("configmap", "a-340", "is labelled again", |member| {
+        member["metadata"]["labels"]["applyset.kubernetes.io/part-of"].is_string()
+    })?;
+    world.update("a", json!({"members": 320}))?;
+    await_members(&world, 320)?;
+
+    // Short again, it lies in the status alone.
+    world.update("a", json!({"members": 3}))?;
+    await_members(&world, 3)?;
+    eventually("the Secrets are gone", SOON, || {
+        let widget = world.expect(&world.widgets(), "a")?;
+        let status = &widget["status"];
+        ensure!(
+            records(&world)?.is_empty() && status["release"]["record"].is_null(),
+            "{status}"
+        );
+        ensure!(status["inventory"].as_array().map(Vec::len) == Some(3), "{status}");
+        Ok(Some(()))
+    })?;
+    world.update("a", json!({"members": 310}))?;
+    ensure!(records(&world)?.len() == 1);
+    let operator = restart(&world, operator)?;
+    world.delete("a")?;
+    ensure!(members(&world)?.is_empty() && records(&world)?.is_empty());
+    drop(operator);
+    Ok(())
+}
+
+#[test]
+fn three_thousand_members_are_recorded() -> Result<()> {
+    let world = world("record-huge", Setup::default())?;
+    let operator = world.start_and_settle()?;
+    world.apply(&world.widget("a", json!({"members": 3000})))?;
+    eventually("the widget is ready", 6 * SOON, || {
+        let widget = world.expect(&world.widgets(), "a")?;
+        let ready = crate::look::condition(&widget, "Ready").context("no condition")?;
+        ensure!(ready["status"] == "True", "{ready}");
+        Ok(Some(()))
+    })?;
+    let sizes: Vec<usize> = records(&world)?
+        .values()
+        .map(|secret| {
+            secret["data"]["record.json"]
+                .as_str()
+                .map_or(0, |data| data.len() * 3 / 4)
+        })
+        .collect();
+    ensure!(
+        !sizes.is_empty() && sizes.iter().all(|size| *size <= 900 << 10),
+        "{sizes:?}"
+    );
+    world.await_quiet(&operator)?;
+    operator.kill()?;
+    let start = world.mark()?;
+    let operator = world.start_and_settle()?;
+    let asked = world.requests(&operator, start)?;
+    let writes = asked
+        .clone()
+        .filter(|request| !["get", "list", "watch"].contains(&request.verb.as_str()));
+    ensure!(writes.is_empty(), "{writes}");
+    ensure!(asked.resource("configmaps").verb("get").is_empty());
+    Ok(())
+}
+
+#[test]
+fn a_lost_record_is_made_anew_from_what_is_there() -> Result<()> {
+    for (members, what) in [(3, "status"), (310, "secret")] {
+        let world = world(&format!("record-lost-{what}"), Setup::default())?;
+        let operator = world.start_and_settle()?;
+        world.install("a", json!({"members": members}))?;
+        world.update("a", json!({"members": members, "color": "red"}))?;
+        world.await_quiet(&operator)?;
+        operator.kill()?;
+        let before = world.labelled("configmaps")?;
+        match what {
+            "status" => wipe_status(&world)?,
+            _ => {
+                let name = records(&world)?.into_keys().next().context("no record")?;
+                world.kubectl.delete("secret", &name)?;
+            }
+        }
+        // Nobody renders this one any more: labels find it.
+        world.edit("a", json!({"members": members - 1}))?;
+        let operator = world.start_and_settle()?;
+        world.await_ready("a")?;
+        let after = await_members(&world, members - 1)?;
+        let uids = |objects: &[Value]| -> BTreeMap<String, String> {
+            let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            objects.iter().map(|object| (name(object), uid(object))).collect()
+        };
+        let (mut before, after) = (uids(&before), uids(&after));
+        before.remove(&format!("a-{}", members - 1));
+        ensure!(before == after, "an object was made anew");
+        let widget = world.expect(&world.widgets(), "a")?;
+        let release = &widget["status"]["release"];
+        match what {
+            // Nothing but the status told of it; an Event says why the count begins anew.
+            "status" => {
+                ensure!(release["revision"] == 1, "{release}");
+                let note = world.await_event("a", "InstallSuccessful")?;
+                let events = world.events("a")?;
+                let told = events.iter().any(|(_, note)| note.contains("found without a record"));
+                ensure!(told, "{note} {events:?}");
+            }
+            // What isn't known to have changed is no upgrade.
+            _ => ensure!(release["revision"] == 2, "{release}"),
+        }
+        world.delete("a")?;
+        ensure!(records(&world)?.is_empty());
+        drop(operator);
+    }
+    Ok(())
+}
+
+/// Takes the whole status away, as a restore from a backup does.
+fn wipe_status(world: &World) -> Result<()> {
+    let mut widget = world.expect(&world.widgets(), "a")?;
+    widget["status"] = json!({});
+    widget["metadata"]["managedFields"] = Value::Null;
+    world
+        .kubectl
+        .run_with_input(["replace", "--subresource=status", "-f", "-"], &widget.to_string())
+        .map(drop)
+}
+
+#[test]
+fn what_others_write_into_the_record_is_not_believed() -> Result<()> {
+    let world = world("record-forged", Setup::default())?;
+    let operator = world.start_and_settle()?;
+    let widget = world.install("a", json!({"members": 305}))?;
+    world.kubectl.run(["create", "configmap", "bystander"])?;
+    world.await_quiet(&operator)?;
+    operator.kill()?;
+    let name = format!("chartwright-record-{}-0", uid(&widget));
+    let secret = world.expect("secret", &name)?;
+    let stored = base64(&secret["data"]["record.json"])?;
+    let bystander = world.expect("configmap", "bystander")?;
+    let mut record: Value = serde_json::from_str(&stored)?;
+    // A member that was none, under the UID that it really has.
+    record["entries"][0]["name"] = "bystander".into();
+    record["entries"][0]["uid"] = uid(&bystander).into();
+    let write = |text: &str| {
+        world
+            .kubectl
+            .patch("secret", &name, &json!({"stringData": {"record.json": text}}))
+    };
+    write(&record.to_string())?;
+    let operator = world.start_and_settle()?;
+    world.edit("a", json!({"members": 304}))?;
+    world.await_ready("a")?;
+    await_members(&world, 304)?;
+    ensure!(world.get("configmap", "bystander")?.is_some());
+    world.await_quiet(&operator)?;
+    operator.kill()?;
+
+    // What can't be read is lost.
+    let before = versions(&members(&world)?);
+    write("\u{0}no JSON")?;
+    let operator = world.start_and_settle()?;
+    world.await_ready("a")?;
+    ensure!(versions(&members(&world)?) == before, "applied anew without a change");
+    let stored = base64(&world.expect("secret", &name)?["data"]["record.json"])?;
+    ensure!(stored.contains("\"a-303\""), "it is written again");
+    world.await_quiet(&operator)?;
+    operator.kill()?;
+
+    // What a later version wrote is left alone, until the custom resource goes.
+    write(r#"{"version":2,"new":"format"}"#)?;
+    world.edit("a", json!({"members": 301}))?;
+    let _operator = world.start_and_settle()?;
+    let message = world.await_stalled("a", "Record")?;
+    ensure!(message.contains("version 2"), "{message}");
+    ensure!(members(&world)?.len() == 304);
+    let stored = base64(&world.expect("secret", &name)?["data"]["record.json"])?;
+    ensure!(stored.contains("\"version\":2"), "{stored}");
+    let status = &world.expect(&world.widgets(), "a")?["status"];
+    ensure!(status["release"]["record"]["members"] == 304, "{status}");
+    world.delete("a")?;
+    ensure!(members(&world)?.is_empty());
+    ensure!(world.get("configmap", "bystander")?.is_some());
+    Ok(())
+}
+
+fn base64(value: &Value) -> Result<String> {
+    let text = value.as_str().context("no text")?;
+    Ok(String::from_utf8(data_encoding::BASE64.decode(text.as_bytes())?)?)
+}
+
+/// Installs the CRD of `Widget` with this status: `None` is no subresource.
+fn install_crd(world: &World, status: Option<Value>) -> Result<()> {
+    let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let name = format!("widgets.{}", world.group());
+    let subresources = if status.is_some() {
+        json!({"status": {}})
+    } else {
+        json!({})
+    };
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
+        "spec": {
+            "group": world.group(), "scope": "Namespaced",
+            "names": {"kind": "Widget", "plural": "widgets", "singular": "widget", "listKind": "WidgetList"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "subresources": subresources,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                    "spec": free, "status": status.unwrap_or_else(|| json!({"type": "object"})),
+                }}},
+            }],
+        },
+    });
+    served_changed();
+    world.control_plane.kubectl().apply(&crd.to_string())?;
+    world
+        .control_plane
+        .kubectl()
+        .wait("condition=Established", "crd", &name, SOON)?;
+    served_changed();
+    Ok(())
+}
+
+/// The story of a release whose status says nothing: Events tell it, Secrets keep it.
+fn lives_without_status(world: &World, warning: &str) -> Result<()> {
+    let operator = world.start_and_settle()?;
+    world.apply(&world.widget("a", json!({"members": 3})))?;
+    await_members(world, 3)?;
+    world.await_event("a", "InstallSuccessful")?;
+    world.await_event("a", "Ready")?;
+    world.apply(&world.widget("b", json!({"members": 1})))?;
+    world.await_event("b", "Ready")?;
+    operator.await_log(warning)?;
+    ensure!(operator.log().matches(warning).count() == 1, "{}", operator.log());
+    ensure!(records(world)?.len() == 2);
+    world.await_quiet(&operator)?;
+
+    let before = versions(&members(world)?);
+    let events = world.events("a")?;
+    operator.kill()?;
+    let start = world.mark()?;
+    let operator = world.start_and_settle()?;
+    let asked = world.requests(&operator, start)?;
+    let writes = asked.filter(|request| !["get", "list", "watch"].contains(&request.verb.as_str()));
+    // Where there is a status, it is compared by writing it: a write without effect for each custom resource, and once
+    // the question whether it can be applied.
+    ensure!(writes.iter().all(|write| write.resource == "widgets"), "{writes}");
+    ensure!(writes.len() <= 4, "{writes}");
+    ensure!(versions(&members(world)?) == before);
+    ensure!(world.events("a")? == events, "{:?}", world.events("a")?);
+
+    world.edit("a", json!({"members": 2}))?;
+    await_members(world, 3)?;
+    world.await_event("a", "UpgradeSuccessful")?;
+    world.delete("a")?;
+    ensure!(members(world)?.len() == 1 && records(world)?.len() == 1);
+    world.delete("b")?;
+    ensure!(records(world)?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn a_kind_without_a_status_works() -> Result<()> {
+    let setup = Setup {
+        crd: false,
+        ..Setup::default()
+    };
+    let world = world("record-none", setup)?;
+    install_crd(&world, None)?;
+    lives_without_status(&world, "has no subresource status")
+}
+
+#[test]
+fn a_kind_whose_schema_drops_the_status_works() -> Result<()> {
+    let setup = Setup {
+        crd: false,
+        ..Setup::default()
+    };
+    let world = world("record-pruned", setup)?;
+    // Some of ours stays, as in a schema that was made for another operator.
+    let text = json!({"type": "string"});
+    let status = json!({"type": "object", "properties": {
+        "release": {"type": "object", "properties": {"name": text, "revision": {"type": "integer"}}}, "phase": text,
+    }});
+    install_crd(&world, Some(status))?;
+    lives_without_status(&world, "drops these fields: conditions, inventory")
+}
+
+#[test]
+fn without_the_right_to_write_secrets_nothing_is_made() -> Result<()> {
+    let world = World::new("record-forbidden")?;
+    let chart = world.write_chart("many", &[("many.yaml", MANY)])?;
+    world.write_watches_of(&[("Widget", &chart, &[])])?;
+    let _operator = world.start_and_settle()?;
+    world.apply(&world.widget("a", json!({"members": 301})))?;
+    let condition = world.await_condition("a", "Ready", "False")?;
+    ensure!(condition["reason"] == "Record", "{condition}");
+    let message = condition["message"].as_str().unwrap_or_default();
+    ensure!(
+        message.contains("rights to get, create, patch and delete Secrets"),
+        "{message}"
+    );
+    ensure!(members(&world)?.is_empty());
+    world.update("a", json!({"members": 300}))?;
+    await_members(&world, 300)?;
+    Ok(())
+}

@@ -1,0 +1,259 @@
+//! What is secret is told to nobody: not in logs, Events, status or metrics, as it is or in base64, whatever goes wrong.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use data_encoding::BASE64;
+use serde_json::{Value, json};
+
+use crate::operator::{Launch, Operator};
+use crate::world::{World, member_rule};
+
+const MARK: &str = "[redacted]";
+
+/// Puts secrets wherever `mode` says.
+const TEMPLATE: &str = r#"
+{{- $found := lookup "v1" "Secret" .Release.Namespace "outside" }}
+{{- $outside := dig "data" "token" "" $found | b64dec }}
+{{- $random := randAlphaNum 24 }}
+{{- $all := printf "%s %s %s %s" .Values.password $outside $random ($outside | b64enc) }}
+{{- $odd := lookup "v1" "ConfigMap" .Release.Namespace $outside }}
+apiVersion: v1
+kind: Secret
+metadata:
+  name: {{ .Release.Name }}-secret
+stringData:
+  password: {{ .Values.password | quote }}
+data:
+  outside: {{ $outside | b64enc }}
+  random: {{ $random | b64enc }}
+{{- if eq .Values.mode "fail" }}
+{{ fail (printf "%s %s" $all ($all | b64enc)) }}
+{{- else if eq .Values.mode "required" }}
+{{ required $all "" }}
+{{- else if eq .Values.mode "function" }}
+{{ mustToDate $outside .Values.password }}
+{{- else if eq .Values.mode "head" }}
+---
+apiVersion: v1
+kind: {{ $outside | quote }}
+{{- else if eq .Values.mode "metadata" }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{ $outside | quote }}
+{{- else if eq .Values.mode "label" }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-refused
+  labels:
+    bad: {{ $outside | quote }}
+{{- else if eq .Values.mode "address" }}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: {{ .Release.Name }}-refused
+spec:
+  ports: [{port: 80}]
+  clusterIP: {{ printf "%s%s" $random .Values.password | quote }}
+{{- else if eq .Values.mode "field" }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-refused
+{{ $random | quote }}: 1
+{{- else if eq .Values.mode "data" }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-refused
+data:
+  {{ $outside | b64enc | quote }}: a
+  {{ printf "%s!" $random | quote }}: b
+{{- end }}
+"#;
+
+const NOTES: &str = r#"
+{{- $found := lookup "v1" "Secret" .Release.Namespace "outside" }}
+{{- $outside := dig "data" "token" "" $found | b64dec }}
+{{- repeat 1003 "x" }}
+{{ .Values.password }} {{ .Values.password | b64enc }} {{ printf "user:%s" .Values.password | b64enc }}
+{{ $outside }} {{ $outside | b64enc }} {{ dict "a" $outside | toJson }}
+"#;
+
+const SCHEMA: &str = r#"{"type": "object", "properties": {"checked": {"type": "string", "pattern": "^[a-z]*$"}}}"#;
+
+/// A release, its operator, and what must not be seen of them.
+struct Story {
+    world: World,
+    operator: Operator,
+    secrets: Vec<String>,
+}
+
+impl Story {
+    fn begin(name: &str, encoder: &str) -> Result<Self> {
+        let world = World::new(name)?;
+        let chart = world.write_chart("tells", &[("secret.yaml", TEMPLATE), ("NOTES.txt", NOTES)])?;
+        fs::write(chart.join("values.yaml"), "mode: none\npassword: ''\nchecked: ''\n")?;
+        fs::write(chart.join("values.schema.json"), SCHEMA)?;
+        world.write_watches_of(&[("Widget", &chart, &[])])?;
+        world.grant("secrets", &[member_rule("", "secrets")])?;
+        let outside = "Outside!\"quoted\"-6d1f";
+        let token = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "outside"}, "stringData": {"token": outside},
+        });
+        world.apply(&token)?;
+        let launch = Launch {
+            arguments: &[&format!("--zap-encoder={encoder}")],
+            metrics: true,
+            ..Launch::default()
+        };
+        let operator = world.launch(&launch)?;
+        operator.await_log("watching")?;
+        let mut story = Story {
+            world,
+            operator,
+            secrets: vec![outside.to_owned(), "Pass/word<&>9c".to_owned()],
+        };
+        story.world.install("a", json!({"password": story.secrets[1]}))?;
+        let random = story.world.expect("secret", "a-secret")?["data"]["random"].clone();
+        let random = BASE64.decode(random.as_str().context("no random result")?.as_bytes())?;
+        story.secrets.push(String::from_utf8(random)?);
+        Ok(story)
+    }
+
+    /// Makes an error of which all channels tell, with the secrets left out.
+    fn fails(&self, mode: &str, reason: &str) -> Result<()> {
+        let before = self.operator.log().len();
+        self.world.edit("a", json!({"mode": mode}))?;
+        let message = self.world.await_stalled("a", reason).with_context(|| mode.to_owned())?;
+        ensure!(message.contains(MARK), "{mode}: {message}");
+        let note = self.world.await_event("a", reason)?;
+        ensure!(note.contains(MARK), "{mode}: {note}");
+        self.world.await_quiet(&self.operator)?;
+        let log = self.operator.log();
+        ensure!(log[before..].contains(MARK), "{mode}: {}", &log[before..]);
+        self.is_silent().with_context(|| mode.to_owned())
+    }
+
+    /// Looks through everything that the operator emits.
+    fn is_silent(&self) -> Result<()> {
+        let widget = self.world.expect(&self.world.widgets(), "a")?;
+        let events = self.world.kubectl.list("events", "")?;
+        let outlets = [
+            ("the log", self.operator.log()),
+            ("the status", texts(&widget["status"])),
+            ("the metadata", texts(&widget["metadata"]["annotations"])),
+            ("the Events", events.iter().map(texts).collect()),
+            ("the metrics", self.operator.metrics()?),
+        ];
+        for secret in &self.secrets {
+            let quoted = format!("{secret:?}");
+            let user = BASE64.encode(format!("user:{secret}").as_bytes());
+            // What stands before it changes no digit from the second on.
+            let forms = [
+                secret.clone(),
+                quoted.trim_matches('"').to_owned(),
+                BASE64.encode(secret.as_bytes()),
+                user[8..user.len() - 4].to_owned(),
+                // The beginning, where a text was cut.
+                secret[..8].to_owned(),
+            ];
+            for (outlet, text) in &outlets {
+                for form in &forms {
+                    ensure!(!text.contains(form), "{outlet} tells {form}:\n{text}");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every text in a value, unescaped.
+fn texts(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{text}\n"),
+        Value::Array(items) => items.iter().map(texts).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| format!("{key}\n{}", texts(value)))
+            .collect(),
+        _ => String::new(),
+    }
+}
+
+#[test]
+fn no_error_tells_a_secret() -> Result<()> {
+    let story = Story::begin("redaction-json", "json")?;
+    story.is_silent()?;
+    let widget = story.world.expect(&story.world.widgets(), "a")?;
+    // NOTES.txt, in the status and in the condition that is cut after the first kilobyte, and the name of a lookup.
+    let notes = widget["status"]["notes"].as_str().unwrap_or_default();
+    ensure!(notes.matches(MARK).count() >= 6, "{notes}");
+    let lookups = &widget["status"]["release"]["lookups"];
+    ensure!(lookups.to_string().contains(MARK), "{lookups}");
+
+    for (mode, reason) in [
+        ("fail", "RenderFailed"),
+        ("required", "RenderFailed"),
+        ("function", "RenderFailed"),
+        ("label", "ObjectInvalid"),
+        ("address", "ObjectInvalid"),
+        ("field", "ObjectInvalid"),
+        ("data", "ObjectInvalid"),
+    ] {
+        story.fails(mode, reason)?;
+    }
+    // These name a place and no value, or begin to: whatever they say, it is no secret.
+    for mode in ["head", "metadata"] {
+        story.world.edit("a", json!({"mode": mode}))?;
+        story.world.await_condition("a", "Ready", "False")?;
+        story.world.await_quiet(&story.operator)?;
+        story.is_silent()?;
+    }
+    // The schema quotes what it refuses.
+    story.world.update("a", json!({"mode": "none"}))?;
+    story.world.edit("a", json!({"checked": story.secrets[1]}))?;
+    let message = story.world.await_stalled("a", "ValuesInvalid")?;
+    ensure!(message.contains(MARK), "{message}");
+    story.is_silent()?;
+    story.world.update("a", json!({"checked": ""}))?;
+
+    // One that was looked up, and is another one now.
+    let other = "AnotherOne+6d1f";
+    story
+        .world
+        .kubectl
+        .patch("secret", "outside", &json!({"stringData": {"token": other}}))?;
+    story.world.edit("a", json!({"mode": "fail"}))?;
+    let message = story.world.await_stalled("a", "RenderFailed")?;
+    ensure!(message.contains(MARK) && !message.contains(other), "{message}");
+    story.world.delete("a")?;
+    let log = story.operator.log();
+    ensure!(!log.contains(other) && !log.contains(&BASE64.encode(other.as_bytes())));
+    Ok(())
+}
+
+#[test]
+fn readable_logs_tell_no_secret_either() -> Result<()> {
+    let story = Story::begin("redaction-console", "console")?;
+    story.fails("fail", "RenderFailed")?;
+    story.fails("label", "ObjectInvalid")?;
+    story.operator.terminate()?;
+
+    // The next process knows none of it, and learns it before it tells of it.
+    let launch = Launch {
+        metrics: true,
+        ..Launch::default()
+    };
+    let operator = story.world.launch(&launch)?;
+    operator.await_log("watching")?;
+    let story = Story { operator, ..story };
+    story.fails("required", "RenderFailed")?;
+    story.fails("address", "ObjectInvalid")
+}
