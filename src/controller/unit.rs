@@ -359,7 +359,7 @@ impl Serving {
                 }
                 // What it had in hand is lost; the status has what was before.
                 let report = reconcile::report_panic(context, &self.unit, &resource, &mut release);
-                match AssertUnwindSafe(report).catch_unwind().await {
+                match AssertUnwindSafe(secrets.scope(report)).catch_unwind().await {
                     Ok(outcome) => Outcome {
                         again: outcome.again.max(Some(AFTER_PANIC)),
                         ..outcome

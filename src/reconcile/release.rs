@@ -118,14 +118,17 @@ impl Release {
     /// After a panic: what is known is what the status says, and all of it must be looked at again.
     pub fn recover(&mut self, resource: &CustomResource) {
         let failures = self.failures;
-        *self = Release::default();
+        *self = Release {
+            secrets: self.secrets.clone(),
+            ..Release::default()
+        };
         self.adopt(resource);
         if self.unread {
             // The next reconcile reads it.
             self.uid.clear();
         }
         self.failures = failures;
-        self.record.inputs.clear();
+        self.record = std::mem::take(&mut self.record).unproven();
     }
 
     /// True if somebody fights over this member.
