@@ -123,6 +123,60 @@ fn archives_load_and_stay_inside() {
 }
 
 #[test]
+fn bombs_are_refused_before_they_take_memory() {
+    let chart_yaml: &[u8] = b"apiVersion: v2\nname: x\nversion: 1.0.0\n";
+    let mut bytes = archive(&[("x/Chart.yaml", chart_yaml)]);
+    // A header that promises what no memory should be reserved for, and nothing behind it.
+    for size in [archive::MAX_CHART, u64::from(u32::MAX), 1 << 40] {
+        let mut builder = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+        for (name, size, data) in [
+            ("x/Chart.yaml", chart_yaml.len() as u64, chart_yaml),
+            ("x/bomb", size, b""),
+        ] {
+            let mut header = tar::Header::new_gnu();
+            header.set_path(name).unwrap();
+            header.set_size(size);
+            header.set_cksum();
+            builder.append(&header, data).unwrap();
+        }
+        bytes = builder.into_inner().unwrap().finish().unwrap();
+        let error = load_archive(&bytes).unwrap_err().to_string();
+        assert_eq!(
+            error, "decompressed chart is larger than the maximum size 104857600",
+            "{size}"
+        );
+    }
+    // As a dependency it is its parent's error.
+    let parent = archive(&[("x/Chart.yaml", chart_yaml), ("x/charts/y.tgz", &bytes)]);
+    let error = load_archive(&parent).unwrap_err().to_string();
+    let want = "error unpacking subchart y.tgz in x: decompressed chart is larger than the maximum size 104857600";
+    assert_eq!(error, want);
+
+    let folder = folder();
+    let file = fs::File::create(folder.path().join("large")).unwrap();
+    file.set_len(archive::MAX_CHART).unwrap();
+    assert_eq!(
+        load(folder.path()).unwrap_err().to_string(),
+        "error reading large: chart exceeds maximum decompressed size of 104857600 bytes"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_refused() {
+    let folder = folder();
+    let socket = folder.path().join("templates/socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    assert_eq!(
+        load(folder.path()).unwrap_err().to_string(),
+        format!(
+            "cannot load irregular file {} as it has file mode type bits set",
+            socket.display()
+        )
+    );
+}
+
+#[test]
 fn refusals_are_worded_as_helm_words_them() {
     let table: [(&str, &[u8], &str); 4] = [
         (

@@ -158,3 +158,25 @@ fn charts_load_as_with_helm() {
     );
     assert!(count > 1000, "only {count} cases found");
 }
+
+#[test]
+fn standard_input_is_read_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let chart = folder.path().join("c");
+    std::fs::create_dir_all(chart.join("templates")).unwrap();
+    std::fs::write(chart.join("Chart.yaml"), "apiVersion: v2\nname: c\nversion: 1.0.0\n").unwrap();
+    std::fs::write(chart.join("templates/a.yaml"), "v: {{ .Values | toJson | quote }}\n").unwrap();
+    let run = |args: &[&str], stdin: &[u8]| {
+        let captured = run_captured(args, stdin, folder.path());
+        (String::from_utf8(captured.stdout).unwrap(), captured.error)
+    };
+    let (stdout, error) = run(&["c", "-f", "-", "-f", "-", "--set-file", "b=-"], b"a: 1");
+    assert_eq!(error, None);
+    assert!(
+        stdout.ends_with("v: \"{\\\"a\\\":1,\\\"b\\\":\\\"\\\"}\"\n"),
+        "{stdout}"
+    );
+    let (_, error) = run(&["c", "-f", "-"], b"a: [");
+    let want = "failed to parse -: cannot unmarshal yaml document: error converting YAML to JSON: yaml: line 1: did not find expected node content";
+    assert_eq!(error.as_deref(), Some(want));
+}

@@ -253,6 +253,26 @@ fn format_general(out: &mut String, value: f64, verb: char, precision: i32) {
     }
 }
 
+/// The fewest digits that read back as the value, in the form `d.ddde-dd`. Where two texts are equally near, Go takes the
+/// even one, and Rust's formatting the larger.
+pub fn shortest(value: f64) -> String {
+    /// Any text of fewer digits is the only one that reads back as its value, so that it has no rival.
+    const RIVALS: usize = 15;
+    let text = format!("{value:e}");
+    let digits = text
+        .split('e')
+        .next()
+        .unwrap_or_default()
+        .bytes()
+        .filter(u8::is_ascii_digit)
+        .count();
+    if digits < RIVALS {
+        return text;
+    }
+    let even = format!("{value:.*e}", digits - 1);
+    if even.parse() == Ok(value) { even } else { text }
+}
+
 /// The significant decimal digits of a value: `0.DIGITS * 10^point`. Zero has the point 1 and one digit.
 struct Digits {
     digits: String,
@@ -264,7 +284,7 @@ impl Digits {
     fn of(value: f64, after_first: Option<i32>) -> Self {
         let text = match after_first {
             Some(count) => format!("{value:.*e}", count.clamp(0, 1100) as usize),
-            None => format!("{value:e}"),
+            None => shortest(value),
         };
         let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let digits = mantissa.replace('.', "");

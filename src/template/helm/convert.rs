@@ -6,7 +6,7 @@ use super::toml;
 use crate::template::go::func::CallError;
 use crate::template::go::meter::{self, Overrun};
 use crate::template::go::value::{Entries, ListKind, MapKind, Str, Value};
-use crate::template::sprig::json::{COMPACT, marshal, unmarshal};
+use crate::template::sprig::json::{COMPACT, marshal, unmarshal_all};
 use crate::yaml::{self, Tree};
 
 /// The deepest nesting that is converted; beyond it a value is taken to contain itself.
@@ -264,21 +264,23 @@ pub(super) fn must_to_json(args: &[Value]) -> Out {
 }
 
 /// A JSON text's value; `wanted` tells the sorts of values apart.
-fn from_json_text(args: &[Value], fits: fn(&Value) -> bool, wanted: &str) -> Result<Value, String> {
+/// Reads JSON of one kind; null is none of it, and no error. Beside the value stands what was wrong with a part of it.
+fn from_json_text(args: &[Value], fits: fn(&Value) -> bool, wanted: &str) -> Result<(Value, Option<String>), String> {
     let text = text(args);
     // The shortest element, `0,`, takes two bytes.
     if !meter::spend(text.len() as u64 * JSON_NODE / 4) {
         return Err(Overrun::Memory.to_string());
     }
-    let value = unmarshal(text)?;
-    if fits(&value) || value.is_nil() {
-        return Ok(value);
+    let (value, problem) = unmarshal_all(text)?;
+    if fits(&value) || value.is_nil() && problem.is_none() {
+        return Ok((value, problem));
     }
     let found = match value {
         Value::Bool(_) => Json::Bool(true),
         Value::String(_) => Json::String(String::new()),
         Value::List(_) => Json::Array(Vec::new()),
         Value::Map(_) => Json::Object(JsonMap::new()),
+        // Nil is here a number that is too large.
         _ => Json::from(0),
     };
     Err(mismatch(&found, wanted))
@@ -287,8 +289,12 @@ fn from_json_text(args: &[Value], fits: fn(&Value) -> bool, wanted: &str) -> Res
 pub(super) fn from_json(args: &[Value]) -> Out {
     Ok(
         match from_json_text(args, |value| matches!(value, Value::Map(_)), MAP) {
-            Ok(Value::Nil) => empty_map(),
-            Ok(value) => value,
+            Ok((Value::Nil, _)) => empty_map(),
+            Ok((Value::Map(map), Some(text))) => {
+                map.insert(Str::from("Error"), Value::string(text))?;
+                Value::Map(map)
+            }
+            Ok((value, _)) => value,
             Err(text) => error_map(text),
         },
     )
@@ -297,9 +303,9 @@ pub(super) fn from_json(args: &[Value]) -> Out {
 pub(super) fn from_json_array(args: &[Value]) -> Out {
     Ok(
         match from_json_text(args, |value| matches!(value, Value::List(_)), LIST) {
-            Ok(Value::Nil) => Value::list(Vec::new()),
-            Ok(value) => value,
-            Err(text) => Value::list(vec![Value::string(text)]),
+            Ok((Value::Nil, _)) => Value::list(Vec::new()),
+            Ok((_, Some(text))) | Err(text) => Value::list(vec![Value::string(text)]),
+            Ok((value, None)) => value,
         },
     )
 }

@@ -150,13 +150,38 @@ fn is_letter(c: char) -> bool {
     c.is_alphabetic() && !c.is_numeric() && !matches!(c as u32, 0x4E00..=0x9FCC | 0x3400..=0x4D85 | 0x20000..=0x2B81D)
 }
 
-/// Reads the next word off `chars`. An upper case run that a lower case letter follows gives its last letter away:
+/// A character with the invalid bytes before it, which xstrings takes for a part of it; after the last character, invalid
+/// bytes count as that once more.
+#[derive(Clone, Copy)]
+struct Unit<'t> {
+    c: char,
+    bytes: &'t [u8],
+}
+
+/// Cuts a text into units. Of a text without a valid character there are none.
+fn units(text: &[u8]) -> Vec<Unit<'_>> {
+    let mut units: Vec<Unit<'_>> = Vec::new();
+    let mut start = 0;
+    for (at, c, width) in runes::runes(text) {
+        if c != char::REPLACEMENT_CHARACTER {
+            let bytes = text.get(start..at + width).unwrap_or_default();
+            units.push(Unit { c, bytes });
+            start = at + width;
+        }
+    }
+    if let (Some(last), Some(bytes @ [_, ..])) = (units.last().copied(), text.get(start..)) {
+        units.push(Unit { c: last.c, bytes });
+    }
+    units
+}
+
+/// Reads the next word off `units`. An upper case run that a lower case letter follows gives its last letter away:
 /// `HTTPStatus` is `HTTP`, `Status`.
-fn next_word(chars: &[char]) -> (Word, &[char], &[char]) {
-    let Some(first) = chars.first().copied().filter(|c| *c != char::REPLACEMENT_CHARACTER) else {
-        return (Word::Invalid, chars, &[]);
+fn next_word<'u, 't>(units: &'u [Unit<'t>]) -> (Word, &'u [Unit<'t>], &'u [Unit<'t>]) {
+    let Some(Unit { c: first, .. }) = units.first().copied() else {
+        return (Word::Invalid, units, &[]);
     };
-    let run = |belongs: &dyn Fn(char) -> bool| chars.iter().take_while(|c| belongs(**c)).count().max(1);
+    let run = |belongs: &dyn Fn(char) -> bool| units.iter().take_while(|unit| belongs(unit.c)).count().max(1);
     let lower = |c: char| is_letter(c) && !is_upper(c);
     let (word, len) = if is_connector(first) {
         (Word::Connector, run(&is_connector))
@@ -164,10 +189,10 @@ fn next_word(chars: &[char]) -> (Word, &[char], &[char]) {
         (Word::Punctuation, run(&is_punctuation))
     } else if is_upper(first) {
         let upper = run(&is_upper);
-        let follower = chars.get(upper).copied();
+        let follower = units.get(upper).map(|unit| unit.c);
         let len = match follower {
             Some(c) if upper > 1 && is_letter(c) => upper - 1,
-            Some(c) if upper == 1 && is_letter(c) => 1 + chars.iter().skip(1).take_while(|c| lower(**c)).count(),
+            Some(c) if upper == 1 && is_letter(c) => 1 + units.iter().skip(1).take_while(|unit| lower(unit.c)).count(),
             _ => upper,
         };
         (Word::Upper, len)
@@ -179,29 +204,35 @@ fn next_word(chars: &[char]) -> (Word, &[char], &[char]) {
         let other = |c: char| !(is_connector(c) || is_letter(c) || c.is_numeric() || is_punctuation(c));
         (Word::Other, run(&other))
     };
-    let (head, tail) = chars.split_at(len.min(chars.len()));
+    let (head, tail) = units.split_at(len.min(units.len()));
     (word, head, tail)
 }
 
-fn emit(out: &mut String, word: Word, chars: &[char], connector: char) {
-    for c in chars {
-        out.push(match word {
-            Word::Upper | Word::Connector if is_connector(*c) => connector,
-            Word::Upper | Word::Connector if is_upper(*c) => to_lower(*c),
-            _ => *c,
-        });
+fn emit(out: &mut Vec<u8>, word: Word, units: &[Unit<'_>], connector: char) {
+    for unit in units {
+        if !matches!(word, Word::Upper | Word::Connector) {
+            out.extend_from_slice(unit.bytes);
+            continue;
+        }
+        for (_, c, _) in runes::runes(unit.bytes) {
+            let c = match c {
+                c if is_connector(c) => connector,
+                c if is_upper(c) => to_lower(c),
+                c => c,
+            };
+            runes::push(out, c);
+        }
     }
 }
 
 /// xstrings' `camelCaseToLowerCase`.
-fn separated(text: &[u8], connector: char) -> String {
-    // Invalid bytes are skipped by xstrings wherever it looks for a word's end; here they are dropped beforehand.
-    let chars: Vec<char> = runes::runes(text)
-        .map(|(_, c, _)| c)
-        .filter(|c| *c != char::REPLACEMENT_CHARACTER)
-        .collect();
-    let mut out = String::new();
-    let (mut kind, mut word, mut rest) = next_word(&chars);
+fn separated(text: &[u8], connector: char) -> Vec<u8> {
+    let units = units(text);
+    if units.is_empty() {
+        return text.to_vec();
+    }
+    let mut out = Vec::new();
+    let (mut kind, mut word, mut rest) = next_word(&units);
     while !rest.is_empty() {
         if kind != Word::Connector {
             emit(&mut out, kind, word, connector);
@@ -215,14 +246,14 @@ fn separated(text: &[u8], connector: char) -> String {
                     (kind, word, rest) = next_word(rest);
                 }
                 if !matches!(kind, Word::Invalid | Word::Punctuation | Word::Connector) {
-                    out.push(connector);
+                    runes::push(&mut out, connector);
                 }
             }
             Word::Connector => emit(&mut out, before, last, connector),
             Word::Punctuation => {}
             _ if kind != Word::Number => {
                 if !matches!(kind, Word::Connector | Word::Punctuation) {
-                    out.push(connector);
+                    runes::push(&mut out, connector);
                 }
             }
             _ if rest.is_empty() => {}
@@ -233,18 +264,18 @@ fn separated(text: &[u8], connector: char) -> String {
                     // The number belongs to the word before it: Bld4Floor is bld4_floor.
                     emit(&mut out, Word::Number, number, connector);
                     if !matches!(kind, Word::Connector | Word::Punctuation) {
-                        out.push(connector);
+                        runes::push(&mut out, connector);
                     }
                 } else {
                     // Lower case letters follow, so it starts a word: HTTP2xx is http_2xx.
-                    out.push(connector);
+                    runes::push(&mut out, connector);
                     emit(&mut out, Word::Number, number, connector);
                     while matches!(kind, Word::Letters | Word::Number) {
                         emit(&mut out, kind, word, connector);
                         (kind, word, rest) = next_word(rest);
                     }
                     if !matches!(kind, Word::Invalid | Word::Connector | Word::Punctuation) {
-                        out.push(connector);
+                        runes::push(&mut out, connector);
                     }
                 }
             }

@@ -2,7 +2,7 @@
 
 use num_bigint::{BigInt, Sign};
 
-use crate::template::go::number::format_float;
+use crate::template::go::number::{format_float, shortest};
 
 /// Digits after the point that a division keeps.
 const DIVISION_PRECISION: i64 = 16;
@@ -24,7 +24,7 @@ impl Decimal {
             let shown = format_float(n, 'g', -1);
             return Err(format!("Cannot create a Decimal from {shown}"));
         }
-        let text = format!("{n:e}");
+        let text = shortest(n);
         let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         let value = format!("{whole}{fraction}").parse().unwrap_or_default();

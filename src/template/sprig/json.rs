@@ -6,10 +6,10 @@ use super::args::{Args, Out};
 use super::{limit, pure, runes, text};
 use crate::template::go::func::{CallError, Func};
 use crate::template::go::meter;
-use crate::template::go::number::format_float;
+use crate::template::go::number::{format_float, shortest};
 use crate::template::go::value::{ListKind, MapKind, Value};
 
-pub use super::json_parse::unmarshal;
+pub use super::json_parse::{unmarshal, unmarshal_all};
 
 pub(super) fn table<C>() -> Vec<Func<C>> {
     vec![
@@ -236,13 +236,13 @@ fn float(n: f64) -> Result<String, String> {
     }
     let size = n.abs();
     if size != 0.0 && !(1e-6..1e21).contains(&size) {
-        let text = format!("{n:e}");
+        let text = shortest(n);
         return Ok(match text.split_once('e') {
             Some((mantissa, exponent)) if !exponent.starts_with('-') => format!("{mantissa}e+{exponent}"),
             _ => text,
         });
     }
-    Ok(n.to_string())
+    Ok(format_float(n, 'f', -1))
 }
 
 fn written(args: &[Value], style: Style) -> Out {
@@ -270,7 +270,7 @@ fn must_to_raw_json(args: &[Value]) -> Out {
 }
 
 fn from_json(args: &[Value]) -> Out {
-    Ok(unmarshal(args.text(0)?).unwrap_or(Value::Nil))
+    Ok(unmarshal_all(args.text(0)?).map_or(Value::Nil, |(value, _)| value))
 }
 
 fn must_from_json(args: &[Value]) -> Out {

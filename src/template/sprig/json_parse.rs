@@ -9,12 +9,25 @@ const MAX_DEPTH: usize = 10_000;
 
 /// Parses one JSON value. An error is the text of Go's error.
 pub fn unmarshal(text: &[u8]) -> Result<Value, String> {
-    let mut parser = Parser { text, at: 0 };
+    match unmarshal_all(text)? {
+        (value, None) => Ok(value),
+        (_, Some(problem)) => Err(problem),
+    }
+}
+
+/// Parses one JSON value, to the end even if a number in it is larger than a float64 can be: nil stands in its place, and
+/// the first such error beside the value.
+pub fn unmarshal_all(text: &[u8]) -> Result<(Value, Option<String>), String> {
+    let mut parser = Parser {
+        text,
+        at: 0,
+        problem: None,
+    };
     parser.skip_space();
     let value = parser.value(0)?;
     parser.skip_space();
     match parser.peek() {
-        None => Ok(value),
+        None => Ok((value, parser.problem)),
         Some(byte) => Err(unexpected(byte, "after top-level value")),
     }
 }
@@ -22,6 +35,7 @@ pub fn unmarshal(text: &[u8]) -> Result<Value, String> {
 struct Parser<'a> {
     text: &'a [u8],
     at: usize,
+    problem: Option<String>,
 }
 
 /// Go ends a text that stops within a token with a space, and complains about that.
@@ -129,9 +143,11 @@ impl Parser<'_> {
         let text = String::from_utf8_lossy(self.text.get(start..self.at).unwrap_or(&[])).into_owned();
         match text.parse::<f64>() {
             Ok(n) if n.is_finite() => Ok(Value::Float64(n)),
-            _ => Err(format!(
-                "json: cannot unmarshal number {text} into Go value of type float64"
-            )),
+            _ => {
+                let problem = || format!("json: cannot unmarshal number {text} into Go value of type float64");
+                self.problem.get_or_insert_with(problem);
+                Ok(Value::Nil)
+            }
         }
     }
 
