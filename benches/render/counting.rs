@@ -1,9 +1,11 @@
 //! An allocator that counts what is held, while it is told to.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 
-/// The system's allocator. Counting is off while times are measured.
+use mimalloc::MiMalloc;
+
+/// The allocator of the binary. Counting is off while times are measured.
 pub struct Counting;
 
 static ON: AtomicBool = AtomicBool::new(false);
@@ -15,18 +17,18 @@ fn count(bytes: isize) {
     }
 }
 
-// SAFETY: every call goes to the system's allocator unchanged.
+// SAFETY: every call goes to the allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size().cast_signed());
         // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
+        unsafe { MiMalloc.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-layout.size().cast_signed());
         // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
+        unsafe { MiMalloc.dealloc(pointer, layout) }
     }
 }
 
