@@ -12,6 +12,7 @@ use super::connect::bounded;
 use super::discovery::{Discovery, Resource};
 use super::error::{Error, Result};
 use crate::plan::applyset::FINALIZER;
+use crate::plan::takeover::is_former_finalizer;
 
 /// Owns the finalizer, the ApplySet label and the ApplySet annotations. Frozen for ever.
 pub const APPLYSET_MANAGER: &str = "chartwright-applyset";
@@ -102,25 +103,27 @@ pub async fn merge_status(
     bounded(api.patch_status(&target.name, &parameters, &Patch::Merge(&patch))).await
 }
 
-/// Takes the finalizer off, if the list of finalizers is still the one that was read.
+/// Takes the finalizer off, and helm-operator's, if the list of finalizers is still the one that was read.
 pub async fn remove_finalizer(discovery: &Discovery, target: &Target, finalizers: &[String]) -> Result<()> {
-    let Some(index) = finalizers.iter().position(|finalizer| finalizer == FINALIZER) else {
+    let goes = |finalizer: &str| finalizer == FINALIZER || is_former_finalizer(finalizer);
+    if !finalizers.iter().any(|finalizer| goes(finalizer)) {
         return Ok(());
-    };
+    }
     let path = |text: &str| PointerBuf::parse(text).map_err(|error| Error::Invalid(error.to_string()));
-    let patch = json_patch::Patch(vec![
-        PatchOperation::Test(TestOperation {
-            path: path("/metadata/uid")?,
-            value: target.uid.as_str().into(),
-        }),
-        PatchOperation::Test(TestOperation {
-            path: path(&format!("/metadata/finalizers/{index}"))?,
-            value: FINALIZER.into(),
-        }),
-        PatchOperation::Remove(RemoveOperation {
-            path: path(&format!("/metadata/finalizers/{index}"))?,
-        }),
-    ]);
+    let mut patch = vec![PatchOperation::Test(TestOperation {
+        path: path("/metadata/uid")?,
+        value: target.uid.as_str().into(),
+    })];
+    // From the back, so that the places of the others stay.
+    for (index, finalizer) in finalizers.iter().enumerate().rev().filter(|(_, name)| goes(name)) {
+        let path = path(&format!("/metadata/finalizers/{index}"))?;
+        patch.push(PatchOperation::Test(TestOperation {
+            path: path.clone(),
+            value: finalizer.as_str().into(),
+        }));
+        patch.push(PatchOperation::Remove(RemoveOperation { path }));
+    }
+    let patch = json_patch::Patch(patch);
     let api = discovery.api::<DynamicObject>(&target.resource, target.namespace.as_deref());
     let patch = Patch::<()>::Json(patch);
     match bounded(api.patch_metadata(&target.name, &PatchParams::default(), &patch)).await {

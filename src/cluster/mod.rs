@@ -11,6 +11,7 @@ pub mod lookup;
 pub mod objects;
 pub mod record;
 pub mod secrets;
+pub mod takeover;
 
 pub use connect::{answering, connect};
 pub use discovery::{Discovery, Resource, Snapshot};

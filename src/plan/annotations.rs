@@ -18,6 +18,8 @@ pub const RESET_AT: &str = "chartwright.dev/reset-at";
 pub const REGENERATE: &str = "chartwright.dev/regenerate";
 /// On a custom resource, written by us: the Secret that holds its random results.
 pub const KEPT: &str = "chartwright.dev/kept-results";
+/// On a custom resource, written by us: who had the release before, until everything of theirs is taken over.
+pub const TAKEOVER: &str = "chartwright.dev/takeover";
 /// On a member or a custom resource: `true` lets something go that a guard holds.
 pub const PRUNE: &str = "chartwright.dev/prune";
 /// On a member: `InPlace`, `Recreate` or `IfNotPresent`.

@@ -23,4 +23,5 @@ pub mod prune;
 pub mod record;
 pub mod status;
 pub mod taken;
+pub mod takeover;
 pub mod untyped;

@@ -20,6 +20,8 @@ pub struct Owner {
 pub enum Ownership {
     /// Labelled and tracked by this very custom resource.
     Ours,
+    /// helm-operator's, for this very custom resource: it is the controller in the object's owner references.
+    Inherited,
     /// Of a custom resource of the same name whose UID is another: one that was deleted and restored from a backup.
     /// It is adopted when it is rendered, and never pruned.
     Predecessor,
@@ -44,6 +46,7 @@ pub fn ownership(id: &ObjectId, live: &Live, owner: &Owner) -> Ownership {
         (_, Some(set)) if set != owner.set => Ownership::OtherRelease(set.to_owned()),
         (Some(tracking), _) if itself => Ownership::OtherRelease(tracking.owner_uid.clone()),
         (_, Some(_)) => Ownership::Copy,
+        (_, None) if live.controller.as_ref().is_some_and(|(_, uid)| *uid == owner.uid) => Ownership::Inherited,
         (_, None) => Ownership::Foreign,
     }
 }
@@ -52,6 +55,7 @@ impl fmt::Display for Ownership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Ownership::Ours => f.write_str("it belongs to this release"),
+            Ownership::Inherited => f.write_str("it was made by helm-operator for this custom resource"),
             Ownership::Predecessor => f.write_str("it belongs to an earlier custom resource of the same name"),
             Ownership::OtherRelease(other) => write!(f, "it belongs to another release ({other})"),
             Ownership::Copy => f.write_str("it carries a copy of this release's labels"),
@@ -98,6 +102,23 @@ mod tests {
                 ..Live::default()
             };
             assert_eq!(ownership(&id, &live, &owner), expected, "{part_of:?} {tracking:?}");
+        }
+        let controlled = |uid: &str, part_of: Option<&str>| Live {
+            controller: Some(("Shop/a".into(), uid.into())),
+            part_of: part_of.map(str::to_owned),
+            ..Live::default()
+        };
+        for (uid, part_of, expected) in [
+            ("u1", None, Ownership::Inherited),
+            ("u2", None, Ownership::Foreign),
+            ("u1", Some("set-b"), Ownership::OtherRelease("set-b".into())),
+            ("u1", Some("set-a"), Ownership::Copy),
+        ] {
+            assert_eq!(
+                ownership(&id, &controlled(uid, part_of), &owner),
+                expected,
+                "{uid} {part_of:?}"
+            );
         }
     }
 }

@@ -44,6 +44,8 @@ pub enum Reason {
     DeleteFailed,
     /// The custom resource is being deleted, and waits for its members.
     Uninstalling,
+    /// Something of the release's former owner could not be read or written.
+    Takeover,
     /// The finalizer and the ApplySet annotations could not be written.
     Claim,
     /// The API server doesn't serve a kind (yet).

@@ -20,6 +20,7 @@ use crate::plan::applyset;
 use crate::plan::desired::Member;
 use crate::plan::identity::ObjectId;
 use crate::plan::members::Live;
+use crate::plan::ownership::Ownership;
 use crate::plan::policy::Update;
 use crate::plan::prune::Knowledge;
 use crate::plan::record::Entry;
@@ -74,6 +75,10 @@ impl Run<'_> {
             let place = kept::place(self.context, &self.written);
             annotations.insert(annotations::KEPT.to_owned(), place.to_string());
         }
+        let former = self.former_owner();
+        if let Some(former) = former {
+            annotations.insert(annotations::TAKEOVER.to_owned(), former.name().to_owned());
+        }
         let id = self.written.set(&self.unit.group_kind);
         let has = |map: &std::collections::BTreeMap<String, String>, key: &str, value: &str| {
             map.get(key).map(String::as_str) == Some(value)
@@ -83,7 +88,8 @@ impl Run<'_> {
             && annotations
                 .iter()
                 .all(|(key, value)| has(&self.written.annotations, key, value))
-            && keeps == self.keeps();
+            && keeps == self.keeps()
+            && former.is_some() == self.written.annotations.contains_key(annotations::TAKEOVER);
         if claimed {
             return Ok(());
         }
@@ -313,6 +319,12 @@ impl Run<'_> {
             next = Step::Apply {
                 force: true,
                 why: Why::Forced,
+            };
+        }
+        if let Step::Refuse(Ownership::Foreign | Ownership::Inherited) = next {
+            next = match self.take(prepared, member, resource).await {
+                Ok(step) => step,
+                Err((reason, message)) => return Done::Failed(reason, message),
             };
         }
         match next {

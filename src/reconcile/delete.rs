@@ -13,6 +13,7 @@ use crate::plan::annotations;
 use crate::plan::deletion::{policy, stages};
 use crate::plan::prune::Purpose;
 use crate::plan::status::{Phase, Reason};
+use crate::plan::takeover;
 use crate::telemetry::metrics::{Operation, ReconcileResult};
 use crate::watches::DeletionPolicy;
 
@@ -29,7 +30,7 @@ struct Left {
 
 impl Run<'_> {
     pub(super) async fn delete(&mut self, release: &mut Release) -> Outcome {
-        if !self.written.has_finalizer() {
+        if !self.written.has_finalizer() && !takeover::is_held(&self.written.finalizers) {
             return finished();
         }
         let suspended = annotations::is_suspended(&self.written.annotations);
@@ -38,6 +39,17 @@ impl Run<'_> {
             &self.written.annotations,
             self.written.cascade,
         );
+        let taken = match suspended {
+            true => self.part(release).await,
+            false => self.take_all(release).await,
+        };
+        if let Err(error) = taken {
+            let phase = Phase::Failed {
+                reason: Reason::Takeover,
+                message: error.to_string(),
+            };
+            return self.report(release, phase, None).await;
+        }
         if !suspended {
             let left = match self.delete_members(release, policy).await {
                 Ok(left) => left,
@@ -59,6 +71,9 @@ impl Run<'_> {
                 outcome.again = Some(POLL);
                 return outcome;
             }
+        }
+        if let Err(phase) = self.forget_stored().await {
+            return self.report(release, phase, None).await;
         }
         if let Err(phase) = self.forget_kept().await {
             return self.report(release, phase, None).await;

@@ -7,6 +7,7 @@ use super::custom_resource::CustomResource;
 use super::release::Release;
 use super::render::{Answers, Made, Prepared, Request, Work};
 use super::superset::Superset;
+use super::takeover::{claimant, may_take};
 use super::{Run, secrets};
 use crate::cluster::error::Error;
 use crate::cluster::kept::{self as secret, Place};
@@ -95,10 +96,11 @@ impl Memory {
         if resource.annotations.contains_key(annotations::KEPT) {
             memory.fetch(context, resource, &release.secrets).await?;
         }
-        if memory.regenerated.is_none() {
+        if memory.regenerated.is_none() && !release.inherited {
             (memory.kept, memory.pins) = memory.stored.clone();
         } else {
             memory.kept = empty(context, resource);
+            memory.was_read = true;
         }
         Ok(memory)
     }
@@ -257,8 +259,15 @@ impl Work<'_> {
                 message: format!("{id}, which may hold a random result that was lost: {error}"),
             })?;
         let owner = &self.frame.identity.owner;
-        let ours = |live: &Live| matches!(ownership(id, live, owner), Ownership::Ours | Ownership::Predecessor);
-        Ok(object.filter(|(live, _)| ours(live)).map(|(_, object)| object))
+        let claimant = claimant(self.unit, self.resource, &self.frame.identity.namespace);
+        let ours = |live: &Live, object: &serde_json::Value| match ownership(id, live, owner) {
+            Ownership::Ours | Ownership::Predecessor => true,
+            Ownership::Foreign | Ownership::Inherited => may_take(object, &claimant),
+            _ => false,
+        };
+        Ok(object
+            .filter(|(live, object)| ours(live, object))
+            .map(|(_, object)| object))
     }
 }
 

@@ -26,6 +26,7 @@ mod secrets;
 mod send;
 mod status;
 mod superset;
+mod takeover;
 mod values;
 mod why;
 
@@ -39,6 +40,7 @@ pub use release::Release;
 pub use render::{Answers, Prepared, prepare};
 pub use superset::{Superset, want as want_superset};
 
+use crate::cluster::error::Error;
 use crate::plan::annotations;
 use crate::plan::status::{Phase, Reason};
 use crate::telemetry::metrics::ReconcileResult;
@@ -67,6 +69,8 @@ pub async fn reconcile(context: &Context, unit: &Unit, resource: &CustomResource
         context,
         unit,
         written: resource.clone(),
+        heritage: None,
+        unlisted: None,
     };
     let secrets = release.secrets.clone();
     let outcome = secrets.scope(run.reconcile(release)).await;
@@ -82,6 +86,8 @@ pub async fn report_panic(context: &Context, unit: &Unit, resource: &CustomResou
         context,
         unit,
         written: resource.clone(),
+        heritage: None,
+        unlisted: None,
     };
     let phase = Phase::Failed {
         reason: Reason::Panicked,
@@ -108,11 +114,22 @@ struct Run<'a> {
     context: &'a Context,
     unit: &'a Unit,
     written: CustomResource,
+    /// What was there before us, while it is being taken over.
+    heritage: Option<takeover::Heritage>,
+    /// Why it can't be told whether Helm has a release of this name.
+    unlisted: Option<Error>,
 }
 
 impl Run<'_> {
     async fn reconcile(&mut self, release: &mut Release) -> Outcome {
         let recalled = self.recall(release).await;
+        let suspended = annotations::is_suspended(&self.written.annotations);
+        if recalled.is_ok()
+            && (self.written.deleting || !suspended)
+            && let Err(phase) = self.find_heritage(release).await
+        {
+            return self.report(release, phase, None).await;
+        }
         if self.written.deleting {
             return match recalled {
                 // It may be read in a moment, and names what no label finds.
@@ -124,11 +141,11 @@ impl Run<'_> {
             return self.report(release, phase, None).await;
         }
         self.check_annotations(release).await;
-        if annotations::is_suspended(&self.written.annotations) {
+        if suspended {
             return self.report(release, Phase::Suspended, None).await;
         }
         self.note_finished_jobs(release);
-        if self.is_converged(release) {
+        if self.heritage.is_none() && self.is_converged(release) {
             let phase = self.health_of_record(release).await;
             return self.report(release, phase, None).await;
         }
@@ -137,12 +154,14 @@ impl Run<'_> {
             Err(phase) => return self.report(release, phase, None).await,
         };
         let phase = self.carry_out(release, &prepared).await;
-        self.report(release, phase, Some(&prepared)).await
+        let outcome = self.report(release, phase, Some(&prepared)).await;
+        self.take_leave(release, outcome).await
     }
 
     /// Steps 6 to 10: claim, keep random results, apply, prune, shrink.
     async fn carry_out(&mut self, release: &mut Release, prepared: &Prepared) -> Phase {
-        let before = superset::Superset::of_resource(&self.written);
+        let recorded = superset::Superset::of_objects(release.record.entries.iter().map(|entry| &entry.id));
+        let before = superset::Superset::of_resource(&self.written).union(recorded);
         if let Err(error) = self.claim(release, prepared).await {
             return prune::unclaimed(&error);
         }
@@ -150,6 +169,9 @@ impl Run<'_> {
             return phase;
         }
         if let Err(phase) = self.reserve(release, prepared).await {
+            return phase;
+        }
+        if let Err(phase) = self.take_orphans(release, prepared).await {
             return phase;
         }
         panic_if_asked(&self.written);

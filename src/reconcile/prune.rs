@@ -182,6 +182,9 @@ impl Run<'_> {
             .map(|member| member.id.clone())
             .filter(|id| !release.record.entry(id).is_some_and(|entry| entry.finished))
             .collect();
+        if complete && pruned.gap.is_none() {
+            self.settle_heritage();
+        }
         let held = (!pruned.held.is_empty()).then(|| list(pruned.held));
         self.phase_of(release, &desired, changes, pruned.gap, held).await
     }

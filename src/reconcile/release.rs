@@ -35,6 +35,8 @@ pub struct Release {
     pub unread: bool,
     /// What the status was to say, where it doesn't keep all of it.
     pub said: Option<Value>,
+    /// It is being taken over from somebody else, whose random results only the live objects know.
+    pub inherited: bool,
     /// Failed attempts since something changed.
     pub failures: u32,
     /// The last event, so that the same failure is told once and not at every retry.

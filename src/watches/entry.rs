@@ -8,9 +8,9 @@ use super::names;
 use super::overrides;
 use super::reader::{Fields, Report, describe, suggestion};
 use super::selector::{LabelSelector, Operator, Requirement};
-use super::{Allow, DeletionPolicy, Outside, Watch, duration};
+use super::{Allow, Collisions, DeletionPolicy, Outside, Watch, duration};
 
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 15] = [
     "group",
     "version",
     "kind",
@@ -23,18 +23,18 @@ const KNOWN: [&str; 14] = [
     "dryRunOption",
     "targetNamespace",
     "deletionPolicy",
+    "collisions",
     "allow",
     "lookups",
 ];
 /// Keys of the format that this version doesn't act on yet.
-const LATER: [&str; 12] = [
+const LATER: [&str; 11] = [
     "values",
     "valuesFrom",
     "patches",
     "drift",
     "ignoreDifferences",
     "crds",
-    "collisions",
     "ownerReferences",
     "releaseName",
     "serviceAccountName",
@@ -114,6 +114,7 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
         })
     });
     let deletion_policy = read_deletion_policy(&fields, report);
+    let collisions = read_collisions(&fields, report);
     let allow = fields
         .get("allow")
         .map(|node| read_allow(node, "allow", report))
@@ -134,6 +135,7 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
         max_concurrent_reconciles,
         target_namespace,
         deletion_policy,
+        collisions,
         allow,
         lookups,
         line: node.line,
@@ -271,6 +273,33 @@ fn read_deletion_policy(fields: &Fields<'_>, report: &mut Report<'_>) -> Deletio
         );
         DeletionPolicy::default()
     })
+}
+
+fn read_collisions(fields: &Fields<'_>, report: &mut Report<'_>) -> Collisions {
+    let Some((text, node)) = report.string(fields, "collisions") else {
+        return Collisions::default();
+    };
+    let policy = Collisions::parse(text).unwrap_or_else(|| {
+        let names = Collisions::NAMES;
+        let hint = suggestion(text, names).map(|best| format!(": did you mean {best}?"));
+        report.error(
+            node,
+            format!(
+                "`collisions` must be one of {}, not {text:?}{}",
+                names.join(", "),
+                hint.unwrap_or_default()
+            ),
+        );
+        Collisions::default()
+    });
+    if policy == Collisions::Force {
+        report.warn(
+            node,
+            "`collisions: Force`: whoever may create a custom resource of this kind can have any object overwritten whose \
+             name the chart can render, and deleted with the custom resource",
+        );
+    }
+    policy
 }
 
 fn read_selector(node: &Node, report: &mut Report<'_>) -> LabelSelector {

@@ -3,6 +3,7 @@
 //! Every file that operator-sdk's helm-operator reads without ignoring a part of it means the same here; where that
 //! meaning is a known trap, a warning says so.
 
+mod collisions;
 mod deletion;
 pub mod duration;
 mod entry;
@@ -21,6 +22,7 @@ use sha2::{Digest, Sha256};
 
 use crate::yaml::{self, Data};
 
+pub use collisions::Collisions;
 pub use deletion::DeletionPolicy;
 pub use env::{Expanded, expand};
 pub use finding::{Errors, Finding, Warning};
@@ -52,6 +54,8 @@ pub struct Watch {
     pub target_namespace: Option<String>,
     /// What becomes of a release's members when its custom resource is deleted.
     pub deletion_policy: DeletionPolicy,
+    /// What a release may take that it did not make.
+    pub collisions: Collisions,
     /// What custom resources may create beyond what the chart asks for by itself.
     pub allow: Allow,
     /// What templates may look up beyond the release's namespace.

@@ -226,3 +226,12 @@ fn odd_input_never_panics() {
         assert_eq!(accepted, 0, "{text}");
     }
 }
+
+#[test]
+fn a_policy_for_collisions_is_spelt_as_listed() {
+    assert_eq!(one(&entry("")).collisions, Collisions::Prevent);
+    assert_eq!(one(&entry("  collisions: Adopt\n")).collisions, Collisions::Adopt);
+    let errors = parse_text(&entry("  collisions: adopt\n")).unwrap_err().to_string();
+    let expected = "`collisions` must be one of Prevent, Adopt, Force, not \"adopt\": did you mean Adopt?";
+    assert!(errors.contains(expected), "{errors}");
+}

@@ -70,6 +70,12 @@ impl Default for Setup<'_> {
     }
 }
 
+impl Start {
+    pub fn mark(&self) -> Mark {
+        self.mark
+    }
+}
+
 impl World {
     /// A namespace, a namespaced kind `Widget` in the group `<name>.test`, and an operator's account in it.
     pub fn new(name: &str) -> Result<Self> {
@@ -454,6 +460,12 @@ impl World {
         Ok(self.control_plane.audit().since(since.mark)?.by_user(&operator.user))
     }
 
+    /// Everything that this world's operators asked for.
+    pub fn all_requests_of(&self, since: Start) -> Result<Requests> {
+        let user = format!("system:serviceaccount:{}:operator-0", self.name);
+        Ok(self.control_plane.audit().since(since.mark)?.by_user(&user))
+    }
+
     /// The same without leases, watches and, if another test changed what is served, without discovery.
     pub fn requests(&self, operator: &Operator, since: Start) -> Result<Requests> {
         let requests = self.all_requests(operator, since)?.without_idling();
@@ -481,7 +493,7 @@ impl World {
     }
 
     /// What a failed test wants to know: a status and the end of each log.
-    fn story(&self, name: &str) -> String {
+    pub fn story(&self, name: &str) -> String {
         let widget = if name.is_empty() {
             None
         } else {

@@ -1,0 +1,499 @@
+//! Taking a release over, between the steps of an ordinary reconcile. Each write leaves a state from which the next
+//! reconcile goes on, whatever happens in between:
+//!
+//! 1. what was there is read (release Secrets, else the status) into the record: nothing is written;
+//! 2. the claim puts our finalizer on, and an annotation that says what goes on;
+//! 3. objects that the chart doesn't render get our marks, so that prune and deletion know them as ours;
+//! 4. each member's managedFields become ours, then it is applied: what only the former owner wanted goes with that,
+//!    the owner reference too;
+//! 5. once all is applied and pruned, the former operator's fields of the status go, its finalizers, then the release
+//!    Secrets, and last our annotation.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+
+use super::custom_resource::CustomResource;
+use super::preflight::list;
+use super::release::Release;
+use super::render::Prepared;
+use super::superset::Superset;
+use super::{Outcome, Run, Unit, values};
+use crate::cluster::custom_resource::{self as writes, STATUS_MANAGER};
+use crate::cluster::discovery::Resource;
+use crate::cluster::error::Error;
+use crate::cluster::objects::FIELD_MANAGER;
+use crate::cluster::takeover as requests;
+use crate::plan::apply::{Step, Why};
+use crate::plan::desired::{Desired, Identity, Member, Rendered, Stage, desired};
+use crate::plan::identity::{GroupKind, ObjectId};
+use crate::plan::ownership::{Ownership, ownership};
+use crate::plan::record::Entry;
+use crate::plan::status::{self, Phase, Reason};
+use crate::plan::takeover::{self, Claim, Claimant, Former, Heir, StoredRelease};
+use crate::telemetry::metrics::Operation;
+use crate::watches::Collisions;
+
+/// How often a migration is tried on an object that others write at the same time.
+const ATTEMPTS: usize = 4;
+
+/// What was there before us.
+pub(super) struct Heritage {
+    former: Former,
+    /// Where Helm stored the release.
+    namespace: String,
+    /// Name and UID of each release Secret.
+    secrets: Vec<(String, String)>,
+    /// What the former owner sent last.
+    manifests: HashMap<ObjectId, Value>,
+    /// Objects of the Helm release that the chart doesn't render: they stay Helm's.
+    left: Vec<String>,
+    /// Everything is applied and pruned: what remains of the former owner can go.
+    settled: bool,
+}
+
+/// The release as it claims objects that don't carry its marks.
+pub(super) fn claimant(unit: &Unit, resource: &CustomResource, namespace: &str) -> Claimant {
+    Claimant {
+        uid: resource.uid.clone(),
+        primary: format!("{}/{}", resource.key.namespace, resource.key.name),
+        primary_type: unit.group_kind.to_string(),
+        release: resource.key.name.clone(),
+        namespace: namespace.to_owned(),
+        collisions: unit.watch.collisions,
+    }
+}
+
+/// True if the release may have an object that is live, as a whole.
+pub(super) fn may_take(object: &Value, claimant: &Claimant) -> bool {
+    let metadata = serde_json::from_value(object["metadata"].clone());
+    metadata.is_ok_and(|metadata| !matches!(takeover::claim(&metadata, claimant), Claim::Refused(_)))
+}
+
+fn failed(what: &str, error: &Error) -> Phase {
+    let hint = match error {
+        Error::Forbidden(_) => {
+            "; to take a release over, the operator needs the rights to list and delete Secrets in its namespace"
+        }
+        _ => "",
+    };
+    Phase::Failed {
+        reason: Reason::Takeover,
+        message: format!("{what}: {error}{hint}"),
+    }
+}
+
+// === What was there ===
+
+impl Run<'_> {
+    /// Step 1. Nothing, for a release that was always ours.
+    pub(super) async fn find_heritage(&mut self, release: &mut Release) -> Result<(), Phase> {
+        let Some(former) = self.former(release) else {
+            return Ok(());
+        };
+        // What Helm still has of a release that goes stays with Helm.
+        if former == Former::Helm && self.written.deleting {
+            return Ok(());
+        }
+        let key = &self.written.key;
+        let namespace = match former {
+            Former::OperatorSdk => key.namespace.clone(),
+            Former::Helm => match values::release_namespace(self.unit, &self.written) {
+                Ok(namespace) => namespace,
+                Err(_) => return Ok(()),
+            },
+        };
+        let listed = requests::releases(&self.context.discovery, &namespace, &key.name).await;
+        let stored = match listed {
+            Ok(stored) => stored,
+            // A deletion goes on with what the status tells; the garbage collector takes the Secrets.
+            Err(Error::Forbidden(_)) if self.written.deleting => Vec::new(),
+            // Whether Helm has a release of this name is only of interest if objects of it are in the way.
+            Err(error @ Error::Forbidden(_)) if former == Former::Helm && !self.is_marked() => {
+                self.unlisted = Some(error);
+                return Ok(());
+            }
+            Err(error) => {
+                return Err(failed(
+                    &format!("the release Secrets of {namespace}/{}", key.name),
+                    &error,
+                ));
+            }
+        };
+        if former == Former::Helm && stored.is_empty() && !self.is_marked() {
+            return Ok(());
+        }
+        let mut releases: Vec<StoredRelease> = Vec::new();
+        for secret in &stored {
+            match StoredRelease::decode(&secret.release) {
+                Ok(found) => releases.push(found),
+                Err(error) => {
+                    tracing::warn!(resource = %key, secret = %secret.name, %error, "a release Secret can't be read");
+                }
+            }
+        }
+        releases.sort_by_key(|release| (release.is_deployed(), release.version));
+        if releases.is_empty() {
+            let manifest = self.written.status();
+            let manifest = manifest[takeover::DEPLOYED_RELEASE]["manifest"]
+                .as_str()
+                .unwrap_or_default();
+            releases.extend((!manifest.is_empty()).then(|| StoredRelease::of_manifest(manifest)));
+        }
+        let manifests = self.remember(release, &releases, &namespace);
+        release.inherited = true;
+        self.heritage = Some(Heritage {
+            former,
+            namespace,
+            secrets: stored.into_iter().map(|secret| (secret.name, secret.uid)).collect(),
+            manifests,
+            left: Vec::new(),
+            settled: false,
+        });
+        Ok(())
+    }
+
+    /// Who had the release, while it is being taken over.
+    pub(super) fn former_owner(&self) -> Option<Former> {
+        self.heritage.as_ref().map(|heritage| heritage.former)
+    }
+
+    fn is_marked(&self) -> bool {
+        takeover::marker(&self.written.annotations).is_some()
+    }
+
+    fn former(&self, release: &Release) -> Option<Former> {
+        if let Some(former) = takeover::marker(&self.written.annotations) {
+            return Some(former);
+        }
+        if takeover::is_held(&self.written.finalizers) {
+            return Some(Former::OperatorSdk);
+        }
+        if !self.written.has_finalizer() && self.written.status().get(takeover::DEPLOYED_RELEASE).is_some() {
+            return Some(Former::OperatorSdk);
+        }
+        let new = release.record.revision == 0 && !self.written.deleting;
+        (new && self.unit.watch.collisions != Collisions::Prevent).then_some(Former::Helm)
+    }
+
+    /// Puts what the former owner made into the record: the last revision with the digests that tell whether the chart
+    /// renders the same now, those before it by name only.
+    fn remember(&self, release: &mut Release, releases: &[StoredRelease], namespace: &str) -> HashMap<ObjectId, Value> {
+        let mut version = 1;
+        let mut manifests = HashMap::new();
+        for (index, stored) in releases.iter().enumerate() {
+            let last = index + 1 == releases.len();
+            for member in self.members_of(&stored.manifest, namespace).members {
+                let digest = if last { member.digest } else { String::new() };
+                manifests.insert(member.id.clone(), member.object);
+                match release.record.entries.iter_mut().find(|entry| entry.id == member.id) {
+                    // One that a takeover before this one recorded.
+                    Some(entry) if entry.uid.is_empty() => entry.digest = digest,
+                    Some(_) => {}
+                    None => release.record.entries.push(Entry {
+                        stage: Stage::of(&member.id.group_kind) as u8,
+                        id: member.id,
+                        version: member.version,
+                        uid: String::new(),
+                        digest,
+                        fingerprint: None,
+                        finished: false,
+                    }),
+                }
+            }
+            version = version.max(stored.version);
+        }
+        if release.record.revision == 0 && !releases.is_empty() {
+            release.record.revision = version;
+        }
+        manifests
+    }
+
+    fn members_of(&self, manifest: &str, namespace: &str) -> Desired {
+        let objects = takeover::objects(manifest).unwrap_or_else(|error| {
+            tracing::warn!(resource = %self.written.key, %error, "the former release's manifest can't be read");
+            Vec::new()
+        });
+        let rendered = objects.into_iter().map(|object| Rendered {
+            object,
+            source: "the former release".into(),
+        });
+        let identity = Identity {
+            owner: self.written.owner(&self.unit.group_kind),
+            operator: self.context.operator.clone(),
+            namespace: namespace.to_owned(),
+        };
+        let snapshot = self.context.discovery.snapshot();
+        let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
+        desired(rendered.collect(), &identity, &namespaced, &self.context.key)
+    }
+}
+
+// === What becomes of it ===
+
+impl Run<'_> {
+    /// Step 3. Former members that the chart doesn't render: those of helm-operator get our marks, for the prune to
+    /// decide on them; those of a Helm release stay as they are.
+    pub(super) async fn take_orphans(&mut self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
+        let Some(mut heritage) = self.heritage.take() else {
+            return Ok(());
+        };
+        let rendered: HashSet<&ObjectId> = prepared.desired.members.iter().map(|member| &member.id).collect();
+        let (stay, orphans): (Vec<Entry>, Vec<Entry>) = std::mem::take(&mut release.record.entries)
+            .into_iter()
+            .partition(|entry| rendered.contains(&entry.id) || !entry.uid.is_empty());
+        release.record.entries = stay;
+        let mut outcome = Ok(());
+        for entry in orphans {
+            if heritage.former == Former::Helm {
+                heritage.left.push(entry.id.to_string());
+                continue;
+            }
+            if outcome.is_err() {
+                release.record.entries.push(entry);
+                continue;
+            }
+            match self.mark(&entry.id).await {
+                Ok(Some(uid)) => release.record.entries.push(Entry { uid, ..entry }),
+                Ok(None) => {}
+                Err(error) => {
+                    outcome = Err(failed(&entry.id.to_string(), &error));
+                    release.record.entries.push(entry);
+                }
+            }
+        }
+        self.heritage = Some(heritage);
+        outcome
+    }
+
+    /// Gives a former member our marks. Its UID; `None` if it is gone or not ours.
+    async fn mark(&self, id: &ObjectId) -> Result<Option<String>, Error> {
+        let snapshot = self.context.discovery.snapshot();
+        let Some(resource) = snapshot.preferred(&id.group_kind) else {
+            return Ok(None);
+        };
+        let discovery = &self.context.discovery;
+        let owner = self.written.owner(&self.unit.group_kind);
+        let claimant = claimant(self.unit, &self.written, &self.written.key.namespace);
+        let mut result = Ok(None);
+        for _ in 0..ATTEMPTS {
+            let Some(metadata) = requests::metadata(discovery, resource, &id.namespace, &id.name).await? else {
+                return Ok(None);
+            };
+            let uid = metadata.uid.clone().unwrap_or_default();
+            match ownership(id, &crate::cluster::objects::live(&metadata), &owner) {
+                Ownership::Ours => return Ok(Some(uid)),
+                Ownership::Foreign | Ownership::Inherited
+                    if takeover::claim(&metadata, &claimant) == Claim::Inherited => {}
+                _ => return Ok(None),
+            }
+            let patch = takeover::marks(&metadata, id, &owner, &self.context.operator);
+            match requests::rewrite(discovery, resource, &id.namespace, &id.name, &patch).await {
+                Ok(_) => {
+                    self.context.metrics.wrote(&id.group_kind.kind, Operation::Metadata);
+                    return Ok(Some(uid));
+                }
+                Err(error) if error.is_not_found() => return Ok(None),
+                Err(error @ Error::Conflict(_)) => result = Err(error),
+                Err(error) => return Err(error),
+            }
+        }
+        result
+    }
+
+    /// Step 4, for a member that carries no marks of ours: what may be done with it. If it may be applied with force, its
+    /// managedFields are ours by now.
+    ///
+    /// # Errors
+    /// Why the member stays as it is.
+    pub(super) async fn take(
+        &self,
+        prepared: &Prepared,
+        member: &Member,
+        resource: &Resource,
+    ) -> Result<Step, (Reason, String)> {
+        let discovery = &self.context.discovery;
+        let claimant = claimant(self.unit, &self.written, &prepared.identity.namespace);
+        let (namespace, name) = (&member.id.namespace, &member.id.name);
+        let unable = |error: Error| (Reason::Takeover, format!("{} ({}): {error}", member.id, member.source));
+        let apply = |force, why| Ok(Step::Apply { force, why });
+        let mut conflict = Error::Conflict("others write it all the time".into());
+        for _ in 0..ATTEMPTS {
+            let found = requests::metadata(discovery, resource, namespace, name)
+                .await
+                .map_err(unable)?;
+            let Some(metadata) = found else {
+                return apply(false, Why::Missing);
+            };
+            let left = |why: &str| format!("{} ({}) is left untouched: {why}", member.id, member.source);
+            match (takeover::claim(&metadata, &claimant), &self.unlisted) {
+                (Claim::Refused(why), _) => return Err((Reason::Collision, left(&why))),
+                // Helm's release Secrets would stay, and `helm uninstall` delete what is ours then.
+                (Claim::Adopted, Some(error)) => {
+                    let why = format!(
+                        "it belongs to the Helm release {}/{}, and to take that over the operator needs the rights to \
+                         list and delete Secrets there: {error}",
+                        claimant.namespace, claimant.release
+                    );
+                    return Err((Reason::Collision, left(&why)));
+                }
+                _ => {}
+            }
+            if metadata.deletion_timestamp.is_some() {
+                return Ok(Step::AwaitDeletion);
+            }
+            let heir = Heir {
+                manager: FIELD_MANAGER,
+                subresource: "",
+                api_version: &resource.api.api_version,
+                manifest: self
+                    .heritage
+                    .as_ref()
+                    .and_then(|heritage| heritage.manifests.get(&member.id)),
+                owner_uid: &claimant.uid,
+            };
+            let Some(patch) = takeover::migration(&metadata, &heir) else {
+                return apply(true, Why::Adopted);
+            };
+            match requests::rewrite(discovery, resource, namespace, name, &patch).await {
+                Ok(_) => {
+                    self.context
+                        .metrics
+                        .wrote(&member.id.group_kind.kind, Operation::Metadata);
+                    return apply(true, Why::Adopted);
+                }
+                Err(error) if error.is_not_found() => return apply(false, Why::Missing),
+                Err(error @ Error::Conflict(_)) => conflict = error,
+                Err(error) => return Err(unable(error)),
+            }
+        }
+        Err(unable(conflict))
+    }
+
+    /// Everything is applied and pruned.
+    pub(super) fn settle_heritage(&mut self) {
+        if let Some(heritage) = &mut self.heritage {
+            heritage.settled = true;
+        }
+    }
+
+    /// Step 5, after the status was written.
+    pub(super) async fn take_leave(&mut self, release: &mut Release, mut outcome: Outcome) -> Outcome {
+        if !self.heritage.as_ref().is_some_and(|heritage| heritage.settled) {
+            return outcome;
+        }
+        match self.dismiss(release).await {
+            Ok(()) => outcome.written = Some(self.written.clone()),
+            Err(error) => {
+                tracing::warn!(resource = %self.written.key, %error, "the takeover could not be finished yet");
+                outcome.again = Some(release.back_off());
+            }
+        }
+        outcome
+    }
+
+    async fn dismiss(&mut self, release: &mut Release) -> Result<(), Error> {
+        let Some(heritage) = &self.heritage else { return Ok(()) };
+        let (former, left) = (heritage.former, heritage.left.clone());
+        let discovery = &self.context.discovery;
+        let resource = &self.unit.resource;
+        let key = &self.written.key;
+        let metadata = requests::metadata(discovery, resource, &key.namespace, &key.name).await?;
+        let Some(metadata) = metadata.filter(|metadata| metadata.uid.as_deref() == Some(&self.written.uid)) else {
+            return Ok(());
+        };
+        if let Some(patch) = takeover::farewell(&metadata, STATUS_MANAGER) {
+            requests::rewrite(discovery, resource, &key.namespace, &key.name, &patch).await?;
+            self.context.metrics.wrote("CustomResource", Operation::Metadata);
+            // What we don't apply goes, now that it is ours.
+            let ours = status::ours(&self.written.status());
+            writes::apply_status(discovery, &self.written.target(resource), &ours).await?;
+            self.context.metrics.wrote("CustomResource", Operation::Status);
+        }
+        if left.is_empty() {
+            self.remove_stored(heritage).await?;
+        }
+        self.heritage = None;
+        release.inherited = false;
+        let superset = Superset::of_objects(release.record.entries.iter().map(|entry| &entry.id));
+        self.write_superset(&superset, self.keeps()).await?;
+        let note = match (former, left.is_empty()) {
+            (Former::OperatorSdk, _) => "the release is taken over from helm-operator".to_owned(),
+            (Former::Helm, true) => "the release is taken over from Helm".to_owned(),
+            (Former::Helm, false) => format!(
+                "the release is taken over from Helm, but for what the chart does not render: {}; these objects and \
+                 Helm's release Secrets stay",
+                list(left)
+            ),
+        };
+        tracing::info!(kind = %self.unit.group_kind, resource = %self.written.key, "{note}");
+        let about = self.written.reference(resource);
+        self.context.events.normal(&about, "TakenOver", "TakeOver", &note).await;
+        Ok(())
+    }
+
+    async fn remove_stored(&self, heritage: &Heritage) -> Result<(), Error> {
+        for (name, uid) in &heritage.secrets {
+            requests::remove_release(&self.context.discovery, &heritage.namespace, name, uid).await?;
+            self.context.metrics.wrote("Secret", Operation::Delete);
+        }
+        Ok(())
+    }
+}
+
+// === A custom resource that is deleted before its takeover is done ===
+
+impl Run<'_> {
+    /// Makes all that helm-operator left ours, so that the deletion finds and confirms it.
+    pub(super) async fn take_all(&mut self, release: &mut Release) -> Result<(), Error> {
+        if self.heritage.is_none() {
+            return Ok(());
+        }
+        let unmarked: Vec<ObjectId> = release
+            .record
+            .entries
+            .iter()
+            .filter(|entry| entry.uid.is_empty())
+            .map(|entry| entry.id.clone())
+            .collect();
+        for id in unmarked {
+            match self.mark(&id).await? {
+                Some(uid) => {
+                    let entry = release.record.entries.iter_mut().find(|entry| entry.id == id);
+                    entry.into_iter().for_each(|entry| entry.uid.clone_from(&uid));
+                }
+                None => release.record.entries.retain(|entry| entry.id != id),
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts all that helm-operator left off the custom resource: what is suspended outlives it.
+    pub(super) async fn part(&self, release: &Release) -> Result<(), Error> {
+        if self.heritage.is_none() {
+            return Ok(());
+        }
+        let snapshot = self.context.discovery.snapshot();
+        for id in release.record.entries.iter().map(|entry| &entry.id) {
+            let Some(resource) = snapshot.preferred(&id.group_kind) else {
+                continue;
+            };
+            let discovery = &self.context.discovery;
+            let Some(metadata) = requests::metadata(discovery, resource, &id.namespace, &id.name).await? else {
+                continue;
+            };
+            if let Some(patch) = takeover::parting(&metadata, &self.written.uid) {
+                requests::rewrite(discovery, resource, &id.namespace, &id.name, &patch).await?;
+                self.context.metrics.wrote(&id.group_kind.kind, Operation::Metadata);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the release Secrets of a release that is gone.
+    pub(super) async fn forget_stored(&self) -> Result<(), Phase> {
+        let Some(heritage) = &self.heritage else { return Ok(()) };
+        let removed = self.remove_stored(heritage).await;
+        removed.map_err(|error| failed("the release Secrets", &error))
+    }
+}

@@ -1,0 +1,172 @@
+//! Releases as operator-sdk's helm-operator and Helm left them (tests/fixtures/takeover), put back on the API server.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use data_encoding::BASE64;
+use serde_json::{Value, json};
+
+use crate::look::uid;
+use crate::support::eventually;
+use crate::world::{SOON, World, member_rule};
+
+/// The namespace in which the fixtures were made.
+const NAMESPACE: &str = "take-fixture";
+
+/// A release that is there before the operator is.
+pub struct Former {
+    pub name: &'static str,
+    /// Members and release Secrets as they were put back, by kind and name.
+    pub objects: Vec<Value>,
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/takeover")
+}
+
+/// The chart of the fixtures that are called store.
+pub fn store_chart() -> PathBuf {
+    folder().join("charts/store")
+}
+
+/// The rights that a takeover needs besides those of the members.
+pub fn grant(world: &World) -> Result<()> {
+    let rules = [member_rule("", "secrets"), member_rule("batch", "jobs")];
+    world.grant("takeover", &rules)
+}
+
+/// Puts a release back: `file` without its ending, the name of the release, and the custom resource as it is to be
+/// before the operator starts.
+pub fn restore(world: &World, file: &str, name: &'static str, change: impl FnOnce(&mut Value)) -> Result<Former> {
+    let path = folder().join(format!("{file}.json"));
+    let mut text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    for (there, here) in [(NAMESPACE, world.name.as_str()), ("FixtureStore", "Widget")] {
+        text = text.replace(there, here);
+    }
+    for kind in ["FixtureCache", "FixtureWidget"] {
+        text = text.replace(kind, "Widget");
+    }
+    let mut list: Value = serde_json::from_str(&text)?;
+    let items = list["items"].as_array_mut().context("a list")?;
+    if items[0]["kind"] == "Widget" {
+        let mut resource = items.remove(0);
+        let former_uid = uid(&resource);
+        change(&mut resource);
+        let now = restore_custom_resource(world, resource)?;
+        text = serde_json::to_string(&items)?.replace(&former_uid, &now);
+        *items = serde_json::from_str(&text)?;
+    }
+    for item in items.iter_mut() {
+        if let Some(release) = item.as_object_mut().and_then(|fields| fields.remove("release")) {
+            item["data"] = json!({"release": pack(&release)?});
+        }
+    }
+    let wanted = items.clone();
+    create(world, &wanted)?;
+    let objects = wanted
+        .iter()
+        .map(|object| restore_fields(world, object))
+        .collect::<Result<_>>()?;
+    Ok(Former { name, objects })
+}
+
+fn restore_custom_resource(world: &World, mut resource: Value) -> Result<String> {
+    let name = resource["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let status = resource["status"].take();
+    let fields = resource["metadata"]["managedFields"].take();
+    let metadata = resource["metadata"].as_object_mut().context("metadata")?;
+    metadata.retain(|field, _| field != "uid" && field != "managedFields");
+    create(world, &[resource])?;
+    world
+        .kubectl
+        .patch_status(&world.widgets(), &name, &json!({"status": status}))?;
+    world
+        .kubectl
+        .patch(&world.widgets(), &name, &json!({"metadata": {"managedFields": fields}}))?;
+    Ok(uid(&world.expect(&world.widgets(), &name)?))
+}
+
+fn create(world: &World, items: &[Value]) -> Result<()> {
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    let arguments = ["create", "-f", "-", "--field-manager=helm-operator"];
+    world.kubectl.run_with_input(arguments, &list.to_string()).map(drop)
+}
+
+/// Gives an object the managedFields that the real thing left on it.
+fn restore_fields(world: &World, wanted: &Value) -> Result<Value> {
+    let (kind, name) = (kind(wanted), wanted["metadata"]["name"].as_str().unwrap_or_default());
+    let fields = &wanted["metadata"]["managedFields"];
+    world
+        .kubectl
+        .patch(&kind, name, &json!({"metadata": {"managedFields": fields}}))?;
+    world.expect(&kind, name)
+}
+
+/// `kind.group` for kubectl.
+pub fn kind(object: &Value) -> String {
+    let api_version = object["apiVersion"].as_str().unwrap_or_default();
+    let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
+    match api_version.split_once('/') {
+        Some((group, version)) => format!("{kind}.{version}.{group}"),
+        None => kind,
+    }
+}
+
+/// A release as Helm packs it into a Secret, and the API server into JSON.
+fn pack(release: &Value) -> Result<String> {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(release.to_string().as_bytes())?;
+    Ok(BASE64.encode(BASE64.encode(&gzip.finish()?).as_bytes()))
+}
+
+// === impl Former ===
+
+impl Former {
+    /// The members: everything but Helm's own Secrets.
+    pub fn members(&self) -> impl Iterator<Item = &Value> {
+        self.objects
+            .iter()
+            .filter(|object| object["type"] != "helm.sh/release.v1")
+    }
+
+    /// The release Secrets that are still there.
+    pub fn secrets(&self, world: &World) -> Result<usize> {
+        Ok(world
+            .kubectl
+            .list("secrets", &format!("owner=helm,name={}", self.name))?
+            .len())
+    }
+
+    /// Waits until the workloads run; gives the UIDs of their pods.
+    pub fn await_pods(&self, world: &World) -> Result<Vec<String>> {
+        eventually("the former release's pods run", SOON, || {
+            for workload in world.kubectl.list("deployments,statefulsets", "")? {
+                let (wanted, ready) = (&workload["spec"]["replicas"], &workload["status"]["readyReplicas"]);
+                ensure!(wanted == ready, "{} of {wanted} pods are ready", ready);
+            }
+            Ok(Some(()))
+        })?;
+        pods(world)
+    }
+
+    /// Waits until nothing of the former owner is on the custom resource.
+    pub fn await_taken(&self, world: &World) -> Result<Value> {
+        let taken = eventually("the release is taken over", SOON, || {
+            let widget = world.expect(&world.widgets(), self.name)?;
+            let marker = &widget["metadata"]["annotations"]["chartwright.dev/takeover"];
+            let ours = widget["metadata"]["finalizers"] == json!(["chartwright.dev/release"]);
+            ensure!(ours && marker.is_null(), "{}", widget["metadata"]);
+            Ok(Some(widget))
+        });
+        taken.with_context(|| world.story(self.name))
+    }
+}
+
+/// UIDs of the pods in the world's namespace.
+pub fn pods(world: &World) -> Result<Vec<String>> {
+    let mut uids: Vec<String> = world.kubectl.list("pods", "")?.iter().map(uid).collect();
+    uids.sort();
+    Ok(uids)
+}

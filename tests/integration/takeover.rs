@@ -1,0 +1,405 @@
+//! Releases that operator-sdk's helm-operator or Helm made, with our operator in their place.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::former::{self, Former, kind, pods, restore, store_chart};
+use crate::look::{TRACKING, annotation, condition, inventory, is_marked, label, uid};
+use crate::operator::Operator;
+use crate::world::{Start, World};
+
+const SDK: &str = "operator-sdk-store";
+
+/// A world whose Widget is the store of the fixtures.
+fn store(name: &str, keys: &[&str]) -> Result<World> {
+    of_chart(name, &store_chart(), keys)
+}
+
+fn of_chart(name: &str, chart: &Path, keys: &[&str]) -> Result<World> {
+    let world = World::new(name)?;
+    former::grant(&world)?;
+    world.write_watches_of(&[("Widget", chart, keys)])?;
+    Ok(world)
+}
+
+fn as_it_was(_: &mut Value) {}
+
+/// Every member is the same object as before, ours, and nobody else's.
+fn members_are_ours(world: &World, former: &Former, except: &[&str]) -> Result<()> {
+    for before in former.members() {
+        let name = before["metadata"]["name"].as_str().unwrap_or_default();
+        if except.contains(&name) {
+            continue;
+        }
+        let now = world.expect(&kind(before), name)?;
+        ensure!(uid(&now) == uid(before), "{name} was made anew");
+        ensure!(is_marked(&now), "{now}");
+        ensure!(now["metadata"]["ownerReferences"].is_null(), "{now}");
+        ensure!(label(&now, "helm.sdk.operatorframework.io/chart").is_none(), "{now}");
+        for gone in [
+            "meta.helm.sh/release-name",
+            "meta.helm.sh/release-namespace",
+            "operator-sdk/primary-resource",
+        ] {
+            ensure!(annotation(&now, gone).is_none(), "{gone}: {now}");
+        }
+        let entries = now["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        let managers: Vec<(&str, &str)> = entries
+            .iter()
+            .filter(|entry| entry["subresource"] != "status")
+            .filter_map(|entry| Some((entry["manager"].as_str()?, entry["operation"].as_str()?)))
+            .collect();
+        ensure!(managers == [("chartwright", "Apply")], "{name}: {managers:?}");
+        if !before["spec"].is_null() && kind(before) != "job.v1.batch" {
+            ensure!(
+                now["spec"] == before["spec"],
+                "{name}: {} then {}",
+                before["spec"],
+                now["spec"]
+            );
+        }
+        ensure!(
+            now["data"] == before["data"],
+            "{name}: {} then {}",
+            before["data"],
+            now["data"]
+        );
+    }
+    Ok(())
+}
+
+/// A whole takeover of an unchanged release: nothing is made anew, no pod ends, nothing of the former owner remains.
+fn takes_over(world: &World, former: &Former) -> Result<Operator> {
+    let before = former.await_pods(world)?;
+    ensure!(former.secrets(world)? > 0);
+    let operator = world.start()?;
+    let widget = former.await_taken(world)?;
+    world.await_ready(former.name)?;
+    members_are_ours(world, former, &[])?;
+    ensure!(pods(world)? == before, "pods were restarted");
+    ensure!(former.secrets(world)? == 0, "release Secrets are left");
+    ensure!(widget["status"]["deployedRelease"].is_null(), "{}", widget["status"]);
+    let managers = widget["metadata"]["managedFields"].to_string();
+    ensure!(!managers.contains("helm-operator"), "{managers}");
+    let listed = inventory(&widget).len();
+    ensure!(listed == former.members().count(), "{listed}: {widget}");
+    world.await_quiet(&operator)?;
+    Ok(operator)
+}
+
+#[test]
+fn helm_operators_release_is_taken_over_without_touching_a_pod() -> Result<()> {
+    let world = store("take-store", &[])?;
+    let former = restore(&world, SDK, "shop", as_it_was)?;
+    let start = world.mark()?;
+    let operator = takes_over(&world, &former)?;
+    // The revision goes on, and an unchanged render is none.
+    let widget = world.expect(&world.widgets(), "shop")?;
+    ensure!(
+        widget["status"]["release"]["revision"] == 5,
+        "{}",
+        widget["status"]["release"]
+    );
+    ensure!(world.await_event("shop", "TakenOver")?.contains("helm-operator"));
+
+    // In this order: the finalizer before the members, the release Secrets after everything but our own annotation.
+    let all = world.all_requests(&operator, start)?;
+    let all: Vec<String> = all
+        .iter()
+        .filter(|request| ["patch", "create", "update", "delete"].contains(&request.verb.as_str()))
+        .map(|request| format!("{} {}", request.verb, request.resource))
+        .filter(|request| !request.contains("events") && !request.contains("leases"))
+        .collect();
+    let first = |text: &str| all.iter().position(|request| request == text);
+    let last = |text: &str| all.iter().rposition(|request| request == text);
+    ensure!(first("patch widgets") < first("patch configmaps"), "{all:?}");
+    ensure!(first("delete secrets") > last("patch widgets/status"), "{all:?}");
+    ensure!(first("delete secrets") > last("patch deployments"), "{all:?}");
+    ensure!(last("delete secrets") < last("patch widgets"), "{all:?}");
+
+    // What the chart drops later goes, though it was helm-operator that had set it; what others set stays.
+    world
+        .kubectl
+        .run(["annotate", "configmap", "shop-config", "somebody=else"])?;
+    world.update("shop", json!({"dropped": false, "extra": false}))?;
+    let config = world.expect("configmap", "shop-config")?;
+    ensure!(config["data"] == json!({"color": "red"}), "{config}");
+    ensure!(
+        label(&config, "dropped").is_none() && annotation(&config, "somebody") == Some("else"),
+        "{config}"
+    );
+    let deployment = world.expect("deployment", "shop")?;
+    let env = &deployment["spec"]["template"]["spec"]["containers"][0]["env"];
+    ensure!(*env == json!([{"name": "COLOR", "value": "red"}]), "{env}");
+    world.await_gone("configmap", "shop-extra")?;
+    world.delete("shop")?;
+    world.await_gone("priorityclass", "take-store-shop")?;
+    ensure!(!is_marked(&world.expect("configmap", "shop-kept")?));
+    Ok(())
+}
+
+#[test]
+fn the_release_of_the_memcached_chart_is_taken_over() -> Result<()> {
+    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/memcached");
+    let world = of_chart("take-memcached", &chart, &[])?;
+    let former = restore(&world, "operator-sdk-memcached", "cache", as_it_was)?;
+    takes_over(&world, &former).map(drop)
+}
+
+#[test]
+fn a_release_with_kept_secret_and_cluster_scoped_members_is_taken_over() -> Result<()> {
+    let world = of_chart(
+        "take-widget",
+        &crate::world::widget_chart(),
+        &["allow: {kinds: [PriorityClass.scheduling.k8s.io]}"],
+    )?;
+    // The finalizer of helm-operator's early versions and of helm-operator-plugins.
+    let legacy = |widget: &mut Value| widget["metadata"]["finalizers"] = json!(["uninstall-helm-release"]);
+    let former = restore(&world, "operator-sdk-widget", "plain", legacy)?;
+    takes_over(&world, &former).map(drop)
+}
+
+/// True as soon as the operator has written so often, false if it doesn't within seconds.
+fn writes_soon(world: &World, operator: &Operator, start: Start, count: usize) -> Result<bool> {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < deadline {
+        let requests = world.control_plane.audit().since(start.mark())?.by_user(&operator.user);
+        let writes = requests.filter(|request| {
+            ["patch", "create", "delete"].contains(&request.verb.as_str())
+                && !["events", "leases"].contains(&request.resource.as_str())
+        });
+        if writes.len() >= count {
+            return Ok(true);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(false)
+}
+
+#[test]
+fn an_operator_that_dies_one_write_later_each_time_finishes_the_takeover() -> Result<()> {
+    let world = store("take-crash", &[])?;
+    // Two objects that the new render lacks, so that there is something to mark and to prune.
+    let drops = |widget: &mut Value| widget["spec"] = json!({"color": "red", "extra": false});
+    let former = restore(&world, SDK, "shop", drops)?;
+    let before = former.await_pods(&world)?;
+    let mut lives = 0;
+    loop {
+        let start = world.mark()?;
+        let operator = world.start()?;
+        let written = writes_soon(&world, &operator, start, lives + 1)?;
+        operator.kill()?;
+        if !written {
+            break;
+        }
+        lives += 1;
+        ensure!(lives < 60, "it makes no progress:\n{}", world.all_requests_of(start)?);
+        let widget = world.expect(&world.widgets(), "shop")?;
+        ensure!(
+            !widget["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty),
+            "nothing holds the custom resource: {widget}"
+        );
+        let ours = condition(&widget, "Ready").is_some_and(|ready| ready["status"] == "True");
+        ensure!(
+            ours || former.secrets(&world)? > 0,
+            "the release Secrets went before the release was ours"
+        );
+    }
+    ensure!(lives >= 5, "it died only {lives} times");
+    let _operator = world.start()?;
+    former.await_taken(&world)?;
+    world.await_ready("shop")?;
+    world.await_gone("configmap", "shop-extra")?;
+    members_are_ours(&world, &former, &["shop-extra"])?;
+    ensure!(pods(&world)? == before, "pods were restarted");
+    ensure!(former.secrets(&world)? == 0);
+    Ok(())
+}
+
+#[test]
+fn a_custom_resource_that_is_being_deleted_is_uninstalled_without_its_chart() -> Result<()> {
+    let world = store("take-delete", &[])?;
+    let former = restore(&world, SDK, "shop", as_it_was)?;
+    former.await_pods(&world)?;
+    // Nobody serves it: helm-operator is gone, and we are not there yet.
+    world
+        .kubectl
+        .run(["delete", &world.widgets(), "shop", "--wait=false"])?;
+    let broken = world.write_chart("broken", &[("x.yaml", "{{ fail \"broken\" }}")])?;
+    world.write_watches_of(&[("Widget", &broken, &[])])?;
+    let _operator = world.start()?;
+    world.await_gone(&world.widgets(), "shop")?;
+    for member in former.members() {
+        let name = member["metadata"]["name"].as_str().unwrap_or_default();
+        if name != "shop-kept" {
+            world.await_gone(&kind(member), name)?;
+        }
+    }
+    let kept = world.expect("configmap", "shop-kept")?;
+    ensure!(!is_marked(&kept), "{kept}");
+    ensure!(former.secrets(&world)? == 0);
+    Ok(())
+}
+
+#[test]
+fn a_suspended_release_stays_helm_operators_and_outlives_its_custom_resource() -> Result<()> {
+    let world = store("take-suspend", &[])?;
+    let suspend = |widget: &mut Value| widget["metadata"]["annotations"]["chartwright.dev/suspend"] = "true".into();
+    let former = restore(&world, SDK, "shop", suspend)?;
+    let before = former.await_pods(&world)?;
+    let operator = world.start()?;
+    world.await_condition("shop", "Suspended", "True")?;
+    world.await_quiet(&operator)?;
+    let same = |object: &Value| {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let now = world.expect(&kind(object), name)?;
+        let metadata = |object: &Value, field: &str| object["metadata"][field].clone();
+        for field in ["labels", "annotations", "ownerReferences"] {
+            let mut was = metadata(object, field);
+            // The Deployment's controller counts in an annotation.
+            if field == "annotations" && object["kind"] == "Deployment" {
+                was["deployment.kubernetes.io/revision"] = "1".into();
+            }
+            ensure!(metadata(&now, field) == was, "{field} of {now}");
+        }
+        Ok::<_, anyhow::Error>(())
+    };
+    former
+        .members()
+        .filter(|member| member["kind"] != "Job")
+        .try_for_each(same)?;
+
+    world.delete("shop")?;
+    // The garbage collector would have taken what the custom resource owned.
+    std::thread::sleep(Duration::from_secs(3));
+    for member in former.members() {
+        let name = member["metadata"]["name"].as_str().unwrap_or_default();
+        let now = world.expect(&kind(member), name)?;
+        ensure!(
+            uid(&now) == uid(member) && now["metadata"]["deletionTimestamp"].is_null(),
+            "{now}"
+        );
+    }
+    ensure!(pods(&world)? == before);
+    Ok(())
+}
+
+#[test]
+fn what_helm_installed_is_refused_by_name_and_adopted_when_the_watch_says_so() -> Result<()> {
+    for (world, file, name) in [
+        ("take-helm-apply", "helm-4-apply", "mart"),
+        ("take-helm-update", "helm-4-update", "wares"),
+    ] {
+        let world = store(world, &[])?;
+        let former = restore(&world, file, name, as_it_was)?;
+        let before = former.await_pods(&world)?;
+        let operator = world.start()?;
+        world.apply(&world.widget(name, json!({"color": "red"})))?;
+        let message = world.await_stalled(name, "Collision")?;
+        let wanted = format!(
+            "it belongs to the Helm release {}/{name}; to take it over, set `collisions: Adopt`",
+            world.name
+        );
+        ensure!(message.contains(&wanted), "{message}");
+        let untouched = world.expect("deployment", name)?;
+        ensure!(!is_marked(&untouched) && former.secrets(&world)? == 1, "{untouched}");
+        drop(operator);
+
+        world.write_watches_of(&[("Widget", &store_chart(), &["collisions: Adopt"])])?;
+        let _operator = world.start()?;
+        former.await_taken(&world)?;
+        world.await_ready(name)?;
+        members_are_ours(&world, &former, &[])?;
+        ensure!(pods(&world)? == before, "pods were restarted");
+        ensure!(
+            former.secrets(&world)? == 0,
+            "`helm uninstall` would delete what is ours now"
+        );
+        ensure!(world.await_event(name, "TakenOver")?.contains("from Helm"));
+        world.update(name, json!({"dropped": false}))?;
+        let config = world.expect("configmap", &format!("{name}-config"))?;
+        ensure!(
+            config["data"] == json!({"color": "red"}) && label(&config, "dropped").is_none(),
+            "{config}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn what_the_chart_lacks_of_a_helm_release_stays_with_helm() -> Result<()> {
+    let world = store("take-helm-part", &["collisions: Adopt"])?;
+    let former = restore(&world, "helm-4-apply", "mart", as_it_was)?;
+    let _operator = world.start()?;
+    world.install("mart", json!({"color": "red", "extra": false}))?;
+    former.await_taken(&world)?;
+    let left = world.expect("configmap", "mart-extra")?;
+    ensure!(
+        !is_marked(&left) && annotation(&left, "meta.helm.sh/release-name") == Some("mart"),
+        "{left}"
+    );
+    ensure!(former.secrets(&world)? == 1);
+    let note = world.await_event("mart", "TakenOver")?;
+    ensure!(note.contains("ConfigMap take-helm-part/mart-extra"), "{note}");
+    Ok(())
+}
+
+#[test]
+fn foreign_objects_are_taken_only_by_force_and_another_release_s_never() -> Result<()> {
+    let world = World::new("take-force")?;
+    let make = |name: &str, annotations: Value| {
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": {"color": "old", "old": "yes"},
+            "metadata": {"name": name, "annotations": annotations},
+        });
+        world
+            .kubectl
+            .run_with_input(["apply", "-f", "-"], &object.to_string())
+            .map(drop)
+    };
+    let helm =
+        |release: &str| json!({"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "take-force"});
+    make("a-main", json!({}))?;
+    make("b-main", helm("another"))?;
+
+    world.write_watches_of(&[("Widget", &world.chart(), &["collisions: Adopt"])])?;
+    let operator = world.start()?;
+    world.apply(&world.widget("a", json!({})))?;
+    world.apply(&world.widget("b", json!({})))?;
+    let message = world.await_stalled("a", "Collision")?;
+    ensure!(message.contains("not made by this operator"), "{message}");
+    let message = world.await_stalled("b", "Collision")?;
+    ensure!(
+        message.contains("take-force/another, and this one is take-force/b"),
+        "{message}"
+    );
+    drop(operator);
+
+    world.write_watches_of(&[("Widget", &world.chart(), &["collisions: Force"])])?;
+    let _operator = world.start()?;
+    for name in ["a", "b"] {
+        world.await_ready(name)?;
+        let main = world.expect("configmap", &format!("{name}-main"))?;
+        ensure!(
+            is_marked(&main) && main["data"] == json!({"color": "blue", "size": "1"}),
+            "{main}"
+        );
+        let applied = annotation(&main, "kubectl.kubernetes.io/last-applied-configuration");
+        ensure!(
+            applied.is_none() && annotation(&main, "meta.helm.sh/release-name").is_none(),
+            "{main}"
+        );
+    }
+    // The name of a member of a, rendered by c.
+    let stolen = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a-main"}});
+    let owner = annotation(&world.expect("configmap", "a-main")?, TRACKING).map(str::to_owned);
+    world.apply(&world.widget("c", json!({"extraDeploy": [stolen]})))?;
+    let message = world.await_stalled("c", "Collision")?;
+    ensure!(message.contains("another release"), "{message}");
+    let main = world.expect("configmap", "a-main")?;
+    ensure!(annotation(&main, TRACKING).map(str::to_owned) == owner, "{main}");
+    owner.context("a-main is tracked").map(drop)
+}
