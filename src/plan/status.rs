@@ -375,13 +375,23 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
             }
         }
     }
-    for (_, value) in status.iter_mut().filter(|(field, _)| *field != "inventory") {
-        redact(value, report.secrets);
+    let mut status = Value::Object(status);
+    for texts in ["/notes", "/hooks", "/release/lookups"] {
+        if let Some(value) = status.pointer_mut(texts) {
+            redact(value, report.secrets);
+        }
     }
-    Value::Object(status)
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        if let Some(message) = condition.get_mut("message") {
+            redact(message, report.secrets);
+        }
+    }
+    status
 }
 
-/// Takes secret values out of every text. The inventory is spared: it must name objects as they are named.
+/// Takes secret values out of every text. What only programs read is spared: the inventory must name objects as they
+/// are named, and a Secret may well hold the time at which a condition changed.
 fn redact(value: &mut Value, secrets: &Secrets) {
     match value {
         Value::String(text) => {
@@ -657,6 +667,27 @@ mod tests {
                 assert_eq!(condition["observedGeneration"], 3, "{condition}");
             }
         }
+    }
+
+    #[test]
+    fn only_texts_are_cleaned_of_secrets() {
+        let secrets = Secrets::default();
+        for value in ["2026-01-01T00:00:00", "t.yaml:3: boom", "RenderFailed"] {
+            secrets.learn(value);
+        }
+        let (record, phase) = (Record::default(), stalled());
+        let status = status(
+            &Report {
+                secrets: &secrets,
+                ..report(&phase, &record)
+            },
+            &json!({}),
+        );
+        let ready = &status["conditions"][1];
+        assert_eq!(ready["type"], "Ready");
+        assert_eq!(ready["message"], crate::telemetry::redact::MARK);
+        assert_eq!(ready["reason"], "RenderFailed");
+        assert_eq!(ready["lastTransitionTime"], "2026-01-01T00:00:00Z");
     }
 
     #[test]
