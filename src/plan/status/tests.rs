@@ -1,0 +1,216 @@
+use super::*;
+
+fn report<'a>(phase: &'a Phase, record: &'a Record) -> Report<'a> {
+    Report {
+        generation: 3,
+        release_name: "web",
+        phase,
+        chart: None,
+        record,
+        record_secrets: 0,
+        record_unread: false,
+        render: None,
+        contested: None,
+        failures: 0,
+        secrets: Box::leak(Box::default()),
+        now: "2026-01-01T00:00:00Z".parse().unwrap(),
+    }
+}
+
+fn ready() -> Phase {
+    Phase::Ready {
+        changes: Changes::default(),
+        gap: None,
+        held: None,
+    }
+}
+
+fn stalled() -> Phase {
+    Phase::Stalled {
+        reason: Reason::RenderFailed,
+        message: "t.yaml:3: boom".into(),
+        recheck: false,
+    }
+}
+
+fn types(status: &Value) -> Vec<String> {
+    let list = status["conditions"].as_array().unwrap();
+    let mut types: Vec<_> = list
+        .iter()
+        .map(|c| format!("{}={}", c["type"].as_str().unwrap(), c["status"].as_str().unwrap()))
+        .collect();
+    types.sort();
+    types
+}
+
+#[test]
+fn abnormal_conditions_come_and_go() {
+    let record = Record {
+        revision: 1,
+        ..Record::default()
+    };
+    let bad = status(&report(&stalled(), &record), &json!({}));
+    assert_eq!(
+        types(&bad),
+        [
+            "Initialized=True",
+            "Irreconcilable=True",
+            "Ready=False",
+            "ReleaseFailed=True",
+            "Stalled=True"
+        ]
+    );
+    let good = status(&report(&ready(), &record), &bad);
+    assert_eq!(types(&good), ["Deployed=True", "Initialized=True", "Ready=True"]);
+    let retrying = Phase::Failed {
+        reason: Reason::ApplyFailed,
+        message: "x".into(),
+    };
+    let again = status(&report(&retrying, &record), &good);
+    assert!(types(&again).contains(&"Reconciling=True".to_owned()), "{again}");
+}
+
+#[test]
+fn a_contest_is_told_beside_the_health() {
+    let record = Record::default();
+    let phase = ready();
+    let contested = Report {
+        contested: Some("data.a changed by rival".into()),
+        failures: 2,
+        ..report(&phase, &record)
+    };
+    let bad = status(&contested, &json!({}));
+    assert!(types(&bad).contains(&"Drifted=True".to_owned()) && types(&bad).contains(&"Ready=True".to_owned()));
+    assert_eq!(bad["failures"], 2);
+    let good = status(&report(&phase, &record), &bad);
+    assert!(!types(&good).contains(&"Drifted=True".to_owned()), "{good}");
+    assert!(good.get("failures").is_none());
+}
+
+#[test]
+fn the_observed_generation_moves_only_with_a_decision() {
+    let record = Record::default();
+    let before = json!({"observedGeneration": 2});
+    let waiting = Phase::Waiting {
+        reason: Reason::Progressing,
+        message: String::new(),
+        changes: Changes::default(),
+        gap: None,
+        held: None,
+    };
+    let failed = Phase::Failed {
+        reason: Reason::ApplyFailed,
+        message: String::new(),
+    };
+    for (phase, expected) in [
+        (ready(), 3),
+        (stalled(), 3),
+        (waiting, 2),
+        (failed, 2),
+        (Phase::Suspended, 2),
+    ] {
+        let status = status(&report(&phase, &record), &before);
+        assert_eq!(status["observedGeneration"], expected, "{phase:?}");
+        for condition in status["conditions"].as_array().unwrap() {
+            assert_eq!(condition["observedGeneration"], 3, "{condition}");
+        }
+    }
+}
+
+#[test]
+fn only_texts_are_cleaned_of_secrets() {
+    let secrets = Secrets::default();
+    for value in ["2026-01-01T00:00:00", "t.yaml:3: boom", "RenderFailed"] {
+        secrets.learn(value);
+    }
+    let (record, phase) = (Record::default(), stalled());
+    let status = status(
+        &Report {
+            secrets: &secrets,
+            ..report(&phase, &record)
+        },
+        &json!({}),
+    );
+    let ready = &status["conditions"][1];
+    assert_eq!(ready["type"], "Ready");
+    assert_eq!(ready["message"], crate::telemetry::redact::MARK);
+    assert_eq!(ready["reason"], "RenderFailed");
+    assert_eq!(ready["lastTransitionTime"], "2026-01-01T00:00:00Z");
+}
+
+#[test]
+fn the_same_report_makes_the_same_status() {
+    let record = Record {
+        revision: 1,
+        ..Record::default()
+    };
+    let phase = ready();
+    let first = status(&report(&phase, &record), &json!({"foreign": 1}));
+    let later = Report {
+        now: "2027-01-01T00:00:00Z".parse().unwrap(),
+        ..report(&phase, &record)
+    };
+    assert_eq!(status(&later, &first), ours(&first));
+    // A reconcile that renders nothing knows the notes from before.
+    let render = Some(Render {
+        namespace: "shop",
+        hooks: &[],
+        notes: Some("Have fun."),
+    });
+    let first = status(
+        &Report {
+            render,
+            ..report(&phase, &record)
+        },
+        &json!({}),
+    );
+    assert_eq!(status(&report(&phase, &record), &first), ours(&first));
+}
+
+#[test]
+fn a_suspended_release_keeps_what_it_said() {
+    let record = Record {
+        revision: 1,
+        ..Record::default()
+    };
+    let before = status(&report(&ready(), &record), &json!({}));
+    let suspended = status(&report(&Phase::Suspended, &record), &before);
+    assert_eq!(
+        types(&suspended),
+        ["Deployed=True", "Initialized=True", "Ready=True", "Suspended=True"]
+    );
+    assert_eq!(suspended["observedGeneration"], 3);
+}
+
+#[test]
+fn events_tell_what_changed() {
+    let changes = Changes {
+        installed: true,
+        applied: 3,
+        ..Changes::default()
+    };
+    let phase = Phase::Ready {
+        changes,
+        gap: None,
+        held: None,
+    };
+    assert_eq!(phase.event().unwrap().note, "3 objects applied");
+    assert_eq!(ready().event(), None);
+    let changes = Changes {
+        pruned: vec!["ConfigMap a/b".into()],
+        ..Changes::default()
+    };
+    let phase = Phase::Ready {
+        changes,
+        gap: None,
+        held: None,
+    };
+    assert_eq!(
+        (
+            phase.event().unwrap().reason.as_str(),
+            phase.event().unwrap().note.as_str()
+        ),
+        ("Pruned", "pruned: ConfigMap a/b")
+    );
+    assert!(stalled().event().unwrap().once);
+}
