@@ -10,6 +10,7 @@ use super::superset::{self, Superset};
 use super::{Outcome, RECHECK, Run};
 use crate::cluster::custom_resource::remove_finalizer;
 use crate::plan::annotations;
+use crate::plan::applyset::FINALIZER;
 use crate::plan::deletion::{policy, stages};
 use crate::plan::prune::Purpose;
 use crate::plan::status::{Phase, Reason};
@@ -90,7 +91,7 @@ impl Run<'_> {
     }
 
     /// Takes the finalizer off: the last write of a release.
-    async fn let_go(&self, release: &mut Release, note: &str) -> Outcome {
+    async fn let_go(&mut self, release: &mut Release, note: &str) -> Outcome {
         let target = self.written.target(&self.unit.resource);
         if let Err(error) = remove_finalizer(&self.context.discovery, &target, &self.written.finalizers).await {
             tracing::info!(resource = %self.written.key, %error, "the finalizer could not be removed yet");
@@ -106,7 +107,12 @@ impl Run<'_> {
         let about = self.written.reference(&self.unit.resource);
         let events = &self.context.events;
         events.normal(&about, "UninstallSuccessful", "Delete", note).await;
-        finished()
+        // Its members' watches may tell of their end before its own watch tells that it is gone.
+        self.written.finalizers.retain(|finalizer| finalizer != FINALIZER);
+        Outcome {
+            written: Some(self.written.clone()),
+            ..finished()
+        }
     }
 
     /// One round: stage by stage, and no stage before those that may need it. What is settled leaves the record.
