@@ -76,10 +76,13 @@ impl LookedUp {
         if !targets.is_empty() {
             self.targets.insert(set.to_owned(), targets);
         }
-        let read: HashSet<Scope> = self.readers.keys().map(Target::scope).collect();
-        let count = self.scopes.len();
-        self.scopes.retain(|scope, _| read.contains(scope));
-        news || self.scopes.len() < count
+        // Only what this release looked into can have lost its last reader.
+        for scope in before {
+            if !self.readers.keys().any(|target| target.scope() == scope) {
+                news |= self.scopes.remove(&scope).is_some();
+            }
+        }
+        news
     }
 
     fn forget(&mut self, set: &str) -> BTreeSet<Scope> {

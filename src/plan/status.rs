@@ -158,6 +158,13 @@ pub struct Event {
     pub once: bool,
 }
 
+impl Event {
+    /// What it says, to tell whether it was said before.
+    pub fn text(&self) -> String {
+        format!("{}\n{}", self.reason, self.note)
+    }
+}
+
 /// The fields of the status that are ours; anything else there belongs to somebody else.
 pub const FIELDS: [&str; 11] = [
     "observedGeneration",

@@ -60,7 +60,7 @@ impl Run<'_> {
     /// may be from now on.
     pub(super) async fn claim(&mut self, release: &Release, prepared: &Prepared) -> Result<(), Error> {
         let desired = Superset::of_objects(prepared.desired.members.iter().map(|member| &member.id));
-        let recorded = Superset::of_objects(release.record.entries.iter().map(|entry| &entry.id));
+        let recorded = Superset::of_record(&release.record);
         let superset = Superset::of_resource(&self.written).union(recorded).union(desired);
         let keeps = prepared.memory.keeps() || self.keeps();
         self.write_superset(&superset, keeps).await?;

@@ -1,6 +1,6 @@
 //! Where the members of a release are, when it goes: without chart, render, or trust in what a status says.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::Run;
 use super::dispose::Candidate;
@@ -25,7 +25,7 @@ impl Run<'_> {
         owner: &Owner,
     ) -> Result<Vec<(ObjectId, Candidate)>, Error> {
         let discovery = &self.context.discovery;
-        let recorded = Superset::of_objects(release.record.entries.iter().map(|entry| &entry.id));
+        let recorded = Superset::of_record(&release.record);
         let superset = Superset::of_resource(&self.written).union(recorded);
         let unserved = |snapshot: &Snapshot| superset.kinds.iter().any(|kind| snapshot.preferred(kind).is_none());
         if unserved(&discovery.snapshot()) {
@@ -34,34 +34,24 @@ impl Run<'_> {
         }
         let snapshot = discovery.snapshot();
         let mut found: BTreeMap<ObjectId, Candidate> = BTreeMap::new();
-        let nowhere = BTreeSet::from([String::new()]);
-        let mut unwatched: Vec<(&GroupKind, Option<&str>)> = Vec::new();
-        {
-            let members = self.context.members();
-            for kind in &superset.kinds {
-                let Some(resource) = snapshot.preferred(kind) else {
-                    if snapshot.has_failed(&kind.group) {
-                        let message = format!("{kind}: API group {} does not answer", kind.group);
-                        return Err(Error::Unavailable(message));
-                    }
-                    continue;
-                };
-                let namespaces = if resource.namespaced {
-                    &superset.namespaces
-                } else {
-                    &nowhere
-                };
-                let missing = namespaces
-                    .iter()
-                    .filter(|namespace| !members.is_synced(kind, namespace));
-                unwatched
-                    .extend(missing.map(|namespace| (kind, (!namespace.is_empty()).then_some(namespace.as_str()))));
+        for kind in &superset.kinds {
+            if snapshot.preferred(kind).is_none() && snapshot.has_failed(&kind.group) {
+                let message = format!("{kind}: API group {} does not answer", kind.group);
+                return Err(Error::Unavailable(message));
             }
+        }
+        let unwatched: Vec<(&GroupKind, &str)> = {
+            let members = self.context.members();
             let recorded = release.record.entries.iter().map(|entry| entry.id.clone());
             let known = members.known(members.of_set(&owner.set).into_iter().chain(recorded));
             found.extend(known.into_iter().map(|(id, live)| (id, Candidate::Watched(live))));
-        }
+            let places = superset.places(&snapshot);
+            places
+                .filter(|(kind, namespace)| !members.is_synced(kind, namespace))
+                .collect()
+        };
         for (kind, namespace) in unwatched {
+            let namespace = (!namespace.is_empty()).then_some(namespace);
             let Some(resource) = snapshot.preferred(kind) else {
                 continue;
             };

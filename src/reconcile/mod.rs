@@ -65,13 +65,7 @@ const RECHECK: Duration = Duration::from_secs(30);
 pub async fn reconcile(context: &Context, unit: &Unit, resource: &CustomResource, release: &mut Release) -> Outcome {
     let kind = &unit.group_kind;
     let timer = context.metrics.time_reconcile(&kind.group, &kind.kind);
-    let mut run = Run {
-        context,
-        unit,
-        written: resource.clone(),
-        heritage: None,
-        unlisted: None,
-    };
+    let mut run = Run::new(context, unit, resource);
     let secrets = release.secrets.clone();
     let outcome = secrets.scope(run.reconcile(release)).await;
     let elapsed = timer.finish(outcome.result);
@@ -82,13 +76,7 @@ pub async fn reconcile(context: &Context, unit: &Unit, resource: &CustomResource
 /// Tells in the status that a reconcile panicked, starting from what the status said before.
 pub async fn report_panic(context: &Context, unit: &Unit, resource: &CustomResource, release: &mut Release) -> Outcome {
     release.recover(resource);
-    let mut run = Run {
-        context,
-        unit,
-        written: resource.clone(),
-        heritage: None,
-        unlisted: None,
-    };
+    let mut run = Run::new(context, unit, resource);
     let phase = Phase::Failed {
         reason: Reason::Panicked,
         message:
@@ -118,6 +106,18 @@ struct Run<'a> {
     heritage: Option<takeover::Heritage>,
     /// Why it can't be told whether Helm has a release of this name.
     unlisted: Option<Error>,
+}
+
+impl<'a> Run<'a> {
+    fn new(context: &'a Context, unit: &'a Unit, resource: &CustomResource) -> Self {
+        Run {
+            context,
+            unit,
+            written: resource.clone(),
+            heritage: None,
+            unlisted: None,
+        }
+    }
 }
 
 impl Run<'_> {
@@ -160,7 +160,7 @@ impl Run<'_> {
 
     /// Steps 6 to 10: claim, keep random results, apply, prune, shrink.
     async fn carry_out(&mut self, release: &mut Release, prepared: &Prepared) -> Phase {
-        let recorded = superset::Superset::of_objects(release.record.entries.iter().map(|entry| &entry.id));
+        let recorded = superset::Superset::of_record(&release.record);
         let before = superset::Superset::of_resource(&self.written).union(recorded);
         if let Err(error) = self.claim(release, prepared).await {
             return prune::unclaimed(&error);

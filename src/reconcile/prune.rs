@@ -52,24 +52,11 @@ impl Run<'_> {
         }
         let orphans = {
             let members = self.context.members();
-            for kind in &before.kinds {
-                // A kind that is no longer served, while discovery is complete, has no objects.
-                let Some(resource) = snapshot.preferred(kind) else {
-                    continue;
-                };
-                let nowhere = std::collections::BTreeSet::from([String::new()]);
-                let namespaces = if resource.namespaced {
-                    &before.namespaces
-                } else {
-                    &nowhere
-                };
-                knowledge.unsynced.extend(
-                    namespaces
-                        .iter()
-                        .filter(|namespace| !members.is_synced(kind, namespace))
-                        .map(|_| kind.to_string()),
-                );
-            }
+            // A kind that is no longer served, while discovery is complete, has no objects.
+            let unsynced = before
+                .places(&snapshot)
+                .filter(|(kind, namespace)| !members.is_synced(kind, namespace));
+            knowledge.unsynced.extend(unsynced.map(|(kind, _)| kind.to_string()));
             let desired: HashSet<&ObjectId> = prepared.desired.members.iter().map(|member| &member.id).collect();
             orphans(&members, &release.record, &desired, &prepared.identity.owner)
         };
@@ -167,7 +154,7 @@ impl Run<'_> {
             };
         }
         if pruned.gap.is_none() {
-            let superset = Superset::of_objects(release.record.entries.iter().map(|entry| &entry.id));
+            let superset = Superset::of_record(&release.record);
             if let Err(error) = self.write_superset(&superset, keeps).await {
                 return unclaimed(&error);
             }

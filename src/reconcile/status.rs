@@ -170,9 +170,9 @@ impl Run<'_> {
         let event = phase.event();
         let failed = event.as_ref().is_some_and(|event| event.warning);
         if let Some(event) = event {
-            let key = format!("{}\n{}", event.reason, event.note);
-            if !event.once || release.last_event != key {
-                release.last_event = key;
+            let text = event.text();
+            if !event.once || release.last_event != text {
+                release.last_event = text;
                 self.tell(&event).await;
             }
         }
@@ -184,10 +184,7 @@ impl Run<'_> {
     /// What the conditions say, where the status doesn't keep them.
     async fn announce_conditions(&self, release: &mut Release, status: &Value) {
         let events = status::condition_events(status);
-        let texts = events
-            .iter()
-            .map(|event| format!("{}\n{}", event.reason, event.note))
-            .collect();
+        let texts = events.iter().map(Event::text).collect();
         let told = release.last_conditions.replace(texts);
         // A release that was well when the operator last ran, and is, is no news.
         if told.is_none() && release.was_complete && !events.iter().any(|event| event.warning) {
@@ -195,7 +192,7 @@ impl Run<'_> {
         }
         let told = told.unwrap_or_default();
         for event in &events {
-            if !told.contains(&format!("{}\n{}", event.reason, event.note)) {
+            if !told.contains(&event.text()) {
                 self.tell(event).await;
             }
         }

@@ -7,8 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::context::Context;
 use super::custom_resource::CustomResource;
+use crate::cluster::discovery::Snapshot;
 use crate::plan::applyset;
 use crate::plan::identity::{GroupKind, ObjectId};
+use crate::plan::record::Record;
 
 /// Where members may be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +37,11 @@ impl Superset {
             namespaces.insert(resource.key.namespace.clone());
         }
         Superset { kinds, namespaces }
+    }
+
+    /// Where the recorded members are.
+    pub fn of_record(record: &Record) -> Self {
+        Superset::of_objects(record.entries.iter().map(|entry| &entry.id))
     }
 
     pub fn of_objects<'a>(ids: impl IntoIterator<Item = &'a ObjectId>) -> Self {
@@ -68,6 +75,19 @@ impl Superset {
         ])
     }
 
+    /// Each kind that is served with each namespace; with an empty one if it is cluster-scoped.
+    pub fn places<'a>(&'a self, snapshot: &'a Snapshot) -> impl Iterator<Item = (&'a GroupKind, &'a str)> {
+        self.kinds.iter().flat_map(|kind| {
+            let namespaced = snapshot.preferred(kind).map(|resource| resource.namespaced);
+            let everywhere = self.namespaces.iter().filter(move |_| namespaced == Some(true));
+            let nowhere = (namespaced == Some(false)).then_some("");
+            everywhere
+                .map(String::as_str)
+                .chain(nowhere)
+                .map(move |namespace| (kind, namespace))
+        })
+    }
+
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
     }
@@ -76,13 +96,6 @@ impl Superset {
 /// Asks for the watches that show the members of a superset.
 pub fn want(context: &Context, superset: &Superset) {
     let snapshot = context.discovery.snapshot();
-    let mut scopes = Vec::new();
-    for kind in &superset.kinds {
-        match snapshot.preferred(kind) {
-            None => {}
-            Some(resource) if !resource.namespaced => scopes.push(context.scope(kind, "")),
-            Some(_) => scopes.extend(superset.namespaces.iter().map(|name| context.scope(kind, name))),
-        }
-    }
-    context.want(scopes);
+    let places = superset.places(&snapshot);
+    context.want(places.map(|(kind, namespace)| context.scope(kind, namespace)));
 }

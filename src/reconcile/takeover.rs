@@ -415,7 +415,7 @@ impl Run<'_> {
         }
         self.heritage = None;
         release.inherited = false;
-        let superset = Superset::of_objects(release.record.entries.iter().map(|entry| &entry.id));
+        let superset = Superset::of_record(&release.record);
         self.write_superset(&superset, self.keeps()).await?;
         let note = match (former, left.is_empty()) {
             (Former::OperatorSdk, _) => "the release is taken over from helm-operator".to_owned(),

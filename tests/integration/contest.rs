@@ -16,17 +16,7 @@ fn rival(world: &World, time: Duration) -> Result<usize> {
     while std::time::Instant::now() < end {
         if world.expect("configmap", "a-main")?["data"]["color"] == "blue" {
             let color = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a-main}\ndata: {color: pink}\n";
-            world.kubectl.run_with_input(
-                [
-                    "apply",
-                    "--server-side",
-                    "--force-conflicts",
-                    "--field-manager=rival",
-                    "-f",
-                    "-",
-                ],
-                color,
-            )?;
+            world.kubectl.take_over("rival", color)?;
             changes += 1;
         }
         std::thread::sleep(Duration::from_millis(50));

@@ -30,15 +30,8 @@ fn a_member_that_is_deleted_or_changed_comes_back() -> Result<()> {
         .patch("configmap", "a-main", &json!({"data": {"color": null}}))?;
     world.await_object("configmap", "a-main", "has a color again", color("blue"))?;
     // By another server-side applier, who takes the fields over.
-    world.kubectl.run_with_input(
-        [
-            "apply",
-            "--server-side",
-            "--force-conflicts",
-            "--field-manager=rival",
-            "-f",
-            "-",
-        ],
+    world.kubectl.take_over(
+        "rival",
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a-main}\ndata: {color: green}\n",
     )?;
     world.await_object("configmap", "a-main", "is not green", color("blue"))?;

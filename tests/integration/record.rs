@@ -89,9 +89,7 @@ fn a_long_inventory_lies_in_secrets() -> Result<()> {
     let start = world.mark()?;
     let operator = world.start_and_settle()?;
     let asked = world.requests(&operator, start)?;
-    let writes = asked
-        .clone()
-        .filter(|request| !["get", "list", "watch"].contains(&request.verb.as_str()));
+    let writes = asked.clone().writes();
     ensure!(writes.is_empty() && versions(&members(&world)?) == before, "{writes}");
     let gets = asked.clone().resource("secrets").verb("get");
     // The other Secret is the operator's key.
@@ -158,9 +156,7 @@ fn three_thousand_members_are_recorded() -> Result<()> {
     let start = world.mark()?;
     let operator = world.start_and_settle()?;
     let asked = world.requests(&operator, start)?;
-    let writes = asked
-        .clone()
-        .filter(|request| !["get", "list", "watch"].contains(&request.verb.as_str()));
+    let writes = asked.clone().writes();
     ensure!(writes.is_empty(), "{writes}");
     ensure!(asked.resource("configmaps").verb("get").is_empty());
     Ok(())
@@ -342,7 +338,7 @@ fn lives_without_status(world: &World, warning: &str) -> Result<()> {
     let start = world.mark()?;
     let operator = world.start_and_settle()?;
     let asked = world.requests(&operator, start)?;
-    let writes = asked.filter(|request| !["get", "list", "watch"].contains(&request.verb.as_str()));
+    let writes = asked.writes();
     // Where there is a status, it is compared by writing it: a write without effect for each custom resource, and once
     // the question whether it can be applied.
     ensure!(writes.iter().all(|write| write.resource == "widgets"), "{writes}");

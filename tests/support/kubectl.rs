@@ -110,6 +110,16 @@ impl Kubectl {
         Ok(String::from_utf8(output.stdout)?)
     }
 
+    /// Server-side apply in the name of a field manager, which takes over the fields of others.
+    ///
+    /// # Errors
+    /// As [`Kubectl::run`].
+    pub fn take_over(&self, manager: &str, manifest: &str) -> anyhow::Result<String> {
+        let manager = format!("--field-manager={manager}");
+        let arguments = ["apply", "--server-side", "--force-conflicts", &manager, "-f", "-"];
+        self.run_with_input(arguments, manifest)
+    }
+
     /// Server-side apply of YAML or JSON documents, with kubectl's own field manager.
     ///
     /// # Errors
