@@ -7,6 +7,7 @@ pub mod error;
 pub mod events;
 pub mod kept;
 pub mod keys;
+pub mod looks;
 pub mod lookup;
 pub mod objects;
 pub mod record;

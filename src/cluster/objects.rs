@@ -1,5 +1,7 @@
 //! Requests on members: look, apply, list, delete. Each is one bounded request; nothing here decides.
 
+use std::collections::HashSet;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{
     DeleteParams, DynamicObject, ListParams, PartialObjectMeta, Patch, PatchParams, Preconditions, PropagationPolicy,
@@ -105,6 +107,9 @@ fn namespace(id: &ObjectId) -> Option<&str> {
     (!id.namespace.is_empty()).then_some(id.namespace.as_str())
 }
 
+/// What a look tells, and its `managedFields` in full.
+pub type Closely = (Live, Vec<ManagedFieldsEntry>);
+
 /// Metadata GET. `None` if the object does not exist.
 pub async fn look(discovery: &Discovery, resource: &Resource, id: &ObjectId) -> Result<Option<Live>> {
     let found = look_closely(discovery, resource, id).await?;
@@ -112,11 +117,7 @@ pub async fn look(discovery: &Discovery, resource: &Resource, id: &ObjectId) -> 
 }
 
 /// The same, with what `managedFields` say in full.
-pub async fn look_closely(
-    discovery: &Discovery,
-    resource: &Resource,
-    id: &ObjectId,
-) -> Result<Option<(Live, Vec<ManagedFieldsEntry>)>> {
+pub async fn look_closely(discovery: &Discovery, resource: &Resource, id: &ObjectId) -> Result<Option<Closely>> {
     let api = discovery.api::<DynamicObject>(resource, namespace(id));
     match bounded(api.get_metadata(&id.name)).await {
         Ok(object) => Ok(Some((
@@ -250,6 +251,26 @@ pub async fn list_set(
             None => return Ok(found),
         }
     }
+}
+
+/// The names of the objects in a place that do not carry the operator's label. `None` if they are too many for one
+/// page.
+pub async fn names_of_others(
+    discovery: &Discovery,
+    resource: &Resource,
+    namespace: Option<&str>,
+    operator: &str,
+) -> Result<Option<HashSet<String>>> {
+    let api = discovery.api::<DynamicObject>(resource, namespace);
+    let parameters = ListParams::default()
+        .labels(&format!("{}!={operator}", applyset::OPERATOR_LABEL))
+        .limit(PAGE);
+    let page = bounded(api.list_metadata(&parameters)).await?;
+    if page.metadata.continue_.is_some_and(|token| !token.is_empty()) {
+        return Ok(None);
+    }
+    let names = page.items.into_iter().filter_map(|object| object.metadata.name);
+    Ok(Some(names.collect()))
 }
 
 /// What a request to delete came to.

@@ -289,7 +289,11 @@ impl Run<'_> {
             if next == drifted && self.must_wait(release, member) {
                 return Done::Contested;
             }
-            match objects::look_closely(&self.context.discovery, resource, &member.id).await {
+            let looked = match next {
+                Step::Look => self.look(resource, &member.id).await,
+                _ => objects::look_closely(&self.context.discovery, resource, &member.id).await,
+            };
+            match looked {
                 Ok(None) => {
                     next = step(member, entry, Seen::Absent, owner);
                     live = None;

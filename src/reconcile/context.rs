@@ -11,6 +11,7 @@ use crate::chart::Chart;
 use crate::chart::stamp::Stamp;
 use crate::cluster::discovery::{Discovery, Resource};
 use crate::cluster::events::Events;
+use crate::cluster::looks::Looks;
 use crate::cluster::lookup;
 use crate::plan::digest::Key;
 use crate::plan::grants::Baseline;
@@ -40,6 +41,8 @@ pub struct Context {
     pub renders: Arc<Semaphore>,
     members: Mutex<Members>,
     looked_up: Mutex<LookedUp>,
+    /// Shared by the reconciles that look for what is in the way of new members.
+    pub looks: Looks,
     /// The custom resources of this process by their ApplySet id, as their watches saw them last.
     owners: Mutex<HashMap<String, Known>>,
     /// Told when a scope was wanted, or is no longer, so that its watch starts or ends.
@@ -145,6 +148,7 @@ impl Context {
             renders: Arc::new(Semaphore::new(cores)),
             members: Mutex::default(),
             looked_up: Mutex::default(),
+            looks: Looks::default(),
             owners: Mutex::default(),
             wanted: Notify::new(),
         }

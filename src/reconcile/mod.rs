@@ -16,6 +16,7 @@ mod find;
 mod health;
 mod inputs;
 mod kept;
+mod look;
 mod preflight;
 mod prune;
 mod record;
