@@ -61,6 +61,46 @@ fn an_unchanged_release_makes_no_request() -> Result<()> {
 }
 
 #[test]
+fn many_new_releases_share_their_looks_and_still_find_what_is_in_the_way() -> Result<()> {
+    let world = World::new("cost-burst")?;
+    let releases = 60;
+    let names = || (0..releases).map(|n| format!("w{n}"));
+    // None of its fields is one of the chart's: an apply would meet no conflict.
+    world.kubectl.apply(
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: w30-two}, data: {theirs: stays}, immutable: false}",
+    )?;
+    let theirs = world.expect("configmap", "w30-two")?["metadata"]["resourceVersion"].clone();
+    let widgets: Vec<String> = names()
+        .map(|name| world.widget(&name, json!({"extra": ["one", "two"]})).to_string())
+        .collect();
+    world.kubectl.apply(&widgets.join("\n---\n"))?;
+    let start = world.mark()?;
+    let operator = world.start()?;
+    let refused = world.await_stalled("w30", "Collision")?;
+    ensure!(
+        refused.contains("ConfigMap") && refused.contains("w30-two"),
+        "{refused}"
+    );
+    for name in names().filter(|name| name != "w30") {
+        world.await_ready(&name)?;
+    }
+    let now = world.expect("configmap", "w30-two")?;
+    ensure!(now["metadata"]["resourceVersion"] == theirs, "it was touched: {now}");
+    let requests = world.requests(&operator, start)?.resource("configmaps");
+    let looks = requests.clone().verb("get").len() + requests.clone().verb("list").len();
+    ensure!(
+        looks < 2 * releases,
+        "{looks} looks for {} members:\n{requests}",
+        3 * releases
+    );
+    ensure!(
+        requests.verb("patch").len() == 3 * releases - 1,
+        "each member is applied once"
+    );
+    Ok(())
+}
+
+#[test]
 fn a_release_costs_what_changes_and_no_more() -> Result<()> {
     let world = World::new("cost-write")?;
     let operator = world.start()?;
