@@ -10,6 +10,7 @@ mod decode;
 mod emit;
 mod gosyntax;
 mod json;
+mod lines;
 mod node;
 mod number;
 mod parser;
@@ -160,6 +161,14 @@ pub fn to_json(text: &[u8]) -> Result<Value, Error> {
 /// # Errors
 /// Those of [`to_json`], wherever the problem is.
 pub fn to_json_fields(text: &[u8], wanted: impl Fn(&str) -> bool) -> Result<Value, Error> {
+    if let Some(entries) = lines::entries(text, &wanted) {
+        if entries.is_empty() {
+            return Ok(Value::Object(serde_json::Map::new()));
+        }
+        if let Ok(Some(value)) = decode::decode(entries.as_bytes()) {
+            return Ok(value);
+        }
+    }
     let decoded = decode::decode_some::<Value>(text, wanted);
     let decoded = decoded.map_err(|e| e.within("error converting YAML to JSON: "))?;
     Ok(decoded.unwrap_or(Value::Null))

@@ -114,6 +114,11 @@ fn allowed(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{A0}'..='\u{FFFD}' | '\u{10000}'..)
 }
 
+/// Whether YAML allows all characters of `text`.
+pub(super) fn is_allowed(text: &str) -> bool {
+    first_forbidden(text).is_none()
+}
+
 /// Byte offset of the first character that is not [`allowed`].
 fn first_forbidden(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
