@@ -13,11 +13,10 @@ const MAGIC: &[u8] = b"\x1f\x8b\x08";
 /// What Go says of data that isn't gzipped.
 const NOT_GZIP: &str = "gzip: invalid header";
 
-/// Reads the files of the archive at `path`, in the archive's order.
-pub(super) fn read_file(path: &Path) -> Result<Vec<File>, Error> {
-    let data = std::fs::read(path).map_err(|e| Error::io("open", path, e))?;
+/// Reads the files of the archive `path`, which holds `data`, in the archive's order.
+pub(super) fn read(path: &Path, data: &[u8]) -> Result<Vec<File>, Error> {
     let name = path.display().to_string();
-    let sort = sniff::content_type(&data);
+    let sort = sniff::content_type(data);
     if sort != "application/x-gzip" && !data.starts_with(MAGIC) {
         return Err(Error::Chart(if name.ends_with(".yml") || name.ends_with(".yaml") {
             format!("file '{name}' seems to be a YAML file, but expected a gzipped archive")
@@ -25,7 +24,7 @@ pub(super) fn read_file(path: &Path) -> Result<Vec<File>, Error> {
             format!("file '{name}' does not appear to be a gzipped archive; got '{sort}'")
         }));
     }
-    unpack(&data).map_err(|_| Error::Chart("unable to load chart archive".to_owned()))
+    unpack(data).map_err(|_| Error::Chart("unable to load chart archive".to_owned()))
 }
 
 /// Adds the archive's name to an error that says that an archive within it isn't one, as Helm does.

@@ -108,8 +108,17 @@ pub fn load(path: &Path) -> Result<Chart, Error> {
         chart.warnings = warnings;
         return Ok(chart);
     }
-    let files = archive::read_file(&path)?;
-    from_archive(files, |error| archive::explain(&path, error))
+    let data = std::fs::read(&path).map_err(|e| Error::io("open", &path, e))?;
+    load_archive_as(&path, &data)
+}
+
+/// Loads a chart from the bytes of a `.tgz` archive, as if they were those of the file `path`.
+///
+/// # Errors
+/// As [`load`], with `path` in them.
+pub fn load_archive_as(path: &Path, data: &[u8]) -> Result<Chart, Error> {
+    let files = archive::read(path, data)?;
+    from_archive(files, |error| archive::explain(path, error))
 }
 
 /// Loads a chart from the bytes of a `.tgz` archive.

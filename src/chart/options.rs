@@ -1,6 +1,7 @@
 //! The user's values, from files and from the `--set` family. Facts: Helm's `pkg/cli/values/options.go`.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io::Read;
 use std::path::PathBuf;
 
@@ -31,14 +32,19 @@ pub struct ValueOptions {
     pub fetch: Option<Fetch>,
 }
 
+/// Texts that aren't UTF-8, by the strings that stand for them in a tree of values.
+pub type RawTexts = HashMap<String, Vec<u8>>;
+
 impl ValueOptions {
     /// The values, merged in Helm's order: files, then `--set-json`, `--set`, `--set-string`, `--set-file`,
     /// `--set-literal`. Numbers from files and JSON are floats, those of `--set` whole. `-` is read from `stdin`.
+    /// For files of `--set-file` that aren't UTF-8 the tree has strings that stand in the table.
     ///
     /// # Errors
     /// A file that can't be read or parsed; a malformed `--set`.
-    pub fn merge(&self, stdin: &mut dyn Read) -> Result<Map<String, Value>, Error> {
+    pub fn merge(&self, stdin: &mut dyn Read) -> Result<(Map<String, Value>, RawTexts), Error> {
         let stdin = RefCell::new(stdin);
+        let raw = RefCell::new(RawTexts::new());
         let mut base = Map::new();
         for path in &self.files {
             let bytes = self.read_file(path, &stdin).map_err(Error::Values)?;
@@ -57,8 +63,8 @@ impl ValueOptions {
             }
         }
         let read = |path: &str| {
-            self.read_file(path, &stdin)
-                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            let bytes = self.read_file(path, &stdin)?;
+            Ok(String::from_utf8(bytes).unwrap_or_else(|e| stand_in(e.into_bytes(), &mut raw.borrow_mut())))
         };
         let families: [(&str, Mode<'_>, &[String]); 4] = [
             ("--set", Mode::Typed, &self.set),
@@ -72,7 +78,7 @@ impl ValueOptions {
                     .map_err(|e| Error::Values(format!("failed parsing {flag} data: {e}")))?;
             }
         }
-        Ok(base)
+        Ok((base, raw.into_inner()))
     }
 
     fn read_file(&self, path: &str, stdin: &RefCell<&mut dyn Read>) -> Result<Vec<u8>, String> {
@@ -105,5 +111,18 @@ impl ValueOptions {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(wrap("read"))?;
         Ok(bytes)
+    }
+}
+
+/// A string that stands for these bytes alone: what can be read of them, and a mark that no text has, until no other
+/// bytes have the same.
+fn stand_in(bytes: Vec<u8>, raw: &mut RawTexts) -> String {
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    loop {
+        text.push(char::MAX);
+        if raw.get(&text).is_none_or(|known| *known == bytes) {
+            raw.insert(text.clone(), bytes);
+            return text;
+        }
     }
 }

@@ -195,15 +195,18 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
     let place = locate::locate(&flags, process.dir, &chart)?;
     let place = match place {
         // Helm downloads a chart before it reads values.
-        Place::Url(url) => Place::Archive(http::files(&proxies).get(&url)?),
+        Place::Url(url) => {
+            let data = http::files(&proxies).get(&url)?;
+            Place::Archive(locate::cached(&data, &flags, process.env), data)
+        }
         place => place,
     };
-    let values = value_options(&flags, process.dir, http::files(&proxies))
+    let (values, raw_texts) = value_options(&flags, process.dir, http::files(&proxies))
         .merge(process.stdin)
         .map_err(|e| e.to_string())?;
     let chart = match place {
         Place::Path(path) => chart::load(&path),
-        Place::Archive(data) => chart::load_archive(&data),
+        Place::Archive(path, data) => chart::load_archive_as(&path, &data),
         Place::Url(_) => return Err(format!("{chart}: not downloaded")),
     };
     let chart = chart.map_err(|e| e.to_string())?;
@@ -226,6 +229,7 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
     let lookups = cluster.as_ref().map_or_else(Lookups::none, server::Cluster::lookups);
     let input = Input {
         values: serde_json::Value::Object(values),
+        raw_texts,
         release: Release {
             name: name.clone(),
             namespace: namespace::find(&flags, process),

@@ -20,8 +20,7 @@ use crate::plan::lookups;
 use crate::plan::record::Entry;
 use crate::plan::status::{Phase, Reason};
 use crate::render::{
-    Error as RenderError, Hook, Input, Kept, Limits, LookupKey, Lookups, Randomness, Release as Facts, Rendered,
-    Renderer,
+    Error as RenderError, Hook, Input, Kept, LookupKey, Lookups, Randomness, Release as Facts, Rendered, Renderer,
 };
 use crate::telemetry::redact::Secrets;
 
@@ -283,15 +282,9 @@ impl Work<'_> {
                 let _entered = secrets.enter();
                 let input = Input {
                     values: request.values,
-                    release: facts,
-                    capabilities: &snapshot.capabilities,
-                    lookups: &request.lookups,
                     clock,
                     kept: request.kept.as_ref(),
-                    seed: None,
-                    limits: Limits::default(),
-                    include_crds: false,
-                    skip_schema: false,
+                    ..Input::new(facts, &snapshot.capabilities, &request.lookups)
                 };
                 match request.probe {
                     None => renderer.render(&input),

@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::chart::dependencies::{self, Node};
+use crate::chart::options::RawTexts;
 use crate::chart::{Chart, Fetch, File, Warning, schema, values, version};
 use crate::template::go::{Entries, ExecError, Map, MapKind, Set, Str, Value};
 use crate::template::handlebars::{self, Templates, is_handlebars};
@@ -78,6 +79,10 @@ pub struct Input<'a> {
     /// The user's values, over the chart's own. Whole numbers are `int64` to templates, floats `float64`: Helm's
     /// command line makes floats of all numbers in files.
     pub values: serde_json::Value,
+    /// Strings of `values` that stand for texts which aren't UTF-8, as [`ValueOptions`] makes them.
+    ///
+    /// [`ValueOptions`]: crate::chart::options::ValueOptions
+    pub raw_texts: RawTexts,
     pub release: Release,
     pub capabilities: &'a Capabilities,
     pub lookups: &'a Lookups,
@@ -128,6 +133,7 @@ impl<'a> Input<'a> {
     pub fn new(release: Release, capabilities: &'a Capabilities, lookups: &'a Lookups) -> Self {
         Input {
             values: serde_json::Value::Null,
+            raw_texts: RawTexts::new(),
             release,
             capabilities,
             lookups,
@@ -199,7 +205,7 @@ impl Renderer {
     /// As [`render`](Self::render).
     pub fn render_logged(&self, input: &Input<'_>, warnings: &mut Vec<Warning>) -> Result<Rendered, Error> {
         warnings.extend(self.chart.warnings.iter().cloned());
-        let user = user_map(&input.values)?;
+        let user = user_map(input)?;
         let node = dependencies::process(&self.chart, &user, warnings)?;
         let values = values::coalesce(&node, &user, warnings)?;
         if !input.skip_schema {
@@ -231,7 +237,7 @@ impl Renderer {
     /// What the engine alone makes of every template, by its path: nothing is checked, sorted or parsed.
     #[cfg(test)]
     fn texts(&self, input: &Input<'_>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
-        let user = user_map(&input.values)?;
+        let user = user_map(input)?;
         let node = dependencies::process(&self.chart, &user, &mut Vec::new())?;
         let values = values::coalesce(&node, &user, &mut Vec::new())?;
         let parsed = self.parsed(&node)?;
@@ -292,14 +298,36 @@ impl ChartId {
     }
 }
 
-fn user_map(json: &serde_json::Value) -> Result<Map, Error> {
-    match Value::from_json(json) {
+fn user_map(input: &Input<'_>) -> Result<Map, Error> {
+    let mut values = Value::from_json(&input.values);
+    if !input.raw_texts.is_empty() {
+        values = with_raw_texts(values, &input.raw_texts);
+    }
+    match values {
         Value::Map(map) => Ok(map),
         Value::Nil => Ok(Map::new(MapKind::Any, Entries::new())),
         other => Err(Error::Values(crate::chart::Error::Values(format!(
             "the values must be a map, not a {}",
             other.type_name()
         )))),
+    }
+}
+
+fn with_raw_texts(value: Value, raw: &RawTexts) -> Value {
+    match value {
+        Value::String(text) => {
+            let found = std::str::from_utf8(text.as_bytes()).ok().and_then(|text| raw.get(text));
+            Value::String(found.map_or(text.clone(), |bytes| Str::from(bytes.as_slice())))
+        }
+        Value::List(list) => {
+            let items = list.items().iter().cloned();
+            Value::list(items.map(|item| with_raw_texts(item, raw)).collect())
+        }
+        Value::Map(map) => {
+            let entries = map.snapshot().into_iter();
+            Value::map(entries.map(|(key, item)| (key, with_raw_texts(item, raw))).collect())
+        }
+        other => other,
     }
 }
 

@@ -5,6 +5,7 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use axum::http::{HeaderName, Request, StatusCode, Uri};
+use hyper::ext::ReasonPhrase;
 use kube::client::Body;
 use kube::{Client, Config};
 
@@ -21,6 +22,8 @@ const MOST_REDIRECTIONS: usize = 10;
 /// What came back.
 struct Answer {
     status: StatusCode,
+    /// The server's words for the status, or else the usual ones.
+    reason: String,
     body: Vec<u8>,
 }
 
@@ -39,10 +42,7 @@ pub fn files(proxies: &Proxies) -> Fetch {
         let answer = get(url, &proxies)?;
         match answer.status {
             StatusCode::OK => Ok(answer.body),
-            status => Err(format!(
-                "failed to fetch {url} : {}",
-                shown(status).replace(['(', ')'], "")
-            )),
+            status => Err(format!("failed to fetch {url} : {} {}", status.as_u16(), answer.reason)),
         }
     })
 }
@@ -54,18 +54,13 @@ pub fn schemas(proxies: &Proxies) -> Fetch {
         let answer = get(url, &proxies).map_err(|problem| format!("HTTP request failed for {url}: {problem}"))?;
         match answer.status {
             StatusCode::OK => Ok(answer.body),
-            status => Err(format!("HTTP request to {url} returned status {}", shown(status))),
+            status => Err(format!(
+                "HTTP request to {url} returned status {} ({})",
+                status.as_u16(),
+                status.canonical_reason().unwrap_or_default()
+            )),
         }
     })
-}
-
-/// `404 (Not Found)`
-fn shown(status: StatusCode) -> String {
-    format!(
-        "{} ({})",
-        status.as_u16(),
-        status.canonical_reason().unwrap_or_default()
-    )
 }
 
 fn get(url: &str, proxies: &Proxies) -> Result<Answer, String> {
@@ -123,8 +118,13 @@ async fn ask(url: &str, proxies: &Proxies) -> Result<(Answer, Option<String>), S
     let location = location.and_then(|text| text.to_str().ok()).map(str::to_owned);
     let body = axum::body::to_bytes(axum::body::Body::new(body), LARGEST).await;
     let body = body.map_err(|e| format!("the answer can't be read, or is larger than {LARGEST} bytes: {e}"))?;
+    let reason = match head.extensions.get::<ReasonPhrase>() {
+        Some(reason) => String::from_utf8_lossy(reason.as_bytes()).into_owned(),
+        None => head.status.canonical_reason().unwrap_or_default().to_owned(),
+    };
     let answer = Answer {
         status: head.status,
+        reason,
         body: body.to_vec(),
     };
     Ok((answer, location))
@@ -272,6 +272,7 @@ mod tests {
         let address = serve(&[
             ("/values.yaml", "200 OK", "a: from the net"),
             ("/moved", "302 Found\r\nLocation: values.yaml", ""),
+            ("/gone.yaml", "410 Gone for good", ""),
             ("/int.json", "200 OK", r#"{"type": "integer"}"#),
         ]);
         let folder = tempfile::tempdir().unwrap();
@@ -298,6 +299,9 @@ mod tests {
         let missing = format!("http://{address}/none");
         let want = format!("failed to fetch {missing} : 404 Not Found");
         assert_eq!(run(&["-f", &missing]).error, Some(want));
+        let gone = format!("http://{address}/gone.yaml");
+        let want = format!("failed to fetch {gone} : 410 Gone for good");
+        assert_eq!(run(&["-f", &gone]).error, Some(want));
 
         let schema = |page: &str| format!(r#"{{"properties": {{"a": {{"$ref": "http://{address}/{page}"}}}}}}"#);
         std::fs::write(chart.join("values.schema.json"), schema("int.json")).unwrap();
@@ -309,6 +313,23 @@ mod tests {
         let want =
             format!("c:\nfailing loading {missing:?}: HTTP request to {missing} returned status 404 (Not Found)");
         assert!(error.ends_with(&want), "{error}");
+    }
+
+    /// Errors name the file in which Helm keeps what it has downloaded.
+    #[test]
+    fn a_chart_that_is_no_archive_is_named_as_helm_caches_it() {
+        let address = serve(&[("/text.tgz", "200 OK", "no chart")]);
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("http://{address}/text.tgz");
+        let args = ["r", &url, "--content-cache", "/cache"];
+        let error = super::super::run_captured(&args, b"", folder.path())
+            .error
+            .unwrap_or_default();
+        assert_eq!(
+            error,
+            "file '/cache/f4/f48be6f5a47c296fcdb4e06b80cd7e1b60e5629ea522ce342777f33d217bf6f1.chart' does not appear to be a gzipped \
+             archive; got 'application/octet-stream'"
+        );
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
+
 use super::files::clean_path;
 use crate::cli::pflag::Parsed;
 
@@ -12,8 +15,27 @@ pub enum Place {
     Path(PathBuf),
     /// An archive's.
     Url(String),
-    /// One that was fetched.
-    Archive(Vec<u8>),
+    /// One that was fetched, and the file in which Helm would have put it.
+    Archive(PathBuf, Vec<u8>),
+}
+
+/// Where Helm puts a chart that it has downloaded: its errors name that file. Nothing is written there.
+/// Facts: `pkg/downloader/cache.go`, `pkg/helmpath/lazypath.go`.
+pub fn cached(data: &[u8], flags: &Parsed, env: &dyn Fn(&str) -> Option<String>) -> PathBuf {
+    let folder = |name: &str| env(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let cache = || {
+        folder("HELM_CACHE_HOME")
+            .or_else(|| Some(folder("XDG_CACHE_HOME")?.join("helm")))
+            .unwrap_or_else(|| folder("HOME").unwrap_or_default().join(".cache/helm"))
+    };
+    let digest = HEXLOWER.encode(&Sha256::digest(data));
+    let content = match flags.text("content-cache") {
+        Some(given) => PathBuf::from(given),
+        None => folder("HELM_CONTENT_CACHE").unwrap_or_else(|| cache().join("content")),
+    };
+    content
+        .join(digest.get(..2).unwrap_or_default())
+        .join(digest + ".chart")
 }
 
 /// The place of the chart that a command line names.

@@ -130,6 +130,7 @@ fn charts_load_as_with_helm() {
         "dependencies",
         "values",
         "set",
+        "set-binary",
         "archives",
         "folders",
         "schema",
