@@ -210,6 +210,27 @@ fn nothing_takes_more_than_it_may() {
 }
 
 #[test]
+fn to_find_primes_takes_steps_and_no_time() {
+    // One key takes some hundred milliseconds; a look at the clock follows each.
+    let time = Duration::from_millis(50);
+    let keys = |count: usize, steps: u64| {
+        let template = format!("{{{{ range until {count} }}}}{{{{ $x := genPrivateKey \"rsa\" }}}}{{{{ end }}}}");
+        render_with(&template, |input| {
+            input.limits = Limits {
+                time,
+                steps,
+                ..Limits::default()
+            };
+        })
+    };
+    keys(2, 5_000_000).expect("the time for the keys isn't counted");
+    let text = keys(3, 5_000_000)
+        .expect_err("three keys take six million steps")
+        .to_string();
+    assert!(text.contains("the limit of 5000000 steps"), "{text}");
+}
+
+#[test]
 fn a_large_chart_stays_far_below_every_limit() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/charts/webstack");
     let renderer = Renderer::new(Arc::new(crate::chart::load(&path).unwrap())).unwrap();

@@ -10,6 +10,7 @@ use aws_lc_rs::signature::{
 };
 
 use super::der::{OCTET_STRING, bit_string, from_pem, read, read_all, sequence, to_pem};
+use crate::template::go::meter;
 
 const RSA_ALGORITHM: &[u8] = b"\x30\x0d\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01\x05\x00";
 const RSA_SIGNATURE: &[u8] = b"\x30\x0d\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0b\x05\x00";
@@ -44,14 +45,14 @@ fn failed(what: &str) -> String {
 }
 
 impl Key {
-    /// A new key.
+    /// A new key. How long it takes to find primes is left to chance: the clock of a render doesn't count it.
     pub(super) fn generate(kind: KeyKind) -> Result<Self, String> {
-        match kind {
+        meter::off_the_clock(|| match kind {
             KeyKind::Rsa2048 => Self::rsa(KeySize::Rsa2048),
             KeyKind::Rsa4096 => Self::rsa(KeySize::Rsa4096),
             KeyKind::Ecdsa => Self::ecdsa(),
             KeyKind::Ed25519 => Self::ed25519(),
-        }
+        })
     }
 
     /// The kind, if sprig generates such keys.

@@ -44,6 +44,7 @@ pub mod time;
 mod types;
 mod url;
 pub mod url_parse;
+mod x509;
 
 use crate::template::go::func::{CallError, Func};
 
