@@ -370,7 +370,12 @@ impl Serving {
         };
         // That it is being deleted, and how, is for its watch to tell.
         if let Some(written) = outcome.written.filter(|written| resource.deleting || !written.deleting) {
+            // What somebody asked for meanwhile is no news any more when its watch tells it.
+            let changed = written.asked() != resource.asked();
             self.cache.observe(written);
+            if changed {
+                self.queue.add(key.clone());
+            }
         }
         if !outcome.finished {
             self.cache.put_release(key, release);

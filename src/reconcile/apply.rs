@@ -28,6 +28,20 @@ use crate::plan::status::{Changes, Phase, Reason};
 use crate::plan::taken::{Taken, taken};
 use crate::telemetry::metrics::Operation;
 
+/// What is under way is in vain.
+const MEANWHILE: &str = "the custom resource changed meanwhile: beginning anew";
+
+/// The phase of a release whose custom resource changed since it was rendered.
+pub(super) fn interrupted() -> Phase {
+    Phase::Waiting {
+        reason: Reason::Progressing,
+        message: MEANWHILE.to_owned(),
+        changes: Changes::default(),
+        gap: None,
+        held: None,
+    }
+}
+
 /// What the applies of a reconcile came to.
 #[derive(Default)]
 pub(super) struct Applied {
@@ -134,7 +148,7 @@ impl Run<'_> {
                     .context
                     .is_outdated(&prepared.identity.owner.set, &self.written, trigger)
             {
-                closed = Some("the custom resource changed meanwhile: beginning anew".to_owned());
+                closed = Some(MEANWHILE.to_owned());
             }
             if closed.is_some() {
                 ordered.extend(previous);

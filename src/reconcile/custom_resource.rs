@@ -10,10 +10,12 @@ use serde_json::{Value, json};
 
 use crate::cluster::custom_resource::Target;
 use crate::cluster::discovery::Resource;
+use crate::plan::annotations;
 use crate::plan::applyset::{self, FINALIZER};
 use crate::plan::deletion::Cascade;
 use crate::plan::identity::GroupKind;
 use crate::plan::ownership::Owner;
+use crate::plan::takeover::is_former_finalizer;
 
 /// kubectl's copy of the whole manifest: large, possibly secret, and of no use here.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -142,6 +144,31 @@ impl CustomResource {
         hash.finish()
     }
 
+    /// As [`CustomResource::trigger`], of what others want: without what the operator itself puts on a custom resource.
+    pub fn asked(&self) -> u64 {
+        let own = [
+            annotations::KEPT,
+            annotations::TAKEOVER,
+            applyset::TOOLING_ANNOTATION,
+            applyset::KINDS_ANNOTATION,
+            applyset::NAMESPACES_ANNOTATION,
+        ];
+        let mut hash = DefaultHasher::new();
+        (&self.uid, self.deleting, &self.spec).hash(&mut hash);
+        for label in self.labels.iter().filter(|(key, _)| *key != applyset::ID_LABEL) {
+            label.hash(&mut hash);
+        }
+        for annotation in self.annotations.iter().filter(|(key, _)| !own.contains(&key.as_str())) {
+            annotation.hash(&mut hash);
+        }
+        for finalizer in &self.finalizers {
+            if finalizer != FINALIZER && !is_former_finalizer(finalizer) {
+                finalizer.hash(&mut hash);
+            }
+        }
+        hash.finish()
+    }
+
     pub fn owner(&self, group_kind: &GroupKind) -> Owner {
         Owner {
             uid: self.uid.clone(),
@@ -208,6 +235,36 @@ mod tests {
         assert_eq!(one.trigger(), resource(json!({"a": 2}), json!({"size": 1})).trigger());
         assert_ne!(one.trigger(), resource(json!({"a": 1}), json!({"size": 2})).trigger());
         assert!(one.annotations.is_empty());
+    }
+
+    #[test]
+    fn our_own_marks_are_not_asked_for() {
+        let with = |metadata: Value, spec: Value| {
+            let mut all = json!({"name": "a", "uid": "u", "labels": {"l": "1"}, "annotations": {"a": "1"}});
+            for (field, value) in metadata.as_object().into_iter().flatten() {
+                match value.as_object() {
+                    Some(more) => more.iter().for_each(|(key, value)| all[field][key] = value.clone()),
+                    None => all[field] = value.clone(),
+                }
+            }
+            let object = json!({"metadata": all, "spec": spec});
+            CustomResource::from(serde_json::from_value::<DynamicObject>(object).unwrap()).asked()
+        };
+        let before = with(json!({}), json!({"size": 1}));
+        let claimed = json!({
+            "finalizers": [FINALIZER, "uninstall-helm-release"], "labels": {(applyset::ID_LABEL): "x"},
+            "annotations": {(applyset::KINDS_ANNOTATION): "ConfigMap", (annotations::KEPT): "p", (annotations::TAKEOVER): "t"},
+        });
+        assert_eq!(with(claimed, json!({"size": 1})), before);
+        assert_ne!(with(json!({}), json!({"size": 2})), before);
+        for theirs in [
+            json!({"finalizers": ["theirs"]}),
+            json!({"labels": {"l": "2"}}),
+            json!({"annotations": {(annotations::SUSPEND): "true"}}),
+            json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        ] {
+            assert_ne!(with(theirs.clone(), json!({"size": 1})), before, "{theirs}");
+        }
     }
 
     #[test]

@@ -103,6 +103,8 @@ struct Run<'a> {
     context: &'a Context,
     unit: &'a Unit,
     written: CustomResource,
+    /// The generation that this reconcile is about; that of `written` may be newer.
+    generation: i64,
     /// What was there before us, while it is being taken over.
     heritage: Option<takeover::Heritage>,
     /// Why it can't be told whether Helm has a release of this name.
@@ -115,6 +117,7 @@ impl<'a> Run<'a> {
             context,
             unit,
             written: resource.clone(),
+            generation: resource.generation,
             heritage: None,
             unlisted: None,
         }
@@ -163,8 +166,13 @@ impl Run<'_> {
     async fn carry_out(&mut self, release: &mut Release, prepared: &Prepared) -> Phase {
         let recorded = superset::Superset::of_record(&release.record);
         let before = superset::Superset::of_resource(&self.written).union(recorded);
+        let asked = self.written.asked();
         if let Err(error) = self.claim(release, prepared).await {
             return prune::unclaimed(&error);
+        }
+        // The answer shows what the watch may not have told yet: what was rendered is in vain.
+        if self.written.asked() != asked {
+            return apply::interrupted();
         }
         if let Err(phase) = self.keep(prepared).await {
             return phase;

@@ -71,7 +71,7 @@ impl Run<'_> {
 
     /// The record, the Secrets that hold it, and whether some of it is lost.
     async fn stored(&self) -> Result<(Record, Saved, bool), Phase> {
-        let generation = self.written.generation;
+        let generation = self.generation;
         let observed = self.written.observed_generation();
         let saved = |parts| Saved {
             parts,
@@ -175,7 +175,7 @@ impl Run<'_> {
     }
 
     async fn save(&self, release: &mut Release, record: &Record) -> Result<(), Phase> {
-        let parts = Parts::of(record, &self.written.uid, self.written.generation, MAX_BYTES);
+        let parts = Parts::of(record, &self.written.uid, self.generation, MAX_BYTES);
         if parts.stamp == release.saved.stamp {
             return Ok(());
         }

@@ -63,7 +63,7 @@ impl Run<'_> {
             app_version: metadata.app_version.clone(),
         });
         let report = Report {
-            generation: self.written.generation,
+            generation: self.generation,
             release_name: &self.written.key.name,
             phase,
             chart,
