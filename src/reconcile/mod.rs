@@ -87,16 +87,17 @@ pub async fn report_panic(context: &Context, unit: &Unit, resource: &CustomResou
     run.report(release, phase, None).await
 }
 
-/// Lets a test see what a defect would do: the custom resource that this variable names makes its reconcile panic.
+/// Lets a test see what a defect would do: the custom resource that this variable names makes its reconcile panic, and
+/// `<name>/render` its render, with a text that quotes what was at hand.
 #[cfg(debug_assertions)]
-fn panic_if_asked(resource: &CustomResource) {
-    if std::env::var("CHARTWRIGHT_TEST_PANIC").is_ok_and(|name| name == resource.key.name) {
-        panic!("CHARTWRIGHT_TEST_PANIC names {}", resource.key);
+fn panic_if_asked(name: &str, quoted: impl FnOnce() -> String) {
+    if std::env::var("CHARTWRIGHT_TEST_PANIC").is_ok_and(|named| named == name) {
+        panic!("CHARTWRIGHT_TEST_PANIC names {name}: {}", quoted());
     }
 }
 
 #[cfg(not(debug_assertions))]
-fn panic_if_asked(_: &CustomResource) {}
+fn panic_if_asked(_: &str, _: impl FnOnce() -> String) {}
 
 /// The state of one reconcile: the custom resource moves on with each of our writes.
 struct Run<'a> {
@@ -183,7 +184,10 @@ impl Run<'_> {
         if let Err(phase) = self.take_orphans(release, prepared).await {
             return phase;
         }
-        panic_if_asked(&self.written);
+        panic_if_asked(&self.written.key.name, || {
+            let objects = prepared.desired.members.iter().map(|member| member.object.to_string());
+            format!("{:?} {}", prepared.notes, objects.collect::<String>())
+        });
         let applied = self.apply(release, prepared).await;
         if let Some(phase) = applied.phase {
             return phase;

@@ -280,6 +280,9 @@ impl Work<'_> {
         let job = move || {
             let render = || {
                 let _entered = secrets.enter();
+                super::panic_if_asked(&format!("{}/render", facts.name), || {
+                    serde_json::to_string(&request.kept).unwrap_or_default()
+                });
                 let input = Input {
                     values: request.values,
                     clock,

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
-use crate::operator::{Launch, Operator};
+use crate::operator::{Launch, Operator, PANIC};
 use crate::world::{World, member_rule};
 
 const MARK: &str = "[redacted]";
@@ -256,4 +256,36 @@ fn readable_logs_tell_no_secret_either() -> Result<()> {
     let story = Story { operator, ..story };
     story.fails("required", "RenderFailed")?;
     story.fails("address", "ObjectInvalid")
+}
+
+/// A defect may quote what it stumbled over, wherever it is: in the middle of a reconcile, or in a render.
+#[test]
+fn a_panic_tells_no_secret() -> Result<()> {
+    let mut story = Story::begin("redaction-panic", "json")?;
+    for (at, color) in [("a", "red"), ("a/render", "green")] {
+        story.operator.terminate()?;
+        let launch = Launch {
+            environment: &[(PANIC, at)],
+            metrics: true,
+            ..Launch::default()
+        };
+        story.operator = story.world.launch(&launch)?;
+        story.operator.await_log("watching")?;
+        story.world.edit("a", json!({"color": color}))?;
+        let ready = story.world.await_condition("a", "Ready", "False")?;
+        ensure!(ready["reason"] == "Panicked", "{at}: {ready}");
+        story.world.await_event("a", "Panicked")?;
+        story.world.await_quiet(&story.operator)?;
+        let log = story.operator.log();
+        let told: Vec<&str> = log
+            .lines()
+            .filter(|line| line.contains("CHARTWRIGHT_TEST_PANIC"))
+            .collect();
+        ensure!(
+            !told.is_empty() && told.iter().all(|line| line.contains(MARK)),
+            "{at}: {told:?}"
+        );
+        story.is_silent().with_context(|| at.to_owned())?;
+    }
+    Ok(())
 }
