@@ -17,7 +17,7 @@ const NAMESPACE: &str = "take-fixture";
 
 /// A release that is there before the operator is.
 pub struct Former {
-    pub name: &'static str,
+    pub name: String,
     /// Members and release Secrets as they were put back, by kind and name.
     pub objects: Vec<Value>,
 }
@@ -39,10 +39,25 @@ pub fn grant(world: &World) -> Result<()> {
 
 /// Puts a release back: `file` without its ending, the name of the release, and the custom resource as it is to be
 /// before the operator starts.
-pub fn restore(world: &World, file: &str, name: &'static str, change: impl FnOnce(&mut Value)) -> Result<Former> {
+pub fn restore(world: &World, file: &str, name: &str, change: impl FnOnce(&mut Value)) -> Result<Former> {
+    restore_as(world, file, name, name, change)
+}
+
+/// The same under another name, for a name that nothing but the release has.
+pub fn restore_as(
+    world: &World,
+    file: &str,
+    former_name: &str,
+    name: &str,
+    change: impl FnOnce(&mut Value),
+) -> Result<Former> {
     let path = folder().join(format!("{file}.json"));
     let mut text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    for (there, here) in [(NAMESPACE, world.name.as_str()), ("FixtureStore", "Widget")] {
+    for (there, here) in [
+        (NAMESPACE, world.name.as_str()),
+        ("FixtureStore", "Widget"),
+        (former_name, name),
+    ] {
         text = text.replace(there, here);
     }
     for kind in ["FixtureCache", "FixtureWidget"] {
@@ -69,7 +84,10 @@ pub fn restore(world: &World, file: &str, name: &'static str, change: impl FnOnc
         .iter()
         .map(|object| restore_fields(world, object))
         .collect::<Result<_>>()?;
-    Ok(Former { name, objects })
+    Ok(Former {
+        name: name.to_owned(),
+        objects,
+    })
 }
 
 fn restore_custom_resource(world: &World, mut resource: Value) -> Result<String> {
@@ -154,13 +172,13 @@ impl Former {
     /// Waits until nothing of the former owner is on the custom resource.
     pub fn await_taken(&self, world: &World) -> Result<Value> {
         let taken = eventually("the release is taken over", SOON, || {
-            let widget = world.expect(&world.widgets(), self.name)?;
+            let widget = world.expect(&world.widgets(), &self.name)?;
             let marker = &widget["metadata"]["annotations"]["chartwright.dev/takeover"];
             let ours = widget["metadata"]["finalizers"] == json!(["chartwright.dev/release"]);
             ensure!(ours && marker.is_null(), "{}", widget["metadata"]);
             Ok(Some(widget))
         });
-        taken.with_context(|| world.story(self.name))
+        taken.with_context(|| world.story(&self.name))
     }
 }
 

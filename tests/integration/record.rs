@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::look::{uid, versions};
 use crate::operator::Operator;
 use crate::support::eventually;
-use crate::world::{SOON, Setup, World, member_rule, served_changed};
+use crate::world::{SOON, Setup, World, member_rule};
 
 /// As many ConfigMaps as the values say.
 const MANY: &str = r#"
@@ -286,38 +286,6 @@ fn base64(value: &Value) -> Result<String> {
     Ok(String::from_utf8(data_encoding::BASE64.decode(text.as_bytes())?)?)
 }
 
-/// Installs the CRD of `Widget` with this status: `None` is no subresource.
-fn install_crd(world: &World, status: Option<Value>) -> Result<()> {
-    let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let name = format!("widgets.{}", world.group());
-    let subresources = if status.is_some() {
-        json!({"status": {}})
-    } else {
-        json!({})
-    };
-    let crd = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
-        "spec": {
-            "group": world.group(), "scope": "Namespaced",
-            "names": {"kind": "Widget", "plural": "widgets", "singular": "widget", "listKind": "WidgetList"},
-            "versions": [{
-                "name": "v1", "served": true, "storage": true, "subresources": subresources,
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
-                    "spec": free, "status": status.unwrap_or_else(|| json!({"type": "object"})),
-                }}},
-            }],
-        },
-    });
-    served_changed();
-    world.control_plane.kubectl().apply(&crd.to_string())?;
-    world
-        .control_plane
-        .kubectl()
-        .wait("condition=Established", "crd", &name, SOON)?;
-    served_changed();
-    Ok(())
-}
-
 /// The story of a release whose status says nothing: Events tell it, Secrets keep it.
 fn lives_without_status(world: &World, warning: &str) -> Result<()> {
     let operator = world.start_and_settle()?;
@@ -363,7 +331,7 @@ fn a_kind_without_a_status_works() -> Result<()> {
         ..Setup::default()
     };
     let world = world("record-none", setup)?;
-    install_crd(&world, None)?;
+    world.install_crd_with("Widget", None)?;
     lives_without_status(&world, "has no subresource status")
 }
 
@@ -379,7 +347,7 @@ fn a_kind_whose_schema_drops_the_status_works() -> Result<()> {
     let status = json!({"type": "object", "properties": {
         "release": {"type": "object", "properties": {"name": text, "revision": {"type": "integer"}}}, "phase": text,
     }});
-    install_crd(&world, Some(status))?;
+    world.install_crd_with("Widget", Some(status))?;
     lives_without_status(&world, "drops these fields: conditions, inventory")
 }
 

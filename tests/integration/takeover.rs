@@ -77,7 +77,7 @@ fn takes_over(world: &World, former: &Former) -> Result<Operator> {
     ensure!(former.secrets(world)? > 0);
     let operator = world.start()?;
     let widget = former.await_taken(world)?;
-    world.await_ready(former.name)?;
+    world.await_ready(&former.name)?;
     members_are_ours(world, former, &[])?;
     ensure!(pods(world)? == before, "pods were restarted");
     ensure!(former.secrets(world)? == 0, "release Secrets are left");

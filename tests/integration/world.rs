@@ -135,8 +135,19 @@ impl World {
 
     /// Installs a CRD of this world's group: status subresource, and any fields in spec and status.
     pub fn install_crd(&self, kind: &str) -> Result<()> {
+        let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        self.install_crd_with(kind, Some(free))
+    }
+
+    /// The same with this schema of the status; `None`: without the subresource.
+    pub fn install_crd_with(&self, kind: &str, status: Option<Value>) -> Result<()> {
         let plural = format!("{}s", kind.to_lowercase());
         let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let subresources = match status {
+            Some(_) => json!({"status": {}}),
+            None => json!({}),
+        };
+        let status = status.unwrap_or_else(|| json!({"type": "object"}));
         let name = format!("{plural}.{}", self.group());
         let crd = json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
@@ -144,8 +155,8 @@ impl World {
                 "group": self.group(), "scope": if self.cluster_scoped { "Cluster" } else { "Namespaced" },
                 "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
                 "versions": [{
-                    "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": free, "status": free}}},
+                    "name": "v1", "served": true, "storage": true, "subresources": subresources,
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": free, "status": status}}},
                 }],
             },
         });

@@ -17,11 +17,11 @@ async fn partial() -> Result<()> {
     let mut lane = Lane::new("discovery").await?;
     for scenario in [Scenario::PruneKinds, Scenario::Delete] {
         let release = format!("{scenario:?}").to_lowercase();
-        scenario.prepare(&lane, &release).await?;
+        scenario.prepare(&mut lane, &release).await?;
         lane.stop()?;
         lane.faults.set_missing_group(Some(GROUP));
         let before = live(&lane, &release).await?;
-        scenario.act(&lane, &release).await?;
+        scenario.act(&mut lane, &release).await?;
         lane.start()?;
         lane.until("it says what it doesn't know", HEALED, async || {
             let widget = lane.widget(&release).await?.context("the custom resource is gone")?;

@@ -10,9 +10,10 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use crate::fault::{Entry, Fault, Plan};
+use crate::flavour::Flavour;
 use crate::lane::{HEALED, Lane};
 use crate::look::condition;
-use crate::release::{members, status_is_no_lie};
+use crate::release::{members_of, status_is_no_lie};
 use crate::report::{Report, everything};
 use crate::sample::{Random, seed};
 use crate::scenario::Scenario;
@@ -83,6 +84,24 @@ fn all_cases() -> Vec<Case> {
     cases
 }
 
+/// Some for releases that have more than members, and for those that were somebody else's.
+fn cases_of(flavour: Flavour, scenarios: &[Scenario]) -> (Flavour, Vec<Case>) {
+    let mut cases = Vec::new();
+    for (index, (fault, times)) in FAULTS.into_iter().enumerate() {
+        for scenario in scenarios {
+            // Others for each fault, so that all are hit by some.
+            let positions = (1 + index % 4..=2 * POSITIONS).step_by(4);
+            cases.extend(positions.map(|position| Case {
+                scenario: *scenario,
+                fault,
+                times,
+                position,
+            }));
+        }
+    }
+    (flavour, cases)
+}
+
 /// Positions that were not reached, by scenario and fault: those beyond are not either.
 #[derive(Default)]
 struct Unreached(Mutex<HashMap<(Scenario, Fault, usize), usize>>);
@@ -105,7 +124,7 @@ impl Unreached {
 }
 
 /// Runs one case; true if the position was reached.
-async fn run(lane: &Lane, case: Case, release: &str) -> Result<bool> {
+async fn run(lane: &mut Lane, case: Case, release: &str) -> Result<bool> {
     let Case { scenario, .. } = case;
     let before = scenario.prepare(lane, release).await?;
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -147,7 +166,7 @@ fn order_was_kept(lane: &Lane, case: Case, release: &str, log: &[Entry]) -> Resu
     if case.scenario == Scenario::Delete {
         return Ok(());
     }
-    let rendered = members(&lane.world.name, release, &case.scenario.spec());
+    let rendered = members_of(lane, release, &case.scenario.spec());
     let rendered: BTreeSet<&str> = rendered.keys().map(|(_, name)| name.as_str()).collect();
     let mut uncertain: BTreeSet<String> = BTreeSet::new();
     for entry in log {
@@ -173,9 +192,9 @@ fn order_was_kept(lane: &Lane, case: Case, release: &str, log: &[Entry]) -> Resu
 }
 
 /// Cases one after the other in a lane of their own.
-async fn lane_of(name: &str, cases: &[Case], unreached: &Unreached) -> Result<()> {
+async fn lane_of(name: &str, flavour: Flavour, cases: &[Case], unreached: &Unreached) -> Result<()> {
     let mut report = Report::new(name);
-    let lane = Lane::new(name).await?;
+    let mut lane = Lane::of(name, flavour).await?;
     let mut reached = 0;
     let mut slowest = (Duration::ZERO, String::new());
     let mut failures = Vec::new();
@@ -184,7 +203,7 @@ async fn lane_of(name: &str, cases: &[Case], unreached: &Unreached) -> Result<()
             continue;
         }
         let begun = Instant::now();
-        let outcome = run(&lane, *case, &format!("f{number}")).await;
+        let outcome = run(&mut lane, *case, &format!("f{number}")).await;
         lane.faults.heal();
         match outcome {
             Ok(true) => reached += 1,
@@ -213,18 +232,9 @@ async fn lane_of(name: &str, cases: &[Case], unreached: &Unreached) -> Result<()
     Ok(())
 }
 
-#[test]
-fn any_request_may_go_wrong() -> Result<()> {
-    let mut cases = all_cases();
-    Random::new(seed()).shuffle(&mut cases);
-    let lanes = match everything() {
-        true => 6,
-        false => {
-            cases.truncate(24);
-            3
-        }
-    };
-    eprintln!("faults: {} cases of seed {} in {lanes} lanes", cases.len(), seed());
+/// Shares of cases by lane, each with what is known not to be reached.
+fn in_lanes(prefix: &str, flavour: Flavour, cases: &[Case], lanes: usize) -> Result<()> {
+    eprintln!("{prefix}: {} cases of seed {} in {lanes} lanes", cases.len(), seed());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -234,14 +244,42 @@ fn any_request_may_go_wrong() -> Result<()> {
     let share = cases.len().div_ceil(lanes);
     let outcome = runtime.block_on(async {
         let lanes = cases.chunks(share).enumerate().map(|(number, cases)| async move {
-            let name = format!("faults-{number}");
-            lane_of(&name, cases, unreached).await.with_context(|| name)
+            let name = format!("{prefix}-{number}");
+            lane_of(&name, flavour, cases, unreached).await.with_context(|| name)
         });
         let outcomes = futures::future::join_all(lanes).await;
         outcomes.into_iter().collect::<Result<Vec<()>>>()
     });
     runtime.shutdown_background();
     outcome.map(drop)
+}
+
+#[test]
+fn any_request_may_go_wrong() -> Result<()> {
+    let mut cases = all_cases();
+    Random::new(seed()).shuffle(&mut cases);
+    if !everything() {
+        cases.truncate(24);
+    }
+    in_lanes("faults", Flavour::Plain, &cases, if everything() { 6 } else { 3 })
+}
+
+/// Of releases that keep more than their members, and of those that are taken over: a sample of each, in turn.
+#[test]
+fn any_request_about_what_is_kept_may_go_wrong() -> Result<()> {
+    let usual = [Scenario::Install, Scenario::Upgrade, Scenario::Delete];
+    for (name, (flavour, mut cases)) in [
+        ("faults-random", cases_of(Flavour::Random, &usual)),
+        ("faults-lossy", cases_of(Flavour::Lossy, &usual)),
+        ("faults-takeover", cases_of(Flavour::Plain, &[Scenario::Takeover])),
+    ] {
+        Random::new(seed()).shuffle(&mut cases);
+        if !everything() {
+            cases.truncate(3);
+        }
+        in_lanes(name, flavour, &cases, if everything() { 2 } else { 1 })?;
+    }
+    Ok(())
 }
 
 /// Another owner's object stays as it is, whatever goes wrong at any call (P9).

@@ -6,25 +6,40 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use crate::fault::{Fault, Plan};
+use crate::flavour::{self, Flavour};
 use crate::lane::{HEALED, Lane};
 use crate::release::status_is_no_lie;
-use crate::report::Report;
+use crate::report::{Report, everything};
 use crate::scenario::Scenario;
 
 /// More writes than any scenario has.
-const MANY: usize = 40;
+const MANY: usize = 60;
+
+/// The writes at which the operator is killed: from the first, each `step`-th.
+#[derive(Clone, Copy)]
+struct Positions {
+    first: usize,
+    step: usize,
+}
+
+const EACH: Positions = Positions { first: 1, step: 1 };
 
 /// Kills at the write `position`. False if there are fewer.
 async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize) -> Result<bool> {
-    let release = format!("r{position}");
+    let release = format!("{}{position}", format!("{scenario:?}").to_lowercase());
     let before = scenario.prepare(lane, &release).await?;
     // What follows the last status write, such as an event of the preparation, is no write of this scenario.
     tokio::time::sleep(Duration::from_millis(100)).await;
+    let long = lane.flavour == Flavour::Long;
     let plan = Plan {
         fault,
         position,
         times: 1,
-        counts: Box::new(|call| call.is_write()),
+        // Between the many members of a long release nothing else happens.
+        counts: Box::new(move |call| {
+            let is_member = call.target().is_some_and(|target| target.resource == "configmaps");
+            call.is_write() && !(long && is_member)
+        }),
     };
     lane.faults.arm(lane.about(&release, plan));
     scenario.act(lane, &release).await?;
@@ -39,11 +54,16 @@ async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize
             tokio::time::timeout(Duration::from_millis(400), lane.faults.killed.notified()).await.is_ok()
         }
     };
+    let mut drawn = None;
     if killed {
         lane.stop()?;
         if scenario != Scenario::Delete {
             status_is_no_lie(lane, &release, &scenario.spec()).await?;
         }
+        if scenario.is_takeover() {
+            flavour::former_owner_could_go_on(lane, &release).await?;
+        }
+        drawn = flavour::password(lane, &release).await?;
         scenario.meanwhile(lane, &release).await?;
     }
     let hit = lane.faults.heal();
@@ -59,42 +79,76 @@ async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize
         .was_careful(lane, &release, &before)
         .await
         .with_context(|| format!("killed at {hit:?}"))?;
+    let now = flavour::password(lane, &release).await?;
+    ensure!(
+        drawn.is_none() || now.is_none() || drawn == now,
+        "killed at {hit:?}: a random result that was live was drawn anew"
+    );
     Ok(killed)
 }
 
-async fn enumerate(scenario: Scenario, fault: Fault) -> Result<()> {
-    let name = format!("kill-{scenario:?}-{fault:?}").to_lowercase();
+async fn enumerate(lane: &mut Lane, scenario: Scenario, fault: Fault, positions: Positions) -> Result<()> {
+    let name = format!("{}-{scenario:?}", lane.world.name).to_lowercase();
     let mut report = Report::new(&name);
-    let mut lane = Lane::new(&name).await?;
-    for position in 1..=MANY {
-        let killed = case(&mut lane, scenario, fault, position)
+    for position in (positions.first..=MANY).step_by(positions.step) {
+        let killed = case(lane, scenario, fault, position)
             .await
             .with_context(|| format!("{scenario:?}, {fault:?} of write {position}"))?;
         report.case();
         if !killed {
             ensure!(position > 4, "only {} writes were seen", position - 1);
-            report.end(&format!("{} writes", position - 1));
+            let note = match positions.step {
+                1 => format!("{} writes", position - 1),
+                step => format!("fewer than {position} writes, each {step}."),
+            };
+            report.end(&note);
             return Ok(());
         }
     }
     anyhow::bail!("{scenario:?} never ends: more than {MANY} writes")
 }
 
-/// Both cuts of a scenario, side by side.
-fn both(scenario: Scenario) -> Result<()> {
+/// One lane goes through scenarios of a flavour with the same cut.
+async fn lane_of(scenarios: &[Scenario], flavour: Flavour, fault: Fault, positions: Positions) -> Result<()> {
+    let name = match flavour {
+        Flavour::Plain => format!("kill-{:?}-{fault:?}", scenarios[0]),
+        flavour => format!("kill-{flavour:?}-{fault:?}"),
+    };
+    let mut lane = Lane::of(&name.to_lowercase(), flavour).await?;
+    for scenario in scenarios {
+        enumerate(&mut lane, *scenario, fault, positions).await?;
+    }
+    Ok(())
+}
+
+/// Both cuts, side by side.
+fn cut(scenarios: &[Scenario], flavour: Flavour, [before, after]: [Positions; 2]) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
     let result = runtime.block_on(async {
         let (before, after) = tokio::join!(
-            enumerate(scenario, Fault::KillBefore),
-            enumerate(scenario, Fault::KillAfter)
+            lane_of(scenarios, flavour, Fault::KillBefore, before),
+            lane_of(scenarios, flavour, Fault::KillAfter, after)
         );
         before.and(after)
     });
     runtime.shutdown_background();
     result
+}
+
+fn both(scenario: Scenario) -> Result<()> {
+    cut(&[scenario], Flavour::Plain, [EACH, EACH])
+}
+
+/// All of it with `make torture`, else each `step`-th write, another one for each cut.
+fn sampled(scenarios: &[Scenario], flavour: Flavour, step: usize) -> Result<()> {
+    let positions = |first| match everything() {
+        true => EACH,
+        false => Positions { first, step },
+    };
+    cut(scenarios, flavour, [positions(2), positions(1 + step / 2)])
 }
 
 #[test]
@@ -125,4 +179,63 @@ fn what_a_killed_install_left_goes_with_a_custom_resource_that_is_deleted_meanwh
 #[test]
 fn what_a_killed_upgrade_added_goes_when_it_is_taken_back_meanwhile() -> Result<()> {
     both(Scenario::Reverted)
+}
+
+#[test]
+fn what_the_status_tells_of_hooks_outlives_a_kill() -> Result<()> {
+    sampled(&[Scenario::Upgrade], Flavour::Hooked, 3)
+}
+
+#[test]
+fn random_results_are_drawn_once_and_go_with_their_release_whatever_write_was_the_last() -> Result<()> {
+    let scenarios = [
+        Scenario::Install,
+        Scenario::Upgrade,
+        Scenario::Delete,
+        Scenario::Abandoned,
+    ];
+    match everything() {
+        true => sampled(&scenarios, Flavour::Random, 1),
+        false => sampled(&[Scenario::Install, Scenario::Abandoned], Flavour::Random, 4),
+    }
+}
+
+#[test]
+fn a_record_in_secrets_is_whole_after_a_kill() -> Result<()> {
+    let scenarios = [
+        Scenario::Install,
+        Scenario::Upgrade,
+        Scenario::PruneKinds,
+        Scenario::Delete,
+        Scenario::Abandoned,
+        Scenario::Reverted,
+    ];
+    match everything() {
+        true => sampled(&scenarios, Flavour::Lossy, 1),
+        false => sampled(&[Scenario::Upgrade, Scenario::Delete], Flavour::Lossy, 3),
+    }
+}
+
+#[test]
+fn a_record_that_comes_to_secrets_and_back_is_whole_after_a_kill() -> Result<()> {
+    let scenarios = [
+        Scenario::Install,
+        Scenario::Upgrade,
+        Scenario::PruneKinds,
+        Scenario::Delete,
+    ];
+    match everything() {
+        true => sampled(&scenarios, Flavour::Long, 1),
+        // Each case installs 300 objects.
+        false => Ok(()),
+    }
+}
+
+#[test]
+fn a_takeover_that_is_killed_at_any_write_is_finished_or_deleted() -> Result<()> {
+    match everything() {
+        true => sampled(&[Scenario::Takeover, Scenario::TakeoverAbandoned], Flavour::Plain, 1),
+        // The fixture is put back for each case.
+        false => sampled(&[Scenario::Takeover], Flavour::Plain, 12),
+    }
 }

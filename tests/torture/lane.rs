@@ -11,9 +11,11 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 
 use crate::fault::{Faults, Plan};
+use crate::flavour::Flavour;
+use crate::former;
 use crate::operator::{Launch, Operator};
 use crate::proxy::{self, Upstream};
-use crate::world::{World, member_rule};
+use crate::world::World;
 
 /// How long anything may take once nothing goes wrong any more: a retry waits up to some seconds, and the machine may
 /// be busy.
@@ -23,25 +25,37 @@ pub struct Lane {
     pub world: World,
     pub faults: Arc<Faults>,
     pub admin: Client,
+    pub flavour: Flavour,
     operator: Option<Operator>,
     port: u16,
     user: String,
 }
 
 /// Kinds that the scenarios look at: group, version, kind, plural.
-pub const KINDS: [(&str, &str, &str, &str); 3] = [
+pub const KINDS: [(&str, &str, &str, &str); 4] = [
     ("", "v1", "ConfigMap", "configmaps"),
     ("", "v1", "Secret", "secrets"),
     ("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
+    ("apps", "v1", "Deployment", "deployments"),
 ];
 
 impl Lane {
     /// A world of this name with a proxy, and the operator started behind it.
     pub async fn new(name: &str) -> Result<Self> {
+        Self::of(name, Flavour::Plain).await
+    }
+
+    /// The same for releases of a flavour.
+    pub async fn of(name: &str, flavour: Flavour) -> Result<Self> {
         let owned = name.to_owned();
-        let world = tokio::task::spawn_blocking(move || World::new(&owned)).await??;
+        let made = tokio::task::spawn_blocking(move || {
+            let world = World::new(&owned)?;
+            flavour.set_up(&world).map(|()| world)
+        });
+        let world = made.await??;
         let world = world.watch_key("allow: {kinds: [PriorityClass.scheduling.k8s.io]}");
-        world.grant("secrets", &[member_rule("", "secrets")])?;
+        // With those of a takeover.
+        former::grant(&world)?;
         world.write_watches()?;
         let user = format!("system:serviceaccount:{name}:operator-0");
         let group = format!("{name}:operators");
@@ -54,6 +68,7 @@ impl Lane {
             world,
             faults,
             admin: Client::try_from(admin)?,
+            flavour,
             operator: None,
             port,
             user,
@@ -144,7 +159,7 @@ impl Lane {
 
     /// Creates a widget, or changes its spec to this.
     pub async fn put(&self, name: &str, spec: &Value) -> Result<()> {
-        let widget = self.world.widget(name, spec.clone());
+        let widget = self.world.widget(name, self.flavour.dress(spec));
         let parameters = PatchParams::apply("torture").force();
         self.widgets().patch(name, &parameters, &Patch::Apply(&widget)).await?;
         Ok(())
@@ -206,8 +221,14 @@ fn is_about(call: &crate::call::Call, namespace: &str, release: &str) -> bool {
     if target.resource == "leases" {
         return false;
     }
+    // The operator's own Secrets are named after UIDs, and only one release is at work at a time.
+    let is_kept = |name: &str| name.starts_with("chartwright-kept-") || name.starts_with("chartwright-record-");
     let names_it = |name: &str| {
-        name == release || name.starts_with(&format!("{release}-")) || name == format!("{namespace}-{release}")
+        name == release
+            || name.starts_with(&format!("{release}-"))
+            || name == format!("{namespace}-{release}")
+            || name.starts_with(&format!("sh.helm.release.v1.{release}."))
+            || is_kept(name)
     };
     if !target.name.is_empty() && target.resource != "events" {
         return names_it(&target.name);

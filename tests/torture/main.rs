@@ -7,6 +7,9 @@ mod support;
 
 // What the integration tests run an operator with; each user of it needs a part.
 #[allow(dead_code)]
+#[path = "../integration/former.rs"]
+mod former;
+#[allow(dead_code)]
 #[path = "../integration/look.rs"]
 mod look;
 #[allow(dead_code)]
@@ -20,6 +23,7 @@ mod call;
 mod discovery;
 mod fault;
 mod faults;
+mod flavour;
 mod history;
 mod kill;
 mod lane;

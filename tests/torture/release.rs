@@ -6,14 +6,15 @@ use anyhow::{Context, Result, ensure};
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
+use crate::flavour;
 use crate::lane::{Lane, names};
-use crate::look::{OPERATOR, PART_OF, TRACKING, condition, inventory, label, uid};
+use crate::look::{OPERATOR, PART_OF, TRACKING, condition, is_marked, label, uid};
 
 /// Kind and name.
 pub type Id = (String, String);
 
-/// What the tests' chart makes of a spec: content by kind and name. Written down here and not rendered, so that it can
-/// disagree.
+/// What the tests' chart makes of a spec: content by kind and name; `null` is any content. Written down here and not
+/// rendered, so that it can disagree.
 pub fn members(namespace: &str, release: &str, spec: &Value) -> BTreeMap<Id, Value> {
     let mut members = BTreeMap::new();
     let color = spec["color"].as_str().unwrap_or("blue");
@@ -34,6 +35,15 @@ pub fn members(namespace: &str, release: &str, spec: &Value) -> BTreeMap<Id, Val
             json!({"password": BASE64.encode(password.as_bytes())}),
         );
     }
+    if spec["kept"] == true {
+        members.insert(
+            ("ConfigMap".to_owned(), format!("{release}-kept")),
+            json!({"kept": "yes"}),
+        );
+    }
+    if spec["random"] == true {
+        members.insert(("Secret".to_owned(), format!("{release}-random")), Value::Null);
+    }
     if spec["priorityClass"]["enabled"] == true {
         members.insert(
             ("PriorityClass".to_owned(), format!("{namespace}-{release}")),
@@ -44,8 +54,15 @@ pub fn members(namespace: &str, release: &str, spec: &Value) -> BTreeMap<Id, Val
 }
 
 fn id(object: &Value) -> Id {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     (text(&object["kind"]), text(&object["metadata"]["name"]))
+}
+
+fn row_id(row: &Value) -> Id {
+    (text(&row["kind"]), text(&row["name"]))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 pub fn content(object: &Value) -> Value {
@@ -53,6 +70,11 @@ pub fn content(object: &Value) -> Value {
         Some("PriorityClass") => object["value"].clone(),
         _ => object["data"].clone(),
     }
+}
+
+/// What a spec of a lane makes, with all that its releases have.
+pub fn members_of(lane: &Lane, release: &str, spec: &Value) -> BTreeMap<Id, Value> {
+    members(&lane.world.name, release, &lane.flavour.dress(spec))
 }
 
 /// Live members by id.
@@ -83,21 +105,26 @@ pub async fn holds(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
         );
     }
     let live = live(lane, release).await?;
-    let expected = members(&lane.world.name, release, spec);
+    let expected = members_of(lane, release, spec);
     let found: BTreeSet<&Id> = live.keys().collect();
     ensure!(
         found == expected.keys().collect(),
         "live are {found:?}, the render has {:?}",
         expected.keys()
     );
-    let recorded: BTreeSet<String> = inventory(&widget).into_iter().collect();
-    let wanted: BTreeSet<String> = expected.keys().map(|(kind, name)| format!("{kind} {name}")).collect();
-    ensure!(recorded == wanted, "the inventory lists {recorded:?}, not {wanted:?}");
+    let rows = flavour::rows(lane, release, &widget, expected.len()).await?;
+    let recorded: BTreeMap<Id, &Value> = rows.iter().map(|row| (row_id(row), &row["uid"])).collect();
+    ensure!(
+        recorded.keys().eq(expected.keys()),
+        "the inventory lists {:?}, not {:?}",
+        recorded.keys(),
+        expected.keys()
+    );
     let set = widget["metadata"]["labels"]["applyset.kubernetes.io/id"].clone();
     for (id, object) in &live {
         let wanted = &expected[id];
         ensure!(
-            content(object) == *wanted,
+            wanted.is_null() || content(object) == *wanted,
             "{id:?} is {}, not {wanted}",
             content(object)
         );
@@ -112,13 +139,10 @@ pub async fn holds(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
         );
         let tracking = object["metadata"]["annotations"][TRACKING].as_str().unwrap_or_default();
         ensure!(tracking.starts_with(&uid(&widget)), "{id:?} is tracked as {tracking}");
-        let rows = widget["status"]["inventory"].as_array().into_iter().flatten();
-        let row = rows
-            .into_iter()
-            .find(|row| row["kind"] == id.0.as_str() && row["name"] == id.1.as_str());
         ensure!(
-            row.is_some_and(|row| row["uid"] == object["metadata"]["uid"]),
-            "the inventory has another UID for {id:?}: {row:?}"
+            *recorded[id] == object["metadata"]["uid"],
+            "the inventory has another UID for {id:?}: {}",
+            recorded[id]
         );
     }
     let kinds: BTreeSet<&str> = expected
@@ -135,6 +159,7 @@ pub async fn holds(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
         told.split(',').collect::<BTreeSet<_>>() == kinds,
         "the custom resource says that it has {told}, not {kinds:?}"
     );
+    flavour::holds(lane, release, &widget).await?;
     Ok(widget)
 }
 
@@ -150,10 +175,12 @@ pub async fn status_is_no_lie(lane: &Lane, release: &str, spec: &Value) -> Resul
         return Ok(());
     }
     let live = live(lane, release).await?;
-    for (id, wanted) in members(&lane.world.name, release, spec) {
+    let members = members_of(lane, release, spec);
+    flavour::is_no_lie(lane, release, members.len()).await?;
+    for (id, wanted) in members {
         let found = live.get(&id).map(content);
         ensure!(
-            found.as_ref() == Some(&wanted),
+            found.is_some() && (wanted.is_null() || found.as_ref() == Some(&wanted)),
             "the status says Ready while {id:?} is {found:?} instead of {wanted}"
         );
     }
@@ -166,9 +193,11 @@ pub async fn is_gone(lane: &Lane, release: &str) -> Result<()> {
         lane.widget(release).await?.is_none(),
         "the custom resource is still there"
     );
-    let left = lane.live(release).await?;
+    let mut left = lane.live(release).await?;
+    // Only a takeover knows one that its policy keeps.
+    left.retain(|object| is_marked(object) || !id(object).1.ends_with("-kept"));
     ensure!(left.is_empty(), "these are left: {:?}", names(&left));
-    Ok(())
+    flavour::is_forgotten(lane, release).await
 }
 
 /// UID and resource version by id.
@@ -188,8 +217,8 @@ pub fn only_what_changed_was_written(
     after: &BTreeMap<Id, (String, String)>,
     specs: (&Value, &Value),
 ) -> Result<()> {
-    let old = members(&lane.world.name, release, specs.0);
-    let new = members(&lane.world.name, release, specs.1);
+    let old = members_of(lane, release, specs.0);
+    let new = members_of(lane, release, specs.1);
     for (id, wanted) in &new {
         let (Some(was), Some(is)) = (before.get(id), after.get(id)) else {
             continue;

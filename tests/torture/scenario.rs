@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
+use crate::flavour;
+use crate::former;
 use crate::lane::{HEALED, Lane};
 use crate::release::{Id, holds, is_gone, live, only_what_changed_was_written, versions};
 
@@ -22,6 +24,10 @@ pub enum Scenario {
     Abandoned,
     /// An upgrade that is taken back while no operator runs.
     Reverted,
+    /// A release that helm-operator made, of which the chart now renders less.
+    Takeover,
+    /// The same; its custom resource is deleted while no operator runs.
+    TakeoverAbandoned,
 }
 
 /// A release before something goes wrong.
@@ -50,14 +56,35 @@ impl Scenario {
                 spec["secret"]["enabled"] = false.into();
                 spec["priorityClass"]["enabled"] = false.into();
             }
+            // Without the Deployment and one ConfigMap of the fixture.
+            Scenario::Takeover | Scenario::TakeoverAbandoned => {
+                spec = json!({
+                    "color": "green", "extra": ["one"], "kept": true, "priorityClass": {"enabled": true},
+                    "secret": {"enabled": true, "password": "hunter2"}, "deployment": {"enabled": false},
+                });
+            }
         }
         spec
     }
 
+    pub fn is_takeover(self) -> bool {
+        matches!(self, Scenario::Takeover | Scenario::TakeoverAbandoned)
+    }
+
     /// Brings a release to where the scenario begins.
-    pub async fn prepare(self, lane: &Lane, release: &str) -> Result<Before> {
+    pub async fn prepare(self, lane: &mut Lane, release: &str) -> Result<Before> {
         let versions = match self {
             Scenario::Install | Scenario::Abandoned => BTreeMap::new(),
+            Scenario::Takeover | Scenario::TakeoverAbandoned => {
+                // Our operator comes when helm-operator is gone.
+                lane.stop()?;
+                let spec = self.spec();
+                let change = |widget: &mut Value| widget["spec"] = spec;
+                tokio::task::block_in_place(|| {
+                    former::restore_as(&lane.world, "operator-sdk-widget", "plain", release, change)
+                })?;
+                versions(&live(lane, release).await?)
+            }
             _ => {
                 lane.put(release, &first()).await?;
                 let what = format!("{release} is installed");
@@ -70,11 +97,12 @@ impl Scenario {
     }
 
     /// What starts the operator's work.
-    pub async fn act(self, lane: &Lane, release: &str) -> Result<()> {
+    pub async fn act(self, lane: &mut Lane, release: &str) -> Result<()> {
         match self {
             Scenario::Install | Scenario::Upgrade | Scenario::PruneKinds | Scenario::Abandoned | Scenario::Reverted => {
                 lane.put(release, &self.spec()).await
             }
+            Scenario::Takeover | Scenario::TakeoverAbandoned => lane.start(),
             Scenario::Delete => lane.delete(release).await,
             Scenario::Drift => {
                 let maps = lane.of_kind("ConfigMap");
@@ -90,7 +118,7 @@ impl Scenario {
     /// What happens between a kill and the next start.
     pub async fn meanwhile(self, lane: &Lane, release: &str) -> Result<()> {
         match self {
-            Scenario::Abandoned => lane.delete(release).await,
+            Scenario::Abandoned | Scenario::TakeoverAbandoned => lane.delete(release).await,
             Scenario::Reverted => lane.put(release, &first()).await,
             _ => Ok(()),
         }
@@ -100,7 +128,11 @@ impl Scenario {
     pub async fn is_done(self, lane: &Lane, release: &str, interrupted: bool) -> Result<()> {
         match self {
             Scenario::Delete => is_gone(lane, release).await,
-            Scenario::Abandoned if interrupted => is_gone(lane, release).await,
+            Scenario::Abandoned | Scenario::TakeoverAbandoned if interrupted => is_gone(lane, release).await,
+            Scenario::Takeover | Scenario::TakeoverAbandoned => {
+                flavour::is_taken_over(lane, release).await?;
+                holds(lane, release, &self.spec()).await.map(drop)
+            }
             Scenario::Reverted if interrupted => holds(lane, release, &first()).await.map(drop),
             _ => holds(lane, release, &self.spec()).await.map(drop),
         }
@@ -111,6 +143,13 @@ impl Scenario {
         let after = versions(&live(lane, release).await?);
         match self {
             Scenario::Install | Scenario::Delete | Scenario::Abandoned => Ok(()),
+            Scenario::Takeover | Scenario::TakeoverAbandoned => {
+                for (id, (uid, _)) in &after {
+                    let was = before.versions.get(id).map(|(uid, _)| uid);
+                    ensure!(was == Some(uid), "{id:?} was made anew");
+                }
+                Ok(())
+            }
             // A member may have changed and changed back.
             Scenario::Reverted => {
                 let mut before = before.versions.clone();

@@ -1,0 +1,206 @@
+//! Releases that have more to keep than their members: hooks that are told, random results, a record in Secrets.
+
+use anyhow::{Context, Result, ensure};
+use data_encoding::BASE64;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+
+use crate::lane::Lane;
+use crate::look::{condition, uid};
+use crate::world::World;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Flavour {
+    #[default]
+    Plain,
+    /// With a hook, which the status lists.
+    Hooked,
+    /// With a random password, which a Secret keeps.
+    Random,
+    /// The schema of the status drops the record, which goes to a Secret.
+    Lossy,
+    /// More members than a status lists, but for [`crate::scenario::Scenario::PruneKinds`].
+    Long,
+}
+
+/// With these, the usual release has two members more than a status lists.
+const FILLERS: usize = 297;
+
+const RANDOM: &str = "{{- if .Values.random }}\napiVersion: v1\nkind: Secret\nmetadata:\n  name: {{ .Release.Name }}-random\n\
+    data:\n  password: {{ randAlphaNum 24 | b64enc }}\n{{- end }}\n";
+
+impl Flavour {
+    /// Makes a world one for such releases, before its operator starts.
+    pub fn set_up(self, world: &World) -> Result<()> {
+        match self {
+            Flavour::Random => std::fs::write(world.chart().join("templates/random.yaml"), RANDOM)?,
+            Flavour::Lossy => {
+                let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+                let status = json!({"type": "object", "properties": {
+                    "conditions": {"type": "array", "items": any}, "observedGeneration": {"type": "integer"},
+                }});
+                world.install_crd_with("Widget", Some(status))?;
+            }
+            Flavour::Plain | Flavour::Hooked | Flavour::Long => {}
+        }
+        Ok(())
+    }
+
+    /// A spec with what such a release has besides.
+    pub fn dress(self, spec: &Value) -> Value {
+        let mut spec = spec.clone();
+        match self {
+            Flavour::Plain | Flavour::Lossy => {}
+            Flavour::Hooked => spec["hook"] = true.into(),
+            Flavour::Random => spec["random"] = true.into(),
+            Flavour::Long => {
+                let mut extra = spec["extra"].as_array().cloned().unwrap_or_default();
+                extra.extend((0..FILLERS).map(|number| Value::from(format!("f{number:03}"))));
+                spec["extra"] = extra.into();
+            }
+        }
+        spec
+    }
+}
+
+/// The Secrets in which the operator keeps something of a release, whatever became of its custom resource.
+async fn keepers(lane: &Lane, release: &str) -> Result<Vec<Value>> {
+    let about = format!("Widget.{} {}/{release}", lane.world.group(), lane.world.name);
+    let secrets = lane.of_kind("Secret").list(&ListParams::default()).await?;
+    let mut found = Vec::new();
+    for secret in secrets {
+        let annotations = secret.metadata.annotations.as_ref();
+        if annotations.and_then(|all| all.get("chartwright.dev/release")) == Some(&about) {
+            found.push(serde_json::to_value(secret)?);
+        }
+    }
+    Ok(found)
+}
+
+fn of_type<'s>(secrets: &'s [Value], kind: &str) -> Vec<&'s Value> {
+    let kind = format!("chartwright.dev/{kind}");
+    secrets
+        .iter()
+        .filter(|secret| secret["type"] == kind.as_str())
+        .collect()
+}
+
+fn file(secret: &Value, name: &str) -> Result<String> {
+    let text = secret["data"][name].as_str().with_context(|| format!("no {name}"))?;
+    Ok(String::from_utf8(BASE64.decode(text.as_bytes())?)?)
+}
+
+/// The rows of the inventory: those of the status, or of the record in the Secrets where the status can't have it.
+pub async fn rows(lane: &Lane, release: &str, widget: &Value, members: usize) -> Result<Vec<Value>> {
+    let secrets = keepers(lane, release).await?;
+    let records = of_type(&secrets, "record");
+    let in_secrets = lane.flavour == Flavour::Lossy || members > 300;
+    if !in_secrets {
+        ensure!(records.is_empty(), "the record of the status lies in Secrets, too");
+        return Ok(widget["status"]["inventory"].as_array().cloned().unwrap_or_default());
+    }
+    let mut rows = Vec::new();
+    ensure!(!records.is_empty(), "there is no record");
+    for secret in records {
+        let part: Value = serde_json::from_str(&file(secret, "record.json")?)?;
+        rows.extend(part["entries"].as_array().cloned().unwrap_or_default());
+    }
+    Ok(rows)
+}
+
+/// What such a release has besides members is as it must be.
+pub async fn holds(lane: &Lane, release: &str, widget: &Value) -> Result<()> {
+    match lane.flavour {
+        Flavour::Plain | Flavour::Lossy | Flavour::Long => {}
+        Flavour::Hooked => {
+            let hooks = &widget["status"]["hooks"]["notRun"];
+            let told = hooks[0].as_str().unwrap_or_default();
+            ensure!(
+                told.contains(&format!("ConfigMap {release}-hook")),
+                "the hooks are {hooks}"
+            );
+        }
+        Flavour::Random => {
+            let secrets = keepers(lane, release).await?;
+            let kept = of_type(&secrets, "kept-results");
+            ensure!(kept.len() == 1, "{} Secrets keep its results", kept.len());
+            let password = password(lane, release).await?.context("there is no password")?;
+            let results = file(kept[0], "results.json")?;
+            ensure!(results.contains(&password), "the password that is live is not kept");
+            let place = &widget["metadata"]["annotations"]["chartwright.dev/kept-results"];
+            ensure!(!place.is_null(), "the custom resource doesn't tell of the kept results");
+        }
+    }
+    Ok(())
+}
+
+/// What is true at any time, also of a release that is half done: a status that is ready has its record behind it.
+pub async fn is_no_lie(lane: &Lane, release: &str, members: usize) -> Result<()> {
+    let Some(widget) = lane.widget(release).await? else {
+        return Ok(());
+    };
+    let ready = condition(&widget, "Ready").unwrap_or_default();
+    if ready["status"] == "True" && ready["observedGeneration"] == widget["metadata"]["generation"] {
+        let rows = rows(lane, release, &widget, members).await;
+        let rows = rows.context("the status is ready")?;
+        ensure!(
+            rows.len() == members,
+            "the status is ready, and {} of {members} are recorded",
+            rows.len()
+        );
+    }
+    Ok(())
+}
+
+/// The random result that is live.
+pub async fn password(lane: &Lane, release: &str) -> Result<Option<String>> {
+    let secret = lane.of_kind("Secret").get_opt(&format!("{release}-random")).await?;
+    let secret = secret.map(serde_json::to_value).transpose()?;
+    secret.map(|secret| file(&secret, "password")).transpose()
+}
+
+/// Nothing is kept of a release that is gone.
+pub async fn is_forgotten(lane: &Lane, release: &str) -> Result<()> {
+    let left = keepers(lane, release).await?;
+    let names: Vec<_> = left.iter().map(|secret| &secret["metadata"]["name"]).collect();
+    ensure!(left.is_empty(), "what was kept is left: {names:?}");
+    Ok(())
+}
+
+/// A release that was helm-operator's is ours, and nothing of the former owner remains.
+pub async fn is_taken_over(lane: &Lane, release: &str) -> Result<()> {
+    let widget = lane.widget(release).await?.context("the custom resource is gone")?;
+    let metadata = &widget["metadata"];
+    ensure!(
+        metadata["finalizers"] == json!(["chartwright.dev/release"])
+            && metadata["annotations"]["chartwright.dev/takeover"].is_null(),
+        "{metadata}"
+    );
+    ensure!(widget["status"]["deployedRelease"].is_null(), "{}", widget["status"]);
+    ensure!(release_secrets(lane, release).await? == 0, "release Secrets are left");
+    let orphan = lane.of_kind("Deployment").get_opt(release).await?;
+    ensure!(orphan.is_none(), "what the chart doesn't render any more is left");
+    Ok(())
+}
+
+/// While a release isn't ours, what helm-operator knew of it is there, and its custom resource is held.
+pub async fn former_owner_could_go_on(lane: &Lane, release: &str) -> Result<()> {
+    let widget = lane.widget(release).await?.context("the custom resource is gone")?;
+    let held = widget["metadata"]["finalizers"]
+        .as_array()
+        .is_some_and(|all| !all.is_empty());
+    ensure!(held, "nothing holds the custom resource");
+    let ready = condition(&widget, "Ready").unwrap_or_default();
+    let ours = ready["status"] == "True" && ready["observedGeneration"] == widget["metadata"]["generation"];
+    ensure!(
+        ours || release_secrets(lane, release).await? > 0,
+        "the release Secrets went before the release {} was ours",
+        uid(&widget)
+    );
+    Ok(())
+}
+
+async fn release_secrets(lane: &Lane, release: &str) -> Result<usize> {
+    let parameters = ListParams::default().labels(&format!("owner=helm,name={release}"));
+    Ok(lane.of_kind("Secret").list(&parameters).await?.items.len())
+}
