@@ -66,12 +66,12 @@ fn a_crd_that_is_not_there_yet_is_waited_for() -> Result<()> {
     std::thread::sleep(Duration::from_secs(1));
     ensure!(operator.is_running());
     world.install_crd("Widget")?;
-    world.install("a", json!({}))?;
+    world.install("a", json!({"extra": ["one"]}))?;
 
     // The same for the kind of a member.
     world.grant("gadgets", &[member_rule(&world.group(), "gadgets")])?;
     let gadget = world.custom("Gadget", "made", json!({"by": "a"}));
-    world.edit("a", json!({"extraDeploy": [gadget], "color": "red"}))?;
+    world.edit("a", json!({"extraDeploy": [gadget], "color": "red", "extra": []}))?;
     let waiting = world.await_condition("a", "Reconciling", "True")?;
     ensure!(waiting["reason"] == "KindUnknown", "{waiting}");
     ensure!(
@@ -83,8 +83,15 @@ fn a_crd_that_is_not_there_yet_is_waited_for() -> Result<()> {
         world.expect("configmap", "a-main")?["data"]["color"] == "red",
         "what is known is applied"
     );
+    ensure!(
+        world.get("configmap", "a-one")?.is_some(),
+        "pruned on partial knowledge"
+    );
     world.install_crd("Gadget")?;
+    let begun = Instant::now();
     let widget = world.await_ready("a")?;
+    // Its watch tells, long before anybody looks again.
+    ensure!(begun.elapsed() < Duration::from_secs(20), "after {:?}", begun.elapsed());
     ensure!(inventory(&widget) == ["ConfigMap a-main", "Gadget made"], "{widget}");
 
     // And when the CRD goes and comes again, there is nothing left over, and all is well.

@@ -1,12 +1,14 @@
 //! What bit well-known neighbours (Flux, kro, kubectl, helm-operator), each as a test.
 
+use std::fs;
 use std::process::{Command, Output};
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::look::{annotation, inventory, is_marked, uid};
-use crate::world::{World, member_rule, served_changed};
+use crate::world::{PROMPT, World, member_rule, served_changed};
 
 /// kubectl's `--prune` gives up when a kind of the set is gone, helm-operator's rollback loops.
 #[test]
@@ -126,6 +128,62 @@ fn trap_09_what_sounds_like_an_immutable_field_deletes_nothing() -> Result<()> {
     ensure!(uid(&main) == before && main["data"]["color"] == "blue", "{main}");
     let deletes = world.requests(&operator, start)?.verb("delete");
     ensure!(deletes.is_empty(), "{deletes}");
+    Ok(())
+}
+
+/// kro waits for ever, in `Unknown`, where an expression refers to what isn't there. What can't be evaluated is told, and
+/// health that others write badly keeps no release from being ready.
+#[test]
+fn trap_11_what_cannot_be_evaluated_is_told_at_once_and_never_unknown() -> Result<()> {
+    let world = World::new("trap-11")?;
+    world.install_crd("Gadget")?;
+    world.grant("gadgets", &[member_rule(&world.group(), "gadgets")])?;
+    fs::write(
+        world.chart().join("templates/reference.yaml"),
+        "{{ if .Values.refer }}{{ .Values.no.such.thing }}{{ end }}\n",
+    )?;
+    let _operator = world.start()?;
+    let begun = Instant::now();
+    world.apply(&world.widget("a", json!({"refer": true})))?;
+    let message = world.await_stalled("a", "RenderFailed")?;
+    ensure!(message.contains("templates/reference.yaml:1"), "{message}");
+    ensure!(begun.elapsed() < PROMPT, "told after {:?}", begun.elapsed());
+
+    let mut gadget = world.custom("Gadget", "made", json!({}));
+    gadget["metadata"]["annotations"] = json!({"chartwright.dev/wave": "soon", "chartwright.dev/update": "Sometimes"});
+    world.update("a", json!({"refer": false, "extraDeploy": [gadget]}))?;
+    let told = world.events("a")?;
+    for part in ["chartwright.dev/wave", "chartwright.dev/update"] {
+        let found = told
+            .iter()
+            .filter(|(reason, note)| reason == "AnnotationInvalid" && note.contains(part));
+        ensure!(found.count() == 1, "{part}: {told:?}");
+    }
+    // A controller that doesn't know, and one that writes nonsense.
+    let status = |status: Value| {
+        let resource = world.resource("Gadget");
+        world
+            .kubectl
+            .patch_status(&resource, "made", &json!({"status": status}))
+            .map(drop)
+    };
+    status(json!({"conditions": [{"type": "Ready", "status": "Unknown", "message": "can't tell"}]}))?;
+    let ready = world.await_condition("a", "Ready", "False")?;
+    ensure!(
+        ready["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("can't tell")),
+        "{ready}"
+    );
+    for nonsense in [
+        json!({"conditions": "soon", "observedGeneration": "many"}),
+        json!({"conditions": [{"type": "Ready", "status": 7}, null, 3]}),
+    ] {
+        status(json!({"conditions": [{"type": "Ready", "status": "False"}]}))?;
+        world.await_condition("a", "Ready", "False")?;
+        status(nonsense)?;
+        world.await_ready("a")?;
+    }
     Ok(())
 }
 

@@ -7,6 +7,7 @@
 //! | kinds without a generation | `drift::a_member_that_is_deleted_or_changed_comes_back` |
 //! | labels that drift don't move the generation | `drift::marks_that_are_taken_off_a_member_come_back` |
 //! | "is immutable" is only text | `changeless::a_healthy_object_is_not_deleted_for_what_an_error_says` |
+//! | a namespace on an object that has none | `traps_apply::trap_10_what_the_server_makes_of_a_manifest_is_no_drift` |
 //! | a Job that its TTL removes | `changeless::a_finished_job_that_its_ttl_removes_is_satisfied` |
 //! | a retry wrapper for each reconcile | none is made: `plan::contest` and `Release::told` are bounded |
 //! | a request without a time limit | `cluster::connect::tests::a_request_without_an_answer_ends` |
