@@ -9,7 +9,8 @@ use crate::reconcile::{CustomResource, Key, Release, lock};
 #[derive(Default)]
 pub struct Cache {
     resources: Mutex<HashMap<Key, Arc<CustomResource>>>,
-    releases: Mutex<HashMap<Key, Release>>,
+    /// Boxed: a table has places to spare.
+    releases: Mutex<HashMap<Key, Box<Release>>>,
 }
 
 // === impl Cache ===
@@ -60,7 +61,10 @@ impl Cache {
 
     /// Takes the memory of a release out for a reconcile; a panic loses it, and the status brings it back.
     pub fn take_release(&self, key: &Key) -> Release {
-        lock(&self.releases).remove(key).unwrap_or_default()
+        lock(&self.releases)
+            .remove(key)
+            .map(|release| *release)
+            .unwrap_or_default()
     }
 
     /// True if the last reconcile left nothing to be done. One that is under way may have seen what was before.
@@ -80,7 +84,7 @@ impl Cache {
     /// Puts it back, unless the custom resource went meanwhile.
     pub fn put_release(&self, key: &Key, release: Release) {
         if lock(&self.resources).contains_key(key) {
-            lock(&self.releases).insert(key.clone(), release);
+            lock(&self.releases).insert(key.clone(), Box::new(release));
         }
     }
 }

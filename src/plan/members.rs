@@ -4,6 +4,7 @@
 //! watch for each wanted scope and reports here when it is synced. Only what a synced scope doesn't show is gone.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use super::health::Health;
 use super::identity::{GroupKind, ObjectId};
@@ -53,8 +54,9 @@ pub struct Scope {
 /// The index. One for all watches of a process, behind a lock that is never held across I/O.
 #[derive(Default)]
 pub struct Members {
-    objects: HashMap<ObjectId, Live>,
-    sets: HashMap<String, BTreeSet<ObjectId>>,
+    objects: HashMap<Arc<ObjectId>, Live>,
+    /// What carries the label of a set, in order. Most sets are small: a tree would keep ten times the room they take.
+    sets: HashMap<String, Vec<Arc<ObjectId>>>,
     wanted: BTreeSet<Scope>,
     synced: HashSet<Scope>,
     failing: HashMap<Scope, String>,
@@ -149,32 +151,35 @@ impl Members {
     pub fn of_set(&self, set: &str) -> Vec<ObjectId> {
         self.sets
             .get(set)
-            .map(|ids| ids.iter().cloned().collect())
+            .map(|ids| ids.iter().map(|id| ObjectId::clone(id)).collect())
             .unwrap_or_default()
     }
 
     /// Takes in what a watch or the answer of a write says. Returns the sets that must hear of it: none if nothing
     /// that matters changed, or if the news is older than what is known.
     pub fn observe(&mut self, id: &ObjectId, live: Live) -> Vec<String> {
-        let old = self.objects.get(id);
-        if let Some(old) = old {
+        if let Some(old) = self.objects.get_mut(id) {
             if old.uid == live.uid && is_older(&live.resource_version, &old.resource_version) {
                 return Vec::new();
             }
             if matters_alike(old, &live) {
-                self.objects.insert(id.clone(), live);
+                *old = live;
                 return Vec::new();
             }
         }
         let mut sets = self.remove(id);
         self.finished.remove(id);
+        let id = Arc::new(id.clone());
         if let Some(set) = &live.part_of {
-            self.sets.entry(set.clone()).or_default().insert(id.clone());
+            let ids = self.sets.entry(set.clone()).or_default();
+            if let Err(place) = ids.binary_search(&id) {
+                ids.insert(place, id.clone());
+            }
             if !sets.contains(set) {
                 sets.push(set.clone());
             }
         }
-        self.objects.insert(id.clone(), live);
+        self.objects.insert(id, live);
         sets
     }
 
@@ -188,8 +193,8 @@ impl Members {
     fn missing_from(&self, scope: &Scope, seen: &HashSet<ObjectId>) -> Vec<ObjectId> {
         self.objects
             .keys()
-            .filter(|id| covers(scope, id) && !seen.contains(id))
-            .cloned()
+            .filter(|id| covers(scope, id) && !seen.contains(id.as_ref()))
+            .map(|id| ObjectId::clone(id))
             .collect()
     }
 
@@ -219,7 +224,9 @@ impl Members {
             return Vec::new();
         };
         if let Some(ids) = self.sets.get_mut(&set) {
-            ids.remove(id);
+            if let Ok(place) = ids.binary_search_by(|known| known.as_ref().cmp(id)) {
+                ids.remove(place);
+            }
             if ids.is_empty() {
                 self.sets.remove(&set);
             }
