@@ -59,6 +59,8 @@ pub struct Release {
     pub was_complete: bool,
     /// What must not be told of it.
     pub secrets: Arc<Secrets>,
+    /// What the Secrets among its members hold is part of that.
+    pub(super) knows_secrets: bool,
 }
 
 // === impl Release ===

@@ -12,10 +12,11 @@ use super::kept::Memory;
 use super::release::Release;
 use super::{Run, inputs, secrets, values};
 use crate::cluster::discovery::Snapshot;
-use crate::cluster::lookup;
+use crate::cluster::error::Error;
+use crate::cluster::{lookup, objects};
 use crate::plan::desired::{self, Desired, Identity, Member, Rendered as Manifest};
 use crate::plan::grants::{self, Baseline};
-use crate::plan::identity::GroupKind;
+use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::lookups;
 use crate::plan::record::Entry;
 use crate::plan::status::{Phase, Reason};
@@ -90,15 +91,42 @@ pub type Answers = BTreeMap<LookupKey, Value>;
 
 impl Run<'_> {
     /// Steps 4 and 5: everything up to the first write.
-    pub(super) async fn prepare(&self, release: &Release) -> Result<Prepared, Phase> {
+    pub(super) async fn prepare(&self, release: &mut Release) -> Result<Prepared, Phase> {
         let mut answers = Answers::new();
         let prepared = prepare(self.context, self.unit, &self.written, release, &mut answers).await;
         // Also of what could not be rendered: what it asked for may come.
         let set = self.written.set(&self.unit.group_kind);
         self.context.follow_lookups(&set, answers.keys());
+        if prepared.is_err() {
+            self.learn_recorded(release).await?;
+        }
         let prepared = prepared?;
+        release.knows_secrets = true;
         self.preflight(&prepared).await?;
         Ok(prepared)
+    }
+
+    /// What the Secrets among the members hold is known from a render. After a start there was none, and the error of
+    /// one that fails may quote it all the same: then it is read.
+    async fn learn_recorded(&self, release: &mut Release) -> Result<(), Phase> {
+        let snapshot = self.context.discovery.snapshot();
+        let secret = GroupKind::new("", "Secret");
+        let Some(resource) = snapshot.preferred(&secret).filter(|_| !release.knows_secrets) else {
+            return Ok(());
+        };
+        for entry in release
+            .record
+            .entries
+            .iter()
+            .filter(|entry| entry.id.group_kind == secret)
+        {
+            let found = objects::read(&self.context.discovery, resource, &entry.id).await;
+            if let Some((_, object)) = found.map_err(|error| unread(&entry.id, &error))? {
+                secrets::learn_object(&release.secrets, &object);
+            }
+        }
+        release.knows_secrets = true;
+        Ok(())
     }
 }
 
@@ -135,7 +163,6 @@ pub async fn prepare(
         },
         secrets: release.secrets.clone(),
     };
-    work.secrets.turn();
     secrets::publish_names(&work.secrets, resource, &unit.group_kind);
     let recorded = release.record.revision;
     let mut memory = Memory::read(context, resource, release).await?;
@@ -149,7 +176,18 @@ pub async fn prepare(
         }
     }
     prepared.memory = memory;
+    // Not for one that failed, which may tell of what it did not come to render.
+    work.secrets.turn();
     Ok(prepared)
+}
+
+fn unread(id: &ObjectId, error: &Error) -> Phase {
+    Phase::Failed {
+        reason: Reason::RenderFailed,
+        message: format!(
+            "the chart can't be rendered; why is not told before it is known what is secret in that: {id}: {error}"
+        ),
+    }
 }
 
 fn stalled(reason: Reason, message: String) -> Phase {

@@ -107,7 +107,7 @@ impl Secrets {
         }
     }
 
-    /// One more render begins: forgets what the last few did not learn anew.
+    /// One more render is done: forgets what the last few did not learn anew.
     pub fn turn(&self) {
         let mut index = self.index();
         index.turn = index.turn.wrapping_add(1);

@@ -11,12 +11,12 @@ use crate::world::{World, member_rule};
 
 const MARK: &str = "[redacted]";
 
-/// Puts secrets wherever `mode` says.
+/// Puts secrets wherever `mode` says. Each is known from one source alone: a member, a hook, a lookup, a kept result.
 const TEMPLATE: &str = r#"
 {{- $found := lookup "v1" "Secret" .Release.Namespace "outside" }}
 {{- $outside := dig "data" "token" "" $found | b64dec }}
 {{- $random := randAlphaNum 24 }}
-{{- $all := printf "%s %s %s %s" .Values.password $outside $random ($outside | b64enc) }}
+{{- $all := printf "%s %s %s %s %s" .Values.password $outside $random ($outside | b64enc) .Values.hooked }}
 {{- $odd := lookup "v1" "ConfigMap" .Release.Namespace $outside }}
 apiVersion: v1
 kind: Secret
@@ -24,9 +24,22 @@ metadata:
   name: {{ .Release.Name }}-secret
 stringData:
   password: {{ .Values.password | quote }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-config
 data:
-  outside: {{ $outside | b64enc }}
-  random: {{ $random | b64enc }}
+  random: {{ $random | quote }}
+---
+apiVersion: v1
+kind: Secret
+metadata:
+  name: {{ .Release.Name }}-hook
+  annotations:
+    helm.sh/hook: pre-install
+stringData:
+  hooked: {{ .Values.hooked | quote }}
 {{- if eq .Values.mode "fail" }}
 {{ fail (printf "%s %s" $all ($all | b64enc)) }}
 {{- else if eq .Values.mode "required" }}
@@ -99,7 +112,10 @@ impl Story {
     fn begin(name: &str, encoder: &str) -> Result<Self> {
         let world = World::new(name)?;
         let chart = world.write_chart("tells", &[("secret.yaml", TEMPLATE), ("NOTES.txt", NOTES)])?;
-        fs::write(chart.join("values.yaml"), "mode: none\npassword: ''\nchecked: ''\n")?;
+        fs::write(
+            chart.join("values.yaml"),
+            "mode: none\npassword: ''\nhooked: ''\nchecked: ''\n",
+        )?;
         fs::write(chart.join("values.schema.json"), SCHEMA)?;
         world.write_watches_of(&[("Widget", &chart, &[])])?;
         world.grant("secrets", &[member_rule("", "secrets")])?;
@@ -118,12 +134,18 @@ impl Story {
         let mut story = Story {
             world,
             operator,
-            secrets: vec![outside.to_owned(), "Pass/word<&>9c".to_owned()],
+            secrets: vec![
+                outside.to_owned(),
+                "Pass/word<&>9c".to_owned(),
+                "Hook%word#77aa".to_owned(),
+            ],
         };
-        story.world.install("a", json!({"password": story.secrets[1]}))?;
-        let random = story.world.expect("secret", "a-secret")?["data"]["random"].clone();
-        let random = BASE64.decode(random.as_str().context("no random result")?.as_bytes())?;
-        story.secrets.push(String::from_utf8(random)?);
+        let spec = json!({"password": story.secrets[1], "hooked": story.secrets[2]});
+        story.world.install("a", spec)?;
+        let random = story.world.expect("configmap", "a-config")?["data"]["random"].clone();
+        story
+            .secrets
+            .push(random.as_str().context("no random result")?.to_owned());
         Ok(story)
     }
 
@@ -255,7 +277,26 @@ fn readable_logs_tell_no_secret_either() -> Result<()> {
     operator.await_log("watching")?;
     let story = Story { operator, ..story };
     story.fails("required", "RenderFailed")?;
-    story.fails("address", "ObjectInvalid")
+    story.fails("address", "ObjectInvalid")?;
+
+    // However often it fails, and though the next process never rendered it. (What a hook holds is in no object.)
+    let shown = json!({"mode": "function", "password": story.secrets[1]});
+    for turn in 0..10 {
+        let mut spec = shown.clone();
+        spec["turn"] = turn.into();
+        story.world.edit("a", spec)?;
+        story.world.await_stalled("a", "RenderFailed")?;
+    }
+    story.is_silent()?;
+    story.operator.terminate()?;
+    let operator = story.world.launch(&launch)?;
+    operator.await_log("watching")?;
+    let story = Story { operator, ..story };
+    story.world.edit("a", json!({"turn": 10}))?;
+    let message = story.world.await_stalled("a", "RenderFailed")?;
+    ensure!(message.contains(MARK), "{message}");
+    story.world.await_quiet(&story.operator)?;
+    story.is_silent()
 }
 
 /// A defect may quote what it stumbled over, wherever it is: in the middle of a reconcile, or in a render.
