@@ -1,5 +1,6 @@
 //! A record in parts of bounded size, for where the status can't hold it; and in which order they are written and
-//! removed, so that a crash between two of them loses no entry.
+//! removed, so that a crash between two of them loses no entry that keeps its place. (One that moves from a part to
+//! another in that very write is left to its labels.)
 //!
 //! Every part says of how many it is one, and bears the stamp of the whole. Parts that don't fit together were cut off in
 //! the middle of a write: their entries say what to look for, and nothing of what was done.
@@ -118,7 +119,8 @@ pub async fn save<S: Store>(store: &S, parts: Parts, before: usize) -> Result<Sa
     for (number, bytes) in parts.bytes.into_iter().enumerate().rev() {
         store.write(number, bytes).await?;
     }
-    for number in count..before {
+    // From the end, so that what a crash leaves follows those that are known.
+    for number in (count..before).rev() {
         store.remove(number).await?;
     }
     Ok(Saved {
@@ -415,17 +417,42 @@ mod tests {
                     }
                     other => panic!("{old} {new} {strength}: {other:?}"),
                 }
-                // Whatever was left, a write and a removal make it whole, and nothing.
-                let known = match store.load(before.parts) {
-                    Found::Whole(_, saved) => saved.parts,
-                    Found::Torn(_, parts) => parts,
-                    _ => 0,
-                };
-                let saved = store.save(&next, known).unwrap();
-                assert_eq!(store.load(0), Found::Whole(next, saved.clone()));
-                remove(&store, saved.parts).now_or_never().unwrap().unwrap();
-                assert!(store.parts.lock().unwrap().is_empty(), "{old} {new} {strength}");
+                // Whatever was left, a write and a removal make it whole, and nothing: also for whoever lost the number.
+                for remembered in [before.parts, 0] {
+                    let store = Memory {
+                        parts: Mutex::new(store.parts.lock().unwrap().clone()),
+                        ..Memory::default()
+                    };
+                    let known = match store.load(remembered) {
+                        Found::Whole(_, saved) => saved.parts,
+                        Found::Torn(_, parts) => parts,
+                        _ => 0,
+                    };
+                    let saved = store.save(&next, known).unwrap();
+                    assert_eq!(store.load(0), Found::Whole(next.clone(), saved.clone()));
+                    let left = store.parts.lock().unwrap().len();
+                    assert!(left == saved.parts || remembered == 0, "{old} {new} {strength}: {left}");
+                    remove(&store, saved.parts).now_or_never().unwrap().unwrap();
+                    assert!(store.parts.lock().unwrap().is_empty(), "{old} {new} {strength}");
+                }
             }
+        }
+    }
+
+    /// Its entries may have any other order then: half of it would tell of none of the former.
+    #[test]
+    fn a_record_that_outgrows_its_part_is_the_former_one_until_all_is_written() {
+        for strength in 0..6 {
+            let store = Memory::default();
+            let (former, mut next) = (record(1, 5), record(2, 40));
+            next.entries.reverse();
+            let before = store.save(&former, 0).unwrap();
+            *store.strength.lock().unwrap() = Some(strength);
+            let done = store.save(&next, before.parts).is_ok();
+            let Found::Whole(found, _) = store.load(before.parts) else {
+                panic!("torn after {strength}");
+            };
+            assert_eq!(found, if done { next } else { former });
         }
     }
 
