@@ -1,5 +1,7 @@
 //! Releases that have more to keep than their members: hooks that are told, random results, a record in Secrets.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::{Context, Result, ensure};
 use data_encoding::BASE64;
 use kube::api::ListParams;
@@ -7,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::lane::Lane;
 use crate::look::{condition, uid};
+use crate::release::{Id, row_id};
 use crate::world::World;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,18 +138,19 @@ pub async fn holds(lane: &Lane, release: &str, widget: &Value) -> Result<()> {
 }
 
 /// What is true at any time, also of a release that is half done: a status that is ready has its record behind it.
-pub async fn is_no_lie(lane: &Lane, release: &str, members: usize) -> Result<()> {
+pub async fn is_no_lie(lane: &Lane, release: &str, members: &BTreeMap<Id, Value>) -> Result<()> {
     let Some(widget) = lane.widget(release).await? else {
         return Ok(());
     };
     let ready = condition(&widget, "Ready").unwrap_or_default();
     if ready["status"] == "True" && ready["observedGeneration"] == widget["metadata"]["generation"] {
-        let rows = rows(lane, release, &widget, members).await;
+        let rows = rows(lane, release, &widget, members.len()).await;
         let rows = rows.context("the status is ready")?;
+        let recorded: BTreeSet<Id> = rows.iter().map(row_id).collect();
         ensure!(
-            rows.len() == members,
-            "the status is ready, and {} of {members} are recorded",
-            rows.len()
+            recorded.iter().eq(members.keys()),
+            "the status is ready, and recorded are {recorded:?}, not {:?}",
+            members.keys()
         );
     }
     Ok(())

@@ -57,7 +57,8 @@ fn id(object: &Value) -> Id {
     (text(&object["kind"]), text(&object["metadata"]["name"]))
 }
 
-fn row_id(row: &Value) -> Id {
+/// The member that a row of an inventory is about.
+pub fn row_id(row: &Value) -> Id {
     (text(&row["kind"]), text(&row["name"]))
 }
 
@@ -176,7 +177,7 @@ pub async fn status_is_no_lie(lane: &Lane, release: &str, spec: &Value) -> Resul
     }
     let live = live(lane, release).await?;
     let members = members_of(lane, release, spec);
-    flavour::is_no_lie(lane, release, members.len()).await?;
+    flavour::is_no_lie(lane, release, &members).await?;
     for (id, wanted) in members {
         let found = live.get(&id).map(content);
         ensure!(
