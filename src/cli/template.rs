@@ -10,6 +10,7 @@ mod http;
 mod locate;
 mod name;
 mod namespace;
+mod resolver;
 mod server;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use hyper::ext::ReasonPhrase;
 use kube::client::Body;
 use kube::{Client, Config};
 
+use super::resolver;
 use crate::chart::Fetch;
 use crate::chart::io_text;
 
@@ -141,7 +142,7 @@ fn worded(error: &kube::Error, uri: &Uri) -> String {
     while let Some(error) = cause {
         text = error.to_string();
         if text.starts_with("failed to lookup address information") {
-            return format!("dial tcp: lookup {host}{}: no such host", name_server());
+            return format!("dial tcp: {}", resolver::lookup_error(host));
         }
         if let Some(error) = error.downcast_ref::<std::io::Error>()
             && error.raw_os_error().is_some()
@@ -151,17 +152,6 @@ fn worded(error: &kube::Error, uri: &Uri) -> String {
         cause = error.source();
     }
     text
-}
-
-/// ` on <address>`, as Go's resolver names the server that it asked.
-fn name_server() -> String {
-    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    let server = text.lines().find_map(|line| line.strip_prefix("nameserver"));
-    match server.map(str::trim) {
-        Some(server) if server.contains(':') => format!(" on [{server}]:53"),
-        Some(server) => format!(" on {server}:53"),
-        None => String::new(),
-    }
 }
 
 /// Where a redirection leads.
