@@ -123,3 +123,8 @@ fn the_language_over_values_is_as_with_helm() {
 fn structs_times_bytes_and_toml_are_as_with_helm() {
     agree("kinds", 70);
 }
+
+#[test]
+fn texts_that_are_no_toml_are_told_as_with_helm() {
+    agree("toml-errors", 150);
+}

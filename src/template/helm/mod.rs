@@ -17,6 +17,7 @@ mod lookup;
 mod random;
 mod toml;
 mod toml_error;
+mod toml_number;
 
 pub use capabilities::{Capabilities, KubeVersion};
 pub use context::{Context, Environment, Used};

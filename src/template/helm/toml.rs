@@ -37,7 +37,22 @@ pub fn decode(text: &str) -> Result<Value, String> {
         let at = e.span().map_or(text.len(), |span| span.start);
         toml_error::text(text.as_bytes(), e.message(), at)
     })?;
+    // What is out of a float's range is infinite to the other library, and an error here.
+    if table.values().any(holds_infinity)
+        && let Some(problem) = toml_error::found(text.as_bytes())
+    {
+        return Err(problem);
+    }
     Ok(from_table(table))
+}
+
+fn holds_infinity(value: &toml::Value) -> bool {
+    match value {
+        toml::Value::Float(n) => n.is_infinite(),
+        toml::Value::Array(items) => items.iter().any(holds_infinity),
+        toml::Value::Table(table) => table.values().any(holds_infinity),
+        _ => false,
+    }
 }
 
 fn from_table(table: toml::Table) -> Value {

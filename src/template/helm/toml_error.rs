@@ -1,20 +1,14 @@
 //! What BurntSushi/toml says of a text that is no TOML. Facts: `lex.go`, `parse.go` and `error.go` of v1.6.0.
 //!
 //! The text is read by another library; where that fails, this walks the text as the Go library's lexer does, to find
-//! the words. What is wrong within a number, a date or an escape has the other library's words.
+//! the words. What the lexer doesn't see (an escape of no character, a control character) has the other library's.
 
-use crate::template::go::quote::quote_rune;
+use super::toml_number;
+use crate::template::go::quote::{quote_go, quote_rune};
 
 /// The error for a text that doesn't parse; `other` is what the library that read it says, and `at` where, in bytes.
 pub(super) fn text(input: &[u8], other: &str, at: usize) -> String {
-    let mut lexer = Lexer {
-        input,
-        at: 0,
-        table: Vec::new(),
-        key: Vec::new(),
-        seen: None,
-        stop: at,
-    };
+    let mut lexer = Lexer::new(input, at);
     match lexer.document() {
         Err(Problem { line, text: Some(text) }) => worded(line, &lexer.last_key(), &text),
         _ => {
@@ -28,6 +22,13 @@ pub(super) fn text(input: &[u8], other: &str, at: usize) -> String {
             worded(line, &key, other)
         }
     }
+}
+
+/// The error for a text that the other library reads, if there is one.
+pub(super) fn found(input: &[u8]) -> Option<String> {
+    let mut lexer = Lexer::new(input, input.len());
+    let problem = lexer.document().err()?;
+    Some(worded(problem.line, &lexer.last_key(), &problem.text?))
 }
 
 fn worded(line: usize, key: &str, text: &str) -> String {
@@ -57,7 +58,18 @@ struct Lexer<'t> {
 
 type Done = Result<(), Problem>;
 
-impl Lexer<'_> {
+impl<'t> Lexer<'t> {
+    fn new(input: &'t [u8], stop: usize) -> Self {
+        Lexer {
+            input,
+            at: 0,
+            table: Vec::new(),
+            key: Vec::new(),
+            seen: None,
+            stop,
+        }
+    }
+
     fn last_key(&self) -> String {
         let parts = self.table.iter().chain(&self.key);
         parts.map(String::as_str).collect::<Vec<_>>().join(".")
@@ -107,6 +119,13 @@ impl Lexer<'_> {
             line: self.line() - usize::from(last_feed),
             text: Some(text.into()),
         }
+    }
+
+    /// The same where a line feed that has been read counts as the beginning of the next line.
+    fn problem_past_feed(&self, text: impl Into<String>) -> Problem {
+        let mut problem = self.problem(text);
+        problem.line += usize::from(self.peek() == Some(b'\n'));
+        problem
     }
 
     /// What isn't looked into.
@@ -176,13 +195,10 @@ impl Lexer<'_> {
             match self.peek() {
                 Some(b'.') => self.at += 1,
                 Some(b']') => break,
-                found => {
+                _ => {
                     let shown = self.shown();
                     let text = format!("expected '.' or ']' to end table name, but got {shown} instead");
-                    let mut problem = self.problem(text);
-                    // The line feed has been read, and begins the next line.
-                    problem.line += usize::from(found == Some(b'\n'));
-                    return Err(problem);
+                    return Err(self.problem_past_feed(text));
                 }
             }
         }
@@ -222,19 +238,18 @@ impl Lexer<'_> {
 
     fn quoted(&mut self, quote: u8) -> Done {
         self.at += 1;
+        let from = self.at;
         loop {
             match self.peek() {
                 None if quote == b'"' => return Err(self.problem("unexpected EOF; expected '\"'")),
                 None => return Err(self.problem("unexpected EOF; expected \"'\"")),
                 Some(b'\n') => return Err(self.problem("strings cannot contain newlines")),
                 Some(b'\\') if quote == b'"' => {
-                    self.at += 1;
-                    if self.peek().is_some_and(|byte| !b"btnfre\"\\xuU\n".contains(&byte)) {
-                        let rest = self.input.get(self.at..).unwrap_or_default();
-                        let escape = String::from_utf8_lossy(rest).chars().next().unwrap_or_default();
-                        return Err(self.problem(format!("invalid escape in string '\\{escape}'")));
+                    self.escape(from)?;
+                    // Texts of several lines may have blanks before the line feed that is escaped.
+                    if let Some(blank @ (b' ' | b'\t')) = self.input.get(self.at - 1) {
+                        return Err(self.problem(format!("invalid escape: '\\{}'", char::from(*blank))));
                     }
-                    self.at += 1;
                 }
                 Some(byte) => {
                     self.at += 1;
@@ -244,6 +259,37 @@ impl Lexer<'_> {
                 }
             }
         }
+    }
+
+    /// What follows a backslash, in a text that begins at `from`.
+    fn escape(&mut self, from: usize) -> Done {
+        self.at += 1;
+        let (digits, count) = match self.peek() {
+            Some(b'x') => ("two", 2),
+            Some(b'u') => ("four", 4),
+            Some(b'U') => ("eight", 8),
+            Some(byte) if !b"btnfre\"\\ \t\r\n".contains(&byte) => {
+                let text = format!("invalid escape in string '\\{}'", self.char());
+                return Err(self.problem(text));
+            }
+            _ => {
+                self.at += 1;
+                return Ok(());
+            }
+        };
+        let sort = self.char();
+        self.at += 1;
+        for _ in 0..count {
+            if !self.peek().is_some_and(|byte| byte.is_ascii_hexdigit()) {
+                let end = self.at + self.peek().map_or(0, |_| self.char().len_utf8());
+                let read = quote_go(self.input.get(from..end).unwrap_or_default());
+                return Err(self.problem_past_feed(format!(
+                    "expected {digits} hexadecimal digits after '\\{sort}', but got {read} instead"
+                )));
+            }
+            self.at += 1;
+        }
+        Ok(())
     }
 
     /// A key below the first `base` parts of the open one, and its value.
@@ -310,33 +356,45 @@ impl Lexer<'_> {
         }
     }
 
-    /// Anything up to what may follow a value.
+    /// A number or a date.
     fn scalar(&mut self) -> Done {
-        let from = self.at;
-        while let Some(byte) = self.peek().filter(|byte| !b",]}#\t\r\n".contains(byte)) {
-            // A blank may stand between a date and a time.
-            let next = self.input.get(self.at + 1);
-            if byte == b' ' && (self.at - from != 10 || !next.is_some_and(u8::is_ascii_digit)) {
-                break;
+        let rest = self.input.get(self.at..).unwrap_or_default();
+        match toml_number::read(rest) {
+            Ok(length) => {
+                self.at += length;
+                Ok(())
             }
-            self.at += 1;
+            Err((text, read)) => {
+                self.at += read;
+                Err(self.problem_past_feed(text))
+            }
         }
-        Ok(())
     }
 
     /// A text of several lines.
     fn lines(&mut self) -> Done {
         let quotes = self.input.get(self.at..self.at + 3).unwrap_or_default().to_vec();
+        let is_raw = quotes.first() == Some(&b'\'');
         self.at += 3;
+        let from = self.at;
         while let Some(rest) = self.input.get(self.at..).filter(|rest| !rest.is_empty()) {
             if rest.starts_with(&quotes) {
                 self.at += 3;
                 self.skip(quotes.get(..1).unwrap_or_default());
                 return Ok(());
             }
-            self.at += if rest.first() == Some(&b'\\') { 2 } else { 1 };
+            if rest.first() == Some(&b'\\') && !is_raw {
+                self.escape(from)?;
+            } else {
+                self.at += 1;
+            }
         }
-        Err(self.other())
+        self.at = self.input.len();
+        Err(self.problem(if is_raw {
+            "unexpected EOF; expected \"\'\'\'\""
+        } else {
+            "unexpected EOF; expected \'\"\"\"\'"
+        }))
     }
 
     fn list(&mut self, depth: usize) -> Done {
