@@ -79,7 +79,7 @@ async fn operate(options: RunOptions, watches: Vec<watches::Watch>) -> anyhow::R
             servers.spawn(server.run(servers_end.clone()));
         }
     }
-    let client = cluster::connect(options.kubeconfig.as_deref()).await?;
+    let client = cluster::connect_without_retries(options.kubeconfig.as_deref()).await?;
     let own_namespace = operator_namespace(options.namespace.as_deref(), client.default_namespace());
     let namespaces = match options.watch_namespaces {
         WatchNamespaces::All => None,

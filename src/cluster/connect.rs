@@ -7,8 +7,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use super::error::{Error, Result};
+use super::silence::{self, Audible};
+use super::throttle;
 
-/// The longest that one request may take. The client retries 429, 503 and 504 within it; a watch has its own clock.
+/// The longest that one request may take; a watch has its own clock.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Connects as kubectl would: the file given, `KUBECONFIG`, the pod's service account, `~/.kube/config`.
@@ -16,8 +18,23 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// # Errors
 /// If no configuration is found or it is malformed. The API server is not contacted.
 pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+    Ok(Client::try_from(config(kubeconfig).await?)?)
+}
+
+/// As [`connect`], for who has other work than to wait: what the API server answers with 429, 503 or 504 is told at once
+/// instead of being tried again, for up to half a minute, within the request.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_without_retries(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+    let mut config = config(kubeconfig).await?;
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
+}
+
+async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
     use anyhow::Context;
-    let config = match kubeconfig {
+    Ok(match kubeconfig {
         Some(path) => {
             let file = Kubeconfig::read_from(path).with_context(|| format!("kubeconfig {}", path.display()))?;
             Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
@@ -27,21 +44,22 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
         None => Config::infer().await.context(
             "no API server configured: set KUBECONFIG or --kubeconfig, or run in a pod with a service account",
         )?,
-    };
-    Ok(Client::try_from(config)?)
+    })
 }
 
-/// The same client, which gives up when no answer begins within [`REQUEST_TIMEOUT`]: on a connection whose other side is
-/// gone, kube's watches would wait for ever for a list or for the beginning of a watch. How long an answer goes on is no
-/// matter here.
+/// The same client for an operator. It gives up when no answer begins within [`REQUEST_TIMEOUT`]: on a connection whose
+/// other side is gone, kube's watches would wait for ever for a list or for the beginning of a watch. A watch that falls
+/// silent ends ([`silence`]), and who is asked to come back later is told when ([`throttle`]).
 #[must_use]
 pub fn answering(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = tower::service_fn(move |request| {
         let client = client.clone();
         async move {
-            match tokio::time::timeout(REQUEST_TIMEOUT, client.send(request)).await {
-                Ok(answer) => answer,
+            let watches = silence::is_watch(&request);
+            let answer = async { throttle::told(client.send(request).await?).await };
+            match tokio::time::timeout(REQUEST_TIMEOUT, answer).await {
+                Ok(answer) => answer.map(|answer| answer.map(|body| Audible::new(body, watches))),
                 Err(_) => Err(kube::Error::Service(Box::new(Error::TimedOut(REQUEST_TIMEOUT)))),
             }
         }
@@ -52,7 +70,7 @@ pub fn answering(client: Client) -> Client {
 /// Bounds a request in time: a server that never answers must not keep a worker.
 pub async fn bounded<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T> {
     match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
-        Ok(answer) => answer.map_err(Error::from),
+        Ok(answer) => answer.map_err(Error::from).inspect_err(throttle::note),
         Err(_) => Err(Error::TimedOut(REQUEST_TIMEOUT)),
     }
 }

@@ -34,7 +34,7 @@ pub enum Error {
     Terminating(String),
     #[error("the API server did not answer within {0:?}")]
     TimedOut(Duration),
-    /// Everything else: connection errors, 429, 5xx.
+    /// Everything else: connection errors, 5xx.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -57,6 +57,14 @@ impl Error {
         matches!(self, Error::Invalid(_) | Error::Unprocessable { .. })
     }
 
+    /// True if the server gave no answer to the question; it may give one later.
+    pub fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Error::TimedOut(_) | Error::Unavailable(_) | Error::Throttled { .. }
+        )
+    }
+
     /// How long the server wants to be left alone.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -74,6 +82,13 @@ impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
         let status = match error {
             kube::Error::Api(status) => status,
+            // Our own layers say it in our own words.
+            kube::Error::Service(error) => {
+                return match error.downcast::<Error>() {
+                    Ok(error) => *error,
+                    Err(error) => Error::Unavailable(chain(&kube::Error::Service(error))),
+                };
+            }
             other => return Error::Unavailable(chain(&other)),
         };
         let text = match status.message.is_empty() {
@@ -121,7 +136,7 @@ impl From<&kube::core::response::StatusCause> for Cause {
 }
 
 /// Webhooks and policies choose their own status codes; the words before their message are the API server's.
-fn is_denied(text: &str) -> bool {
+pub(super) fn is_denied(text: &str) -> bool {
     (text.contains("admission webhook ") && text.contains(" denied the request"))
         || (text.contains("ValidatingAdmissionPolicy ") && text.contains(" denied request"))
 }

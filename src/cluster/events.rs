@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
+use super::connect::bounded;
 use crate::telemetry::redact;
 
 /// Event notes may have 1 kB; the API server refuses longer ones.
@@ -15,6 +16,9 @@ const NOTE_BYTES: usize = 1000;
 
 /// How long a repetition counts as one; kube's recorder forgets as fast.
 const WINDOW: Duration = Duration::from_secs(6 * 60);
+
+/// Before an event is written a second time that the API server had no time for.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Writes events. A failed event is logged and never fails a reconcile.
 #[derive(Clone)]
@@ -85,11 +89,19 @@ impl Events {
             secondary: None,
         };
         let recorder = self.recorder(about, reason, &note);
-        let published = tokio::time::timeout(super::connect::REQUEST_TIMEOUT, recorder.publish(&event, about));
-        match published.await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%reason, %error, "event was not recorded"),
-            Err(_) => tracing::debug!(%reason, "event was not recorded in time"),
+        let Err(error) = bounded(recorder.publish(&event, about)).await else {
+            return;
+        };
+        tracing::debug!(%reason, %error, "event was not recorded");
+        if let Some(wait) = error.retry_after() {
+            let about = about.clone();
+            // Nobody waits for an event.
+            tokio::spawn(async move {
+                tokio::time::sleep(wait.clamp(SHORTEST_WAIT, WINDOW)).await;
+                if let Err(error) = bounded(recorder.publish(&event, &about)).await {
+                    tracing::debug!(reason = event.reason, %error, "event was not recorded the second time either");
+                }
+            });
         }
     }
 }

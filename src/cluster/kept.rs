@@ -8,16 +8,17 @@ use super::secrets::{Form, write as write_secret};
 /// The Secret's type: no other controller takes it for its own.
 pub const SECRET_TYPE: &str = "chartwright.dev/kept-results";
 
-/// Writes it, whatever is there. `about` names the release, for people who come across it.
+/// Writes it, whatever is there. `about` names the release, for people who come across it; `uid` is that of its custom
+/// resource.
 ///
 /// # Errors
 /// Also if it would be larger than [`super::secrets::MAX_BYTES`].
-pub async fn write(discovery: &Discovery, place: &Place, files: Files, about: &str) -> Result<()> {
+pub async fn write(discovery: &Discovery, place: &Place, files: Files, about: &str, uid: &str) -> Result<()> {
     let form = Form {
         kind: SECRET_TYPE,
         what: "the chart's random results",
         about,
-        uid: None,
+        uid: Some(uid),
     };
     write_secret(discovery, place, files, &form).await
 }

@@ -1,5 +1,6 @@
 //! The API server: I/O only. Whoever calls decides; here is how each request is made, bounded and understood.
 
+pub mod autoscalers;
 pub mod connect;
 pub mod custom_resource;
 pub mod discovery;
@@ -12,8 +13,10 @@ pub mod lookup;
 pub mod objects;
 pub mod record;
 pub mod secrets;
+pub mod silence;
 pub mod takeover;
+pub mod throttle;
 
-pub use connect::{answering, connect};
+pub use connect::{answering, connect, connect_without_retries};
 pub use discovery::{Discovery, Resource, Snapshot};
 pub use error::{Error, Result};

@@ -49,6 +49,9 @@ pub fn live(metadata: &ObjectMeta) -> Live {
         keep: annotation(annotations::RESOURCE_POLICY).is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep")),
         prune_allowed: annotation(annotations::PRUNE).is_some_and(|value| value == "true"),
         disabled: annotation(annotations::RECONCILE).is_some_and(|value| value.trim() == "disabled"),
+        wave: annotation(annotations::WAVE)
+            .and_then(|wave| wave.trim().parse().ok())
+            .unwrap_or_default(),
         force: annotation(annotations::FORCE).is_some_and(|value| value.trim() == "true"),
         scaled_by: fingerprint::scaled_by(managed_fields),
         finished: false,
@@ -201,7 +204,7 @@ pub async fn would_be_created(
         Err(Error::Conflict(_)) => Ok(Creation::Accepted),
         // A name has only one Service's address or port to give: these are the ones that it holds itself.
         Err(Error::Taken(_)) => Ok(Creation::Accepted),
-        Err(error @ (Error::TimedOut(_) | Error::Unavailable(_))) => Err(error),
+        Err(error) if error.may_pass() => Err(error),
         Err(error) => Ok(Creation::Refused(error)),
     }
 }

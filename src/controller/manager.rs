@@ -196,11 +196,9 @@ where
     loop {
         match ask().await {
             Ok(answer) => return Ok(answer),
-            Err(error @ (cluster::Error::Unavailable(_) | cluster::Error::TimedOut(_)))
-                if tokio::time::Instant::now() + pause < deadline =>
-            {
+            Err(error) if error.may_pass() && tokio::time::Instant::now() + pause < deadline => {
                 tracing::warn!(%error, "{what} could not be read; trying again");
-                tokio::time::sleep(pause).await;
+                tokio::time::sleep(pause.max(error.retry_after().unwrap_or_default())).await;
                 pause = (pause * 2).min(Duration::from_secs(5));
             }
             Err(error) => return Err(error).with_context(|| format!("{what} could not be read")),

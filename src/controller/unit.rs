@@ -91,10 +91,17 @@ impl Blueprint {
             let snapshot = shared.context.discovery.snapshot();
             let Some(resource) = snapshot.resource(&group_kind, &self.watch.version).cloned() else {
                 if !told {
-                    tracing::warn!(
-                        kind = %group_kind, version = self.watch.version,
-                        "the API server does not serve this kind yet: waiting for its CustomResourceDefinition"
-                    );
+                    let version = &self.watch.version;
+                    match snapshot.preferred(&group_kind) {
+                        Some(other) => tracing::warn!(
+                            kind = %group_kind, version, served = other.api.version,
+                            "the API server does not serve this version of the kind (yet): waiting for it; see watches.yaml"
+                        ),
+                        None => tracing::warn!(
+                            kind = %group_kind, version,
+                            "the API server does not serve this kind yet: waiting for its CustomResourceDefinition"
+                        ),
+                    }
                     told = true;
                 }
                 ready();
@@ -317,11 +324,10 @@ impl Serving {
         if self.shared.router.unregister(&set, &self.queue) {
             self.shared.context.follow_lookups(&set, std::iter::empty());
             self.shared.context.forget_owner(&set);
+            // They are those of its kind, whichever watch it is of.
+            let labels = self.unit.metric_labels(key);
+            self.shared.context.metrics.forget_release(&labels);
         }
-        self.shared
-            .context
-            .metrics
-            .forget_release(&self.unit.metric_labels(key));
     }
 
     /// One worker: takes releases from the queue until told to stop.

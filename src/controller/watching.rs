@@ -13,6 +13,8 @@ use serde::de::DeserializeOwned;
 
 use kube::api::ApiResource;
 
+use crate::cluster;
+
 /// Objects in one page of a list. Full objects are large while they are decoded.
 const PAGE: u32 = 100;
 const METADATA_PAGE: u32 = 500;
@@ -91,7 +93,8 @@ where
             Ok(watcher::Event::Apply(object)) => News::Changed(object),
             Ok(watcher::Event::Delete(object)) => News::Deleted(object),
             Err(error) => {
-                watching.pause = pause(watching.failures);
+                let asked = cause(&error).and_then(cluster::Error::retry_after);
+                watching.pause = pause(watching.failures).max(asked.unwrap_or_default());
                 watching.failures = watching.failures.saturating_add(1);
                 News::Failed {
                     listing: matches!(error, watcher::Error::InitialListFailed(_)),
@@ -115,8 +118,20 @@ fn pause(failures: u32) -> Duration {
     SHORTEST.saturating_mul(1 << failures.min(10)).min(LONGEST)
 }
 
+/// What our own layers say of a watch that fails.
+fn cause(error: &watcher::Error) -> Option<&cluster::Error> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Service(error))
+        | watcher::Error::WatchStartFailed(kube::Error::Service(error)) => error.downcast_ref(),
+        _ => None,
+    }
+}
+
 /// The API server's own words where there are some.
 fn text(error: &watcher::Error) -> String {
+    if let Some(cause) = cause(error) {
+        return cause.to_string();
+    }
     let api = |error: &kube::Error| match error {
         kube::Error::Api(status) if !status.message.is_empty() => Some(status.message.clone()),
         _ => None,

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::watches::duration;
+use super::applyset::TRACKING_ANNOTATION;
+use crate::watches::{duration, suggestion};
 
 /// On a custom resource: nothing of the release is changed, nor deleted with it, while it is `true`.
 pub const SUSPEND: &str = "chartwright.dev/suspend";
@@ -37,6 +38,26 @@ const SDK_RECONCILE_PERIOD: &str = "helm.sdk.operatorframework.io/reconcile-peri
 pub const SDK_UNINSTALL_WAIT: &str = "helm.sdk.operatorframework.io/uninstall-wait";
 const SDK_UPGRADE_FORCE: &str = "helm.sdk.operatorframework.io/upgrade-force";
 const SDK_ROLLBACK_FORCE: &str = "helm.sdk.operatorframework.io/rollback-force";
+
+/// What all annotations of ours begin with.
+const PREFIX: &str = "chartwright.dev/";
+/// All of them, on whatever objects: a member may be a custom resource itself.
+const KNOWN: [&str; 14] = [
+    SUSPEND,
+    RECONCILE_PERIOD,
+    REQUESTED_AT,
+    FORCE_AT,
+    RESET_AT,
+    REGENERATE,
+    KEPT,
+    TAKEOVER,
+    PRUNE,
+    UPDATE,
+    FORCE,
+    RECONCILE,
+    WAVE,
+    TRACKING_ANNOTATION,
+];
 
 /// Of one object.
 pub type Annotations = BTreeMap<String, String>;
@@ -80,9 +101,19 @@ pub fn token<'a>(annotations: &'a Annotations, key: &str) -> Option<&'a str> {
     annotations.get(key).map(String::as_str).filter(|text| !text.is_empty())
 }
 
+/// Says of each of these keys that looks like one of ours, and is none, that it has no effect.
+pub fn unknown<'k>(keys: impl Iterator<Item = &'k str>) -> Vec<String> {
+    let unknown = keys.filter(|key| key.starts_with(PREFIX) && !KNOWN.contains(key));
+    let told = unknown.map(|key| match suggestion(key, KNOWN) {
+        Some(best) => format!("{key} is unknown and has no effect: did you mean {best}?"),
+        None => format!("{key} is unknown and has no effect"),
+    });
+    told.collect()
+}
+
 /// What stands in the annotations of a custom resource and has not the effect that its author may hope for.
 pub fn problems(annotations: &Annotations) -> Vec<String> {
-    let mut problems = Vec::new();
+    let mut problems = unknown(annotations.keys().map(String::as_str));
     for key in [
         SUSPEND,
         PRUNE,
@@ -154,6 +185,8 @@ mod tests {
             (SDK_UPGRADE_FORCE, "false"),
             (SDK_ROLLBACK_FORCE, "true"),
             (FORCE_AT, "whatever"),
+            (WAVE, "1"),
+            ("example.com/suspended", "true"),
         ] {
             assert!(problems(key, value).is_empty(), "{key}={value}");
         }
@@ -162,6 +195,12 @@ mod tests {
             (RECONCILE_PERIOD, "60", "has no unit"),
             (SDK_RECONCILE_PERIOD, "soon", "not a duration"),
             (SDK_UPGRADE_FORCE, "true", "has no effect"),
+            (
+                "chartwright.dev/suspended",
+                "true",
+                "did you mean chartwright.dev/suspend?",
+            ),
+            ("chartwright.dev/colour", "red", "is unknown"),
         ] {
             let found = problems(key, value);
             assert!(

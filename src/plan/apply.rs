@@ -32,6 +32,8 @@ pub enum Step {
     Apply { force: bool, why: Why },
     /// It is ours, and left as it is: its policy says so, or somebody who annotated it.
     Leave,
+    /// It is somebody else's, and its policy asks only that it be there.
+    Yield,
     /// It is a Job that has done its work, and its TTL removed it: no request, and nothing is missing.
     Satisfied,
     /// It is being deleted and must be gone before it can be made anew.
@@ -108,6 +110,10 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: Seen<'_>, owner: &Owne
                 why: Why::Drifted,
             }
         }
+        Ownership::Foreign | Ownership::Copy if member.policy.update == Update::IfNotPresent => match live.deleting {
+            true => Step::AwaitDeletion,
+            false => Step::Yield,
+        },
         other => Step::Refuse(other),
     }
 }
@@ -362,6 +368,25 @@ mod tests {
             why: Why::Missing,
         };
         assert_eq!(step(&once, Some(&entry()), Seen::Absent, &owner()), made);
+        let foreign = Live {
+            uid: "o9".into(),
+            ..Live::default()
+        };
+        let others = Live {
+            part_of: Some("set-b".into()),
+            ..foreign.clone()
+        };
+        let leaving = Live {
+            deleting: true,
+            ..foreign.clone()
+        };
+        for (live, expected) in [
+            (&foreign, Step::Yield),
+            (&leaving, Step::AwaitDeletion),
+            (&others, Step::Refuse(Ownership::OtherRelease("set-b".into()))),
+        ] {
+            assert_eq!(step(&once, None, Seen::Present(live), &owner()), expected);
+        }
         let disabled = Live {
             disabled: true,
             ..drifted
@@ -375,14 +400,11 @@ mod tests {
             tracking: None,
             ..disabled
         };
-        for member in [member("e"), once] {
-            let step = step(&member, None, Seen::Present(&foreign), &owner());
-            assert_eq!(
-                step,
-                Step::Refuse(Ownership::Foreign),
-                "nobody is robbed by an annotation"
-            );
-        }
+        assert_eq!(
+            step(&member("e"), None, Seen::Present(&foreign), &owner()),
+            Step::Refuse(Ownership::Foreign),
+            "nobody is robbed by an annotation"
+        );
     }
 
     #[test]

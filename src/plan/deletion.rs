@@ -51,31 +51,60 @@ pub fn policy(watch: DeletionPolicy, annotations: &Annotations, cascade: Cascade
     }
 }
 
-/// Brings members into stages, in the order in which the stages go: webhooks first, then the objects, then namespaces
-/// and CRDs. Within a stage, last made, first gone; what no record lists has no order, and goes before what others may
-/// depend on.
-pub fn stages<T>(found: Vec<T>, id: impl Fn(&T) -> &ObjectId, record: &Record) -> Vec<Vec<T>> {
+/// What goes at the same time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn<T> {
+    pub stage: Stage,
+    pub wave: i32,
+    /// In their order.
+    pub items: Vec<T>,
+}
+
+/// Brings members into turns, in the order in which they go: webhooks first, then the objects, then namespaces and CRDs,
+/// and in each of these the higher waves before the lower ones. Within a turn, last made, first gone; what no record
+/// lists has no order, and goes before what others may depend on. `wave` tells what a live object says.
+pub fn turns<T>(
+    found: Vec<T>,
+    id: impl Fn(&T) -> &ObjectId,
+    wave: impl Fn(&T) -> i32,
+    record: &Record,
+) -> Vec<Turn<T>> {
     let places: std::collections::HashMap<&ObjectId, usize> = record
         .entries
         .iter()
         .enumerate()
         .map(|(place, entry)| (&entry.id, place))
         .collect();
-    let mut staged = [Vec::new(), Vec::new(), Vec::new()];
-    for item in found {
-        let place = places.get(id(&item)).copied().unwrap_or(usize::MAX);
-        let stage = match Stage::of(&id(&item).group_kind) {
-            Stage::Webhooks => 0,
-            Stage::Objects => 1,
-            Stage::Foundations => 2,
-        };
-        staged[stage].push((place, item));
+    let mut ordered: Vec<_> = found
+        .into_iter()
+        .map(|item| {
+            let place = places.get(id(&item)).copied().unwrap_or(usize::MAX);
+            (Stage::of(&id(&item).group_kind), wave(&item), place, item)
+        })
+        .collect();
+    ordered.sort_by_key(|(stage, wave, place, _)| std::cmp::Reverse((*stage, *wave, *place)));
+    let mut turns: Vec<Turn<T>> = Vec::new();
+    for (stage, wave, _, item) in ordered {
+        match turns.last_mut().filter(|turn| (turn.stage, turn.wave) == (stage, wave)) {
+            Some(turn) => turn.items.push(item),
+            None => turns.push(Turn {
+                stage,
+                wave,
+                items: vec![item],
+            }),
+        }
     }
-    let sorted = staged.into_iter().filter(|stage| !stage.is_empty()).map(|mut stage| {
-        stage.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
-        stage.into_iter().map(|(_, item)| item).collect()
-    });
-    sorted.collect()
+    turns
+}
+
+/// True if a turn has to wait until what went in the turn before, and is not gone, is gone. What the chart puts into
+/// waves needs one another, and is waited for under any policy; between the stages, the policy tells.
+pub fn must_wait<T>(policy: DeletionPolicy, before: &Turn<T>, next: &Turn<T>) -> bool {
+    match policy {
+        DeletionPolicy::WaitForTermination => true,
+        DeletionPolicy::Delete => before.stage == next.stage,
+        DeletionPolicy::Orphan => false,
+    }
 }
 
 #[cfg(test)]
@@ -150,10 +179,45 @@ mod tests {
             webhook.clone(),
             web.clone(),
         ];
+        let items = |found: Vec<ObjectId>, wave: &dyn Fn(&ObjectId) -> i32| -> Vec<Vec<ObjectId>> {
+            let turns = turns(found, |id| id, wave, &record);
+            turns.into_iter().map(|turn| turn.items).collect()
+        };
         assert_eq!(
-            stages(found, |id| id, &record),
-            [vec![webhook], vec![unlisted, web, map], vec![space]]
+            items(found.clone(), &|_| 0),
+            [
+                vec![webhook.clone()],
+                vec![unlisted.clone(), web.clone(), map.clone()],
+                vec![space.clone()]
+            ]
         );
-        assert!(stages(Vec::<ObjectId>::new(), |id| id, &record).is_empty());
+        let waves = |id: &ObjectId| match id.name.as_str() {
+            "web" => 2,
+            "map" => -1,
+            _ => 0,
+        };
+        assert_eq!(
+            items(found, &waves),
+            [vec![webhook], vec![web], vec![unlisted], vec![map], vec![space]]
+        );
+        assert!(items(Vec::new(), &|_| 0).is_empty());
+    }
+
+    #[test]
+    fn waves_are_waited_for_and_stages_if_the_policy_says_so() {
+        let turn = |stage| Turn::<ObjectId> {
+            stage,
+            wave: 0,
+            items: Vec::new(),
+        };
+        let (objects, webhooks) = (turn(Stage::Objects), turn(Stage::Webhooks));
+        for (policy, next_wave, next_stage) in [
+            (DeletionPolicy::Delete, true, false),
+            (DeletionPolicy::WaitForTermination, true, true),
+            (DeletionPolicy::Orphan, false, false),
+        ] {
+            assert_eq!(must_wait(policy, &objects, &objects), next_wave, "{policy:?}");
+            assert_eq!(must_wait(policy, &webhooks, &objects), next_stage, "{policy:?}");
+        }
     }
 }

@@ -53,10 +53,8 @@ pub fn scaled_by(managed_fields: &[ManagedFieldsEntry]) -> Option<String> {
             && !entry.manager.as_deref().unwrap_or_default().starts_with("kubectl")
             && fields.is_some_and(|fields| fields.0.pointer("/f:spec/f:replicas").is_some())
     };
-    managed_fields
-        .iter()
-        .find(scales)
-        .map(|entry| entry.manager.clone().unwrap_or_default())
+    let managers = managed_fields.iter().filter(scales);
+    managers.map(|entry| entry.manager.clone().unwrap_or_default()).next()
 }
 
 /// Who changed the object between two looks at it: the latest of the other managers whose entry is new or different.

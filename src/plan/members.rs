@@ -24,6 +24,8 @@ pub struct Live {
     pub prune_allowed: bool,
     /// Annotation `chartwright.dev/reconcile: disabled`: somebody wants it left as it is.
     pub disabled: bool,
+    /// Annotation `chartwright.dev/wave`, 0 where there is none.
+    pub wave: i32,
     /// Annotation `chartwright.dev/force: "true"`: may be made anew where a field can't be changed.
     pub force: bool,
     /// The autoscaler that owns `spec.replicas` through the subresource `scale`.
@@ -62,6 +64,24 @@ pub struct Members {
     failing: HashMap<Scope, String>,
     /// UIDs of Jobs that were complete when they went, until a release has taken note.
     finished: HashMap<ObjectId, String>,
+}
+
+// === impl Live ===
+
+impl Live {
+    /// Metadata that was read, with what only the whole object tells from an earlier look at the same one.
+    #[must_use]
+    pub fn with_state_of(self, earlier: Option<Live>) -> Live {
+        match earlier.filter(|earlier| earlier.uid == self.uid) {
+            Some(earlier) => Live {
+                health: earlier.health,
+                pods: earlier.pods,
+                finished: earlier.finished,
+                ..self
+            },
+            None => self,
+        }
+    }
 }
 
 // === impl Members ===
@@ -305,6 +325,33 @@ mod tests {
         assert_eq!(members.of_set("s"), []);
         assert_eq!(members.remove(&id("a")), ["t"]);
         assert!(members.remove(&id("a")).is_empty());
+    }
+
+    #[test]
+    fn a_look_at_the_metadata_forgets_nothing_of_the_same_object() {
+        let known = Live {
+            health: Some(Health {
+                status: crate::plan::health::Status::InProgress,
+                message: "0 of 1".into(),
+            }),
+            pods: Some("app=web".into()),
+            finished: true,
+            ..live("1", None, 1)
+        };
+        let seen = live("2", Some("s"), 9).with_state_of(Some(known.clone()));
+        let expected = Live {
+            part_of: Some("s".into()),
+            resource_version: "2".into(),
+            fingerprint: Some(9),
+            ..known.clone()
+        };
+        assert_eq!(seen, expected);
+        let another = Live {
+            uid: "other".into(),
+            ..live("2", None, 1)
+        };
+        assert_eq!(another.clone().with_state_of(Some(known)), another);
+        assert_eq!(another.clone().with_state_of(None), another);
     }
 
     #[test]

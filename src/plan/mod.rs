@@ -21,6 +21,7 @@ pub mod parts;
 pub mod policy;
 pub mod prune;
 pub mod record;
+pub mod scale;
 pub mod status;
 pub mod taken;
 pub mod takeover;

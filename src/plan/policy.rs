@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::annotations::{FORCE, RECONCILE, UPDATE, WAVE};
+use super::annotations::{self, FORCE, RECONCILE, UPDATE, WAVE};
 
 /// What happens to a member that exists when the chart renders it anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,8 @@ impl Policy {
             annotations.get(key)?.as_str().map(str::trim)
         };
         let mut policy = Policy::default();
-        let mut problems = Vec::new();
+        let keys = object.pointer("/metadata/annotations").and_then(Value::as_object);
+        let mut problems = annotations::unknown(keys.into_iter().flatten().map(|(key, _)| key.as_str()));
         let mut bad = |key: &str, value: &str, valid: &str| {
             problems.push(format!("{key}: {value:?} has no effect: it must be {valid}"));
         };
@@ -101,13 +102,15 @@ mod tests {
 
     #[test]
     fn what_means_nothing_is_told() {
-        let object =
-            json!({"metadata": {"annotations": {UPDATE: "Rekreate", FORCE: "yes", RECONCILE: "off", WAVE: "1.5"}}});
+        let object = json!({"metadata": {"annotations": {
+            UPDATE: "Rekreate", FORCE: "yes", RECONCILE: "off", WAVE: "1.5", "chartwright.dev/waves": "1",
+        }}});
         let (policy, problems) = Policy::of(&object);
         assert_eq!(policy, Policy::default());
         assert_eq!(
             problems,
             [
+                "chartwright.dev/waves is unknown and has no effect: did you mean chartwright.dev/wave?",
                 "chartwright.dev/update: \"Rekreate\" has no effect: it must be InPlace, Recreate or IfNotPresent",
                 "chartwright.dev/force: \"yes\" has no effect: it must be \"true\" or \"false\"",
                 "chartwright.dev/reconcile: \"off\" has no effect: it must be enabled or disabled",

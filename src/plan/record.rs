@@ -111,6 +111,10 @@ impl Record {
         self.entries.iter().find(|entry| entry.id == *id)
     }
 
+    pub fn entry_mut(&mut self, id: &ObjectId) -> Option<&mut Entry> {
+        self.entries.iter_mut().find(|entry| entry.id == *id)
+    }
+
     /// True if it says of everything how it was left. One that doesn't is of a release that isn't complete, or went
     /// through a schema that drops some of it.
     pub fn is_complete(&self) -> bool {

@@ -72,6 +72,8 @@ pub struct Changes {
     /// Members deleted and made anew, since a field can't be changed.
     pub recreated: Vec<String>,
     pub pruned: Vec<String>,
+    /// Members whose replicas no autoscaler sets any more.
+    pub taken_back: Vec<String>,
     /// Members that were there though no record named them.
     pub found: usize,
     /// Hooks that were rendered and not run.
@@ -236,6 +238,7 @@ impl Phase {
                     Changes { recreated, .. } if !recreated.is_empty() => "Recreated",
                     Changes { pruned, .. } if !pruned.is_empty() => "Pruned",
                     Changes { corrected, .. } if !corrected.is_empty() => "DriftCorrected",
+                    Changes { taken_back, .. } if !taken_back.is_empty() => "ReplicasTakenBack",
                     _ => return None,
                 };
                 event(false, reason.to_owned(), changes.summary(), false)
@@ -263,13 +266,17 @@ impl Changes {
             ("corrected", &self.corrected),
             ("made anew", &self.recreated),
             ("pruned", &self.pruned),
+            ("replicas set by the chart again", &self.taken_back),
             ("hooks not run", &self.hooks),
         ] {
             if !items.is_empty() {
                 parts.push(format!("{what}: {}", items.join(", ")));
             }
         }
-        parts.join("; ")
+        match parts.is_empty() {
+            true => "no object had to be changed".to_owned(),
+            false => parts.join("; "),
+        }
     }
 }
 

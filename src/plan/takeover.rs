@@ -121,7 +121,11 @@ pub fn claim(metadata: &ObjectMeta, claimant: &Claimant) -> Claim {
         None => {}
     }
     let Some((release, namespace)) = annotation(HELM_RELEASE).zip(annotation(HELM_NAMESPACE)) else {
-        return Claim::Refused("it exists already and was not made by this operator".into());
+        return Claim::Refused(
+            "it exists already and was not made by this operator; delete it, or let the release have it by \
+             `collisions: Force` on this watch in watches.yaml"
+                .into(),
+        );
     };
     let same = release == claimant.release && namespace == claimant.namespace;
     match same {

@@ -14,6 +14,7 @@ use super::{CustomResource, Run};
 use crate::cluster::custom_resource::apply_metadata;
 use crate::cluster::error::Error;
 use crate::cluster::objects;
+use crate::cluster::throttle::asked_to_wait;
 use crate::plan::annotations;
 use crate::plan::apply::{Seen, Step, Why, step};
 use crate::plan::applyset;
@@ -56,6 +57,8 @@ pub(super) enum Done {
     Unchanged,
     /// It is there, and is left as it is.
     Left,
+    /// Somebody else's is there, which is all that the chart asks for.
+    Yielded,
     /// A Job that is done, and gone.
     Finished,
     Applied(Box<Live>, Why),
@@ -159,7 +162,7 @@ impl Run<'_> {
                 .await;
             ordered.extend(self.entry(member, previous, &done));
             match done {
-                Done::Unchanged | Done::Left | Done::Finished | Done::Contested => {}
+                Done::Unchanged | Done::Left | Done::Yielded | Done::Finished | Done::Contested => {}
                 Done::Applied(_, why) => {
                     applied.changes.applied += 1;
                     applied.changes.found += usize::from(why == Why::Unrecorded);
@@ -182,6 +185,9 @@ impl Run<'_> {
                     recheck |= reason == Reason::Collision;
                     recheck |= reason == Reason::ObjectInvalid && member.id.group_kind.group.contains('.');
                     failures.push((reason, message));
+                    if asked_to_wait().is_some() {
+                        closed = Some(String::new());
+                    }
                 }
             }
         }
@@ -261,10 +267,11 @@ impl Run<'_> {
         }
         // Only what others need in order to exist is worth waiting for; webhooks wait for what answers them.
         let members = self.context.members();
-        let is_finished = |id: &ObjectId| recorded.iter().any(|entry| entry.finished && entry.id == *id);
+        // What is done, and what is somebody else's, is not waited for.
+        let is_awaited = |id: &ObjectId| recorded.iter().any(|entry| !entry.finished && entry.id == *id);
         let troubles: Vec<String> = before
             .iter()
-            .filter(|member| !is_finished(&member.id))
+            .filter(|member| is_awaited(&member.id))
             .filter_map(|member| trouble(&member.id, &members))
             .map(|(_, message)| message)
             .collect();
@@ -323,14 +330,13 @@ impl Run<'_> {
                     if only_scaled {
                         next = Step::Unchanged;
                     }
-                    let health = indexed.and_then(|known| known.health.filter(|_| known.uid == seen.uid));
-                    let seen = Live { health, ..seen };
+                    let seen = seen.with_state_of(indexed);
                     if matches!(next, Step::Unchanged | Step::Leave) {
                         self.context.members().observe(&member.id, seen.clone());
                     }
                     live = Some(seen);
                 }
-                Err(error) => return self.failure(release, member, &error),
+                Err(error) => return self.failure(member, &error),
             }
         }
         if forced && next == Step::Unchanged {
@@ -339,15 +345,21 @@ impl Run<'_> {
                 why: Why::Forced,
             };
         }
-        if let Step::Refuse(Ownership::Foreign | Ownership::Inherited) = next {
+        // What a former owner made by the same chart isn't there by chance.
+        let may_yield = next == Step::Yield;
+        if may_yield && self.heritage.is_some()
+            || matches!(next, Step::Refuse(Ownership::Foreign | Ownership::Inherited))
+        {
             next = match self.take(prepared, member, resource).await {
                 Ok(step) => step,
+                Err((Reason::Collision, _)) if may_yield => Step::Yield,
                 Err((reason, message)) => return Done::Failed(reason, message),
             };
         }
         match next {
             Step::Unchanged => Done::Unchanged,
             Step::Leave => Done::Left,
+            Step::Yield => Done::Yielded,
             Step::Satisfied => Done::Finished,
             Step::AwaitDeletion => Done::Awaited,
             Step::Refuse(ownership) => {
@@ -420,6 +432,7 @@ impl Run<'_> {
                 };
                 Some(entry(uid, member.digest.clone(), fingerprint))
             }
+            Done::Yielded => None,
             Done::Finished | Done::Contested => previous,
             // Somebody else's object is no member of ours, unless it was: then it is watched until that is settled.
             Done::Failed(Reason::Collision, _) => previous,

@@ -125,6 +125,22 @@ impl CustomResource {
         self.status().get("observedGeneration").and_then(Value::as_i64)
     }
 
+    /// How often it was tried in vain to bring about what it asks for now, as the status counts it.
+    pub fn failures(&self) -> u32 {
+        let status = self.status();
+        let conditions = status.get("conditions").and_then(Value::as_array);
+        let ready = conditions
+            .into_iter()
+            .flatten()
+            .find(|condition| condition.get("type").is_some_and(|kind| kind == "Ready"));
+        let decided = ready.and_then(|ready| ready.get("observedGeneration")?.as_i64());
+        let failures = status.get("failures").and_then(Value::as_u64).unwrap_or_default();
+        match decided == Some(self.generation) {
+            true => u32::try_from(failures).unwrap_or(u32::MAX),
+            false => 0,
+        }
+    }
+
     pub fn has_finalizer(&self) -> bool {
         self.finalizers.iter().any(|finalizer| finalizer == FINALIZER)
     }

@@ -9,9 +9,10 @@ use super::release::Release;
 use super::superset::{self, Superset};
 use super::{Outcome, RECHECK, Run};
 use crate::cluster::custom_resource::remove_finalizer;
+use crate::cluster::throttle::asked_to_wait;
 use crate::plan::annotations;
 use crate::plan::applyset::FINALIZER;
-use crate::plan::deletion::{policy, stages};
+use crate::plan::deletion::{must_wait, policy, turns};
 use crate::plan::prune::Purpose;
 use crate::plan::status::{Phase, Reason};
 use crate::plan::takeover;
@@ -26,6 +27,8 @@ const POLL: Duration = Duration::from_secs(5);
 struct Left {
     /// Deleted, and not gone yet.
     going: Vec<String>,
+    /// Others have to wait until these are gone.
+    waits: bool,
     failures: Vec<String>,
 }
 
@@ -66,7 +69,7 @@ impl Run<'_> {
                 };
                 return self.report(release, phase, None).await;
             }
-            if !left.going.is_empty() && policy == DeletionPolicy::WaitForTermination {
+            if left.waits {
                 superset::want(self.context, &Superset::of_resource(&self.written));
                 let mut outcome = self.report(release, waiting(left.going), None).await;
                 outcome.again = Some(POLL);
@@ -96,7 +99,11 @@ impl Run<'_> {
         if let Err(error) = remove_finalizer(&self.context.discovery, &target, &self.written.finalizers).await {
             tracing::info!(resource = %self.written.key, %error, "the finalizer could not be removed yet");
             return Outcome {
-                again: Some(release.back_off().min(RECHECK)),
+                again: Some(
+                    self.back_off(release)
+                        .min(RECHECK)
+                        .max(asked_to_wait().unwrap_or_default()),
+                ),
                 written: None,
                 finished: false,
                 result: ReconcileResult::Error,
@@ -115,7 +122,7 @@ impl Run<'_> {
         }
     }
 
-    /// One round: stage by stage, and no stage before those that may need it. What is settled leaves the record.
+    /// One round: turn by turn, and none before those that may need it. What is settled leaves the record.
     async fn delete_members(
         &self,
         release: &mut Release,
@@ -128,9 +135,13 @@ impl Run<'_> {
         };
         let found = self.find_members(release, &owner).await?;
         let mut left = Left::default();
-        for stage in stages(found, |(id, _)| id, &release.record) {
+        let turns = turns(found, |(id, _)| id, |(_, candidate)| candidate.wave(), &release.record);
+        let mut turns = turns.into_iter().peekable();
+        while let Some(mut turn) = turns.next() {
+            let items = std::mem::take(&mut turn.items);
+            let gone_before = left.going.len();
             let mut settled = std::collections::HashSet::new();
-            for (id, disposed) in self.dispose_all(stage, &owner, purpose).await {
+            for (id, disposed) in self.dispose_all(items, &owner, purpose).await {
                 match disposed {
                     Disposed::Deleted | Disposed::Going => left.going.push(id.to_string()),
                     Disposed::Absent | Disposed::Left | Disposed::Held => drop(settled.insert(id)),
@@ -138,11 +149,16 @@ impl Run<'_> {
                 }
             }
             release.record.entries.retain(|entry| !settled.contains(&entry.id));
-            let waits = policy == DeletionPolicy::WaitForTermination && !left.going.is_empty();
-            if waits || !left.failures.is_empty() {
+            if !left.failures.is_empty() {
+                break;
+            }
+            let next = turns.peek();
+            if left.going.len() > gone_before && next.is_some_and(|next| must_wait(policy, &turn, next)) {
+                left.waits = true;
                 break;
             }
         }
+        left.waits |= policy == DeletionPolicy::WaitForTermination && !left.going.is_empty();
         Ok(left)
     }
 }

@@ -38,6 +38,18 @@ pub(super) enum Candidate {
     Unknown,
 }
 
+// === impl Candidate ===
+
+impl Candidate {
+    /// The wave that the object says it is of.
+    pub(super) fn wave(&self) -> i32 {
+        match self {
+            Candidate::Read(live) | Candidate::Watched(live) => live.wave,
+            Candidate::Unknown => 0,
+        }
+    }
+}
+
 /// Objects of one release that are disposed of at the same time. They begin in order.
 const AT_ONCE: usize = 8;
 

@@ -326,7 +326,7 @@ impl Run<'_> {
             files.insert(PINS.to_owned(), serde_json::to_vec(&memory.pins).map_err(json)?);
         }
         let about = format!("{} {}", self.unit.group_kind, self.written.key);
-        secret::write(discovery, &place, files, &about)
+        secret::write(discovery, &place, files, &about, &self.written.uid)
             .await
             .map_err(|error| failed(&place, &error))?;
         self.context.metrics.wrote("Secret", Operation::Apply);

@@ -23,6 +23,7 @@ mod record;
 mod release;
 mod render;
 mod requests;
+mod scale;
 mod secrets;
 mod send;
 mod status;
@@ -42,6 +43,7 @@ pub use render::{Answers, Prepared, prepare};
 pub use superset::{Superset, want as want_superset};
 
 use crate::cluster::error::Error;
+use crate::cluster::throttle;
 use crate::plan::annotations;
 use crate::plan::status::{Phase, Reason};
 use crate::telemetry::metrics::ReconcileResult;
@@ -68,7 +70,7 @@ pub async fn reconcile(context: &Context, unit: &Unit, resource: &CustomResource
     let timer = context.metrics.time_reconcile(&kind.group, &kind.kind);
     let mut run = Run::new(context, unit, resource);
     let secrets = release.secrets.clone();
-    let outcome = secrets.scope(run.reconcile(release)).await;
+    let outcome = secrets.scope(throttle::noticing(run.reconcile(release))).await;
     let elapsed = timer.finish(outcome.result);
     tracing::debug!(%kind, resource = %resource.key, result = ?outcome.result, ?elapsed, "reconciled");
     outcome
@@ -188,11 +190,17 @@ impl Run<'_> {
             let objects = prepared.desired.members.iter().map(|member| member.object.to_string());
             format!("{:?} {}", prepared.notes, objects.collect::<String>())
         });
-        let applied = self.apply(release, prepared).await;
+        let forced = self.force_requested(release).is_some();
+        let mut applied = self.apply(release, prepared).await;
         if let Some(phase) = applied.phase {
+            release.applied_before += applied.changes.applied;
             return phase;
         }
         let pruned = self.prune(release, prepared, &applied.knowledge, &before).await;
+        // Now that an autoscaler which the chart no longer has is gone.
+        if let Err(phase) = self.take_back(release, prepared, forced, &mut applied.changes).await {
+            return phase;
+        }
         self.conclude(release, prepared, applied, pruned).await
     }
 }

@@ -132,14 +132,15 @@ impl Run<'_> {
         let upgraded = complete && !first && prepared.revision > release.record.revision;
         // Until then, those that are stored may still be wanted.
         let mut keeps = prepared.memory.keeps() || self.keeps();
+        let mut changes = applied.changes;
         if complete {
+            changes.applied += std::mem::take(&mut release.applied_before);
             release.record.revision = prepared.revision;
             if let Err(phase) = self.settle(release, prepared).await {
                 return phase;
             }
             keeps = prepared.memory.keeps();
         }
-        let mut changes = applied.changes;
         changes.installed = first;
         changes.upgraded = upgraded;
         // Told once for each revision, not with every correction.
@@ -167,7 +168,7 @@ impl Run<'_> {
             .members
             .iter()
             .map(|member| member.id.clone())
-            .filter(|id| !release.record.entry(id).is_some_and(|entry| entry.finished))
+            .filter(|id| release.record.entry(id).is_some_and(|entry| !entry.finished))
             .collect();
         if complete && pruned.gap.is_none() {
             self.settle_heritage();

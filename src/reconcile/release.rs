@@ -53,6 +53,10 @@ pub struct Release {
     pub due: Option<Duration>,
     /// How long the API server asked to be left alone.
     pub retry_after: Option<Duration>,
+    /// Reconciles in a row that ended because it asked for that, and of which nothing was told.
+    pub throttled: u32,
+    /// Members that were applied since the last complete apply, in reconciles that had to wait for something.
+    pub applied_before: usize,
     /// What the conditions said last, where Events tell it.
     pub last_conditions: Option<Vec<String>>,
     /// The record that was read was of a release of which nothing was left to be done.
@@ -75,6 +79,8 @@ impl Release {
     pub(super) fn begin(&mut self, resource: &CustomResource, record: Record, saved: Saved) {
         *self = Release {
             uid: resource.uid.clone(),
+            trigger: resource.trigger(),
+            failures: resource.failures(),
             was_complete: !record.inputs.is_empty(),
             looked_up: record.lookups.clone(),
             record,

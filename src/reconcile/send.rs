@@ -60,9 +60,9 @@ impl Run<'_> {
                     let error = Error::Unprocessable { message, causes };
                     self.unchangeable(release, resource, member, live, order, error).await
                 }
-                None => self.failure(release, member, &Error::Unprocessable { message, causes }),
+                None => self.failure(member, &Error::Unprocessable { message, causes }),
             },
-            Err(error) => self.failure(release, member, &error),
+            Err(error) => self.failure(member, &error),
         }
     }
 
@@ -108,8 +108,8 @@ impl Run<'_> {
         let discovery = &self.context.discovery;
         match objects::would_be_created(discovery, resource, &member.id, &member.object).await {
             Ok(Creation::Accepted) => {}
-            Ok(Creation::Refused(_)) => return self.failure(release, member, &error),
-            Err(unknown) => return self.failure(release, member, &unknown),
+            Ok(Creation::Refused(_)) => return self.failure(member, &error),
+            Err(unknown) => return self.failure(member, &unknown),
         }
         let fields = match &error {
             Error::Unprocessable { causes, .. } => fields(causes),
@@ -128,7 +128,7 @@ impl Run<'_> {
             false => is_protected(&member.id.group_kind),
             true => match objects::read(discovery, resource, &member.id).await {
                 Ok(found) => found.is_some_and(|(_, object)| deletes_claims(&object)),
-                Err(unknown) => return self.failure(release, member, &unknown),
+                Err(unknown) => return self.failure(member, &unknown),
             },
         };
         if is_held && !live.prune_allowed {
@@ -151,16 +151,16 @@ impl Run<'_> {
             Ok(Deleted::Absent) => {}
             Ok(Deleted::Changed) => {
                 let replaced = Error::Conflict(format!("{} was changed meanwhile", member.id));
-                return self.failure(release, member, &replaced);
+                return self.failure(member, &replaced);
             }
-            Err(error) => return self.failure(release, member, &error),
+            Err(error) => return self.failure(member, &error),
         }
         tracing::info!(object = %member.id, fields, "deleted, to be made anew");
         match objects::look(discovery, resource, &member.id).await {
             Ok(None) => {}
             // A finalizer holds it; the watch tells when it is gone.
             Ok(Some(_)) => return Done::Awaited,
-            Err(error) => return self.failure(release, member, &error),
+            Err(error) => return self.failure(member, &error),
         }
         match self
             .send_content(release, resource, member, Cow::Borrowed(&member.object), false)
@@ -171,19 +171,18 @@ impl Run<'_> {
                 self.context.members().observe(&member.id, live.clone());
                 Done::Recreated(Box::new(live), fields)
             }
-            Err(error) => self.failure(release, member, &error),
+            Err(error) => self.failure(member, &error),
         }
     }
 
     /// What a failed request says about a member.
-    pub(super) fn failure(&self, release: &mut Release, member: &Member, error: &Error) -> Done {
+    pub(super) fn failure(&self, member: &Member, error: &Error) -> Done {
         let reason = match error {
             error if error.is_permanent() => Reason::ObjectInvalid,
             Error::Forbidden(_) => Reason::Forbidden,
             Error::Denied(_) => Reason::Denied,
             _ => Reason::ApplyFailed,
         };
-        release.retry_after = release.retry_after.max(error.retry_after());
         let source = self.place(member, &error.to_string());
         Done::Failed(reason, format!("{} ({source}): {error}", member.id))
     }

@@ -1,5 +1,7 @@
 //! The last step, always taken: the status says what happened, and one event tells it to whoever listens.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::custom_resource::CustomResource;
@@ -8,9 +10,13 @@ use super::render::Prepared;
 use super::{Outcome, RECHECK, Run};
 use crate::cluster::custom_resource as writes;
 use crate::cluster::error::Error;
+use crate::cluster::throttle::asked_to_wait;
 use crate::plan::annotations;
 use crate::plan::status::{self, Chart, Event, Phase, Report};
 use crate::telemetry::metrics::{Operation, ReconcileResult};
+
+/// So many times in a row a release is put off before its status says so.
+const UNTOLD: u32 = 3;
 
 impl Run<'_> {
     /// Writes the status if it says something new, and decides when to look again.
@@ -26,12 +32,20 @@ impl Run<'_> {
             _ => phase,
         };
         let mut again = self.next_look(release, &phase);
+        if self.is_only_put_off(release, &phase) {
+            return Outcome {
+                again,
+                written: Some(self.written.clone()),
+                finished: false,
+                result: result(&phase),
+            };
+        }
         release.partial &= !phase.is_ready();
         let mut next = self.status(release, &phase, prepared);
         let labels = self.unit.metric_labels(&self.written.key);
         self.context.metrics.set_release_ready(&labels, phase.is_ready());
         if !self.write_status(release, &next).await {
-            again = Some(release.back_off());
+            again = Some(self.back_off(release));
         } else if self.drop_secrets(release).await {
             next = self.status(release, &phase, prepared);
             self.write_status(release, &next).await;
@@ -43,6 +57,32 @@ impl Run<'_> {
             finished: false,
             result: result(&phase),
         }
+    }
+
+    /// How long to wait after one more failure, and no shorter than the API server asks.
+    pub(super) fn back_off(&self, release: &mut Release) -> Duration {
+        release.retry_after = asked_to_wait();
+        release.back_off()
+    }
+
+    /// True if all that is wrong is that the API server has too much to do: telling that would give it more. Where it
+    /// goes on, it is told.
+    fn is_only_put_off(&self, release: &mut Release, phase: &Phase) -> bool {
+        let Some(wait) = asked_to_wait().filter(|_| matches!(phase, Phase::Failed { .. })) else {
+            release.throttled = 0;
+            return false;
+        };
+        release.throttled = release.throttled.saturating_add(1);
+        if release.throttled > UNTOLD {
+            return false;
+        }
+        // It is no failure yet.
+        release.failures = release.failures.saturating_sub(1);
+        tracing::info!(
+            kind = %self.unit.group_kind, resource = %self.written.key, ?wait,
+            "the API server asks for patience: it is tried again later"
+        );
+        true
     }
 
     /// What the status says where it keeps all of it.
@@ -126,19 +166,19 @@ impl Run<'_> {
     }
 
     /// When to look again: as the phase asks, or when a certificate is to be renewed.
-    fn next_look(&self, release: &mut Release, phase: &Phase) -> Option<std::time::Duration> {
+    fn next_look(&self, release: &mut Release, phase: &Phase) -> Option<Duration> {
         let renewal = release.record.renewal.filter(|_| phase.is_ready()).map(|due| {
-            let wait = std::time::Duration::try_from(due - jiff::Timestamp::now());
-            wait.unwrap_or_default().max(std::time::Duration::from_secs(1))
+            let wait = Duration::try_from(due - jiff::Timestamp::now());
+            wait.unwrap_or_default().max(Duration::from_secs(1))
         });
         let next = self.next_look_of(release, phase);
         let round = release.next_round().filter(|_| !matches!(phase, Phase::Suspended));
         renewal.into_iter().chain(next).chain(round).min()
     }
 
-    fn next_look_of(&self, release: &mut Release, phase: &Phase) -> Option<std::time::Duration> {
+    fn next_look_of(&self, release: &mut Release, phase: &Phase) -> Option<Duration> {
         match phase {
-            Phase::Failed { .. } => Some(release.back_off()),
+            Phase::Failed { .. } => Some(self.back_off(release)),
             Phase::Waiting { .. } => {
                 release.failures = 0;
                 Some(release.whys.next_look().unwrap_or(RECHECK).min(RECHECK))
@@ -148,7 +188,7 @@ impl Run<'_> {
                 Some(RECHECK)
             }
             // A refused object may be removed by its owner, which no watch of ours would tell.
-            Phase::Stalled { recheck: true, .. } => Some(release.back_off()),
+            Phase::Stalled { recheck: true, .. } => Some(self.back_off(release)),
             Phase::Ready { .. } | Phase::Stalled { .. } | Phase::Suspended => {
                 release.failures = 0;
                 self.resync()
@@ -158,7 +198,7 @@ impl Run<'_> {
     }
 
     /// The resync period: annotation, then watch; the unit carries the flag's default.
-    fn resync(&self) -> Option<std::time::Duration> {
+    fn resync(&self) -> Option<Duration> {
         let period = annotations::reconcile_period(&self.written.annotations)
             .and_then(|text| crate::watches::duration::parse(text).ok())
             .or(self.unit.watch.reconcile_period);

@@ -386,7 +386,7 @@ impl Run<'_> {
             Ok(()) => outcome.written = Some(self.written.clone()),
             Err(error) => {
                 tracing::warn!(resource = %self.written.key, %error, "the takeover could not be finished yet");
-                outcome.again = Some(release.back_off());
+                outcome.again = Some(self.back_off(release));
             }
         }
         outcome

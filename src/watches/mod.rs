@@ -14,6 +14,8 @@ mod overrides;
 mod reader;
 pub mod selector;
 
+pub(crate) use reader::suggestion;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

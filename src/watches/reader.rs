@@ -34,7 +34,7 @@ pub(super) fn describe(data: &Data) -> String {
 }
 
 /// The candidate that `word` is most likely a misspelling of.
-pub(super) fn suggestion<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+pub(crate) fn suggestion<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let lower = word.to_lowercase();
     let distance = |candidate: &str| strsim::damerau_levenshtein(&lower, &candidate.to_lowercase());
     let (best, far) = candidates

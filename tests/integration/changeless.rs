@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{condition, uid};
+use crate::look::{condition, inventory, is_marked, uid};
 use crate::world::{World, member_rule, served_changed};
 
 fn job(image: &str, annotations: Value) -> Value {
@@ -161,6 +161,17 @@ fn members_are_left_alone_where_an_annotation_says_so() -> Result<()> {
             "data": {"color": color},
         }]})
     };
+    // Somebody else's that is there already is all that the chart asks for; it is no member, and waited for by nobody.
+    world
+        .kubectl
+        .run(["create", "configmap", "b-once", "--from-literal=color=theirs"])?;
+    let widget = world.install("b", once("blue"))?;
+    ensure!(inventory(&widget) == ["ConfigMap b-main"], "{widget}");
+    let theirs = world.expect("configmap", "b-once")?;
+    ensure!(theirs["data"]["color"] == "theirs" && !is_marked(&theirs), "{theirs}");
+    world.delete("b")?;
+    ensure!(uid(&world.expect("configmap", "b-once")?) == uid(&theirs));
+
     world.install("a", once("blue"))?;
     world.update("a", once("red"))?;
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");

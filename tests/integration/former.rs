@@ -90,6 +90,46 @@ pub fn restore_as(
     })
 }
 
+/// As [`restore`], with one of the release's ConfigMaps, made `count` times, in the place of all its members:
+/// `<name>-000` and so on.
+pub fn restore_many(world: &World, file: &str, name: &'static str, count: usize) -> Result<()> {
+    let path = folder().join(format!("{file}.json"));
+    let mut text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    for (there, here) in [(NAMESPACE, world.name.as_str()), ("FixtureStore", "Widget")] {
+        text = text.replace(there, here);
+    }
+    let mut list: Value = serde_json::from_str(&text)?;
+    let mut items = list["items"].take().as_array().cloned().context("a list")?;
+    let resource = items.remove(0);
+    let former_uid = uid(&resource);
+    let now = restore_custom_resource(world, resource)?;
+    let mut items: Vec<Value> = serde_json::from_str(&serde_json::to_string(&items)?.replace(&former_uid, &now))?;
+    let one = items
+        .iter()
+        .position(|item| item["metadata"]["name"] == format!("{name}-extra"))
+        .context("a ConfigMap")?;
+    let mut map = items.swap_remove(one);
+    map["metadata"]["managedFields"].take();
+    items.retain_mut(
+        |item| match item.as_object_mut().and_then(|fields| fields.remove("release")) {
+            Some(release) => {
+                item["data"] = pack(&release)
+                    .map(|release| json!({"release": release}))
+                    .unwrap_or_default();
+                item["metadata"]["managedFields"].take();
+                true
+            }
+            None => false,
+        },
+    );
+    items.extend((0..count).map(|number| {
+        let mut map = map.clone();
+        map["metadata"]["name"] = format!("{name}-{number:03}").into();
+        map
+    }));
+    create(world, &items)
+}
+
 fn restore_custom_resource(world: &World, mut resource: Value) -> Result<String> {
     let name = resource["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let status = resource["status"].take();

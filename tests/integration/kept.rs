@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::uid;
+use crate::look::{label, uid};
 use crate::operator::Operator;
 use crate::world::{World, member_rule};
 
@@ -41,7 +41,14 @@ fn data(world: &World) -> Result<Value> {
 /// The Secret that keeps the results of widget `a`.
 fn kept(world: &World) -> Result<Option<Value>> {
     let widget = world.expect(&world.widgets(), "a")?;
-    world.get("secret", &format!("chartwright-kept-{}", uid(&widget)))
+    let secret = world.get("secret", &format!("chartwright-kept-{}", uid(&widget)))?;
+    if let Some(secret) = &secret {
+        ensure!(
+            label(secret, "chartwright.dev/release-uid") == Some(&uid(&widget)),
+            "{secret}"
+        );
+    }
+    Ok(secret)
 }
 
 fn restart(world: &World, operator: Operator) -> Result<Operator> {

@@ -5,6 +5,7 @@
 mod support;
 
 mod asked;
+mod autoscaler;
 mod changeless;
 mod contest;
 mod cost;
@@ -31,7 +32,9 @@ mod requests;
 mod retry;
 mod scope;
 mod takeover;
+mod takeover_many;
 mod traps;
 mod traps_apply;
 mod watches;
+mod waves;
 mod world;

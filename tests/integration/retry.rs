@@ -51,6 +51,19 @@ fn failures_are_counted_until_they_pass_or_something_changes() -> Result<()> {
     let events = told.iter().filter(|(reason, _)| reason == "Forbidden");
     ensure!(events.count() == 1, "a failure is told once: {told:?}");
 
+    // A new process goes on counting: nothing has changed.
+    ensure!(operator.terminate()?.success());
+    let count = || -> Result<u64> {
+        let widget = world.expect(&world.widgets(), "a")?;
+        Ok(widget["status"]["failures"].as_u64().unwrap_or_default())
+    };
+    let before = count()?;
+    let _operator = world.start()?;
+    let next = eventually("it is tried again", SOON, || {
+        Ok(Some(count()?).filter(|next| *next != before))
+    })?;
+    ensure!(next > before, "{next} after {before}");
+
     // A change starts it afresh, whatever it was waiting for.
     let reset = json!({"metadata": {"annotations": {"chartwright.dev/reset-at": "now"}}});
     world.kubectl.patch(&world.widgets(), "a", &reset)?;

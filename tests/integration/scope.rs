@@ -350,7 +350,10 @@ fn two_charts_share_a_kind_by_selectors_that_exclude_each_other() -> Result<()> 
             &["selector: {matchExpressions: [{key: chart, operator: NotIn, values: [first]}]}"],
         ),
     ])?;
-    let _operator = world.start()?;
+    let operator = world.launch(&Launch {
+        metrics: true,
+        ..Launch::default()
+    })?;
     let mut widget = world.widget("a", json!({}));
     widget["metadata"]["labels"] = json!({"chart": "first"});
     world.apply(&widget)?;
@@ -364,6 +367,10 @@ fn two_charts_share_a_kind_by_selectors_that_exclude_each_other() -> Result<()> 
     )?;
     world.await_object("configmap", "a-other", "is made", |_| true)?;
     world.await_gone("configmap", "a-main")?;
+    world.await_quiet(&operator)?;
+    let series =
+        "chartwright_release_ready{group=\"scope-share.test\",kind=\"Widget\",namespace=\"scope-share\",name=\"a\"}";
+    ensure!(operator.metric(series)? == 1.0, "{}", operator.metrics()?);
     world.kubectl.run(["delete", "configmap", "a-other"])?;
     world.await_object("configmap", "a-other", "is back", |_| true)?;
     Ok(())

@@ -20,6 +20,8 @@ use crate::watches::{Flow, disturbed};
 pub enum Fault {
     /// Answered with this status; the server behind never hears of it.
     Status(u16),
+    /// Answered with 429 and a `Retry-After` of so many seconds; the server behind never hears of it.
+    Busy(u64),
     /// Carried out, and answered with 504.
     Late,
     /// The connection ends before the request reaches the server.
@@ -188,6 +190,12 @@ impl Faults {
             Some(Fault::Status(code)) => {
                 entry.told = Some(code);
                 return Ok(status(code));
+            }
+            Some(Fault::Busy(seconds)) => {
+                entry.told = Some(429);
+                let mut answer = status(429);
+                answer.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
+                return Ok(answer);
             }
             Some(Fault::CutBefore) => return Err("cut before the request".into()),
             Some(Fault::Hang) => return std::future::pending().await,

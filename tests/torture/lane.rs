@@ -42,11 +42,16 @@ pub const KINDS: [(&str, &str, &str, &str); 4] = [
 impl Lane {
     /// A world of this name with a proxy, and the operator started behind it.
     pub async fn new(name: &str) -> Result<Self> {
-        Self::of(name, Flavour::Plain).await
+        Self::with(name, Flavour::Plain, &[]).await
     }
 
     /// The same for releases of a flavour.
     pub async fn of(name: &str, flavour: Flavour) -> Result<Self> {
+        Self::with(name, flavour, &[]).await
+    }
+
+    /// The same, with further keys of the watch.
+    pub async fn with(name: &str, flavour: Flavour, keys: &[&str]) -> Result<Self> {
         let owned = name.to_owned();
         let made = tokio::task::spawn_blocking(move || {
             let world = World::new(&owned)?;
@@ -54,6 +59,7 @@ impl Lane {
         });
         let world = made.await??;
         let world = world.watch_key("allow: {kinds: [PriorityClass.scheduling.k8s.io]}");
+        let world = keys.iter().fold(world, |world, key| world.watch_key(key));
         // With those of a takeover.
         former::grant(&world)?;
         world.write_watches()?;

@@ -34,4 +34,5 @@ mod report;
 mod sample;
 mod scenario;
 mod sequences;
+mod throttled;
 mod watches;

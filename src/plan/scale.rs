@@ -1,0 +1,78 @@
+//! Replicas that are left to an autoscaler, and when they are the chart's again.
+//!
+//! Who sets `spec.replicas` through the subresource `scale` owns the field from then on, and still does when it is long
+//! gone: nothing in an object tells that its autoscaler was removed. So the autoscalers are asked for.
+
+use serde_json::Value;
+
+use super::identity::{GroupKind, ObjectId};
+
+/// The field manager of Kubernetes' own autoscaler.
+const CONTROLLER: &str = "kube-controller-manager";
+
+/// The kind of Kubernetes' own autoscalers.
+pub fn autoscaler() -> GroupKind {
+    GroupKind::new("autoscaling", "HorizontalPodAutoscaler")
+}
+
+/// True if a HorizontalPodAutoscaler of its namespace scales an object.
+pub fn scales(autoscaler: &Value, target: &ObjectId) -> bool {
+    let field = |name: &str| {
+        let value = autoscaler
+            .pointer("/spec/scaleTargetRef")
+            .and_then(|reference| reference.get(name));
+        value.and_then(Value::as_str).unwrap_or_default()
+    };
+    let group = field("apiVersion").rsplit_once('/').map_or("", |(group, _)| group);
+    (group, field("kind"), field("name"))
+        == (
+            target.group_kind.group.as_str(),
+            target.group_kind.kind.as_str(),
+            target.name.as_str(),
+        )
+}
+
+/// Whether replicas that were given up are the chart's again. `by`: the manager that owns them; `autoscalers`: those of
+/// the namespace, `None` if they can't be listed; `asked`: somebody wants every member applied.
+///
+/// Without being asked, only what Kubernetes' own autoscaler left is taken back: others may be there that nobody can
+/// list. And nothing makes sense while one is there.
+pub fn is_free(by: &str, autoscalers: Option<&[Value]>, target: &ObjectId, asked: bool) -> bool {
+    match autoscalers {
+        Some(autoscalers) if autoscalers.iter().any(|autoscaler| scales(autoscaler, target)) => false,
+        Some(_) => asked || by == CONTROLLER,
+        None => asked,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn replicas_are_free_when_no_autoscaler_is_left() {
+        let web = ObjectId::new(GroupKind::new("apps", "Deployment"), "shop", "web");
+        let of = |api_version: &str, kind: &str, name: &str| {
+            vec![json!({"spec": {"scaleTargetRef": {"apiVersion": api_version, "kind": kind, "name": name}}})]
+        };
+        let (ours, keda) = (CONTROLLER, "keda-operator");
+        for (by, autoscalers, asked, expected) in [
+            (ours, Some(of("apps/v1", "Deployment", "web")), false, false),
+            (ours, Some(of("apps/v1", "Deployment", "web")), true, false),
+            (ours, Some(of("apps/v1", "Deployment", "other")), false, true),
+            (ours, Some(of("apps/v1", "StatefulSet", "web")), false, true),
+            (ours, Some(of("v1", "Deployment", "web")), false, true),
+            (ours, Some(of("example.com/v1", "Deployment", "web")), false, true),
+            (ours, Some(vec![json!({"spec": null})]), false, true),
+            (ours, Some(Vec::new()), false, true),
+            (ours, None, false, false),
+            (ours, None, true, true),
+            (keda, Some(Vec::new()), false, false),
+            (keda, Some(Vec::new()), true, true),
+        ] {
+            let case = format!("{by} {autoscalers:?} {asked}");
+            assert_eq!(is_free(by, autoscalers.as_deref(), &web, asked), expected, "{case}");
+        }
+    }
+}

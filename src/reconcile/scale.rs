@@ -1,0 +1,101 @@
+//! Replicas that were given up to an autoscaler are the chart's again when it is gone.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::Run;
+use super::apply::Done;
+use super::release::Release;
+use super::render::Prepared;
+use super::send::Order;
+use crate::cluster::autoscalers;
+use crate::plan::apply::Why;
+use crate::plan::desired::Member;
+use crate::plan::members::Live;
+use crate::plan::policy::Update;
+use crate::plan::scale;
+use crate::plan::status::{Changes, Phase, Reason};
+
+impl Run<'_> {
+    /// Applies the members whose replicas are given up and no longer set by anybody. Where nothing is given up, or the
+    /// chart itself has the autoscaler, no request is made.
+    ///
+    /// # Errors
+    /// The phase of a release of which one of these could not be applied.
+    pub(super) async fn take_back(
+        &self,
+        release: &mut Release,
+        prepared: &Prepared,
+        asked: bool,
+        changes: &mut Changes,
+    ) -> Result<(), Phase> {
+        let snapshot = self.context.discovery.snapshot();
+        let mut listed: HashMap<&str, Option<Vec<Value>>> = HashMap::new();
+        for member in &prepared.desired.members {
+            let Some((live, by)) = self.given_up(member) else {
+                continue;
+            };
+            let namespace = member.id.namespace.as_str();
+            let has_own = prepared.desired.members.iter().any(|other| {
+                other.id.group_kind == scale::autoscaler()
+                    && other.id.namespace == namespace
+                    && scale::scales(&other.object, &member.id)
+            });
+            if has_own {
+                continue;
+            }
+            if !listed.contains_key(namespace) {
+                let found = match autoscalers::list(&self.context.discovery, namespace).await {
+                    Ok(found) => Some(found),
+                    // Nothing would ask again.
+                    Err(error) if error.may_pass() => {
+                        let message = format!("the HorizontalPodAutoscalers in {namespace}: {error}");
+                        let reason = Reason::ApplyFailed;
+                        return Err(Phase::Failed { reason, message });
+                    }
+                    Err(error) => {
+                        tracing::debug!(namespace, %error, "autoscalers can't be listed: replicas stay given up");
+                        None
+                    }
+                };
+                listed.insert(namespace, found);
+            }
+            let autoscalers = listed.get(namespace).and_then(Option::as_deref);
+            if !scale::is_free(&by, autoscalers, &member.id, asked) || self.must_wait(release, member) {
+                continue;
+            }
+            let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
+                continue;
+            };
+            let order = Order {
+                force: true,
+                why: Why::Forced,
+                recreate: false,
+            };
+            match self.send(release, resource, member, Some(&live), order).await {
+                Done::Applied(live, _) => {
+                    if let Some(entry) = release.record.entry_mut(&member.id) {
+                        entry.fingerprint = live.fingerprint;
+                    }
+                    // An autoscaler that nobody can see would take them again.
+                    let how = format!("spec.replicas was set by {by}");
+                    self.corrected(release, member, &how).await;
+                    changes.taken_back.push(member.id.to_string());
+                }
+                Done::Failed(reason, message) => return Err(Phase::Failed { reason, message }),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What is live of a member whose replicas the chart sets and somebody else owns, and who: as if nobody did.
+    fn given_up(&self, member: &Member) -> Option<(Live, String)> {
+        member.object.pointer("/spec/replicas")?;
+        let mut live = self.context.members().get(&member.id).cloned()?;
+        let by = live.scaled_by.take()?;
+        let is_left = live.disabled || live.deleting || member.policy.update == Update::IfNotPresent;
+        (!is_left).then_some((live, by))
+    }
+}

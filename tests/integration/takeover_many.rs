@@ -1,0 +1,83 @@
+//! A takeover of more members than a status lists: the record goes to Secrets.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::former;
+use crate::look::{is_marked, uid};
+use crate::support::eventually;
+use crate::world::World;
+
+const MANY: usize = 310;
+const TEMPLATE: &str = "{{ range $number := until 310 }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ printf \"shop-%03d\" $number }}}
+data: {extra: \"yes\"}
+{{ end }}
+";
+
+fn maps(world: &World) -> Result<BTreeMap<String, Value>> {
+    let all = world.kubectl.list("configmaps", "")?.into_iter();
+    let named = all.map(|map| (map["metadata"]["name"].as_str().unwrap_or_default().to_owned(), map));
+    Ok(named.filter(|(name, _)| name.starts_with("shop-")).collect())
+}
+
+#[test]
+fn a_release_of_more_members_than_a_status_lists_is_taken_over_as_well() -> Result<()> {
+    let world = World::new("take-many")?;
+    former::grant(&world)?;
+    let chart = world.write_chart("many", &[("maps.yaml", TEMPLATE)])?;
+    world.write_watches_of(&[("Widget", &chart, &[])])?;
+    former::restore_many(&world, "operator-sdk-store", "shop", MANY)?;
+    let before = maps(&world)?;
+    ensure!(before.len() == MANY, "{}", before.len());
+
+    let operator = world.start()?;
+    let taken = eventually("the release is taken over", Duration::from_secs(120), || {
+        let widget = world.expect(&world.widgets(), "shop")?;
+        let marker = &widget["metadata"]["annotations"]["chartwright.dev/takeover"];
+        let ours = widget["metadata"]["finalizers"] == json!(["chartwright.dev/release"]);
+        ensure!(ours && marker.is_null(), "{}", widget["metadata"]);
+        Ok(Some(widget))
+    });
+    let widget = taken.map_err(|error| error.context(world.story("shop")))?;
+    ensure!(
+        widget["status"]["release"]["record"]["members"] == MANY,
+        "{}",
+        widget["status"]["release"]
+    );
+    ensure!(widget["status"]["deployedRelease"].is_null());
+    world.await_ready("shop")?;
+    for (name, map) in maps(&world)? {
+        ensure!(
+            before.get(&name).is_some_and(|former| uid(former) == uid(&map)),
+            "{name} was made anew"
+        );
+        ensure!(is_marked(&map) && map["metadata"]["ownerReferences"].is_null(), "{map}");
+    }
+    ensure!(
+        world.kubectl.list("secrets", "owner=helm")?.is_empty(),
+        "release Secrets are left"
+    );
+    let of_release = format!("chartwright.dev/release-uid={}", uid(&widget));
+    ensure!(
+        !world.kubectl.list("secrets", &of_release)?.is_empty(),
+        "there is no record"
+    );
+
+    // It is read again by the next process, which finds nothing to do.
+    world.await_quiet(&operator)?;
+    ensure!(operator.terminate()?.success());
+    let start = world.mark()?;
+    let operator = world.start_and_settle()?;
+    let writes = world.requests(&operator, start)?.writes();
+    ensure!(writes.is_empty(), "{writes}");
+    world.delete("shop")?;
+    ensure!(maps(&world)?.is_empty() && world.kubectl.list("secrets", &of_release)?.is_empty());
+    Ok(())
+}
