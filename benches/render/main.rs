@@ -198,7 +198,7 @@ fn size(chart: &Chart) -> usize {
     let files = chart.templates.iter().chain(&chart.files);
     files.map(|file| file.data.len()).sum::<usize>()
         + chart.schema.as_ref().map_or(0, |schema| schema.text().len())
-        + json!(chart.values).to_string().len()
+        + json!(chart.values.to_json()).to_string().len()
         + chart.dependencies.iter().map(size).sum::<usize>()
 }
 

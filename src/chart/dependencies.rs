@@ -2,6 +2,7 @@
 //! Facts: Helm's `pkg/chart/v2/util/dependencies.go`.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 
 use serde_json::{Value as Json, json};
 
@@ -25,7 +26,7 @@ pub enum Defaults<'a> {
     /// The chart's own `values.yaml`.
     Own(&'a Chart),
     /// `values.yaml` with the subcharts' defaults and the imported values folded in.
-    Folded(Map),
+    Folded(RefCell<Map>),
 }
 
 /// Resolves aliases, tags, conditions and `import-values` for these user values.
@@ -69,7 +70,15 @@ impl Defaults<'_> {
     pub fn copy(&self) -> Map {
         match self {
             Defaults::Own(chart) => chart.default_values(),
-            Defaults::Folded(map) => values::copy_map(map),
+            Defaults::Folded(map) => values::copy_map(&map.borrow()),
+        }
+    }
+
+    /// As [`Defaults::copy`], for who asks last: folded values needn't be copied then.
+    pub fn take(&self) -> Map {
+        match self {
+            Defaults::Own(chart) => chart.default_values(),
+            Defaults::Folded(map) => map.replace(Map::new(MapKind::Any, Entries::new())),
         }
     }
 }
@@ -203,9 +212,13 @@ fn import(node: &mut Node<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error>
         }
         dependency.import_values = resolved;
     }
-    let defaults = values::copy_map(&folded);
-    values::merge_tables(&defaults, &imported, warnings);
-    node.defaults = Defaults::Folded(defaults);
+    // In a copy no two tables are one, as globals are after folding and what is imported twice.
+    let mut defaults = values::copy_map(&folded);
+    if !imported.is_empty() {
+        values::merge_tables(&defaults, &imported, warnings);
+        defaults = values::copy_map(&defaults);
+    }
+    node.defaults = Defaults::Folded(RefCell::new(defaults));
     Ok(())
 }
 

@@ -15,7 +15,9 @@ fn add(hash: &mut Sha256, chart: &Chart) {
     part(hash, format!("{:?}", chart.metadata).as_bytes());
     part(
         hash,
-        serde_json::to_string(&chart.values).unwrap_or_default().as_bytes(),
+        serde_json::to_string(&chart.values.to_json())
+            .unwrap_or_default()
+            .as_bytes(),
     );
     part(hash, chart.schema.as_ref().map_or(&[], |schema| schema.text()));
     for list in [&chart.templates, &chart.files] {

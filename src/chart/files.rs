@@ -1,7 +1,7 @@
 //! A chart's files, sorted by role into a [`Chart`]. Facts: Helm's `pkg/chart/v2/loader/load.go`.
 
 use super::schema::Schema;
-use super::{Chart, Error, File, Metadata, Warning, archive, metadata, values};
+use super::{Chart, Error, File, Frozen, Metadata, Warning, archive, metadata, values};
 
 /// Refuses charts of a format other than v1 and v2, from the root's `Chart.yaml`.
 pub(super) fn detect_version(file: &File) -> Result<(), Error> {
@@ -32,8 +32,9 @@ pub(super) fn assemble(files: Vec<File>) -> Result<Chart, Error> {
             "Chart.yaml" => {}
             "Chart.lock" => check_lock(&file)?,
             "values.yaml" => {
-                chart.values =
+                let values =
                     values::read(&file.data).map_err(|e| Error::Chart(format!("cannot load values.yaml: {e}")))?;
+                chart.values = Frozen::new(&values);
             }
             "values.schema.json" => chart.schema = Some(Schema::new(file.data)),
             "requirements.yaml" => {

@@ -1,4 +1,5 @@
-//! Default values in a form that threads can share, and that becomes template values without copying a string.
+//! Default values in a form that threads can share, and that becomes template values without copying a string. An object of
+//! JSON takes a B-tree node of 600 bytes where it takes 40 for each entry here.
 
 use std::collections::HashSet;
 
@@ -30,6 +31,11 @@ impl Frozen {
         Frozen(entries(values, &mut texts))
     }
 
+    /// The values as JSON.
+    pub fn to_json(&self) -> JsonMap<String, Json> {
+        to_json(&self.0)
+    }
+
     /// A copy that shares no map with another.
     pub fn thaw(&self) -> Map {
         map(&self.0)
@@ -49,6 +55,13 @@ fn shared(text: &str, texts: &mut HashSet<Str>) -> Str {
     let new = Str::from(text);
     texts.insert(new.clone());
     new
+}
+
+fn to_json(entries: &[(Str, Node)]) -> JsonMap<String, Json> {
+    let entries = entries.iter();
+    entries
+        .map(|(key, node)| (key.to_text().into_owned(), node.to_json()))
+        .collect()
 }
 
 fn map(entries: &[(Str, Node)]) -> Map {
@@ -71,6 +84,18 @@ impl Node {
             Json::String(text) => Node::String(shared(text, texts)),
             Json::Array(items) => Node::List(items.iter().map(|item| Node::new(item, texts)).collect()),
             Json::Object(values) => Node::Map(entries(values, texts)),
+        }
+    }
+
+    fn to_json(&self) -> Json {
+        match self {
+            Node::Nil => Json::Null,
+            Node::Bool(b) => Json::Bool(*b),
+            Node::Int64(n) => Json::from(*n),
+            Node::Float64(n) => Json::from(*n),
+            Node::String(text) => Json::String(text.to_text().into_owned()),
+            Node::List(items) => Json::Array(items.iter().map(Node::to_json).collect()),
+            Node::Map(entries) => Json::Object(to_json(entries)),
         }
     }
 
@@ -99,6 +124,7 @@ mod tests {
         let frozen = Frozen::new(json.as_object().unwrap());
         let want = Value::from_json(&json);
         assert!(deep_equal(&Value::Map(frozen.thaw()), &want));
+        assert_eq!(Json::Object(frozen.to_json()), json);
         let (one, other) = (frozen.thaw(), frozen.thaw());
         let Some(Value::Map(inner)) = one.get(b"a") else {
             panic!()

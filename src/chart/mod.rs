@@ -29,6 +29,7 @@ use std::sync::OnceLock;
 
 use crate::template::go::{Map, Str};
 pub use fetch::Fetch;
+pub use frozen::Frozen;
 pub use metadata::{Dependency, Maintainer, Metadata};
 pub use warning::Warning;
 
@@ -41,7 +42,7 @@ pub struct Chart {
     /// What `.Files` sees: every file without a role of its own, `crds/` included.
     pub files: Vec<File>,
     /// The chart's `values.yaml`. Every number is a float, as Helm reads them.
-    pub values: serde_json::Map<String, serde_json::Value>,
+    pub values: Frozen,
     /// `values.schema.json`.
     pub schema: Option<schema::Schema>,
     /// The manifests of this chart's own `crds/` folder (`.yaml`, `.yml`, `.json`); never templated.
@@ -50,8 +51,6 @@ pub struct Chart {
     pub dependencies: Vec<Chart>,
     /// What Helm's loader would log, in order.
     pub warnings: Vec<Warning>,
-    /// `values` as renders start from them.
-    frozen: OnceLock<frozen::Frozen>,
     digest: OnceLock<String>,
 }
 
@@ -163,9 +162,9 @@ impl Chart {
         }
     }
 
-    /// A copy of the default values, as they are when a copy is first asked for.
+    /// A copy of the default values.
     pub fn default_values(&self) -> Map {
-        self.frozen.get_or_init(|| frozen::Frozen::new(&self.values)).thaw()
+        self.values.thaw()
     }
 
     /// Whether only its partials count (`type: library`).

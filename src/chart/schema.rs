@@ -6,6 +6,7 @@
 //! santhosh-tekuri/jsonschema v6, in the order of its checks and the shape of its reports.
 
 mod compile;
+mod compiled;
 mod documents;
 mod failure;
 mod format;
@@ -30,7 +31,7 @@ const URL: &str = "file:///values.schema.json";
 /// renders.
 pub struct Schema {
     text: Str,
-    compiled: OnceLock<Result<Vec<compile::Schema>, String>>,
+    compiled: OnceLock<Result<Vec<compiled::Schema>, String>>,
 }
 
 /// Checks folded values against the schemas of the charts that take part. `fetch` is asked for what a schema that is

@@ -47,7 +47,7 @@ fn folders_are_sorted_by_role() {
     assert_eq!(names(&chart.files), [".helmignore", "README.md", "crds/c.yaml"]);
     assert_eq!(names(&chart.crds), ["crds/c.yaml"]);
     assert_eq!(
-        serde_json::to_string(&chart.values).unwrap(),
+        serde_json::to_string(&chart.values.to_json()).unwrap(),
         r#"{"a":1.0,"b":{"c":2.0}}"#
     );
     assert_eq!(chart.dependencies.iter().map(Chart::name).collect::<Vec<_>>(), ["sub"]);

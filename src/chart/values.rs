@@ -79,22 +79,40 @@ pub fn merge_maps(into: &mut JsonMap<String, Json>, from: JsonMap<String, Json>)
 /// # Errors
 /// A value that isn't a table where a subchart's values belong.
 pub fn coalesce(node: &Node<'_>, user: &Map, warnings: &mut Vec<Warning>) -> Result<Map, Error> {
+    fold(node, user, warnings, false)
+}
+
+/// As [`coalesce`], and the node's defaults are not asked for again.
+///
+/// # Errors
+/// As [`coalesce`].
+pub fn coalesce_last(node: &Node<'_>, user: &Map, warnings: &mut Vec<Warning>) -> Result<Map, Error> {
+    fold(node, user, warnings, true)
+}
+
+fn fold(node: &Node<'_>, user: &Map, warnings: &mut Vec<Warning>, is_last: bool) -> Result<Map, Error> {
     let values = copy_map(user);
-    Fold { warnings, merge: false }.chart(node, &values, "")?;
+    let merge = false;
+    Fold {
+        warnings,
+        merge,
+        is_last,
+    }
+    .chart(node, &values, "")?;
     Ok(values)
 }
 
 /// As [`coalesce`] without user values, but nulls stay (`MergeValues`).
 pub fn merge_defaults(node: &Node<'_>, warnings: &mut Vec<Warning>) -> Result<Map, Error> {
     let values = Map::new(MapKind::Any, Entries::new());
-    Fold { warnings, merge: true }.chart(node, &values, "")?;
+    Fold::merging(warnings).chart(node, &values, "")?;
     Ok(values)
 }
 
 /// Fills `into` with what `from` has and `into` lacks, table by table; nulls stay (`MergeTables`).
 /// Tables that only `from` has are shared afterwards, not copied.
 pub fn merge_tables(into: &Map, from: &Map, warnings: &mut Vec<Warning>) {
-    Fold { warnings, merge: true }.tables(into, from, "", true);
+    Fold::merging(warnings).tables(into, from, "", true);
 }
 
 /// A copy that shares nothing with `map` (lists can't be changed, so they are shared unless they hold maps).
@@ -163,9 +181,19 @@ struct Fold<'w> {
     warnings: &'w mut Vec<Warning>,
     /// Keep nulls, for values that will be folded once more.
     merge: bool,
+    /// Nobody asks for the defaults again.
+    is_last: bool,
 }
 
-impl Fold<'_> {
+impl<'w> Fold<'w> {
+    fn merging(warnings: &'w mut Vec<Warning>) -> Self {
+        Fold {
+            warnings,
+            merge: true,
+            is_last: false,
+        }
+    }
+
     fn warn(&mut self, text: String) {
         self.warnings.push(Warning::plain(text));
     }
@@ -197,7 +225,11 @@ impl Fold<'_> {
 
     fn defaults(&mut self, node: &Node<'_>, values: &Map, prefix: &str) {
         let prefix = join(prefix, node.name());
-        for (key, default) in node.defaults.copy().snapshot() {
+        let defaults = match self.is_last {
+            true => node.defaults.take(),
+            false => node.defaults.copy(),
+        };
+        for (key, default) in defaults.snapshot() {
             match values.get(key.as_bytes()) {
                 Some(Value::Nil) if !self.merge => remove(values, &key),
                 Some(Value::Map(own)) => match as_table(&default) {
@@ -272,18 +304,11 @@ impl Fold<'_> {
 
     fn tables(&mut self, into: &Map, from: &Map, prefix: &str, merge: bool) {
         let mut sources = from.snapshot();
-        let non_null: Vec<Str> = sources
-            .iter()
-            .filter(|(_, v)| !v.is_nil())
-            .map(|(k, _)| k.clone())
-            .collect();
-        let nulls: Vec<Str> = into
-            .snapshot()
-            .into_iter()
-            .filter(|(_, v)| v.is_nil())
-            .map(|(k, _)| k)
-            .collect();
+        let nulls = nulls(into);
+        let mut non_null: Vec<Str> = Vec::new();
         if !nulls.is_empty() {
+            let keys = sources.iter().filter(|(_, v)| !v.is_nil());
+            non_null.extend(keys.map(|(k, _)| k.clone()));
             nulls.into_iter().for_each(|key| put_key(from, key, Value::Nil));
             sources = from.snapshot();
         }
@@ -345,12 +370,21 @@ fn remove(map: &Map, key: &Str) {
     }
 }
 
+/// The keys whose values are null.
+fn nulls(map: &Map) -> Vec<Str> {
+    let Some(entries) = &map.entries else { return Vec::new() };
+    let entries = entries.borrow();
+    let nulls = entries.iter().filter(|(_, value)| value.is_nil());
+    nulls.map(|(key, _)| key.clone()).collect()
+}
+
 fn drop_nulls(map: &Map) {
-    for (key, value) in map.snapshot() {
-        if value.is_nil() {
-            remove(map, &key);
-        } else if let Some(table) = as_table(&value) {
-            drop_nulls(&table);
-        }
+    nulls(map).iter().for_each(|key| remove(map, key));
+    if let Some(entries) = &map.entries {
+        entries
+            .borrow()
+            .values()
+            .filter_map(as_table)
+            .for_each(|table| drop_nulls(&table));
     }
 }

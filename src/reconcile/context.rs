@@ -110,7 +110,7 @@ impl Reads {
             .iter()
             .chain(&chart.files)
             .map(|file| file.data.as_bytes());
-        let values = serde_json::to_vec(&chart.values).unwrap_or_default();
+        let values = serde_json::to_vec(&chart.values.to_json()).unwrap_or_default();
         let mut reads = Reads::default();
         for text in files.chain([values.as_slice()]) {
             reads.capabilities |= mentions(text, CAPABILITIES);

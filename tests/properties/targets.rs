@@ -123,7 +123,7 @@ pub fn merge(data: &[u8]) {
     let mut chart = Chart::default();
     chart.metadata.name = "c".to_owned();
     chart.metadata.version = "0.1.0".to_owned();
-    chart.values = below;
+    chart.values = chartwright::chart::Frozen::new(&below);
     let user = chartwright::template::go::Value::from_json(&Value::Object(above));
     if let chartwright::template::go::Value::Map(user) = user {
         let mut warnings = Vec::new();

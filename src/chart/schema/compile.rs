@@ -6,11 +6,12 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
+use super::compiled::{Additional, Dependency, Items, Rare, Schema};
 use super::documents::{Document, Draft, Place};
 use super::failure::escape;
-use super::format::{self, Check};
+use super::format;
 use super::json::{Json, Number};
 use super::{documents, metaschemas};
 use crate::chart::Fetch;
@@ -21,67 +22,6 @@ use crate::template::sprig::regex;
 const MAX_FILE: u64 = 5 * 1024 * 1024;
 /// How many schemas a chart's schema may consist of.
 const MAX_SCHEMAS: usize = 100_000;
-
-/// One compiled schema. Other schemas stand in it as indexes.
-#[derive(Debug, Default)]
-pub(super) struct Schema {
-    /// URL and JSON pointer.
-    pub location: Box<str>,
-    pub draft: Draft,
-    /// The schema that is this one's resource: that with the `$id`.
-    pub resource: usize,
-    /// `true` and `false`, and `{}`.
-    pub boolean: Option<bool>,
-    pub reference: Option<usize>,
-    pub types: Box<[&'static str]>,
-    pub enumeration: Option<Box<[Json]>>,
-    pub required: Box<[String]>,
-    /// Sorted by name.
-    pub properties: Box<[(Box<str>, usize)]>,
-    pub additional_properties: Option<Additional>,
-    pub items: Items,
-    /// `None`: all that most schemas don't have is as by default.
-    rare: Option<Box<Rare>>,
-}
-
-/// What most schemas don't have; it takes four times the memory of the rest.
-#[derive(Debug, Default)]
-pub(super) struct Rare {
-    pub recursive_reference: Option<usize>,
-    pub recursive_anchor: bool,
-    pub dynamic_reference: Option<(usize, String)>,
-    pub dynamic_anchor: Option<String>,
-    pub dynamic_anchors: BTreeMap<String, usize>,
-    pub constant: Option<Json>,
-    pub format: Option<(String, Check)>,
-    pub not: Option<usize>,
-    pub all_of: Vec<usize>,
-    pub any_of: Vec<usize>,
-    pub one_of: Vec<usize>,
-    pub condition: Option<usize>,
-    pub then: Option<usize>,
-    pub otherwise: Option<usize>,
-    pub properties_range: [Option<i64>; 2],
-    pub pattern_properties: Vec<(String, usize)>,
-    pub property_names: Option<usize>,
-    pub dependencies: Vec<(String, Dependency)>,
-    pub dependent_required: Vec<(String, Vec<String>)>,
-    pub dependent_schemas: Vec<(String, usize)>,
-    pub unevaluated_properties: Option<usize>,
-    pub items_range: [Option<i64>; 2],
-    pub unique_items: bool,
-    pub additional_items: Option<Additional>,
-    pub contains: Option<usize>,
-    pub contains_range: [Option<i64>; 2],
-    pub unevaluated_items: Option<usize>,
-    pub length_range: [Option<i64>; 2],
-    pub pattern: Option<String>,
-    /// Keyword, limit, and how a number may not compare to it.
-    pub limits: Vec<(&'static str, Number, &'static [Ordering])>,
-    pub multiple_of: Option<Number>,
-}
-
-static NOTHING_RARE: LazyLock<Rare> = LazyLock::new(Rare::default);
 
 /// The keywords that [`Rare`] is not needed for.
 const COMMON: [&str; 12] = [
@@ -98,65 +38,6 @@ const COMMON: [&str; 12] = [
     "title",
     "type",
 ];
-
-/// `additionalProperties`, `additionalItems` and what takes the latter's place.
-#[derive(Debug)]
-pub(super) enum Additional {
-    Allowed(bool),
-    Schema(usize),
-}
-
-/// One entry of `dependencies`.
-#[derive(Debug)]
-pub(super) enum Dependency {
-    Names(Vec<String>),
-    Schema(usize),
-}
-
-/// Schemas of a list's items.
-#[derive(Debug, Default)]
-pub(super) enum Items {
-    #[default]
-    None,
-    All(usize),
-    /// Of the first items, one each.
-    First(Vec<usize>),
-}
-
-impl std::ops::Deref for Schema {
-    type Target = Rare;
-
-    fn deref(&self) -> &Rare {
-        self.rare.as_deref().unwrap_or_else(|| &NOTHING_RARE)
-    }
-}
-
-impl Schema {
-    /// The schema of a property.
-    pub fn property(&self, name: &str) -> Option<usize> {
-        let at = self
-            .properties
-            .binary_search_by(|(known, _)| (**known).cmp(name))
-            .ok()?;
-        self.properties.get(at).map(|(_, target)| *target)
-    }
-
-    pub fn all_properties_evaluated(&self) -> bool {
-        self.additional_properties.is_some()
-    }
-
-    /// Whether all items are evaluated, and if not, how many at the list's head.
-    pub fn items_evaluated(&self) -> (bool, usize) {
-        let first = match &self.items {
-            Items::First(targets) => targets.len(),
-            _ => 0,
-        };
-        (
-            self.additional_items.is_some() || matches!(self.items, Items::All(_)),
-            first,
-        )
-    }
-}
 
 /// Compiles documents and whatever they refer to.
 pub(super) struct Compiler<'f> {
@@ -216,6 +97,7 @@ impl<'f> Compiler<'f> {
                 return Err(format!("the schema has more than {MAX_SCHEMAS} subschemas"));
             }
         }
+        self.schemas.shrink_to_fit();
         Ok(self.schemas)
     }
 

@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use referencing::meta;
 use serde_json::{Value, json};
 
-use super::compile::{Compiler, Schema};
+use super::compile::Compiler;
+use super::compiled::Schema;
 use super::documents::Draft;
 use super::failure::Failure;
 use super::json::Json;

@@ -6,7 +6,7 @@ mod types;
 
 use std::collections::BTreeSet;
 
-use super::compile::Schema;
+use super::compiled::Schema;
 use super::documents::Draft;
 use super::failure::{Failure, Kind, count, shown};
 use super::json::Json;

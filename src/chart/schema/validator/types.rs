@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::compile::{Additional, Dependency, Items};
+use super::super::compiled::{Additional, Dependency, Items};
 use super::super::documents::Draft;
 use super::super::failure::{Failure, count, number, quote, quote_all};
 use super::super::json::{Json, Number};
