@@ -212,7 +212,7 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
     };
     let chart = chart.map_err(|e| e.to_string())?;
     let deprecated = chart.metadata.deprecated;
-    let renderer = check(chart, &flags)?.with_fetch(http::schemas(&proxies));
+    let renderer = check(chart, &flags)?.once().with_fetch(http::schemas(&proxies));
     if deprecated {
         output
             .notices
@@ -326,7 +326,11 @@ fn print(
     };
     let patterns = flags.list("show-only");
     if patterns.is_empty() {
-        output.stdout.push_str(&stream);
+        if output.stdout.is_empty() {
+            output.stdout = stream;
+        } else {
+            output.stdout.push_str(&stream);
+        }
     } else {
         match show_only(&stream, &patterns) {
             Ok(shown) => output.stdout.push_str(&shown),

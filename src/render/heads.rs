@@ -45,6 +45,14 @@ impl Default for Heads {
 }
 
 impl Heads {
+    /// Remembers nothing.
+    pub(super) fn forgetful() -> Self {
+        Heads {
+            known: Mutex::default(),
+            key: None,
+        }
+    }
+
     fn digest(&self, text: &str) -> Option<Digest> {
         // One nonce for all would give away the key to those who see digests; as a hash it is as good as any.
         let nonce = Nonce::assume_unique_for_key([0; 12]);
@@ -182,6 +190,8 @@ mod tests {
             assert_eq!(read.iter().map(kind).collect::<Vec<_>>(), ["A", "", "B"]);
             assert!(read[1].is_err());
         }
+        let read = Heads::forgetful().read(&texts);
+        assert_eq!(read.iter().map(kind).collect::<Vec<_>>(), ["A", "", "B"]);
         let is_same = |(a, b): (&Read, &Read)| matches!((a, b), (Ok(a), Ok(b)) if Arc::ptr_eq(a, b));
         let same: Vec<bool> = first.iter().zip(&second).map(is_same).collect();
         assert_eq!(same, [true, false, true]);

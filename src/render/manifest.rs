@@ -1,6 +1,7 @@
 //! Rendered files -> manifests and hooks. Facts: Helm's `pkg/release/v1/util/{manifest,manifest_sorter}.go`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
@@ -125,15 +126,52 @@ pub(super) struct Sorted {
     pub warnings: Vec<String>,
 }
 
+/// Where a document is in its file, and what was read of it.
+struct Place {
+    path: String,
+    line: usize,
+    range: Range<usize>,
+    /// Whether nothing but white space stands around it.
+    is_whole: bool,
+    read: Read,
+}
+
 /// Splits rendered files (by path) into documents and sorts them.
 ///
 /// # Errors
 /// A document that isn't YAML, or whose head has the wrong types.
-pub(super) fn sort(files: BTreeMap<String, String>, heads: &Heads) -> Result<Sorted, Error> {
+pub(super) fn sort(mut files: BTreeMap<String, String>, heads: &Heads) -> Result<Sorted, Error> {
+    let places = places(&files, heads);
+    let is_good = places.iter().all(|place| place.read.is_ok());
     let mut sorted = Sorted::default();
-    if let Err(text) = classify(&files, heads, &mut sorted) {
-        let hooks = sorted.hooks;
-        return Err(Error::Manifest(Box::new(BadManifest { text, files, hooks })));
+    for place in places {
+        match place.read {
+            Ok(head) => {
+                let file = files.get_mut(&place.path);
+                let text = file.map_or_else(String::new, |file| {
+                    // Most files are one document; an error shows the files as they were.
+                    if place.is_whole && is_good {
+                        let mut text = std::mem::take(file);
+                        text.drain(..place.range.start);
+                        text
+                    } else {
+                        file.get(place.range).unwrap_or_default().to_owned()
+                    }
+                });
+                sorted.add(Manifest {
+                    source: place.path,
+                    line: place.line,
+                    text,
+                    object: OnceLock::new(),
+                    head,
+                });
+            }
+            Err(text) => {
+                let text = format!("YAML parse error on {}: {text}", place.path);
+                let hooks = sorted.hooks;
+                return Err(Error::Manifest(Box::new(BadManifest { text, files, hooks })));
+            }
+        }
     }
     sorted.objects.sort_by(|a, b| by_install_order(a.kind(), b.kind()));
     sorted
@@ -142,25 +180,42 @@ pub(super) fn sort(files: BTreeMap<String, String>, heads: &Heads) -> Result<Sor
     Ok(sorted)
 }
 
-fn classify(files: &BTreeMap<String, String>, heads: &Heads, sorted: &mut Sorted) -> Result<(), String> {
-    let mut documents: Vec<(&str, usize, &str)> = Vec::new();
+fn places(files: &BTreeMap<String, String>, heads: &Heads) -> Vec<Place> {
+    let mut texts = Vec::new();
+    let mut places = Vec::new();
     for (path, content) in files {
         let base = path.rsplit('/').next().unwrap_or(path);
-        if base.starts_with('_') || content.trim().is_empty() {
+        if base.starts_with('_') {
             continue;
         }
-        documents.extend(
-            split(content)
-                .into_iter()
-                .map(|(text, line)| (path.as_str(), line, text)),
-        );
+        for (range, line) in ranges(content) {
+            texts.push(content.get(range.clone()).unwrap_or_default());
+            places.push((path, line, range.end == content.len(), range));
+        }
     }
-    let texts: Vec<&str> = documents.iter().map(|(_, _, text)| *text).collect();
-    for ((path, line, text), read) in documents.into_iter().zip(heads.read(&texts)) {
-        let manifest = manifest(path, line, text, read)?;
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    places
+        .iter()
+        .for_each(|(path, ..)| *counts.entry(path).or_default() += 1);
+    let read = heads.read(&texts);
+    let places = places
+        .into_iter()
+        .zip(read)
+        .map(|((path, line, is_last, range), read)| Place {
+            path: path.clone(),
+            line,
+            is_whole: is_last && counts.get(path.as_str()) == Some(&1),
+            range,
+            read,
+        });
+    places.collect()
+}
+
+impl Sorted {
+    fn add(&mut self, manifest: Manifest) {
         let Some(events) = manifest.head.annotations.get("helm.sh/hook") else {
-            sorted.objects.push(manifest);
-            continue;
+            self.objects.push(manifest);
+            return;
         };
         let words = |text: &str| {
             text.split(',')
@@ -169,12 +224,13 @@ fn classify(files: &BTreeMap<String, String>, heads: &Heads, sorted: &mut Sorted
         };
         let parsed: Option<Vec<HookEvent>> = words(events).iter().map(|word| HookEvent::parse(word)).collect();
         let Some(parsed) = parsed else {
-            sorted.warnings.push(format!(
+            let path = &manifest.source;
+            self.warnings.push(format!(
                 "{path}: a manifest with the unknown hook {events:?} is left out"
             ));
-            continue;
+            return;
         };
-        sorted.hooks.push(Hook {
+        self.hooks.push(Hook {
             events: parsed,
             weight: manifest
                 .head
@@ -190,12 +246,19 @@ fn classify(files: &BTreeMap<String, String>, heads: &Heads, sorted: &mut Sorted
             manifest,
         });
     }
-    Ok(())
 }
 
 /// The documents of a rendered file with the lines where they start. Helm splits at `---` at the start of a line,
 /// whatever follows; the rest of that line belongs to the next document.
 pub fn split(content: &str) -> Vec<(&str, usize)> {
+    let documents = ranges(content).into_iter();
+    documents
+        .map(|(range, line)| (content.get(range).unwrap_or_default(), line))
+        .collect()
+}
+
+/// As [`split`], with the places of the documents.
+fn ranges(content: &str) -> Vec<(Range<usize>, usize)> {
     let mut documents = Vec::new();
     let body = content.trim_start();
     let offset = content.len() - body.len();
@@ -209,7 +272,7 @@ pub fn split(content: &str) -> Vec<(&str, usize)> {
             let before = content.as_bytes().get(counted..begin).unwrap_or_default();
             line += memchr::memchr_iter(b'\n', before).count();
             counted = begin;
-            documents.push((trimmed, line));
+            documents.push((begin..end, line));
         }
     };
     let first = body.starts_with("---").then_some(offset);
@@ -224,23 +287,14 @@ pub fn split(content: &str) -> Vec<(&str, usize)> {
     documents
 }
 
-fn manifest(path: &str, line: usize, text: &str, read: Read) -> Result<Manifest, String> {
-    let head = read.map_err(|text| format!("YAML parse error on {path}: {text}"))?;
-    Ok(Manifest {
-        source: path.to_owned(),
-        line,
-        text: text.to_owned(),
-        object: OnceLock::new(),
-        head,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn read_one(path: &str, text: &str) -> Result<Manifest, String> {
-        manifest(path, 1, text, Heads::default().read(&[text]).remove(0))
+        let files = BTreeMap::from([(path.to_owned(), text.to_owned())]);
+        let sorted = sort(files, &Heads::default()).map_err(|e| e.to_string())?;
+        Ok(sorted.objects.into_iter().next().unwrap())
     }
 
     #[test]

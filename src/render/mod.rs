@@ -183,6 +183,12 @@ impl Renderer {
         self
     }
 
+    /// The same, for one render: what its documents are isn't remembered for others.
+    pub fn once(mut self) -> Self {
+        self.heads = Heads::forgetful();
+        self
+    }
+
     /// The chart.
     pub fn chart(&self) -> &Chart {
         &self.chart
@@ -207,7 +213,7 @@ impl Renderer {
         warnings.extend(self.chart.warnings.iter().cloned());
         let user = user_map(input)?;
         let node = dependencies::process(&self.chart, &user, warnings)?;
-        let values = values::coalesce(&node, &user, warnings)?;
+        let values = values::coalesce_last(&node, &user, warnings)?;
         if !input.skip_schema {
             schema::validate(&node, &values, self.fetch.as_ref()).map_err(Error::Schema)?;
         }
@@ -239,7 +245,7 @@ impl Renderer {
     fn texts(&self, input: &Input<'_>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
         let user = user_map(input)?;
         let node = dependencies::process(&self.chart, &user, &mut Vec::new())?;
-        let values = values::coalesce(&node, &user, &mut Vec::new())?;
+        let values = values::coalesce_last(&node, &user, &mut Vec::new())?;
         let parsed = self.parsed(&node)?;
         let files = contexts::files(&self.files, &node, &values, input);
         let mut context = Context::new(parsed.go, &input.environment());

@@ -4,6 +4,9 @@ use super::manifest::split;
 use super::{BadManifest, Hook, HookEvent, Rendered};
 use crate::chart::ignore::path_match;
 
+/// More than what is printed around a document, in bytes.
+const AROUND: usize = 32;
+
 /// What of a render is printed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StreamOptions {
@@ -22,14 +25,18 @@ impl StreamOptions {
 
 /// The stream that `helm template` prints: CRDs if the render has them, manifests, hooks.
 pub fn to_stream(rendered: &Rendered, options: StreamOptions) -> String {
-    let mut out = String::new();
+    let crds = rendered.crds.iter().map(|crd| crd.name.len() + crd.data.len());
+    let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
+    let manifests = rendered.objects.iter().chain(hooks);
+    let sizes = crds.chain(manifests.map(|manifest| manifest.source.len() + manifest.text.len()));
+    let mut out = String::with_capacity(sizes.map(|size| size + AROUND).sum());
     for crd in &rendered.crds {
         document(&mut out, &crd.name, &String::from_utf8_lossy(&crd.data));
     }
     for manifest in &rendered.objects {
         document(&mut out, &manifest.source, &manifest.text);
     }
-    with_hooks(&out, &rendered.hooks, options)
+    with_hooks(out, &rendered.hooks, options)
 }
 
 /// What Helm prints with `--debug` of a render of which a document isn't YAML: the files as they are, and the hooks
@@ -39,11 +46,13 @@ pub fn bad_stream(bad: &BadManifest, options: StreamOptions) -> String {
     for (name, text) in bad.files.iter().filter(|(_, text)| !text.trim().is_empty()) {
         document(&mut out, name, text);
     }
-    with_hooks(&out, &bad.hooks, options)
+    with_hooks(out, &bad.hooks, options)
 }
 
-fn with_hooks(manifests: &str, hooks: &[Hook], options: StreamOptions) -> String {
-    let mut out = format!("{}\n", manifests.trim());
+/// The hooks behind the documents. None of those starts with white space.
+fn with_hooks(mut out: String, hooks: &[Hook], options: StreamOptions) -> String {
+    out.truncate(out.trim_end().len());
+    out.push('\n');
     for hook in hooks.iter().filter(|hook| options.has(hook)) {
         document(&mut out, &hook.manifest.source, &hook.manifest.text);
     }
