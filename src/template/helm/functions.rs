@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::context::Context;
 use super::lookup::LookupKey;
-use super::{convert, duration, without_no_value};
+use super::{NO_VALUE, convert, duration, without_no_value};
 use crate::template::go::meter::{self, Overrun};
 use crate::template::go::quote::quote_go;
 use crate::template::go::{CallError, Func, FuncMap, Param, Value};
@@ -113,6 +113,13 @@ fn tpl(context: &mut Context, args: &[Value]) -> Out {
     let name = context.set.name().to_owned();
     if !meter::spend(parsed_size(source.as_bytes())) {
         return Err(CallError::Text(Overrun::Memory.to_string()));
+    }
+    if !source.is_empty() && memchr::memmem::find(source, b"{{").is_none() {
+        // Nothing but text, as most values are that a chart allows to be templates.
+        return Ok(Value::String(match memchr::memmem::find(source, NO_VALUE) {
+            None => source.clone(),
+            Some(_) => without_no_value(source.to_vec()).into(),
+        }));
     }
     let mut set = (*context.set).clone();
     let before = set.get(&name).cloned();
