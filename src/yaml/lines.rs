@@ -203,11 +203,7 @@ impl<'a, W: Fn(&str) -> bool> Look<'a, W> {
                 ends(header)?;
                 self.block_scalar(parent)
             }
-            [b'-', next, ..] if next.is_ascii_alphanumeric() || *next == b'-' => self.plain(text),
-            [b'.', b'/', ..] => self.plain(text),
-            [first, ..] if first.is_ascii_alphanumeric() || matches!(first, b'/' | b'_' | b'$' | b'(' | b'~') => {
-                self.plain(text)
-            }
+            _ if starts_plain(text) => self.plain(text),
             _ => None,
         }
     }
@@ -257,6 +253,20 @@ fn ends(text: &[u8]) -> Option<()> {
     let blanks = spaces(text);
     let rest = text.get(blanks..).unwrap_or_default();
     (rest.is_empty() || blanks > 0 && is_end(rest)).then_some(())
+}
+
+/// Whether it can be the start of a plain scalar, other than an infinity or no number: JSON has neither.
+fn starts_plain(text: &[u8]) -> bool {
+    let is_blank = |b: &u8| *b == b' ';
+    match text {
+        [b'-', next, ..] => !is_blank(next) && *next != b'.',
+        [b'+', next, ..] => *next != b'.',
+        [b'.', next, ..] => !matches!(next, b'i' | b'I' | b'n' | b'N'),
+        [b'?' | b':', next, ..] => !is_blank(next),
+        [b'-' | b'?' | b':', ..] => false,
+        [b'%' | b'@' | b'`' | b',' | b']' | b'}' | b'#' | b'&' | b'*' | b'!', ..] | [] => false,
+        _ => true,
+    }
 }
 
 /// Whether a line of a plain scalar can go on in the next line; not behind a comment. `None` if something in it isn't part
@@ -414,6 +424,11 @@ mod tests {
             "null: 1",
             "a: 'b",
             "a: [b",
+            "a: .nan",
+            "a: -.inf",
+            "a: %x",
+            "a: ?",
+            "a: *x",
             "a: b\r\n",
             "a: |2\n  x",
             "a: |\n    \n  x",
@@ -432,7 +447,7 @@ mod tests {
     /// Texts of pieces that make valid and invalid documents: none that isn't valid may be taken for one.
     #[test]
     fn never_differs_from_reading_by_token() {
-        const PIECES: [&str; 44] = [
+        const PIECES: [&str; 54] = [
             "\n",
             "\n",
             "\n",
@@ -477,6 +492,16 @@ mod tests {
             "a: b",
             "k:\n  c: ",
             "\n- ",
+            ".",
+            "+",
+            "?",
+            "%",
+            "^x",
+            "=",
+            "<<",
+            ",",
+            "*",
+            "-.inf",
         ];
         let mut state = 7_u64;
         let mut next = |below: usize| {
