@@ -438,6 +438,10 @@ mod tests {
             "a: 1\n...\n",
             "a: \u{7}",
             "{a: 1}",
+            "a: |\n  \tx",
+            "a: b\n# c\n  d",
+            "a: b # c\n  d",
+            "a: 'b\nc'",
         ];
         for text in table {
             assert_eq!(found(text), None, "{text:?}");
