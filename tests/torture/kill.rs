@@ -31,6 +31,8 @@ async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize
     // What follows the last status write, such as an event of the preparation, is no write of this scenario.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let long = lane.flavour == Flavour::Long;
+    // Hundreds of applies take their time on a busy machine.
+    let within = if long { HEALED * 5 } else { HEALED };
     let plan = Plan {
         fault,
         position,
@@ -43,7 +45,7 @@ async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize
     };
     lane.faults.arm(lane.about(&release, plan));
     scenario.act(lane, &release).await?;
-    let done = lane.until("it is done", HEALED, async || {
+    let done = lane.until("it is done", within, async || {
         scenario.is_done(lane, &release, false).await
     });
     let killed = tokio::select! {
@@ -70,7 +72,7 @@ async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize
     if killed {
         lane.start()?;
     }
-    lane.until("it converges", HEALED, async || {
+    lane.until("it converges", within, async || {
         scenario.is_done(lane, &release, killed).await
     })
     .await
