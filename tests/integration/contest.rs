@@ -81,6 +81,9 @@ fn replicas_that_an_autoscaler_sets_are_given_up() -> Result<()> {
     let world = World::new("autoscaled")?;
     let operator = world.start()?;
     world.install("a", json!({"deployment": {"enabled": true, "replicas": 1}}))?;
+    world
+        .kubectl
+        .run(["autoscale", "deployment", "a", "--max=9", "--min=1", "--cpu=80%"])?;
     world.await_quiet(&operator)?;
     let start = world.mark()?;
     // As the HorizontalPodAutoscaler does it: through the subresource, as kube-controller-manager.
