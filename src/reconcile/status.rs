@@ -134,11 +134,13 @@ impl Run<'_> {
         }
         let target = self.written.target(&self.unit.resource);
         let discovery = &self.context.discovery;
-        let mut written = match self.unit.lossy.refuses() {
+        // Another release may find out while this one's request is under way.
+        let merges = self.unit.lossy.refuses();
+        let mut written = match merges {
             false => writes::apply_status(discovery, &target, next).await,
             true => writes::merge_status(discovery, &target, next, &status::FIELDS).await,
         };
-        if matches!(&written, Err(Error::Invalid(_))) && !self.unit.lossy.refuses() {
+        if matches!(&written, Err(Error::Invalid(_))) && !merges {
             written = writes::merge_status(discovery, &target, next, &status::FIELDS).await;
             self.unit.lossy.refused();
         }
