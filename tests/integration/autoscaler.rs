@@ -40,23 +40,6 @@ fn autoscaled(name: &str) -> Result<World> {
     Ok(world)
 }
 
-/// As an autoscaler does it.
-fn scale(world: &World, manager: &str, replicas: u32) -> Result<()> {
-    let patch = json!({"spec": {"replicas": replicas}}).to_string();
-    let manager = format!("--field-manager={manager}");
-    let arguments = [
-        "patch",
-        "deployment",
-        "a",
-        "--subresource=scale",
-        "--type=merge",
-        &manager,
-        "-p",
-        &patch,
-    ];
-    world.kubectl.run(arguments).map(drop)
-}
-
 fn replicas(world: &World) -> Result<Value> {
     Ok(world.expect("deployment", "a")?["spec"]["replicas"].clone())
 }
@@ -75,7 +58,7 @@ fn replicas_are_the_charts_again_when_it_drops_its_autoscaler() -> Result<()> {
     let world = autoscaled("scale-chart")?;
     let operator = world.start()?;
     world.install("a", json!({"autoscaler": true}))?;
-    scale(&world, "kube-controller-manager", 3)?;
+    world.kubectl.scale("kube-controller-manager", "a", 3)?;
     world.await_quiet(&operator)?;
     ensure!(replicas(&world)? == 3);
     world.update("a", json!({"autoscaler": false}))?;
@@ -101,7 +84,7 @@ fn replicas_are_left_to_an_autoscaler_that_somebody_else_made_until_it_is_gone()
     world
         .kubectl
         .run(["autoscale", "deployment", "a", "--max=9", "--min=1", "--cpu=80%"])?;
-    scale(&world, "kube-controller-manager", 4)?;
+    world.kubectl.scale("kube-controller-manager", "a", 4)?;
     world.await_quiet(&operator)?;
     world.update("a", json!({"color": "red"}))?;
     force(&world, "once")?;
@@ -111,7 +94,7 @@ fn replicas_are_left_to_an_autoscaler_that_somebody_else_made_until_it_is_gone()
     ensure!(replicas(&world)? == 2);
 
     // One of another kind can't be seen, so that only a person can know that it is gone.
-    scale(&world, "keda-operator", 5)?;
+    world.kubectl.scale("keda-operator", "a", 5)?;
     world.await_quiet(&operator)?;
     world.update("a", json!({"color": "blue"}))?;
     ensure!(replicas(&world)? == 5, "an autoscaler was overruled");

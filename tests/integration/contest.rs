@@ -86,22 +86,7 @@ fn replicas_that_an_autoscaler_sets_are_given_up() -> Result<()> {
         .run(["autoscale", "deployment", "a", "--max=9", "--min=1", "--cpu=80%"])?;
     world.await_quiet(&operator)?;
     let start = world.mark()?;
-    // As the HorizontalPodAutoscaler does it: through the subresource, as kube-controller-manager.
-    let scale = json!({"spec": {"replicas": 3}}).to_string();
-    let through_scale = |manager: &str, patch: &str| {
-        let manager = format!("--field-manager={manager}");
-        world.kubectl.run([
-            "patch",
-            "deployment",
-            "a",
-            "--subresource=scale",
-            "--type=merge",
-            &manager,
-            "-p",
-            patch,
-        ])
-    };
-    through_scale("kube-controller-manager", &scale)?;
+    world.kubectl.scale("kube-controller-manager", "a", 3)?;
     std::thread::sleep(Duration::from_secs(2));
     let replicas = || -> Result<Value> { Ok(world.expect("deployment", "a")?["spec"]["replicas"].clone()) };
     ensure!(replicas()? == 3, "the autoscaler was overruled");

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Runs kubectl with a kubeconfig, in a namespace if one is set.
 #[derive(Clone, Debug)]
@@ -118,6 +118,17 @@ impl Kubectl {
         let manager = format!("--field-manager={manager}");
         let arguments = ["apply", "--server-side", "--force-conflicts", &manager, "-f", "-"];
         self.run_with_input(arguments, manifest)
+    }
+
+    /// Sets the replicas of a Deployment as an autoscaler does: through the subresource, in the name of a field manager.
+    ///
+    /// # Errors
+    /// As [`Kubectl::run`].
+    pub fn scale(&self, manager: &str, deployment: &str, replicas: u32) -> anyhow::Result<String> {
+        let patch = json!({"spec": {"replicas": replicas}}).to_string();
+        let manager = format!("--field-manager={manager}");
+        let how = ["--subresource=scale", "--type=merge", &manager, "-p", &patch];
+        self.run(["patch", "deployment", deployment].into_iter().chain(how))
     }
 
     /// Server-side apply of YAML or JSON documents, with kubectl's own field manager.
