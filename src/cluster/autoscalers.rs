@@ -1,17 +1,13 @@
 //! The HorizontalPodAutoscalers of a namespace: asked for while replicas are given up to one that may be gone.
 
-use kube::api::{DynamicObject, ListParams};
 use serde_json::Value;
 
-use super::connect::bounded;
 use super::discovery::Discovery;
 use super::error::{Error, Result};
+use super::objects::list_whole;
 use crate::plan::scale::autoscaler;
 
-/// Objects in one request; a larger list comes in pages.
-const PAGE: u32 = 500;
-
-/// All of them, whole. None where the API server doesn't serve the kind.
+/// All of them. None where the API server doesn't serve the kind.
 pub async fn list(discovery: &Discovery, namespace: &str) -> Result<Vec<Value>> {
     let snapshot = discovery.snapshot();
     let Some(resource) = snapshot.preferred(&autoscaler()) else {
@@ -20,15 +16,6 @@ pub async fn list(discovery: &Discovery, namespace: &str) -> Result<Vec<Value>> 
             false => Ok(Vec::new()),
         };
     };
-    let api = discovery.api::<DynamicObject>(resource, Some(namespace));
-    let mut parameters = ListParams::default().limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let page = bounded(api.list(&parameters)).await?;
-        found.extend(page.items.into_iter().map(|object| object.data));
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
+    let found = list_whole(discovery, resource, Some(namespace)).await?;
+    Ok(found.into_iter().map(|object| object.data).collect())
 }

@@ -1,17 +1,15 @@
 //! Answers a template's `lookup` from the cluster.
 
-use kube::api::{DynamicObject, ListParams};
+use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::connect::bounded;
 use super::discovery::{Discovery, Snapshot};
 use super::error::{Error, Result};
+use super::objects::list_whole;
 use crate::plan::identity::GroupKind;
 use crate::plan::lookups::Target;
 use crate::render::LookupKey;
-
-/// Objects in one request of a list lookup.
-const PAGE: u32 = 500;
 
 /// The kind that a lookup asks for.
 pub fn group_kind(key: &LookupKey) -> (GroupKind, String) {
@@ -68,30 +66,23 @@ pub async fn fetch(discovery: &Discovery, snapshot: &Snapshot, key: &LookupKey) 
         };
     };
     let namespace = (!key.namespace.is_empty()).then_some(key.namespace.as_str());
-    let api = discovery.api::<DynamicObject>(resource, namespace);
     if !key.name.is_empty() {
+        let api = discovery.api::<DynamicObject>(resource, namespace);
         return match bounded(api.get(&key.name)).await {
             Ok(object) => Ok(plain(object)),
             Err(error) if error.is_not_found() => Ok(json!({})),
             Err(error) => Err(error),
         };
     }
-    let mut parameters = ListParams::default().limit(PAGE);
-    let mut items = Vec::new();
-    loop {
-        let page = bounded(api.list(&parameters)).await?;
-        items.extend(page.items.into_iter().map(|mut object| {
-            object.types = Some(kube::core::TypeMeta {
-                api_version: resource.api.api_version.clone(),
-                kind: resource.api.kind.clone(),
-            });
-            plain(object)
-        }));
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => break,
-        }
-    }
+    let found = list_whole(discovery, resource, namespace).await?;
+    let items = found.into_iter().map(|mut object| {
+        object.types = Some(kube::core::TypeMeta {
+            api_version: resource.api.api_version.clone(),
+            kind: resource.api.kind.clone(),
+        });
+        plain(object)
+    });
+    let items: Vec<Value> = items.collect();
     Ok(json!({
         "apiVersion": resource.api.api_version, "kind": format!("{}List", resource.api.kind), "metadata": {}, "items": items,
     }))

@@ -132,6 +132,28 @@ pub async fn look_closely(discovery: &Discovery, resource: &Resource, id: &Objec
     }
 }
 
+/// All objects of a kind in a namespace, or (`None`) wherever they are, without their `managedFields`.
+pub async fn list_whole(
+    discovery: &Discovery,
+    resource: &Resource,
+    namespace: Option<&str>,
+) -> Result<Vec<DynamicObject>> {
+    let api = discovery.api::<DynamicObject>(resource, namespace);
+    let mut parameters = ListParams::default().limit(PAGE);
+    let mut found = Vec::new();
+    loop {
+        let page = bounded(api.list(&parameters)).await?;
+        found.extend(page.items.into_iter().map(|mut object| {
+            object.metadata.managed_fields = None;
+            object
+        }));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}
+
 /// The pods that a label selector finds in a namespace, a page of them: enough to see what ails them.
 pub async fn pods(discovery: &Discovery, namespace: &str, selector: &str) -> Result<Vec<Value>> {
     let parameters = ListParams::default().labels(selector).limit(FEW);
