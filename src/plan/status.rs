@@ -198,6 +198,17 @@ const NOTES_BYTES: usize = 1024;
 // === impl Phase ===
 
 impl Phase {
+    /// Waits before anything was changed that should be told.
+    pub fn waiting(reason: Reason, message: String) -> Self {
+        Phase::Waiting {
+            reason,
+            message,
+            changes: Changes::default(),
+            gap: None,
+            held: None,
+        }
+    }
+
     pub fn is_ready(&self) -> bool {
         matches!(self, Phase::Ready { .. })
     }

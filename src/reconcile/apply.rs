@@ -34,13 +34,7 @@ const MEANWHILE: &str = "the custom resource changed meanwhile: beginning anew";
 
 /// The phase of a release whose custom resource changed since it was rendered.
 pub(super) fn interrupted() -> Phase {
-    Phase::Waiting {
-        reason: Reason::Progressing,
-        message: MEANWHILE.to_owned(),
-        changes: Changes::default(),
-        gap: None,
-        held: None,
-    }
+    Phase::waiting(Reason::Progressing, MEANWHILE.to_owned())
 }
 
 /// What the applies of a reconcile came to.
@@ -232,17 +226,8 @@ impl Run<'_> {
                 false => Phase::Failed { reason, message },
             });
         }
-        let waiting = |reason, message| {
-            Some(Phase::Waiting {
-                reason,
-                message,
-                changes: Changes::default(),
-                gap: None,
-                held: None,
-            })
-        };
         if let Some(message) = closed {
-            return waiting(Reason::Progressing, message);
+            return Some(Phase::waiting(Reason::Progressing, message));
         }
         if !prepared.desired.unknown.is_empty() {
             let unknown = prepared.desired.unknown.iter().map(|unknown| {
@@ -255,7 +240,7 @@ impl Run<'_> {
                     unknown.source, unknown.group_kind.kind
                 )
             });
-            return waiting(Reason::KindUnknown, list(unknown.collect()));
+            return Some(Phase::waiting(Reason::KindUnknown, list(unknown.collect())));
         }
         None
     }

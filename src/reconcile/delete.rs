@@ -173,11 +173,6 @@ fn finished() -> Outcome {
 }
 
 fn waiting(going: Vec<String>) -> Phase {
-    Phase::Waiting {
-        reason: Reason::Uninstalling,
-        message: format!("waiting until all members are gone: {}", list(going)),
-        changes: Default::default(),
-        gap: None,
-        held: None,
-    }
+    let message = format!("waiting until all members are gone: {}", list(going));
+    Phase::waiting(Reason::Uninstalling, message)
 }
