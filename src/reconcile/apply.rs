@@ -113,7 +113,13 @@ impl Run<'_> {
     }
 
     /// Step 7. Keeps the record up to date whatever happens.
-    pub(super) async fn apply(&mut self, release: &mut Release, prepared: &Prepared) -> Applied {
+    /// `forced`: the text of the `force-at` that it carries out, if there is one.
+    pub(super) async fn apply(
+        &mut self,
+        release: &mut Release,
+        prepared: &Prepared,
+        forced: Option<String>,
+    ) -> Applied {
         let mut applied = Applied::default();
         let mut failures: Vec<(Reason, String)> = Vec::new();
         for warning in &prepared.warnings {
@@ -122,7 +128,6 @@ impl Run<'_> {
         for warning in &prepared.desired.warnings {
             self.warn_once(release, "AnnotationInvalid", warning.clone()).await;
         }
-        let forced = self.force_requested(release);
         // Until everything is done, the record is of no inputs: the next reconcile must look at all of it again.
         release.record.inputs.clear();
         let mut entries: HashMap<ObjectId, Entry> = release

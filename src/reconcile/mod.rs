@@ -190,15 +190,16 @@ impl Run<'_> {
             let objects = prepared.desired.members.iter().map(|member| member.object.to_string());
             format!("{:?} {}", prepared.notes, objects.collect::<String>())
         });
-        let forced = self.force_requested(release).is_some();
-        let mut applied = self.apply(release, prepared).await;
+        let forced = self.force_requested(release);
+        let is_forced = forced.is_some();
+        let mut applied = self.apply(release, prepared, forced).await;
         if let Some(phase) = applied.phase {
             release.applied_before += applied.changes.applied;
             return phase;
         }
         let pruned = self.prune(release, prepared, &applied.knowledge, &before).await;
         // Now that an autoscaler which the chart no longer has is gone.
-        if let Err(phase) = self.take_back(release, prepared, forced, &mut applied.changes).await {
+        if let Err(phase) = self.take_back(release, prepared, is_forced, &mut applied.changes).await {
             return phase;
         }
         self.conclude(release, prepared, applied, pruned).await
