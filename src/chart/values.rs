@@ -360,13 +360,13 @@ pub fn put(map: &Map, key: &str, value: Value) {
 
 fn put_key(map: &Map, key: Str, value: Value) {
     if let Some(entries) = &map.entries {
-        entries.borrow_mut().insert(key, value);
+        entries.put(key, value);
     }
 }
 
 fn remove(map: &Map, key: &Str) {
     if let Some(entries) = &map.entries {
-        entries.borrow_mut().remove(key.as_bytes());
+        entries.remove(key.as_bytes());
     }
 }
 

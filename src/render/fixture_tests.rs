@@ -128,3 +128,8 @@ fn structs_times_bytes_and_toml_are_as_with_helm() {
 fn texts_that_are_no_toml_are_told_as_with_helm() {
     agree("toml-errors", 150);
 }
+
+#[test]
+fn includes_are_made_anew_where_it_makes_a_difference() {
+    agree("includes", 45);
+}

@@ -32,6 +32,12 @@ const HOSTILE: &[(&str, &str)] = &[
     (
         "{{ define \"b\" }}{{ if . }}{{ include \"b\" (sub . 1) }}{{ include \"b\" (sub . 1) }}{{ end }}{{ end }}\
       {{ include \"b\" (int64 60) }}",
+        // The same from the same is made once.
+        "",
+    ),
+    (
+        "{{ define \"b\" }}{{ if lt . 1000000000000000000 }}{{ include \"b\" (mul . 2) }}{{ include \"b\" (mul . 2 | add1) }}\
+      {{ end }}{{ end }}{{ include \"b\" (int64 1) }}",
         "limit of",
     ),
     // Texts.

@@ -4,10 +4,11 @@
 //! Templates can nest a list into a list millions of times, and put a map into itself; Go's garbage collector frees
 //! both. Reference counts would overflow the stack on the first and leak the second.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::ops::Deref;
 use std::rc::{Rc, Weak};
 
+use super::footprint::Birth;
 use super::value::{Entries, Str, Value};
 
 /// How many levels are dropped by recursion before the rest is put off.
@@ -28,9 +29,11 @@ thread_local! {
 #[derive(Default)]
 pub struct Items(Vec<Value>);
 
-/// The entries of a map.
-#[derive(Default)]
-pub struct Table(RefCell<Entries>);
+/// The entries of a map, with a note of who reads and changes them ([`super::footprint`]).
+pub struct Table {
+    entries: RefCell<Entries>,
+    birth: Birth,
+}
 
 /// Content whose drop was put off. It is held only to be dropped.
 enum Part {
@@ -97,33 +100,55 @@ impl Drop for Items {
 
 impl From<Entries> for Table {
     fn from(entries: Entries) -> Self {
-        Table(RefCell::new(entries))
-    }
-}
-
-impl Deref for Table {
-    type Target = RefCell<Entries>;
-
-    fn deref(&self) -> &RefCell<Entries> {
-        &self.0
+        Table {
+            entries: RefCell::new(entries),
+            birth: Birth::now(),
+        }
     }
 }
 
 impl Table {
+    /// A table of which only the file at hand knows.
+    pub fn of_file(entries: Entries) -> Self {
+        Table {
+            entries: RefCell::new(entries),
+            birth: Birth::of_file(),
+        }
+    }
+
+    /// The entries.
+    pub fn borrow(&self) -> Ref<'_, Entries> {
+        self.birth.read();
+        self.entries.borrow()
+    }
+
     /// Sets a key.
-    pub(super) fn insert(table: &Rc<Table>, key: Str, value: Value) {
+    pub fn insert(table: &Rc<Table>, key: Str, value: Value) {
+        table.birth.changed();
         if holds_values(&value) && SCOPES.with(Cell::get) > 0 {
             CHANGED.with(|changed| changed.borrow_mut().push(Rc::downgrade(table)));
         }
+        table.put(key, value);
+    }
+
+    /// Sets a key where no result can depend on it: before templates are executed, or to a table of the file at hand.
+    pub fn put(&self, key: Str, value: Value) {
         // The old value is dropped after the borrow has ended: it may hold this very table.
-        let old = table.0.borrow_mut().insert(key, value);
+        let old = self.entries.borrow_mut().insert(key, value);
+        drop(old);
+    }
+
+    /// Removes a key.
+    pub fn remove(&self, key: &[u8]) {
+        self.birth.changed();
+        let old = self.entries.borrow_mut().remove(key);
         drop(old);
     }
 }
 
 impl Drop for Table {
     fn drop(&mut self) {
-        let entries = self.0.get_mut();
+        let entries = self.entries.get_mut();
         if entries.values().any(holds_values) {
             release(Part::Map(std::mem::take(entries)));
         }
@@ -152,7 +177,7 @@ impl Drop for Scope {
         });
         for table in changed.unwrap_or_default() {
             if let Some(table) = table.upgrade() {
-                let entries = std::mem::take(&mut *table.0.borrow_mut());
+                let entries = std::mem::take(&mut *table.entries.borrow_mut());
                 release(Part::Map(entries));
             }
         }

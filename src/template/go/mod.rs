@@ -15,6 +15,7 @@ mod complex;
 pub mod error;
 pub mod escape;
 pub mod exec;
+pub mod footprint;
 pub mod format;
 pub mod func;
 pub mod host;

@@ -1,14 +1,16 @@
 //! The state of one render, which functions reach: the templates, lookups, clock, randomness and limits.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::includes::Includes;
 use super::kept::{Kept, Randomness};
 use super::limits::{Limit, Limits};
 use super::lookup::{LookupKey, Lookups};
 use super::random::{Random, Recall};
 use super::{files, functions};
+use crate::template::go::footprint;
 use crate::template::go::memory::Scope;
 use crate::template::go::meter::{self, Meter, Overrun};
 use crate::template::go::quote::quote_go;
@@ -41,8 +43,7 @@ pub struct Environment {
 /// The context of a render's functions.
 pub struct Context {
     pub(super) set: Arc<Set>,
-    /// How many `include`s of a name are open.
-    pub(super) open: HashMap<String, u32>,
+    pub(super) includes: Includes,
     lookups: Lookups,
     missing: BTreeSet<LookupKey>,
     used: BTreeSet<LookupKey>,
@@ -81,7 +82,7 @@ impl Context {
     pub fn new(set: Arc<Set>, environment: &Environment) -> Self {
         Context {
             set,
-            open: HashMap::new(),
+            includes: Includes::new(),
             lookups: environment.lookups.clone(),
             missing: BTreeSet::new(),
             used: BTreeSet::new(),
@@ -119,7 +120,7 @@ impl Context {
     /// # Errors
     /// Go's error. If a limit was the cause, [`Context::exceeded`] knows it.
     pub fn render(&mut self, name: &str, data: &Value) -> Result<Vec<u8>, Box<ExecError>> {
-        name.clone_into(&mut self.file);
+        self.begin(name);
         // What a file prints is seldom longer than the file.
         let length = self.set.get(name).map_or(0, |tree| tree.source_len());
         let text = self.execute_into(name, data, Vec::with_capacity(length));
@@ -146,10 +147,15 @@ impl Context {
         name: &str,
         work: impl FnOnce(&mut Self) -> Result<Vec<u8>, E>,
     ) -> Result<Vec<u8>, E> {
-        name.clone_into(&mut self.file);
+        self.begin(name);
         let text = work(self)?;
         self.written += text.len();
         Ok(text)
+    }
+
+    fn begin(&mut self, name: &str) {
+        name.clone_into(&mut self.file);
+        self.includes.next_file();
     }
 
     /// Executes a template of the current set, for `include` and `tpl`.
@@ -240,6 +246,7 @@ impl Env for Context {
         fits: impl Fn(&Drawn) -> bool,
         make: impl FnOnce(&mut Source) -> Result<Drawn, CallError>,
     ) -> Result<Drawn, CallError> {
+        footprint::impure();
         let slot = match self.random.recall(&self.file, call, fits, self.clock) {
             Recall::Kept(drawn) => return Ok(drawn),
             Recall::Draw(slot) => slot,

@@ -1,6 +1,9 @@
 //! What the templates of a chart see: `.Values`, `.Chart`, `.Release`, `.Files`, `.Subcharts`, `.Capabilities`.
 //! Facts: Helm's `recAllTpls` in `pkg/engine/engine.go` and `MetadataAsMap` in `pkg/chart/common.go`.
 
+use std::rc::Rc;
+
+use crate::template::go::memory::Table;
 use crate::template::go::{Entries, Map, MapKind, Str, Value};
 
 /// `.Release`
@@ -66,7 +69,10 @@ pub fn template(name: &str, base_path: &str) -> Value {
         (Str::from("Name"), Value::string(name)),
         (Str::from("BasePath"), Value::string(base_path)),
     ]);
-    Value::Map(Map::new(MapKind::Values, entries))
+    Value::Map(Map {
+        kind: MapKind::Values,
+        entries: Some(Rc::new(Table::of_file(entries))),
+    })
 }
 
 /// `.Files`, from the names and contents of a chart's files. The contents are strings here, not `[]byte`: a byte list

@@ -6,9 +6,10 @@ use std::sync::{Arc, OnceLock};
 use super::context::Context;
 use super::lookup::LookupKey;
 use super::{NO_VALUE, convert, duration, without_no_value};
+use crate::template::go::footprint::Frame;
 use crate::template::go::meter::{self, Overrun};
 use crate::template::go::quote::quote_go;
-use crate::template::go::{CallError, Func, FuncMap, Param, Value};
+use crate::template::go::{CallError, Func, FuncMap, Param, Str, Value};
 use crate::template::sprig;
 
 /// How often one name may be included from within itself.
@@ -90,19 +91,31 @@ fn marked(text: &str) -> String {
 }
 
 fn include(context: &mut Context, args: &[Value]) -> Out {
-    let name = text(args, 0);
-    let open = context.open.entry(name.clone()).or_insert(0);
-    if *open > MAX_INCLUDES {
+    let Some(Value::String(name)) = args.first() else {
+        return Ok(Value::string(""));
+    };
+    let data = argument(args, 1);
+    if let Some(text) = context.includes.result(name, data) {
+        return Ok(Value::String(text));
+    }
+    if context.includes.open(name, MAX_INCLUDES).is_none() {
         return Err(CallError::Text(format!(
-            "rendering template has a nested reference name: {name}: unable to execute template"
+            "rendering template has a nested reference name: {}: unable to execute template",
+            name.to_text()
         )));
     }
-    *open += 1;
-    let result = context.execute(&name, argument(args, 1));
-    if let Some(open) = context.open.get_mut(&name) {
-        *open -= 1;
+    let frame = Frame::open();
+    let result = context.execute(&name.to_text(), data);
+    let footprint = frame.close();
+    context.includes.close(name);
+    let text = Str::from(result?);
+    // Under the set's own name, each `tpl` has its text.
+    if let Some(footprint) = footprint
+        && name.as_bytes() != context.set.name().as_bytes()
+    {
+        context.includes.keep(name, data, &text, footprint);
     }
-    Ok(Value::string(result?))
+    Ok(Value::String(text))
 }
 
 /// Executes text as a template of its own, over a copy of the set: what it defines is gone afterwards.
@@ -137,8 +150,16 @@ fn tpl(context: &mut Context, args: &[Value]) -> Out {
             set = alone;
         }
     }
+    // What the text defines may have the name of a template that others know by it.
+    let defines = [&b"define"[..], b"block"]
+        .iter()
+        .any(|word| memchr::memmem::find(source, word).is_some());
     let outer = std::mem::replace(&mut context.set, Arc::new(set));
+    let outer_set = defines.then(|| context.includes.next_set());
     let result = context.execute(&name, argument(args, 1));
+    if let Some(outer_set) = outer_set {
+        context.includes.set_back(outer_set);
+    }
     context.set = outer;
     let out = result.map_err(|error| CallError::Wrapped {
         prefix: tpl_failed(source.as_bytes()),

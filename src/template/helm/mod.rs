@@ -11,6 +11,7 @@ mod functions;
 mod glob;
 #[cfg(test)]
 mod hostile_tests;
+mod includes;
 mod kept;
 mod limits;
 mod lookup;

@@ -51,7 +51,7 @@ fn set(args: &[Value]) -> Out {
 fn unset(args: &[Value]) -> Out {
     let map = args.map(0)?;
     if let Some(entries) = &map.entries {
-        entries.borrow_mut().remove(args.text(1)?);
+        entries.remove(args.text(1)?);
     }
     Ok(Value::Map(map.with_kind(MapKind::Any)))
 }

@@ -1,0 +1,204 @@
+//! What an evaluation reads and changes: whether its result may be used again instead of evaluating anew.
+//!
+//! Maps are all that a template can change. Each has its birth, a number that grows; a [`Frame`] notes the youngest map
+//! that was read while it was open and the oldest that was changed, of those that are older than the frame. A result
+//! holds for as long as no map as old as the youngest that it read is changed: that may forget results too early, never
+//! too late, and asks for no list of what was read.
+
+use std::cell::{Cell, RefCell};
+
+/// Births from here on are those of maps that hold what only one file sees.
+const OF_FILE: u64 = 1 << 62;
+/// How many changes are remembered one by one.
+const MAX_CHANGES: usize = 256;
+
+/// When a map was made, on its thread.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Birth(u64);
+
+/// What happened since the innermost frame was opened.
+struct Notes {
+    /// Maps born before are older than the frame. 0 if no frame is open: then nothing is noted.
+    start: Cell<u64>,
+    /// The birth of the youngest that was read, plus one.
+    read: Cell<u64>,
+    /// The birth of the oldest that was changed.
+    changed: Cell<u64>,
+    /// Whether a map was read of which only the file at hand knows.
+    of_file: Cell<bool>,
+    impure: Cell<bool>,
+}
+
+thread_local! {
+    static NEXT: Cell<u64> = const { Cell::new(1) };
+    static NOTES: Notes = const { Notes::new() };
+    /// How many changes there were.
+    static MOMENT: Cell<u64> = const { Cell::new(0) };
+    /// Moment and birth of what was changed, both growing: an older map that is changed later stands for all before it.
+    static CHANGES: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What a result depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Footprint {
+    read: u64,
+    of_file: bool,
+    moment: u64,
+}
+
+/// Notes what is read and changed until it is closed. Frames nest.
+#[must_use]
+pub struct Frame {
+    outer: Notes,
+}
+
+/// Forgets frames that a panic left open.
+pub fn reset() {
+    NOTES.with(|notes| notes.restore(&Notes::new()));
+    CHANGES.with_borrow_mut(Vec::clear);
+}
+
+/// Notes something that makes the next evaluation different: chance, the clock.
+pub fn impure() {
+    NOTES.with(|notes| notes.impure.set(true));
+}
+
+// === impl Birth ===
+
+impl Birth {
+    /// That of a map that is made now.
+    pub fn now() -> Self {
+        let next = NEXT.get();
+        NEXT.set(next + 1);
+        Birth(next)
+    }
+
+    /// That of a map of which only the file at hand knows: results that read it hold for this file.
+    pub fn of_file() -> Self {
+        Birth(Birth::now().0 | OF_FILE)
+    }
+
+    /// Notes that the map's entries are read.
+    #[inline]
+    pub fn read(self) {
+        NOTES.with(|notes| {
+            if self.0 < notes.start.get() {
+                if self.0 >= notes.read.get() {
+                    notes.read.set(self.0 + 1);
+                }
+            } else if self.0 >= OF_FILE {
+                notes.of_file.set(true);
+            }
+        });
+    }
+
+    /// Notes that an entry of the map is set or removed.
+    pub fn changed(self) {
+        // What only a file knows may be as old as anything.
+        let birth = if self.0 >= OF_FILE { 0 } else { self.0 };
+        NOTES.with(|notes| notes.changed.set(notes.changed.get().min(birth)));
+        let moment = MOMENT.get() + 1;
+        MOMENT.set(moment);
+        CHANGES.with_borrow_mut(|changes| {
+            while changes.last().is_some_and(|(_, other)| *other >= birth) {
+                changes.pop();
+            }
+            let mut oldest = birth;
+            if changes.len() >= MAX_CHANGES {
+                oldest = changes.first().map_or(birth, |(_, oldest)| *oldest);
+                changes.clear();
+            }
+            changes.push((moment, oldest));
+        });
+    }
+}
+
+// === impl Notes ===
+
+impl Notes {
+    const fn new() -> Self {
+        Notes {
+            start: Cell::new(0),
+            read: Cell::new(0),
+            changed: Cell::new(u64::MAX),
+            of_file: Cell::new(false),
+            impure: Cell::new(false),
+        }
+    }
+
+    fn copy(&self) -> Self {
+        let copy = Notes::new();
+        copy.restore(self);
+        copy
+    }
+
+    fn restore(&self, from: &Notes) {
+        self.start.set(from.start.get());
+        self.read.set(from.read.get());
+        self.changed.set(from.changed.get());
+        self.of_file.set(from.of_file.get());
+        self.impure.set(from.impure.get());
+    }
+
+    /// Adds what an inner frame read.
+    fn add(&self, read: u64, of_file: bool) {
+        // What was made in this frame, and is older than the inner one, may hide something older.
+        self.read.set(self.read.get().max(read.min(self.start.get())));
+        self.of_file.set(self.of_file.get() || of_file);
+    }
+}
+
+// === impl Frame ===
+
+impl Frame {
+    /// Opens a frame: maps that are made from now on are its own.
+    pub fn open() -> Self {
+        NOTES.with(|notes| {
+            let outer = notes.copy();
+            notes.restore(&Notes::new());
+            notes.start.set(NEXT.get());
+            Frame { outer }
+        })
+    }
+
+    /// Ends the frame. `None` if what was done can't be left out another time.
+    pub fn close(self) -> Option<Footprint> {
+        NOTES.with(|notes| {
+            let inner = notes.copy();
+            notes.restore(&self.outer);
+            let (read, of_file) = (inner.read.get(), inner.of_file.get());
+            notes.add(read, of_file);
+            notes.changed.set(notes.changed.get().min(inner.changed.get()));
+            notes.impure.set(notes.impure.get() || inner.impure.get());
+            let is_pure = !inner.impure.get() && inner.changed.get() >= inner.start.get();
+            is_pure.then(|| Footprint {
+                read,
+                of_file,
+                moment: MOMENT.get(),
+            })
+        })
+    }
+}
+
+// === impl Footprint ===
+
+impl Footprint {
+    /// Whether nothing was changed since that the result depends on.
+    pub fn holds(&self) -> bool {
+        CHANGES.with_borrow(|changes| {
+            let later = changes.partition_point(|(moment, _)| *moment <= self.moment);
+            // The oldest of those that were changed later.
+            changes.get(later).is_none_or(|(_, birth)| *birth >= self.read)
+        })
+    }
+
+    /// Whether the result depends on the file at hand.
+    pub fn is_of_file(&self) -> bool {
+        self.of_file
+    }
+
+    /// Notes, in the open frame, what was read for the result.
+    pub fn used(&self) {
+        NOTES.with(|notes| notes.add(self.read, self.of_file));
+    }
+}
