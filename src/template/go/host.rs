@@ -53,7 +53,7 @@ pub trait Host {
 
     /// Whether a named map type has a method of that (exported) name. One that only [`Host::map_method`] can tell about
     /// is one.
-    fn has_map_method(&self, kind: MapKind, _name: &str) -> bool {
+    fn has_map_method(&self, kind: MapKind, _name: &[u8]) -> bool {
         matches!(kind, MapKind::Values | MapKind::Files)
     }
 

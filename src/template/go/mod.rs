@@ -12,6 +12,7 @@ mod ast;
 mod builtins;
 pub mod compare;
 mod complex;
+pub mod entries;
 pub mod error;
 pub mod escape;
 pub mod exec;

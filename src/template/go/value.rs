@@ -4,18 +4,15 @@
 //! in comparisons, in `printf "%T"`, in error texts. Strings are bytes; maps are references that alias, as in Go.
 //! Values live on one thread, for one render; what crosses threads (charts, CR specs) is `serde_json::Value`.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+pub use super::entries::Entries;
 pub use super::memory::{Items, Table};
 
 /// A Go `string`: arbitrary bytes, usually UTF-8. Cheap to clone; shared with the AST's constants, hence `Arc`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Str(Arc<[u8]>);
-
-/// The entries of a map, ordered bytewise by key: the order in which Go's templates and `fmt` visit maps.
-pub type Entries = BTreeMap<Str, Value>;
 
 /// One value. `Nil` is Go's nil `interface{}`; a typed nil map or list is a [`Map`] or [`List`] without storage.
 #[derive(Clone)]

@@ -294,8 +294,12 @@ impl Host for Context {
         Ok(())
     }
 
-    fn has_map_method(&self, kind: MapKind, name: &str) -> bool {
-        self.map_method_params(kind, name).is_some()
+    fn has_map_method(&self, kind: MapKind, name: &[u8]) -> bool {
+        match kind {
+            MapKind::Files => std::str::from_utf8(name).is_ok_and(|name| files::arity(name).is_some()),
+            MapKind::Values => matches!(name, b"AsMap" | b"YAML" | b"Table" | b"PathValue"),
+            _ => false,
+        }
     }
 
     fn map_method_params(&self, kind: MapKind, name: &str) -> Option<&'static [Param]> {

@@ -27,15 +27,14 @@ pub(super) fn table<C>() -> Vec<Func<C>> {
 
 /// Keys and values in turn; a last key without a value gets the empty string.
 fn dict(args: &[Value]) -> Out {
-    let mut entries = Entries::new();
-    for pair in args.chunks(2) {
+    let entries = args.chunks(2).map(|pair| {
         let key = match pair.any(0) {
             Value::String(text) => text.clone(),
             other => Str::from(text::strval(other)),
         };
-        entries.insert(key, pair.get(1).cloned().unwrap_or_else(|| Value::string("")));
-    }
-    Ok(Value::map(entries))
+        (key, pair.get(1).cloned().unwrap_or_else(|| Value::string("")))
+    });
+    Ok(Value::map(entries.collect()))
 }
 
 fn get(args: &[Value]) -> Out {
@@ -156,11 +155,12 @@ fn copied(value: &Value, depth: usize, budget: &mut limit::Budget) -> Result<Val
             Value::List(List::new(*kind, items))
         }
         Value::Map(map) if map.entries.is_some() => {
-            let mut entries = Entries::new();
-            for (key, value) in map.snapshot() {
-                entries.insert(key, copied(&value, depth + 1, budget)?);
+            // A loop, since adapters would take stack on every level.
+            let mut entries = map.snapshot();
+            for (_, value) in &mut entries {
+                *value = copied(value, depth + 1, budget)?;
             }
-            Value::Map(Map::new(map.kind, entries))
+            Value::Map(Map::new(map.kind, entries.into_iter().collect()))
         }
         // Go's reflection sees exported fields only, and a version has none.
         Value::Object(object) if object.type_name().ends_with("semver.Version") => super::semver::zero(object),

@@ -177,11 +177,11 @@ impl Parser<'_> {
 
     fn object(&mut self, depth: usize) -> Result<Value, String> {
         self.at += 1;
-        let mut entries = Entries::new();
+        let mut entries = Vec::new();
         self.skip_space();
         if self.peek() == Some(b'}') {
             self.at += 1;
-            return Ok(Value::map(entries));
+            return Ok(Value::map(Entries::new()));
         }
         loop {
             self.skip_space();
@@ -199,13 +199,13 @@ impl Parser<'_> {
             }
             self.skip_space();
             let value = self.value(depth + 1)?;
-            entries.insert(key, value);
+            entries.push((key, value));
             self.skip_space();
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b'}') => {
                     self.at += 1;
-                    return Ok(Value::map(entries));
+                    return Ok(Value::map(entries.into_iter().collect()));
                 }
                 Some(byte) => return Err(unexpected(byte, "after object key:value pair")),
                 None => return Err(END.to_owned()),

@@ -36,7 +36,8 @@ pub struct Version {
     pub original: String,
 }
 
-fn is_identifiers(text: &str) -> bool {
+/// Whether all between the dots is letters, digits and `-`.
+pub(super) fn is_identifiers(text: &str) -> bool {
     text.split('.')
         .all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'))
 }

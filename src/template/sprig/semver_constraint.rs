@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::semver::{Version, compare_prerelease};
+use super::semver::{Version, compare_prerelease, is_identifiers};
 use super::text::quoted;
 
 /// The longest text and the most alternatives that are read.
@@ -66,15 +66,76 @@ enum Operator {
     Caret,
 }
 
+/// A comparison, taken apart.
+struct Parts<'t> {
+    operator: &'t str,
+    /// All of it after the operator.
+    version: &'t str,
+    major: &'t str,
+    /// With their dot, if they are there.
+    minor: &'t str,
+    patch: &'t str,
+    /// With its `-`.
+    prerelease: &'t str,
+}
+
+/// Two characters before one, so that none hides a longer one.
+const PLAIN_OPERATORS: [&str; 11] = ["!=", ">=", "=>", "<=", "=<", "~>", "=", ">", "<", "~", "^"];
+
 fn improper(text: &str) -> String {
     format!("improper constraint: {}", quoted(text.as_bytes()))
 }
+
+/// As many bytes as are digits; `None` if there are none.
+fn digits(text: &str) -> Option<(&str, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    (end > 0).then(|| text.split_at(end))
+}
+
+/// A dot and digits, if the text starts with them.
+fn dotted(text: &str) -> (&str, &str) {
+    match text.strip_prefix('.').and_then(digits) {
+        Some((number, rest)) => text.split_at_checked(1 + number.len()).unwrap_or(("", rest)),
+        None => ("", text),
+    }
+}
+
+// === impl Parts ===
+
+impl<'t> Parts<'t> {
+    /// A constraint that is one comparison with a version of numbers, as most are: the patterns take far longer.
+    fn plain(text: &'t str) -> Option<Self> {
+        let space = |c| matches!(c, '\t' | '\n' | '\x0C' | '\r' | ' ');
+        let text = text.trim_matches(space);
+        let operator = PLAIN_OPERATORS.iter().find(|operator| text.starts_with(**operator));
+        let (operator, version) = text.split_at_checked(operator.map_or(0, |operator| operator.len()))?;
+        let version = version.trim_start_matches(space);
+        let (major, rest) = digits(version.strip_prefix('v').unwrap_or(version))?;
+        let (minor, rest) = dotted(rest);
+        let (patch, prerelease) = if minor.is_empty() { ("", rest) } else { dotted(rest) };
+        let is_prerelease = prerelease.strip_prefix('-').is_some_and(is_identifiers);
+        (prerelease.is_empty() || is_prerelease).then_some(Parts {
+            operator,
+            version,
+            major,
+            minor,
+            patch,
+            prerelease,
+        })
+    }
+}
+
+// === impl Constraints ===
 
 impl Constraints {
     /// Reads a constraint. Errors are the library's texts.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_LENGTH {
             return Err(format!("constraint string is too long (max {MAX_LENGTH} bytes)"));
+        }
+        if let Some(parts) = Parts::plain(text) {
+            let groups = vec![vec![Comparison::new(&parts)?]];
+            return Ok(Constraints { groups });
         }
         let (Some(each), Some(group), Some(range)) = (&*EACH, &*GROUP, &*RANGE) else {
             return Err("constraint parser error".to_owned());
@@ -117,13 +178,26 @@ fn is_open(part: &str) -> bool {
     matches!(part, "" | "x" | "X" | "*")
 }
 
+// === impl Comparison ===
+
 impl Comparison {
     fn parse(text: &str) -> Result<Self, String> {
         let Some(found) = ONE.as_ref().and_then(|one| one.captures(text)) else {
             return Err(improper(text));
         };
         let part = |index: usize| found.get(index).map_or("", |part| part.as_str());
-        let operator = match part(1) {
+        Comparison::new(&Parts {
+            operator: part(1),
+            version: part(2),
+            major: part(3),
+            minor: part(4),
+            patch: part(5),
+            prerelease: part(6),
+        })
+    }
+
+    fn new(parts: &Parts<'_>) -> Result<Self, String> {
+        let operator = match parts.operator {
             "!=" => Operator::NotEqual,
             ">" => Operator::Greater,
             "<" => Operator::Less,
@@ -133,7 +207,7 @@ impl Comparison {
             "^" => Operator::Caret,
             _ => Operator::TildeOrEqual,
         };
-        let (major, minor, patch, prerelease) = (part(3), part(4), part(5), part(6));
+        let (major, minor, patch, prerelease) = (parts.major, parts.minor, parts.patch, parts.prerelease);
         let open = |part: &str| is_open(part.strip_prefix('.').unwrap_or(part));
         let (mut any, mut minor_open, mut patch_open) = (false, false, false);
         let text = if is_open(major) {
@@ -146,7 +220,7 @@ impl Comparison {
             (any, patch_open) = (true, true);
             format!("{major}{minor}.0{prerelease}")
         } else {
-            part(2).to_owned()
+            parts.version.to_owned()
         };
         let version = Version::parse(&text).map_err(|_| "constraint parser error".to_owned())?;
         Ok(Comparison {
@@ -232,5 +306,72 @@ impl Comparison {
             return version.minor == wanted.minor;
         }
         version.minor == 0 && version.patch == wanted.patch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is read without the patterns is what they find.
+    #[test]
+    fn plain_comparisons_are_read_as_the_patterns_do() {
+        let operators = PLAIN_OPERATORS.iter().copied().chain(["", ">>", "==", "~=", "!", "v"]);
+        let versions = [
+            "1",
+            "v1",
+            "1.2",
+            "1.2.3",
+            "v1.2.3-0",
+            "1-0",
+            "1.2-a.b",
+            "1.2.3-a..b",
+            "1.2.3-",
+            "1.",
+            "1.2.",
+            "1.2.3.4",
+            "01.2",
+            "",
+            "vv1",
+            "1.x",
+            "1.2.3+m",
+            "1 2",
+            "1.2.3-é",
+            "|1",
+            "1.2.3--",
+            "99999999999999999999",
+        ];
+        let (one, group, each) = (ONE.as_ref().unwrap(), GROUP.as_ref().unwrap(), EACH.as_ref().unwrap());
+        let mut plain = 0;
+        for operator in operators {
+            for version in versions {
+                for (before, between, after) in [
+                    ("", "", ""),
+                    ("", " ", ""),
+                    (" \t", "  ", "\n"),
+                    ("\u{a0}", "", "\u{b}"),
+                ] {
+                    let text = format!("{before}{operator}{between}{version}{after}");
+                    let Some(parts) = Parts::plain(&text) else { continue };
+                    plain += 1;
+                    assert!(group.is_match(&text), "{text:?}");
+                    assert!(RANGE.as_ref().unwrap().find(&text).is_none(), "{text:?}");
+                    let found: Vec<_> = each.find_iter(&text).collect();
+                    assert_eq!(found.len(), 1, "{text:?}");
+                    let found = one.captures(found[0].as_str()).unwrap();
+                    let part = |index: usize| found.get(index).map_or("", |part| part.as_str());
+                    let got = [
+                        parts.operator,
+                        parts.version,
+                        parts.major,
+                        parts.minor,
+                        parts.patch,
+                        parts.prerelease,
+                    ];
+                    assert_eq!(got, [1, 2, 3, 4, 5, 6].map(part), "{text:?}");
+                }
+            }
+        }
+        assert!(plain > 200, "{plain}");
     }
 }

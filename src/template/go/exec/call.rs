@@ -21,18 +21,18 @@ impl<'a, C: Host> State<'a, '_, C> {
     ) -> Result<Reflected, Failure> {
         let funcs = self.funcs;
         let source = &self.tree.source;
-        let name = source.text(identifier.name);
         if let Some(func) = identifier
             .index_in(source, funcs)
             .and_then(|index| funcs.by_index(index))
         {
-            let from = self.eval_args(dot, name, func.params, func.variadic, args, last)?;
+            let from = self.eval_args(dot, func.name, func.params, func.variadic, args, last)?;
             let args = self.args.get(from..).unwrap_or_default();
             let given = args.iter().map(Value::shallow_size).sum();
             let result = (func.body)(self.host, args);
             self.args.truncate(from);
-            return self.returned(result, at, name, given);
+            return self.returned(result, at, func.name, given);
         }
+        let name = source.text(identifier.name);
         match identifier.builtin {
             Some(builtin) => self.eval_builtin(dot, builtin, name, at, args, last),
             None => Err(self.fail(format!("{} is not a defined function", quote_go(name.as_bytes())))),

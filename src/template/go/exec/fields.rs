@@ -77,7 +77,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         let name = self.name(span);
         let is_plain = match map.kind {
             MapKind::Any => true,
-            MapKind::Values => !is_exported(name) || !self.host.has_map_method(map.kind, self.tree.source.text(span)),
+            MapKind::Values => !is_exported(name) || !self.host.has_map_method(map.kind, name),
             _ => false,
         };
         if !is_plain {
@@ -114,7 +114,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         let name = access.name;
         let has_args = !access.args.is_empty() || access.last.is_some();
         // Only exported names can be methods.
-        if is_exported(name.as_bytes()) && self.host.has_map_method(map.kind, name) {
+        if is_exported(name.as_bytes()) && self.host.has_map_method(map.kind, name.as_bytes()) {
             let params = self.host.map_method_params(map.kind, name);
             let (operand, at) = (access.operand, self.at);
             let args = self.method_args(params, access)?;
