@@ -51,6 +51,28 @@ pub fn restore_as(
     name: &str,
     change: impl FnOnce(&mut Value),
 ) -> Result<Former> {
+    let mut items = read(world, file, former_name, name)?;
+    if items[0]["kind"] == "Widget" {
+        let mut resource = items.remove(0);
+        let former_uid = uid(&resource);
+        change(&mut resource);
+        let now = restore_custom_resource(world, resource)?;
+        items = owned_by(&items, &former_uid, &now)?;
+    }
+    let wanted = packed(items)?;
+    create(world, &wanted)?;
+    let objects = wanted
+        .iter()
+        .map(|object| restore_fields(world, object))
+        .collect::<Result<_>>()?;
+    Ok(Former {
+        name: name.to_owned(),
+        objects,
+    })
+}
+
+/// A fixture's objects as those of a world and a release; the custom resource is the first.
+pub fn read(world: &World, file: &str, former_name: &str, name: &str) -> Result<Vec<Value>> {
     let path = folder().join(format!("{file}.json"));
     let mut text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     for (there, here) in [
@@ -64,30 +86,24 @@ pub fn restore_as(
         text = text.replace(kind, "Widget");
     }
     let mut list: Value = serde_json::from_str(&text)?;
-    let items = list["items"].as_array_mut().context("a list")?;
-    if items[0]["kind"] == "Widget" {
-        let mut resource = items.remove(0);
-        let former_uid = uid(&resource);
-        change(&mut resource);
-        let now = restore_custom_resource(world, resource)?;
-        text = serde_json::to_string(&items)?.replace(&former_uid, &now);
-        *items = serde_json::from_str(&text)?;
-    }
-    for item in items.iter_mut() {
+    list["items"].take().as_array().cloned().context("a list")
+}
+
+/// The same objects, owned by a custom resource with another UID.
+pub fn owned_by(items: &[Value], former_uid: &str, now: &str) -> Result<Vec<Value>> {
+    Ok(serde_json::from_str(
+        &serde_json::to_string(items)?.replace(former_uid, now),
+    )?)
+}
+
+/// The same objects, with the releases in their Secrets as Helm packs them.
+pub fn packed(mut items: Vec<Value>) -> Result<Vec<Value>> {
+    for item in &mut items {
         if let Some(release) = item.as_object_mut().and_then(|fields| fields.remove("release")) {
             item["data"] = json!({"release": pack(&release)?});
         }
     }
-    let wanted = items.clone();
-    create(world, &wanted)?;
-    let objects = wanted
-        .iter()
-        .map(|object| restore_fields(world, object))
-        .collect::<Result<_>>()?;
-    Ok(Former {
-        name: name.to_owned(),
-        objects,
-    })
+    Ok(items)
 }
 
 /// As [`restore`], with one of the release's ConfigMaps, made `count` times, in the place of all its members:

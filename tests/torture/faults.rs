@@ -158,6 +158,7 @@ async fn run(lane: &mut Lane, case: Case, release: &str) -> Result<bool> {
                 .collect();
             format!("hit {hit:?}; all calls:\n{}", calls.join("\n"))
         })?;
+    lane.clear(release).await?;
     Ok(!hit.is_empty())
 }
 
@@ -318,6 +319,7 @@ async fn collision(lane: &Lane, fault: Fault, position: usize) -> Result<bool> {
         Scenario::Install.is_done(lane, &release, false).await
     })
     .await?;
+    lane.clear(&release).await?;
     Ok(!hit.is_empty())
 }
 

@@ -86,28 +86,48 @@ async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize
         drawn.is_none() || now.is_none() || drawn == now,
         "killed at {hit:?}: a random result that was live was drawn anew"
     );
+    lane.clear(&release).await?;
     Ok(killed)
 }
 
+/// Each position until there is none. A failure doesn't keep the others from being tried.
 async fn enumerate(lane: &mut Lane, scenario: Scenario, fault: Fault, positions: Positions) -> Result<()> {
     let name = format!("{}-{scenario:?}", lane.world.name).to_lowercase();
     let mut report = Report::new(&name);
+    let mut failures = Vec::new();
     for position in (positions.first..=MANY).step_by(positions.step) {
-        let killed = case(lane, scenario, fault, position)
-            .await
-            .with_context(|| format!("{scenario:?}, {fault:?} of write {position}"))?;
+        let outcome = case(lane, scenario, fault, position).await;
         report.case();
-        if !killed {
-            ensure!(position > 4, "only {} writes were seen", position - 1);
-            let note = match positions.step {
-                1 => format!("{} writes", position - 1),
-                step => format!("fewer than {position} writes, each {step}."),
-            };
-            report.end(&note);
-            return Ok(());
+        match outcome {
+            Ok(true) => {}
+            Ok(false) => {
+                ensure!(
+                    failures.is_empty(),
+                    "{} failed:\n{}",
+                    failures.len(),
+                    failures.join("\n")
+                );
+                ensure!(position > 4, "only {} writes were seen", position - 1);
+                let note = match positions.step {
+                    1 => format!("{} writes", position - 1),
+                    step => format!("fewer than {position} writes, each {step}."),
+                };
+                report.end(&note);
+                return Ok(());
+            }
+            Err(error) => {
+                let failure = format!("{scenario:?}, {fault:?} of write {position}: {error:#}");
+                eprintln!("{name}: {failure}");
+                failures.push(failure);
+                lane.faults.heal();
+                lane.start()?;
+            }
         }
     }
-    anyhow::bail!("{scenario:?} never ends: more than {MANY} writes")
+    anyhow::bail!(
+        "{scenario:?} never ends: more than {MANY} writes; {}",
+        failures.join("\n")
+    )
 }
 
 /// One lane goes through scenarios of a flavour with the same cut.
@@ -117,10 +137,12 @@ async fn lane_of(scenarios: &[Scenario], flavour: Flavour, fault: Fault, positio
         flavour => format!("kill-{flavour:?}-{fault:?}"),
     };
     let mut lane = Lane::of(&name.to_lowercase(), flavour).await?;
+    let mut outcome = Ok(());
     for scenario in scenarios {
-        enumerate(&mut lane, *scenario, fault, positions).await?;
+        let ended = enumerate(&mut lane, *scenario, fault, positions).await;
+        outcome = outcome.and(ended);
     }
-    Ok(())
+    outcome
 }
 
 /// Both cuts, side by side.

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use kube::Client;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -174,6 +174,20 @@ impl Lane {
     pub async fn delete(&self, name: &str) -> Result<()> {
         self.widgets().delete(name, &DeleteParams::default()).await?;
         Ok(())
+    }
+
+    /// Deletes a release that has shown what it had to, and waits until it is gone: lists, and what a restart reads,
+    /// stay as short as they were.
+    pub async fn clear(&self, name: &str) -> Result<()> {
+        if self.widget(name).await?.is_some() {
+            self.delete(name).await?;
+        }
+        self.until(&format!("{name} goes"), HEALED * 2, async || {
+            let left = self.widget(name).await?;
+            ensure!(left.is_none(), "{}", left.unwrap_or_default()["status"]);
+            Ok(())
+        })
+        .await
     }
 
     /// Every live object whose name is that of a member of this release, whoever made it.

@@ -31,6 +31,7 @@ mod model;
 mod proxy;
 mod release;
 mod report;
+mod restore;
 mod sample;
 mod scenario;
 mod sequences;

@@ -6,9 +6,9 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::flavour;
-use crate::former;
 use crate::lane::{HEALED, Lane};
 use crate::release::{Id, holds, is_gone, live, only_what_changed_was_written, versions};
+use crate::restore;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scenario {
@@ -78,11 +78,7 @@ impl Scenario {
             Scenario::Takeover | Scenario::TakeoverAbandoned => {
                 // Our operator comes when helm-operator is gone.
                 lane.stop()?;
-                let spec = self.spec();
-                let change = |widget: &mut Value| widget["spec"] = spec;
-                tokio::task::block_in_place(|| {
-                    former::restore_as(&lane.world, "operator-sdk-widget", "plain", release, change)
-                })?;
+                restore::former_release(lane, release, self.spec()).await?;
                 versions(&live(lane, release).await?)
             }
             _ => {
