@@ -53,13 +53,14 @@ async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
 #[must_use]
 pub fn answering(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
+    let silence = silence::longest_silence();
     let service = tower::service_fn(move |request| {
         let client = client.clone();
         async move {
-            let watches = silence::is_watch(&request);
+            let limit = silence::is_watch(&request).then_some(silence);
             let answer = async { throttle::told(client.send(request).await?).await };
             match tokio::time::timeout(REQUEST_TIMEOUT, answer).await {
-                Ok(answer) => answer.map(|answer| answer.map(|body| Audible::new(body, watches))),
+                Ok(answer) => answer.map(|answer| answer.map(|body| Audible::new(body, limit))),
                 Err(_) => Err(kube::Error::Service(Box::new(Error::TimedOut(REQUEST_TIMEOUT)))),
             }
         }

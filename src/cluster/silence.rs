@@ -16,6 +16,18 @@ use tokio::time::{Instant, Sleep};
 /// again as often, which is one request.
 pub const LONGEST_SILENCE: Duration = Duration::from_secs(130);
 
+/// [`LONGEST_SILENCE`]; a test that has no time names another, in whole seconds.
+pub(super) fn longest_silence() -> Duration {
+    #[cfg(debug_assertions)]
+    if let Some(seconds) = std::env::var("CHARTWRIGHT_TEST_SILENCE")
+        .ok()
+        .and_then(|text| text.parse().ok())
+    {
+        return Duration::from_secs(seconds);
+    }
+    LONGEST_SILENCE
+}
+
 /// True for requests whose answer goes on for as long as it is listened to.
 pub(super) fn is_watch<B>(request: &Request<B>) -> bool {
     let query = request.uri().query().unwrap_or_default();
@@ -25,15 +37,15 @@ pub(super) fn is_watch<B>(request: &Request<B>) -> bool {
 /// A body that ends when it has been silent for too long.
 pub(super) struct Audible {
     body: Body,
-    /// When it is too long; `None`: never.
-    limit: Option<Pin<Box<Sleep>>>,
+    /// How long it may be silent, and when that will have been too long; `None`: for ever.
+    limit: Option<(Duration, Pin<Box<Sleep>>)>,
 }
 
 // === impl Audible ===
 
 impl Audible {
-    pub(super) fn new(body: Body, limited: bool) -> Self {
-        let limit = limited.then(|| Box::pin(tokio::time::sleep(LONGEST_SILENCE)));
+    pub(super) fn new(body: Body, limit: Option<Duration>) -> Self {
+        let limit = limit.map(|silence| (silence, Box::pin(tokio::time::sleep(silence))));
         Audible { body, limit }
     }
 }
@@ -47,15 +59,17 @@ impl http_body::Body for Audible {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(context);
-        let Some(limit) = &mut self.limit else { return frame };
+        let Some((silence, limit)) = &mut self.limit else {
+            return frame;
+        };
         if frame.is_ready() {
-            limit.as_mut().reset(Instant::now() + LONGEST_SILENCE);
+            limit.as_mut().reset(Instant::now() + *silence);
             return frame;
         }
         if limit.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
-        tracing::debug!("a watch was silent for {LONGEST_SILENCE:?}: it begins anew on another connection");
+        tracing::debug!("a watch was silent for {silence:?}: it begins anew on another connection");
         Poll::Ready(None)
     }
 

@@ -160,9 +160,10 @@ impl Run<'_> {
             Ok(prepared) => prepared,
             Err(phase) => return self.report(release, phase, None).await,
         };
+        let failures = release.failures;
         let phase = self.carry_out(release, &prepared).await;
         let outcome = self.report(release, phase, Some(&prepared)).await;
-        self.take_leave(release, outcome).await
+        self.take_leave(release, outcome, failures).await
     }
 
     /// Steps 6 to 10: claim, keep random results, apply, prune, shrink.

@@ -31,6 +31,7 @@ impl Run<'_> {
             Err(unsaved) if phase.is_ready() || matches!(phase, Phase::Waiting { .. }) => unsaved,
             _ => phase,
         };
+        let failures = release.failures;
         let mut again = self.next_look(release, &phase);
         if self.is_only_put_off(release, &phase) {
             return Outcome {
@@ -45,7 +46,11 @@ impl Run<'_> {
         let labels = self.unit.metric_labels(&self.written.key);
         self.context.metrics.set_release_ready(&labels, phase.is_ready());
         if !self.write_status(release, &next).await {
-            again = Some(self.back_off(release));
+            // A try that failed in two ways has failed once; and one that can't be told is no success.
+            if release.failures <= failures {
+                release.failures = failures;
+                again = Some(self.back_off(release));
+            }
         } else if self.drop_secrets(release).await {
             next = self.status(release, &phase, prepared);
             self.write_status(release, &next).await;

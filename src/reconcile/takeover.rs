@@ -377,8 +377,8 @@ impl Run<'_> {
         }
     }
 
-    /// Step 5, after the status was written.
-    pub(super) async fn take_leave(&mut self, release: &mut Release, mut outcome: Outcome) -> Outcome {
+    /// Step 5, after the status was written. `failures`: how many there were before this reconcile.
+    pub(super) async fn take_leave(&mut self, release: &mut Release, mut outcome: Outcome, failures: u32) -> Outcome {
         if !self.heritage.as_ref().is_some_and(|heritage| heritage.settled) {
             return outcome;
         }
@@ -386,6 +386,7 @@ impl Run<'_> {
             Ok(()) => outcome.written = Some(self.written.clone()),
             Err(error) => {
                 tracing::warn!(resource = %self.written.key, %error, "the takeover could not be finished yet");
+                release.failures = failures;
                 outcome.again = Some(self.back_off(release));
             }
         }

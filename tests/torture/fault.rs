@@ -44,6 +44,8 @@ pub enum Fault {
     WatchesSilent(Duration),
     /// From now on watches tell everything this much later.
     WatchesLate(Duration),
+    /// All watches stay open and tell nothing any more, not even bookmarks: what is behind the connection is gone.
+    WatchesMute,
 }
 
 /// When it goes wrong.
@@ -209,6 +211,7 @@ impl Faults {
                 flow.silent += 1;
                 flow.silence = how_long;
             }),
+            Some(Fault::WatchesMute) => self.mute(),
             Some(Fault::WatchesLate(how_late)) => self.flow.send_modify(|flow| flow.late = how_late),
             _ => {}
         }
@@ -239,6 +242,11 @@ impl Faults {
     pub fn kill(&self) {
         self.dead.store(true, Ordering::SeqCst);
         self.killed.notify_one();
+    }
+
+    /// From now on the watches that are open tell nothing, for as long as somebody listens.
+    pub fn mute(&self) {
+        self.flow.send_modify(|flow| flow.mute += 1);
     }
 
     /// Asks the server. Answers other than watches are read whole, so that "carried out" is true.

@@ -36,7 +36,7 @@ const FAULTS: [(Fault, usize); 15] = [
     (Fault::Status(500), 1),
     (Fault::Status(500), 4),
     (Fault::Status(503), 1),
-    (Fault::Status(503), 12),
+    (Fault::Status(503), 8),
     (Fault::Late, 1),
     (Fault::CutBefore, 2),
     (Fault::CutAfter, 1),

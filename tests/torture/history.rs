@@ -57,6 +57,24 @@ fn charts() -> &'static [PathBuf; 2] {
     })
 }
 
+/// Runs what happens in a history: tokio's clock goes on when everybody waits.
+pub fn in_virtual_time<T>(what: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()?;
+    let outcome = runtime.block_on(what);
+    runtime.shutdown_background();
+    outcome
+}
+
+/// A call that changes a member.
+pub fn writes_a_member(call: &Call) -> bool {
+    let members = ["configmaps", "secrets", "priorityclasses"];
+    let target = call.target();
+    call.is_write() && target.is_some_and(|target| members.contains(&target.resource.as_str()))
+}
+
 /// What a release is meant to be.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -417,7 +435,46 @@ impl History {
         Ok(())
     }
 
-    fn is_as_wanted(&self) -> Result<()> {
+    /// What a release is to consist of, by the chart that is there.
+    fn members_of(&self, name: &str, spec: &Value) -> BTreeMap<(String, String), Value> {
+        let mut all = members(NAMESPACE, name, spec);
+        if self.chart == 1 {
+            all.insert(("ConfigMap".into(), format!("{name}-added")), json!({"chart": "b"}));
+        }
+        all
+    }
+
+    /// A status that claims to be ready for the current generation is right about every member (P8). Not to be asked
+    /// while somebody changes members.
+    pub fn is_no_lie(&self) -> Result<()> {
+        for (name, wanted) in &self.wanted {
+            let widget = self.widget(name).unwrap_or_default();
+            let ready = condition(&widget, "Ready").unwrap_or_default();
+            if ready["status"] != "True" || ready["observedGeneration"] != widget["metadata"]["generation"] {
+                continue;
+            }
+            let live = self.live();
+            for (id, content_wanted) in self.members_of(name, &wanted.spec) {
+                let found = live.get(&id).map(content);
+                ensure!(
+                    found.as_ref() == Some(&content_wanted),
+                    "{name} says that it is ready while {id:?} is {found:?} instead of {content_wanted}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Objects with our marks.
+    fn live(&self) -> BTreeMap<(String, String), Value> {
+        let mut live = self.of("configmaps");
+        live.extend(self.of("secrets"));
+        live.extend(self.of("priorityclasses"));
+        live.retain(|_, object| is_marked(object));
+        live
+    }
+
+    pub fn is_as_wanted(&self) -> Result<()> {
         let mut expected = BTreeMap::new();
         for (name, wanted) in &self.wanted {
             let widget = self.widget(name).with_context(|| format!("{name} is gone"))?;
@@ -427,20 +484,14 @@ impl History {
                 "{name}: {ready}, generation {}",
                 widget["metadata"]["generation"]
             );
-            let mut all = members(NAMESPACE, name, &wanted.spec);
-            if self.chart == 1 {
-                all.insert(("ConfigMap".into(), format!("{name}-added")), json!({"chart": "b"}));
-            }
+            let all = self.members_of(name, &wanted.spec);
             let rows = widget["status"]["inventory"].as_array().map_or(0, Vec::len);
             ensure!(rows == all.len(), "{name} lists {rows} members of {}", all.len());
             expected.extend(all);
         }
         let widgets: Vec<String> = self.of("widgets").into_keys().map(|(_, name)| name).collect();
         ensure!(widgets.iter().eq(self.wanted.keys()), "custom resources: {widgets:?}");
-        let mut live = self.of("configmaps");
-        live.extend(self.of("secrets"));
-        live.extend(self.of("priorityclasses"));
-        live.retain(|_, object| is_marked(object));
+        let live = self.live();
         ensure!(
             live.keys().eq(expected.keys()),
             "live are {:?}, not {:?}",

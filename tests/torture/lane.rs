@@ -26,6 +26,8 @@ pub struct Lane {
     pub faults: Arc<Faults>,
     pub admin: Client,
     pub flavour: Flavour,
+    /// Of the operators that are started from now on.
+    pub environment: Vec<(&'static str, &'static str)>,
     operator: Option<Operator>,
     port: u16,
     user: String,
@@ -75,6 +77,7 @@ impl Lane {
             faults,
             admin: Client::try_from(admin)?,
             flavour,
+            environment: Vec::new(),
             operator: None,
             port,
             user,
@@ -101,7 +104,10 @@ impl Lane {
             &kubeconfig,
             &self.user,
             &arguments,
-            &Launch::default(),
+            &Launch {
+                environment: &self.environment,
+                ..Launch::default()
+            },
         )?);
         Ok(())
     }

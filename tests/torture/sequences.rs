@@ -8,9 +8,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestRunner};
 use serde_json::{Value, json};
 
-use crate::call::Call;
 use crate::fault::{Fault, Plan};
-use crate::history::History;
+use crate::history::{self, History, writes_a_member};
 use crate::report::{Report, everything};
 use crate::sample::seed;
 
@@ -47,23 +46,27 @@ fn spec() -> impl Strategy<Value = Value> {
     })
 }
 
+/// What may go wrong on the model; time costs nothing there.
+pub const FAULTS: [Fault; 15] = [
+    Fault::Status(409),
+    Fault::Status(410),
+    Fault::Status(429),
+    Fault::Status(500),
+    Fault::Status(503),
+    Fault::Late,
+    Fault::CutBefore,
+    Fault::CutAfter,
+    Fault::Hang,
+    Fault::Slow,
+    Fault::WatchesGone,
+    Fault::WatchesCut,
+    Fault::WatchesSilent(Duration::from_secs(30)),
+    Fault::WatchesLate(Duration::from_secs(3)),
+    Fault::WatchesMute,
+];
+
 fn fault() -> impl Strategy<Value = Fault> {
-    proptest::sample::select(vec![
-        Fault::Status(409),
-        Fault::Status(410),
-        Fault::Status(429),
-        Fault::Status(500),
-        Fault::Status(503),
-        Fault::Late,
-        Fault::CutBefore,
-        Fault::CutAfter,
-        Fault::Hang,
-        Fault::Slow,
-        Fault::WatchesGone,
-        Fault::WatchesCut,
-        Fault::WatchesSilent(Duration::from_secs(30)),
-        Fault::WatchesLate(Duration::from_secs(3)),
-    ])
+    proptest::sample::select(FAULTS.to_vec())
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -80,12 +83,6 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (fault(), 1..6_usize, 1..4_usize).prop_map(|(fault, position, times)| Step::Fault(fault, position, times, true)),
         4 => prop_oneof![Just(1), Just(20), Just(400), Just(3_000), Just(40_000)].prop_map(Step::Wait),
     ]
-}
-
-fn writes_a_member(call: &Call) -> bool {
-    let members = ["configmaps", "secrets", "priorityclasses"];
-    let target = call.target();
-    call.is_write() && target.is_some_and(|target| members.contains(&target.resource.as_str()))
 }
 
 async fn run(steps: &[Step]) -> Result<()> {
@@ -130,13 +127,7 @@ async fn run(steps: &[Step]) -> Result<()> {
 }
 
 fn in_virtual_time(steps: &[Step]) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()?;
-    let outcome = runtime.block_on(run(steps));
-    runtime.shutdown_background();
-    outcome
+    history::in_virtual_time(run(steps))
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub struct Flow {
     pub cut: usize,
     pub silent: usize,
     pub silence: Duration,
+    pub mute: usize,
     pub late: Duration,
 }
 
@@ -64,6 +65,9 @@ pub fn disturbed(body: Body, mut flow: watch::Receiver<Flow>) -> Body {
                     if now.cut > begun.cut {
                         let _ = sender.send(Err("cut".into()));
                         return;
+                    }
+                    if now.mute > begun.mute {
+                        return sender.closed().await;
                     }
                     if now.silent > begun.silent {
                         tokio::time::sleep(now.silence).await;

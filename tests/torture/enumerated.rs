@@ -1,0 +1,158 @@
+//! Every fault at every request of what an operator does most, on the model: enumerated, where histories draw. As time
+//! costs nothing there, a good part of it runs with `cargo test`.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::call::Call;
+use crate::fault::{Fault, Plan};
+use crate::history::{History, in_virtual_time};
+use crate::report::{Report, everything};
+use crate::sequences::FAULTS;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    Install,
+    /// Two members change, one comes, one goes, and one stays.
+    Upgrade,
+    /// Another chart, whose operator is started anew.
+    OtherChart,
+    /// All members of two kinds go.
+    Prune,
+    Delete,
+    /// Deleted, and at once made anew.
+    Replace,
+    /// Somebody edits a member and deletes another.
+    Drift,
+    /// Somebody else's object has the name of a member; nothing of it is in the way of ours.
+    Collision,
+}
+
+const WORKS: [Work; 8] = [
+    Work::Install,
+    Work::Upgrade,
+    Work::OtherChart,
+    Work::Prune,
+    Work::Delete,
+    Work::Replace,
+    Work::Drift,
+    Work::Collision,
+];
+
+fn spec(color: &str, extra: &[&str], whole: bool) -> Value {
+    json!({
+        "color": color, "extra": extra, "secret": {"enabled": whole, "password": color},
+        "priorityClass": {"enabled": whole}, "fail": "",
+    })
+}
+
+fn first() -> Value {
+    spec("blue", &["one", "two"], true)
+}
+
+/// More requests than any work takes that goes well.
+const MANY: usize = 60;
+
+/// One case; true if the position was reached.
+async fn case(work: Work, fault: Fault, position: usize, times: usize) -> Result<bool> {
+    let mut history = History::begin().await?;
+    if !matches!(work, Work::Install | Work::Collision) {
+        history.edit("a", first()).await?;
+        tokio::time::sleep(10 * SECOND).await;
+        history.is_as_wanted().context("before anything goes wrong")?;
+    }
+    if work == Work::Collision {
+        history.by_others("a-two", None).await?;
+    }
+    let counts = |call: &Call| call.target().is_some() && !call.is_watch();
+    let plan = Plan {
+        fault,
+        position,
+        times,
+        counts: Box::new(counts),
+    };
+    history.faults().context("no operator")?.set_plan(plan);
+    match work {
+        Work::Install | Work::Collision => history.edit("a", first()).await?,
+        Work::Upgrade => history.edit("a", spec("red", &["two", "three"], true)).await?,
+        Work::OtherChart => {
+            let plan = Plan {
+                fault,
+                position,
+                times,
+                counts: Box::new(counts),
+            };
+            history.other_chart(true).await?;
+            history.faults().context("no operator")?.set_plan(plan);
+        }
+        Work::Prune => history.edit("a", spec("blue", &["one", "two"], false)).await?,
+        Work::Delete => history.delete("a").await?,
+        Work::Replace => {
+            history.delete("a").await?;
+            history.edit("a", spec("red", &["two"], true)).await?;
+        }
+        Work::Drift => {
+            history.by_hand("a-main", 0).await?;
+            history.by_hand("a-one", 4).await?;
+        }
+    }
+    let faults = history.faults().context("no operator")?;
+    for _ in 0..240 {
+        tokio::time::sleep(SECOND / 4).await;
+        // Of another chart nobody knows before its operator has looked.
+        if !matches!(work, Work::Drift | Work::OtherChart) {
+            history.is_no_lie()?;
+        }
+    }
+    let hit = faults.heal();
+    history.end().await.with_context(|| format!("hit {hit:?}"))?;
+    Ok(!hit.is_empty())
+}
+
+#[test]
+fn any_fault_at_any_request_is_made_good_on_the_model() -> Result<()> {
+    let faults: &[Fault] = match everything() {
+        true => &FAULTS,
+        // Not carried out, carried out or not, carried out.
+        false => &[Fault::Status(409), Fault::Status(503), Fault::CutAfter],
+    };
+    let mut report = Report::new("enumerated");
+    let mut failures = Vec::new();
+    for work in WORKS {
+        for fault in faults {
+            for times in if everything() { &[1, 3][..] } else { &[1] } {
+                let mut position = 1;
+                loop {
+                    let reached = in_virtual_time(case(work, *fault, position, *times));
+                    report.case();
+                    match reached {
+                        Ok(true) => {}
+                        Ok(false) => break,
+                        Err(error) => failures.push(format!("{work:?}, {times} x {fault:?} at {position}: {error:#}")),
+                    }
+                    position += 1;
+                    if position > MANY {
+                        bail!("{work:?} never ends; {}", failures.join("\n"));
+                    }
+                }
+                ensure!(
+                    position > 2 || !failures.is_empty(),
+                    "{work:?}: only {} requests were seen",
+                    position - 1
+                );
+            }
+        }
+    }
+    ensure!(
+        failures.is_empty(),
+        "{} of the cases failed:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+    report.end("");
+    Ok(())
+}
