@@ -44,6 +44,16 @@ impl Cache {
         true
     }
 
+    /// Takes in what an own write left of a custom resource. False if that one went meanwhile: what its watch told last
+    /// is that it is gone, or that another one of the same name came in its place.
+    pub fn observe_written(&self, written: CustomResource) -> bool {
+        let is_there = self.get(&written.key).is_some_and(|known| known.uid == written.uid);
+        if is_there {
+            self.observe(written);
+        }
+        is_there
+    }
+
     /// A custom resource is gone, or no longer ours. Returns what was known of it.
     pub fn remove(&self, key: &Key) -> Option<Arc<CustomResource>> {
         lock(&self.releases).remove(key);
@@ -106,6 +116,19 @@ mod tests {
         serde_json::from_value::<kube::api::DynamicObject>(object)
             .unwrap()
             .into()
+    }
+
+    #[test]
+    fn what_was_written_does_not_bring_back_what_is_gone() {
+        let cache = Cache::default();
+        let former = with(json!({"uid": "former", "resourceVersion": "9"}), 1);
+        assert!(!cache.observe_written(former.clone()), "it is gone");
+        assert!(cache.get(&former.key).is_none());
+        cache.observe(resource(10, 1));
+        assert!(!cache.observe_written(former.clone()), "it has a successor");
+        assert_eq!(cache.get(&former.key).unwrap().uid, "u");
+        assert!(cache.observe_written(resource(11, 2)));
+        assert_eq!(cache.get(&former.key).unwrap().version, 11);
     }
 
     #[test]

@@ -378,8 +378,7 @@ impl Serving {
         if let Some(written) = outcome.written.filter(|written| resource.deleting || !written.deleting) {
             // What somebody asked for meanwhile is no news any more when its watch tells it.
             let changed = written.asked() != resource.asked();
-            self.cache.observe(written);
-            if changed {
+            if self.cache.observe_written(written) && changed {
                 self.queue.add(key.clone());
             }
         }

@@ -32,6 +32,18 @@ enum Work {
     Collision,
 }
 
+/// What somebody does while the operator waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meanwhile {
+    /// Deletes the custom resource, which goes if the operator has not claimed it yet.
+    Deletes,
+    /// Puts another custom resource of the same name in its place. What the former made and this one doesn't render would
+    /// stay, so it renders all of it.
+    Supplants,
+    /// Puts an object of his own in the place of a member that is to go.
+    Robs,
+}
+
 const WORKS: [Work; 8] = [
     Work::Install,
     Work::Upgrade,
@@ -111,6 +123,86 @@ async fn case(work: Work, fault: Fault, position: usize, times: usize) -> Result
     let hit = faults.heal();
     history.end().await.with_context(|| format!("hit {hit:?}"))?;
     Ok(!hit.is_empty())
+}
+
+/// The answer to the request at `position` takes two seconds, and after one of them somebody does something.
+async fn interrupted(work: Work, meanwhile: Meanwhile, position: usize) -> Result<bool> {
+    let mut history = History::begin().await?;
+    if work != Work::Install {
+        history.edit("a", first()).await?;
+        tokio::time::sleep(10 * SECOND).await;
+        history.is_as_wanted().context("before anything happens")?;
+    }
+    let plan = Plan {
+        fault: Fault::Slow,
+        position,
+        times: 1,
+        counts: Box::new(|call| call.target().is_some() && !call.is_watch()),
+    };
+    let faults = history.faults().context("no operator")?;
+    faults.set_plan(plan);
+    match work {
+        Work::Delete => history.delete("a").await?,
+        Work::Upgrade => history.edit("a", spec("red", &["one"], true)).await?,
+        _ => history.edit("a", first()).await?,
+    }
+    tokio::time::sleep(SECOND).await;
+    match meanwhile {
+        Meanwhile::Deletes => history.delete("a").await?,
+        Meanwhile::Supplants => {
+            history
+                .supplant("a", spec("green", &["one", "two", "three"], true))
+                .await?
+        }
+        Meanwhile::Robs => {
+            history.by_hand("a-two", 4).await?;
+            history.by_others("a-two", None).await?;
+        }
+    }
+    for _ in 0..240 {
+        tokio::time::sleep(SECOND / 4).await;
+        history.is_no_lie()?;
+    }
+    let hit = faults.heal();
+    history.end().await.with_context(|| format!("hit {hit:?}"))?;
+    Ok(!hit.is_empty())
+}
+
+#[test]
+fn what_happens_during_any_request_is_seen_on_the_model() -> Result<()> {
+    let mut report = Report::new("interrupted");
+    let mut failures = Vec::new();
+    for (work, meanwhile) in [
+        (Work::Install, Meanwhile::Deletes),
+        (Work::Upgrade, Meanwhile::Deletes),
+        (Work::Install, Meanwhile::Supplants),
+        (Work::Upgrade, Meanwhile::Supplants),
+        (Work::Upgrade, Meanwhile::Robs),
+        (Work::Delete, Meanwhile::Robs),
+    ] {
+        for position in 1..=MANY {
+            let reached = in_virtual_time(interrupted(work, meanwhile, position));
+            report.case();
+            match reached {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    failures.push(format!("{work:?}, {meanwhile:?} at {position}: {error:#}"));
+                    if failures.len() > 20 {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    ensure!(
+        failures.is_empty(),
+        "{} of the cases failed:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+    report.end("");
+    Ok(())
 }
 
 #[test]

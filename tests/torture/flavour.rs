@@ -144,6 +144,11 @@ pub async fn is_no_lie(lane: &Lane, release: &str, members: &BTreeMap<Id, Value>
     };
     let ready = condition(&widget, "Ready").unwrap_or_default();
     if ready["status"] == "True" && ready["observedGeneration"] == widget["metadata"]["generation"] {
+        if lane.flavour == Flavour::Lossy && !lane.has_resident && keepers(lane, release).await?.is_empty() {
+            // By the status of its first release an operator finds out that the schema keeps no record. If it ends
+            // between the two writes, the labels tell what it made.
+            return Ok(());
+        }
         let rows = rows(lane, release, &widget, members.len()).await;
         let rows = rows.context("the status is ready")?;
         let recorded: BTreeSet<Id> = rows.iter().map(row_id).collect();

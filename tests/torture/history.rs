@@ -253,6 +253,18 @@ impl History {
         Ok(())
     }
 
+    /// Somebody takes a custom resource away, finalizer and all, and makes another of the same name.
+    pub async fn supplant(&mut self, name: &str, spec: Value) -> Result<()> {
+        let path = Self::widget_path(name);
+        let bare = json!({"metadata": {"finalizers": null}});
+        self.ask(Method::PATCH, &path, "user", "application/merge-patch+json", bare)
+            .await?;
+        self.ask(Method::DELETE, &path, "user", "application/json", json!({}))
+            .await?;
+        ensure!(self.widget(name).is_none(), "{name} is still there");
+        self.edit(name, spec).await
+    }
+
     pub async fn delete(&mut self, name: &str) -> Result<()> {
         self.suspend(name, false).await?;
         if self.wanted.remove(name).is_some() {

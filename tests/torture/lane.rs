@@ -15,6 +15,8 @@ use crate::flavour::Flavour;
 use crate::former;
 use crate::operator::{Launch, Operator};
 use crate::proxy::{self, Upstream};
+use crate::release::holds;
+use crate::scenario::Scenario;
 use crate::world::World;
 
 /// How long anything may take once nothing goes wrong any more: a retry waits up to some seconds, and the machine may
@@ -26,6 +28,8 @@ pub struct Lane {
     pub faults: Arc<Faults>,
     pub admin: Client,
     pub flavour: Flavour,
+    /// There is a release besides those that the cases are about.
+    pub has_resident: bool,
     /// Of the operators that are started from now on.
     pub environment: Vec<(&'static str, &'static str)>,
     operator: Option<Operator>,
@@ -77,6 +81,7 @@ impl Lane {
             faults,
             admin: Client::try_from(admin)?,
             flavour,
+            has_resident: false,
             environment: Vec::new(),
             operator: None,
             port,
@@ -179,6 +184,18 @@ impl Lane {
 
     pub async fn delete(&self, name: &str) -> Result<()> {
         self.widgets().delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Installs a release that stays, from which each operator learns what the kind's schema keeps.
+    pub async fn settle_resident(&mut self) -> Result<()> {
+        let spec = Scenario::Install.spec();
+        self.put("resident", &spec).await?;
+        self.until("the resident is installed", HEALED, async || {
+            holds(self, "resident", &spec).await.map(drop)
+        })
+        .await?;
+        self.has_resident = true;
         Ok(())
     }
 
