@@ -21,9 +21,14 @@ pub const STATUS_MANAGER: &str = "chartwright-status";
 /// Objects read in one request.
 const PAGE: u32 = 500;
 
+/// So often a status is written to a custom resource that others change all the time.
+const TRIES: usize = 4;
+
 /// Which custom resource a write is for. The UID makes sure that it is still the same one.
 #[derive(Clone, Debug)]
 pub struct Target {
+    /// The resourceVersion that was seen last.
+    pub version: u64,
     pub resource: Resource,
     pub namespace: Option<String>,
     pub name: String,
@@ -52,7 +57,6 @@ pub async fn apply_metadata(
 
 /// Applies the status: all of it that is ours.
 pub async fn apply_status(discovery: &Discovery, target: &Target, status: &Value) -> Result<DynamicObject> {
-    let api = discovery.api::<DynamicObject>(&target.resource, target.namespace.as_deref());
     let patch = json!({
         "apiVersion": target.resource.api.api_version,
         "kind": target.resource.api.kind,
@@ -60,7 +64,34 @@ pub async fn apply_status(discovery: &Discovery, target: &Target, status: &Value
         "status": status,
     });
     let parameters = PatchParams::apply(STATUS_MANAGER).force();
-    bounded(api.patch_status(&target.name, &parameters, &Patch::Apply(&patch))).await
+    write_status(discovery, target, patch, &parameters, |patch| Patch::Apply(patch)).await
+}
+
+/// Writes a status to the custom resource that it is about, and not to another one of its name that came meanwhile: a
+/// status subresource doesn't look at the UID (`PrepareForUpdate` of the status strategy of
+/// k8s.io/apiextensions-apiserver puts the live metadata in the place of what was sent), but at the resourceVersion.
+async fn write_status(
+    discovery: &Discovery,
+    target: &Target,
+    mut patch: Value,
+    parameters: &PatchParams,
+    form: fn(Value) -> Patch<Value>,
+) -> Result<DynamicObject> {
+    let api = discovery.api::<DynamicObject>(&target.resource, target.namespace.as_deref());
+    let mut version = target.version.to_string();
+    for tries in 1..=TRIES {
+        patch["metadata"]["resourceVersion"] = version.as_str().into();
+        let answer = bounded(api.patch_status(&target.name, parameters, &form(patch.clone()))).await;
+        if tries == TRIES || !matches!(answer, Err(Error::Conflict(_))) {
+            return answer;
+        }
+        let found = bounded(api.get_metadata(&target.name)).await?.metadata;
+        if found.uid.as_deref() != Some(&target.uid) {
+            return Err(Error::NotFound(format!("{} is another one now", target.name)));
+        }
+        version = found.resource_version.unwrap_or_default();
+    }
+    Err(Error::Conflict(format!("{} changes all the time", target.name)))
 }
 
 /// The metadata of the objects that carry our finalizer, in one namespace or (`None`) everywhere.
@@ -91,7 +122,6 @@ pub async fn merge_status(
     status: &Value,
     fields: &[&str],
 ) -> Result<DynamicObject> {
-    let api = discovery.api::<DynamicObject>(&target.resource, target.namespace.as_deref());
     let mut merged: serde_json::Map<String, Value> =
         fields.iter().map(|field| ((*field).to_owned(), Value::Null)).collect();
     merged.extend(status.as_object().cloned().unwrap_or_default());
@@ -100,7 +130,7 @@ pub async fn merge_status(
         field_manager: Some(STATUS_MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    bounded(api.patch_status(&target.name, &parameters, &Patch::Merge(&patch))).await
+    write_status(discovery, target, patch, &parameters, |patch| Patch::Merge(patch)).await
 }
 
 /// Takes the finalizer off, and helm-operator's, if the list of finalizers is still the one that was read.

@@ -203,6 +203,7 @@ impl CustomResource {
             namespace: (!self.key.namespace.is_empty()).then(|| self.key.namespace.clone()),
             name: self.key.name.clone(),
             uid: self.uid.clone(),
+            version: self.version,
         }
     }
 

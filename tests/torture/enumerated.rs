@@ -121,12 +121,15 @@ async fn case(work: Work, fault: Fault, position: usize, times: usize) -> Result
         }
     }
     let hit = faults.heal();
+    if !matches!(work, Work::Drift | Work::OtherChart | Work::Collision) {
+        history.never_lied().with_context(|| format!("hit {hit:?}"))?;
+    }
     history.end().await.with_context(|| format!("hit {hit:?}"))?;
     Ok(!hit.is_empty())
 }
 
-/// The answer to the request at `position` takes two seconds, and after one of them somebody does something.
-async fn interrupted(work: Work, meanwhile: Meanwhile, position: usize) -> Result<bool> {
+/// The request at `position`, or the answer to it, takes two seconds, and after one of them somebody does something.
+async fn interrupted(work: Work, meanwhile: Meanwhile, fault: Fault, position: usize) -> Result<bool> {
     let mut history = History::begin().await?;
     if work != Work::Install {
         history.edit("a", first()).await?;
@@ -134,7 +137,7 @@ async fn interrupted(work: Work, meanwhile: Meanwhile, position: usize) -> Resul
         history.is_as_wanted().context("before anything happens")?;
     }
     let plan = Plan {
-        fault: Fault::Slow,
+        fault,
         position,
         times: 1,
         counts: Box::new(|call| call.target().is_some() && !call.is_watch()),
@@ -164,6 +167,9 @@ async fn interrupted(work: Work, meanwhile: Meanwhile, position: usize) -> Resul
         history.is_no_lie()?;
     }
     let hit = faults.heal();
+    if meanwhile != Meanwhile::Robs {
+        history.never_lied().with_context(|| format!("hit {hit:?}"))?;
+    }
     history.end().await.with_context(|| format!("hit {hit:?}"))?;
     Ok(!hit.is_empty())
 }
@@ -172,22 +178,26 @@ async fn interrupted(work: Work, meanwhile: Meanwhile, position: usize) -> Resul
 fn what_happens_during_any_request_is_seen_on_the_model() -> Result<()> {
     let mut report = Report::new("interrupted");
     let mut failures = Vec::new();
-    for (work, meanwhile) in [
+    let all = [
         (Work::Install, Meanwhile::Deletes),
         (Work::Upgrade, Meanwhile::Deletes),
         (Work::Install, Meanwhile::Supplants),
         (Work::Upgrade, Meanwhile::Supplants),
         (Work::Upgrade, Meanwhile::Robs),
         (Work::Delete, Meanwhile::Robs),
-    ] {
+    ];
+    for ((work, meanwhile), fault) in all
+        .into_iter()
+        .flat_map(|one| [(one, Fault::Slow), (one, Fault::Tardy)])
+    {
         for position in 1..=MANY {
-            let reached = in_virtual_time(interrupted(work, meanwhile, position));
+            let reached = in_virtual_time(interrupted(work, meanwhile, fault, position));
             report.case();
             match reached {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
-                    failures.push(format!("{work:?}, {meanwhile:?} at {position}: {error:#}"));
+                    failures.push(format!("{work:?}, {meanwhile:?}, {fault:?} at {position}: {error:#}"));
                     if failures.len() > 20 {
                         break;
                     }
@@ -224,7 +234,12 @@ fn any_fault_at_any_request_is_made_good_on_the_model() -> Result<()> {
                     match reached {
                         Ok(true) => {}
                         Ok(false) => break,
-                        Err(error) => failures.push(format!("{work:?}, {times} x {fault:?} at {position}: {error:#}")),
+                        Err(error) => {
+                            failures.push(format!("{work:?}, {times} x {fault:?} at {position}: {error:#}"));
+                            if failures.len() > 20 {
+                                break;
+                            }
+                        }
                     }
                     position += 1;
                     if position > MANY {

@@ -32,6 +32,8 @@ pub enum Fault {
     Hang,
     /// Carried out, and answered two seconds later.
     Slow,
+    /// Carried out two seconds later, and answered.
+    Tardy,
     /// The operator dies before the request reaches the server.
     KillBefore,
     /// Carried out; the operator dies before the answer.
@@ -200,6 +202,7 @@ impl Faults {
                 return Ok(answer);
             }
             Some(Fault::CutBefore) => return Err("cut before the request".into()),
+            Some(Fault::Tardy) => tokio::time::sleep(Duration::from_secs(2)).await,
             Some(Fault::Hang) => return std::future::pending().await,
             Some(Fault::KillBefore) => {
                 self.kill();

@@ -477,6 +477,41 @@ impl History {
         Ok(())
     }
 
+    /// No status ever said of its generation that it is ready while a member was not what that spec asks for (P8): each
+    /// is held against what there was when it was written. Not to be asked where somebody changed members by hand.
+    pub fn never_lied(&self) -> Result<()> {
+        let store = self.model.store();
+        let mut there: BTreeMap<_, Arc<Value>> = BTreeMap::new();
+        for change in &store.changes {
+            match &change.after {
+                Some(object) => drop(there.insert(change.key.clone(), object.clone())),
+                None => drop(there.remove(&change.key)),
+            }
+            let Some(widget) = change.after.as_deref().filter(|_| change.key.0 == "widgets") else {
+                continue;
+            };
+            let before = change.before.as_deref().map(|before| &before["status"]);
+            let ready = condition(widget, "Ready").unwrap_or_default();
+            if before == Some(&widget["status"])
+                || ready["status"] != "True"
+                || ready["observedGeneration"] != widget["metadata"]["generation"]
+            {
+                continue;
+            }
+            for ((kind, name), wanted) in members(NAMESPACE, &change.key.2, &widget["spec"]) {
+                let is_it =
+                    |object: &&Arc<Value>| object["kind"] == kind.as_str() && object["metadata"]["name"] == name;
+                let found = there.values().find(is_it).map(|object| content(object));
+                ensure!(
+                    found.as_ref() == Some(&wanted),
+                    "{} was told to be ready while {kind} {name} was {found:?} instead of {wanted}",
+                    change.key.2
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// Objects with our marks.
     fn live(&self) -> BTreeMap<(String, String), Value> {
         let mut live = self.of("configmaps");

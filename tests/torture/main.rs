@@ -39,4 +39,5 @@ mod scenario;
 mod sequences;
 mod silence;
 mod throttled;
+mod unlisted;
 mod watches;

@@ -11,320 +11,10 @@ use serde_json::{Value, json};
 
 use super::Model;
 use super::fields::managers;
+use super::operations::{Operation, operations};
 use crate::call::{Call, Server};
 use crate::proxy::Upstream;
 use crate::world::World;
-
-/// An operation: its name, the method, what stands after the collection's path, the content type and the body. `$UID`
-/// and `$RV` stand for those of the object as it was last seen.
-type Operation = (&'static str, &'static str, &'static str, &'static str, Value);
-
-const APPLY: &str = "application/apply-patch+yaml";
-const MERGE: &str = "application/merge-patch+json";
-const JSON_PATCH: &str = "application/json-patch+json";
-
-/// `field` is where the kind has its content: `data` or `spec`.
-fn operations(api_version: &str, kind: &str, field: &str) -> Vec<Operation> {
-    let object = |metadata: Value, content: Value| {
-        let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}});
-        if let (Some(into), Some(from)) = (object["metadata"].as_object_mut(), metadata.as_object()) {
-            into.extend(from.clone());
-        }
-        if !content.is_null() {
-            object[field] = content;
-        }
-        object
-    };
-    let none = || json!({});
-    let data = |pairs: &[(&str, &str)]| -> Value {
-        // Base64, for the sake of Secrets.
-        let encoded = |text: &str| data_encoding::BASE64.encode(text.as_bytes());
-        pairs
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), Value::from(encoded(value))))
-            .collect::<serde_json::Map<_, _>>()
-            .into()
-    };
-    let mut operations = vec![
-        ("get what is not there", "GET", "/x", "", Value::Null),
-        (
-            "patch what is not there",
-            "PATCH",
-            "/x?fieldManager=m",
-            MERGE,
-            json!({field: data(&[("a", "1")])}),
-        ),
-        ("delete what is not there", "DELETE", "/x", "", none()),
-        (
-            "apply with a UID what is not there",
-            "PATCH",
-            "/x?fieldManager=one",
-            APPLY,
-            object(json!({"uid": "nobody"}), data(&[("a", "1")])),
-        ),
-        (
-            "apply creates",
-            "PATCH",
-            "/x?fieldManager=one",
-            APPLY,
-            object(
-                json!({"labels": {"l": "1", "set": "s"}}),
-                data(&[("a", "1"), ("b", "1")]),
-            ),
-        ),
-        (
-            "the same again",
-            "PATCH",
-            "/x?fieldManager=one",
-            APPLY,
-            object(
-                json!({"labels": {"l": "1", "set": "s"}}),
-                data(&[("a", "1"), ("b", "1")]),
-            ),
-        ),
-        (
-            "create what is there",
-            "POST",
-            "?fieldManager=m",
-            "application/json",
-            object(none(), Value::Null),
-        ),
-        (
-            "another applies the same value",
-            "PATCH",
-            "/x?fieldManager=two",
-            APPLY,
-            object(none(), data(&[("a", "1")])),
-        ),
-        (
-            "another applies another value",
-            "PATCH",
-            "/x?fieldManager=two",
-            APPLY,
-            object(none(), data(&[("a", "2")])),
-        ),
-        (
-            "and forces it",
-            "PATCH",
-            "/x?fieldManager=two&force=true",
-            APPLY,
-            object(none(), data(&[("a", "2")])),
-        ),
-        (
-            "the first forces it back",
-            "PATCH",
-            "/x?fieldManager=one&force=true",
-            APPLY,
-            object(
-                json!({"labels": {"l": "1", "set": "s"}}),
-                data(&[("a", "1"), ("b", "1")]),
-            ),
-        ),
-        (
-            "the first drops a field",
-            "PATCH",
-            "/x?fieldManager=one&force=true",
-            APPLY,
-            object(json!({"labels": {"set": "s"}}), data(&[("a", "1")])),
-        ),
-        (
-            "a merge patch edits and adds",
-            "PATCH",
-            "/x?fieldManager=hand",
-            MERGE,
-            json!({"metadata": {"labels": {"mine": "1"}}, field: data(&[("a", "9"), ("c", "9")])}),
-        ),
-        (
-            "a merge patch that changes nothing",
-            "PATCH",
-            "/x?fieldManager=hand",
-            MERGE,
-            json!({"metadata": {"labels": {"mine": "1"}}}),
-        ),
-        (
-            "the first applies over the edit without force",
-            "PATCH",
-            "/x?fieldManager=one",
-            APPLY,
-            object(json!({"labels": {"set": "s"}}), data(&[("a", "1")])),
-        ),
-        (
-            "and with force",
-            "PATCH",
-            "/x?fieldManager=one&force=true",
-            APPLY,
-            object(json!({"labels": {"set": "s"}}), data(&[("a", "1")])),
-        ),
-        (
-            "a merge patch takes a label off",
-            "PATCH",
-            "/x?fieldManager=hand",
-            MERGE,
-            json!({"metadata": {"labels": {"set": null}}}),
-        ),
-        (
-            "it comes back",
-            "PATCH",
-            "/x?fieldManager=one&force=true",
-            APPLY,
-            object(
-                json!({"labels": {"set": "s"}, "annotations": {"n": "1"}}),
-                data(&[("a", "1")]),
-            ),
-        ),
-        (
-            "a merge patch with another UID",
-            "PATCH",
-            "/x?fieldManager=hand",
-            MERGE,
-            json!({"metadata": {"uid": "nobody", "labels": {"z": "1"}}}),
-        ),
-        (
-            "apply with another UID",
-            "PATCH",
-            "/x?fieldManager=one",
-            APPLY,
-            object(json!({"uid": "nobody"}), Value::Null),
-        ),
-        (
-            "apply with the UID",
-            "PATCH",
-            "/x?fieldManager=three",
-            APPLY,
-            object(
-                json!({"uid": "$UID", "finalizers": ["example.com/one"], "annotations": {"three": "1"}}),
-                Value::Null,
-            ),
-        ),
-        (
-            "a second finalizer",
-            "PATCH",
-            "/x?fieldManager=four",
-            APPLY,
-            object(json!({"finalizers": ["example.com/two"]}), Value::Null),
-        ),
-        (
-            "delete with another UID",
-            "DELETE",
-            "/x",
-            "",
-            json!({"preconditions": {"uid": "nobody"}}),
-        ),
-        (
-            "delete with the UID",
-            "DELETE",
-            "/x",
-            "",
-            json!({"preconditions": {"uid": "$UID"}}),
-        ),
-        ("delete again", "DELETE", "/x", "", none()),
-        (
-            "an edit while it goes",
-            "PATCH",
-            "/x?fieldManager=hand",
-            MERGE,
-            json!({"metadata": {"labels": {"late": "1"}}}),
-        ),
-        (
-            "a JSON patch whose test fails",
-            "PATCH",
-            "/x?fieldManager=five",
-            JSON_PATCH,
-            json!([{"op": "test", "path": "/metadata/uid", "value": "nobody"}, {"op": "remove", "path": "/metadata/finalizers/0"}]),
-        ),
-        (
-            "one finalizer goes",
-            "PATCH",
-            "/x?fieldManager=five",
-            JSON_PATCH,
-            json!([{"op": "test", "path": "/metadata/uid", "value": "$UID"}, {"op": "remove", "path": "/metadata/finalizers/0"}]),
-        ),
-        (
-            "the other goes",
-            "PATCH",
-            "/x?fieldManager=five",
-            JSON_PATCH,
-            json!([{"op": "remove", "path": "/metadata/finalizers"}]),
-        ),
-        (
-            "create anew",
-            "POST",
-            "?fieldManager=m",
-            "application/json",
-            object(json!({"labels": {"set": "s"}}), data(&[("a", "1"), ("b", "2")])),
-        ),
-        (
-            "apply over what was created",
-            "PATCH",
-            "/x?fieldManager=one",
-            APPLY,
-            object(json!({"labels": {"set": "s"}}), data(&[("a", "1")])),
-        ),
-        (
-            "drop what another created too",
-            "PATCH",
-            "/x?fieldManager=one",
-            APPLY,
-            object(none(), data(&[])),
-        ),
-        ("delete", "DELETE", "/x", "", none()),
-    ];
-    if field == "spec" {
-        let status = |status: Value| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}, "status": status});
-        let list = json!({"list": ["one"], "deep": {"a": {"b": 1}, "c": null}});
-        operations.extend([
-            ("create with a status", "POST", "?fieldManager=m", "application/json", {
-                let mut created = object(none(), list);
-                created["status"] = json!({"a": 1});
-                created
-            }),
-            (
-                "apply the status",
-                "PATCH",
-                "/x/status?fieldManager=st",
-                APPLY,
-                status(json!({"a": 1, "rows": [{"n": 1}]})),
-            ),
-            (
-                "the same status",
-                "PATCH",
-                "/x/status?fieldManager=st",
-                APPLY,
-                status(json!({"a": 1, "rows": [{"n": 1}]})),
-            ),
-            (
-                "less status",
-                "PATCH",
-                "/x/status?fieldManager=st",
-                APPLY,
-                status(json!({"rows": [{"n": 2}]})),
-            ),
-            (
-                "a status beside the spec",
-                "PATCH",
-                "/x?fieldManager=m",
-                MERGE,
-                json!({"spec": {"list": ["two"]}, "status": {"a": 3}}),
-            ),
-            (
-                "a spec beside the status",
-                "PATCH",
-                "/x/status?fieldManager=n",
-                MERGE,
-                json!({"spec": {"list": ["three"]}, "status": {"b": 4}}),
-            ),
-            (
-                "replace a map by a text",
-                "PATCH",
-                "/x?fieldManager=m",
-                MERGE,
-                json!({"spec": {"deep": "flat"}}),
-            ),
-            ("delete it", "DELETE", "/x", "", none()),
-        ]);
-    }
-    operations
-}
 
 fn call(method: &str, path: &str, content: &str, body: &Value) -> Call {
     let (bare, query) = path.split_once('?').unwrap_or((path, ""));
@@ -409,12 +99,18 @@ async fn story(
         let text = |value: &Value| value.as_str().unwrap_or("none").to_owned();
         let body = body.to_string().replace("$UID", &text(&known["metadata"]["uid"]));
         let body: Value = serde_json::from_str(&body.replace("$RV", &text(&known["metadata"]["resourceVersion"])))?;
-        let (status, _) = ask(server, call(method, &format!("{collection}{rest}"), content, &body)).await?;
+        let (status, answer) = ask(server, call(method, &format!("{collection}{rest}"), content, &body)).await?;
+        // A failure's reason is what clients go by.
+        let reason = if status < 300 {
+            Value::Null
+        } else {
+            answer["reason"].clone()
+        };
         let (found, after) = ask(server, call("GET", &format!("{collection}/x"), "", &Value::Null)).await?;
         let after = if found == 200 { after } else { Value::Null };
         let moved = after["metadata"]["resourceVersion"] != known["metadata"]["resourceVersion"];
         let replaced = after["metadata"]["uid"] != known["metadata"]["uid"];
-        let said = json!({"status": status, "moved": moved, "replaced": replaced, "object": essence(&after, field)});
+        let said = json!({"status": status, "reason": reason, "moved": moved, "replaced": replaced, "object": essence(&after, field)});
         told.push(((*name).to_owned(), said));
         known = after;
     }
@@ -444,7 +140,103 @@ async fn story(
             }
         }
     }
+    told.extend(lists(server, collection, field, operations).await?);
     Ok(told)
+}
+
+/// How three objects are shown, whole and as metadata, one by one, by label and in pages.
+async fn lists(
+    server: &dyn Server,
+    collection: &str,
+    field: &str,
+    operations: &[Operation],
+) -> Result<Vec<(String, Value)>> {
+    let create = operations.iter().find(|operation| operation.0 == "create anew");
+    let (_, _, path, content, object) = create.expect("an operation that creates");
+    for (name, set) in [("l1", "s"), ("l2", "other"), ("l3", "")] {
+        let mut object = object.clone();
+        object["metadata"] = json!({"name": name, "labels": {"set": set, "of": "lists"}});
+        if set.is_empty() {
+            object["metadata"]["labels"] = json!({"of": "lists"});
+        }
+        let (status, answer) = ask(server, call("POST", &format!("{collection}{path}"), content, &object)).await?;
+        ensure!(status == 201, "{answer}");
+    }
+    let mut told = Vec::new();
+    for accept in [
+        "application/json",
+        "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+    ] {
+        for (selector, limit) in [
+            ("of=lists", 0),
+            ("of=lists,set=s", 0),
+            ("of=lists,set==other", 0),
+            ("of=lists,set!=s", 0),
+            ("set=nobody", 0),
+            ("of=lists", 1),
+            ("of=lists", 2),
+            ("of=lists", 3),
+            ("of=lists,set!=s", 1),
+        ] {
+            let mut token = String::new();
+            loop {
+                let mut query = vec![("labelSelector", selector.to_owned()), ("limit", limit.to_string())];
+                if !token.is_empty() {
+                    query.push(("continue", token.clone()));
+                }
+                let (status, list) = ask(server, asking(collection, &query, accept)?).await?;
+                token = list["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+                let kind = list["kind"].as_str().unwrap_or_default();
+                let items = list["items"].as_array().into_iter().flatten();
+                let items: Vec<Value> = items
+                    .map(|item| json!([item["metadata"]["name"], essence(item, field)]))
+                    .collect();
+                let said = json!({
+                    "status": status, "metadata only": kind == "PartialObjectMetadataList", "more": !token.is_empty(),
+                    "items": items,
+                });
+                told.push((format!("list {selector} by {limit} as {accept}"), said));
+                if token.is_empty() {
+                    break;
+                }
+            }
+        }
+        let accept = accept.replace("MetadataList", "Metadata");
+        for name in ["l1", "nobody"] {
+            let (status, object) = ask(server, asking(&format!("{collection}/{name}"), &[], &accept)?).await?;
+            let said = json!({
+                "status": status, "kind": object["kind"], "reason": object["reason"],
+                "object": essence(&object, field),
+            });
+            told.push((format!("get {name} as {accept}"), said));
+        }
+    }
+    for name in ["l1", "l2", "l3"] {
+        ask(server, call("DELETE", &format!("{collection}/{name}"), "", &json!({}))).await?;
+    }
+    Ok(told)
+}
+
+/// A GET with these parameters, and the form that is asked for.
+fn asking(path: &str, query: &[(&str, String)], accept: &str) -> Result<Call> {
+    let encoded = |text: &str| {
+        let escaped = text.replace('%', "%25").replace('!', "%21").replace('=', "%3D");
+        escaped.replace('+', "%2B").replace('/', "%2F").replace(',', "%2C")
+    };
+    let pairs: Vec<String> = query
+        .iter()
+        .map(|(key, value)| format!("{key}={}", encoded(value)))
+        .collect();
+    let mut asking = call("GET", path, "", &Value::Null);
+    asking.query = query
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), value.clone()))
+        .collect();
+    if !pairs.is_empty() {
+        asking.uri = format!("{path}?{}", pairs.join("&"));
+    }
+    asking.headers.insert(http::header::ACCEPT, accept.parse()?);
+    Ok(asking)
 }
 
 #[test]

@@ -275,8 +275,15 @@ pub fn update(live: &Value, changed: &Value, manager: &Manager, now: &str) -> Va
         .map(|(path, _)| path.clone())
         .collect();
     let mut owners = managers(live);
+    // An empty map that somebody applied stays his when others put something into it.
+    let is_map = |path: &Path| {
+        before.get(path).is_none_or(|was| is_empty_map(Some(was)))
+            && after
+                .keys()
+                .any(|found| found.len() > path.len() && overlap(path, found))
+    };
     for (owned, _) in owners.values_mut() {
-        owned.retain(|path| after.contains_key(path) && !new.contains(path));
+        owned.retain(|path| (after.contains_key(path) && !new.contains(path)) || is_map(path));
     }
     if !new.is_empty() {
         let own = owners.entry(manager.clone()).or_default();

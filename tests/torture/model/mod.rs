@@ -2,6 +2,7 @@
 
 mod conformity;
 pub mod fields;
+mod operations;
 pub mod server;
 pub mod store;
 

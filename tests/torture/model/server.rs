@@ -65,7 +65,7 @@ impl Model {
         let view = View::of(call, kind, &target);
         let (status, object) = match call.verb() {
             "watch" => return Ok(self.watch(call, view)),
-            "list" => return Ok(self.list(&view)),
+            "list" => return Ok(self.list(call, &view)),
             "get" => {
                 let store = self.store();
                 let object = store.objects.get(&key).cloned().ok_or_else(|| gone(kind, &key))?;
@@ -80,21 +80,28 @@ impl Model {
         Ok(answer(status, &view.show(&object)))
     }
 
-    fn list(&self, view: &View) -> Response<Body> {
+    /// All of it, or a page: its token names the last object, and the objects stay as they are between two pages.
+    fn list(&self, call: &Call, view: &View) -> Response<Body> {
         let store = self.store();
+        let after = call.parameter("continue").and_then(|token| token.split_once('/'));
         let found = store
             .objects
             .iter()
-            .filter(|(key, object)| view.covers(key) && view.selects(object));
-        let items: Vec<Value> = found.map(|(_, object)| view.show(object)).collect();
+            .filter(|(key, object)| view.covers(key) && view.selects(object))
+            .filter(|(key, _)| after.is_none_or(|last| (key.1.as_str(), key.2.as_str()) > last));
+        let found: Vec<_> = found.collect();
+        let limit = call.parameter("limit").and_then(|text| text.parse().ok());
+        let page = &found[..found.len().min(limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX))];
+        let items: Vec<Value> = page.iter().map(|(_, object)| view.show(object)).collect();
         let (api_version, kind) = match view.metadata_only {
             true => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList".to_owned()),
             false => (view.api_version(), format!("{}List", view.kind.kind)),
         };
-        let list = json!({
-            "apiVersion": api_version, "kind": kind, "metadata": {"resourceVersion": store.version().to_string()},
-            "items": items,
-        });
+        let mut metadata = json!({"resourceVersion": store.version().to_string()});
+        if let Some((key, _)) = page.last().filter(|_| page.len() < found.len()) {
+            metadata["continue"] = format!("{}/{}", key.1, key.2).into();
+        }
+        let list = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "items": items});
         answer(StatusCode::OK, &list)
     }
 
@@ -156,6 +163,9 @@ impl Model {
                 format!("{} \"{}\" already exists", kind.plural, key.2),
             ));
         }
+        if call.parameter("dryRun") == Some("All") {
+            return Ok((StatusCode::CREATED, Arc::new(object)));
+        }
         let now = store.now();
         let empty = json!({"apiVersion": object["apiVersion"], "kind": object["kind"], "metadata": {}});
         let object = fields::update(
@@ -196,7 +206,18 @@ impl Model {
         let now = store.now();
         let content = call.header("content-type");
         if content.starts_with("application/apply-patch") {
-            let uid = patch["metadata"]["uid"].as_str().map(str::to_owned);
+            let of_status = !subresource.is_empty() && live.is_some();
+            let version = &patch["metadata"]["resourceVersion"];
+            if let Some(live) = live.as_ref().filter(|_| !version.is_null())
+                && *version != live["metadata"]["resourceVersion"]
+            {
+                return Err(conflict(kind, &key, "the object has been modified"));
+            }
+            // A status is written whatever UID comes with it.
+            let uid = patch["metadata"]["uid"]
+                .as_str()
+                .filter(|_| !of_status)
+                .map(str::to_owned);
             let found = live.as_ref().and_then(|live| live["metadata"]["uid"].as_str());
             if uid.is_some() && uid.as_deref() != found {
                 // Who asks for an object that is gone hears of a conflict, who asks for its successor of a bad request.
@@ -235,7 +256,10 @@ impl Model {
         } else {
             json_patch::merge(&mut changed, &patch);
         }
-        if changed["metadata"]["uid"] != live["metadata"]["uid"] {
+        if changed["metadata"]["resourceVersion"] != live["metadata"]["resourceVersion"] {
+            return Err(conflict(kind, &key, "the object has been modified"));
+        }
+        if changed["metadata"]["uid"] != live["metadata"]["uid"] && subresource.is_empty() {
             return Err(immutable_uid());
         }
         keep_system_metadata(&mut changed, &live);
@@ -339,8 +363,8 @@ fn keep_system_metadata(object: &mut Value, live: &Value) {
 struct View {
     kind: Kind,
     namespace: String,
-    /// Labels with the values that they must have.
-    labels: Vec<(String, String)>,
+    /// Labels with the values that they must have, or (`false`) must not have.
+    labels: Vec<(String, String, bool)>,
     metadata_only: bool,
 }
 
@@ -348,12 +372,14 @@ impl View {
     fn of(call: &Call, kind: &Kind, target: &Target) -> Self {
         let selector = call.parameter("labelSelector").unwrap_or_default();
         let terms = selector.split(',').filter_map(|term| term.split_once('='));
+        let terms = terms.map(|(key, value)| match key.strip_suffix('!') {
+            Some(key) => (key.to_owned(), value.to_owned(), false),
+            None => (key.to_owned(), value.trim_start_matches('=').to_owned(), true),
+        });
         View {
             kind: *kind,
             namespace: target.namespace.clone(),
-            labels: terms
-                .map(|(key, value)| (key.to_owned(), value.trim_start_matches('=').to_owned()))
-                .collect(),
+            labels: terms.collect(),
             metadata_only: call.header("accept").contains("as=PartialObjectMetadata"),
         }
     }
@@ -371,7 +397,10 @@ impl View {
 
     fn selects(&self, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
-        self.labels.iter().all(|(key, value)| labels[key] == value.as_str())
+        let has = |key: &str, value: &str| labels[key] == value;
+        self.labels
+            .iter()
+            .all(|(key, value, wanted)| has(key, value) == *wanted)
     }
 
     fn show(&self, object: &Value) -> Value {
