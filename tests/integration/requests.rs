@@ -69,10 +69,8 @@ fn no_write_brings_a_deleted_custom_resource_back() -> Result<()> {
     let runtime = Runtime::new()?;
     let discovery = connect(&world, &runtime)?;
     world.apply(&world.widget("a", json!({})))?;
-    let uid = world.expect(&world.widgets(), "a")?["metadata"]["uid"]
-        .as_str()
-        .unwrap_or_default()
-        .to_owned();
+    let metadata = world.expect(&world.widgets(), "a")?["metadata"].take();
+    let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
     let snapshot = discovery.snapshot();
     let kind = GroupKind::new(world.group(), "Widget");
     let resource = snapshot.resource(&kind, "v1").context("Widget is served")?.clone();
@@ -80,7 +78,8 @@ fn no_write_brings_a_deleted_custom_resource_back() -> Result<()> {
         resource,
         namespace: Some(world.name.clone()),
         name: "a".into(),
-        uid,
+        uid: text("uid"),
+        version: text("resourceVersion").parse()?,
     };
     world.kubectl.delete(&world.widgets(), "a")?;
     let (labels, annotations) = Default::default();
@@ -93,5 +92,21 @@ fn no_write_brings_a_deleted_custom_resource_back() -> Result<()> {
         .map(drop);
     ensure!(reported.is_err(), "{reported:?}");
     ensure!(world.get(&world.widgets(), "a")?.is_none(), "it stays deleted");
+    // Nor does its successor get its status, whose subresource would take any UID.
+    world.apply(&world.widget("a", json!({})))?;
+    let status = json!({"observedGeneration": 1});
+    let reported = runtime.block_on(apply_status(&discovery, &target, &status)).map(drop);
+    ensure!(matches!(reported, Err(Error::NotFound(_))), "{reported:?}");
+    let successor = world.expect(&world.widgets(), "a")?;
+    ensure!(successor["status"].is_null(), "{successor}");
+    // Who only lags behind is told what is there now.
+    let metadata = &successor["metadata"];
+    let late = Target {
+        uid: metadata["uid"].as_str().unwrap_or_default().to_owned(),
+        ..target
+    };
+    runtime.block_on(apply_status(&discovery, &late, &status))?;
+    let successor = world.expect(&world.widgets(), "a")?;
+    ensure!(successor["status"]["observedGeneration"] == 1, "{successor}");
     Ok(())
 }
