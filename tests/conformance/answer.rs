@@ -117,14 +117,41 @@ fn error_of(stderr: &str) -> String {
     sort_findings(start.strip_suffix('\n').unwrap_or(start))
 }
 
-/// Helm lists what a schema finds in a random order: sorts runs of lines that begin with `- at `.
+/// Helm lists what a schema finds in a random order, on each level: sorts lines that begin with `- at ` among those of
+/// their depth, each with what stands deeper below it.
 fn sort_findings(error: &str) -> String {
-    let mut lines: Vec<&str> = error.split('\n').collect();
-    let is_finding = |line: &&str| line.starts_with("- at ");
-    for run in lines.chunk_by_mut(|a, b| is_finding(a) && is_finding(b)) {
-        run.sort_unstable();
-    }
-    lines.join("\n")
+    let lines: Vec<&str> = error.split('\n').collect();
+    let is_finding = |line: &&str| depth(line).is_some();
+    let runs = lines.chunk_by(|a, b| is_finding(a) && is_finding(b));
+    runs.map(|run| {
+        if is_finding(&run[0]) {
+            sort_level(run)
+        } else {
+            run.join("\n")
+        }
+    })
+    .collect::<Vec<_>>()
+    .join("\n")
+}
+
+/// How far a finding is indented; nothing for other lines.
+fn depth(line: &str) -> Option<usize> {
+    let text = line.trim_start_matches(' ');
+    text.starts_with("- at ").then(|| line.len() - text.len())
+}
+
+/// Findings, each followed by those below it, in the order of their texts.
+fn sort_level(findings: &[&str]) -> String {
+    let top = findings.iter().filter_map(|line| depth(line)).min();
+    let mut groups: Vec<String> = findings
+        .chunk_by(|_, next| depth(next) != top)
+        .map(|group| match group {
+            [first, below @ ..] if !below.is_empty() => format!("{first}\n{}", sort_level(below)),
+            alone => alone.join("\n"),
+        })
+        .collect();
+    groups.sort_unstable();
+    groups.join("\n")
 }
 
 /// Renders with ours, in this process. The excerpt that we print above an error is ours alone, and not compared.
@@ -156,7 +183,23 @@ mod tests {
 
     #[test]
     fn findings_of_a_schema_have_no_order() {
-        let error = "c:\n- at 'b'\n- at 'a'\n  - at 'z'\n- at 'c'";
-        assert_eq!(sort_findings(error), "c:\n- at 'a'\n- at 'b'\n  - at 'z'\n- at 'c'");
+        for (error, sorted) in [
+            (
+                "c:\n- at 'b'\n- at 'a'\n- at 'c'\nd",
+                "c:\n- at 'a'\n- at 'b'\n- at 'c'\nd",
+            ),
+            (
+                "- at 'b'\n  - at 'z'\n    - at '2'\n    - at '1'\n  - at 'y'\n- at 'a'\n  - at 'x'",
+                "- at 'a'\n  - at 'x'\n- at 'b'\n  - at 'y'\n  - at 'z'\n    - at '1'\n    - at '2'",
+            ),
+            // What stands below one stays there.
+            (
+                "- at 'b'\n  - at '1'\n- at 'a'\n  - at '2'",
+                "- at 'a'\n  - at '2'\n- at 'b'\n  - at '1'",
+            ),
+            ("no finding\n  at all", "no finding\n  at all"),
+        ] {
+            assert_eq!(sort_findings(error), sorted);
+        }
     }
 }
