@@ -1,21 +1,27 @@
 //! A chart's files, sorted by role into a [`Chart`]. Facts: Helm's `pkg/chart/v2/loader/load.go`.
 
 use super::schema::Schema;
-use super::{Chart, Error, File, Frozen, Metadata, Warning, archive, metadata, values};
+use super::{Chart, Error, File, Format, Frozen, Metadata, Warning, archive, metadata, values};
 
-/// Refuses charts of a format other than v1 and v2, from the root's `Chart.yaml`.
-pub(super) fn detect_version(file: &File) -> Result<(), Error> {
+/// The chart's format, from the root's `Chart.yaml`.
+///
+/// # Errors
+/// A format that Helm doesn't know.
+pub(super) fn detect_format(file: &File) -> Result<Format, Error> {
     let version = read(file).and_then(|document| metadata::api_version(&document).map_err(|e| within(file, e)))?;
     match version.as_str() {
-        "" | "v1" | "v2" => Ok(()),
-        "v3" => Err(Error::Chart("invalid chart apiVersion".to_owned())),
+        "" | "v1" | "v2" => Ok(Format::Released),
+        "v3" => Ok(Format::V3),
         _ => Err(Error::Chart("unsupported chart version".to_owned())),
     }
 }
 
 /// Builds a chart, and the charts in its `charts/`, from files in the loader's order.
-pub(super) fn assemble(files: Vec<File>) -> Result<Chart, Error> {
-    let mut chart = Chart::default();
+pub(super) fn assemble(files: Vec<File>, format: Format) -> Result<Chart, Error> {
+    let mut chart = Chart {
+        format,
+        ..Chart::default()
+    };
     let mut subcharts: Vec<(String, Vec<File>)> = Vec::new();
     let mut has_metadata = false;
     // An archive may hold it more than once: each is read over what those before it said.
@@ -23,7 +29,10 @@ pub(super) fn assemble(files: Vec<File>) -> Result<Chart, Error> {
         has_metadata = true;
         apply(&mut chart.metadata, file)?;
         if chart.metadata.api_version.is_empty() {
-            chart.metadata.api_version = "v1".to_owned();
+            chart.metadata.api_version = match format {
+                Format::Released => "v1".to_owned(),
+                Format::V3 => "v3".to_owned(),
+            };
         }
     }
     let is_v1 = chart.metadata.api_version == "v1";
@@ -37,7 +46,7 @@ pub(super) fn assemble(files: Vec<File>) -> Result<Chart, Error> {
                 chart.values = Frozen::new(&values);
             }
             "values.schema.json" => chart.schema = Some(Schema::new(file.data)),
-            "requirements.yaml" => {
+            "requirements.yaml" if format == Format::Released => {
                 has_metadata = true;
                 apply(&mut chart.metadata, &file)?;
                 keep_v1(
@@ -48,7 +57,7 @@ pub(super) fn assemble(files: Vec<File>) -> Result<Chart, Error> {
                     "dependencies to Chart.yaml",
                 );
             }
-            "requirements.lock" => {
+            "requirements.lock" if format == Format::Released => {
                 has_metadata = true;
                 check_lock(&file)?;
                 keep_v1(
@@ -92,7 +101,7 @@ pub(super) fn assemble(files: Vec<File>) -> Result<Chart, Error> {
                 chart.metadata.name, file.name
             )));
         }
-        let subchart = load_subchart(&folder, files).map_err(|source| Error::Subchart {
+        let subchart = load_subchart(&folder, files, format).map_err(|source| Error::Subchart {
             name: folder,
             parent: chart.metadata.name.clone(),
             source: Box::new(source),
@@ -103,12 +112,12 @@ pub(super) fn assemble(files: Vec<File>) -> Result<Chart, Error> {
     Ok(chart)
 }
 
-fn load_subchart(folder: &str, files: Vec<File>) -> Result<Chart, Error> {
+fn load_subchart(folder: &str, files: Vec<File>, format: Format) -> Result<Chart, Error> {
     if folder.ends_with(".tgz") {
         let Some(file) = files.first() else {
             return Err(Error::Chart("no files in chart archive".to_owned()));
         };
-        return assemble(archive::unpack(&file.data)?);
+        return assemble(archive::unpack(&file.data)?, format);
     }
     let inner = files
         .into_iter()
@@ -120,7 +129,7 @@ fn load_subchart(folder: &str, files: Vec<File>) -> Result<Chart, Error> {
             })
         })
         .collect();
-    assemble(inner)
+    assemble(inner, format)
 }
 
 fn read(file: &File) -> Result<serde_json::Value, Error> {

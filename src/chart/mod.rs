@@ -51,7 +51,18 @@ pub struct Chart {
     pub dependencies: Vec<Chart>,
     /// What Helm's loader would log, in order.
     pub warnings: Vec<Warning>,
+    format: Format,
     digest: OnceLock<String>,
+}
+
+/// Which of Helm's loaders reads a chart, subcharts included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Format {
+    /// `apiVersion` v1, v2 or none.
+    #[default]
+    Released,
+    /// `apiVersion: v3`: Helm 4 loads and checks such a chart, and refuses to render it.
+    V3,
 }
 
 /// One file of a chart. Its name is relative to the chart, with `/` between its parts.
@@ -99,10 +110,10 @@ pub fn load(path: &Path) -> Result<Chart, Error> {
     let info = std::fs::metadata(path).map_err(|e| Error::io("stat", path, e))?;
     let path = std::path::absolute(path).map_err(|e| Error::io("abs", path, e))?;
     if info.is_dir() {
-        files::detect_version(&directory::chart_yaml(&path)?)?;
+        let format = files::detect_format(&directory::chart_yaml(&path)?)?;
         let mut warnings = Vec::new();
         let files = directory::read(&path, &mut warnings)?;
-        let mut chart = files::assemble(files)?;
+        let mut chart = files::assemble(files, format)?;
         warnings.append(&mut chart.warnings);
         chart.warnings = warnings;
         return Ok(chart);
@@ -134,8 +145,8 @@ fn from_archive(files: Vec<File>, explain: impl FnOnce(Error) -> Error) -> Resul
             "unable to detect chart version, no Chart.yaml found".to_owned(),
         ));
     };
-    files::detect_version(file)?;
-    files::assemble(files).map_err(explain)
+    let format = files::detect_format(file)?;
+    files::assemble(files, format).map_err(explain)
 }
 
 // === impl Chart ===
@@ -175,7 +186,7 @@ impl Chart {
     /// Checks that the chart can be released at all, as `helm template` does before it renders.
     ///
     /// # Errors
-    /// A library chart; a declared dependency that isn't in `charts/`.
+    /// A library chart; a declared dependency that isn't in `charts/`; `apiVersion: v3`.
     pub fn check_installable(&self) -> Result<(), Error> {
         if !matches!(self.metadata.kind.as_str(), "" | "application") {
             return Err(Error::Chart(format!(
@@ -183,6 +194,24 @@ impl Chart {
                 self.metadata.kind
             )));
         }
+        match self.format {
+            Format::Released => self.check_dependencies(),
+            Format::V3 => {
+                // Helm counts what is declared by what is there (`v3Accessor.MetaDependencies`); with more declared than
+                // there it panics.
+                let (declared, present) = (self.metadata.dependencies.len(), self.dependencies.len());
+                if declared < present {
+                    return Err(lacking("unsupported chart dependency type"));
+                }
+                if declared == present {
+                    self.check_dependencies()?;
+                }
+                Err(Error::Chart("invalid chart apiVersion".to_owned()))
+            }
+        }
+    }
+
+    fn check_dependencies(&self) -> Result<(), Error> {
         let missing: Vec<&str> = self
             .metadata
             .dependencies
@@ -193,12 +222,18 @@ impl Chart {
         if missing.is_empty() {
             return Ok(());
         }
-        Err(Error::Chart(format!(
-            "an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' to \
-             fetch missing dependencies: found in Chart.yaml, but missing in charts/ directory: {}",
+        Err(lacking(&format!(
+            "found in Chart.yaml, but missing in charts/ directory: {}",
             missing.join(", ")
         )))
     }
+}
+
+fn lacking(what: &str) -> Error {
+    Error::Chart(format!(
+        "an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' to fetch \
+         missing dependencies: {what}"
+    ))
 }
 
 // === impl Error ===
