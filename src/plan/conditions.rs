@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
 /// The longest message that the API conventions allow, in bytes.
 pub const MESSAGE_BYTES: usize = 32_768;
@@ -28,6 +29,16 @@ pub struct Condition {
     pub reason: String,
     #[serde(default, deserialize_with = "nothing_is_empty")]
     pub message: String,
+}
+
+/// The conditions of a status. What is none, somebody else's mistake, does not hide the others.
+pub fn of(status: &Value) -> Vec<Condition> {
+    let items = status.get("conditions").and_then(Value::as_array);
+    items
+        .into_iter()
+        .flatten()
+        .filter_map(|item| Condition::deserialize(item).ok())
+        .collect()
 }
 
 /// Sets a condition, in its place or at the end. `lastTransitionTime` moves only when the status changes. Answers
@@ -125,6 +136,19 @@ mod tests {
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn what_is_no_condition_hides_no_other() {
+        let status = json!({"conditions": [
+            "x", {"type": 3}, {"type": "Ready", "status": "True", "observedGeneration": 4}, {"type": "Theirs", "status": true},
+        ]});
+        let found = of(&status);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(get(&found, "Ready").and_then(|ready| ready.observed_generation), Some(4));
+        for none in [json!({}), json!(null), json!({"conditions": {"type": "Ready"}})] {
+            assert!(of(&none).is_empty());
+        }
     }
 
     #[test]

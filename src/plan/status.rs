@@ -293,10 +293,7 @@ impl Changes {
 
 /// What the conditions of a status say, as events: for a kind whose status doesn't keep them.
 pub fn condition_events(status: &Value) -> Vec<Event> {
-    let conditions: Vec<Condition> = status
-        .get("conditions")
-        .and_then(|list| serde_json::from_value(list.clone()).ok())
-        .unwrap_or_default();
+    let conditions = conditions::of(status);
     let event = |kind: &str, warning: bool| {
         let condition = conditions::get(&conditions, kind)?;
         let reason = match condition.status.as_str() {
@@ -464,10 +461,7 @@ fn release(report: &Report<'_>, previous: &Value) -> Value {
 }
 
 fn conditions_of(report: &Report<'_>, previous: &Value) -> Vec<Condition> {
-    let mut list: Vec<Condition> = previous
-        .get("conditions")
-        .and_then(|list| serde_json::from_value(list.clone()).ok())
-        .unwrap_or_default();
+    let mut list = conditions::of(previous);
     let mut set = |kind: &str, status: bool, reason: &str, message: &str| {
         // Before it is cut: half a secret is none that could be found.
         let message = report.secrets.redact(message);

@@ -12,6 +12,7 @@ use crate::cluster::custom_resource::Target;
 use crate::cluster::discovery::Resource;
 use crate::plan::annotations;
 use crate::plan::applyset::{self, FINALIZER};
+use crate::plan::conditions;
 use crate::plan::deletion::Cascade;
 use crate::plan::identity::GroupKind;
 use crate::plan::ownership::Owner;
@@ -128,12 +129,8 @@ impl CustomResource {
     /// How often it was tried in vain to bring about what it asks for now, as the status counts it.
     pub fn failures(&self) -> u32 {
         let status = self.status();
-        let conditions = status.get("conditions").and_then(Value::as_array);
-        let ready = conditions
-            .into_iter()
-            .flatten()
-            .find(|condition| condition.get("type").is_some_and(|kind| kind == "Ready"));
-        let decided = ready.and_then(|ready| ready.get("observedGeneration")?.as_i64());
+        let conditions = conditions::of(&status);
+        let decided = conditions::get(&conditions, "Ready").and_then(|ready| ready.observed_generation);
         let failures = status.get("failures").and_then(Value::as_u64).unwrap_or_default();
         match decided == Some(self.generation) {
             true => u32::try_from(failures).unwrap_or(u32::MAX),
