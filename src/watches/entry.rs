@@ -104,6 +104,7 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
         .get("selector")
         .map(|node| read_selector(node, report))
         .unwrap_or_default();
+    check_built_in(&fields, group.as_deref(), kind.as_deref(), &selector, report);
     let reconcile_period = read_period(&fields, report);
     let watch_dependent_resources = read_watch_dependents(&fields, report);
     let max_concurrent_reconciles = read_concurrency(&fields, report);
@@ -177,6 +178,44 @@ fn check_chart(path: &Path) -> Result<(), String> {
         false if name.ends_with(".tgz") || name.ends_with(".tar.gz") => Ok(()),
         false => Err(format!("{shown} is no chart: a chart is a folder or a .tgz archive")),
     }
+}
+
+/// Kubernetes' own kinds have objects that nobody made for this operator: each that the selector matches becomes a
+/// release, gets a finalizer and is what a chart is installed for. operator-sdk lets that pass.
+fn check_built_in(
+    fields: &Fields<'_>,
+    group: Option<&str>,
+    kind: Option<&str>,
+    selector: &LabelSelector,
+    report: &mut Report<'_>,
+) {
+    // An ill-typed group was reported already, and is not the core group.
+    let is_built_in = group.map_or(fields.get("group").is_none(), names::is_built_in);
+    let (Some(kind), Some(at), true) = (kind, fields.get("kind"), is_built_in) else {
+        return;
+    };
+    if selector.is_empty() {
+        let group = group.unwrap_or_default();
+        let hint = match group {
+            "" => " If it is a kind of your own, its `group` is missing.",
+            _ => "",
+        };
+        report.error(
+            at,
+            format!(
+                "{kind} is one of Kubernetes' own kinds, and without a `selector` every {kind} in the cluster would \
+                 become a release: give it one, such as `selector: {{matchLabels: {{example.com/chart: app}}}}`.{hint}"
+            ),
+        );
+        return;
+    }
+    report.warn(
+        at,
+        format!(
+            "{kind} is one of Kubernetes' own kinds: every {kind} that the selector matches becomes a release and waits \
+             for it when it is deleted; values come from its `.spec` alone, and its status is never written"
+        ),
+    );
 }
 
 fn read_period(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<std::time::Duration> {

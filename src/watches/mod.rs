@@ -138,6 +138,13 @@ pub fn parse(file: &str, text: &[u8], outside: &Outside<'_>) -> Result<(Vec<Watc
             return report.finish(Vec::new());
         }
     };
+    if let Some(line) = second_document(text) {
+        report.error_at(
+            line,
+            0,
+            "a second YAML document begins here, which nobody would read: bring all watches into one list",
+        );
+    }
     let mut watches: Vec<Watch> = Vec::new();
     match &root.data {
         Data::Null => report.warn_at(0, 0, "no watches: the operator has nothing to do"),
@@ -169,6 +176,15 @@ pub fn parse(file: &str, text: &[u8], outside: &Outside<'_>) -> Result<(Vec<Watc
         ),
     }
     report.finish(watches)
+}
+
+/// The line on which a second document begins that says something. operator-sdk reads the first one only.
+fn second_document(text: &[u8]) -> Option<usize> {
+    let text = std::str::from_utf8(text).ok()?;
+    let says = |document: &&str| !yaml::parse(document.as_bytes()).is_ok_and(|root| matches!(root.data, Data::Null));
+    let second = yaml::documents(text).ok()?.into_iter().filter(says).nth(1)?;
+    let before = (second.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
+    Some(text.get(..before)?.lines().count() + 1)
 }
 
 // === impl Watch ===

@@ -51,6 +51,35 @@ pub(super) fn is_label_key(text: &str) -> bool {
     }
 }
 
+/// The groups of Kubernetes' own kinds that have a dot (`k8s.io/api` 1.36). Others end in `k8s.io`, too, and are of CRDs.
+const BUILT_IN: [&str; 19] = [
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "imagepolicy.k8s.io",
+    "internal.apiserver.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "rbac.authorization.k8s.io",
+    "resource.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+    "storagemigration.k8s.io",
+];
+
+/// True for an API group whose kinds are Kubernetes' own: the core group, those without a dot, which no CRD can have, and
+/// some with.
+pub fn is_built_in(group: &str) -> bool {
+    !group.contains('.') || BUILT_IN.contains(&group)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,6 +119,16 @@ mod tests {
             for name in invalid {
                 assert!(!check(name), "{name}");
             }
+        }
+    }
+
+    #[test]
+    fn kubernetes_own_groups_are_known() {
+        for group in ["", "apps", "batch", "rbac.authorization.k8s.io", "storage.k8s.io"] {
+            assert!(is_built_in(group), "{group}");
+        }
+        for group in ["cache.example.com", "gateway.networking.k8s.io", "k8s.io"] {
+            assert!(!is_built_in(group), "{group}");
         }
     }
 }

@@ -33,7 +33,7 @@ fn one(text: &str) -> Watch {
 
 /// The smallest entry, with more lines.
 fn entry(more: &str) -> String {
-    format!("- version: v1\n  kind: App\n  chart: charts/app\n{more}")
+    format!("- group: a.example.com\n  version: v1\n  kind: App\n  chart: charts/app\n{more}")
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_full_entry_is_read() {
 #[test]
 fn defaults_are_operator_sdks() {
     let watch = one(&entry(""));
-    assert_eq!(watch.group_kind(), "App");
+    assert_eq!(watch.group_kind(), "App.a.example.com");
     assert!(watch.selector.is_empty() && watch.watch_dependent_resources);
     assert_eq!((watch.reconcile_period, watch.max_concurrent_reconciles), (None, None));
     assert_eq!(
@@ -176,7 +176,7 @@ fn a_deletion_policy_is_one_of_three() {
         .to_string();
     assert_eq!(
         error,
-        "watches.yaml:4:19: `deletionPolicy` must be one of Delete, WaitForTermination, Orphan, not \"orphan\": did you mean Orphan?"
+        "watches.yaml:5:19: `deletionPolicy` must be one of Delete, WaitForTermination, Orphan, not \"orphan\": did you mean Orphan?"
     );
 }
 
@@ -184,7 +184,7 @@ fn a_deletion_policy_is_one_of_three() {
 fn an_operator_starts_without_a_chart_so_that_its_releases_can_go() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("watches.yaml");
-    let text = "- version: v1\n  kind: App\n  chart: /nowhere/app\n";
+    let text = "- group: a.example.com\n  version: v1\n  kind: App\n  chart: /nowhere/app\n";
     std::fs::write(&path, text).unwrap();
     let (watches, warnings) = load(&path).unwrap();
     assert_eq!(watches.len(), 1);
@@ -203,7 +203,10 @@ fn archives_and_absolute_paths_are_charts() {
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().join("app-1.0.0.tgz");
     std::fs::write(&archive, "").unwrap();
-    let text = format!("- version: v1\n  kind: App\n  chart: {}\n", archive.display());
+    let text = format!(
+        "- group: a.example.com\n  version: v1\n  kind: App\n  chart: {}\n",
+        archive.display()
+    );
     assert_eq!(one(&text).chart, archive);
 }
 
