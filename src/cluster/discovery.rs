@@ -13,7 +13,7 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 
 use super::connect::bounded;
-use super::error::Result;
+use super::error::{Error, Result};
 use crate::plan::identity::GroupKind;
 use crate::render::{Capabilities, KubeVersion};
 
@@ -163,7 +163,15 @@ impl Discovery {
     }
 
     /// Reads everything anew.
+    ///
+    /// An API server that starts answers before it knows its CustomResourceDefinitions, and its discovery then lacks
+    /// their kinds without a sign of it. To take that for the truth is to forget releases and to leave members behind,
+    /// so nothing is read before the server says that it is ready.
+    ///
+    /// # Errors
+    /// If it is not ready, or does not answer; what was read before stands.
     pub async fn refresh(&self) -> Result<()> {
+        self.await_ready().await?;
         let version = bounded(self.client.apiserver_version()).await?;
         let core = bounded(self.client.list_core_api_versions_aggregated()).await?;
         let groups = bounded(self.client.list_api_groups_aggregated()).await?;
@@ -238,6 +246,22 @@ impl Discovery {
         Ok(())
     }
 
+    /// Whether the API server is ready, as far as it tells us: `/readyz` is for everybody by default, and not everywhere.
+    async fn await_ready(&self) -> Result<()> {
+        let request = http::Request::get("/readyz").body(Vec::new());
+        let request = request.map_err(|error| Error::Invalid(error.to_string()))?;
+        match bounded(self.client.request_text(request)).await {
+            Err(error) if error.may_pass() => {
+                let message = format!("the API server is not ready, and may not tell of all kinds: {error}");
+                Err(match error {
+                    Error::Throttled { after, .. } => Error::Throttled { message, after },
+                    _ => Error::Unavailable(message),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The Secrets of a namespace.
     pub fn secrets(&self, namespace: &str) -> Api<k8s_openapi::api::core::v1::Secret> {
         Api::namespaced(self.client.clone(), namespace)
@@ -271,4 +295,78 @@ fn digest(snapshot: &Snapshot) -> String {
         hash.update(text);
     }
     data_encoding::HEXLOWER.encode(&hash.finalize()[..16])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn groups(names: &[&str]) -> Value {
+        let group = |name: &&str| {
+            let resource = json!({
+                "resource": "widgets", "singularResource": "widget", "scope": "Namespaced", "verbs": ["list", "watch"],
+                "responseKind": {"group": name, "version": "v1", "kind": "Widget"},
+            });
+            let version = json!({"version": "v1", "freshness": "Current", "resources": [resource]});
+            json!({"metadata": {"name": name}, "versions": [version]})
+        };
+        let items: Vec<Value> = names.iter().map(group).collect();
+        json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
+    }
+
+    /// kube-apiserver 1.36.3 that was killed and started again listed its own 20 groups, none of them stale, and no group
+    /// of a CustomResourceDefinition for 0.2 s; `/readyz` was 500 until a second after that.
+    #[tokio::test]
+    async fn a_server_that_is_not_ready_is_not_believed() {
+        let state = Arc::new(Mutex::new((200, vec!["a.test", "b.test"])));
+        let served = state.clone();
+        let client = Client::new(
+            tower::service_fn(move |request: http::Request<Body>| {
+                let (status, names) = served.lock().unwrap().clone();
+                let (status, body) = match request.uri().path() {
+                    "/readyz" => (status, "[-]poststarthook/crd-informer-synced failed".into()),
+                    "/version" => (
+                        200,
+                        json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "",
+                        "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "", "platform": ""}),
+                    ),
+                    "/apis" => (200, groups(&names)),
+                    _ => (200, groups(&[])),
+                };
+                async move {
+                    let response = http::Response::builder().status(status);
+                    Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
+                }
+            }),
+            "shop",
+        );
+        let discovery = Discovery::new(client).await.unwrap();
+        let serves = |group: &str| {
+            discovery
+                .snapshot()
+                .preferred(&GroupKind::new(group, "Widget"))
+                .is_some()
+        };
+        assert!(serves("a.test") && serves("b.test"));
+        for not_ready in [500, 503, 429] {
+            *state.lock().unwrap() = (not_ready, vec![]);
+            let error = discovery.refresh().await.unwrap_err();
+            assert!(error.to_string().contains("not ready"), "{error}");
+            assert!(serves("a.test") && serves("b.test"), "{not_ready}");
+        }
+        // Who may not ask for it must do without.
+        for ready in [200, 403, 404] {
+            *state.lock().unwrap() = (ready, vec!["a.test"]);
+            discovery.refresh().await.unwrap();
+            assert!(serves("a.test") && !serves("b.test"), "{ready}");
+            *state.lock().unwrap() = (200, vec!["a.test", "b.test"]);
+            discovery.refresh().await.unwrap();
+        }
+    }
 }

@@ -26,7 +26,7 @@ const LOOKS: [Duration; 4] = [
 const POLL: Duration = Duration::from_secs(30);
 
 /// How often it is read while the API server of some group does not answer: discovery has that group again some time
-/// after its APIService has changed for the last time.
+/// after its APIService has changed for the last time. And while the API server itself is not ready.
 const POLL_INCOMPLETE: Duration = Duration::from_secs(10);
 
 const KINDS: [(&str, &str); 2] = [
@@ -42,12 +42,13 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         tasks.spawn(follow(shared.clone(), GroupKind::new(group, kind), sender.clone()));
     }
     drop(sender);
+    let mut read = true;
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
             change = changes.recv() => if change.is_none() { break },
-            () = tokio::time::sleep(POLL_INCOMPLETE), if !shared.context.discovery.snapshot().is_complete() => {
-                shared.refresh_discovery().await;
+            () = tokio::time::sleep(POLL_INCOMPLETE), if !read || !shared.context.discovery.snapshot().is_complete() => {
+                read = shared.refresh_discovery().await;
                 continue;
             }
         }
@@ -58,7 +59,7 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) {
                 () = stop.cancelled() => break,
                 () = tokio::time::sleep(*wait) => {}
             }
-            shared.refresh_discovery().await;
+            read = shared.refresh_discovery().await;
             if changes.try_recv().is_ok() {
                 looks = LOOKS.iter();
             }

@@ -27,9 +27,11 @@ impl Shared {
     }
 
     /// Reads discovery anew, or says why it can't.
-    pub async fn refresh_discovery(&self) {
-        if let Err(error) = self.context.discovery.refresh().await {
+    pub async fn refresh_discovery(&self) -> bool {
+        let read = self.context.discovery.refresh().await;
+        if let Err(error) = &read {
             tracing::warn!(%error, "the API server's discovery could not be read");
         }
+        read.is_ok()
     }
 }

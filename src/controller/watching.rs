@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use kube::api::ApiResource;
 
 use crate::cluster;
+use crate::telemetry::test_limit;
 
 /// Objects in one page of a list. Full objects are large while they are decoded.
 const PAGE: u32 = 100;
@@ -73,49 +74,67 @@ where
         pause: Duration::ZERO,
     };
     futures::stream::unfold((watching, begin), |(mut watching, begin)| async move {
-        tokio::time::sleep(std::mem::take(&mut watching.pause)).await;
-        let next = match watching.listing {
-            true => tokio::time::timeout(PAGE_TIMEOUT, watching.events.next()).await,
-            false => Ok(watching.events.next().await),
-        };
-        let Ok(event) = next else {
-            watching.pause = pause(watching.failures);
-            watching.failures = watching.failures.saturating_add(1);
-            watching.events = begin();
-            watching.listing = false;
-            let error = format!("the API server did not end its list within {PAGE_TIMEOUT:?}");
-            return Some((News::Failed { error, listing: true }, (watching, begin)));
-        };
-        let news = match event? {
-            Ok(watcher::Event::Init) => News::ListStarts,
-            Ok(watcher::Event::InitApply(object)) => News::Listed(object),
-            Ok(watcher::Event::InitDone) => News::ListEnds,
-            Ok(watcher::Event::Apply(object)) => News::Changed(object),
-            Ok(watcher::Event::Delete(object)) => News::Deleted(object),
-            Err(error) => {
-                let asked = cause(&error).and_then(cluster::Error::retry_after);
-                watching.pause = pause(watching.failures).max(asked.unwrap_or_default());
+        loop {
+            tokio::time::sleep(std::mem::take(&mut watching.pause)).await;
+            let next = match watching.listing {
+                true => tokio::time::timeout(PAGE_TIMEOUT, watching.events.next()).await,
+                false => Ok(watching.events.next().await),
+            };
+            let Ok(event) = next else {
+                watching.pause = pause(watching.failures);
                 watching.failures = watching.failures.saturating_add(1);
-                News::Failed {
-                    listing: matches!(error, watcher::Error::InitialListFailed(_)),
-                    error: text(&error),
+                watching.events = begin();
+                watching.listing = false;
+                let error = format!("the API server did not end its list within {PAGE_TIMEOUT:?}");
+                return Some((News::Failed { error, listing: true }, (watching, begin)));
+            };
+            let news = match event? {
+                Ok(watcher::Event::Init) => News::ListStarts,
+                Ok(watcher::Event::InitApply(object)) => News::Listed(object),
+                Ok(watcher::Event::InitDone) => News::ListEnds,
+                Ok(watcher::Event::Apply(object)) => News::Changed(object),
+                Ok(watcher::Event::Delete(object)) => News::Deleted(object),
+                Err(error) if is_expired(&error) => {
+                    // No failure, but how a server says that it begins with a list: after it was started anew, as a rule.
+                    tracing::debug!(%error, "the watch begins anew with a list");
+                    watching.pause = SHORTEST;
+                    continue;
                 }
+                Err(error) => {
+                    let asked = cause(&error).and_then(cluster::Error::retry_after);
+                    watching.pause = pause(watching.failures).max(asked.unwrap_or_default());
+                    watching.failures = watching.failures.saturating_add(1);
+                    News::Failed {
+                        listing: matches!(error, watcher::Error::InitialListFailed(_)),
+                        error: text(&error),
+                    }
+                }
+            };
+            if !matches!(news, News::ListStarts | News::Failed { .. }) {
+                watching.failures = 0;
             }
-        };
-        if !matches!(news, News::ListStarts | News::Failed { .. }) {
-            watching.failures = 0;
+            match news {
+                News::ListStarts => watching.listing = true,
+                News::ListEnds => watching.listing = false,
+                _ => {}
+            }
+            break Some((news, (watching, begin)));
         }
-        match news {
-            News::ListStarts => watching.listing = true,
-            News::ListEnds => watching.listing = false,
-            _ => {}
-        }
-        Some((news, (watching, begin)))
     })
 }
 
 fn pause(failures: u32) -> Duration {
-    SHORTEST.saturating_mul(1 << failures.min(10)).min(LONGEST)
+    let longest = test_limit("CHARTWRIGHT_TEST_LONGEST_PAUSE_MS").map_or(LONGEST, Duration::from_millis);
+    SHORTEST.saturating_mul(1 << failures.min(10)).min(longest)
+}
+
+/// True where the server no longer knows the version that a watch would go on from; kube's watcher lists next.
+fn is_expired(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchError(status) => status.code == 410,
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == 410,
+        _ => false,
+    }
 }
 
 /// What our own layers say of a watch that fails.
@@ -155,5 +174,37 @@ mod tests {
         let pauses: Vec<_> = (0..9).map(|failures| pause(failures).as_millis()).collect();
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000]);
         assert_eq!(pause(u32::MAX), LONGEST);
+    }
+
+    /// As a server that was started anew: it lists, and doesn't know the versions of before.
+    #[tokio::test(start_paused = true)]
+    async fn a_version_that_is_too_old_is_no_failure() {
+        let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
+            let body = match request.uri().query().unwrap_or_default().contains("watch=true") {
+                true => r#"{"type": "ERROR", "object": {"kind": "Status", "apiVersion": "v1", "metadata": {},
+                    "status": "Failure", "message": "too old", "reason": "Expired", "code": 410}}"#
+                    .replace('\n', ""),
+                false => r#"{"kind": "WidgetList", "apiVersion": "a.test/v1", "metadata": {"resourceVersion": "7"},
+                    "items": []}"#
+                    .to_owned(),
+            };
+            Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::from(body.into_bytes())))
+        });
+        let resource = ApiResource {
+            group: "a.test".into(),
+            version: "v1".into(),
+            api_version: "a.test/v1".into(),
+            kind: "Widget".into(),
+            plural: "widgets".into(),
+        };
+        let api: Api<kube::api::DynamicObject> = Api::all_with(kube::Client::new(service, "shop"), &resource);
+        let begun = tokio::time::Instant::now();
+        let news: Vec<_> = watch(api, None, false).take(20).collect().await;
+        assert!(!news.iter().any(|news| matches!(news, News::Failed { .. })));
+        let lists = news.iter().filter(|news| matches!(news, News::ListEnds)).count() as u32;
+        assert_eq!(
+            (lists, begun.elapsed().as_millis()),
+            (10, u128::from(lists - 1) * SHORTEST.as_millis())
+        );
     }
 }

@@ -17,6 +17,18 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The git commit of the build, if the build was told: `CHARTWRIGHT_COMMIT=$(git rev-parse HEAD) cargo build`.
 pub const COMMIT: Option<&str> = option_env!("CHARTWRIGHT_COMMIT");
 
+/// A limit that a test lowers, by an environment variable that only debug builds read.
+#[cfg(debug_assertions)]
+pub fn test_limit(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// A limit that a test lowers: none in a release build.
+#[cfg(not(debug_assertions))]
+pub fn test_limit(_: &str) -> Option<u64> {
+    None
+}
+
 /// An error and what caused it, in one line: `can't write: disk full`. Causes that an error prints itself aren't
 /// repeated.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
