@@ -18,6 +18,7 @@ mod tests;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -105,8 +106,8 @@ impl LeaderElection {
     ///
     /// `lead` gets a token that is cancelled on `stop` and when leadership is lost. The Lease is renewed until `lead`
     /// has ended, so it should end soon after its token: on `stop` the bound is its own; on a loss it is what is left
-    /// of the Lease, then `lead` is dropped. Failures of the API (no connection, no permission) are logged and tried
-    /// again.
+    /// of the Lease, and nothing where somebody else has it; then `lead` is dropped. Failures of the API (no connection,
+    /// no permission) are logged and tried again.
     ///
     /// # Errors
     /// Only for a timing that can't work.
@@ -144,20 +145,22 @@ impl LeaderElection {
                         lock.release().await;
                         Ended::Finished(result)
                     }
-                    Renewal::Lost(reason) => Ended::Lost(reason),
+                    Renewal::Lost(reason) | Renewal::Taken(reason) => Ended::Lost(reason),
                 });
             }
             renewed = renewal.join_next() => Renewal::of(renewed),
         };
         token.cancel();
         drop(leading);
-        let reason = match renewed {
-            Renewal::Lost(reason) => reason,
+        let (reason, grace) = match renewed {
+            Renewal::Lost(reason) => (reason, timing.lease.saturating_sub(timing.renew_deadline)),
+            // The other leader works already.
+            Renewal::Taken(reason) => (reason, Duration::ZERO),
             // Only we tell it to end, and we didn't.
-            Renewal::Told(_) => "the renewal ended".to_owned(),
+            Renewal::Told(_) => ("the renewal ended".to_owned(), Duration::ZERO),
         };
         tracing::error!("leadership lost: {reason}");
-        let _ = timeout(timing.lease.saturating_sub(timing.renew_deadline), work).await;
+        let _ = timeout(grace, work).await;
         Ok(Ended::Lost(reason))
     }
 }
@@ -186,6 +189,8 @@ enum Renewal {
     Told(Box<Lock>),
     /// Why we don't hold it any more.
     Lost(String),
+    /// The same, where somebody else holds it.
+    Taken(String),
 }
 
 // === impl Renewal ===
@@ -301,7 +306,7 @@ impl Lock {
                 Ok(Ok(())) => self.said.clear(),
                 Ok(Err(Failure::Lost)) => {
                     let holder = self.election.holder().unwrap_or("nobody");
-                    return Renewal::Lost(format!("lease {} is held by {holder} now", self.describe()));
+                    return Renewal::Taken(format!("lease {} is held by {holder} now", self.describe()));
                 }
                 Ok(Err(failure)) => self.say(&failure),
                 Err(_) => self.say(&self.no_answer()),

@@ -29,6 +29,8 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     let mut tasks = JoinSet::new();
     let mut running = Running::new();
     let mut served = shared.context.discovery.subscribe();
+    // Those that found nothing to watch, though it was wanted a moment ago.
+    let mut idle = HashSet::new();
     loop {
         end_unserved(&shared, &mut running);
         end_unread(&shared, &mut running);
@@ -48,9 +50,23 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => break,
             () = shared.context.wanted.notified() => {}
-            changed = served.changed() => if changed.is_err() { break },
-            Some(Err(panic)) = tasks.join_next_with_id(), if !tasks.is_empty() => {
-                // An aborted watch was ended on purpose and is no longer listed; one that panicked begins anew.
+            changed = served.changed() => {
+                if changed.is_err() {
+                    break;
+                }
+                running.retain(|_, task| !idle.contains(&task.id()));
+                idle.clear();
+            }
+            Some(ended) = tasks.join_next_with_id(), if !tasks.is_empty() => {
+                let panic = match ended {
+                    Ok((id, ())) => {
+                        idle.insert(id);
+                        continue;
+                    }
+                    // It was ended on purpose and is no longer listed.
+                    Err(error) if error.is_cancelled() => continue,
+                    Err(panic) => panic,
+                };
                 running.retain(|(purpose, scope), task| {
                     let panicked = task.id() == panic.id();
                     if panicked {
