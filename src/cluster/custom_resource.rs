@@ -159,8 +159,8 @@ pub async fn remove_finalizer(discovery: &Discovery, target: &Target, finalizers
     match bounded(api.patch_metadata(&target.name, &PatchParams::default(), &patch)).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_not_found() => Ok(()),
-        // A failed test is 422; the list changed since it was read.
-        Err(error) if error.is_permanent() => Err(Error::Conflict(error.to_string())),
+        // A failed test is 422; the list changed since it was read. What names a field is the schema's.
+        Err(Error::Invalid(error)) => Err(Error::Conflict(error)),
         Err(error) => Err(error),
     }
 }

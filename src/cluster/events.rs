@@ -1,6 +1,7 @@
 //! Events on custom resources, through kube's recorder, which counts repetitions instead of writing them anew.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
 use super::connect::bounded;
+use super::error::Error;
 use crate::telemetry::redact;
 
 /// Event notes may have 1 kB; the API server refuses longer ones.
@@ -26,6 +28,8 @@ pub struct Events {
     client: Client,
     reporter: Reporter,
     last: Arc<Mutex<HashMap<(String, String), Last>>>,
+    /// That they are forbidden was told.
+    told: Arc<AtomicBool>,
 }
 
 /// The last event of an object (by UID) and a reason. A recorder takes events for repetitions whatever their notes say,
@@ -49,6 +53,7 @@ impl Events {
             client,
             reporter,
             last: Arc::default(),
+            told: Arc::default(),
         }
     }
 
@@ -90,8 +95,16 @@ impl Events {
         };
         let recorder = self.recorder(about, reason, &note);
         let Err(error) = bounded(recorder.publish(&event, about)).await else {
+            self.told.store(false, Ordering::Relaxed);
             return;
         };
+        if matches!(error, Error::Forbidden(_)) && !self.told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                %error,
+                "Events can't be written; the log and the conditions say the same. The operator needs the rights to \
+                 create and patch events (events.k8s.io)"
+            );
+        }
         tracing::debug!(%reason, %error, "event was not recorded");
         if let Some(wait) = error.retry_after() {
             let about = about.clone();

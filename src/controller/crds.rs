@@ -8,11 +8,24 @@ use crate::cluster::objects;
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::reconcile::Context;
 
-/// Creates the chart's CustomResourceDefinitions that are not there yet. Returns how many it created, and what went
-/// wrong with the others.
-pub async fn create(context: &Context, chart: &Chart) -> (usize, Vec<String>) {
+/// What an attempt to create them came to.
+#[derive(Default)]
+pub struct Created {
+    pub count: usize,
+    /// What is wrong with the others.
+    pub problems: Vec<String>,
+    /// Some of it may pass: a right that is missing, a server that did not answer.
+    pub again: bool,
+}
+
+/// Creates the chart's CustomResourceDefinitions that are not there yet.
+pub async fn create(context: &Context, chart: &Chart) -> Created {
     let crd = GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition");
-    let (mut created, mut problems) = (0, Vec::new());
+    let Created {
+        mut count,
+        mut problems,
+        mut again,
+    } = Created::default();
     let snapshot = context.discovery.snapshot();
     for (source, object) in objects_of(chart, &mut problems) {
         let Some((group_kind, version)) = GroupKind::of(&object) else {
@@ -38,12 +51,15 @@ pub async fn create(context: &Context, chart: &Chart) -> (usize, Vec<String>) {
             continue;
         };
         match objects::create_if_absent(&context.discovery, resource, &id, &object).await {
-            Ok(true) => created += 1,
+            Ok(true) => count += 1,
             Ok(false) => {}
-            Err(error) => problems.push(format!("{source}: {id}: {error}")),
+            Err(error) => {
+                again |= !error.is_permanent();
+                problems.push(format!("{source}: {id}: {error}"));
+            }
         }
     }
-    (created, problems)
+    Created { count, problems, again }
 }
 
 fn objects_of(chart: &Chart, problems: &mut Vec<String>) -> Vec<(String, Value)> {

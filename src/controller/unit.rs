@@ -23,12 +23,16 @@ use crate::cluster::discovery::Resource;
 use crate::plan::identity::GroupKind;
 use crate::reconcile::{self, CustomResource, Key, Outcome, Reads, Superset, Unit};
 use crate::render::Renderer;
+use crate::telemetry::test_limit;
 use crate::watches::Watch;
+use crate::watches::names::is_built_in;
 use crate::watches::selector::LabelSelector;
 
 /// How long the first reconciles wait for the child watches to list what exists. A watch that can't is reported by the
 /// releases that need it.
 const SYNC_WAIT: Duration = Duration::from_secs(15);
+/// Between two attempts to create the chart's CustomResourceDefinitions.
+const CRDS_AGAIN: Duration = Duration::from_secs(30);
 /// After a panic; the same input will likely panic again.
 const AFTER_PANIC: Duration = Duration::from_secs(60);
 
@@ -42,6 +46,9 @@ pub struct Blueprint {
     /// Reconciles of this unit at a time.
     pub concurrency: usize,
 }
+
+/// Tells of which namespace the custom resources are listed; `false`: that they can't be, so far.
+type Listed = tokio::sync::mpsc::UnboundedSender<(Option<String>, bool)>;
 
 /// A unit whose CRD is served.
 struct Serving {
@@ -74,18 +81,44 @@ impl Blueprint {
     }
 
     async fn run(&self, shared: &Arc<Shared>, stop: &CancellationToken, ready: &(dyn Fn() + Send + Sync)) {
-        let group_kind = self.group_kind();
-        let mut served = shared.context.discovery.subscribe();
-        if let Ok(renderer) = &self.renderer {
-            let (created, problems) = crds::create(&shared.context, renderer.chart()).await;
-            for problem in problems {
-                tracing::warn!(kind = %group_kind, "crds/: {problem}");
-            }
-            if created > 0 {
-                tracing::info!(kind = %group_kind, created, "created the chart's CustomResourceDefinitions");
-                shared.refresh_discovery().await;
+        let mut told = Vec::new();
+        let again = self.create_crds(shared, &mut told).await;
+        tokio::select! {
+            () = self.serve(shared, stop, ready) => {}
+            () = self.keep_creating_crds(shared, told), if again => {}
+        }
+    }
+
+    /// Creates what the chart's `crds/` has. True if that is to be tried again; `told`: what was said of it before.
+    async fn create_crds(&self, shared: &Shared, told: &mut Vec<String>) -> bool {
+        let kind = self.group_kind();
+        let Ok(renderer) = &self.renderer else { return false };
+        let created = crds::create(&shared.context, renderer.chart()).await;
+        for problem in created.problems.iter().filter(|problem| !told.contains(problem)) {
+            tracing::warn!(%kind, "crds/: {problem}");
+        }
+        *told = created.problems;
+        if created.count > 0 {
+            tracing::info!(%kind, created = created.count, "created the chart's CustomResourceDefinitions");
+            shared.refresh_discovery().await;
+        }
+        created.again
+    }
+
+    /// Never returns.
+    async fn keep_creating_crds(&self, shared: &Shared, mut told: Vec<String>) {
+        loop {
+            let pause = test_limit("CHARTWRIGHT_TEST_LONGEST_PAUSE_MS").map(Duration::from_millis);
+            tokio::time::sleep(pause.unwrap_or(CRDS_AGAIN)).await;
+            if !self.create_crds(shared, &mut told).await {
+                std::future::pending::<()>().await;
             }
         }
+    }
+
+    async fn serve(&self, shared: &Arc<Shared>, stop: &CancellationToken, ready: &(dyn Fn() + Send + Sync)) {
+        let group_kind = self.group_kind();
+        let mut served = shared.context.discovery.subscribe();
         let mut told = false;
         while !stop.is_cancelled() {
             let snapshot = shared.context.discovery.snapshot();
@@ -120,7 +153,9 @@ impl Blueprint {
 // === impl Serving ===
 
 impl Serving {
-    fn new(blueprint: &Blueprint, shared: Arc<Shared>, resource: Resource) -> Arc<Self> {
+    fn new(blueprint: &Blueprint, shared: Arc<Shared>, mut resource: Resource) -> Arc<Self> {
+        // The status of a Deployment is for its controller to write.
+        resource.status &= !is_built_in(&blueprint.watch.group);
         let group_kind = blueprint.group_kind();
         let labels = (
             Arc::from(group_kind.group.as_str()),
@@ -156,7 +191,7 @@ impl Serving {
         let kind = &self.unit.group_kind;
         tracing::info!(%kind, version = self.unit.watch.version, chart = %self.unit.watch.chart.display(), "watching");
         let ended = stop.child_token();
-        let (listed, mut lists) = tokio::sync::mpsc::channel(1);
+        let (listed, mut lists) = tokio::sync::mpsc::unbounded_channel();
         let mut watches = JoinSet::new();
         let namespaces: Vec<Option<String>> = match &self.shared.context.namespaces {
             Some(namespaces) if self.unit.resource.namespaced => namespaces.iter().cloned().map(Some).collect(),
@@ -172,8 +207,16 @@ impl Serving {
             () = stop.cancelled() => {}
             () = self.unserved() => {}
             () = async {
-                for _ in 0..expected {
-                    lists.recv().await;
+                // Those of one namespace don't wait for another that can't be listed, but for one that can.
+                let (mut answers, mut lists_that_ended) = (HashSet::new(), 0);
+                while answers.len() < expected || lists_that_ended == 0 {
+                    match lists.recv().await {
+                        Some((namespace, ended)) => {
+                            answers.insert(namespace);
+                            lists_that_ended += usize::from(ended);
+                        }
+                        None => std::future::pending().await,
+                    }
                 }
                 self.want_members();
                 self.await_sync().await;
@@ -259,7 +302,8 @@ impl Serving {
     }
 
     /// Watches the custom resources of one namespace, or all.
-    async fn follow(self: Arc<Self>, namespace: Option<String>, listed: tokio::sync::mpsc::Sender<()>) {
+    /// `listed` hears how the first attempts to list them went.
+    async fn follow(self: Arc<Self>, namespace: Option<String>, listed: Listed) {
         let api = self
             .shared
             .context
@@ -268,6 +312,7 @@ impl Serving {
         let mut stream = std::pin::pin!(watch(api, None, false));
         let mut seen = HashSet::new();
         let mut listed = Some(listed);
+        let mut failed = false;
         while let Some(news) = stream.next().await {
             match news {
                 News::ListStarts => seen.clear(),
@@ -284,10 +329,18 @@ impl Serving {
                     }
                     seen = HashSet::new();
                     if let Some(listed) = listed.take() {
-                        let _ = listed.send(()).await;
+                        if failed {
+                            // The others may have begun without.
+                            self.want_members();
+                        }
+                        let _ = listed.send((namespace.clone(), true));
                     }
                 }
                 News::Failed { error, .. } => {
+                    if let Some(listed) = listed.as_ref().filter(|_| !failed) {
+                        let _ = listed.send((namespace.clone(), false));
+                    }
+                    failed = true;
                     self.shared.context.metrics.watch_failed(&self.unit.group_kind.kind);
                     tracing::warn!(kind = %self.unit.group_kind, namespace, %error, "watch failed; trying again");
                 }

@@ -36,13 +36,21 @@ pub fn scales(autoscaler: &Value, target: &ObjectId) -> bool {
 /// the namespace, `None` if they can't be listed; `asked`: somebody wants every member applied.
 ///
 /// Without being asked, only what Kubernetes' own autoscaler left is taken back: others may be there that nobody can
-/// list. And nothing makes sense while one is there.
+/// list. And nothing makes sense while one is there, or may be: who asks can't see what the operator can't.
 pub fn is_free(by: &str, autoscalers: Option<&[Value]>, target: &ObjectId, asked: bool) -> bool {
     match autoscalers {
         Some(autoscalers) if autoscalers.iter().any(|autoscaler| scales(autoscaler, target)) => false,
         Some(_) => asked || by == CONTROLLER,
-        None => asked,
+        None => false,
     }
+}
+
+/// Why `force-at` leaves replicas as they are: that nobody scales them can't be told.
+pub fn unseen(target: &ObjectId, by: &str, error: &dyn std::fmt::Display) -> String {
+    format!(
+        "{target}: spec.replicas stays as {by} set it, for it can't be seen whether an autoscaler is there: {error}. To \
+         have the chart's number, let the operator list horizontalpodautoscalers (autoscaling) and ask again"
+    )
 }
 
 #[cfg(test)]
@@ -67,7 +75,8 @@ mod tests {
             (ours, Some(vec![json!({"spec": null})]), false, true),
             (ours, Some(Vec::new()), false, true),
             (ours, None, false, false),
-            (ours, None, true, true),
+            (ours, None, true, false),
+            (keda, None, true, false),
             (keda, Some(Vec::new()), false, false),
             (keda, Some(Vec::new()), true, true),
         ] {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::dispose::Disposed;
 use super::preflight::list;
 use super::release::Release;
+use super::status::refusal;
 use super::superset::{self, Superset};
 use super::{Outcome, RECHECK, Run};
 use crate::cluster::custom_resource::remove_finalizer;
@@ -96,7 +97,15 @@ impl Run<'_> {
     /// Takes the finalizer off: the last write of a release.
     async fn let_go(&mut self, release: &mut Release, note: &str) -> Outcome {
         let target = self.written.target(&self.unit.resource);
-        if let Err(error) = remove_finalizer(&self.context.discovery, &target, &self.written.finalizers).await {
+        let removed = remove_finalizer(&self.context.discovery, &target, &self.written.finalizers).await;
+        if let Err(error) = removed {
+            if let Some(remedy) = refusal(&error) {
+                let phase = Phase::Failed {
+                    reason: Reason::DeleteFailed,
+                    message: format!("{note}, but the finalizer {FINALIZER} can't be taken off: {error}{remedy}"),
+                };
+                return self.report(release, phase, None).await;
+            }
             tracing::info!(resource = %self.written.key, %error, "the finalizer could not be removed yet");
             return Outcome {
                 again: Some(

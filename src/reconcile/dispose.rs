@@ -66,6 +66,9 @@ impl Run<'_> {
         let all = candidates.into_iter().map(|(id, candidate)| async move {
             let disposed = match snapshot.preferred(&id.group_kind) {
                 Some(resource) => self.dispose(resource, &id, candidate, owner, purpose).await,
+                None if snapshot.has_failed(&id.group_kind.group) => {
+                    Disposed::Failed(format!("{id}: API group {} does not answer", id.group_kind.group))
+                }
                 // Its kind is gone, and all objects with it.
                 None => Disposed::Absent,
             };

@@ -153,6 +153,7 @@ impl Run<'_> {
         }
         self.note_finished_jobs(release);
         if self.heritage.is_none() && self.is_converged(release) {
+            self.tell_leftovers(release).await;
             let phase = self.health_of_record(release).await;
             return self.report(release, phase, None).await;
         }
@@ -162,6 +163,7 @@ impl Run<'_> {
         };
         let failures = release.failures;
         let phase = self.carry_out(release, &prepared).await;
+        self.tell_leftovers(release).await;
         let outcome = self.report(release, phase, Some(&prepared)).await;
         self.take_leave(release, outcome, failures).await
     }

@@ -8,6 +8,7 @@ use super::dispose::{Candidate, Disposed};
 use super::preflight::list;
 use super::release::Release;
 use super::render::Prepared;
+use super::status::refusal;
 use super::superset::Superset;
 use crate::cluster::error::Error;
 use crate::plan::annotations;
@@ -182,6 +183,9 @@ impl Run<'_> {
 pub(super) fn unclaimed(error: &Error) -> Phase {
     Phase::Failed {
         reason: Reason::Claim,
-        message: error.to_string(),
+        message: format!(
+            "finalizer and ApplySet annotations can't be written: {error}{}",
+            refusal(error).unwrap_or_default()
+        ),
     }
 }

@@ -17,6 +17,8 @@ use crate::plan::parts::{self, Found, MAX_BYTES, Parts, Saved};
 use crate::plan::record::{Entry, Record, STATUS_ENTRIES, Stored};
 use crate::plan::status::{self, Phase, Reason};
 use crate::telemetry::metrics::Operation;
+use crate::telemetry::test_limit;
+use crate::watches::names::is_built_in;
 
 /// What the status of a kind loses, once that was seen: its schema drops unknown fields, or it has none.
 #[derive(Debug, Default)]
@@ -175,7 +177,8 @@ impl Run<'_> {
     }
 
     async fn save(&self, release: &mut Release, record: &Record) -> Result<(), Phase> {
-        let parts = Parts::of(record, &self.written.uid, self.generation, MAX_BYTES);
+        let limit = test_limit("CHARTWRIGHT_TEST_RECORD_BYTES").and_then(|limit| usize::try_from(limit).ok());
+        let parts = Parts::of(record, &self.written.uid, self.generation, limit.unwrap_or(MAX_BYTES));
         if parts.stamp == release.saved.stamp {
             return Ok(());
         }
@@ -257,14 +260,21 @@ impl Run<'_> {
         let kind = &self.unit.group_kind;
         let fields = sent.as_object().into_iter().flatten().map(|(field, _)| field.as_str());
         let lost: Vec<&str> = fields.filter(|field| lost(field)).collect();
-        let what = match self.keeps_no_status() {
-            true => "the CustomResourceDefinition has no subresource status, so that no status is written".to_owned(),
-            false => format!("the schema of its status drops these fields: {}", lost.join(", ")),
+        let remedy = "; to see it in the status, give the schema x-kubernetes-preserve-unknown-fields: true there";
+        let (what, remedy) = match self.keeps_no_status() {
+            true if is_built_in(&kind.group) => ("the status of Kubernetes' own kinds is never written".to_owned(), ""),
+            true => {
+                let what = "the CustomResourceDefinition has no subresource status, so that no status is written";
+                (what.to_owned(), remedy)
+            }
+            false => {
+                let what = format!("the schema of its status drops these fields: {}", lost.join(", "));
+                (what, remedy)
+            }
         };
         tracing::warn!(
             %kind,
-            "{what}. What must be known of a release is kept in Secrets beside it, Events tell what conditions would; \
-             to see it in the status, give the schema x-kubernetes-preserve-unknown-fields: true there"
+            "{what}. What must be known of a release is kept in Secrets beside it, Events tell what conditions would{remedy}"
         );
     }
 

@@ -39,6 +39,8 @@ pub struct Release {
     pub inherited: bool,
     /// Failed attempts since something changed.
     pub failures: u32,
+    /// Attempts in a row to write the status that failed.
+    pub(super) unwritten: u32,
     /// The last event, so that the same failure is told once and not at every retry.
     pub last_event: String,
     /// What it looked up, as in the record, with the versions seen last.
@@ -111,6 +113,7 @@ impl Release {
         if self.trigger != trigger {
             self.trigger = trigger;
             self.failures = 0;
+            self.unwritten = 0;
         }
         let reset = annotations::token(&resource.annotations, annotations::RESET_AT).unwrap_or_default();
         if !reset.is_empty() && reset != self.record.handled.reset && !annotations::is_suspended(&resource.annotations)
@@ -185,10 +188,22 @@ impl Release {
 
     /// How long to wait after one more failure: doubling, with jitter so that many releases don't retry as one.
     pub fn back_off(&mut self) -> Duration {
-        let doubled = SHORTEST.saturating_mul(1 << self.failures.min(10)).min(LONGEST);
-        self.failures = self.failures.saturating_add(1);
-        jitter(doubled, &self.uid, self.failures).max(self.retry_after.unwrap_or_default())
+        let wait = wait(&self.uid, &mut self.failures);
+        wait.max(self.retry_after.unwrap_or_default())
     }
+
+    /// The same after one more failure to write the status, whatever the release itself is like. `asked`: how long the
+    /// API server wants to be left alone.
+    pub(super) fn back_off_unwritten(&mut self, asked: Option<Duration>) -> Duration {
+        wait(&self.uid, &mut self.unwritten).max(asked.unwrap_or_default())
+    }
+}
+
+/// Counts a failure.
+fn wait(uid: &str, failures: &mut u32) -> Duration {
+    let doubled = SHORTEST.saturating_mul(1 << (*failures).min(10)).min(LONGEST);
+    *failures = failures.saturating_add(1);
+    jitter(doubled, uid, *failures)
 }
 
 /// A recorded lookup: what was looked up, and the version that was found.

@@ -1,9 +1,12 @@
 //! What people ask for in annotations, what is told once, and who fights over a member.
 
 use super::Run;
+use super::preflight::list;
 use super::release::Release;
 use crate::plan::annotations::{self, FORCE_AT, REQUESTED_AT};
 use crate::plan::desired::Member;
+use crate::plan::identity::ObjectId;
+use crate::plan::ownership::{Ownership, ownership};
 use crate::telemetry::metrics::Operation;
 
 /// So many warnings are remembered: a release whose warnings keep changing must not grow for ever.
@@ -71,6 +74,30 @@ impl Run<'_> {
         self.warn("DriftContested", &note).await;
     }
 
+    /// Tells of what an earlier custom resource of this name left behind and the chart doesn't render: it is never
+    /// pruned, and nobody else looks after it.
+    pub(super) async fn tell_leftovers(&self, release: &mut Release) {
+        let owner = self.written.owner(&self.unit.group_kind);
+        let leftovers: Vec<String> = {
+            let members = self.context.members();
+            let is_left = |id: &ObjectId| {
+                let live = members.get(id).filter(|live| !live.deleting);
+                live.is_some_and(|live| ownership(id, live, &owner) == Ownership::Predecessor)
+                    && release.record.entry(id).is_none()
+            };
+            let set = members.of_set(&owner.set);
+            set.iter().filter(|id| is_left(id)).map(ToString::to_string).collect()
+        };
+        if leftovers.is_empty() {
+            return;
+        }
+        let note = format!(
+            "left of an earlier custom resource of this name, and never pruned: {}; delete what nobody needs any more",
+            list(leftovers)
+        );
+        self.warn_once(release, "Leftover", note).await;
+    }
+
     /// A warning Event, once for each text while the process lives.
     pub(super) async fn warn_once(&self, release: &mut Release, reason: &str, note: String) {
         if release.told.contains(&note) {
@@ -83,7 +110,8 @@ impl Run<'_> {
         release.told.insert(note);
     }
 
-    async fn warn(&self, reason: &str, note: &str) {
+    /// A warning Event, and a line in the log.
+    pub(super) async fn warn(&self, reason: &str, note: &str) {
         tracing::warn!(kind = %self.unit.group_kind, resource = %self.written.key, reason, "{note}");
         let about = self.written.reference(&self.unit.resource);
         self.context.events.warning(&about, reason, "Reconcile", note).await;

@@ -10,6 +10,7 @@ use super::release::Release;
 use super::render::Prepared;
 use super::send::Order;
 use crate::cluster::autoscalers;
+use crate::cluster::error::Error;
 use crate::plan::apply::Why;
 use crate::plan::desired::Member;
 use crate::plan::members::Live;
@@ -31,7 +32,7 @@ impl Run<'_> {
         changes: &mut Changes,
     ) -> Result<(), Phase> {
         let snapshot = self.context.discovery.snapshot();
-        let mut listed: HashMap<&str, Option<Vec<Value>>> = HashMap::new();
+        let mut listed: HashMap<&str, Result<Vec<Value>, Error>> = HashMap::new();
         for member in &prepared.desired.members {
             let Some((live, by)) = self.given_up(member) else {
                 continue;
@@ -46,8 +47,8 @@ impl Run<'_> {
                 continue;
             }
             if !listed.contains_key(namespace) {
-                let found = match autoscalers::list(&self.context.discovery, namespace).await {
-                    Ok(found) => Some(found),
+                let found = autoscalers::list(&self.context.discovery, namespace).await;
+                match &found {
                     // Nothing would ask again.
                     Err(error) if error.may_pass() => {
                         let message = format!("the HorizontalPodAutoscalers in {namespace}: {error}");
@@ -56,12 +57,19 @@ impl Run<'_> {
                     }
                     Err(error) => {
                         tracing::debug!(namespace, %error, "autoscalers can't be listed: replicas stay given up");
-                        None
                     }
-                };
+                    Ok(_) => {}
+                }
                 listed.insert(namespace, found);
             }
-            let autoscalers = listed.get(namespace).and_then(Option::as_deref);
+            let autoscalers = match listed.get(namespace) {
+                Some(Ok(found)) => Some(found.as_slice()),
+                Some(Err(error)) if asked => {
+                    self.warn("ReplicasLeft", &scale::unseen(&member.id, &by, error)).await;
+                    continue;
+                }
+                _ => None,
+            };
             if !scale::is_free(&by, autoscalers, &member.id, asked) || self.must_wait(release, member) {
                 continue;
             }

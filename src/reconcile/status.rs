@@ -46,11 +46,10 @@ impl Run<'_> {
         let labels = self.unit.metric_labels(&self.written.key);
         self.context.metrics.set_release_ready(&labels, phase.is_ready());
         if !self.write_status(release, &next).await {
-            // A try that failed in two ways has failed once; and one that can't be told is no success.
-            if release.failures <= failures {
-                release.failures = failures;
-                again = Some(self.back_off(release));
-            }
+            let wait = release.back_off_unwritten(asked_to_wait());
+            // What failed besides isn't tried more often for it.
+            let failed = again.filter(|_| release.failures > failures);
+            again = Some(failed.map_or(wait, |failed| failed.max(wait)));
         } else if self.drop_secrets(release).await {
             next = self.status(release, &phase, prepared);
             self.write_status(release, &next).await;
@@ -151,6 +150,7 @@ impl Run<'_> {
         }
         match written {
             Ok(object) => {
+                release.unwritten = 0;
                 self.context.metrics.wrote("CustomResource", Operation::Status);
                 self.written = CustomResource::from(object);
                 let read = self.written.status();
@@ -160,13 +160,17 @@ impl Run<'_> {
             }
             Err(error) if error.is_not_found() => true,
             // A schema that wants something else there.
-            Err(Error::Invalid(error)) => {
-                tracing::debug!(resource = %self.written.key, error, "the status is refused");
+            Err(error) if is_about_status(&error) => {
+                tracing::debug!(resource = %self.written.key, %error, "the status is refused");
                 self.compare(release, next, &Value::Null);
                 self.save_record(release).await.is_ok()
             }
             Err(error) => {
-                tracing::warn!(resource = %self.written.key, %error, "the status could not be written");
+                let text = format!("the status could not be written: {error}");
+                match refusal(&error) {
+                    Some(remedy) => self.warn_once(release, "StatusUnwritten", text + remedy).await,
+                    None => tracing::warn!(resource = %self.written.key, "{text}"),
+                }
                 false
             }
         }
@@ -267,6 +271,30 @@ impl Run<'_> {
             }
         }
         self.context.metrics.wrote("Event", Operation::Event);
+    }
+}
+
+/// What a person can do about a write on the custom resource that the API server refuses; `None` if it may pass.
+pub(super) fn refusal(error: &Error) -> Option<&'static str> {
+    match error {
+        Error::Forbidden(_) => Some(
+            "; the operator needs the rights to patch and update the custom resources, their status and their finalizers",
+        ),
+        Error::Unprocessable { .. } => Some(
+            "; the custom resource doesn't fit the schema of its CustomResourceDefinition: one of them is to be mended",
+        ),
+        _ => None,
+    }
+}
+
+/// True if it is the status itself that the schema refuses, and not what others wrote into the custom resource.
+fn is_about_status(error: &Error) -> bool {
+    match error {
+        Error::Invalid(_) => true,
+        Error::Unprocessable { causes, .. } => causes
+            .iter()
+            .all(|cause| cause.field == "status" || cause.field.starts_with("status.")),
+        _ => false,
     }
 }
 

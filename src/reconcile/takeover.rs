@@ -270,7 +270,11 @@ impl Run<'_> {
     async fn mark(&self, id: &ObjectId) -> Result<Option<String>, Error> {
         let snapshot = self.context.discovery.snapshot();
         let Some(resource) = snapshot.preferred(&id.group_kind) else {
-            return Ok(None);
+            let group = &id.group_kind.group;
+            return match snapshot.has_failed(group) {
+                true => Err(Error::Unavailable(format!("API group {group} does not answer"))),
+                false => Ok(None),
+            };
         };
         let discovery = &self.context.discovery;
         let owner = self.written.owner(&self.unit.group_kind);

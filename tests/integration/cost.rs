@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::look::versions;
+use crate::look::{condition, versions};
 use crate::operator::Launch;
-use crate::support::Requests;
-use crate::world::World;
+use crate::support::{Requests, eventually};
+use crate::world::{SOON, World};
 
 /// `verb resource/subresource`, sorted.
 fn kinds(requests: &Requests) -> Vec<String> {
@@ -81,9 +81,11 @@ fn many_new_releases_share_their_looks_and_still_find_what_is_in_the_way() -> Re
         refused.contains("ConfigMap") && refused.contains("w30-two"),
         "{refused}"
     );
-    for name in names().filter(|name| name != "w30") {
-        world.await_ready(&name)?;
-    }
+    eventually("the others are ready", SOON, || {
+        let widgets = world.kubectl.list(&world.widgets(), "")?;
+        let ready = |widget: &&Value| condition(widget, "Ready").is_some_and(|ready| ready["status"] == "True");
+        Ok((widgets.iter().filter(ready).count() == releases - 1).then_some(()))
+    })?;
     let now = world.expect("configmap", "w30-two")?;
     ensure!(now["metadata"]["resourceVersion"] == theirs, "it was touched: {now}");
     let requests = world.requests(&operator, start)?.resource("configmaps");

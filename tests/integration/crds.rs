@@ -6,6 +6,7 @@ use std::fs;
 use anyhow::{Result, ensure};
 use serde_json::json;
 
+use crate::operator::IMPATIENT;
 use crate::world::{World, member_rule, served_changed};
 
 /// A CRD of the world's group, as text that a template can hold.
@@ -36,16 +37,17 @@ fn grant(world: &World) -> Result<()> {
 #[test]
 fn crds_of_the_folder_belong_to_the_watch() -> Result<()> {
     let world = World::new("crds-folder")?;
-    grant(&world)?;
     fs::create_dir(world.chart().join("crds"))?;
     fs::write(world.chart().join("crds/part.yaml"), crd(&world, "Part"))?;
-    let _operator = world.start()?;
-    world.apply(&world.widget("a", json!({})))?;
-    let widget = world.await_ready("a")?;
+    let operator = world.launch(&IMPATIENT)?;
+    operator.await_log("crds/: crds/part.yaml: CustomResourceDefinition")?;
+    let widget = world.install("a", json!({}))?;
     served_changed();
     ensure!(!widget.to_string().contains("CustomResourceDefinition"), "{widget}");
     let name = format!("parts.{}", world.group());
-    let made = world.get("crd", &name)?.unwrap_or_default();
+    ensure!(world.get("crd", &name)?.is_none());
+    grant(&world)?;
+    let made = world.await_object("crd", &name, "is made when it may be", |_| true)?;
     ensure!(
         made["metadata"]["labels"].is_null(),
         "it is nobody's member: {}",

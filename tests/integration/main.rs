@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod absence;
 mod asked;
 mod autoscaler;
 mod changeless;
@@ -30,6 +31,8 @@ mod refusal;
 mod render;
 mod requests;
 mod retry;
+mod rights;
+mod schema;
 mod scope;
 mod takeover;
 mod takeover_many;

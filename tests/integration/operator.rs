@@ -22,6 +22,14 @@ pub struct Launch<'a> {
     pub metrics: bool,
 }
 
+/// One that tries a watch again that fails, such as one that is forbidden, within a second.
+pub const IMPATIENT: Launch<'static> = Launch {
+    arguments: &[],
+    environment: &[("CHARTWRIGHT_TEST_LONGEST_PAUSE_MS", "1000")],
+    replica: 0,
+    metrics: false,
+};
+
 /// A running operator. Killed when it is dropped.
 pub struct Operator {
     child: Child,

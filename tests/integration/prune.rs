@@ -6,8 +6,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use crate::look::condition;
+use crate::operator::IMPATIENT;
 use crate::support::eventually;
-use crate::world::{Setup, World, member_rule};
+use crate::world::{SOON, Setup, World, member_rule};
 
 #[test]
 fn while_a_member_is_refused_by_the_api_server_nothing_is_pruned() -> Result<()> {
@@ -40,7 +41,7 @@ fn while_a_watch_is_forbidden_nothing_is_pruned() -> Result<()> {
     let world = World::new("fail-unsynced")?;
     let blind = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "create", "patch", "delete"]});
     world.grant("blind", &[blind])?;
-    let operator = world.start()?;
+    let operator = world.launch(&IMPATIENT)?;
     world.apply(&world.widget(
         "a",
         json!({"extra": ["one"], "secret": {"enabled": true, "password": "hunter2"}}),
@@ -70,7 +71,7 @@ fn while_a_watch_is_forbidden_nothing_is_pruned() -> Result<()> {
     );
 
     world.grant("seeing", &[member_rule("", "secrets")])?;
-    eventually("what had to wait is pruned", Duration::from_secs(75), || {
+    eventually("what had to wait is pruned", SOON, || {
         Ok(world.get("configmap", "a-one")?.is_none().then_some(()))
     })?;
     world.await_ready("a")?;

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::look::{condition, inventory};
 use crate::operator::{Launch, Operator};
 use crate::support::{ControlPlane, eventually};
-use crate::world::{SOON, served_changed, widget_chart};
+use crate::world::{SOON, World, member_rule, served_changed, widget_chart};
 
 /// Runs the operator on a watches file that it can't accept; gives what it said.
 fn refusal(text: &str) -> Result<String> {
@@ -129,5 +129,52 @@ fn the_projects_own_manifests_are_accepted_and_are_enough() -> Result<()> {
     })?;
     ensure!(!operator.log().contains("forbidden"), "{}", operator.log());
     ensure!(operator.terminate()?.success());
+    Ok(())
+}
+
+#[test]
+fn an_object_of_kubernetes_own_kinds_is_a_release_only_where_a_selector_says_so() -> Result<()> {
+    let chart = widget_chart();
+    let chart = chart.display();
+    let every = refusal(&format!(
+        "- {{group: apps, version: v1, kind: Deployment, chart: {chart}}}\n"
+    ))?;
+    ensure!(
+        every.contains("watches.yaml:1:36: Deployment is one of Kubernetes' own kinds") && every.contains("selector"),
+        "{every}"
+    );
+
+    let world = World::new("watches-own")?;
+    world.grant("secrets", &[member_rule("", "secrets")])?;
+    let labels = json!({"example.com/chart": "widget"});
+    let watch = json!([{
+        "group": "apps", "version": "v1", "kind": "Deployment", "chart": world.chart(), "selector": {"matchLabels": labels},
+    }]);
+    fs::write(world.watches_file(), watch.to_string())?;
+    let deployment = |name: &str, labels: &serde_json::Value| {
+        let pod =
+            json!({"terminationGracePeriodSeconds": 0, "containers": [{"name": "app", "image": "example/app:1"}]});
+        let template = json!({"metadata": {"labels": {"app": name}}, "spec": pod});
+        let spec = json!({"selector": {"matchLabels": {"app": name}}, "template": template});
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "labels": labels}, "spec": spec})
+    };
+    world.apply(&deployment("a", &labels))?;
+    world.apply(&deployment("b", &json!({})))?;
+    let operator = world.start()?;
+    operator.await_log("waits for it when it is deleted")?;
+    world.await_object("configmap", "a-main", "is there", |_| true)?;
+    world.await_object("deployment", "a", "is ready", |deployment| {
+        deployment["status"]["readyReplicas"] == 1
+    })?;
+    world.await_quiet(&operator)?;
+    let status = &world.expect("deployment", "a")?["status"];
+    ensure!(
+        condition(&world.expect("deployment", "a")?, "Ready").is_none() && status["inventory"].is_null(),
+        "{status}"
+    );
+    ensure!(world.get("configmap", "b-main")?.is_none());
+    ensure!(world.expect("deployment", "b")?["metadata"]["finalizers"].is_null());
+    world.kubectl.delete("deployment", "a")?;
+    ensure!(world.get("configmap", "a-main")?.is_none());
     Ok(())
 }

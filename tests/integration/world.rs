@@ -57,6 +57,8 @@ pub struct Setup<'a> {
     pub only_in: &'a [&'a str],
     /// A control plane of its own: for what would disturb all other tests.
     pub alone: bool,
+    /// Resources (as RBAC names them) that the operator has no rights on, though `config/rbac` gives some.
+    pub without: &'a [&'a str],
 }
 
 impl Default for Setup<'_> {
@@ -66,6 +68,7 @@ impl Default for Setup<'_> {
             crd: true,
             only_in: &[],
             alone: false,
+            without: &[],
         }
     }
 }
@@ -100,7 +103,7 @@ impl World {
         if setup.crd {
             world.install_crd("Widget")?;
         }
-        world.grant_project_rules(setup.only_in)?;
+        world.grant_project_rules(&setup)?;
         Ok(world)
     }
 
@@ -171,7 +174,7 @@ impl World {
 
     /// The project's own rules with this world's kinds in place of Memcached, and the two kinds that only the tests'
     /// chart makes.
-    fn grant_project_rules(&self, only_in: &[&str]) -> Result<()> {
+    fn grant_project_rules(&self, setup: &Setup<'_>) -> Result<()> {
         let rbac = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/rbac");
         let mut rules = Vec::new();
         for rule in rules_of(&rbac.join("role.yaml"))? {
@@ -189,12 +192,24 @@ impl World {
                 &rule.to_string().replace("chartwright-", &format!("{}-", self.name)),
             )?);
         }
+        for rule in rules.iter_mut().chain(&mut own) {
+            if let Some(resources) = rule["resources"].as_array_mut() {
+                resources.retain(|resource| !setup.without.iter().any(|without| resource == without));
+            }
+        }
+        let is_some = |rule: &Value| {
+            rule["resources"]
+                .as_array()
+                .is_none_or(|resources| !resources.is_empty())
+        };
+        rules.retain(is_some);
+        own.retain(is_some);
         let mut objects = vec![
             json!({"kind": "ClusterRole", "metadata": {"name": self.name}, "rules": rules}),
             json!({"kind": "Role", "metadata": {"name": "own", "namespace": self.name}, "rules": own}),
             self.binding("Role", "own", Some(&self.name)),
         ];
-        match only_in {
+        match setup.only_in {
             [] => objects.push(self.binding("ClusterRole", &self.name, None)),
             names => objects.extend(
                 names
@@ -210,6 +225,15 @@ impl World {
         let name = format!("{}-{role}", self.name);
         let role = json!({"kind": "ClusterRole", "metadata": {"name": name}, "rules": rules});
         self.apply_rbac(vec![role, self.binding("ClusterRole", &name, None)])
+    }
+
+    /// Takes away what [`World::grant`] gave.
+    pub fn revoke(&self, role: &str) -> Result<()> {
+        let name = format!("{}-{role}", self.name);
+        self.control_plane
+            .kubectl()
+            .delete("clusterrolebinding", &name)
+            .map(drop)
     }
 
     fn binding(&self, kind: &str, role: &str, namespace: Option<&str>) -> Value {

@@ -41,6 +41,8 @@ pub struct ControlPlane {
 struct Process {
     name: &'static str,
     child: Child,
+    binary: PathBuf,
+    arguments: Vec<std::ffi::OsString>,
 }
 
 impl Default for Builder {
@@ -154,6 +156,31 @@ impl ControlPlane {
         self.watchdog.adopt(command)
     }
 
+    /// Kills one of its processes.
+    ///
+    /// # Errors
+    /// There is none of that name, or it can't be killed.
+    pub fn kill_part(&self, name: &str) -> anyhow::Result<()> {
+        let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = processes.iter_mut().find(|process| process.name == name);
+        let process = process.with_context(|| format!("there is no {name}"))?;
+        process.child.kill()?;
+        process.child.wait()?;
+        Ok(())
+    }
+
+    /// Starts a process again that was killed.
+    ///
+    /// # Errors
+    /// There is none of that name, or it can't be started.
+    pub fn start_part(&self, name: &str) -> anyhow::Result<()> {
+        let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = processes.iter().position(|process| process.name == name);
+        let process = processes.remove(place.with_context(|| format!("there is no {name}"))?);
+        drop(processes);
+        self.spawn(process.name, &process.binary, process.arguments)
+    }
+
     /// Kills all its processes and removes its directory, as dropping it does.
     pub fn stop(self) {
         drop(self);
@@ -261,7 +288,7 @@ impl ControlPlane {
         let log = File::create(self.log(name)).with_context(|| format!("no log for {name}"))?;
         let mut command = Command::new(binary);
         command
-            .args(arguments)
+            .args(&arguments)
             .current_dir(&self.dir)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -273,7 +300,12 @@ impl ControlPlane {
         self.processes
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(Process { name, child });
+            .push(Process {
+                name,
+                child,
+                binary: binary.to_owned(),
+                arguments,
+            });
         Ok(())
     }
 

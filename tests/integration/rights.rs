@@ -1,0 +1,271 @@
+//! What an operator does without a right that it needs, and when it gets it: it says which, goes on by itself, and
+//! deletes nothing meanwhile.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::look::condition;
+use crate::operator::{IMPATIENT, Launch};
+use crate::support::eventually;
+use crate::world::{SOON, Setup, World, member_rule};
+
+fn without(name: &str, resources: &[&str]) -> Result<World> {
+    World::with(
+        name,
+        Setup {
+            without: resources,
+            ..Setup::default()
+        },
+    )
+}
+
+fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
+    json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
+}
+
+/// Takes rights away, and waits until the API server knows.
+fn revoke(world: &World, role: &str) -> Result<()> {
+    world.revoke(role)?;
+    std::thread::sleep(Duration::from_secs(1));
+    Ok(())
+}
+
+#[test]
+fn a_status_that_may_not_be_written_is_told_by_an_event_and_tried_ever_more_seldom() -> Result<()> {
+    let world = without("rights-status", &["widgets/status"])?;
+    let operator = world.start()?;
+    world.apply(&world.widget("a", json!({"extra": ["one"]})))?;
+    let told = world.await_event("a", "StatusUnwritten")?;
+    ensure!(
+        told.contains("cannot patch resource \"widgets/status\"") && told.contains("the operator needs the rights"),
+        "{told}"
+    );
+    world.await_object("configmap", "a-one", "is there", |_| true)?;
+    let start = world.mark()?;
+    std::thread::sleep(Duration::from_secs(5));
+    let attempts = world.requests(&operator, start)?.resource("widgets");
+    ensure!((1..=4).contains(&attempts.len()), "{attempts}");
+
+    // Nobody has written down what there is.
+    operator.kill()?;
+    world.edit("a", json!({"extra": ["two"]}))?;
+    let _operator = world.start()?;
+    world.await_object("configmap", "a-two", "is there", |_| true)?;
+    world.await_gone("configmap", "a-one")?;
+    world.grant(
+        "status",
+        &[rule(&world.group(), "widgets/status", &["patch", "update"])],
+    )?;
+    let widget = world.await_ready("a")?;
+    ensure!(
+        crate::look::inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-two"],
+        "{widget}"
+    );
+    Ok(())
+}
+
+#[test]
+fn events_that_may_not_be_written_are_told_by_the_log() -> Result<()> {
+    let world = without("rights-events", &["events"])?;
+    let operator = world.start()?;
+    world.install("a", json!({}))?;
+    world.update("a", json!({"color": "green"}))?;
+    let told = operator.log().matches("Events can't be written").count();
+    ensure!(told == 1, "{told} times in\n{}", operator.log());
+    world.grant("events", &[rule("events.k8s.io", "events", &["create", "patch"])])?;
+    std::thread::sleep(Duration::from_secs(1));
+    world.update("a", json!({"color": "red"}))?;
+    world.await_event("a", "UpgradeSuccessful")?;
+    Ok(())
+}
+
+#[test]
+fn without_the_right_to_leases_nobody_leads_and_whoever_loses_one_ends() -> Result<()> {
+    let world = without("rights-leases", &["leases"])?;
+    let mut operator = world.launch(&Launch {
+        arguments: &["--leader-elect", "--leader-election-id=widgets"],
+        ..Launch::default()
+    })?;
+    world.apply(&world.widget("a", json!({})))?;
+    operator.await_log("leader election needs get, create and update on leases")?;
+    std::thread::sleep(Duration::from_secs(2));
+    ensure!(operator.is_running() && world.labelled("configmaps")?.is_empty());
+    world.grant(
+        "leases",
+        &[rule("coordination.k8s.io", "leases", &["get", "create", "update"])],
+    )?;
+    world.await_ready("a")?;
+
+    let theirs = json!({"spec": {"holderIdentity": "somebody"}});
+    world.kubectl.patch("lease", "widgets", &theirs)?;
+    let status = operator.wait()?;
+    let log = operator.log();
+    ensure!(
+        status.code() == Some(1) && log.contains("leadership lost: lease rights-leases/widgets is held by somebody"),
+        "{status:?}\n{log}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_kind_of_members_without_rights_is_named_and_nothing_is_pruned_until_they_are_given() -> Result<()> {
+    let world = without("rights-member", &["configmaps"])?;
+    world.grant("secrets", &[member_rule("", "secrets")])?;
+    let _operator = world.start()?;
+    let spec =
+        |color: &str, secret: bool| json!({"color": color, "secret": {"enabled": secret, "password": "hunter2"}});
+    let await_forbidden = || -> Result<()> {
+        let found = eventually("Ready says what is forbidden", SOON, || {
+            let ready = world.await_condition("a", "Ready", "False")?;
+            Ok((ready["reason"] == "Forbidden").then_some(ready))
+        })?;
+        let message = found["message"].as_str().unwrap_or_default();
+        ensure!(
+            message.contains("ConfigMap") && message.contains("resource \"configmaps\""),
+            "{message}"
+        );
+        Ok(())
+    };
+    world.apply(&world.widget("a", spec("blue", true)))?;
+    await_forbidden()?;
+    ensure!(world.await_event("a", "Forbidden")?.contains("configmaps"));
+    world.grant("maps", &[member_rule("", "configmaps")])?;
+    world.await_ready("a")?;
+
+    revoke(&world, "maps")?;
+    world.edit("a", spec("red", false))?;
+    await_forbidden()?;
+    std::thread::sleep(Duration::from_secs(2));
+    ensure!(
+        world.get("secret", "a-secret")?.is_some(),
+        "pruned on partial knowledge"
+    );
+    ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "blue");
+    world.grant("maps", &[member_rule("", "configmaps")])?;
+    world.await_ready("a")?;
+    ensure!(world.get("secret", "a-secret")?.is_none());
+    ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
+    Ok(())
+}
+
+#[test]
+fn what_an_operator_may_not_do_to_its_own_kind_is_told() -> Result<()> {
+    let world = without("rights-own", &["widgets"])?;
+    let operator = world.start()?;
+    world.apply(&world.widget("a", json!({})))?;
+    operator.await_log("cannot list resource \\\"widgets\\\"")?;
+    world.grant("look", &[rule(&world.group(), "widgets", &["get", "list", "watch"])])?;
+    let told = world.await_event("a", "Claim")?;
+    ensure!(
+        told.contains("finalizer") && told.contains("the operator needs the rights"),
+        "{told}"
+    );
+    ensure!(world.labelled("configmaps")?.is_empty(), "made without a claim");
+    let touch = [rule(&world.group(), "widgets", &["patch", "update"])];
+    world.grant("touch", &touch)?;
+    world.await_ready("a")?;
+
+    revoke(&world, "touch")?;
+    world.kubectl.run(["delete", &world.widgets(), "a", "--wait=false"])?;
+    let told = world.await_event("a", "DeleteFailed")?;
+    ensure!(
+        told.contains("chartwright.dev/release") && told.contains("the operator needs the rights"),
+        "{told}"
+    );
+    let widget = world.expect(&world.widgets(), "a")?;
+    ensure!(
+        condition(&widget, "Ready").is_some_and(|ready| ready["reason"] == "DeleteFailed"),
+        "{widget}"
+    );
+    world.grant("touch", &touch)?;
+    world.await_gone(&world.widgets(), "a")
+}
+
+#[test]
+fn a_namespace_without_rights_keeps_no_other_from_working() -> Result<()> {
+    let world = World::with(
+        "rights-one",
+        Setup {
+            only_in: &["rights-one"],
+            ..Setup::default()
+        },
+    )?;
+    let other = world.control_plane.kubectl().create_namespace("rights-other")?;
+    let operator = world.launch(&Launch {
+        arguments: &["--watch-namespace=rights-one,rights-other"],
+        ..IMPATIENT
+    })?;
+    operator.await_log("in the namespace \\\"rights-other\\\"")?;
+    world.install("a", json!({"extra": ["one"]}))?;
+    world.update("a", json!({"extra": []}))?;
+    world.await_gone("configmap", "a-one")?;
+
+    let mut widget = world.widget("b", json!({}));
+    widget["metadata"]["namespace"] = "rights-other".into();
+    other.apply(&widget.to_string())?;
+    world.grant(
+        "other",
+        &[
+            member_rule("", "configmaps"),
+            rule(&world.group(), "widgets", &["get", "list", "watch", "patch", "update"]),
+            rule(&world.group(), "widgets/status", &["patch", "update"]),
+        ],
+    )?;
+    eventually("the other namespace works, too", SOON, || {
+        let widget = other.get(&world.widgets(), "b")?;
+        Ok(widget.filter(|widget| condition(widget, "Ready").is_some_and(|ready| ready["status"] == "True")))
+    })?;
+    Ok(())
+}
+
+const WEB: &str = r"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: '{{ .Release.Name }}'}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: '{{ .Release.Name }}'}}
+  template:
+    metadata: {labels: {app: '{{ .Release.Name }}'}}
+    spec: {terminationGracePeriodSeconds: 0, containers: [{name: app, image: 'example/app:1'}]}
+";
+
+#[test]
+fn forcing_leaves_replicas_while_it_cannot_be_seen_who_sets_them() -> Result<()> {
+    let world = without("rights-scale", &["horizontalpodautoscalers"])?;
+    let chart = world.write_chart("web", &[("web.yaml", WEB)])?;
+    world.write_watches_of(&[("Widget", &chart, &[])])?;
+    let operator = world.start()?;
+    world.install("a", json!({}))?;
+    world.kubectl.scale("kube-controller-manager", "a", 4)?;
+    world.await_quiet(&operator)?;
+    let force = |token: &str| -> Result<()> {
+        let force = json!({"metadata": {"annotations": {"chartwright.dev/force-at": token}}});
+        world.kubectl.patch(&world.widgets(), "a", &force)?;
+        world.await_object(&world.widgets(), "a", "was forced", |widget| {
+            widget["status"]["lastHandledForceAt"] == token
+        })?;
+        Ok(())
+    };
+    force("once")?;
+    let told = world.await_event("a", "ReplicasLeft")?;
+    ensure!(
+        told.contains("Deployment.apps rights-scale/a") && told.contains("list horizontalpodautoscalers"),
+        "{told}"
+    );
+    world.await_quiet(&operator)?;
+    ensure!(
+        world.expect("deployment", "a")?["spec"]["replicas"] == 4,
+        "taken though an autoscaler may be there"
+    );
+    world.await_ready("a")?;
+    world.grant("look", &[rule("autoscaling", "horizontalpodautoscalers", &["list"])])?;
+    std::thread::sleep(Duration::from_secs(1));
+    force("twice")?;
+    world.await_object("deployment", "a", "is scaled as the chart says", |deployment| {
+        deployment["spec"]["replicas"] == 2
+    })?;
+    Ok(())
+}

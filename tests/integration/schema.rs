@@ -1,0 +1,141 @@
+//! What a CustomResourceDefinition's schema makes of custom resources, and what becomes of releases when it goes.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::look::uid;
+use crate::support::eventually;
+use crate::world::{SOON, World, member_rule, served_changed};
+
+fn free() -> Value {
+    json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}
+
+/// Gives the kind other schemas. The API server takes a moment to mind them.
+fn change_schema(world: &World, spec: &Value, status: &Value) -> Result<()> {
+    let schema = json!({"type": "object", "properties": {"spec": spec, "status": status}});
+    let patch = json!([{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema", "value": schema}]);
+    served_changed();
+    let (kubectl, name, patch) = (world.control_plane.kubectl(), world.widgets(), patch.to_string());
+    kubectl.run(["patch", "crd", &name, "--type=json", "-p", &patch])?;
+    std::thread::sleep(Duration::from_secs(3));
+    Ok(())
+}
+
+fn delete_crd(world: &World) -> Result<()> {
+    served_changed();
+    let (kubectl, name) = (world.control_plane.kubectl(), world.widgets());
+    kubectl.run(["delete", "crd", &name, "--wait=false"])?;
+    Ok(())
+}
+
+fn secrets(world: &World) -> Result<usize> {
+    let key = format!("{}-hmac-key", world.name);
+    let secrets = world.kubectl.list("secrets", "")?;
+    Ok(secrets
+        .iter()
+        .filter(|secret| secret["metadata"]["name"] != key.as_str())
+        .count())
+}
+
+/// The API server then refuses every write on what was made before: status, finalizer and all.
+#[test]
+fn a_custom_resource_that_a_later_schema_refuses_is_told_of_and_costs_no_other() -> Result<()> {
+    let world = World::new("schema-spec")?;
+    let operator = world.start()?;
+    world.install("a", json!({"color": "red", "extra": ["one"]}))?;
+    world.install("b", json!({"color": "red", "needed": "x"}))?;
+    let mut strict = free();
+    strict["required"] = json!(["needed"]);
+    strict["properties"] = json!({"needed": {"type": "string"}});
+    strict["x-kubernetes-validations"] = json!([{"rule": "self.needed == 'x'"}]);
+    change_schema(&world, &strict, &free())?;
+    ensure!(world.edit("a", json!({"color": "blue"})).is_err());
+
+    world.kubectl.run(["delete", "configmap", "a-main"])?;
+    world.await_object("configmap", "a-main", "is made anew", |_| true)?;
+    let told = world.await_event("a", "StatusUnwritten")?;
+    ensure!(
+        told.contains("needed") && told.contains("doesn't fit the schema"),
+        "{told}"
+    );
+    world.update("b", json!({"color": "green"}))?;
+    ensure!(secrets(&world)? == 0, "the status of the others keeps their records");
+
+    world.kubectl.run(["delete", &world.widgets(), "a", "--wait=false"])?;
+    let told = world.await_event("a", "DeleteFailed")?;
+    ensure!(told.contains("finalizer") && told.contains("spec.needed"), "{told}");
+    ensure!(world.get("configmap", "a-main")?.is_none() && world.get("configmap", "b-main")?.is_some());
+    change_schema(&world, &free(), &free())?;
+    eventually("it goes when it may", 2 * SOON, || {
+        Ok(world.get(&world.widgets(), "a")?.is_none().then_some(()))
+    })?;
+    ensure!(!operator.log().contains("are kept in Secrets"), "{}", operator.log());
+    Ok(())
+}
+
+#[test]
+fn a_status_whose_values_the_schema_refuses_is_kept_elsewhere() -> Result<()> {
+    let world = World::new("schema-status")?;
+    world.grant("secrets", &[member_rule("", "secrets")])?;
+    let mut status = free();
+    status["properties"] = json!({"conditions": {"type": "array", "maxItems": 1, "items": free()}});
+    change_schema(&world, &free(), &status)?;
+    let operator = world.start()?;
+    world.apply(&world.widget("a", json!({"extra": ["one"]})))?;
+    ensure!(world.await_event("a", "Ready")?.contains("2 members are ready"));
+    world.await_quiet(&operator)?;
+    ensure!(secrets(&world)? == 1);
+    operator.kill()?;
+    let operator = world.start_and_settle()?;
+    world.edit("a", json!({"extra": []}))?;
+    world.await_gone("configmap", "a-one")?;
+    world.await_quiet(&operator)?;
+    world.delete("a")?;
+    ensure!(secrets(&world)? == 0 && world.labelled("configmaps")?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn a_crd_that_is_removed_takes_its_releases_along_and_may_come_back() -> Result<()> {
+    let world = World::new("schema-gone")?;
+    let operator = world.start()?;
+    world.install("a", json!({"extra": ["one"]}))?;
+    delete_crd(&world)?;
+    world.await_gone("crd", &world.widgets())?;
+    ensure!(world.labelled("configmaps")?.is_empty());
+    operator.await_log("no longer serves")?;
+    world.install_crd("Widget")?;
+    world.install("a", json!({"extra": ["two"]}))?;
+    let (main, two) = (
+        world.expect("configmap", "a-main")?,
+        world.expect("configmap", "a-two")?,
+    );
+
+    // While no operator runs, and with force: the custom resources go, and nothing of theirs.
+    operator.kill()?;
+    delete_crd(&world)?;
+    let no_finalizers = json!({"metadata": {"finalizers": null}});
+    world.kubectl.patch(&world.widgets(), "a", &no_finalizers)?;
+    world.await_gone("crd", &world.widgets())?;
+    let operator = world.start()?;
+    operator.await_log("waiting for its CustomResourceDefinition")?;
+    world.install_crd("Widget")?;
+    world.install("a", json!({"extra": ["three"], "color": "red"}))?;
+    ensure!(uid(&world.expect("configmap", "a-main")?) == uid(&main), "made anew");
+    let told = world.await_event("a", "Leftover")?;
+    ensure!(
+        told.contains("ConfigMap schema-gone/a-two") && !told.contains("a-main"),
+        "{told}"
+    );
+    ensure!(
+        world.expect("configmap", "a-two")? == two,
+        "it was another custom resource's"
+    );
+    world.delete("a")?;
+    let left: Vec<String> = world.labelled("configmaps")?.iter().map(uid).collect();
+    ensure!(left == [uid(&two)], "{left:?}");
+    Ok(())
+}
