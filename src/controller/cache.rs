@@ -25,8 +25,22 @@ impl Cache {
     }
 
     /// Takes in a state of a custom resource, unless a newer one is known. True if it can start a reconcile.
-    pub fn observe(&self, mut resource: CustomResource) -> bool {
+    pub fn observe(&self, resource: CustomResource) -> bool {
+        Self::take_in(&mut lock(&self.resources), resource)
+    }
+
+    /// Takes in what one of our own writes answered. False if the custom resource went meanwhile: what its watch told
+    /// last is that it is gone, or that another one of the same name came in its place.
+    pub fn learn(&self, written: CustomResource) -> bool {
         let mut resources = lock(&self.resources);
+        let is_there = resources.get(&written.key).is_some_and(|known| known.uid == written.uid);
+        if is_there {
+            Self::take_in(&mut resources, written);
+        }
+        is_there
+    }
+
+    fn take_in(resources: &mut HashMap<Key, Arc<CustomResource>>, mut resource: CustomResource) -> bool {
         if let Some(known) = resources.get(&resource.key) {
             if known.uid == resource.uid {
                 // The garbage collector takes this off again within moments.
@@ -42,16 +56,6 @@ impl Cache {
         }
         resources.insert(resource.key.clone(), Arc::new(resource));
         true
-    }
-
-    /// Takes in what an own write left of a custom resource. False if that one went meanwhile: what its watch told last
-    /// is that it is gone, or that another one of the same name came in its place.
-    pub fn observe_written(&self, written: CustomResource) -> bool {
-        let is_there = self.get(&written.key).is_some_and(|known| known.uid == written.uid);
-        if is_there {
-            self.observe(written);
-        }
-        is_there
     }
 
     /// A custom resource is gone, or no longer ours. Returns what was known of it.
@@ -119,19 +123,6 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_does_not_bring_back_what_is_gone() {
-        let cache = Cache::default();
-        let former = with(json!({"uid": "former", "resourceVersion": "9"}), 1);
-        assert!(!cache.observe_written(former.clone()), "it is gone");
-        assert!(cache.get(&former.key).is_none());
-        cache.observe(resource(10, 1));
-        assert!(!cache.observe_written(former.clone()), "it has a successor");
-        assert_eq!(cache.get(&former.key).unwrap().uid, "u");
-        assert!(cache.observe_written(resource(11, 2)));
-        assert_eq!(cache.get(&former.key).unwrap().version, 11);
-    }
-
-    #[test]
     fn how_a_deletion_was_asked_for_is_remembered() {
         let cache = Cache::default();
         let deleted = |uid: &str, version: u64, finalizers: serde_json::Value| {
@@ -148,6 +139,22 @@ mod tests {
         assert_eq!(cache.get(&key).unwrap().cascade, Cascade::Orphan);
         cache.observe(deleted("another", 4, json!([ours])));
         assert_eq!(cache.get(&key).unwrap().cascade, Cascade::Background);
+    }
+
+    #[test]
+    fn what_a_write_answers_brings_nobody_back() {
+        let cache = Cache::default();
+        let of = |uid: &str, version: u64| with(json!({"uid": uid, "resourceVersion": version.to_string()}), 1);
+        let key = resource(1, 1).key;
+        cache.observe(of("one", 1));
+        assert!(cache.learn(of("one", 2)));
+        assert_eq!(cache.get(&key).unwrap().version, 2);
+        cache.remove(&key);
+        assert!(!cache.learn(of("one", 3)));
+        assert!(cache.get(&key).is_none(), "it is gone");
+        cache.observe(of("another", 5));
+        assert!(!cache.learn(of("one", 4)));
+        assert_eq!(cache.get(&key).unwrap().uid, "another", "of the same name");
     }
 
     #[test]

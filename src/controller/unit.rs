@@ -431,7 +431,7 @@ impl Serving {
         if let Some(written) = outcome.written.filter(|written| resource.deleting || !written.deleting) {
             // What somebody asked for meanwhile is no news any more when its watch tells it.
             let changed = written.asked() != resource.asked();
-            if self.cache.observe_written(written) && changed {
+            if self.cache.learn(written) && changed {
                 self.queue.add(key.clone());
             }
         }

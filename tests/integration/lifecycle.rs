@@ -223,3 +223,22 @@ fn a_recreated_custom_resource_starts_anew() -> Result<()> {
     );
     Ok(())
 }
+
+/// A custom resource that comes at the very moment at which the one before it goes: the operator still has that one in
+/// hand, for it writes an Event after its last word.
+#[test]
+fn a_custom_resource_that_is_replaced_is_installed_anew() -> Result<()> {
+    let world = World::new("life-replace")?;
+    let _operator = world.start()?;
+    world.install("a", json!({"color": "c0"}))?;
+    for round in 1..9 {
+        let color = format!("c{round}");
+        let widget = world.widget("a", json!({"color": color})).to_string();
+        world.kubectl.run_with_input(["replace", "--force", "-f", "-"], &widget)?;
+        world.await_object("configmap", "a-main", "is of the new one", |main| {
+            main["data"]["color"] == color.as_str()
+        })?;
+        world.await_ready("a")?;
+    }
+    Ok(())
+}
