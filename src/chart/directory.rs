@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use super::ignore::Rules;
 use super::{Error, File, Warning, archive};
 
-/// How deep folders may nest; a link to a parent folder would otherwise recurse until the path is too long.
-const MAX_DEPTH: usize = 100;
 /// How many parts of paths and links are walked to name what is missing.
 const MAX_STEPS: usize = 1000;
 
@@ -49,7 +47,7 @@ pub(super) fn read(root: &Path, warnings: &mut Vec<Warning>) -> Result<Vec<File>
         buffer: Vec::new(),
         warnings,
     };
-    walk.folder(root, "", 0)?;
+    walk.all(root)?;
     Ok(walk.files)
 }
 
@@ -72,6 +70,17 @@ fn resolve(path: &Path) -> Result<PathBuf, String> {
     }
 }
 
+/// A folder that is being walked.
+struct Level {
+    path: PathBuf,
+    /// The same without the links that led to it.
+    real: PathBuf,
+    /// What the names of its files begin with.
+    prefix: String,
+    /// What is left to visit.
+    names: std::vec::IntoIter<(String, FileType)>,
+}
+
 struct Walk<'w> {
     warnings: &'w mut Vec<Warning>,
     rules: Rules,
@@ -82,18 +91,13 @@ struct Walk<'w> {
     buffer: Vec<u8>,
 }
 
-impl Walk<'_> {
-    fn folder(&mut self, path: &Path, prefix: &str, depth: usize) -> Result<(), Error> {
-        if depth > MAX_DEPTH {
-            let text = format!(
-                "{} nests more than {MAX_DEPTH} folders deep: does a link point to its parent?",
-                path.display()
-            );
-            return Err(Error::Chart(text));
-        }
+// === impl Level ===
+
+impl Level {
+    fn open(path: PathBuf, real: PathBuf, prefix: String) -> Result<Self, Error> {
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(path).map_err(|e| Error::io("open", path, e))? {
-            let entry = entry.map_err(|e| Error::io("readdirent", path, e))?;
+        for entry in std::fs::read_dir(&path).map_err(|e| Error::io("open", &path, e))? {
+            let entry = entry.map_err(|e| Error::io("readdirent", &path, e))?;
             let name = entry.file_name().to_string_lossy().into_owned();
             // Most file systems tell the type along with the name.
             let kind = entry
@@ -102,22 +106,43 @@ impl Walk<'_> {
             names.push((name, kind));
         }
         names.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        for (name, mut kind) in names {
-            let child = path.join(&name);
-            let relative = format!("{prefix}{name}");
+        Ok(Level {
+            path,
+            real,
+            prefix,
+            names: names.into_iter(),
+        })
+    }
+}
+
+// === impl Walk ===
+
+impl Walk<'_> {
+    /// Visits what is below a folder. A link to a folder around it ends as with Helm: where the system has followed
+    /// enough links in one path.
+    fn all(&mut self, root: &Path) -> Result<(), Error> {
+        let mut open = vec![Level::open(root.to_path_buf(), root.to_path_buf(), String::new())?];
+        while let Some(level) = open.last_mut() {
+            let Some((name, mut kind)) = level.names.next() else {
+                open.pop();
+                continue;
+            };
+            let child = level.path.join(&name);
+            let mut real = level.real.join(&name);
+            let relative = format!("{}{name}", level.prefix);
             if kind.is_symlink() {
-                let resolved = resolve(&child).map_err(|problem| {
+                real = resolve(&real).map_err(|problem| {
                     Error::Chart(format!("error evaluating symlink {}: {problem}", child.display()))
                 })?;
-                self.warnings.push(Warning::link(&child, &resolved));
-                let info = std::fs::symlink_metadata(&resolved).map_err(|e| Error::io("lstat", &resolved, e))?;
+                self.warnings.push(Warning::link(&child, &real));
+                let info = std::fs::symlink_metadata(&real).map_err(|e| Error::io("lstat", &real, e))?;
                 kind = info.file_type();
             }
             if self.rules.ignores(&relative, kind.is_dir()) {
                 continue;
             }
             if kind.is_dir() {
-                self.folder(&child, &format!("{relative}/"), depth + 1)?;
+                open.push(Level::open(child, real, format!("{relative}/"))?);
             } else {
                 self.file(&child, relative, kind)?;
             }

@@ -41,6 +41,8 @@ const STRING_LAYOUT: &[u8] = b"2006-01-02 15:04:05.999999999 -0700 MST";
 const RFC3339: &[u8] = b"2006-01-02T15:04:05.999999999Z07:00";
 /// Go's zero time, the first of January of the year 1, in seconds since 1970.
 const ZERO_SECONDS: i64 = -62_135_596_800;
+/// The day from which Go's `time` counts, the first of March of the year -292277022400, in seconds since 1970.
+const FIRST_SECONDS: i128 = -9_223_372_028_741_760_000;
 
 /// Where a time is looked at from.
 #[derive(Clone, Debug)]
@@ -235,8 +237,12 @@ impl Time {
 
     pub(super) fn civil(&self) -> Civil {
         let (offset, zone) = self.zone.offset_at(self.at);
-        let seconds = self.unix_seconds().saturating_add(i64::from(offset));
-        let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        let mut seconds = i128::from(self.unix_seconds()) + i128::from(offset);
+        // Go counts unsigned seconds from this day on: what lies before it comes out behind the last day.
+        if seconds < FIRST_SECONDS {
+            seconds += 1 << 64;
+        }
+        let (days, of_day) = (seconds.div_euclid(86_400) as i64, seconds.rem_euclid(86_400));
         let (year, month, day) = civil_from_days(days);
         Civil {
             year,
