@@ -33,7 +33,9 @@ impl Cache {
     /// last is that it is gone, or that another one of the same name came in its place.
     pub fn learn(&self, written: CustomResource) -> bool {
         let mut resources = lock(&self.resources);
-        let is_there = resources.get(&written.key).is_some_and(|known| known.uid == written.uid);
+        let is_there = resources
+            .get(&written.key)
+            .is_some_and(|known| known.uid == written.uid);
         if is_there {
             Self::take_in(&mut resources, written);
         }

@@ -145,7 +145,10 @@ mod tests {
         ]});
         let found = of(&status);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!(get(&found, "Ready").and_then(|ready| ready.observed_generation), Some(4));
+        assert_eq!(
+            get(&found, "Ready").and_then(|ready| ready.observed_generation),
+            Some(4)
+        );
         for none in [json!({}), json!(null), json!({"conditions": {"type": "Ready"}})] {
             assert!(of(&none).is_empty());
         }

@@ -234,7 +234,9 @@ fn a_custom_resource_that_is_replaced_is_installed_anew() -> Result<()> {
     for round in 1..9 {
         let color = format!("c{round}");
         let widget = world.widget("a", json!({"color": color})).to_string();
-        world.kubectl.run_with_input(["replace", "--force", "-f", "-"], &widget)?;
+        world
+            .kubectl
+            .run_with_input(["replace", "--force", "-f", "-"], &widget)?;
         world.await_object("configmap", "a-main", "is of the new one", |main| {
             main["data"]["color"] == color.as_str()
         })?;
