@@ -64,7 +64,7 @@ pub async fn apply_status(discovery: &Discovery, target: &Target, status: &Value
         "status": status,
     });
     let parameters = PatchParams::apply(STATUS_MANAGER).force();
-    write_status(discovery, target, patch, &parameters, |patch| Patch::Apply(patch)).await
+    write_status(discovery, target, patch, &parameters, Patch::Apply).await
 }
 
 /// Writes a status to the custom resource that it is about, and not to another one of its name that came meanwhile: a
@@ -130,7 +130,7 @@ pub async fn merge_status(
         field_manager: Some(STATUS_MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    write_status(discovery, target, patch, &parameters, |patch| Patch::Merge(patch)).await
+    write_status(discovery, target, patch, &parameters, Patch::Merge).await
 }
 
 /// Takes the finalizer off, and helm-operator's, if the list of finalizers is still the one that was read.
