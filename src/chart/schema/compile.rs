@@ -12,7 +12,7 @@ use super::compiled::{Additional, Dependency, Items, Rare, Schema};
 use super::documents::{Document, Draft, Place};
 use super::failure::escape;
 use super::format;
-use super::json::{Json, Number};
+use super::json::{Json, Keywords, Number};
 use super::{documents, metaschemas};
 use crate::chart::Fetch;
 use crate::template::go::quote::quote_go;
@@ -216,7 +216,7 @@ impl<'f> Compiler<'f> {
                 compiler: self,
                 place,
                 map,
-                keys: map.keys().fold(0, |keys, key| keys | bit(key)),
+                keywords: Keywords::of(map),
             }
             .read(&mut schema, &mut rare)?,
             _ => {}
@@ -237,20 +237,12 @@ struct Object<'c, 'f> {
     compiler: &'c mut Compiler<'f>,
     place: &'c Place,
     map: &'c BTreeMap<String, Json>,
-    /// The [`bit`]s of the keywords that there are: most are asked for in vain.
-    keys: u64,
-}
-
-/// One of 64 bits for a keyword.
-fn bit(keyword: &str) -> u64 {
-    let byte = |at: usize| keyword.as_bytes().get(at).map_or(0, |b| usize::from(*b));
-    let last = keyword.len().saturating_sub(1);
-    1 << ((byte(0) * 3 + byte(last / 2) * 5 + byte(last) * 7 + last) % 64)
+    keywords: Keywords,
 }
 
 impl<'c> Object<'c, '_> {
     fn get(&self, keyword: &str) -> Option<&'c Json> {
-        if self.keys & bit(keyword) == 0 {
+        if !self.keywords.may_have(keyword) {
             return None;
         }
         self.map.get(keyword)

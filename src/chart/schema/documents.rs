@@ -1,12 +1,12 @@
 //! Schema documents: their resources (`$id`), anchors, drafts, and how references lead from one to another.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
 use super::failure::escape;
-use super::json::Json;
+use super::json::{Json, Keywords};
 use crate::template::go::quote::quote_go;
 use crate::template::sprig::url_parse::Url;
 
@@ -34,7 +34,7 @@ pub(super) struct Document {
     pub root: Arc<Json>,
     /// By pointer.
     resources: BTreeMap<String, Resource>,
-    seen: BTreeSet<String>,
+    seen: HashSet<String>,
 }
 
 /// A part of a document with an `$id` of its own; the document itself is one.
@@ -159,7 +159,7 @@ impl Document {
             url: Arc::clone(url),
             root: Arc::new(root),
             resources: BTreeMap::new(),
-            seen: BTreeSet::new(),
+            seen: HashSet::new(),
         }
     }
 
@@ -216,12 +216,13 @@ impl Document {
             anchors: BTreeMap::new(),
             dynamic_anchors: BTreeSet::new(),
         };
-        if !matches!(schema, Json::Object(_)) {
+        let Json::Object(map) = schema else {
             if pointer.is_empty() {
                 self.resources.insert(String::new(), new(base, fallback));
             }
             return Ok(());
-        }
+        };
+        let keywords = Keywords::of(map);
         let mut draft = match schema.get("$schema").and_then(Json::text) {
             Some(url) => Draft::from_url(url).ok_or_else(|| self.unsupported(url, pointer)),
             None => Ok(fallback),
@@ -267,8 +268,8 @@ impl Document {
         if !matches!(schema, Json::Object(map) if map.keys().any(|key| holds_schemas(key))) {
             return Ok(());
         }
-        for (keyword, shape) in draft.positions() {
-            let Some(value) = schema.get(keyword) else {
+        for (keyword, shape) in draft.positions().filter(|(keyword, _)| keywords.may_have(keyword)) {
+            let Some(value) = map.get(keyword) else {
                 continue;
             };
             let at = format!("{pointer}/{}", escape(keyword));

@@ -23,12 +23,34 @@ pub(super) enum Json {
     Object(BTreeMap<String, Json>),
 }
 
+/// Which keywords an object may have: most are asked for in vain.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Keywords(u64);
+
 /// A number: its text, and `digits * 10^exponent`. Numbers are equal when their values are.
 #[derive(Debug, Clone)]
 pub(super) struct Number {
     pub text: String,
     digits: BigInt,
     exponent: i64,
+}
+
+impl Keywords {
+    pub fn of(object: &BTreeMap<String, Json>) -> Self {
+        Keywords(object.keys().fold(0, |keywords, key| keywords | Self::bit(key)))
+    }
+
+    /// Whether the keyword is worth to be looked up.
+    pub fn may_have(self, keyword: &str) -> bool {
+        self.0 & Self::bit(keyword) != 0
+    }
+
+    /// One of 64 bits for a keyword.
+    fn bit(keyword: &str) -> u64 {
+        let byte = |at: usize| keyword.as_bytes().get(at).map_or(0, |b| usize::from(*b));
+        let last = keyword.len().saturating_sub(1);
+        1 << ((byte(0) * 3 + byte(last / 2) * 5 + byte(last) * 7 + last) % 64)
+    }
 }
 
 impl PartialEq for Number {

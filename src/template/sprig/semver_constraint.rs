@@ -86,15 +86,19 @@ fn improper(text: &str) -> String {
     format!("improper constraint: {}", quoted(text.as_bytes()))
 }
 
-/// As many bytes as are digits; `None` if there are none.
-fn digits(text: &str) -> Option<(&str, &str)> {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    (end > 0).then(|| text.split_at(end))
+/// A part of a version: a number or a wildcard; `None` if the text starts with neither.
+fn number(text: &str) -> Option<(&str, &str)> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let wildcard = usize::from(text.starts_with(['x', 'X', '*']));
+    let (number, rest) = text.split_at_checked(digits.max(wildcard))?;
+    // The patterns take more for a part, and what they take may be none.
+    (!number.is_empty() && !rest.starts_with(|c: char| c.is_ascii_digit() || "|xX*".contains(c)))
+        .then_some((number, rest))
 }
 
-/// A dot and digits, if the text starts with them.
+/// A dot and such a part, if the text starts with them.
 fn dotted(text: &str) -> (&str, &str) {
-    match text.strip_prefix('.').and_then(digits) {
+    match text.strip_prefix('.').and_then(number) {
         Some((number, rest)) => text.split_at_checked(1 + number.len()).unwrap_or(("", rest)),
         None => ("", text),
     }
@@ -110,7 +114,7 @@ impl<'t> Parts<'t> {
         let operator = PLAIN_OPERATORS.iter().find(|operator| text.starts_with(**operator));
         let (operator, version) = text.split_at_checked(operator.map_or(0, |operator| operator.len()))?;
         let version = version.trim_start_matches(space);
-        let (major, rest) = digits(version.strip_prefix('v').unwrap_or(version))?;
+        let (major, rest) = number(version.strip_prefix('v').unwrap_or(version))?;
         let (minor, rest) = dotted(rest);
         let (patch, prerelease) = if minor.is_empty() { ("", rest) } else { dotted(rest) };
         let is_prerelease = prerelease.strip_prefix('-').is_some_and(is_identifiers);
@@ -336,6 +340,19 @@ mod tests {
             "1.x",
             "1.2.3+m",
             "1 2",
+            "x",
+            "*",
+            "1.X",
+            "1.2.x",
+            "1.*.*",
+            "x1",
+            "1x",
+            "1.2*",
+            "xx",
+            "*.*",
+            "1.x-a",
+            "x.2.3",
+            "1|x",
             "1.2.3-é",
             "|1",
             "1.2.3--",
