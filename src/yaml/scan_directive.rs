@@ -66,6 +66,9 @@ impl<'a> Scanner<'a> {
         if !self.is_break_or_end(0) {
             return Err(self.error("did not find expected comment or line break"));
         }
+        if self.at < self.text.len() {
+            self.need(2)?;
+        }
         self.skip_break();
         Ok(directive)
     }
