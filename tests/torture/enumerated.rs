@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::fault::{Fault, Plan};
-use crate::history::{History, in_virtual_time};
+use crate::history::{History, THEIRS, in_virtual_time};
 use crate::report::{Report, everything};
 use crate::sequences::FAULTS;
 
@@ -42,6 +42,10 @@ enum Meanwhile {
     Supplants,
     /// Puts an object of his own in the place of a member that is to go.
     Robs,
+    /// Marks a member that is to go as one that stays.
+    Keeps,
+    /// Wants it otherwise.
+    Edits,
 }
 
 const WORKS: [Work; 8] = [
@@ -150,6 +154,7 @@ async fn interrupted(work: Work, meanwhile: Meanwhile, fault: Fault, position: u
         _ => history.edit("a", first()).await?,
     }
     tokio::time::sleep(SECOND).await;
+    let mut kept = false;
     match meanwhile {
         Meanwhile::Deletes => history.delete("a").await?,
         Meanwhile::Supplants => {
@@ -157,6 +162,8 @@ async fn interrupted(work: Work, meanwhile: Meanwhile, fault: Fault, position: u
                 .supplant("a", spec("green", &["one", "two", "three"], true))
                 .await?
         }
+        Meanwhile::Edits => history.edit("a", spec("green", &["three"], false)).await?,
+        Meanwhile::Keeps => kept = history.keep("a-two").await?,
         Meanwhile::Robs => {
             history.by_hand("a-two", 4).await?;
             history.by_others("a-two", None).await?;
@@ -167,6 +174,18 @@ async fn interrupted(work: Work, meanwhile: Meanwhile, fault: Fault, position: u
         history.is_no_lie()?;
     }
     let hit = faults.heal();
+    ensure!(
+        !kept || history.map("a-two").is_some(),
+        "what is to be kept was deleted: hit {hit:?}"
+    );
+    if meanwhile == Meanwhile::Supplants {
+        let finalizers = history.widget("a").unwrap_or_default()["metadata"]["finalizers"].take();
+        let is_theirs = |finalizer: &Value| *finalizer == THEIRS;
+        ensure!(
+            finalizers.as_array().is_some_and(|all| all.iter().any(is_theirs)),
+            "somebody else's finalizer is gone: {finalizers}, hit {hit:?}"
+        );
+    }
     if meanwhile != Meanwhile::Robs {
         history.never_lied().with_context(|| format!("hit {hit:?}"))?;
     }
@@ -185,6 +204,9 @@ fn what_happens_during_any_request_is_seen_on_the_model() -> Result<()> {
         (Work::Upgrade, Meanwhile::Supplants),
         (Work::Upgrade, Meanwhile::Robs),
         (Work::Delete, Meanwhile::Robs),
+        (Work::Delete, Meanwhile::Supplants),
+        (Work::Upgrade, Meanwhile::Keeps),
+        (Work::Upgrade, Meanwhile::Edits),
     ];
     for ((work, meanwhile), fault) in all
         .into_iter()

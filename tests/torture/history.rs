@@ -25,6 +25,8 @@ use crate::model::Model;
 use crate::release::{content, members};
 
 pub const NAMESPACE: &str = "shop";
+/// A finalizer of somebody else's.
+pub const THEIRS: &str = "example.com/theirs";
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Both charts, written once.
@@ -253,7 +255,8 @@ impl History {
         Ok(())
     }
 
-    /// Somebody takes a custom resource away, finalizer and all, and makes another of the same name.
+    /// Somebody takes a custom resource away, finalizer and all, and makes another of the same name, with a finalizer of
+    /// his own.
     pub async fn supplant(&mut self, name: &str, spec: Value) -> Result<()> {
         let path = Self::widget_path(name);
         let bare = json!({"metadata": {"finalizers": null}});
@@ -262,7 +265,30 @@ impl History {
         self.ask(Method::DELETE, &path, "user", "application/json", json!({}))
             .await?;
         ensure!(self.widget(name).is_none(), "{name} is still there");
+        let widget = json!({
+            "apiVersion": "torture.test/v1", "kind": "Widget", "spec": spec,
+            "metadata": {"name": name, "finalizers": [THEIRS]},
+        });
+        let path = format!("/apis/torture.test/v1/namespaces/{NAMESPACE}/widgets");
+        let (status, answer) = self
+            .ask(Method::POST, &path, "other", "application/json", widget)
+            .await?;
+        ensure!(status == 201, "{answer}");
+        let wanted = Wanted {
+            spec: spec.clone(),
+            suspended: false,
+            since: 0,
+        };
+        self.wanted.insert(name.to_owned(), wanted);
         self.edit(name, spec).await
+    }
+
+    /// Somebody marks a member to be kept. False if it is gone.
+    pub async fn keep(&mut self, member: &str) -> Result<bool> {
+        let patch = json!({"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}});
+        let path = Self::map_path(member);
+        let asked = self.ask(Method::PATCH, &path, "hand", "application/merge-patch+json", patch);
+        Ok(asked.await?.0 == 200)
     }
 
     pub async fn delete(&mut self, name: &str) -> Result<()> {
@@ -309,7 +335,7 @@ impl History {
         format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")
     }
 
-    fn map(&self, name: &str) -> Option<Value> {
+    pub fn map(&self, name: &str) -> Option<Value> {
         let key = ("configmaps", NAMESPACE.to_owned(), name.to_owned());
         self.model.store().objects.get(&key).map(|object| (**object).clone())
     }

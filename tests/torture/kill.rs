@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::fault::{Fault, Plan};
 use crate::flavour::{self, Flavour};
-use crate::lane::{HEALED, Lane};
+use crate::lane::Lane;
 use crate::release::status_is_no_lie;
 use crate::report::{Report, everything};
 use crate::scenario::Scenario;
@@ -31,8 +31,7 @@ async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize
     // What follows the last status write, such as an event of the preparation, is no write of this scenario.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let long = lane.flavour == Flavour::Long;
-    // Hundreds of applies take their time on a busy machine.
-    let within = if long { HEALED * 5 } else { HEALED };
+    let within = lane.patience();
     let plan = Plan {
         fault,
         position,
@@ -123,6 +122,8 @@ async fn enumerate(lane: &mut Lane, scenario: Scenario, fault: Fault, positions:
                 failures.push(failure);
                 lane.faults.heal();
                 lane.start()?;
+                // What fails each time isn't about positions.
+                ensure!(failures.len() < 8, "{scenario:?} fails:\n{}", failures.join("\n"));
             }
         }
     }

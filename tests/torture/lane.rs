@@ -187,6 +187,14 @@ impl Lane {
         Ok(())
     }
 
+    /// How long one step of a release may take: hundreds of applies take their time on a busy machine.
+    pub fn patience(&self) -> Duration {
+        match self.flavour {
+            Flavour::Long => HEALED * 5,
+            _ => HEALED,
+        }
+    }
+
     /// Installs a release that stays, from which each operator learns what the kind's schema keeps.
     pub async fn settle_resident(&mut self) -> Result<()> {
         let spec = Scenario::Install.spec();
@@ -205,7 +213,7 @@ impl Lane {
         if self.widget(name).await?.is_some() {
             self.delete(name).await?;
         }
-        self.until(&format!("{name} goes"), HEALED * 2, async || {
+        self.until(&format!("{name} goes"), self.patience(), async || {
             let left = self.widget(name).await?;
             ensure!(left.is_none(), "{}", left.unwrap_or_default()["status"]);
             Ok(())

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::flavour;
-use crate::lane::{HEALED, Lane};
+use crate::lane::Lane;
 use crate::release::{Id, holds, is_gone, live, only_what_changed_was_written, versions};
 use crate::restore;
 
@@ -84,7 +84,7 @@ impl Scenario {
             _ => {
                 lane.put(release, &first()).await?;
                 let what = format!("{release} is installed");
-                lane.until(&what, HEALED, async || holds(lane, release, &first()).await)
+                lane.until(&what, lane.patience(), async || holds(lane, release, &first()).await)
                     .await?;
                 versions(&live(lane, release).await?)
             }
