@@ -160,6 +160,7 @@ fn an_object_of_kubernetes_own_kinds_is_a_release_only_where_a_selector_says_so(
     };
     world.apply(&deployment("a", &labels))?;
     world.apply(&deployment("b", &json!({})))?;
+    let start = world.mark()?;
     let operator = world.start()?;
     operator.await_log("waits for it when it is deleted")?;
     world.await_object("configmap", "a-main", "is there", |_| true)?;
@@ -172,6 +173,10 @@ fn an_object_of_kubernetes_own_kinds_is_a_release_only_where_a_selector_says_so(
         condition(&world.expect("deployment", "a")?, "Ready").is_none() && status["inventory"].is_null(),
         "{status}"
     );
+    let told = world
+        .requests(&operator, start)?
+        .filter(|request| request.subresource == "status");
+    ensure!(told.is_empty(), "{told}");
     ensure!(world.get("configmap", "b-main")?.is_none());
     ensure!(world.expect("deployment", "b")?["metadata"]["finalizers"].is_null());
     world.kubectl.delete("deployment", "a")?;
