@@ -11,6 +11,29 @@ use crate::template::sprig::regex;
 const MAX_DEPTH: usize = 200;
 /// Of how many items it is found out here that no two are equal.
 const MAX_UNIQUE: usize = 64;
+/// The keywords of the metaschemas that [`fits`] doesn't look into. What none of them knows they all accept.
+const OTHERS: [&str; 20] = [
+    "$anchor",
+    "$dynamicAnchor",
+    "$dynamicRef",
+    "$id",
+    "$recursiveAnchor",
+    "$recursiveRef",
+    "$vocabulary",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "id",
+    "maxContains",
+    "minContains",
+    "multipleOf",
+    "prefixItems",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
 /// Whether the metaschema of the draft is sure to accept `schema`. False says nothing: the metaschema has to be asked.
@@ -64,7 +87,7 @@ fn fits(draft: Draft, key: &str, value: &Json, depth: usize) -> bool {
         "minimum" | "maximum" => matches!(value, Json::Number(_)),
         "exclusiveMinimum" | "exclusiveMaximum" => draft >= Draft::V6 && matches!(value, Json::Number(_)),
         "pattern" => value.text().is_some_and(is_pattern),
-        _ => false,
+        other => !OTHERS.contains(&other),
     }
 }
 
@@ -151,7 +174,7 @@ mod tests {
         "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": []}}}",
     ];
 
-    const KEYWORDS: [&str; 44] = [
+    const KEYWORDS: [&str; 71] = [
         "default",
         "const",
         "title",
@@ -196,7 +219,76 @@ mod tests {
         "$id",
         "dependencies",
         "multipleOf",
+        "$anchor",
+        "$dynamicAnchor",
+        "$dynamicRef",
+        "$recursiveAnchor",
+        "$recursiveRef",
+        "$vocabulary",
+        "contentEncoding",
+        "contentMediaType",
+        "contentSchema",
+        "dependentRequired",
+        "dependentSchemas",
+        "id",
+        "maxContains",
+        "minContains",
+        "prefixItems",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "maxItems",
+        "minProperties",
+        "$async",
+        "form",
+        "x-order",
+        "extends",
+        "divisibleBy",
+        "disallow",
+        "",
+        "Type",
     ];
+
+    /// Every keyword of every metaschema is looked into, or is one of [`OTHERS`].
+    #[test]
+    fn no_keyword_of_a_metaschema_is_taken_for_unknown() {
+        let parts = |draft: &str, parts: &[&str]| -> Vec<String> {
+            let parts = parts.iter().map(|part| format!("draft/{draft}/meta/{part}"));
+            parts.chain([format!("draft/{draft}/schema")]).collect()
+        };
+        let v2019 = ["applicator", "content", "core", "format", "meta-data", "validation"];
+        let v2020 = [
+            "applicator",
+            "content",
+            "core",
+            "format-annotation",
+            "meta-data",
+            "unevaluated",
+            "validation",
+        ];
+        let old = ["draft-04/schema", "draft-06/schema", "draft-07/schema"].map(str::to_owned);
+        let all = old
+            .into_iter()
+            .chain(parts("2019-09", &v2019))
+            .chain(parts("2020-12", &v2020));
+        let mut seen = 0;
+        for path in all {
+            let document = metaschemas::document(&format!("https://json-schema.org/{path}")).unwrap();
+            let Some(Json::Object(properties)) = document.get("properties") else {
+                panic!("{path} has no properties")
+            };
+            for keyword in properties.keys() {
+                seen += 1;
+                assert!(KEYWORDS.contains(&keyword.as_str()), "{path}: {keyword}");
+                let wrong = Json::parse(format!("{{{keyword:?}: {{\"type\": 1}}}}").as_bytes()).unwrap();
+                let any = matches!(keyword.as_str(), "default" | "const");
+                assert!(
+                    any || !is_plain(Draft::V2020, &wrong),
+                    "{path}: {keyword} is taken for unknown"
+                );
+            }
+        }
+        assert!(seen > 150, "{seen}");
+    }
 
     #[test]
     fn what_is_plain_the_metaschemas_accept() {
