@@ -51,14 +51,14 @@ Examples:
   kubectl get configmap values -o jsonpath={.data.values} | chartwright template ./mychart -f -";
 
 /// What a run takes from its process.
-pub struct Process<'a> {
-    pub stdin: &'a mut dyn Read,
+struct Process<'a> {
+    stdin: &'a mut dyn Read,
     /// The folder that relative paths start from; empty for the working directory.
-    pub dir: &'a Path,
+    dir: &'a Path,
     /// The environment.
-    pub env: &'a dyn Fn(&str) -> Option<String>,
+    env: &'a dyn Fn(&str) -> Option<String>,
     /// Whether the process ends after the run: then the chart's memory isn't freed piece by piece.
-    pub ends: bool,
+    ends: bool,
 }
 
 /// What a run leaves behind.
@@ -97,18 +97,30 @@ pub fn command() -> clap::Command {
     flags::describe(command)
 }
 
-/// Runs the command with the process's streams and prints its result. `args` are those after `template`.
+/// Runs the command with the process's streams, prints its result and ends the process. `args` are those after `template`.
 pub fn run(args: &[String]) -> ExitCode {
     let env = |name: &str| std::env::var(name).ok();
-    let captured = capture(
-        args,
-        Process {
+    // A process that lives for milliseconds: all on one thread, whose memory nobody takes back before it ends.
+    let outcome = on_large_stack(|| {
+        let process = Process {
             stdin: &mut io::stdin(),
             dir: Path::new(""),
             env: &env,
             ends: true,
-        },
-    );
+        };
+        std::process::exit(tell(&capture(args, process)).into())
+    });
+    match outcome {
+        Ok(never) => never,
+        Err(text) => {
+            let _ = writeln!(io::stderr(), "Error: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints what a run leaves behind. Gives the exit code.
+fn tell(captured: &Captured) -> u8 {
     let mut stdout = io::stdout().lock();
     let printed = stdout.write_all(&captured.stdout).and_then(|()| stdout.flush());
     let _ = io::stderr().write_all(&captured.stderr);
@@ -116,9 +128,9 @@ pub fn run(args: &[String]) -> ExitCode {
         // A reader that closed the pipe has seen enough.
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
             let _ = writeln!(io::stderr(), "Error: standard output: {e}");
-            ExitCode::FAILURE
+            1
         }
-        _ => ExitCode::from(captured.code),
+        _ => captured.code,
     }
 }
 
@@ -126,19 +138,25 @@ pub fn run(args: &[String]) -> ExitCode {
 /// Nothing is read from the process's streams or environment, and nothing written to its streams.
 pub fn run_captured(args: &[&str], mut stdin: &[u8], dir: &Path) -> Captured {
     let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-    capture(
-        &args,
-        Process {
+    let run = || {
+        let process = Process {
             stdin: &mut stdin,
             dir,
             env: &|_| None,
             ends: false,
-        },
-    )
+        };
+        capture(&args, process)
+    };
+    on_large_stack(run).unwrap_or_else(|text| Captured {
+        stderr: format!("Error: {text}\n").into_bytes(),
+        code: 1,
+        error: Some(text),
+        ..Captured::default()
+    })
 }
 
-/// Runs the command.
-pub fn capture(args: &[String], mut process: Process<'_>) -> Captured {
+/// Runs the command. The calling thread needs a large stack: see [`on_large_stack`].
+fn capture(args: &[String], mut process: Process<'_>) -> Captured {
     let mut output = Output::default();
     let error = execute(args, &mut process, &mut output).err();
     let mut stderr = String::new();
@@ -252,7 +270,7 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
         skip_schema: flags.bool("skip-schema-validation"),
     };
     let mut log = Vec::new();
-    let result = on_large_stack(|| renderer.render_logged(&input, &mut log))?;
+    let result = renderer.render_logged(&input, &mut log);
     output.notices.extend(log.iter().map(Warning::log_line));
     if result.as_ref().map_or_else(Error::is_rendering, |_| true) {
         check_labels(&flags)?;
