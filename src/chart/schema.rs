@@ -11,8 +11,11 @@ mod documents;
 mod failure;
 mod format;
 mod json;
+mod keywords;
 mod metaschemas;
 mod plain;
+mod reader;
+mod urls;
 mod validator;
 
 use std::fmt;
@@ -43,6 +46,13 @@ pub fn validate(node: &Node<'_>, values: &Map, fetch: Option<&Fetch>) -> Result<
     let mut report = String::new();
     check(node, values, fetch, &mut report);
     if report.is_empty() { Ok(()) } else { Err(report) }
+}
+
+/// The schemas of the charts that take part, as far as [`validate`] would compile them first.
+pub fn uncompiled<'c>(node: &Node<'c>) -> Vec<&'c Schema> {
+    let schema = node.chart.schema.iter();
+    let own = schema.filter(|schema| schema.compiled.get().is_none());
+    own.chain(node.dependencies.iter().flat_map(uncompiled)).collect()
 }
 
 fn check(node: &Node<'_>, values: &Map, fetch: Option<&Fetch>, report: &mut String) {
@@ -82,9 +92,22 @@ impl Schema {
         self.text.as_bytes()
     }
 
-    fn check(&self, values: &Map, fetch: Option<&Fetch>) -> Result<(), String> {
+    /// Compiles it, if that wasn't done yet. What is wrong with it is for [`validate`] to say.
+    pub fn prepare(&self, fetch: Option<&Fetch>) {
+        let _ = self.compiled(fetch);
+    }
+
+    fn compiled(&self, fetch: Option<&Fetch>) -> Result<&[compiled::Schema], String> {
         let compile = || Json::parse(&self.text).and_then(|document| Compiler::new(fetch).compile(URL, Some(document)));
-        let schemas = self.compiled.get_or_init(compile).as_ref().map_err(String::clone)?;
+        self.compiled
+            .get_or_init(compile)
+            .as_ref()
+            .map(Vec::as_slice)
+            .map_err(String::clone)
+    }
+
+    fn check(&self, values: &Map, fetch: Option<&Fetch>) -> Result<(), String> {
+        let schemas = self.compiled(fetch)?;
         let values = Json::from_value(&Value::Map(values.clone()));
         validator::validate(schemas, 0, &values).map_err(|failure| {
             let mut lines = Vec::new();

@@ -3,51 +3,32 @@
 //! Follows what santhosh-tekuri/jsonschema v6 does with `$schema`, `$id`, anchors and references, and what Helm lets it
 //! load: files, what a [`Fetch`] fetches, and nothing (a schema that accepts all) for `urn:`.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::sync::Arc;
 
-use super::compiled::{Additional, Dependency, Items, Rare, Schema};
+use super::compiled::{Rare, Schema};
 use super::documents::{Document, Draft, Place};
-use super::failure::escape;
-use super::format;
-use super::json::{Json, Keywords, Number};
+use super::json::{Json, Keywords};
+use super::keywords::{Below, Object, RARE};
+use super::urls::{join, percent_decode, quote};
 use super::{documents, metaschemas};
 use crate::chart::Fetch;
-use crate::template::go::quote::quote_go;
-use crate::template::sprig::regex;
 
 /// The largest schema file that is read, in bytes.
 const MAX_FILE: u64 = 5 * 1024 * 1024;
 /// How many schemas a chart's schema may consist of.
 const MAX_SCHEMAS: usize = 100_000;
 
-/// The keywords that [`Rare`] is not needed for.
-const COMMON: [&str; 12] = [
-    "$comment",
-    "$ref",
-    "$schema",
-    "additionalProperties",
-    "default",
-    "description",
-    "enum",
-    "items",
-    "properties",
-    "required",
-    "title",
-    "type",
-];
-
 /// Compiles documents and whatever they refer to.
 pub(super) struct Compiler<'f> {
     documents: BTreeMap<Arc<str>, Document>,
-    schemas: Vec<Schema>,
+    pub schemas: Vec<Schema>,
     /// Where each of `schemas` stands.
     places: Vec<Place>,
     known: HashMap<Place, usize>,
     /// Metaschemas assert formats, and aren't checked themselves.
-    is_meta: bool,
+    pub is_meta: bool,
     fetch: Option<&'f Fetch>,
 }
 
@@ -82,9 +63,19 @@ impl<'f> Compiler<'f> {
             self.add(&url, document)?;
         }
         self.enqueue(Place::new(&url, ""));
+        let document = self.documents.get(&url).filter(|document| document.is_alone());
+        if let Some((root, draft)) =
+            document.map(|document| (Arc::clone(&document.root), document.resource("").1.draft))
+        {
+            self.compile_alone(&root, draft)?;
+            return Ok(self.schemas);
+        }
         let mut at = 0;
         while let Some(place) = self.places.get(at).cloned() {
-            self.ensure(&place)?;
+            // What stands below a keyword of a schema is one.
+            if self.schemas.get(at).is_none_or(|schema| schema.above.is_none()) {
+                self.ensure(&place)?;
+            }
             let root = self
                 .documents
                 .get(&place.url)
@@ -92,13 +83,26 @@ impl<'f> Compiler<'f> {
             let value = root.as_deref().and_then(|root| documents::lookup(root, &place.pointer));
             let value = value.ok_or_else(|| format!("json-pointer in {} not found", quote(&place.to_string())))?;
             self.compile_at(at, &place, value)?;
-            at += 1;
-            if at > MAX_SCHEMAS {
-                return Err(format!("the schema has more than {MAX_SCHEMAS} subschemas"));
-            }
+            at = next(at)?;
         }
         self.schemas.shrink_to_fit();
         Ok(self.schemas)
+    }
+
+    /// Compiles a document in which nothing is found but by the keyword that it stands below: its schemas are a tree.
+    fn compile_alone(&mut self, root: &Json, draft: Draft) -> Result<(), String> {
+        let mut found = vec![root];
+        let mut at = 0;
+        while let Some(value) = found.get(at).copied() {
+            let schema = Schema {
+                draft,
+                ..Schema::default()
+            };
+            self.read(at, schema, Rare::default(), value, Below::Values(&mut found))?;
+            at = next(at)?;
+        }
+        self.schemas.shrink_to_fit();
+        Ok(())
     }
 
     fn add(&mut self, url: &Arc<str>, root: Json) -> Result<(), String> {
@@ -156,24 +160,40 @@ impl<'f> Compiler<'f> {
         self.add(url, root)
     }
 
-    fn enqueue(&mut self, place: Place) -> usize {
+    /// The index of the schema at a place.
+    pub fn enqueue(&mut self, place: Place) -> usize {
+        self.enqueue_as(place, |place| (None, place.to_string()))
+    }
+
+    /// The index of the schema at a place; `way` tells from which schema it was found, and how.
+    pub fn enqueue_as(&mut self, place: Place, way: impl FnOnce(&Place) -> (Option<usize>, String)) -> usize {
         if let Some(known) = self.known.get(&place) {
             return *known;
         }
-        let index = self.schemas.len();
-        self.schemas.push(Schema::default());
+        let (above, way) = way(&place);
+        let index = self.push(above, way);
         self.places.push(place.clone());
         self.known.insert(place, index);
         index
     }
 
+    pub fn push(&mut self, above: Option<usize>, way: String) -> usize {
+        let way = way.into();
+        self.schemas.push(Schema {
+            above,
+            way,
+            ..Schema::default()
+        });
+        self.schemas.len() - 1
+    }
+
     /// The place that a reference leads to.
-    fn resolve(&mut self, from: &Place, reference: &str) -> Result<Place, String> {
+    pub fn resolve(&mut self, from: &Place, reference: &str) -> Result<Place, String> {
         let Some(document) = self.documents.get(&from.url) else {
             return Ok(from.clone());
         };
         let (_, resource) = document.resource(&from.pointer);
-        let (url, fragment) = documents::join(&resource.id, reference)?;
+        let (url, fragment) = join(&resource.id, reference)?;
         let url = Arc::from(url);
         if let Some(place) = document.find(&url, &fragment)? {
             return Ok(place);
@@ -190,7 +210,6 @@ impl<'f> Compiler<'f> {
         };
         let (base, resource) = document.resource(&place.pointer);
         let mut schema = Schema {
-            location: place.to_string().into(),
             draft: resource.draft,
             ..Schema::default()
         };
@@ -209,285 +228,49 @@ impl<'f> Compiler<'f> {
             let target = self.enqueue(place);
             rare.dynamic_anchors.insert(name, target);
         }
+        self.read(index, schema, rare, value, Below::Places(place))
+    }
+
+    /// Reads the keywords of the schema at `index`.
+    fn read<'c, 'j: 'c>(
+        &mut self,
+        index: usize,
+        mut schema: Schema,
+        mut rare: Rare,
+        value: &'j Json,
+        below: Below<'c, 'j>,
+    ) -> Result<(), String> {
         match value {
             Json::Bool(accepts) => schema.boolean = Some(*accepts),
             Json::Object(map) if map.is_empty() => schema.boolean = Some(true),
             Json::Object(map) => Object {
                 compiler: self,
-                place,
+                index,
                 map,
                 keywords: Keywords::of(map),
+                below,
             }
             .read(&mut schema, &mut rare)?,
             _ => {}
         }
-        let is_common = |key: &String| COMMON.contains(&key.as_str());
-        if !rare.dynamic_anchors.is_empty() || matches!(value, Json::Object(map) if !map.keys().all(is_common)) {
+        let is_rare = |key: &str| RARE.binary_search(&key).is_ok();
+        let needs_rare = matches!(value, Json::Object(map) if map.keys().any(is_rare));
+        if needs_rare || !rare.dynamic_anchors.is_empty() || rare.additional_items.is_some() {
             schema.rare = Some(Box::new(rare));
         }
         if let Some(slot) = self.schemas.get_mut(index) {
+            schema.above = slot.above;
+            schema.way = std::mem::take(&mut slot.way);
             *slot = schema;
         }
         Ok(())
     }
 }
 
-/// A schema's keywords.
-struct Object<'c, 'f> {
-    compiler: &'c mut Compiler<'f>,
-    place: &'c Place,
-    map: &'c BTreeMap<String, Json>,
-    keywords: Keywords,
-}
-
-impl<'c> Object<'c, '_> {
-    fn get(&self, keyword: &str) -> Option<&'c Json> {
-        if !self.keywords.may_have(keyword) {
-            return None;
-        }
-        self.map.get(keyword)
-    }
-
-    fn read(mut self, schema: &mut Schema, rare: &mut Rare) -> Result<(), String> {
-        let draft = schema.draft;
-        schema.reference = self.reference("$ref")?;
-        if draft < Draft::V2019 && schema.reference.is_some() {
-            // Older drafts ignore what stands beside a reference.
-            return Ok(());
-        }
-        rare.all_of = self.list("allOf");
-        rare.any_of = self.list("anyOf");
-        rare.one_of = self.list("oneOf");
-        rare.not = self.one("not");
-        self.read_items(schema, rare);
-        self.read_properties(schema, rare)?;
-        self.read_assertions(schema, rare)?;
-        if draft >= Draft::V6 {
-            rare.contains = self.one("contains");
-            rare.property_names = self.one("propertyNames");
-            rare.constant = self.get("const").cloned();
-        }
-        if draft >= Draft::V7 {
-            rare.condition = self.one("if");
-            if rare.condition.is_some() {
-                rare.then = self.one("then");
-                rare.otherwise = self.one("else");
-            }
-        }
-        if draft >= Draft::V2019 {
-            rare.recursive_reference = self.reference("$recursiveRef")?;
-            rare.recursive_anchor = self.is_true("$recursiveAnchor");
-            if rare.contains.is_some() {
-                rare.contains_range = [self.whole("minContains"), self.whole("maxContains")];
-            }
-            for (name, value) in self.object("dependentRequired") {
-                if let Json::Array(names) = value {
-                    rare.dependent_required.push((name.clone(), texts(names)));
-                }
-            }
-            rare.dependent_schemas = self.named("dependentSchemas");
-            rare.unevaluated_items = self.one("unevaluatedItems");
-            rare.unevaluated_properties = self.one("unevaluatedProperties");
-        }
-        if draft >= Draft::V2020 {
-            if let Some(target) = self.reference("$dynamicRef")? {
-                let text = self.text("$dynamicRef").unwrap_or_default();
-                let fragment = text.split_once('#').map_or("", |(_, fragment)| fragment);
-                let anchor = if fragment.starts_with('/') { "" } else { fragment };
-                rare.dynamic_reference = Some((target, anchor.to_owned()));
-            }
-            rare.dynamic_anchor = self.text("$dynamicAnchor").map(str::to_owned);
-        }
-        Ok(())
-    }
-
-    fn read_items(&mut self, schema: &mut Schema, rare: &mut Rare) {
-        if schema.draft >= Draft::V2020 {
-            let first = self.list("prefixItems");
-            let rest = self.one("items");
-            match rest {
-                Some(target) if first.is_empty() => schema.items = Items::All(target),
-                rest => {
-                    schema.items = Items::First(first);
-                    rare.additional_items = rest.map(Additional::Schema);
-                }
-            }
-        } else if matches!(self.get("items"), Some(Json::Array(_))) {
-            schema.items = Items::First(self.list("items"));
-            rare.additional_items = self.additional("additionalItems");
-        } else if let Some(target) = self.one("items") {
-            schema.items = Items::All(target);
-        }
-    }
-
-    fn read_properties(&mut self, schema: &mut Schema, rare: &mut Rare) -> Result<(), String> {
-        schema.properties = self
-            .named("properties")
-            .into_iter()
-            .map(|(name, target)| (name.into(), target))
-            .collect();
-        rare.pattern_properties = self.named("patternProperties");
-        for (pattern, _) in &rare.pattern_properties {
-            self.check_pattern("patternProperties", pattern)?;
-        }
-        schema.additional_properties = self.additional("additionalProperties");
-        let dependencies: Vec<(String, Json)> = self
-            .object("dependencies")
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect();
-        for (name, value) in dependencies {
-            let dependency = match &value {
-                Json::Array(names) => Dependency::Names(texts(names)),
-                _ => Dependency::Schema(self.at(&["dependencies", &name])),
-            };
-            rare.dependencies.push((name, dependency));
-        }
-        Ok(())
-    }
-
-    fn read_assertions(&mut self, schema: &mut Schema, rare: &mut Rare) -> Result<(), String> {
-        const ORDER: [&str; 7] = ["null", "boolean", "number", "integer", "string", "array", "object"];
-        let wanted = match self.get("type") {
-            Some(Json::String(one)) => vec![one.clone()],
-            Some(Json::Array(many)) => texts(many),
-            _ => Vec::new(),
-        };
-        schema.types = ORDER
-            .into_iter()
-            .filter(|name| wanted.iter().any(|one| one == name))
-            .collect();
-        if let Some(Json::Array(options)) = self.get("enum") {
-            schema.enumeration = Some(options.as_slice().into());
-        }
-        rare.multiple_of = self.number("multipleOf");
-        let mut exclusive = Vec::new();
-        for (name, strict, refused) in [
-            ("minimum", "exclusiveMinimum", &[Ordering::Less, Ordering::Equal]),
-            ("maximum", "exclusiveMaximum", &[Ordering::Greater, Ordering::Equal]),
-        ] {
-            let [refused_first, _] = refused;
-            let weakly = std::slice::from_ref(refused_first);
-            // Draft 4: the strict keyword is a flag of the other.
-            if self.is_true(strict) {
-                exclusive.extend(self.number(name).map(|limit| (strict, limit, &refused[..])));
-            } else {
-                rare.limits.extend(self.number(name).map(|limit| (name, limit, weakly)));
-                exclusive.extend(self.number(strict).map(|limit| (strict, limit, &refused[..])));
-            }
-        }
-        rare.limits.extend(exclusive);
-        rare.length_range = [self.whole("minLength"), self.whole("maxLength")];
-        rare.items_range = [self.whole("minItems"), self.whole("maxItems")];
-        rare.properties_range = [self.whole("minProperties"), self.whole("maxProperties")];
-        rare.unique_items = self.is_true("uniqueItems");
-        if let Some(Json::Array(names)) = self.get("required") {
-            schema.required = texts(names).into();
-        }
-        if let Some(pattern) = self.text("pattern") {
-            self.check_pattern("pattern", pattern)?;
-            rare.pattern = Some(pattern.to_owned());
-        }
-        if (schema.draft < Draft::V2019 || self.compiler.is_meta)
-            && let Some(name) = self.text("format")
-        {
-            rare.format = format::find(name).map(|check| (name.to_owned(), check));
-        }
-        Ok(())
-    }
-
-    fn check_pattern(&self, keyword: &str, pattern: &str) -> Result<(), String> {
-        regex::compile(pattern.as_bytes()).map(drop).map_err(|problem| {
-            format!(
-                "invalid regex {} at {}: {problem}",
-                quote(pattern),
-                quote(&self.place.below(&[keyword]).to_string())
-            )
-        })
-    }
-
-    fn at(&mut self, path: &[&str]) -> usize {
-        let place = self.place.below(path);
-        self.compiler.enqueue(place)
-    }
-
-    fn one(&mut self, key: &str) -> Option<usize> {
-        self.get(key).is_some().then(|| self.at(&[key]))
-    }
-
-    fn list(&mut self, key: &str) -> Vec<usize> {
-        match self.get(key) {
-            Some(Json::Array(items)) => (0..items.len()).map(|at| self.at(&[key, &at.to_string()])).collect(),
-            _ => Vec::new(),
-        }
-    }
-
-    fn named(&mut self, key: &str) -> Vec<(String, usize)> {
-        match self.get(key) {
-            Some(Json::Object(map)) => map.keys().map(|name| (name.clone(), self.at(&[key, name]))).collect(),
-            _ => Vec::new(),
-        }
-    }
-
-    fn object(&self, key: &str) -> impl Iterator<Item = (&String, &Json)> {
-        match self.get(key) {
-            Some(Json::Object(map)) => Some(map.iter()),
-            _ => None,
-        }
-        .into_iter()
-        .flatten()
-    }
-
-    fn additional(&mut self, key: &str) -> Option<Additional> {
-        match self.get(key)? {
-            Json::Bool(allowed) => Some(Additional::Allowed(*allowed)),
-            _ => self.one(key).map(Additional::Schema),
-        }
-    }
-
-    fn reference(&mut self, key: &str) -> Result<Option<usize>, String> {
-        let Some(text) = self.text(key).map(str::to_owned) else {
-            return Ok(None);
-        };
-        let place = self.compiler.resolve(self.place, &text)?;
-        Ok(Some(self.compiler.enqueue(place)))
-    }
-
-    fn text(&self, key: &str) -> Option<&str> {
-        self.get(key).and_then(Json::text)
-    }
-
-    fn is_true(&self, key: &str) -> bool {
-        self.get(key) == Some(&Json::Bool(true))
-    }
-
-    fn number(&self, key: &str) -> Option<Number> {
-        match self.get(key) {
-            Some(Json::Number(n)) => Some(n.clone()),
-            _ => None,
-        }
-    }
-
-    fn whole(&self, key: &str) -> Option<i64> {
-        self.number(key)?.to_count()
-    }
-}
-
-fn texts(items: &[Json]) -> Vec<String> {
-    items.iter().filter_map(Json::text).map(str::to_owned).collect()
-}
-
-fn quote(text: &str) -> String {
-    quote_go(text.as_bytes())
-}
-
-impl Place {
-    fn below(&self, path: &[&str]) -> Place {
-        let mut pointer = self.pointer.clone();
-        for part in path {
-            pointer.push('/');
-            pointer.push_str(&escape(part));
-        }
-        Place::new(&self.url, &pointer)
+fn next(at: usize) -> Result<usize, String> {
+    match at + 1 {
+        next if next > MAX_SCHEMAS => Err(format!("the schema has more than {MAX_SCHEMAS} subschemas")),
+        next => Ok(next),
     }
 }
 
@@ -506,7 +289,7 @@ fn file_path(url: &str) -> &str {
 fn fetch(url: &str, network: Option<&Fetch>) -> Result<Json, String> {
     match url.split_once(':').map_or("", |(scheme, _)| scheme) {
         "file" => {
-            let path = documents::percent_decode(file_path(url))?;
+            let path = percent_decode(file_path(url))?;
             let io = |op: &str| {
                 let path = path.clone();
                 let op = op.to_owned();
@@ -523,5 +306,38 @@ fn fetch(url: &str, network: Option<&Fetch>) -> Result<Json, String> {
             None => Err("schemas on the network are not fetched: put a copy into the schema's $defs".to_owned()),
         },
         _ => Err(format!("no URLLoader registered for {}", quote(url))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rare_keywords_are_sorted() {
+        assert!(RARE.is_sorted());
+    }
+
+    #[test]
+    fn a_document_that_refers_to_nothing_is_compiled_as_any_other() {
+        let compile = |text: &str| {
+            let document = Json::parse(text.as_bytes()).unwrap();
+            Compiler::new(None)
+                .compile("file:///x", Some(document))
+                .map(|schemas| format!("{schemas:#?}"))
+        };
+        let table = [
+            r#"{"type": "object"}"#,
+            r#"{"properties": {"a/b~ ü": {"items": [{"enum": [[1]]}, true]}, "c": {"type": ["null", "string"]}}}"#,
+            r#"{"allOf": [{"not": {}}, {"if": {"minimum": 1}, "then": {"pattern": "^a"}, "else": {"format": "uri"}}]}"#,
+            r#"{"$defs": {"unused": {"required": ["a"]}}, "additionalProperties": {"prefixItems": [{}], "items": {}}}"#,
+            r#"{"dependentSchemas": {"a": {}}, "patternProperties": {"^x": {"contains": {"const": null}}}}"#,
+            r#"{"properties": {"a": {"properties": {"b": {"pattern": "("}}}}}"#,
+            r#"{"dependencies": {"a": ["b"], "c": {"unevaluatedProperties": {"maxLength": 3}}}}"#,
+        ];
+        for text in table {
+            let referred = text.replacen('{', r#"{"$anchor": "a", "#, 1);
+            assert_eq!(compile(text), compile(&referred), "{text}");
+        }
     }
 }

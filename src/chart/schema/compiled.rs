@@ -11,8 +11,10 @@ use super::json::{Json, Number};
 /// One compiled schema. Other schemas stand in it as indexes.
 #[derive(Debug, Default)]
 pub(super) struct Schema {
-    /// URL and JSON pointer.
-    pub location: Box<str>,
+    /// The schema that this one was found in.
+    pub above: Option<usize>,
+    /// The way from there: a JSON pointer; or URL and pointer of one that was found by a reference.
+    pub way: Box<str>,
     pub draft: Draft,
     /// The schema that is this one's resource: that with the `$id`.
     pub resource: usize,
@@ -99,6 +101,15 @@ impl std::ops::Deref for Schema {
     fn deref(&self) -> &Rare {
         self.rare.as_deref().unwrap_or_else(|| &NOTHING_RARE)
     }
+}
+
+/// URL and JSON pointer of a schema.
+pub(super) fn location(schemas: &[Schema], index: usize) -> String {
+    let schema = |index: usize| schemas.get(index);
+    let ways: Vec<&str> = std::iter::successors(schema(index), |found| found.above.and_then(schema))
+        .map(|schema| &*schema.way)
+        .collect();
+    ways.into_iter().rev().collect()
 }
 
 impl Schema {

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use super::failure::escape;
 use super::json::{Json, Keywords};
-use crate::template::go::quote::quote_go;
-use crate::template::sprig::url_parse::Url;
+use super::urls::{encoded, join, percent_decode, percent_encode, quote};
 
 /// A version of JSON Schema.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,6 +33,11 @@ pub(super) struct Document {
     pub root: Arc<Json>,
     /// By pointer.
     resources: BTreeMap<String, Resource>,
+    /// The document is its only resource, and has no anchor below the root: it isn't searched for others.
+    is_single: bool,
+    /// Besides that, nothing refers to anything.
+    is_alone: bool,
+    /// Where schemas are known to stand; of a document with a single resource only those that no keyword leads to.
     seen: HashSet<String>,
 }
 
@@ -111,16 +115,8 @@ impl Draft {
     }
 }
 
-/// Whether a keyword may hold schemas, in any draft: what most schemas consist of doesn't.
-fn holds_schemas(keyword: &str) -> bool {
-    !matches!(
-        keyword,
-        "type" | "default" | "description" | "title" | "enum" | "minimum" | "maximum" | "pattern" | "format"
-    )
-}
-
 /// How schemas stand below a keyword.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Shape {
     One,
     List,
@@ -138,34 +134,55 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}#", self.url)?;
-        for (index, part) in self.pointer.split('/').enumerate() {
-            if index > 0 {
-                f.write_str("/")?;
-            }
-            if part.bytes().all(is_unescaped) {
-                f.write_str(part)?;
-            } else {
-                f.write_str(&percent_encode(part))?;
-            }
-        }
-        Ok(())
+        write!(f, "{}#{}", self.url, encoded(&self.pointer))
     }
 }
 
 impl Document {
     pub fn new(url: &Arc<str>, root: Json) -> Self {
+        let is_single = !has_below(&root, &["$anchor", "$dynamicAnchor", "$id", "$schema", "id"]);
+        let refers = ["$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$ref"];
         Document {
             url: Arc::clone(url),
+            is_single,
+            is_alone: is_single && !refers.iter().any(|key| root.get(key).is_some()) && !has_below(&root, &refers),
             root: Arc::new(root),
             resources: BTreeMap::new(),
             seen: HashSet::new(),
         }
     }
 
+    /// Whether every schema of the document is found by the keyword that it stands below, and in no other way.
+    pub fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
     /// Whether a schema is known to stand at `pointer`.
     pub fn knows(&self, pointer: &str) -> bool {
-        self.seen.contains(pointer)
+        self.seen.contains(pointer) || self.is_single && self.leads_to(pointer)
+    }
+
+    /// Whether keywords lead from the root to what stands at `pointer`.
+    fn leads_to(&self, pointer: &str) -> bool {
+        let draft = self.resource("").1.draft;
+        let mut parts = pointer.split('/').skip(1).peekable();
+        let mut schema = &*self.root;
+        while let Some(keyword) = parts.next() {
+            let Some(value) = schema.get(keyword) else { return false };
+            let has = |shape: Shape| draft.positions().any(|known| known == (keyword, shape));
+            let holds_more = has(Shape::List) && matches!(value, Json::Array(_))
+                || has(Shape::Named) && matches!(value, Json::Object(_));
+            let next = match parts.peek() {
+                Some(part) if holds_more => lookup(value, &format!("/{part}")),
+                _ => has(Shape::One).then_some(value),
+            };
+            if holds_more {
+                parts.next();
+            }
+            let Some(next) = next else { return false };
+            schema = next;
+        }
+        true
     }
 
     /// The resource that what stands at `pointer` belongs to, with its own pointer.
@@ -265,7 +282,7 @@ impl Document {
             home = pointer.to_owned();
         }
         self.anchors(schema, pointer, &home)?;
-        if !matches!(schema, Json::Object(map) if map.keys().any(|key| holds_schemas(key))) {
+        if self.is_single {
             return Ok(());
         }
         for (keyword, shape) in draft.positions().filter(|(keyword, _)| keywords.may_have(keyword)) {
@@ -281,7 +298,7 @@ impl Document {
                     }
                 }
                 (Shape::Named, Json::Object(map)) => {
-                    for (name, item) in map {
+                    for (name, item) in map.iter() {
                         self.collect(item, &base, &format!("{at}/{}", escape(name)), draft)?;
                     }
                 }
@@ -376,6 +393,25 @@ static NO_RESOURCE: Resource = Resource {
     dynamic_anchors: BTreeSet::new(),
 };
 
+/// Whether an object below the root has one of the keys with a text.
+fn has_below(root: &Json, keys: &[&str]) -> bool {
+    let is_meant = |(key, value): (&str, &Json)| keys.contains(&key) && value.text().is_some();
+    let mut below: Vec<&Json> = vec![root];
+    while let Some(value) = below.pop() {
+        match value {
+            Json::Array(items) => below.extend(items.iter().filter(|item| item.holds_others())),
+            Json::Object(members) => {
+                if !std::ptr::eq(value, root) && members.iter().any(is_meant) {
+                    return true;
+                }
+                below.extend(members.values().filter(|value| value.holds_others()));
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
 /// What stands at a JSON pointer.
 pub(super) fn lookup<'j>(root: &'j Json, pointer: &str) -> Option<&'j Json> {
     pointer.split('/').skip(1).try_fold(root, |value, part| {
@@ -384,115 +420,11 @@ pub(super) fn lookup<'j>(root: &'j Json, pointer: &str) -> Option<&'j Json> {
             false => Cow::Borrowed(part),
         };
         match value {
-            Json::Object(map) => map.get(&*part),
+            Json::Object(map) => map.get(&part),
             Json::Array(items) => items.get(part.parse::<usize>().ok()?),
             _ => None,
         }
     })
-}
-
-/// A reference, resolved against a base URL: the URL without its fragment, and the fragment decoded.
-pub(super) fn join(base: &str, reference: &str) -> Result<(String, String), String> {
-    let (path, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-    Url::parse(path.as_bytes()).map_err(|e| format!("error in parsing {}: {e}", quote(path)))?;
-    let fragment = percent_decode(fragment).map_err(|e| format!("error in parsing {}: {e}", quote(reference)))?;
-    Ok((resolve(base, path), fragment))
-}
-
-/// RFC 3986, section 5.2, without fragments.
-fn resolve(base: &str, reference: &str) -> String {
-    let has_scheme = |text: &str| {
-        text.split_once(':').is_some_and(|(scheme, _)| {
-            scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-                && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
-        })
-    };
-    if reference.is_empty() {
-        return base.to_owned();
-    }
-    if has_scheme(reference) {
-        return reference.to_owned();
-    }
-    let (scheme, rest) = base.split_once(':').unwrap_or(("", base));
-    let Some(rest) = rest.strip_prefix("//") else {
-        // An opaque base (`urn:…`) has no hierarchy to resolve in.
-        return base.to_owned();
-    };
-    if let Some(other) = reference.strip_prefix("//") {
-        return format!("{scheme}://{other}");
-    }
-    let (host, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
-    let path = path.split('?').next().unwrap_or_default();
-    let (target, query) = reference.split_once('?').map_or((reference, ""), |(path, _)| {
-        (path, reference.get(path.len()..).unwrap_or_default())
-    });
-    let joined = if target.starts_with('/') {
-        target.to_owned()
-    } else if target.is_empty() {
-        path.to_owned()
-    } else {
-        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        format!("{folder}/{target}")
-    };
-    let mut parts: Vec<&str> = Vec::new();
-    for part in joined.split('/').skip(1) {
-        match part {
-            "." => {}
-            ".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    if joined.ends_with("/.") || joined.ends_with("/..") {
-        parts.push("");
-    }
-    format!("{scheme}://{host}/{}{query}", parts.join("/"))
-}
-
-/// Go's `url.PathUnescape`.
-pub(super) fn percent_decode(text: &str) -> Result<String, String> {
-    let bytes = text.as_bytes();
-    let mut out = Vec::new();
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        if *byte != b'%' {
-            out.push(*byte);
-            at += 1;
-            continue;
-        }
-        let code = text
-            .get(at + 1..at + 3)
-            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        let Some(code) = code else {
-            let bad: Vec<u8> = bytes.iter().skip(at).take(3).copied().collect();
-            return Err(format!("invalid URL escape {}", quote_go(&bad)));
-        };
-        out.push(code);
-        at += 3;
-    }
-    Ok(String::from_utf8_lossy(&out).into_owned())
-}
-
-fn is_unescaped(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-_.~$&+=:@".contains(&byte)
-}
-
-/// Go's `url.PathEscape`.
-fn percent_encode(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        if is_unescaped(byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
-}
-
-fn quote(text: &str) -> String {
-    quote_go(text.as_bytes())
 }
 
 #[cfg(test)]
@@ -500,30 +432,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_resolved() {
+    fn a_document_without_names_is_not_searched_and_knows_its_schemas() {
+        let url = Arc::from("file:///x");
+        let new = |text: &str| {
+            let mut document = Document::new(&url, Json::parse(text.as_bytes()).unwrap());
+            document.collect_root().unwrap();
+            document
+        };
+        let text = r##"{"$schema": "http://json-schema.org/draft-07/schema#", "$id": "http://x.org/y",
+            "properties": {"id": {"items": [{"not": {}}, {}]}, "a/b": {"$ref": "#/other"}},
+            "prefixItems": [{}], "additionalProperties": {"type": "string"}, "other": {"properties": {"c": {}}}}"##;
         let table = [
-            (
-                "file:///values.schema.json",
-                "#/$defs/a",
-                "file:///values.schema.json",
-                "/$defs/a",
-            ),
-            (
-                "file:///values.schema.json",
-                "other.json#a%20b",
-                "file:///other.json",
-                "a b",
-            ),
-            ("https://x.org/a/b", "../c?d", "https://x.org/c?d", ""),
-            ("https://x.org/a/b", "/c/./d", "https://x.org/c/d", ""),
-            ("https://x.org", "//y.org/z", "https://y.org/z", ""),
-            ("urn:a:b", "c", "urn:a:b", ""),
-            ("file:///x", "urn:q", "urn:q", ""),
+            ("", true),
+            ("/properties", false),
+            ("/properties/id", true),
+            ("/properties/id/items", true),
+            ("/properties/id/items/1", true),
+            ("/properties/id/items/2", false),
+            ("/properties/id/items/0/not", true),
+            ("/properties/a~1b", true),
+            ("/properties/a", false),
+            ("/additionalProperties", true),
+            // Of a later draft, and no keyword.
+            ("/prefixItems/0", false),
+            ("/other", false),
+            ("/other/properties/c", false),
         ];
-        for (base, reference, url, fragment) in table {
-            let want = Ok((url.to_owned(), fragment.to_owned()));
-            assert_eq!(join(base, reference), want, "{base} {reference}");
+        let mut single = new(text);
+        assert!(single.is_single);
+        // The same schemas as a search finds, which a name anywhere makes necessary.
+        let searched = new(&text.replace(r#""not": {}"#, r#""not": {"$id": "z"}"#));
+        assert!(!searched.is_single);
+        for (pointer, known) in table {
+            assert_eq!(single.knows(pointer), known, "{pointer}");
+            assert_eq!(searched.knows(pointer), known, "{pointer}");
         }
-        assert!(join("file:///x", "#%zz").is_err());
+        single.collect_at("/other").unwrap();
+        assert!(single.knows("/other"));
     }
 }

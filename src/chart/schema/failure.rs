@@ -63,8 +63,12 @@ pub(super) fn quote(text: &str) -> String {
 }
 
 /// Quoted texts, separated by commas.
-pub(super) fn quote_all<'a>(texts: impl IntoIterator<Item = &'a String>) -> String {
-    texts.into_iter().map(|text| quote(text)).collect::<Vec<_>>().join(", ")
+pub(super) fn quote_all<T: AsRef<str>>(texts: &[T]) -> String {
+    texts
+        .iter()
+        .map(|text| quote(text.as_ref()))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// A value as messages name it.
@@ -74,7 +78,7 @@ pub(super) fn shown(value: &Json) -> String {
         Json::Array(_) | Json::Object(_) => "value".to_owned(),
         Json::Null => "<nil>".to_owned(),
         Json::Bool(b) => b.to_string(),
-        Json::Number(n) => n.text.clone(),
+        Json::Number(n) => n.text().to_owned(),
     }
 }
 

@@ -1,10 +1,8 @@
 //! JSON values whose numbers keep their text and their exact value.
 
-use std::collections::BTreeMap;
-
 use num_bigint::BigInt;
-use serde::de::IgnoredAny;
 
+use super::reader;
 use crate::template::go::format::display;
 use crate::template::go::value::Value as Template;
 use crate::template::sprig::json_parse;
@@ -18,25 +16,69 @@ pub(super) enum Json {
     Null,
     Bool(bool),
     Number(Number),
-    String(String),
-    Array(Vec<Json>),
-    Object(BTreeMap<String, Json>),
+    String(Box<str>),
+    Array(Box<[Json]>),
+    Object(Members),
 }
+
+/// What an object consists of, sorted by name.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Members(Box<[(Box<str>, Json)]>);
 
 /// Which keywords an object may have: most are asked for in vain.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keywords(u64);
 
-/// A number: its text, and `digits * 10^exponent`. Numbers are equal when their values are.
+/// A number as text. Numbers are equal when their values are.
 #[derive(Debug, Clone)]
-pub(super) struct Number {
-    pub text: String,
-    digits: BigInt,
-    exponent: i64,
+pub(super) struct Number(Box<str>);
+
+impl FromIterator<(Box<str>, Json)> for Members {
+    /// Of members with the same name the last one counts.
+    fn from_iter<I: IntoIterator<Item = (Box<str>, Json)>>(members: I) -> Self {
+        let mut members: Vec<_> = members.into_iter().collect();
+        if !members.is_sorted_by(|(a, _), (b, _)| a < b) {
+            members.reverse();
+            members.sort_by(|(a, _), (b, _)| a.cmp(b));
+            members.dedup_by(|(a, _), (b, _)| a == b);
+        }
+        Members(members.into())
+    }
+}
+
+impl Members {
+    pub fn get(&self, name: &str) -> Option<&Json> {
+        let at = self.0.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
+        self.0.get(at).map(|(_, value)| value)
+    }
+
+    pub fn contains_key(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> {
+        self.0.iter().map(|(name, value)| (&**name, value))
+    }
+
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.iter().map(|(name, _)| name)
+    }
+
+    pub fn values(&self) -> impl Iterator<Item = &Json> {
+        self.iter().map(|(_, value)| value)
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl Keywords {
-    pub fn of(object: &BTreeMap<String, Json>) -> Self {
+    pub fn of(object: &Members) -> Self {
         Keywords(object.keys().fold(0, |keywords, key| keywords | Self::bit(key)))
     }
 
@@ -60,33 +102,39 @@ impl PartialEq for Number {
 }
 
 impl Number {
-    /// Reads a number as JSON or Go writes it.
-    pub fn new(text: String) -> Self {
-        let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((&text, "0"));
+    /// A number as JSON or Go writes it.
+    pub fn new(text: &str) -> Self {
+        Number(text.into())
+    }
+
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// The digits and the exponent of `digits * 10^exponent`.
+    fn decimal(&self) -> (BigInt, i64) {
+        let (mantissa, exponent) = self.0.split_once(['e', 'E']).unwrap_or((&self.0, "0"));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         let shift = i64::try_from(fraction.len()).unwrap_or(0);
         let exponent: i64 = exponent.parse().unwrap_or(0);
         let digits: BigInt = format!("{whole}{fraction}").parse().unwrap_or_default();
-        Number {
-            digits,
-            exponent: exponent.clamp(-MAX_EXPONENT, MAX_EXPONENT) - shift,
-            text,
-        }
+        (digits, exponent.clamp(-MAX_EXPONENT, MAX_EXPONENT) - shift)
     }
 
     /// Both numbers' digits at the smaller of their exponents.
     fn aligned(&self, other: &Self) -> (BigInt, BigInt) {
-        let low = self.exponent.min(other.exponent);
-        let scale = |n: &Number| {
-            let zeros = u32::try_from(n.exponent - low).unwrap_or(0);
-            &n.digits * BigInt::from(10).pow(zeros)
+        let (own, others) = (self.decimal(), other.decimal());
+        let low = own.1.min(others.1);
+        let scale = |(digits, exponent): (BigInt, i64)| {
+            let zeros = u32::try_from(exponent - low).unwrap_or(0);
+            digits * BigInt::from(10).pow(zeros)
         };
-        (scale(self), scale(other))
+        (scale(own), scale(others))
     }
 
     /// Most numbers are small and whole.
     fn small(&self) -> Option<i64> {
-        self.text.parse().ok()
+        self.0.parse().ok()
     }
 
     pub fn compare(&self, other: &Self) -> std::cmp::Ordering {
@@ -105,12 +153,12 @@ impl Number {
     }
 
     pub fn is_integer(&self) -> bool {
-        self.small().is_some() || self.is_multiple_of(&Number::new("1".to_owned()))
+        self.small().is_some() || self.is_multiple_of(&Number::new("1"))
     }
 
     /// The nearest float.
     pub fn to_f64(&self) -> f64 {
-        self.text.parse().unwrap_or_default()
+        self.0.parse().unwrap_or_default()
     }
 
     /// The value of a keyword that counts something.
@@ -121,7 +169,7 @@ impl Number {
         if !self.is_integer() {
             return None;
         }
-        let (whole, _) = self.aligned(&Number::new("1".to_owned()));
+        let (whole, _) = self.aligned(&Number::new("1"));
         i64::try_from(whole).ok()
     }
 }
@@ -132,30 +180,11 @@ impl Json {
     /// # Errors
     /// The text of Go's error.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
-        // What serde takes Go takes too; Go's words are needed for the rest.
-        let is_plain = serde_json::from_slice::<IgnoredAny>(text).is_ok();
-        match if is_plain {
-            Ok(Template::Nil)
-        } else {
-            json_parse::unmarshal(text)
-        } {
-            Ok(_) => {}
-            Err(e) if e.ends_with("after top-level value") => {
-                return Err("invalid character after top-level value".to_owned());
-            }
-            Err(e) if e == "unexpected end of JSON input" => {
-                let blank = text.iter().all(u8::is_ascii_whitespace);
-                return Err(if blank { "EOF" } else { "unexpected EOF" }.to_owned());
-            }
-            // Only what becomes a float can be too large.
-            Err(e) if e.starts_with("json: cannot unmarshal number") => {}
-            Err(e) => return Err(e),
-        }
-        Ok(Reader {
-            text: &String::from_utf8_lossy(text),
-            at: 0,
-        }
-        .value())
+        let read = match std::str::from_utf8(text) {
+            Ok(text) => reader::read(text),
+            Err(_) => reader::read(&String::from_utf8_lossy(text)),
+        };
+        read.ok_or_else(|| refusal(text))
     }
 
     /// A template's value, for the kinds that values have.
@@ -163,7 +192,7 @@ impl Json {
         match value {
             Template::Nil => Json::Null,
             Template::Bool(b) => Json::Bool(*b),
-            Template::String(text) => Json::String(text.to_text().into_owned()),
+            Template::String(text) => Json::String(text.to_text().into()),
             Template::List(list) => Json::Array(
                 list.items
                     .iter()
@@ -174,10 +203,10 @@ impl Json {
             Template::Map(map) => Json::Object(
                 map.snapshot()
                     .iter()
-                    .map(|(key, value)| (key.to_text().into_owned(), Json::from_value(value)))
+                    .map(|(key, value)| (key.to_text().into(), Json::from_value(value)))
                     .collect(),
             ),
-            number => Json::Number(Number::new(String::from_utf8_lossy(&display(number)).into_owned())),
+            number => Json::Number(Number::new(&String::from_utf8_lossy(&display(number)))),
         }
     }
 
@@ -195,6 +224,11 @@ impl Json {
         }
     }
 
+    /// Whether it is a list or an object.
+    pub fn holds_others(&self) -> bool {
+        matches!(self, Json::Array(_) | Json::Object(_))
+    }
+
     /// The name of the value's type in JSON Schema.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -208,97 +242,16 @@ impl Json {
     }
 }
 
-/// Reads text that is known to be JSON.
-struct Reader<'a> {
-    text: &'a str,
-    at: usize,
-}
-
-impl Reader<'_> {
-    fn next(&mut self) -> u8 {
-        while self.peek().is_ascii_whitespace() {
-            self.at += 1;
+/// How Go's decoder refuses what isn't JSON.
+fn refusal(text: &[u8]) -> String {
+    match json_parse::unmarshal(text).err() {
+        Some(e) if e.ends_with("after top-level value") => "invalid character after top-level value".to_owned(),
+        Some(e) if e == "unexpected end of JSON input" => {
+            let is_blank = text.iter().all(u8::is_ascii_whitespace);
+            if is_blank { "EOF" } else { "unexpected EOF" }.to_owned()
         }
-        self.peek()
-    }
-
-    fn peek(&self) -> u8 {
-        self.text.as_bytes().get(self.at).copied().unwrap_or(0)
-    }
-
-    fn value(&mut self) -> Json {
-        match self.next() {
-            b'{' => {
-                let mut map = BTreeMap::new();
-                while self.item(b'}') {
-                    self.next();
-                    let key = self.string();
-                    self.next();
-                    self.at += 1;
-                    map.insert(key, self.value());
-                }
-                Json::Object(map)
-            }
-            b'[' => {
-                let mut items = Vec::new();
-                while self.item(b']') {
-                    items.push(self.value());
-                }
-                Json::Array(items)
-            }
-            b'"' => Json::String(self.string()),
-            _ => {
-                let rest = self.text.get(self.at..).unwrap_or_default();
-                let end = rest.find([',', ']', '}', ' ', '\t', '\r', '\n']).unwrap_or(rest.len());
-                let word = rest.get(..end).unwrap_or_default();
-                self.at += end;
-                match word {
-                    "null" => Json::Null,
-                    "true" => Json::Bool(true),
-                    "false" => Json::Bool(false),
-                    number => Json::Number(Number::new(number.to_owned())),
-                }
-            }
-        }
-    }
-
-    /// Steps over a bracket or comma; whether an item follows.
-    fn item(&mut self, close: u8) -> bool {
-        self.next();
-        if self.peek() == close || self.peek() == 0 {
-            self.at += 1;
-            return false;
-        }
-        self.at += 1;
-        if self.next() == close {
-            // An empty list or map.
-            self.at += 1;
-            return false;
-        }
-        true
-    }
-
-    fn string(&mut self) -> String {
-        let start = self.at;
-        self.at += 1;
-        loop {
-            match self.peek() {
-                b'\\' => self.at += 2,
-                b'"' | 0 => break,
-                _ => self.at += 1,
-            }
-        }
-        self.at += 1;
-        let quoted = self.text.get(start..self.at).unwrap_or_default();
-        if let Some(plain) = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'))
-            && !plain.contains('\\')
-        {
-            return plain.to_owned();
-        }
-        match json_parse::unmarshal(quoted.as_bytes()) {
-            Ok(Template::String(text)) => text.to_text().into_owned(),
-            _ => String::new(),
-        }
+        Some(e) => e,
+        None => "invalid JSON".to_owned(),
     }
 }
 
@@ -313,13 +266,13 @@ mod tests {
             panic!("{json:?}")
         };
         let Json::Number(first) = &items[0] else { panic!() };
-        assert_eq!(first.text, "1.50");
-        assert_eq!(items[1], Json::Number(Number::new("-2000".to_owned())));
-        assert_eq!(json.get("b\n"), Some(&Json::Array(Vec::new())));
+        assert_eq!(first.text(), "1.50");
+        assert_eq!(items[1], Json::Number(Number::new("-2000")));
+        assert_eq!(json.get("b\n"), Some(&Json::Array(Box::default())));
         assert_eq!(json.get("c").and_then(Json::text), Some("x\"y"));
-        let multiple = |a: &str, b: &str| Number::new(a.to_owned()).is_multiple_of(&Number::new(b.to_owned()));
+        let multiple = |a: &str, b: &str| Number::new(a).is_multiple_of(&Number::new(b));
         assert!(multiple("0.3", "0.1") && multiple("1e3", "1e1") && !multiple("0.35", "0.1") && !multiple("1", "0"));
-        assert!(Number::new("1.0".to_owned()).is_integer() && !Number::new("1e-1".to_owned()).is_integer());
+        assert!(Number::new("1.0").is_integer() && !Number::new("1e-1").is_integer());
     }
 
     #[test]

@@ -1,10 +1,8 @@
 //! Schemas that plainly are schemas. Checking one against its metaschema takes longer than all else that is done with
 //! it, and most charts' schemas are of a few keywords that every draft has.
 
-use std::collections::BTreeMap;
-
 use super::documents::Draft;
-use super::json::{Json, Number};
+use super::json::{Json, Members, Number};
 use crate::template::sprig::regex;
 
 /// How deep schemas are looked into.
@@ -72,8 +70,7 @@ fn fits(draft: Draft, key: &str, value: &Json, depth: usize) -> bool {
         },
         "properties" | "definitions" | "$defs" => are_schemas(draft, value, depth),
         "patternProperties" => {
-            are_schemas(draft, value, depth)
-                && matches!(value, Json::Object(map) if map.keys().all(|pattern| is_pattern(pattern)))
+            are_schemas(draft, value, depth) && matches!(value, Json::Object(map) if map.keys().all(is_pattern))
         }
         "items" | "not" | "if" | "then" | "else" | "contains" | "propertyNames" => is_schema(draft, value, depth),
         "additionalProperties" | "additionalItems" => matches!(value, Json::Bool(_)) || is_schema(draft, value, depth),
@@ -92,7 +89,7 @@ fn fits(draft: Draft, key: &str, value: &Json, depth: usize) -> bool {
 }
 
 fn are_schemas(draft: Draft, value: &Json, depth: usize) -> bool {
-    let all = |map: &BTreeMap<String, Json>| map.values().all(|schema| is_schema(draft, schema, depth));
+    let all = |map: &Members| map.values().all(|schema| is_schema(draft, schema, depth));
     matches!(value, Json::Object(map) if all(map))
 }
 
@@ -118,7 +115,7 @@ fn is_pattern(pattern: &str) -> bool {
 }
 
 fn is_count(n: &Number) -> bool {
-    n.text.bytes().all(|b| b.is_ascii_digit())
+    n.text().bytes().all(|b| b.is_ascii_digit())
 }
 
 fn are_unique(items: &[Json]) -> bool {
@@ -278,9 +275,9 @@ mod tests {
             };
             for keyword in properties.keys() {
                 seen += 1;
-                assert!(KEYWORDS.contains(&keyword.as_str()), "{path}: {keyword}");
+                assert!(KEYWORDS.contains(&keyword), "{path}: {keyword}");
                 let wrong = Json::parse(format!("{{{keyword:?}: {{\"type\": 1}}}}").as_bytes()).unwrap();
-                let any = matches!(keyword.as_str(), "default" | "const");
+                let any = matches!(keyword, "default" | "const");
                 assert!(
                     any || !is_plain(Draft::V2020, &wrong),
                     "{path}: {keyword} is taken for unknown"

@@ -6,7 +6,7 @@ mod types;
 
 use std::collections::BTreeSet;
 
-use super::compiled::Schema;
+use super::compiled::{self, Schema};
 use super::documents::Draft;
 use super::failure::{Failure, Kind, count, shown};
 use super::json::Json;
@@ -83,7 +83,7 @@ impl Unevaluated {
             Json::Object(map)
                 if !schema.all_properties_evaluated() && (asked || schema.unevaluated_properties.is_some()) =>
             {
-                left.properties = map.keys().cloned().collect();
+                left.properties = map.keys().map(str::to_owned).collect();
             }
             Json::Array(items) => {
                 let (all, first) = schema.items_evaluated();
@@ -152,7 +152,7 @@ impl<'s> Run<'s> {
                 "both {} and {} resolve to {} causing reference cycle",
                 self.keyword_location(scope),
                 self.keyword_location(earlier),
-                crate::template::go::quote::quote_go(schema.location.as_bytes())
+                crate::template::go::quote::quote_go(compiled::location(self.schemas, scope.schema).as_bytes())
             );
             return Err(self.failure(Kind::Keyword(text)));
         }
@@ -202,7 +202,7 @@ impl<'s> Run<'s> {
         let mut at = scope;
         while let Some(parent) = at.parent {
             if at.keyword.is_empty() {
-                let place = |scope: &Scope<'_>| self.schemas.get(scope.schema).map_or("", |s| &*s.location);
+                let place = |scope: &Scope<'_>| compiled::location(self.schemas, scope.schema);
                 parts.push(place(at).get(place(parent).len()..).unwrap_or_default().to_owned());
             } else {
                 parts.push(format!("/{}", at.keyword));

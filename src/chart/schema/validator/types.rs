@@ -1,11 +1,9 @@
 //! The keywords that are about values of one type: objects, lists, strings, numbers.
 
-use std::collections::BTreeMap;
-
 use super::super::compiled::{Additional, Dependency, Items};
 use super::super::documents::Draft;
 use super::super::failure::{Failure, count, number, quote, quote_all};
-use super::super::json::{Json, Number};
+use super::super::json::{Json, Members, Number};
 use super::{Check, Run, validate, whole};
 use crate::template::sprig::regex;
 
@@ -31,7 +29,7 @@ impl Check<'_, '_, '_> {
         }
     }
 
-    fn object(&mut self, map: &BTreeMap<String, Json>) {
+    fn object(&mut self, map: &Members) {
         let schema = self.schema;
         let missing = |wanted: &[String]| -> Vec<String> {
             wanted
@@ -50,11 +48,7 @@ impl Check<'_, '_, '_> {
         if self.done() {
             return;
         }
-        for (name, dependency) in schema
-            .dependencies
-            .iter()
-            .filter(|(name, _)| map.contains_key(name.as_str()))
-        {
+        for (name, dependency) in schema.dependencies.iter().filter(|(name, _)| map.contains_key(name)) {
             match dependency {
                 Dependency::Names(names) => self.required_if(name, missing(names)),
                 Dependency::Schema(target) => {
@@ -64,7 +58,7 @@ impl Check<'_, '_, '_> {
             }
         }
         let mut additional = Vec::new();
-        for (name, value) in map {
+        for (name, value) in map.iter() {
             if self.done() {
                 return;
             }
@@ -87,7 +81,7 @@ impl Check<'_, '_, '_> {
                 Some(Additional::Allowed(allowed)) => {
                     evaluated = true;
                     if !allowed {
-                        additional.push(name.clone());
+                        additional.push(name);
                     }
                 }
                 Some(Additional::Schema(target)) => {
@@ -113,7 +107,7 @@ impl Check<'_, '_, '_> {
         for (_, target) in schema
             .dependent_schemas
             .iter()
-            .filter(|(name, _)| map.contains_key(name.as_str()))
+            .filter(|(name, _)| map.contains_key(name))
         {
             let result = self.itself(*target, "", false);
             self.add(result);
@@ -121,7 +115,7 @@ impl Check<'_, '_, '_> {
         for (name, names) in schema
             .dependent_required
             .iter()
-            .filter(|(name, _)| map.contains_key(name.as_str()))
+            .filter(|(name, _)| map.contains_key(name))
         {
             self.required_if(name, missing(names));
         }
@@ -263,7 +257,7 @@ impl Check<'_, '_, '_> {
 impl Run<'_> {
     /// Checks the name of a property, as a value of its own.
     fn key(&mut self, schema: usize, name: &str) -> Result<(), Failure> {
-        validate(self.schemas, schema, &Json::String(name.to_owned()))
+        validate(self.schemas, schema, &Json::String(name.into()))
     }
 }
 

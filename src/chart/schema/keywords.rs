@@ -1,0 +1,332 @@
+//! The keywords of a schema, read for the validator.
+
+use std::cmp::Ordering;
+
+use super::compile::Compiler;
+use super::compiled::{self, Additional, Dependency, Items, Rare, Schema};
+use super::documents::{Draft, Place};
+use super::failure::escape;
+use super::format;
+use super::json::{Json, Keywords, Members, Number};
+use super::urls::{encoded, quote};
+use crate::template::sprig::regex;
+
+/// The keywords that [`Rare`] is made for. Dynamic anchors of a resource are the other reason for one.
+pub(super) const RARE: [&str; 38] = [
+    "$dynamicAnchor",
+    "$dynamicRef",
+    "$recursiveAnchor",
+    "$recursiveRef",
+    "additionalItems",
+    "allOf",
+    "anyOf",
+    "const",
+    "contains",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "else",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "if",
+    "maxContains",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minContains",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "not",
+    "oneOf",
+    "pattern",
+    "patternProperties",
+    "prefixItems",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "uniqueItems",
+];
+
+/// How the schemas below a keyword are found again when their turn comes.
+pub(super) enum Below<'c, 'j> {
+    /// By their places, which references lead to as well.
+    Places(&'c Place),
+    /// As they stand in the list of schemas.
+    Values(&'c mut Vec<&'j Json>),
+}
+
+/// A schema's keywords.
+pub(super) struct Object<'c, 'f, 'j> {
+    pub compiler: &'c mut Compiler<'f>,
+    pub index: usize,
+    pub map: &'j Members,
+    pub keywords: Keywords,
+    pub below: Below<'c, 'j>,
+}
+
+impl<'j> Object<'_, '_, 'j> {
+    fn get(&self, keyword: &str) -> Option<&'j Json> {
+        if !self.keywords.may_have(keyword) {
+            return None;
+        }
+        self.map.get(keyword)
+    }
+
+    /// Reads them into `schema`, those that few have into `rare`.
+    pub fn read(mut self, schema: &mut Schema, rare: &mut Rare) -> Result<(), String> {
+        let draft = schema.draft;
+        schema.reference = self.reference("$ref")?;
+        if draft < Draft::V2019 && schema.reference.is_some() {
+            // Older drafts ignore what stands beside a reference.
+            return Ok(());
+        }
+        rare.all_of = self.list("allOf");
+        rare.any_of = self.list("anyOf");
+        rare.one_of = self.list("oneOf");
+        rare.not = self.one("not");
+        self.read_items(schema, rare);
+        self.read_properties(schema, rare)?;
+        self.read_assertions(schema, rare)?;
+        if draft >= Draft::V6 {
+            rare.contains = self.one("contains");
+            rare.property_names = self.one("propertyNames");
+            rare.constant = self.get("const").cloned();
+        }
+        if draft >= Draft::V7 {
+            rare.condition = self.one("if");
+            if rare.condition.is_some() {
+                rare.then = self.one("then");
+                rare.otherwise = self.one("else");
+            }
+        }
+        if draft >= Draft::V2019 {
+            rare.recursive_reference = self.reference("$recursiveRef")?;
+            rare.recursive_anchor = self.is_true("$recursiveAnchor");
+            if rare.contains.is_some() {
+                rare.contains_range = [self.whole("minContains"), self.whole("maxContains")];
+            }
+            for (name, value) in self.object("dependentRequired") {
+                if let Json::Array(names) = value {
+                    rare.dependent_required.push((name.to_owned(), texts(names)));
+                }
+            }
+            rare.dependent_schemas = self.named("dependentSchemas");
+            rare.unevaluated_items = self.one("unevaluatedItems");
+            rare.unevaluated_properties = self.one("unevaluatedProperties");
+        }
+        if draft >= Draft::V2020 {
+            if let Some(target) = self.reference("$dynamicRef")? {
+                let text = self.text("$dynamicRef").unwrap_or_default();
+                let fragment = text.split_once('#').map_or("", |(_, fragment)| fragment);
+                let anchor = if fragment.starts_with('/') { "" } else { fragment };
+                rare.dynamic_reference = Some((target, anchor.to_owned()));
+            }
+            rare.dynamic_anchor = self.text("$dynamicAnchor").map(str::to_owned);
+        }
+        Ok(())
+    }
+
+    fn read_items(&mut self, schema: &mut Schema, rare: &mut Rare) {
+        if schema.draft >= Draft::V2020 {
+            let first = self.list("prefixItems");
+            let rest = self.one("items");
+            match rest {
+                Some(target) if first.is_empty() => schema.items = Items::All(target),
+                rest => {
+                    schema.items = Items::First(first);
+                    rare.additional_items = rest.map(Additional::Schema);
+                }
+            }
+        } else if matches!(self.get("items"), Some(Json::Array(_))) {
+            schema.items = Items::First(self.list("items"));
+            rare.additional_items = self.additional("additionalItems");
+        } else if let Some(target) = self.one("items") {
+            schema.items = Items::All(target);
+        }
+    }
+
+    fn read_properties(&mut self, schema: &mut Schema, rare: &mut Rare) -> Result<(), String> {
+        schema.properties = self
+            .named("properties")
+            .into_iter()
+            .map(|(name, target)| (name.into(), target))
+            .collect();
+        rare.pattern_properties = self.named("patternProperties");
+        for (pattern, _) in &rare.pattern_properties {
+            self.check_pattern("patternProperties", pattern)?;
+        }
+        schema.additional_properties = self.additional("additionalProperties");
+        for (name, value) in self.object("dependencies") {
+            let dependency = match value {
+                Json::Array(names) => Dependency::Names(texts(names)),
+                _ => Dependency::Schema(self.at(&["dependencies", name], value)),
+            };
+            rare.dependencies.push((name.to_owned(), dependency));
+        }
+        Ok(())
+    }
+
+    fn read_assertions(&mut self, schema: &mut Schema, rare: &mut Rare) -> Result<(), String> {
+        const ORDER: [&str; 7] = ["null", "boolean", "number", "integer", "string", "array", "object"];
+        let wanted = match self.get("type") {
+            Some(Json::String(one)) => vec![one.clone().into_string()],
+            Some(Json::Array(many)) => texts(many),
+            _ => Vec::new(),
+        };
+        schema.types = ORDER
+            .into_iter()
+            .filter(|name| wanted.iter().any(|one| one == name))
+            .collect();
+        if let Some(Json::Array(options)) = self.get("enum") {
+            schema.enumeration = Some(options.clone());
+        }
+        rare.multiple_of = self.number("multipleOf");
+        let mut exclusive = Vec::new();
+        for (name, strict, refused) in [
+            ("minimum", "exclusiveMinimum", &[Ordering::Less, Ordering::Equal]),
+            ("maximum", "exclusiveMaximum", &[Ordering::Greater, Ordering::Equal]),
+        ] {
+            let [refused_first, _] = refused;
+            let weakly = std::slice::from_ref(refused_first);
+            // Draft 4: the strict keyword is a flag of the other.
+            if self.is_true(strict) {
+                exclusive.extend(self.number(name).map(|limit| (strict, limit, &refused[..])));
+            } else {
+                rare.limits.extend(self.number(name).map(|limit| (name, limit, weakly)));
+                exclusive.extend(self.number(strict).map(|limit| (strict, limit, &refused[..])));
+            }
+        }
+        rare.limits.extend(exclusive);
+        rare.length_range = [self.whole("minLength"), self.whole("maxLength")];
+        rare.items_range = [self.whole("minItems"), self.whole("maxItems")];
+        rare.properties_range = [self.whole("minProperties"), self.whole("maxProperties")];
+        rare.unique_items = self.is_true("uniqueItems");
+        if let Some(Json::Array(names)) = self.get("required") {
+            schema.required = texts(names).into();
+        }
+        if let Some(pattern) = self.text("pattern") {
+            self.check_pattern("pattern", pattern)?;
+            rare.pattern = Some(pattern.to_owned());
+        }
+        if (schema.draft < Draft::V2019 || self.compiler.is_meta)
+            && let Some(name) = self.text("format")
+        {
+            rare.format = format::find(name).map(|check| (name.to_owned(), check));
+        }
+        Ok(())
+    }
+
+    fn check_pattern(&self, keyword: &str, pattern: &str) -> Result<(), String> {
+        regex::compile(pattern.as_bytes()).map(drop).map_err(|problem| {
+            format!(
+                "invalid regex {} at {}: {problem}",
+                quote(pattern),
+                quote(&format!(
+                    "{}/{keyword}",
+                    compiled::location(&self.compiler.schemas, self.index)
+                ))
+            )
+        })
+    }
+
+    /// The index of the schema `value`, which stands below a keyword; in a list or by name, if there is another part.
+    fn at(&mut self, path: &[&str], value: &'j Json) -> usize {
+        let mut way = String::new();
+        for part in path {
+            way.push('/');
+            way.push_str(&escape(part));
+        }
+        let above = Some(self.index);
+        match &mut self.below {
+            Below::Places(place) => {
+                let place = Place::new(&place.url, &format!("{}{way}", place.pointer));
+                self.compiler.enqueue_as(place, |_| (above, encoded(&way)))
+            }
+            Below::Values(found) => {
+                found.push(value);
+                self.compiler.push(above, encoded(&way))
+            }
+        }
+    }
+
+    fn one(&mut self, key: &str) -> Option<usize> {
+        self.get(key).map(|value| self.at(&[key], value))
+    }
+
+    fn list(&mut self, key: &str) -> Vec<usize> {
+        match self.get(key) {
+            Some(Json::Array(items)) => items
+                .iter()
+                .enumerate()
+                .map(|(at, item)| self.at(&[key, &at.to_string()], item))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn named(&mut self, key: &str) -> Vec<(String, usize)> {
+        match self.get(key) {
+            Some(Json::Object(map)) => map
+                .iter()
+                .map(|(name, value)| (name.to_owned(), self.at(&[key, name], value)))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn object(&self, key: &str) -> impl Iterator<Item = (&'j str, &'j Json)> + use<'j> {
+        match self.get(key) {
+            Some(Json::Object(map)) => Some(map.iter()),
+            _ => None,
+        }
+        .into_iter()
+        .flatten()
+    }
+
+    fn additional(&mut self, key: &str) -> Option<Additional> {
+        match self.get(key)? {
+            Json::Bool(allowed) => Some(Additional::Allowed(*allowed)),
+            _ => self.one(key).map(Additional::Schema),
+        }
+    }
+
+    fn reference(&mut self, key: &str) -> Result<Option<usize>, String> {
+        let Some(text) = self.text(key).map(str::to_owned) else {
+            return Ok(None);
+        };
+        let Below::Places(from) = self.below else {
+            return Ok(None);
+        };
+        let place = self.compiler.resolve(from, &text)?;
+        Ok(Some(self.compiler.enqueue(place)))
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        self.get(key).and_then(Json::text)
+    }
+
+    fn is_true(&self, key: &str) -> bool {
+        self.get(key) == Some(&Json::Bool(true))
+    }
+
+    fn number(&self, key: &str) -> Option<Number> {
+        match self.get(key) {
+            Some(Json::Number(n)) => Some(n.clone()),
+            _ => None,
+        }
+    }
+
+    fn whole(&self, key: &str) -> Option<i64> {
+        self.number(key)?.to_count()
+    }
+}
+
+fn texts(items: &[Json]) -> Vec<String> {
+    items.iter().filter_map(Json::text).map(str::to_owned).collect()
+}
