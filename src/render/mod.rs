@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::chart::dependencies::{self, Node};
 use crate::chart::options::RawTexts;
 use crate::chart::{Chart, Fetch, File, Warning, schema, values, version};
-use crate::template::go::{Entries, ExecError, Map, MapKind, Set, Str, Value};
+use crate::template::go::{Entries, ExecError, Map, MapKind, Set, Str, Value, parallel};
 use crate::template::handlebars::{self, Templates, is_handlebars};
 use crate::template::helm::{Context, Environment, error as wording, table};
 
@@ -45,6 +45,8 @@ pub use text::render_text;
 
 /// What [`on_large_stack`] reserves, in bytes. Only what is used is ever backed by memory.
 const STACK: usize = 512 << 20;
+/// How many bytes of schemas are worth a thread that compiles them while templates are parsed.
+const LARGE_SCHEMA: usize = 16 << 10;
 
 /// The templates of one chart, ready to be rendered for any number of releases, from any thread.
 pub struct Renderer {
@@ -214,11 +216,20 @@ impl Renderer {
         let user = user_map(input)?;
         let node = dependencies::process(&self.chart, &user, warnings)?;
         let values = values::coalesce_last(&node, &user, warnings)?;
+        let fetch = self.fetch.as_ref();
+        let schemas = if input.skip_schema {
+            Vec::new()
+        } else {
+            schema::uncompiled(&node)
+        };
+        let prepare = || schemas.iter().for_each(|schema| schema.prepare(fetch));
+        let is_worth_it = schemas.iter().map(|schema| schema.text().len()).sum::<usize>() >= LARGE_SCHEMA;
+        let parsed = is_worth_it.then(|| parallel::beside(prepare, || self.parsed(&node)));
         if !input.skip_schema {
-            schema::validate(&node, &values, self.fetch.as_ref()).map_err(Error::Schema)?;
+            schema::validate(&node, &values, fetch).map_err(Error::Schema)?;
         }
         check_kube_version(&node, input.capabilities)?;
-        let parsed = self.parsed(&node)?;
+        let parsed = parsed.unwrap_or_else(|| self.parsed(&node))?;
         let files = contexts::files(&self.files, &node, &values, input);
         let mut context = Context::new(parsed.go, &input.environment());
         let rendered = execute(&mut context, &parsed.handlebars, files);

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{Builder, available_parallelism, scope};
+use std::thread::{Builder, ScopedJoinHandle, available_parallelism, scope};
 
 /// How many bytes of text are worth a thread.
 const BYTES: usize = 128 << 10;
@@ -46,13 +46,30 @@ pub fn map<T: Sync, R: Send>(items: &[T], size: impl Fn(&T) -> usize, work: impl
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-fn threads(bytes: usize) -> usize {
-    static CORES: OnceLock<usize> = OnceLock::new();
-    let wanted = (bytes / BYTES).min(MAX_THREADS);
-    if wanted < 2 {
-        return wanted;
+/// Does `work`, and beside it on another thread what will be asked for afterwards; without a core for that, it is left out.
+pub fn beside<R>(prepare: impl FnOnce() + Send, work: impl FnOnce() -> R) -> R {
+    if cores() < 2 {
+        return work();
     }
-    wanted.min(*CORES.get_or_init(|| available_parallelism().map_or(1, NonZero::get)))
+    scope(|scope| {
+        let builder = Builder::new().name("prepare".to_owned()).stack_size(STACK);
+        let prepared = builder.spawn_scoped(scope, prepare).ok();
+        let result = work();
+        if let Some(Err(panic)) = prepared.map(ScopedJoinHandle::join) {
+            resume_unwind(panic);
+        }
+        result
+    })
+}
+
+fn threads(bytes: usize) -> usize {
+    let wanted = (bytes / BYTES).min(MAX_THREADS);
+    if wanted < 2 { wanted } else { wanted.min(cores()) }
+}
+
+fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| available_parallelism().map_or(1, NonZero::get))
 }
 
 #[cfg(test)]
