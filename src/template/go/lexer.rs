@@ -404,7 +404,16 @@ fn has_left_trim_marker(rest: &[u8]) -> bool {
 
 /// Whether it is an ASCII character of a word.
 fn is_word_byte(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || b == b'_'
+    const WORD: [bool; 256] = {
+        let mut word = [false; 256];
+        let mut b = 0;
+        while b < 128 {
+            word[b] = (b as u8).is_ascii_alphanumeric() || b as u8 == b'_';
+            b += 1;
+        }
+        word
+    };
+    WORD[usize::from(b)]
 }
 
 /// Where the next action or comment starts. A searcher for two bytes takes longer to make than most searches take.

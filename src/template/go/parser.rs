@@ -40,9 +40,8 @@ pub(super) fn parse(name: &str, text: &Str, has_function: &dyn Fn(&str) -> bool)
         operands: Vec::new(),
         names: Vec::new(),
     };
-    let root = parser.root()?;
-    parser.add(name, root)?;
-    Ok(parser.trees)
+    let parsed = parser.root().and_then(|root| parser.add(name, root));
+    parsed.map(|()| parser.trees).map_err(|error| *error)
 }
 
 struct Parser<'s, 'f> {
@@ -91,7 +90,8 @@ enum Control {
     Range,
 }
 
-type Parsed<T> = Result<T, ParseError>;
+/// A small result: most of what the parser yields is smaller than an error.
+type Parsed<T> = Result<T, Box<ParseError>>;
 
 impl<'s> Scope<'s> {
     fn new() -> Self {
@@ -115,12 +115,10 @@ impl Ending {
 impl<'s> Parser<'s, '_> {
     // --- tokens ---
 
+    #[inline]
     fn next(&mut self) -> Token<'s> {
         match self.peeked {
-            0 => {
-                self.tokens[0] = self.lexer.next_token();
-                self.tokens[0]
-            }
+            0 => self.read(),
             1 => {
                 self.peeked = 0;
                 self.tokens[0]
@@ -134,6 +132,13 @@ impl<'s> Parser<'s, '_> {
                 self.tokens[2]
             }
         }
+    }
+
+    /// The lexer's next token. Apart from what is mostly done, taking a token that was read already.
+    #[inline(never)]
+    fn read(&mut self) -> Token<'s> {
+        self.tokens[0] = self.lexer.next_token();
+        self.tokens[0]
     }
 
     fn backup(&mut self) {
@@ -177,11 +182,11 @@ impl<'s> Parser<'s, '_> {
 
     #[cold]
     fn error<T>(&self, message: impl Into<String>) -> Parsed<T> {
-        Err(ParseError {
+        Err(Box::new(ParseError {
             name: self.source.name.to_string(),
             line: self.line(self.tokens[0].pos),
             message: message.into(),
-        })
+        }))
     }
 
     /// The line of a place, counted from 1.
