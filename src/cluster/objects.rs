@@ -24,6 +24,8 @@ pub const FIELD_MANAGER: &str = "chartwright";
 const PAGE: u32 = 500;
 /// Pods looked at to find out why a workload isn't well.
 const FEW: u32 = 50;
+/// A version that no object has: etcd counts from 1, and 1 is the store before anything was written to it.
+const NO_VERSION: &str = "1";
 
 /// Reads what the plan needs to know from an object's metadata.
 pub fn live(metadata: &ObjectMeta) -> Live {
@@ -175,22 +177,50 @@ pub async fn read(discovery: &Discovery, resource: &Resource, id: &ObjectId) -> 
     Ok(Some((live, value)))
 }
 
+/// The object that an apply is for. Whatever else has its name stays untouched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Onto<'a> {
+    /// None: the apply creates it, in the same step in which the API server sees that nothing has the name. A version is
+    /// compared with that of an object that exists, and with nothing if there is none (`Store.Update` of
+    /// k8s.io/apiserver/pkg/registry/generic/registry), so one that no object has is a condition that only creation meets.
+    Nothing,
+    /// The one of this UID, with force. It doesn't come back if it is gone.
+    Object(&'a str),
+}
+
 /// Server-side apply of a member; unknown fields are errors.
+///
+/// # Errors
+/// `Conflict`, and nothing is written, if what has the name is not what the apply is for.
 pub async fn apply(
     discovery: &Discovery,
     resource: &Resource,
     id: &ObjectId,
     object: &Value,
-    force: bool,
+    onto: Onto<'_>,
 ) -> Result<Live> {
     let api = discovery.api::<DynamicObject>(resource, namespace(id));
+    let mut object = object.clone();
+    let (field, value) = match onto {
+        Onto::Nothing => ("resourceVersion", NO_VERSION),
+        Onto::Object(uid) => ("uid", uid),
+    };
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    let metadata = metadata.ok_or_else(|| Error::Invalid(format!("{id}: no metadata")))?;
+    metadata.insert(field.to_owned(), value.into());
     let parameters = PatchParams {
-        force,
+        force: onto != Onto::Nothing,
         field_validation: Some(ValidationDirective::Strict),
         ..PatchParams::apply(FIELD_MANAGER)
     };
-    let answer = bounded(api.patch(&id.name, &parameters, &Patch::Apply(object))).await?;
-    Ok(live_with_health(id, answer))
+    match bounded(api.patch(&id.name, &parameters, &Patch::Apply(object))).await {
+        Ok(answer) => Ok(live_with_health(id, answer)),
+        // Who applies to the successor of an object wants to change its UID, in the API server's eyes.
+        Err(Error::Unprocessable { causes, .. }) if causes.iter().any(|cause| cause.field == "metadata.uid") => {
+            Err(Error::Conflict(format!("another {id} is there by now")))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// What the API server would say if the object that is there were not, and this one were created.

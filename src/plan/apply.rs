@@ -28,7 +28,8 @@ pub enum Step {
     Unchanged,
     /// A metadata GET is needed before it may be touched.
     Look,
-    /// Server-side apply. Without force where nothing is known to be there, so that losing a race ends in a conflict.
+    /// Server-side apply: with force to the very object that was seen, without to create one where nothing is. Who loses
+    /// a race hears of a conflict, and looks again.
     Apply { force: bool, why: Why },
     /// It is ours, and left as it is: its policy says so, or somebody who annotated it.
     Leave,

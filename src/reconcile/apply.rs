@@ -268,7 +268,8 @@ impl Run<'_> {
         (!troubles.is_empty()).then(|| list(troubles))
     }
 
-    /// What is to be done about one member, and does it.
+    /// What is to be done about one member, and does it. If it was overtaken by somebody else, it is seen what he made
+    /// of it.
     async fn member(
         &self,
         release: &mut Release,
@@ -277,16 +278,40 @@ impl Run<'_> {
         entry: Option<&Entry>,
         forced: bool,
     ) -> Done {
+        let mut again = false;
+        loop {
+            match self.attempt(release, prepared, member, entry, forced, again).await {
+                Ok(done) => return done,
+                Err(conflict) if again => return self.failure(member, &conflict),
+                Err(_) => again = true,
+            }
+        }
+    }
+
+    /// `again`: what is known of it is not what is there.
+    ///
+    /// # Errors
+    /// As [`Run::send`].
+    async fn attempt(
+        &self,
+        release: &mut Release,
+        prepared: &Prepared,
+        member: &Member,
+        entry: Option<&Entry>,
+        forced: bool,
+        again: bool,
+    ) -> Result<Done, Error> {
         let owner = &prepared.identity.owner;
         let snapshot = self.context.discovery.snapshot();
         let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
-            return Done::Failed(
+            return Ok(Done::Failed(
                 Reason::KindUnknown,
                 format!("{}: its kind is no longer served", member.id),
-            );
+            ));
         };
         let indexed = self.context.members().get(&member.id).cloned();
         let mut next = match &indexed {
+            _ if again => Step::Look,
             Some(live) => step(member, entry, Seen::Present(live), owner),
             None => step(member, entry, Seen::NotInIndex, owner),
         };
@@ -298,10 +323,10 @@ impl Run<'_> {
         };
         if next == Step::Look || next == drifted {
             if next == drifted && self.must_wait(release, member) {
-                return Done::Contested;
+                return Ok(Done::Contested);
             }
             let looked = match next {
-                Step::Look => self.look(resource, &member.id).await,
+                Step::Look if !again => self.look(resource, &member.id).await,
                 _ => objects::look_closely(&self.context.discovery, resource, &member.id).await,
             };
             match looked {
@@ -326,7 +351,7 @@ impl Run<'_> {
                     }
                     live = Some(seen);
                 }
-                Err(error) => return self.failure(member, &error),
+                Err(error) => return Ok(self.failure(member, &error)),
             }
         }
         if forced && next == Step::Unchanged {
@@ -343,10 +368,10 @@ impl Run<'_> {
             next = match self.take(prepared, member, resource).await {
                 Ok(step) => step,
                 Err((Reason::Collision, _)) if may_yield => Step::Yield,
-                Err((reason, message)) => return Done::Failed(reason, message),
+                Err((reason, message)) => return Ok(Done::Failed(reason, message)),
             };
         }
-        match next {
+        Ok(match next {
             Step::Unchanged => Done::Unchanged,
             Step::Leave => Done::Left,
             Step::Yield => Done::Yielded,
@@ -363,14 +388,14 @@ impl Run<'_> {
                 let was_deleted = why == Why::Missing
                     && entry.is_some_and(|entry| !entry.uid.is_empty() && entry.digest == member.digest);
                 if was_deleted && self.must_wait(release, member) {
-                    return Done::Contested;
+                    return Ok(Done::Contested);
                 }
                 let order = Order {
                     force,
                     why,
                     recreate: forced,
                 };
-                let done = self.send(release, resource, member, live.as_ref(), order).await;
+                let done = self.send(release, resource, member, live.as_ref(), order).await?;
                 match done {
                     Done::Applied(live, why) if was_deleted || why == Why::Drifted => {
                         let how = match was_deleted {
@@ -383,7 +408,7 @@ impl Run<'_> {
                     done => done,
                 }
             }
-        }
+        })
     }
 
     /// The record of a member after what was done to it.

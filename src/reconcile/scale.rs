@@ -81,7 +81,8 @@ impl Run<'_> {
                 why: Why::Forced,
                 recreate: false,
             };
-            match self.send(release, resource, member, Some(&live), order).await {
+            let sent = self.send(release, resource, member, Some(&live), order).await;
+            match sent.unwrap_or_else(|conflict| self.failure(member, &conflict)) {
                 Done::Applied(live, _) => {
                     if let Some(entry) = release.record.entry_mut(&member.id) {
                         entry.fingerprint = live.fingerprint;

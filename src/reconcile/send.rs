@@ -11,7 +11,7 @@ use super::preflight::list;
 use super::release::Release;
 use crate::cluster::discovery::Resource;
 use crate::cluster::error::{Cause, Error};
-use crate::cluster::objects::{self, Creation, Deleted};
+use crate::cluster::objects::{self, Creation, Deleted, Onto};
 use crate::plan::annotations::{FORCE_AT, PRUNE, UPDATE};
 use crate::plan::apply::{Why, content};
 use crate::plan::desired::Member;
@@ -28,6 +28,7 @@ const ROUNDS: usize = 4;
 /// How a member is to be sent.
 #[derive(Clone, Copy)]
 pub(super) struct Order {
+    /// What was seen is applied to. If not, nothing was there.
     pub force: bool,
     pub why: Why,
     /// The custom resource asks that what can't be changed be made anew, this once.
@@ -36,6 +37,9 @@ pub(super) struct Order {
 
 impl Run<'_> {
     /// Applies a member. `live` is what is known of the object that is there.
+    ///
+    /// # Errors
+    /// A conflict: what is there by now is not what was seen, and nothing was written.
     pub(super) async fn send(
         &self,
         release: &mut Release,
@@ -43,9 +47,11 @@ impl Run<'_> {
         member: &Member,
         live: Option<&Live>,
         order: Order,
-    ) -> Done {
+    ) -> Result<Done, Error> {
+        let live = live.filter(|_| order.force);
+        let onto = live.map_or(Onto::Nothing, |live| Onto::Object(&live.uid));
         let sent = content(member, live);
-        match self.send_content(release, resource, member, sent, order.force).await {
+        match self.send_content(release, resource, member, sent, onto).await {
             Ok(live) => {
                 self.context.metrics.wrote(&member.id.group_kind.kind, Operation::Apply);
                 if order.why == Why::Drifted {
@@ -53,16 +59,24 @@ impl Run<'_> {
                 }
                 // What we wrote is known at once; the watch that tells it again changes nothing.
                 self.context.members().observe(&member.id, live.clone());
-                Done::Applied(Box::new(live), order.why)
+                Ok(Done::Applied(Box::new(live), order.why))
             }
-            Err(Error::Unprocessable { message, causes }) => match live {
-                Some(live) => {
-                    let error = Error::Unprocessable { message, causes };
-                    self.unchangeable(release, resource, member, live, order, error).await
+            Err(Error::Unprocessable { message, causes }) => {
+                let error = Error::Unprocessable { message, causes };
+                match live {
+                    Some(live) => self.unchangeable(release, resource, member, live, order, error).await,
+                    None => Ok(self.failure(member, &error)),
                 }
-                None => self.failure(member, &Error::Unprocessable { message, causes }),
-            },
-            Err(error) => self.failure(member, &error),
+            }
+            Err(error) => self.unless_overtaken(member, error),
+        }
+    }
+
+    /// What a failed apply comes to, unless somebody was faster.
+    fn unless_overtaken(&self, member: &Member, error: Error) -> Result<Done, Error> {
+        match error {
+            Error::Conflict(_) => Err(error),
+            error => Ok(self.failure(member, &error)),
         }
     }
 
@@ -73,10 +87,10 @@ impl Run<'_> {
         resource: &Resource,
         member: &Member,
         mut object: Cow<'_, Value>,
-        force: bool,
+        onto: Onto<'_>,
     ) -> Result<Live, Error> {
         for _ in 1..ROUNDS {
-            let error = match objects::apply(&self.context.discovery, resource, &member.id, &object, force).await {
+            let error = match objects::apply(&self.context.discovery, resource, &member.id, &object, onto).await {
                 Err(error @ Error::Invalid(_)) => error,
                 answer => return answer,
             };
@@ -92,7 +106,7 @@ impl Run<'_> {
             self.warn_once(release, "DuplicateKeys", note).await;
             object = Cow::Owned(fixed);
         }
-        objects::apply(&self.context.discovery, resource, &member.id, &object, force).await
+        objects::apply(&self.context.discovery, resource, &member.id, &object, onto).await
     }
 
     /// The API server refuses a change. If it would take the same object as a new one, a field can't be changed.
@@ -104,12 +118,12 @@ impl Run<'_> {
         live: &Live,
         order: Order,
         error: Error,
-    ) -> Done {
+    ) -> Result<Done, Error> {
         let discovery = &self.context.discovery;
         match objects::would_be_created(discovery, resource, &member.id, &member.object).await {
             Ok(Creation::Accepted) => {}
-            Ok(Creation::Refused(_)) => return self.failure(member, &error),
-            Err(unknown) => return self.failure(member, &unknown),
+            Ok(Creation::Refused(_)) => return Ok(self.failure(member, &error)),
+            Err(unknown) => return Ok(self.failure(member, &unknown)),
         }
         let fields = match &error {
             Error::Unprocessable { causes, .. } => fields(causes),
@@ -117,7 +131,7 @@ impl Run<'_> {
         };
         let immutable = |advice: String| {
             let text = format!("{} ({}): {fields} can't be changed; {advice}", member.id, member.source);
-            Done::Failed(Reason::Immutable, text)
+            Ok(Done::Failed(Reason::Immutable, text))
         };
         if !(order.recreate || live.force || member.policy.update == Update::Recreate) {
             return immutable(format!(
@@ -128,7 +142,7 @@ impl Run<'_> {
             false => is_protected(&member.id.group_kind),
             true => match objects::read(discovery, resource, &member.id).await {
                 Ok(found) => found.is_some_and(|(_, object)| deletes_claims(&object)),
-                Err(unknown) => return self.failure(member, &unknown),
+                Err(unknown) => return Ok(self.failure(member, &unknown)),
             },
         };
         if is_held && !live.prune_allowed {
@@ -151,27 +165,27 @@ impl Run<'_> {
             Ok(Deleted::Absent) => {}
             Ok(Deleted::Changed) => {
                 let replaced = Error::Conflict(format!("{} was changed meanwhile", member.id));
-                return self.failure(member, &replaced);
+                return Ok(self.failure(member, &replaced));
             }
-            Err(error) => return self.failure(member, &error),
+            Err(error) => return Ok(self.failure(member, &error)),
         }
         tracing::info!(object = %member.id, fields, "deleted, to be made anew");
         match objects::look(discovery, resource, &member.id).await {
             Ok(None) => {}
             // A finalizer holds it; the watch tells when it is gone.
-            Ok(Some(_)) => return Done::Awaited,
-            Err(error) => return self.failure(member, &error),
+            Ok(Some(_)) => return Ok(Done::Awaited),
+            Err(error) => return Ok(self.failure(member, &error)),
         }
         match self
-            .send_content(release, resource, member, Cow::Borrowed(&member.object), false)
+            .send_content(release, resource, member, Cow::Borrowed(&member.object), Onto::Nothing)
             .await
         {
             Ok(live) => {
                 self.context.metrics.wrote(&member.id.group_kind.kind, Operation::Apply);
                 self.context.members().observe(&member.id, live.clone());
-                Done::Recreated(Box::new(live), fields)
+                Ok(Done::Recreated(Box::new(live), fields))
             }
-            Err(error) => self.failure(member, &error),
+            Err(error) => self.unless_overtaken(member, error),
         }
     }
 

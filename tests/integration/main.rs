@@ -12,6 +12,7 @@ mod contest;
 mod cost;
 mod crash;
 mod crds;
+mod creation;
 mod deletion;
 mod drift;
 mod failure;

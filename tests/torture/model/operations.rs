@@ -318,7 +318,39 @@ pub fn operations(api_version: &str, kind: &str, field: &str) -> Vec<Operation> 
             APPLY,
             object(json!({"labels": {"set": "s"}}), data(&[("a", "1")])),
         ),
+        (
+            "apply to nothing what is there",
+            "PATCH",
+            "/x?fieldManager=two&fieldValidation=Strict",
+            APPLY,
+            object(json!({"resourceVersion": "1", "labels": {"mine": "1"}}), Value::Null),
+        ),
+        (
+            "the same with force",
+            "PATCH",
+            "/x?fieldManager=two&force=true",
+            APPLY,
+            object(json!({"resourceVersion": "1", "labels": {"mine": "1"}}), Value::Null),
+        ),
         ("delete", "DELETE", "/x", "", none()),
+        (
+            "apply to nothing creates",
+            "PATCH",
+            "/x?fieldManager=one&fieldValidation=Strict",
+            APPLY,
+            object(
+                json!({"resourceVersion": "1", "labels": {"set": "s"}}),
+                data(&[("a", "1")]),
+            ),
+        ),
+        (
+            "apply with the UID and force",
+            "PATCH",
+            "/x?fieldManager=one&fieldValidation=Strict&force=true",
+            APPLY,
+            object(json!({"uid": "$UID", "labels": {"set": "s"}}), data(&[("a", "2")])),
+        ),
+        ("delete what was applied", "DELETE", "/x", "", none()),
     ];
     if field == "spec" {
         let status = |status: Value| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}, "status": status});

@@ -31,6 +31,7 @@ impl Server for Model {
         async move {
             Ok(match model.respond(&call) {
                 Ok(response) => response,
+                Err((422, reason, message)) => invalid(reason, &message),
                 Err((code, reason, message)) => failure(code, reason, &message),
             })
         }
@@ -310,6 +311,18 @@ fn conflict(kind: &Kind, key: &Key, why: &str) -> Refusal {
         "Conflict",
         format!("Operation cannot be fulfilled on {} \"{}\": {why}", kind.plural, key.2),
     )
+}
+
+/// As [`failure`], with the field that the message begins with.
+fn invalid(reason: &str, message: &str) -> Response<Body> {
+    let field = message.split_once(": ").map(|(field, _)| field);
+    let field = field.filter(|field| field.starts_with("metadata."));
+    let cause = |field| json!({"reason": "FieldValueInvalid", "message": message, "field": field});
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
+        "reason": reason, "code": 422, "details": {"causes": field.into_iter().map(cause).collect::<Vec<_>>()},
+    });
+    answer(StatusCode::UNPROCESSABLE_ENTITY, &status)
 }
 
 fn immutable_uid() -> Refusal {
