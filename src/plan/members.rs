@@ -64,6 +64,8 @@ pub struct Members {
     failing: HashMap<Scope, String>,
     /// UIDs of Jobs that were complete when they went, until a release has taken note.
     finished: HashMap<ObjectId, String>,
+    /// What is being written, and the UID and version in which it was last seen if it went since.
+    written: HashMap<ObjectId, Option<(String, String)>>,
 }
 
 // === impl Live ===
@@ -203,6 +205,24 @@ impl Members {
         sets
     }
 
+    /// A write of this object is under way.
+    pub fn begin_write(&mut self, id: &ObjectId) {
+        self.written.insert(id.clone(), None);
+    }
+
+    /// It is over. What it answered is known at once, unless the watch was faster and told that this is gone already: no
+    /// other event would ever take it out again.
+    pub fn end_write(&mut self, id: &ObjectId, answer: Option<&Live>) {
+        let gone = self.written.remove(id).flatten();
+        let is_over = |live: &Live| {
+            gone.as_ref()
+                .is_some_and(|(uid, version)| *uid == live.uid && !is_older(version, &live.resource_version))
+        };
+        if let Some(live) = answer.filter(|live| !is_over(live)) {
+            self.observe(id, live.clone());
+        }
+    }
+
     /// After a complete list of a scope: drops what it did not contain. Returns the sets that must hear of it, once for
     /// each object.
     pub fn retain(&mut self, scope: &Scope, seen: &HashSet<ObjectId>) -> Vec<String> {
@@ -239,6 +259,9 @@ impl Members {
         let old = self.objects.remove(id);
         if let Some(job) = old.as_ref().filter(|old| old.finished) {
             self.finished.insert(id.clone(), job.uid.clone());
+        }
+        if let (Some(old), Some(gone)) = (&old, self.written.get_mut(id)) {
+            *gone = Some((old.uid.clone(), old.resource_version.clone()));
         }
         let Some(set) = old.and_then(|old| old.part_of) else {
             return Vec::new();
@@ -325,6 +348,59 @@ mod tests {
         assert_eq!(members.of_set("s"), []);
         assert_eq!(members.remove(&id("a")), ["t"]);
         assert!(members.remove(&id("a")).is_empty());
+    }
+
+    #[test]
+    fn an_answer_does_not_bring_back_what_its_watch_has_seen_go() {
+        let answer = live("5", Some("s"), 1);
+        let later = live("7", Some("s"), 1);
+        for (name, seen, answered, stays) in [
+            ("nothing else happened", vec![], &answer, true),
+            ("it came and went", vec![Some("5"), None], &answer, false),
+            (
+                "it came, was changed and went",
+                vec![Some("5"), Some("6"), None],
+                &answer,
+                false,
+            ),
+            (
+                "its former state went: its labels were taken off",
+                vec![Some("6"), None],
+                &later,
+                true,
+            ),
+            (
+                "it came, went and was labelled again",
+                vec![Some("5"), None, Some("6")],
+                &answer,
+                true,
+            ),
+        ] {
+            let mut members = Members::default();
+            members.begin_write(&id("a"));
+            for version in seen {
+                match version {
+                    Some(version) => drop(members.observe(&id("a"), live(version, Some("s"), 1))),
+                    None => drop(members.remove(&id("a"))),
+                }
+            }
+            members.end_write(&id("a"), Some(answered));
+            assert_eq!(members.get(&id("a")).is_some(), stays, "{name}");
+            assert!(members.written.is_empty());
+        }
+        let mut members = Members::default();
+        members.observe(&id("a"), answer.clone());
+        members.begin_write(&id("a"));
+        members.remove(&id("a"));
+        members.end_write(&id("a"), None);
+        assert!(members.get(&id("a")).is_none(), "a write that failed tells nothing");
+        let another = Live {
+            uid: "other".into(),
+            ..answer
+        };
+        members.begin_write(&id("a"));
+        members.end_write(&id("a"), Some(&another));
+        assert_eq!(members.get(&id("a")), Some(&another));
     }
 
     #[test]

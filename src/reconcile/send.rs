@@ -57,8 +57,6 @@ impl Run<'_> {
                 if order.why == Why::Drifted {
                     self.context.metrics.corrected_drift(&member.id.group_kind.kind);
                 }
-                // What we wrote is known at once; the watch that tells it again changes nothing.
-                self.context.members().observe(&member.id, live.clone());
                 Ok(Done::Applied(Box::new(live), order.why))
             }
             Err(Error::Unprocessable { message, causes }) => {
@@ -90,7 +88,7 @@ impl Run<'_> {
         onto: Onto<'_>,
     ) -> Result<Live, Error> {
         for _ in 1..ROUNDS {
-            let error = match objects::apply(&self.context.discovery, resource, &member.id, &object, onto).await {
+            let error = match self.write(resource, member, &object, onto).await {
                 Err(error @ Error::Invalid(_)) => error,
                 answer => return answer,
             };
@@ -106,7 +104,15 @@ impl Run<'_> {
             self.warn_once(release, "DuplicateKeys", note).await;
             object = Cow::Owned(fixed);
         }
-        objects::apply(&self.context.discovery, resource, &member.id, &object, onto).await
+        self.write(resource, member, &object, onto).await
+    }
+
+    /// One apply. What it wrote is known at once; the watch that tells it again changes nothing.
+    async fn write(&self, resource: &Resource, member: &Member, object: &Value, onto: Onto<'_>) -> Result<Live, Error> {
+        self.context.members().begin_write(&member.id);
+        let answer = objects::apply(&self.context.discovery, resource, &member.id, object, onto).await;
+        self.context.members().end_write(&member.id, answer.as_ref().ok());
+        answer
     }
 
     /// The API server refuses a change. If it would take the same object as a new one, a field can't be changed.
@@ -182,7 +188,6 @@ impl Run<'_> {
         {
             Ok(live) => {
                 self.context.metrics.wrote(&member.id.group_kind.kind, Operation::Apply);
-                self.context.members().observe(&member.id, live.clone());
                 Ok(Done::Recreated(Box::new(live), fields))
             }
             Err(error) => self.unless_overtaken(member, error),

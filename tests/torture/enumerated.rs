@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::call::Call;
 use crate::fault::{Fault, Plan};
 use crate::history::{History, THEIRS, in_virtual_time};
+use crate::look::condition;
 use crate::report::{Report, everything};
 use crate::sequences::FAULTS;
 
@@ -42,6 +43,8 @@ enum Meanwhile {
     Supplants,
     /// Puts an object of his own in the place of a member that is to go.
     Robs,
+    /// Puts one in the place of a member that comes, or changes.
+    Usurps,
     /// Marks a member that is to go as one that stays.
     Keeps,
     /// Wants it otherwise.
@@ -168,12 +171,22 @@ async fn interrupted(work: Work, meanwhile: Meanwhile, fault: Fault, position: u
             history.by_hand("a-two", 4).await?;
             history.by_others("a-two", None).await?;
         }
+        Meanwhile::Usurps => {
+            history.by_hand("a-main", 4).await?;
+            history.by_others("a-main", None).await?;
+        }
     }
     for _ in 0..240 {
         tokio::time::sleep(SECOND / 4).await;
-        history.is_no_lie()?;
+        if meanwhile != Meanwhile::Usurps {
+            history.is_no_lie()?;
+        }
     }
     let hit = faults.heal();
+    if meanwhile == Meanwhile::Usurps {
+        let stalled = condition(&history.widget("a").unwrap_or_default(), "Stalled").unwrap_or_default();
+        ensure!(stalled["reason"] == "Collision", "{stalled}, hit {hit:?}");
+    }
     ensure!(
         !kept || history.map("a-two").is_some(),
         "what is to be kept was deleted: hit {hit:?}"
@@ -186,7 +199,7 @@ async fn interrupted(work: Work, meanwhile: Meanwhile, fault: Fault, position: u
             "somebody else's finalizer is gone: {finalizers}, hit {hit:?}"
         );
     }
-    if meanwhile != Meanwhile::Robs {
+    if !matches!(meanwhile, Meanwhile::Robs | Meanwhile::Usurps) {
         history.never_lied().with_context(|| format!("hit {hit:?}"))?;
     }
     history.end().await.with_context(|| format!("hit {hit:?}"))?;
@@ -207,6 +220,8 @@ fn what_happens_during_any_request_is_seen_on_the_model() -> Result<()> {
         (Work::Delete, Meanwhile::Supplants),
         (Work::Upgrade, Meanwhile::Keeps),
         (Work::Upgrade, Meanwhile::Edits),
+        (Work::Install, Meanwhile::Usurps),
+        (Work::Upgrade, Meanwhile::Usurps),
     ];
     for ((work, meanwhile), fault) in all
         .into_iter()
