@@ -132,6 +132,11 @@ impl Faults {
         std::mem::take(&mut state.hit)
     }
 
+    /// True if something went wrong by now.
+    pub fn has_hit(&self) -> bool {
+        !self.state().hit.is_empty()
+    }
+
     /// A new client takes the dead one's place.
     pub fn revive(&self) {
         self.dead.store(false, Ordering::SeqCst);

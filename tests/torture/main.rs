@@ -31,6 +31,7 @@ mod lane;
 mod model;
 mod patience;
 mod proxy;
+mod race;
 mod release;
 mod report;
 mod restore;
