@@ -108,6 +108,8 @@ struct Run<'a> {
     written: CustomResource,
     /// The generation that this reconcile is about; that of `written` may be newer.
     generation: i64,
+    /// Nothing was ever applied for it: the finalizer, which comes before the first member, wasn't there.
+    is_first: bool,
     /// What was there before us, while it is being taken over.
     heritage: Option<takeover::Heritage>,
     /// Why it can't be told whether Helm has a release of this name.
@@ -121,6 +123,7 @@ impl<'a> Run<'a> {
             unit,
             written: resource.clone(),
             generation: resource.generation,
+            is_first: !resource.has_finalizer(),
             heritage: None,
             unlisted: None,
         }

@@ -61,7 +61,7 @@ fn an_unchanged_release_makes_no_request() -> Result<()> {
 }
 
 #[test]
-fn many_new_releases_share_their_looks_and_still_find_what_is_in_the_way() -> Result<()> {
+fn many_new_releases_look_at_nothing_and_still_find_what_is_in_the_way() -> Result<()> {
     let world = World::new("cost-burst")?;
     let releases = 60;
     let names = || (0..releases).map(|n| format!("w{n}"));
@@ -89,15 +89,12 @@ fn many_new_releases_share_their_looks_and_still_find_what_is_in_the_way() -> Re
     let now = world.expect("configmap", "w30-two")?;
     ensure!(now["metadata"]["resourceVersion"] == theirs, "it was touched: {now}");
     let requests = world.requests(&operator, start)?.resource("configmaps");
+    // The watch begins with a list; the others look at what is in the way, now and again.
     let looks = requests.clone().verb("get").len() + requests.clone().verb("list").len();
+    ensure!(looks < 10, "{looks} looks:\n{requests}");
     ensure!(
-        looks < 2 * releases,
-        "{looks} looks for {} members:\n{requests}",
-        3 * releases
-    );
-    ensure!(
-        requests.verb("patch").len() == 3 * releases - 1,
-        "each member is applied once"
+        requests.verb("patch").len() == 3 * releases,
+        "each member is applied once, or refused once"
     );
     Ok(())
 }
@@ -116,9 +113,6 @@ fn a_release_costs_what_changes_and_no_more() -> Result<()> {
     let requests = world.requests(&operator, start)?;
     let expected = [
         "create events",
-        "get configmaps",
-        "get configmaps",
-        "get configmaps",
         "patch configmaps",
         "patch configmaps",
         "patch configmaps",
