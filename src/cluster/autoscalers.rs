@@ -3,18 +3,15 @@
 use serde_json::Value;
 
 use super::discovery::Discovery;
-use super::error::{Error, Result};
+use super::error::Result;
 use super::objects::list_whole;
 use crate::plan::scale::autoscaler;
 
 /// All of them. None where the API server doesn't serve the kind.
 pub async fn list(discovery: &Discovery, namespace: &str) -> Result<Vec<Value>> {
     let snapshot = discovery.snapshot();
-    let Some(resource) = snapshot.preferred(&autoscaler()) else {
-        return match snapshot.has_failed(&autoscaler().group) {
-            true => Err(Error::Unavailable("API group autoscaling does not answer".into())),
-            false => Ok(Vec::new()),
-        };
+    let Some(resource) = snapshot.served(&autoscaler())? else {
+        return Ok(Vec::new());
     };
     let found = list_whole(discovery, resource, Some(namespace)).await?;
     Ok(found.into_iter().map(|object| object.data).collect())

@@ -105,11 +105,25 @@ impl Snapshot {
         }
     }
 
-    /// True if a version of a group could not be read: kinds of it may be served though this snapshot lacks them.
-    pub fn has_failed(&self, group: &str) -> bool {
-        self.failed
-            .iter()
-            .any(|failed| failed.split_once('/').map_or("", |(group, _)| group) == group)
+    /// As [`preferred`](Self::preferred).
+    ///
+    /// # Errors
+    /// Whether the kind is served can't be told.
+    pub fn served(&self, group_kind: &GroupKind) -> Result<Option<&Resource>> {
+        match self.preferred(group_kind) {
+            None => self.has_answered(&group_kind.group).map(|()| None),
+            found => Ok(found),
+        }
+    }
+
+    /// # Errors
+    /// A version of the group could not be read: kinds of it may be served though this snapshot lacks them.
+    pub fn has_answered(&self, group: &str) -> Result<()> {
+        let mut failed = self.failed.iter();
+        match failed.any(|failed| failed.split_once('/').map_or("", |(group, _)| group) == group) {
+            true => Err(Error::Unavailable(format!("API group {group} does not answer"))),
+            false => Ok(()),
+        }
     }
 
     /// True if nothing is known to be missing. A failed group version hides the kinds it serves.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::connect::bounded;
 use super::discovery::{Discovery, Snapshot};
-use super::error::{Error, Result};
+use super::error::Result;
 use super::objects::list_whole;
 use crate::plan::identity::GroupKind;
 use crate::plan::lookups::Target;
@@ -57,13 +57,7 @@ pub fn target(snapshot: &Snapshot, key: &LookupKey) -> Target {
 pub async fn fetch(discovery: &Discovery, snapshot: &Snapshot, key: &LookupKey) -> Result<Value> {
     let (group_kind, version) = group_kind(key);
     let Some(resource) = snapshot.resource(&group_kind, &version) else {
-        return match snapshot.has_failed(&group_kind.group) {
-            true => Err(Error::Unavailable(format!(
-                "API group {} does not answer",
-                group_kind.group
-            ))),
-            false => Ok(json!({})),
-        };
+        return snapshot.has_answered(&group_kind.group).map(|()| json!({}));
     };
     let namespace = (!key.namespace.is_empty()).then_some(key.namespace.as_str());
     if !key.name.is_empty() {

@@ -64,13 +64,11 @@ impl Run<'_> {
         let snapshot = self.context.discovery.snapshot();
         let snapshot = &snapshot;
         let all = candidates.into_iter().map(|(id, candidate)| async move {
-            let disposed = match snapshot.preferred(&id.group_kind) {
-                Some(resource) => self.dispose(resource, &id, candidate, owner, purpose).await,
-                None if snapshot.has_failed(&id.group_kind.group) => {
-                    Disposed::Failed(format!("{id}: API group {} does not answer", id.group_kind.group))
-                }
+            let disposed = match snapshot.served(&id.group_kind) {
+                Ok(Some(resource)) => self.dispose(resource, &id, candidate, owner, purpose).await,
                 // Its kind is gone, and all objects with it.
-                None => Disposed::Absent,
+                Ok(None) => Disposed::Absent,
+                Err(unknown) => Disposed::Failed(format!("{id}: {unknown}")),
             };
             (id, disposed)
         });

@@ -35,10 +35,7 @@ impl Run<'_> {
         let snapshot = discovery.snapshot();
         let mut found: BTreeMap<ObjectId, Candidate> = BTreeMap::new();
         for kind in &superset.kinds {
-            if snapshot.preferred(kind).is_none() && snapshot.has_failed(&kind.group) {
-                let message = format!("{kind}: API group {} does not answer", kind.group);
-                return Err(Error::Unavailable(message));
-            }
+            snapshot.served(kind)?;
         }
         let unwatched: Vec<(&GroupKind, &str)> = {
             let members = self.context.members();

@@ -20,7 +20,7 @@ use super::render::Prepared;
 use super::superset::Superset;
 use super::{Outcome, Run, Unit, values};
 use crate::cluster::custom_resource::{self as writes, STATUS_MANAGER};
-use crate::cluster::discovery::{Resource, Snapshot};
+use crate::cluster::discovery::Resource;
 use crate::cluster::error::Error;
 use crate::cluster::objects::FIELD_MANAGER;
 use crate::cluster::takeover as requests;
@@ -68,15 +68,6 @@ pub(super) fn claimant(unit: &Unit, resource: &CustomResource, namespace: &str) 
 pub(super) fn may_take(object: &Value, claimant: &Claimant) -> bool {
     let metadata = serde_json::from_value(object["metadata"].clone());
     metadata.is_ok_and(|metadata| !matches!(takeover::claim(&metadata, claimant), Claim::Refused(_)))
-}
-
-/// The resource of an object; `None` if its kind is gone, and all objects with it.
-fn served<'s>(snapshot: &'s Snapshot, id: &ObjectId) -> Result<Option<&'s Resource>, Error> {
-    let group = &id.group_kind.group;
-    match snapshot.preferred(&id.group_kind) {
-        None if snapshot.has_failed(group) => Err(Error::Unavailable(format!("API group {group} does not answer"))),
-        found => Ok(found),
-    }
 }
 
 fn failed(what: &str, error: &Error) -> Phase {
@@ -278,7 +269,7 @@ impl Run<'_> {
     /// Gives a former member our marks. Its UID; `None` if it is gone or not ours.
     async fn mark(&self, id: &ObjectId) -> Result<Option<String>, Error> {
         let snapshot = self.context.discovery.snapshot();
-        let Some(resource) = served(&snapshot, id)? else {
+        let Some(resource) = snapshot.served(&id.group_kind)? else {
             return Ok(None);
         };
         let discovery = &self.context.discovery;
@@ -485,7 +476,7 @@ impl Run<'_> {
         }
         let snapshot = self.context.discovery.snapshot();
         for id in release.record.entries.iter().map(|entry| &entry.id) {
-            let Some(resource) = served(&snapshot, id)? else {
+            let Some(resource) = snapshot.served(&id.group_kind)? else {
                 continue;
             };
             let discovery = &self.context.discovery;
