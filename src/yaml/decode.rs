@@ -55,7 +55,7 @@ fn with_document<R>(text: &[u8], work: impl FnOnce(&Document<'_>) -> Result<R, E
         return Err(Error::yaml(None, "text of more than 4 GiB"));
     }
     let input = reader::read(text);
-    compose(&input.text, input.failure)?.as_ref().map(work).transpose()
+    compose(&input)?.as_ref().map(work).transpose()
 }
 
 fn whole<T: Target>(document: &Document<'_>) -> Result<T, Error> {

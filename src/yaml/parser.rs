@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::Error;
+use super::reader::Input;
 use super::scanner::Scanner;
 use super::token::{Kind, Mark, Payload, Tag};
 
@@ -68,9 +69,9 @@ fn error(problem: &str, mark: Mark) -> Error {
 }
 
 impl<'a> Parser<'a> {
-    pub(super) fn new(text: &'a str, failure: Option<&'static str>) -> Self {
+    pub(super) fn new(input: &'a Input<'_>) -> Self {
         Parser {
-            scanner: Scanner::new(text, failure),
+            scanner: Scanner::new(input),
             state: State::ImplicitDocumentStart,
             states: Vec::new(),
             tag_directives: Vec::new(),

@@ -16,6 +16,8 @@ pub(super) struct Input<'a> {
     pub text: Cow<'a, str>,
     /// What go-yaml says when it needs a character beyond `text`; `None` if `text` is all there is.
     pub failure: Option<&'static str>,
+    /// Where the part of `text` ends that go-yaml has decoded before it looks at the first character.
+    pub first_chunk: usize,
 }
 
 pub(super) fn read(bytes: &[u8]) -> Input<'_> {
@@ -39,27 +41,20 @@ fn utf8(bytes: &[u8], start: usize) -> Input<'_> {
         Some(at) => (at, Some("control characters are not allowed")),
         None => (text.len(), failure),
     };
-    if failure.is_none() {
+    let first_chunk = chunk_end(bytes, 0).saturating_sub(start).min(text.len());
+    // Nobody knows of an incomplete character before the end is reached.
+    if failure.is_none() || failure == Some(INCOMPLETE) {
         return Input {
             text: Cow::Borrowed(text),
             failure,
+            first_chunk,
         };
     }
-    if failure == Some(INCOMPLETE) {
-        // Nobody knows before the end is reached.
-        return Input {
-            text: Cow::Borrowed(text),
-            failure,
-        };
-    }
-    // A chunk ends before a character that it would cut, and the next one starts with that character.
+    // A character that a chunk would cut is the first of the next one.
     let bad = start + valid;
     let mut chunk = 0;
     loop {
-        let mut end = chunk + CHUNK;
-        while end > chunk && bytes.get(end).is_some_and(|b| b & 0xC0 == 0x80) {
-            end -= 1;
-        }
+        let end = chunk_end(bytes, chunk);
         if end > bad || end == chunk {
             // Also a broken character waits for the next chunk if it seems to be cut.
             if bad + lead_width(bytes[bad]) > chunk + CHUNK && bytes.len() > chunk + CHUNK {
@@ -72,7 +67,17 @@ fn utf8(bytes: &[u8], start: usize) -> Input<'_> {
     Input {
         text: Cow::Borrowed(text.get(..chunk.saturating_sub(start)).unwrap_or(text)),
         failure,
+        first_chunk,
     }
+}
+
+/// Where the chunk that starts there ends, in bytes: before a character that it would cut.
+fn chunk_end(bytes: &[u8], start: usize) -> usize {
+    let mut end = start + CHUNK;
+    while end > start && bytes.get(end).is_some_and(|b| b & 0xC0 == 0x80) {
+        end -= 1;
+    }
+    end
 }
 
 /// The length of a UTF-8 sequence by its first byte; 0 if none starts with it.
@@ -158,6 +163,7 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Input<'static> {
     // Length of `text` where the current chunk of the input starts.
     let mut chunk_text = 0;
     let mut chunk_end = CHUNK;
+    let mut first_chunk = None;
     let unit_at = |at: usize| Some(unit([*bytes.get(at)?, *bytes.get(at + 1)?]));
     while at < bytes.len() {
         let Some(high) = unit_at(at) else {
@@ -168,6 +174,7 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Input<'static> {
         let width = if high & 0xFC00 == 0xD800 { 4 } else { 2 };
         if at + width > chunk_end {
             chunk_text = text.len();
+            first_chunk.get_or_insert(chunk_text);
             chunk_end = at + CHUNK;
         }
         let value = if high & 0xFC00 == 0xDC00 {
@@ -198,6 +205,7 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Input<'static> {
         text.truncate(chunk_text);
     }
     Input {
+        first_chunk: first_chunk.unwrap_or(text.len()),
         text: Cow::Owned(text),
         failure,
     }

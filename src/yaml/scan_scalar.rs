@@ -200,9 +200,13 @@ impl<'a> Scanner<'a> {
         Ok(scalar(start_mark, self.mark, value, false))
     }
 
-    /// The rest of a quoted scalar on one line without escapes, with its closing quote; moves only if it is that.
+    /// The rest of a quoted scalar on one line without escapes, with its closing quote; moves only if it is that, and
+    /// if nobody has to know where the library looked ahead.
     fn skip_simple_quoted(&mut self, single: bool) -> Option<&'a str> {
         let quote = if single { b'\'' } else { b'"' };
+        if self.is_marked() {
+            return None;
+        }
         let rest = self.bytes.get(self.at..)?;
         let length = rest
             .iter()

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use super::Error;
+use super::reader::Input;
 use super::token::{Kind, Mark, Payload, Token};
 
 /// How far behind a simple key its colon may be, in characters.
@@ -40,14 +41,18 @@ pub(super) struct Scanner<'a> {
     pub(super) simple_key_allowed: bool,
     simple_keys: Vec<SimpleKey>,
     pub(super) flow_level: usize,
+    /// Where the library's buffer ends, as long as it begins with a byte order mark behind the one that names the
+    /// encoding: until it is filled again, every line is taken to begin with a mark. 0 otherwise.
+    marked: usize,
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(text: &'a str, failure: Option<&'static str>) -> Self {
+    pub(super) fn new(input: &'a Input<'_>) -> Self {
+        let text: &str = &input.text;
         Scanner {
             text,
             bytes: text.as_bytes(),
-            failure,
+            failure: input.failure,
             at: 0,
             mark: Mark::default(),
             tokens: VecDeque::new(),
@@ -59,6 +64,11 @@ impl<'a> Scanner<'a> {
             simple_key_allowed: true,
             simple_keys: vec![SimpleKey::default()],
             flow_level: 0,
+            marked: if text.starts_with('\u{FEFF}') {
+                input.first_chunk
+            } else {
+                0
+            },
         }
     }
 
@@ -192,7 +202,13 @@ impl<'a> Scanner<'a> {
 
     /// Fails if go-yaml, looking at the next `characters`, would stumble over the bytes behind the text. It does so
     /// before it looks at what is there.
-    pub(super) fn need(&self, characters: usize) -> Result<(), Error> {
+    pub(super) fn need(&mut self, characters: usize) -> Result<(), Error> {
+        if self.is_marked() {
+            let buffered = self.text.get(self.at..self.marked);
+            if buffered.is_none_or(|rest| rest.chars().nth(characters - 1).is_none()) {
+                self.marked = 0;
+            }
+        }
         match self.failure {
             Some(failure)
                 if self
@@ -204,6 +220,11 @@ impl<'a> Scanner<'a> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether the library takes what begins a line for a byte order mark, whatever it is.
+    pub(super) fn is_marked(&self) -> bool {
+        self.marked > 0
     }
 
     /// An error at the current position.
@@ -347,8 +368,11 @@ impl<'a> Scanner<'a> {
 
     fn skip_to_next_token(&mut self) -> Result<(), Error> {
         loop {
-            if self.at == 0 && self.bytes.starts_with(b"\xEF\xBB\xBF") {
-                self.skip();
+            if self.is_marked() && self.mark.column == 0 {
+                self.need(1)?;
+                if self.is_marked() {
+                    self.skip();
+                }
             }
             // Tabs separate tokens, but are no indentation: not where a key may start.
             self.skip_spaces();

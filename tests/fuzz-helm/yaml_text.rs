@@ -152,7 +152,12 @@ pub fn text(random: &mut Random, documents: &[Vec<u8>]) -> Vec<u8> {
         bytes.splice(
             0..0,
             random
-                .pick(&[&b"\xEF\xBB\xBF"[..], b"\xFF\xFE", b"\xFE\xFF"])
+                .pick(&[
+                    &b"\xEF\xBB\xBF"[..],
+                    b"\xEF\xBB\xBF\xEF\xBB\xBF",
+                    b"\xFF\xFE",
+                    b"\xFE\xFF",
+                ])
                 .iter()
                 .copied(),
         );
