@@ -133,3 +133,8 @@ fn texts_that_are_no_toml_are_told_as_with_helm() {
 fn includes_are_made_anew_where_it_makes_a_difference() {
     agree("includes", 45);
 }
+
+#[test]
+fn globs_match_as_with_helm() {
+    agree("globs", 40);
+}

@@ -191,7 +191,7 @@ pub fn regexes(data: &[u8]) {
 /// Globs of `.Files` and patterns of `.helmignore`.
 pub fn globs(data: &[u8]) {
     let (pattern, name) = halves(data);
-    let _ = chartwright::template::helm::Glob::new(&pattern).matches(&name);
+    let _ = chartwright::template::helm::Glob::new(&pattern).and_then(|glob| glob.matches(name.as_bytes()));
     let _ = chartwright::chart::ignore::path_match(&pattern, &name);
     if let Ok(rules) = chartwright::chart::ignore::Rules::parse(&pattern) {
         let _ = rules.ignores(&name, false);

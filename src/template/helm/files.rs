@@ -23,7 +23,10 @@ pub fn call(files: &Map, method: &str, args: &[Value]) -> Option<Result<Value, S
             return Some(Err(format!("the pattern is over the limit of {MAX_PATTERN} bytes")));
         }
         // A pattern that isn't UTF-8 is malformed.
-        "Glob" => glob(files, std::str::from_utf8(first.as_bytes()).unwrap_or("**")),
+        "Glob" => match glob(files, std::str::from_utf8(first.as_bytes()).unwrap_or("**")) {
+            Ok(found) => found,
+            Err(text) => return Some(Err(text)),
+        },
         "AsConfig" => as_config(files),
         "AsSecrets" => as_secrets(files),
         "Lines" => lines(&bytes()),
@@ -48,14 +51,15 @@ fn content(files: &Map, name: &Str) -> Vec<u8> {
     }
 }
 
-fn glob(files: &Map, pattern: &str) -> Value {
-    let glob = Glob::new(pattern);
-    let found: Entries = files
-        .snapshot()
-        .into_iter()
-        .filter(|(name, _)| glob.matches(&name.to_text()))
-        .collect();
-    Value::Map(Map::new(MapKind::Files, found))
+fn glob(files: &Map, pattern: &str) -> Result<Value, String> {
+    let glob = Glob::new(pattern)?;
+    let mut found = Entries::new();
+    for (name, data) in files.snapshot() {
+        if glob.matches(name.as_bytes())? {
+            found.insert(name, data);
+        }
+    }
+    Ok(Value::Map(Map::new(MapKind::Files, found)))
 }
 
 fn base_name(path: &Str) -> Str {
