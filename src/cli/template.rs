@@ -6,6 +6,7 @@
 mod caret;
 mod files;
 mod flags;
+mod hosts;
 mod http;
 mod locate;
 mod name;
@@ -230,7 +231,10 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
     };
     let chart = chart.map_err(|e| e.to_string())?;
     let deprecated = chart.metadata.deprecated;
-    let renderer = check(chart, &flags)?.once().with_fetch(http::schemas(&proxies));
+    let mut renderer = check(chart, &flags)?.once().with_fetch(http::schemas(&proxies));
+    if flags.bool("enable-dns") {
+        renderer = renderer.with_hosts(hosts::system());
+    }
     if deprecated {
         output
             .notices

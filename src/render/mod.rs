@@ -34,7 +34,7 @@ use crate::template::helm::{Context, Environment, error as wording, table};
 
 pub use crate::template::helm::data::Release;
 pub use crate::template::helm::{
-    Capabilities, Kept, KeptError, KeptKey, KubeVersion, Limit, Limits, LookupKey, Lookups, Randomness, Used,
+    Capabilities, Hosts, Kept, KeptError, KeptKey, KubeVersion, Limit, Limits, LookupKey, Lookups, Randomness, Used,
 };
 pub use error::{BadManifest, Error};
 use heads::Heads;
@@ -59,6 +59,8 @@ pub struct Renderer {
     heads: Heads,
     /// For schemas that refer to others on the network.
     fetch: Option<Fetch>,
+    /// For `getHostByName`.
+    hosts: Option<Hosts>,
 }
 
 /// The parsed templates of the charts that take part. Neither kind sees the other's definitions.
@@ -155,6 +157,7 @@ impl<'a> Input<'a> {
             seed: self.seed,
             kept: self.kept.cloned(),
             limits: self.limits,
+            hosts: None,
         }
     }
 }
@@ -176,12 +179,19 @@ impl Renderer {
             files,
             heads: Heads::default(),
             fetch: None,
+            hosts: None,
         })
     }
 
     /// The same, for charts whose schemas refer to others on the network; without, those are errors.
     pub fn with_fetch(mut self, fetch: Fetch) -> Self {
         self.fetch = Some(fetch);
+        self
+    }
+
+    /// The same, with `getHostByName`; without, it answers nothing.
+    pub fn with_hosts(mut self, hosts: Hosts) -> Self {
+        self.hosts = Some(hosts);
         self
     }
 
@@ -194,6 +204,13 @@ impl Renderer {
     /// The chart.
     pub fn chart(&self) -> &Chart {
         &self.chart
+    }
+
+    fn environment(&self, input: &Input<'_>) -> Environment {
+        Environment {
+            hosts: self.hosts.clone(),
+            ..input.environment()
+        }
     }
 
     /// Renders the chart. The calling thread needs a large stack: see [`on_large_stack`].
@@ -231,7 +248,7 @@ impl Renderer {
         check_kube_version(&node, input.capabilities)?;
         let parsed = parsed.unwrap_or_else(|| self.parsed(&node))?;
         let files = contexts::files(&self.files, &node, &values, input);
-        let mut context = Context::new(parsed.go, &input.environment());
+        let mut context = Context::new(parsed.go, &self.environment(input));
         let rendered = execute(&mut context, &parsed.handlebars, files);
         let (missing_lookups, used_lookups) = context.lookups();
         let used = context.used();
@@ -259,7 +276,7 @@ impl Renderer {
         let values = values::coalesce_last(&node, &user, &mut Vec::new())?;
         let parsed = self.parsed(&node)?;
         let files = contexts::files(&self.files, &node, &values, input);
-        let mut context = Context::new(parsed.go, &input.environment());
+        let mut context = Context::new(parsed.go, &self.environment(input));
         execute(&mut context, &parsed.handlebars, files)
     }
 

@@ -28,6 +28,7 @@ pub fn render_text(name: &str, text: &str, data: &serde_json::Value) -> Result<S
             depth: DEPTH,
             ..Limits::default()
         },
+        hosts: None,
     };
     let output = Context::new(Arc::new(set), &environment)
         .render(name, &Value::from_json(data))

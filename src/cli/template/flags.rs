@@ -90,6 +90,7 @@ pub const FLAGS: &[Flag] = &[
     flag("kube-tls-server-name", Kind::Text, "NAME", "The name in the API server's certificate [env: HELM_KUBETLS_SERVER_NAME]"),
     on("kube-insecure-skip-tls-verify", "Don't check the API server's certificate [env: HELM_KUBEINSECURE_SKIP_TLS_VERIFY]"),
     flag("kube-token", Kind::Text, "TOKEN", "The bearer token [env: HELM_KUBETOKEN]"),
+    on("enable-dns", "Let getHostByName ask this machine's resolver"),
     // What is accepted where it changes nothing, and an error where it would: charts are never downloaded.
     ignored("repo", Kind::Text),
     ignored("version", Kind::Text),
@@ -105,7 +106,6 @@ pub const FLAGS: &[Flag] = &[
     ignored("plain-http", Kind::Bool),
     ignored("pass-credentials", Kind::Bool),
     ignored("dependency-update", Kind::Bool),
-    ignored("enable-dns", Kind::Bool),
     ignored("post-renderer", Kind::Refused(no_plugin)),
     ignored("post-renderer-args", Kind::List),
     ignored("registry-config", Kind::Text),

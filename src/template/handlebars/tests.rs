@@ -18,6 +18,7 @@ fn environment(limits: Limits) -> Environment {
         kept: None,
         seed: Some([1; 32]),
         limits,
+        hosts: None,
     }
 }
 

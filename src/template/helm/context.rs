@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::hosts::Hosts;
 use super::includes::Includes;
 use super::kept::{Kept, Randomness};
 use super::limits::{Limit, Limits};
@@ -38,6 +39,8 @@ pub struct Environment {
     /// `None`: every random result is new.
     pub kept: Option<Kept>,
     pub limits: Limits,
+    /// `None`: `getHostByName` answers nothing.
+    pub hosts: Option<Hosts>,
 }
 
 /// The context of a render's functions.
@@ -49,6 +52,7 @@ pub struct Context {
     used: BTreeSet<LookupKey>,
     clock: jiff::Timestamp,
     random: Random,
+    pub(super) hosts: Option<Hosts>,
     /// The file that is being rendered.
     file: String,
     limits: Limits,
@@ -88,6 +92,7 @@ impl Context {
             used: BTreeSet::new(),
             clock: environment.clock,
             random: Random::new(environment.seed, environment.kept.as_ref()),
+            hosts: environment.hosts.clone(),
             file: String::new(),
             limits: environment.limits,
             steps: 0,

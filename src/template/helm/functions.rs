@@ -48,7 +48,7 @@ fn helm() -> Vec<Func<Context>> {
         plain("required", &[Text, Any], required),
         plain("fail", &[Text], |_, args| Err(CallError::Text(marked(&text(args, 0))))),
         plain("lookup", &[Text, Text, Text, Text], lookup),
-        plain("getHostByName", &[Text], |_, _| Ok(Value::string(""))),
+        plain("getHostByName", &[Text], get_host_by_name),
         plain("toYaml", &[Any], |_, args| convert::to_yaml(args)),
         plain("mustToYaml", &[Any], |_, args| convert::must_to_yaml(args)),
         plain("toYamlPretty", &[Any], |_, args| convert::to_yaml_pretty(args)),
@@ -88,6 +88,18 @@ fn argument(args: &[Value], index: usize) -> &Value {
 
 fn marked(text: &str) -> String {
     format!("{}{text}{}", MARKERS.0, MARKERS.1)
+}
+
+/// The first address of a host, where Helm takes any. Nothing, unless names may be asked for.
+fn get_host_by_name(context: &mut Context, args: &[Value]) -> Out {
+    let Some(hosts) = &context.hosts else {
+        return Ok(Value::string(""));
+    };
+    match hosts.addresses(&text(args, 0)).into_iter().next() {
+        Some(address) => Ok(Value::string(address)),
+        // Sprig draws one of none, at which Go panics.
+        None => Err(CallError::Text("invalid argument to Intn".to_owned())),
+    }
 }
 
 fn include(context: &mut Context, args: &[Value]) -> Out {

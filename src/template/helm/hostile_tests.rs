@@ -128,6 +128,7 @@ fn call_all(sample: Option<usize>) -> usize {
         seed: Some([1; 32]),
         kept: None,
         limits,
+        hosts: None,
     };
     let mut names: Vec<_> = table().names().collect();
     names.sort_unstable();

@@ -11,6 +11,7 @@ mod functions;
 mod glob;
 #[cfg(test)]
 mod hostile_tests;
+mod hosts;
 mod includes;
 mod kept;
 mod limits;
@@ -24,6 +25,7 @@ pub use capabilities::{Capabilities, KubeVersion};
 pub use context::{Context, Environment, Used};
 pub use functions::table;
 pub use glob::Glob;
+pub use hosts::Hosts;
 pub use kept::{Kept, KeptError, KeptKey, Randomness};
 pub use limits::{Limit, Limits};
 pub use lookup::{LookupKey, Lookups};
