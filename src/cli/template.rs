@@ -30,6 +30,7 @@ use crate::render::{
     Capabilities, Error, Input, KubeVersion, Limits, Lookups, Release, Renderer, StreamOptions, bad_stream,
     on_large_stack, show_only, to_stream,
 };
+use crate::yaml;
 
 /// The name that Helm gives a release without one.
 const DEFAULT_NAME: &str = "release-name";
@@ -156,10 +157,12 @@ pub fn run_captured(args: &[&str], mut stdin: &[u8], dir: &Path) -> Captured {
     })
 }
 
-/// Runs the command. The calling thread needs a large stack: see [`on_large_stack`].
+/// Runs the command, for values as deep as Helm takes them. The calling thread needs a large stack: see
+/// [`on_large_stack`].
 fn capture(args: &[String], mut process: Process<'_>) -> Captured {
     let mut output = Output::default();
-    let error = execute(args, &mut process, &mut output).err();
+    let run = || execute(args, &mut process, &mut output);
+    let error = yaml::with_max_depth(yaml::GO_MAX_DEPTH, run).err();
     let mut stderr = String::new();
     for notice in &output.notices {
         stderr.push_str(notice);

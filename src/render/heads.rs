@@ -73,7 +73,9 @@ impl Heads {
         };
         let unknown = texts.iter().zip(&known).filter(|(_, known)| known.is_none());
         let unknown: Vec<&str> = unknown.map(|(text, _)| *text).collect();
-        let mut read = parallel::map(&unknown, |text| text.len(), |text| read(text)).into_iter();
+        let depth = yaml::max_depth();
+        let read = |text: &&str| yaml::with_max_depth(depth, || read(text));
+        let mut read = parallel::map(&unknown, |text| text.len(), read).into_iter();
         let mut remembered = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let documents = digests.into_iter().zip(known).filter_map(|(digest, known)| {
             if let Some(head) = known {

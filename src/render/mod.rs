@@ -31,6 +31,7 @@ use crate::chart::{Chart, Fetch, File, Warning, schema, values, version};
 use crate::template::go::{Entries, ExecError, Map, MapKind, Set, Str, Value, parallel};
 use crate::template::handlebars::{self, Templates, is_handlebars};
 use crate::template::helm::{Context, Environment, error as wording, table};
+use crate::yaml;
 
 pub use crate::template::helm::data::Release;
 pub use crate::template::helm::{
@@ -473,11 +474,12 @@ fn finish(chart: &str, rendered: BTreeMap<String, Vec<u8>>, heads: &Heads) -> Re
 /// # Errors
 /// The operating system refuses the thread, or `work` panicked; the text says which.
 pub fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
+    let depth = yaml::max_depth();
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name("render".to_owned())
             .stack_size(STACK)
-            .spawn_scoped(scope, work)
+            .spawn_scoped(scope, move || yaml::with_max_depth(depth, work))
             .map_err(|e| format!("no thread for rendering: {e}"))?;
         thread.join().map_err(|panic| {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use super::Error;
 use super::parser::{Event, Parser, Properties};
 use super::reader::Input;
 use super::token::Mark;
-use super::{Error, MAX_DEPTH};
 
 /// Index of a node in a [`Document`].
 pub(super) type Id = u32;
@@ -130,10 +130,10 @@ pub(super) fn compose<'a>(input: &'a Input<'_>) -> Result<Option<Document<'a>>, 
                 composer.document.aliases.insert(id, name);
             }
             Event::SequenceStart(properties) => {
-                composer.open(Content::Sequence { first: NONE, count: 0 }, properties, mark)?;
+                composer.open(Content::Sequence { first: NONE, count: 0 }, properties, mark);
             }
             Event::MappingStart(properties) => {
-                composer.open(Content::Mapping { first: NONE, count: 0 }, properties, mark)?;
+                composer.open(Content::Mapping { first: NONE, count: 0 }, properties, mark);
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 composer.open.pop();
@@ -179,13 +179,8 @@ impl<'a> Composer<'a> {
         id
     }
 
-    fn open(&mut self, content: Content<'a>, properties: Properties<'a>, mark: Mark) -> Result<(), Error> {
-        if self.open.len() == MAX_DEPTH {
-            let line = (mark.line > 0).then_some(mark.line as usize + 1);
-            return Err(Error::yaml(line, format!("exceeded max depth of {MAX_DEPTH}")));
-        }
+    fn open(&mut self, content: Content<'a>, properties: Properties<'a>, mark: Mark) {
         let id = self.add(content, properties, mark);
         self.open.push(Open { id, last: NONE });
-        Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::compose::{Content, Document, Id, compose};
 use super::gosyntax::GoValue;
 use super::resolve::{Scalar, resolve, resolve_tagged};
-use super::{Error, MAX_DEPTH, reader};
+use super::{Error, max_depth, reader};
 
 /// Most bytes of strings that aliases may expand to. go-yaml shares the strings, we copy them.
 const MAX_ALIAS_BYTES: usize = 64 << 20;
@@ -103,6 +103,7 @@ impl Target for Checked {
 struct Decoder<'d, 'a> {
     document: &'d Document<'a>,
     depth: usize,
+    max_depth: usize,
     /// Number of nodes decoded so far, and how many of them inside aliases.
     decoded: usize,
     decoded_in_aliases: usize,
@@ -138,6 +139,7 @@ impl<'d, 'a> Decoder<'d, 'a> {
         Decoder {
             document,
             depth: 0,
+            max_depth: max_depth(),
             decoded: 1,
             decoded_in_aliases: 0,
             alias_bytes: 0,
@@ -169,9 +171,10 @@ impl<'d, 'a> Decoder<'d, 'a> {
         Ok(())
     }
 
-    fn deeper<R>(&mut self, decode: impl FnOnce(&mut Self) -> Result<R, Error>) -> Result<R, Error> {
-        if self.depth == MAX_DEPTH {
-            return Err(Error::yaml(None, format!("exceeded max depth of {MAX_DEPTH}")));
+    /// One level further in; `start` is how JSON starts it.
+    fn deeper<R>(&mut self, start: char, decode: impl FnOnce(&mut Self) -> Result<R, Error>) -> Result<R, Error> {
+        if self.depth == self.max_depth {
+            return Err(Error::json_depth(start));
         }
         self.depth += 1;
         let result = decode(self);
@@ -191,10 +194,8 @@ impl<'d, 'a> Decoder<'d, 'a> {
             return Err(Error::yaml(None, format!("anchor '{name}' value contains itself")));
         }
         self.aliases.push(id);
-        let result = self.deeper(|d| {
-            d.count()?;
-            decode(d, target)
-        });
+        // What it stands for is a level of its own, if it is a collection.
+        let result = self.count().and_then(|()| decode(self, target));
         self.aliases.pop();
         result
     }
@@ -219,14 +220,14 @@ impl<'d, 'a> Decoder<'d, 'a> {
                     }
                 }
             }
-            Content::Sequence { count, .. } => self.deeper(|d| {
+            Content::Sequence { count, .. } => self.deeper('[', |d| {
                 let mut items = Vec::with_capacity(count as usize);
                 for child in d.document.children(id) {
                     items.push(d.node(child)?);
                 }
                 Ok(T::list(items, at))
             }),
-            Content::Mapping { .. } => self.deeper(|d| {
+            Content::Mapping { .. } => self.deeper('{', |d| {
                 let mut map = T::Mapping::default();
                 d.mapping::<T>(id, &mut map)?;
                 Ok(T::map(map, at))
@@ -342,11 +343,11 @@ impl<'d, 'a> Decoder<'d, 'a> {
         match self.document.node(id).content {
             Content::Mapping { .. } => {
                 self.count()?;
-                self.deeper(|d| d.mapping::<T>(id, map))
+                self.deeper('{', |d| d.mapping::<T>(id, map))
             }
             Content::Alias(target) if is_mapping(target) => {
                 self.count()?;
-                self.through_alias(id, target, |d, target| d.mapping::<T>(target, map))
+                self.through_alias(id, target, |d, target| d.deeper('{', |d| d.mapping::<T>(target, map)))
             }
             _ => Err(merge_wants_map()),
         }

@@ -6,7 +6,7 @@ use super::number::{Whole, format_g64, whole};
 use super::resolve::{is_base60, is_string, is_string_v3};
 use super::sort::{Order, sort};
 use super::style::{Style, analyze, break_length, is_printable, width};
-use super::{Error, MAX_DEPTH, Tree, decode, json};
+use super::{Error, Tree, decode, json, max_depth};
 
 /// Longest key in bytes that is written before its colon on one line; others get `? key`.
 const MAX_SIMPLE_KEY: usize = 128;
@@ -63,7 +63,7 @@ fn survives_json(value: &Value, depth: usize) -> bool {
     match value {
         Value::String(s) => plain_to_yaml(s),
         // Refused when it is written.
-        Value::Array(_) | Value::Object(_) if depth > MAX_DEPTH => true,
+        Value::Array(_) | Value::Object(_) if depth > max_depth() => true,
         Value::Array(items) => items.iter().all(|item| survives_json(item, depth + 1)),
         // A JSON escape has at most 6 characters.
         Value::Object(map) => map
@@ -162,8 +162,8 @@ impl Emitter {
 
     fn nested(&mut self, write: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(Error::yaml(None, format!("exceeded max depth of {MAX_DEPTH}")));
+        if self.depth > max_depth() {
+            return Err(Error::depth(None));
         }
         let indent = self.indent;
         write(self)?;

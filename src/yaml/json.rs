@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value};
 use super::decode::{Position, Target};
 use super::number::{Whole, format_g32, format_g64, format_json, whole};
 use super::resolve::Scalar;
-use super::{Error, MAX_DEPTH};
+use super::{Error, max_depth};
 
 /// What `encoding/json` says about a float that JSON cannot have.
 pub(super) fn unsupported_value(f: f64, at: Option<Position>) -> Error {
@@ -78,8 +78,8 @@ pub(super) fn to_text(value: &Value) -> Result<String, Error> {
 }
 
 fn write_value(out: &mut String, value: &Value, depth: usize) -> Result<(), Error> {
-    if depth > MAX_DEPTH {
-        return Err(Error::yaml(None, format!("exceeded max depth of {MAX_DEPTH}")));
+    if depth > max_depth() {
+        return Err(Error::depth(None));
     }
     match value {
         Value::Null => out.push_str("null"),

@@ -7,6 +7,7 @@
 
 mod compose;
 mod decode;
+mod depth;
 mod emit;
 mod gosyntax;
 mod json;
@@ -31,9 +32,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// Deepest nesting that is read or written. go-yaml stops at 10,000; this limit is lower so that no consumer of the
-/// result (clone, drop, serialization: all recursive) can exhaust its stack.
-pub const MAX_DEPTH: usize = 1000;
+pub use depth::{GO_MAX_DEPTH, MAX_DEPTH, max_depth, with_max_depth};
 
 /// Why a text could not be read, or a value not be written. `Display` is the text that Helm shows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -64,8 +63,22 @@ impl Error {
         }))
     }
 
+    /// An error of Go's JSON decoder, which gets what the document is converted to.
+    fn json_depth(start: char) -> Self {
+        let message = format!("invalid character '{start}' exceeded max depth");
+        Self::new("while decoding JSON: ", None, message).within("error unmarshaling JSON: ")
+    }
+
+    /// An error of go-yaml's that says how deep a document may nest.
+    fn depth(line: Option<usize>) -> Self {
+        Self::yaml(line, format!("exceeded max depth of {}", max_depth()))
+    }
+
+    /// What was being done, unless the error says it already.
     fn within(mut self, context: &'static str) -> Self {
-        self.0.context = context;
+        if self.0.context.is_empty() {
+            self.0.context = context;
+        }
         self
     }
 
@@ -132,7 +145,7 @@ pub enum Data {
 ///
 /// # Errors
 /// What go-yaml refuses, with its words and line; also `.inf` and `.nan`, which no consumer of ours can hold, and
-/// nesting deeper than [`MAX_DEPTH`].
+/// nesting deeper than [`max_depth`].
 pub fn parse(text: &[u8]) -> Result<Node, Error> {
     let decoded = decode::decode::<Node>(text)?;
     Ok(decoded.unwrap_or(Node {
@@ -232,7 +245,7 @@ pub fn documents(text: &str) -> Result<Vec<&str>, Error> {
 /// # Errors
 /// Where `Marshal` fails although `value` is valid: strings that hold control characters which JSON leaves unescaped
 /// (DEL, most of U+0080 to U+009F), keys with U+0085 or of more than 1,024 characters; and nesting deeper than
-/// [`MAX_DEPTH`].
+/// [`max_depth`].
 pub fn to_string(value: &Value) -> Result<String, Error> {
     emit::to_string(value)
 }
@@ -256,7 +269,7 @@ pub enum Tree {
 /// As [`to_string_pretty`], for all of Go's types.
 ///
 /// # Errors
-/// Nesting deeper than [`MAX_DEPTH`].
+/// Nesting deeper than [`max_depth`].
 pub fn tree_to_string(tree: &Tree) -> Result<String, Error> {
     emit::tree_to_string(tree)
 }
@@ -267,7 +280,7 @@ pub fn tree_to_string(tree: &Tree) -> Result<String, Error> {
 /// `1e+06`.
 ///
 /// # Errors
-/// Nesting deeper than [`MAX_DEPTH`].
+/// Nesting deeper than [`max_depth`].
 pub fn to_string_pretty(value: &Value) -> Result<String, Error> {
     emit::to_string_pretty(value)
 }

@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 
-use super::Error;
 use super::reader::Input;
 use super::token::{Kind, Mark, Payload, Token};
+use super::{Error, max_depth};
 
 /// How far behind a simple key its colon may be, in characters.
 const MAX_KEY_DISTANCE: u32 = 1024;
@@ -44,6 +44,7 @@ pub(super) struct Scanner<'a> {
     /// Where the library's buffer ends, as long as it begins with a byte order mark behind the one that names the
     /// encoding: until it is filled again, every line is taken to begin with a mark. 0 otherwise.
     marked: usize,
+    max_depth: usize,
 }
 
 impl<'a> Scanner<'a> {
@@ -64,6 +65,7 @@ impl<'a> Scanner<'a> {
             simple_key_allowed: true,
             simple_keys: vec![SimpleKey::default()],
             flow_level: 0,
+            max_depth: max_depth(),
             marked: if text.starts_with('\u{FEFF}') {
                 input.first_chunk
             } else {
@@ -428,6 +430,9 @@ impl<'a> Scanner<'a> {
             ..SimpleKey::default()
         });
         self.flow_level += 1;
+        if self.flow_level > self.max_depth {
+            return Err(self.too_deep());
+        }
         self.simple_key_allowed = true;
         self.indicator(kind)
     }
@@ -455,7 +460,7 @@ impl<'a> Scanner<'a> {
             if !self.simple_key_allowed {
                 return Err(self.error("block sequence entries are not allowed in this context"));
             }
-            self.roll_indent(self.mark, None, Kind::BlockSequenceStart);
+            self.roll_indent(self.mark, None, Kind::BlockSequenceStart)?;
         }
         self.remove_simple_key()?;
         self.simple_key_allowed = true;
@@ -467,7 +472,7 @@ impl<'a> Scanner<'a> {
             if !self.simple_key_allowed {
                 return Err(self.error("mapping keys are not allowed in this context"));
             }
-            self.roll_indent(self.mark, None, Kind::BlockMappingStart);
+            self.roll_indent(self.mark, None, Kind::BlockMappingStart)?;
         }
         self.remove_simple_key()?;
         self.simple_key_allowed = self.flow_level == 0;
@@ -479,7 +484,7 @@ impl<'a> Scanner<'a> {
         if self.is_valid(top)? {
             let key = self.simple_keys[top];
             self.insert(key.token_number, Kind::Key, key.mark);
-            self.roll_indent(key.mark, Some(key.token_number), Kind::BlockMappingStart);
+            self.roll_indent(key.mark, Some(key.token_number), Kind::BlockMappingStart)?;
             self.simple_keys[top].possible = false;
             self.simple_keys[top].awaited = false;
             self.simple_key_allowed = false;
@@ -488,7 +493,7 @@ impl<'a> Scanner<'a> {
                 if !self.simple_key_allowed {
                     return Err(self.error("mapping values are not allowed in this context"));
                 }
-                self.roll_indent(self.mark, None, Kind::BlockMappingStart);
+                self.roll_indent(self.mark, None, Kind::BlockMappingStart)?;
             }
             self.simple_key_allowed = self.flow_level == 0;
         }
@@ -553,14 +558,22 @@ impl<'a> Scanner<'a> {
     }
 
     /// Starts a block at `mark` if that is further in than the current one; its token goes before the token `number`.
-    fn roll_indent(&mut self, mark: Mark, number: Option<usize>, kind: Kind) {
+    fn roll_indent(&mut self, mark: Mark, number: Option<usize>, kind: Kind) -> Result<(), Error> {
         let column = mark.column as i32;
         if self.flow_level > 0 || self.indent >= column {
-            return;
+            return Ok(());
         }
         self.indents.push(self.indent);
         self.indent = column;
+        if self.indents.len() > self.max_depth {
+            return Err(self.too_deep());
+        }
         self.insert(number.unwrap_or(usize::MAX), kind, mark);
+        Ok(())
+    }
+
+    fn too_deep(&self) -> Error {
+        Error::depth((self.mark.line > 0).then_some(self.mark.line as usize + 1))
     }
 
     /// Ends the blocks that are further in than `column`.

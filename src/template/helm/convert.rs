@@ -9,8 +9,10 @@ use crate::template::go::value::{Entries, ListKind, MapKind, Str, Value};
 use crate::template::sprig::json::{COMPACT, marshal, unmarshal_all};
 use crate::yaml::{self, Tree};
 
-/// The deepest nesting that is converted; beyond it a value is taken to contain itself.
-const MAX_DEPTH: usize = yaml::MAX_DEPTH;
+/// Whether a value nests deeper than one that is written: then it is taken to contain itself.
+fn is_endless(depth: usize) -> bool {
+    depth > yaml::max_depth() + 1
+}
 
 /// What a node of JSON data takes, in bytes.
 const JSON_NODE: u64 = 80;
@@ -37,7 +39,7 @@ fn count(value: &Value) -> Result<(), String> {
 
 fn convert(value: &Value, depth: usize) -> Result<Json, String> {
     count(value)?;
-    if depth > MAX_DEPTH {
+    if is_endless(depth) {
         return Err(format!(
             "json: unsupported value: encountered a cycle via {}",
             value.type_name()
@@ -89,7 +91,7 @@ fn convert(value: &Value, depth: usize) -> Result<Json, String> {
 /// lower case, nil lists and maps are empty.
 fn tree(value: &Value, depth: usize) -> Result<Tree, String> {
     count(value)?;
-    if depth > MAX_DEPTH {
+    if is_endless(depth) {
         return Err("the value contains itself".to_owned());
     }
     let numbers = |bytes: &[u8]| Tree::Sequence(bytes.iter().map(|byte| Tree::Scalar(Json::from(*byte))).collect());
@@ -163,7 +165,10 @@ fn text(args: &[Value]) -> &[u8] {
 }
 
 fn yaml_text(value: &Value, write: fn(&Json) -> Result<String, yaml::Error>) -> Result<Value, String> {
-    let json = to_json_value(value)?;
+    let json = to_json_value(value).map_err(|text| match text.starts_with("json: ") {
+        true => format!("error marshaling into JSON: {text}"),
+        false => text,
+    })?;
     let mut text = write(&json).map_err(|e| e.to_string())?;
     if text.ends_with('\n') {
         text.pop();
