@@ -315,8 +315,9 @@ impl Run<'_> {
             Some(live) => step(member, entry, Seen::Present(live), owner),
             None => step(member, entry, Seen::NotInIndex, owner),
         };
-        // Of a new release nothing is there as a rule. An apply that only creates finds out what is, at no other cost.
-        if next == Step::Look && !again && self.is_first && self.heritage.is_none() {
+        // What was never made isn't there as a rule. An apply that only creates finds out what is, at no other cost.
+        let was_made = !self.is_first && entry.is_none_or(|entry| !entry.uid.is_empty());
+        if next == Step::Look && !again && !was_made && self.heritage.is_none() {
             next = step(member, entry, Seen::Absent, owner);
         }
         let mut live = indexed.clone();
