@@ -24,6 +24,10 @@ struct State<K> {
     running: HashSet<K>,
     /// Keys that were added while they ran.
     again: HashMap<K, Instant>,
+    /// Those that were only woken then.
+    woken: HashSet<K>,
+    /// Until when waking is no reason to work on a key.
+    put_off: HashMap<K, Instant>,
     counter: u64,
 }
 
@@ -34,6 +38,8 @@ impl<K> Default for Queue<K> {
             scheduled: HashMap::new(),
             running: HashSet::new(),
             again: HashMap::new(),
+            woken: HashSet::new(),
+            put_off: HashMap::new(),
             counter: 0,
         };
         Queue {
@@ -49,6 +55,21 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Adds a key, due now. A key that is being worked on runs again afterwards.
     pub fn add(&self, key: K) {
         self.add_at(key, Instant::now());
+    }
+
+    /// Adds a key of which it is to be seen whether it can go on: due now, or when the time is over for which it was put
+    /// off. One that is being worked on runs again afterwards, unless it is put off then.
+    pub fn wake(&self, key: K) {
+        let mut state = self.lock();
+        if state.running.contains(&key) {
+            state.woken.insert(key);
+            return;
+        }
+        let now = Instant::now();
+        let when = state.put_off.get(&key).map_or(now, |until| now.max(*until));
+        state.schedule(key, when);
+        drop(state);
+        self.changed.notify_one();
     }
 
     /// Adds a key, due at a time; an earlier time that it has already stands.
@@ -98,12 +119,19 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// The work on a key ended. It is due again after `delay` if one is given, or sooner if it was added meanwhile.
-    pub fn done(&self, key: K, delay: Option<Duration>) {
+    /// The work on a key ended. It is due again after `delay` if one is given, or sooner if it was added meanwhile. If it
+    /// is put off, waking it doesn't count until then.
+    pub fn done(&self, key: K, delay: Option<Duration>, put_off: bool) {
         let mut state = self.lock();
         state.running.remove(&key);
-        let asked = state.again.remove(&key);
         let delayed = delay.map(|delay| Instant::now() + delay);
+        let until = delayed.filter(|_| put_off);
+        match until {
+            Some(until) => state.put_off.insert(key.clone(), until),
+            None => state.put_off.remove(&key),
+        };
+        let woken = state.woken.remove(&key).then(|| until.unwrap_or_else(Instant::now));
+        let asked = state.again.remove(&key).or(woken);
         let next = match (asked, delayed) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -128,6 +156,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             state.due.remove(&at);
         }
         state.again.remove(key);
+        state.woken.remove(key);
+        state.put_off.remove(key);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State<K>> {
@@ -176,10 +206,10 @@ mod tests {
         queue.add("a");
         assert_eq!(next_within(&queue, SOON).await, Some("b"));
         assert_eq!(next_within(&queue, SOON).await, None, "a is still running");
-        queue.done("a", None);
+        queue.done("a", None, false);
         assert_eq!(next_within(&queue, SOON).await, Some("a"), "it was added meanwhile");
-        queue.done("a", None);
-        queue.done("b", None);
+        queue.done("a", None, false);
+        queue.done("b", None, false);
         assert_eq!(next_within(&queue, SOON).await, None);
     }
 
@@ -192,12 +222,38 @@ mod tests {
         add_after(&queue, "a", Duration::from_secs(90));
         assert_eq!(next_within(&queue, Duration::from_secs(6)).await, Some("a"));
         add_after(&queue, "a", Duration::from_secs(2));
-        queue.done("a", Some(Duration::from_secs(30)));
+        queue.done("a", Some(Duration::from_secs(30)), false);
         assert_eq!(next_within(&queue, Duration::from_secs(3)).await, Some("a"));
-        queue.done("a", None);
+        queue.done("a", None, false);
         add_after(&queue, "a", SOON);
         queue.forget(&"a");
         assert_eq!(next_within(&queue, Duration::from_secs(600)).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_put_off_is_not_woken_before_its_time() {
+        let queue = Queue::default();
+        let second = Duration::from_secs(1);
+        queue.wake("a");
+        assert_eq!(next_within(&queue, SOON).await, Some("a"));
+        queue.wake("a");
+        queue.done("a", Some(8 * second), true);
+        queue.wake("a");
+        assert_eq!(next_within(&queue, 7 * second).await, None);
+        assert_eq!(next_within(&queue, 2 * second).await, Some("a"));
+        queue.done("a", Some(8 * second), true);
+        queue.add("a");
+        assert_eq!(
+            next_within(&queue, SOON).await,
+            Some("a"),
+            "its custom resource changed"
+        );
+        queue.wake("a");
+        queue.done("a", Some(8 * second), false);
+        assert_eq!(next_within(&queue, SOON).await, Some("a"), "it was woken meanwhile");
+        queue.done("a", None, false);
+        queue.wake("a");
+        assert_eq!(next_within(&queue, SOON).await, Some("a"), "it isn't put off any more");
     }
 
     #[tokio::test(start_paused = true)]

@@ -42,7 +42,7 @@ impl Router {
     pub fn notify(&self, sets: &[String]) {
         let addresses = self.lock();
         for address in sets.iter().filter_map(|set| addresses.get(set)) {
-            address.queue.add(address.key.clone());
+            address.queue.wake(address.key.clone());
         }
     }
 
@@ -75,11 +75,11 @@ mod tests {
         router.notify(&["set-a".into(), "set-a".into()]);
         assert_eq!(queue.next().await, key);
         router.unregister("set-a", &Arc::default());
-        queue.done(key.clone(), None);
+        queue.done(key.clone(), None, false);
         router.notify(&["set-a".into()]);
         assert_eq!(queue.next().await, key, "only its own queue gives a release up");
         router.unregister("set-a", &queue);
-        queue.done(key, None);
+        queue.done(key, None, false);
         router.notify(&["set-a".into()]);
         assert_eq!(queue.depth(), 0);
     }

@@ -269,7 +269,7 @@ impl Serving {
                 let rendered_anew = kinds_changed && depends();
                 // A deletion may have met what was not served.
                 if rendered_anew || resource.deleting || !self.cache.is_complete(&resource.key) {
-                    self.queue.add(resource.key.clone());
+                    self.queue.wake(resource.key.clone());
                 }
             }
         }
@@ -396,13 +396,16 @@ impl Serving {
                 .context
                 .metrics
                 .set_queue_depth(&kind.group, &kind.kind, self.queue.depth());
-            let again = self.reconcile(&key).await;
-            self.queue.done(key, again);
+            let (again, put_off) = self.reconcile(&key).await;
+            self.queue.done(key, again, put_off);
         }
     }
 
-    async fn reconcile(&self, key: &Key) -> Option<Duration> {
-        let resource = self.cache.get(key)?;
+    /// When to look again, and whether the release is put off until then.
+    async fn reconcile(&self, key: &Key) -> (Option<Duration>, bool) {
+        let Some(resource) = self.cache.get(key) else {
+            return (None, false);
+        };
         let mut release = self.cache.take_release(key);
         let context = &self.shared.context;
         let secrets = release.secrets.clone();
@@ -423,7 +426,7 @@ impl Serving {
                         again: outcome.again.max(Some(AFTER_PANIC)),
                         ..outcome
                     },
-                    Err(_) => return Some(AFTER_PANIC),
+                    Err(_) => return (Some(AFTER_PANIC), false),
                 }
             }
         };
@@ -438,7 +441,7 @@ impl Serving {
         if !outcome.finished {
             self.cache.put_release(key, release);
         }
-        outcome.again
+        (outcome.again, outcome.put_off)
     }
 }
 

@@ -113,6 +113,7 @@ impl Run<'_> {
                         .min(RECHECK)
                         .max(asked_to_wait().unwrap_or_default()),
                 ),
+                put_off: false,
                 written: None,
                 finished: false,
                 result: ReconcileResult::Error,
@@ -175,6 +176,7 @@ impl Run<'_> {
 fn finished() -> Outcome {
     Outcome {
         again: None,
+        put_off: false,
         written: None,
         finished: true,
         result: ReconcileResult::Success,

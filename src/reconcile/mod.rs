@@ -53,6 +53,8 @@ use crate::telemetry::metrics::ReconcileResult;
 pub struct Outcome {
     /// When to look again without being asked; `None`: only at the resync.
     pub again: Option<Duration>,
+    /// The API server asked for that time: what only looks whether something can go on waits for it.
+    pub put_off: bool,
     /// The custom resource as our last write left it.
     pub written: Option<CustomResource>,
     /// Nothing of the release is left.
@@ -70,7 +72,12 @@ pub async fn reconcile(context: &Context, unit: &Unit, resource: &CustomResource
     let timer = context.metrics.time_reconcile(&kind.group, &kind.kind);
     let mut run = Run::new(context, unit, resource);
     let secrets = release.secrets.clone();
-    let outcome = secrets.scope(throttle::noticing(run.reconcile(release))).await;
+    let work = async {
+        let outcome = run.reconcile(release).await;
+        let put_off = throttle::asked_to_wait().is_some();
+        Outcome { put_off, ..outcome }
+    };
+    let outcome = secrets.scope(throttle::noticing(work)).await;
     let elapsed = timer.finish(outcome.result);
     tracing::debug!(%kind, resource = %resource.key, result = ?outcome.result, ?elapsed, "reconciled");
     outcome

@@ -36,6 +36,7 @@ impl Run<'_> {
         if self.is_only_put_off(release, &phase) {
             return Outcome {
                 again,
+                put_off: false,
                 written: Some(self.written.clone()),
                 finished: false,
                 result: result(&phase),
@@ -57,6 +58,7 @@ impl Run<'_> {
         self.announce(release, &phase, &next).await;
         Outcome {
             again,
+            put_off: false,
             written: Some(self.written.clone()),
             finished: false,
             result: result(&phase),
