@@ -20,6 +20,8 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/chartwright
 CARGO_DENY_VERSION := 0.20.2
 # One that is installed already, else our own.
 CARGO_DENY := $(or $(shell command -v cargo-deny),$(CACHE)/tools/bin/cargo-deny)
+CARGO_FUZZ_VERSION := 0.13.2
+CARGO_FUZZ := $(or $(shell command -v cargo-fuzz),$(CACHE)/tools/bin/cargo-fuzz)
 CONTROL_PLANE := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok
 # The same for every cargo call, so that none of them builds the dependencies once more.
 LOCKED := --locked
@@ -120,7 +122,7 @@ conformance: check-tools ## Compare with the real Helm on all charts below CHART
 	  $(foreach name,$(CONFORMANCE),$(name)="$($(name))") ORACLE="$$oracle" \
 	  $(CARGO) run $(LOCKED) --quiet --profile conformance --example conformance
 
-# How long make fuzz-helm runs, and the seed of its cases; the same seed makes the same cases.
+# How long make fuzz-helm and each target of make fuzz run, and the seed of their cases; the same seed makes the same cases.
 SECONDS ?= 60
 SEED ?= $(shell date +%s)
 
@@ -138,6 +140,46 @@ fuzz-helm-bounded:
 	else \
 	  echo "fuzz-helm: left out (no oracle, and no Go to build it)"; \
 	fi
+
+# One target: make fuzz TARGET=yaml_read. fuzz/README.md says what to do about a finding.
+FUZZ_TARGETS := $(patsubst fuzz/fuzz_targets/%.rs,%,$(wildcard fuzz/fuzz_targets/*.rs))
+NIGHTLY ?= nightly
+FUZZ_LOGS := $(CURDIR)/target/fuzz
+# Seconds on a clock for one input, so longer than a render may take of the processor.
+FUZZ_LIMITS := -max_len=4096 -timeout=30 -rss_limit_mb=2048
+.PHONY: fuzz
+fuzz: check-fuzz-tools $(CARGO_FUZZ) fuzz/Cargo.lock ## Search each of fuzz/'s targets for panics and hangs for SECONDS (60), or one TARGET.
+	$(call say,the seeds$(,) from tests/fixtures (2 minutes the first time$(,) else seconds))
+	$(CARGO) run $(LOCKED) --quiet --example fuzz-seeds
+	$(call say,the targets (12 minutes the first time$(,) 4 after a change))
+	RUSTUP_TOOLCHAIN=$(NIGHTLY) $(CARGO_FUZZ) build --sanitizer none $(TARGET)
+	$(call say,$(or $(TARGET),$(words $(FUZZ_TARGETS)) targets)$(,) $(SECONDS) seconds each; libFuzzer's logs are in target/fuzz)
+	@mkdir -p $(FUZZ_LOGS); failed=; \
+	for target in $(or $(TARGET),$(FUZZ_TARGETS)); do \
+	  log=$(FUZZ_LOGS)/$$target.log; seeds=$(CURDIR)/fuzz/seeds; corpus=$(CURDIR)/fuzz/corpus/$$target; mkdir -p "$$corpus"; \
+	  if RUSTUP_TOOLCHAIN=$(NIGHTLY) $(CARGO_FUZZ) run --sanitizer none $$target "$$corpus" "$$seeds/$$target" -- \
+	    -dict="$$seeds/dictionary" -max_total_time=$(SECONDS) $(FUZZ_LIMITS) >"$$log" 2>&1; then \
+	    printf '%-12s %s\n' $$target "$$(grep -a DONE "$$log")"; \
+	  else \
+	    grep -aE -A 1 'panicked|ERROR|^error' "$$log" || true; tail -n 12 "$$log"; failed="$$failed $$target"; \
+	  fi; \
+	done; \
+	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
+
+.PHONY: check-fuzz-tools
+check-fuzz-tools: check-tools
+	@$(CARGO) +$(NIGHTLY) --version >/dev/null 2>&1 || { \
+	  echo "missing: a nightly toolchain (rustup toolchain install nightly --profile minimal)" >&2; exit 1; }
+	@command -v c++ >/dev/null || { \
+	  echo "missing: c++ (a C++ compiler, for libFuzzer: your system's package build-essential, g++ or clang)" >&2; exit 1; }
+
+# The versions of the main build; cargo adds those that only fuzz/ has.
+fuzz/Cargo.lock: Cargo.lock
+	cp Cargo.lock $@
+
+$(CARGO_FUZZ):
+	$(call say,installing cargo-fuzz $(CARGO_FUZZ_VERSION) into $(CACHE)/tools (about 2 minutes$(,) once))
+	$(CARGO) install cargo-fuzz --version $(CARGO_FUZZ_VERSION) --locked --quiet --root $(CACHE)/tools
 
 # The scenarios in the order that SEED makes, which a failure prints; one part: make torture ONLY=kill
 TORTURE_TABLE := $(CURDIR)/target/torture.tsv

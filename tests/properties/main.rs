@@ -1,6 +1,8 @@
 //! Every fuzz target over generated input, for a bounded number of cases: no panic, no hang, and the properties that the
 //! targets assert. libFuzzer searches longer: see `fuzz/README.md`.
 
+mod pieces;
+mod seeds;
 mod targets;
 
 use std::time::{Duration, Instant};
@@ -8,119 +10,14 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 
+use pieces::PIECES;
+
 /// How many inputs each target gets.
 const CASES: u32 = 400;
+/// How many seeds each target gets.
+const SEEDS: usize = 300;
 /// How long one input may take in an unoptimised build on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// What the languages are made of: random bytes seldom get past a lexer.
-const PIECES: &[&str] = &[
-    "{{",
-    "}}",
-    "{{- ",
-    " -}}",
-    "{{ end }}",
-    "{{ else }}",
-    "{{ if .a }}",
-    "{{ range $i, $e := .Values.a }}",
-    "{{ with .Values }}",
-    "{{ define \"x\" }}",
-    "{{ template \"x\" . }}",
-    "{{ include \"x\" . }}",
-    "{{ tpl .Values.a . }}",
-    "{{/* */}}",
-    "(",
-    ")",
-    "|",
-    " | ",
-    "$x",
-    " := ",
-    ".Values.a",
-    "printf \"%v\" ",
-    "toYaml ",
-    "nindent 2 ",
-    "\"",
-    "`",
-    "'",
-    "\\",
-    "0x1F",
-    "1e3",
-    "-7",
-    "9999999999",
-    "a: 1\n",
-    "b:\n  c: [1, x]\n",
-    "- ",
-    "  ",
-    "\n",
-    "\t",
-    "&a ",
-    "*a",
-    "<<: *a",
-    "!!int ",
-    "|-\n",
-    ">2\n",
-    "? ",
-    ": ",
-    "#",
-    "---\n",
-    "...\n",
-    "%YAML 1.1\n",
-    "{",
-    "}",
-    "[",
-    "]",
-    ",",
-    "null",
-    "true",
-    "~",
-    "a",
-    "b.c",
-    "a[0]=1",
-    "a=1",
-    "a={1,2}",
-    "a.b\\.c=",
-    "[70000]=1",
-    "*",
-    "**",
-    "?",
-    "{a,b}",
-    "[!a-z]",
-    "/",
-    "x/y.yaml",
-    "a/b/c",
-    "^",
-    "$",
-    "(?i)",
-    "(?P<n>",
-    "[[:alpha:]]",
-    "\\d+",
-    "\\Q",
-    "{2,1000}",
-    "a{1000}",
-    "+",
-    "*?",
-    "\\pL",
-    ">=1.2.3",
-    "~1.2",
-    "^0.1",
-    " - ",
-    "||",
-    "x",
-    "1.2.3-a.1+b",
-    "v1",
-    "<",
-    "!=",
-    "é",
-    "😀",
-    "\u{feff}",
-    "\u{85}",
-    "Chart.yaml",
-    "name: c\nversion: 1.0.0\n",
-    "chart/",
-    "templates/",
-    "\u{0}",
-    "\u{ff}",
-];
 
 /// Bytes of any kind, or pieces of the languages in any order, with zero bytes between that make several parts.
 fn input() -> impl Strategy<Value = Vec<u8>> {
@@ -201,6 +98,20 @@ fn yaml_write() {
         targets::yaml_write,
         value.prop_map(|value| value.to_string().into_bytes()),
     );
+}
+
+#[test]
+fn seeds_of_the_fixtures() {
+    let seeds = seeds::all();
+    let check = move || {
+        for (name, target) in targets::ALL {
+            let seeds = &seeds[name];
+            for seed in seeds.iter().step_by(seeds.len().div_ceil(SEEDS)) {
+                target(seed);
+            }
+        }
+    };
+    chartwright::render::on_large_stack(check).unwrap_or_else(|panic| panic!("{panic}"));
 }
 
 #[test]
