@@ -161,7 +161,8 @@ fuzz: check-fuzz-tools $(CARGO_FUZZ) fuzz/Cargo.lock ## Search each of fuzz/'s t
 	    -dict="$$seeds/dictionary" -max_total_time=$(SECONDS) $(FUZZ_LIMITS) >"$$log" 2>&1; then \
 	    printf '%-12s %s\n' $$target "$$(grep -a DONE "$$log")"; \
 	  else \
-	    grep -aE -A 1 'panicked|ERROR|^error' "$$log" || true; tail -n 12 "$$log"; failed="$$failed $$target"; \
+	    echo "$$target failed: $$log"; failed="$$failed $$target"; \
+	    grep -aE -A 1 'panicked at|ERROR|^[eE]rror|^.cargo fuzz' "$$log" || true; \
 	  fi; \
 	done; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
