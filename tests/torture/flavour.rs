@@ -67,7 +67,7 @@ impl Flavour {
 }
 
 /// The Secrets in which the operator keeps something of a release, whatever became of its custom resource.
-async fn keepers(lane: &Lane, release: &str) -> Result<Vec<Value>> {
+pub async fn keepers(lane: &Lane, release: &str) -> Result<Vec<Value>> {
     let about = format!("Widget.{} {}/{release}", lane.world.group(), lane.world.name);
     let secrets = lane.of_kind("Secret").list(&ListParams::default()).await?;
     let mut found = Vec::new();

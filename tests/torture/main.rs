@@ -41,4 +41,5 @@ mod sequences;
 mod silence;
 mod throttled;
 mod unlisted;
+mod unread;
 mod watches;
