@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::lane::{HEALED, Lane};
+use crate::lane::{HEALED, Lane, in_real_time};
 use crate::release::live;
 use crate::report::Report;
 use crate::scenario::Scenario;
@@ -51,11 +51,5 @@ async fn partial() -> Result<()> {
 
 #[test]
 fn a_group_that_does_not_answer_is_waited_for() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    let outcome = runtime.block_on(partial());
-    runtime.shutdown_background();
-    outcome
+    in_real_time(partial())
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::fault::{Entry, Fault, Plan};
 use crate::flavour::Flavour;
-use crate::lane::{HEALED, Lane};
+use crate::lane::{HEALED, Lane, in_real_time};
 use crate::look::condition;
 use crate::release::{members_of, status_is_no_lie};
 use crate::report::{Report, everything};
@@ -236,23 +236,17 @@ async fn lane_of(name: &str, flavour: Flavour, cases: &[Case], unreached: &Unrea
 /// Shares of cases by lane, each with what is known not to be reached.
 fn in_lanes(prefix: &str, flavour: Flavour, cases: &[Case], lanes: usize) -> Result<()> {
     eprintln!("{prefix}: {} cases of seed {} in {lanes} lanes", cases.len(), seed());
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
     let unreached = Unreached::default();
     let unreached = &unreached;
     let share = cases.len().div_ceil(lanes);
-    let outcome = runtime.block_on(async {
+    in_real_time(async {
         let lanes = cases.chunks(share).enumerate().map(|(number, cases)| async move {
             let name = format!("{prefix}-{number}");
             lane_of(&name, flavour, cases, unreached).await.with_context(|| name)
         });
         let outcomes = futures::future::join_all(lanes).await;
-        outcomes.into_iter().collect::<Result<Vec<()>>>()
-    });
-    runtime.shutdown_background();
-    outcome.map(drop)
+        outcomes.into_iter().collect::<Result<Vec<()>>>().map(drop)
+    })
 }
 
 #[test]
@@ -332,15 +326,11 @@ fn nobody_elses_object_is_taken_whatever_goes_wrong() -> Result<()> {
         false => &[Fault::Status(409)],
     };
     let positions = if everything() { 14 } else { 7 };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    let outcome = runtime.block_on(async {
+    in_real_time(async {
         let mut report = Report::new("faults-collision");
         let lane = Lane::new("faults-collision").await?;
         for fault in faults {
-            // The first calls of an installation: the claim, then a look and an apply for each member.
+            // The first calls of an installation: the claim, an apply for each member, and a look at what is in the way.
             for position in (1..=positions).step_by(if everything() { 1 } else { 2 }) {
                 collision(&lane, *fault, position)
                     .await
@@ -350,7 +340,5 @@ fn nobody_elses_object_is_taken_whatever_goes_wrong() -> Result<()> {
         }
         report.end("");
         Ok(())
-    });
-    runtime.shutdown_background();
-    outcome
+    })
 }

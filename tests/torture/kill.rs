@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::fault::{Fault, Plan};
 use crate::flavour::{self, Flavour};
-use crate::lane::Lane;
+use crate::lane::{Lane, in_real_time};
 use crate::release::status_is_no_lie;
 use crate::report::{Report, everything};
 use crate::scenario::Scenario;
@@ -153,19 +153,13 @@ async fn lane_of(scenarios: &[Scenario], flavour: Flavour, fault: Fault, positio
 
 /// Both cuts, side by side.
 fn cut(scenarios: &[Scenario], flavour: Flavour, [before, after]: [Positions; 2]) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    let result = runtime.block_on(async {
+    in_real_time(async {
         let (before, after) = tokio::join!(
             lane_of(scenarios, flavour, Fault::KillBefore, before),
             lane_of(scenarios, flavour, Fault::KillAfter, after)
         );
         before.and(after)
-    });
-    runtime.shutdown_background();
-    result
+    })
 }
 
 fn both(scenario: Scenario) -> Result<()> {

@@ -299,6 +299,17 @@ fn is_about(call: &crate::call::Call, namespace: &str, release: &str) -> bool {
     own || regarding.and_then(Value::as_str).is_some_and(names_it)
 }
 
+/// Runs a test on a runtime of its own, whose clock is the real one. What it leaves under way ends with it.
+pub fn in_real_time<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_background();
+    outcome
+}
+
 /// For messages.
 pub fn names(objects: &[Value]) -> Vec<String> {
     objects

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::fault::{Fault, Plan};
 use crate::flavour::Flavour;
-use crate::lane::{HEALED, Lane};
+use crate::lane::{HEALED, Lane, in_real_time};
 use crate::look::{OPERATOR, PART_OF, TRACKING, condition, inventory, is_marked};
 use crate::release::holds;
 use crate::report::Report;
@@ -226,11 +226,5 @@ async fn all() -> Result<()> {
 
 #[test]
 fn who_is_faster_than_an_apply_keeps_his_object() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    let outcome = runtime.block_on(all());
-    runtime.shutdown_background();
-    outcome
+    in_real_time(all())
 }

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use kube::api::Patch;
 use serde_json::{Value, json};
 
-use crate::lane::{HEALED, Lane};
+use crate::lane::{HEALED, Lane, in_real_time};
 use crate::report::Report;
 use crate::scenario::Scenario;
 
@@ -91,11 +91,5 @@ async fn goes_on() -> Result<()> {
 
 #[test]
 fn a_watch_that_falls_silent_is_begun_anew() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    let outcome = runtime.block_on(goes_on());
-    runtime.shutdown_background();
-    outcome
+    in_real_time(goes_on())
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::fault::{Fault, Plan};
 use crate::flavour::Flavour;
-use crate::lane::{HEALED, Lane};
+use crate::lane::{HEALED, Lane, in_real_time};
 use crate::look::condition;
 
 const PATIENCE: u64 = 8;
@@ -87,11 +87,5 @@ async fn put_off() -> Result<()> {
 
 #[test]
 fn who_is_told_to_wait_keeps_nobody_else_waiting() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    let result = runtime.block_on(put_off());
-    runtime.shutdown_background();
-    result
+    in_real_time(put_off())
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::fault::{Fault, Plan};
 use crate::flavour::{Flavour, keepers};
-use crate::lane::{HEALED, Lane};
+use crate::lane::{HEALED, Lane, in_real_time};
 use crate::look::condition;
 use crate::release::holds;
 use crate::scenario::Scenario;
@@ -71,11 +71,5 @@ async fn wait() -> Result<()> {
 
 #[test]
 fn a_record_that_cannot_be_read_is_waited_for() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    let result = runtime.block_on(wait());
-    runtime.shutdown_background();
-    result
+    in_real_time(wait())
 }
