@@ -113,7 +113,7 @@ impl Run<'_> {
                         .min(RECHECK)
                         .max(asked_to_wait().unwrap_or_default()),
                 ),
-                put_off: false,
+                put_off: asked_to_wait().is_some(),
                 written: None,
                 finished: false,
                 result: ReconcileResult::Error,

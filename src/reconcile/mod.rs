@@ -72,12 +72,7 @@ pub async fn reconcile(context: &Context, unit: &Unit, resource: &CustomResource
     let timer = context.metrics.time_reconcile(&kind.group, &kind.kind);
     let mut run = Run::new(context, unit, resource);
     let secrets = release.secrets.clone();
-    let work = async {
-        let outcome = run.reconcile(release).await;
-        let put_off = throttle::asked_to_wait().is_some();
-        Outcome { put_off, ..outcome }
-    };
-    let outcome = secrets.scope(throttle::noticing(work)).await;
+    let outcome = secrets.scope(throttle::noticing(run.reconcile(release))).await;
     let elapsed = timer.finish(outcome.result);
     tracing::debug!(%kind, resource = %resource.key, result = ?outcome.result, ?elapsed, "reconciled");
     outcome

@@ -36,7 +36,7 @@ impl Run<'_> {
         if self.is_only_put_off(release, &phase) {
             return Outcome {
                 again,
-                put_off: false,
+                put_off: true,
                 written: Some(self.written.clone()),
                 finished: false,
                 result: result(&phase),
@@ -58,7 +58,7 @@ impl Run<'_> {
         self.announce(release, &phase, &next).await;
         Outcome {
             again,
-            put_off: false,
+            put_off: asked_to_wait().is_some(),
             written: Some(self.written.clone()),
             finished: false,
             result: result(&phase),

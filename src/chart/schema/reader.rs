@@ -2,10 +2,7 @@
 
 use super::json::{Json, Number};
 use crate::template::go::value::Value as Template;
-use crate::template::sprig::json_parse;
-
-/// How deep Go's decoder follows lists and objects (`maxNestingDepth` of encoding/json).
-const MAX_DEPTH: usize = 10_000;
+use crate::template::sprig::json_parse::{self, MAX_DEPTH};
 
 /// The value that `text` is; `None` if it isn't JSON.
 pub(super) fn read(text: &str) -> Option<Json> {

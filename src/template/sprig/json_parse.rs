@@ -4,8 +4,8 @@
 use super::runes;
 use crate::template::go::value::{Entries, Str, Value};
 
-/// Go's own bound on nesting.
-const MAX_DEPTH: usize = 10_000;
+/// Go's own bound on nesting (`maxNestingDepth` of encoding/json).
+pub(crate) const MAX_DEPTH: usize = 10_000;
 
 /// Parses one JSON value. An error is the text of Go's error.
 pub fn unmarshal(text: &[u8]) -> Result<Value, String> {
