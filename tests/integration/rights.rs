@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::look::condition;
 use crate::operator::{IMPATIENT, Launch};
 use crate::support::eventually;
-use crate::world::{SOON, Setup, World, member_rule};
+use crate::world::{PROMPT, SOON, Setup, World, member_rule};
 
 fn without(name: &str, resources: &[&str]) -> Result<World> {
     World::with(
@@ -145,9 +145,30 @@ fn a_kind_of_members_without_rights_is_named_and_nothing_is_pruned_until_they_ar
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "blue");
     world.grant("maps", &[member_rule("", "configmaps")])?;
     world.await_ready("a")?;
-    ensure!(world.get("secret", "a-secret")?.is_none());
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
-    Ok(())
+    // As soon as the watch of the ConfigMaps, which may have been refused meanwhile, shows all of them again.
+    world.await_gone("secret", "a-secret")
+}
+
+#[test]
+fn what_waits_for_a_watch_goes_as_soon_as_it_works() -> Result<()> {
+    let world = without("rights-watch", &["configmaps"])?;
+    world.grant("secrets", &[member_rule("", "secrets")])?;
+    world.grant("one", &[rule("", "configmaps", &["get", "create", "patch", "delete"])])?;
+    let operator = world.launch(&IMPATIENT)?;
+    let spec = |secret: bool| json!({"secret": {"enabled": secret, "password": "hunter2"}});
+    world.install("a", spec(true))?;
+    operator.await_log("cannot list resource \\\"configmaps\\\"")?;
+    world.update("a", spec(false))?;
+    std::thread::sleep(Duration::from_secs(2));
+    ensure!(
+        world.get("secret", "a-secret")?.is_some(),
+        "pruned on partial knowledge"
+    );
+    world.grant("all", &[rule("", "configmaps", &["list", "watch"])])?;
+    eventually("the Secret is pruned", PROMPT, || {
+        Ok(world.get("secret", "a-secret")?.is_none().then_some(()))
+    })
 }
 
 #[test]
