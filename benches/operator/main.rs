@@ -165,7 +165,6 @@ impl Bench<'_> {
         let mut converge = self.phase(&begun, begun.at.elapsed(), &mut operator, &user)?;
         converge["ratio_to_floor"] = round(converge["seconds"].as_f64().unwrap_or_default() / self.floor);
         phases.insert("converge".into(), converge);
-        self.await_quiet(&user)?;
 
         eprintln!("{name}: left alone for {:?} ...", self.idle);
         let begun = self.begin(&mut operator)?;
@@ -198,7 +197,6 @@ impl Bench<'_> {
         })?;
         let edit = self.phase(&begun, begun.at.elapsed(), &mut operator, &user)?;
         phases.insert("edit".into(), edit);
-        self.await_quiet(&user)?;
 
         eprintln!("{name}: delete ...");
         let begun = self.begin(&mut operator)?;
@@ -224,8 +222,8 @@ impl Bench<'_> {
 
     fn phase(&self, begun: &Begun, elapsed: Duration, operator: &mut Process, user: &str) -> Result<Value> {
         let Usage { cpu, resident, peak } = operator.usage()?;
-        // The server writes a request down when it has answered it.
-        std::thread::sleep(Duration::from_millis(500));
+        // What it does when it has time, such as Events, belongs to the phase as well.
+        self.await_quiet(user)?;
         let requests = self.requests(begun.mark, user)?;
         let mut by_verb: BTreeMap<String, usize> = BTreeMap::new();
         for request in requests.iter() {

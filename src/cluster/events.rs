@@ -1,13 +1,18 @@
 //! Events on custom resources, through kube's recorder, which counts repetitions instead of writing them anew.
+//!
+//! What goes wrong is told at once. What went well is told when there is time, one Event after the other: while many
+//! releases are worked on, the API server's time is theirs, and their conditions say the same.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use tokio::sync::{mpsc, oneshot};
 
 use super::connect::bounded;
 use super::error::Error;
@@ -22,22 +27,48 @@ const WINDOW: Duration = Duration::from_secs(6 * 60);
 /// Before an event is written a second time that the API server had no time for.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
+/// So many Events may wait for their time; whoever has one more writes it at once.
+const MAX_WAITING: usize = 2048;
+
 /// Writes events. A failed event is logged and never fails a reconcile.
 #[derive(Clone)]
 pub struct Events {
-    client: Client,
-    reporter: Reporter,
-    last: Arc<Mutex<HashMap<(String, String), Last>>>,
-    /// That they are forbidden was told.
-    told: Arc<AtomicBool>,
+    writer: Arc<Writer>,
+    later: Arc<OnceLock<mpsc::Sender<Later>>>,
 }
 
-/// The last event of an object (by UID) and a reason. A recorder takes events for repetitions whatever their notes say,
-/// and the new note would be lost: so each text has a recorder of its own.
+/// What is done when there is time.
+enum Later {
+    Write(Arc<Telling>),
+    /// Tells that everything before it is written.
+    Flush(oneshot::Sender<()>),
+}
+
+/// An Event that is to be written, and what it is about.
+struct Telling {
+    event: Event,
+    about: ObjectReference,
+}
+
+struct Writer {
+    client: Client,
+    reporter: Reporter,
+    told: Mutex<Told>,
+    /// That they are forbidden was told.
+    forbidden: AtomicBool,
+}
+
+/// What was told lately, by object, reason and note: a recorder takes events for repetitions whatever their notes say, and
+/// the new note would be lost, so each text has a recorder of its own.
+struct Told {
+    last: HashMap<u64, Last>,
+    swept: Instant,
+}
+
 struct Last {
-    note: String,
     at: Instant,
-    recorder: Recorder,
+    /// What went well is rarely told twice: its first time is only remembered.
+    recorder: Option<Recorder>,
 }
 
 // === impl Events ===
@@ -49,73 +80,142 @@ impl Events {
             controller: format!("chartwright.dev/{operator}"),
             instance,
         };
-        Events {
+        let writer = Writer {
             client,
             reporter,
-            last: Arc::default(),
-            told: Arc::default(),
+            told: Mutex::new(Told {
+                last: HashMap::new(),
+                swept: Instant::now(),
+            }),
+            forbidden: AtomicBool::new(false),
+        };
+        Events {
+            writer: Arc::new(writer),
+            later: Arc::default(),
         }
     }
 
-    fn recorder(&self, about: &ObjectReference, reason: &str, note: &str) -> Recorder {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.retain(|_, last| last.at.elapsed() < WINDOW);
-        let key = (about.uid.clone().unwrap_or_default(), reason.to_owned());
-        let known = last.remove(&key).filter(|last| last.note == note);
-        let recorder = known.map(|last| last.recorder);
-        let recorder = recorder.unwrap_or_else(|| Recorder::new(self.client.clone(), self.reporter.clone()));
-        let (note, at) = (note.to_owned(), Instant::now());
-        last.insert(
-            key,
-            Last {
-                note,
-                at,
-                recorder: recorder.clone(),
+    /// Tells what went well, as soon as there is time.
+    pub async fn normal(&self, about: &ObjectReference, reason: &str, action: &str, note: &str) {
+        let telling = Telling::new(EventType::Normal, about, reason, action, note);
+        if self.later().try_send(Later::Write(telling.clone())).is_err() {
+            self.writer.write(telling).await;
+        }
+    }
+
+    /// Tells what is wrong, now.
+    pub async fn warning(&self, about: &ObjectReference, reason: &str, action: &str, note: &str) {
+        let telling = Telling::new(EventType::Warning, about, reason, action, note);
+        self.writer.write(telling).await;
+    }
+
+    /// Waits until everything that was told so far is written.
+    pub async fn flush(&self) {
+        let Some(later) = self.later.get() else {
+            return;
+        };
+        let (done, flushed) = oneshot::channel();
+        if later.send(Later::Flush(done)).await.is_ok() {
+            let _ = flushed.await;
+        }
+    }
+
+    fn later(&self) -> &mpsc::Sender<Later> {
+        self.later.get_or_init(|| {
+            let (sender, mut waiting) = mpsc::channel(MAX_WAITING);
+            let writer = self.writer.clone();
+            tokio::spawn(async move {
+                while let Some(next) = waiting.recv().await {
+                    match next {
+                        Later::Write(telling) => writer.write(telling).await,
+                        Later::Flush(done) => drop(done.send(())),
+                    }
+                }
+            });
+            sender
+        })
+    }
+}
+
+// === impl Telling ===
+
+impl Telling {
+    fn new(kind: EventType, about: &ObjectReference, reason: &str, action: &str, note: &str) -> Arc<Self> {
+        Arc::new(Telling {
+            event: Event {
+                type_: kind,
+                reason: reason.to_owned(),
+                action: action.to_owned(),
+                note: Some(cut(&redact::current(note))),
+                secondary: None,
             },
-        );
+            about: about.clone(),
+        })
+    }
+
+    /// The same for repetitions.
+    fn key(&self) -> u64 {
+        let mut hash = DefaultHasher::new();
+        (&self.about.uid, &self.event.reason, &self.event.note).hash(&mut hash);
+        hash.finish()
+    }
+}
+
+// === impl Writer ===
+
+impl Writer {
+    fn recorder(&self, telling: &Telling) -> Recorder {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = told.recall(telling.key());
+        let repeats = known.is_some() || telling.event.type_ == EventType::Warning;
+        let new = || Recorder::new(self.client.clone(), self.reporter.clone());
+        let recorder = known.flatten().unwrap_or_else(new);
+        let last = Last {
+            at: Instant::now(),
+            recorder: repeats.then(|| recorder.clone()),
+        };
+        told.last.insert(telling.key(), last);
         recorder
     }
 
-    pub async fn normal(&self, about: &ObjectReference, reason: &str, action: &str, note: &str) {
-        self.publish(EventType::Normal, about, reason, action, note).await;
-    }
-
-    pub async fn warning(&self, about: &ObjectReference, reason: &str, action: &str, note: &str) {
-        self.publish(EventType::Warning, about, reason, action, note).await;
-    }
-
-    async fn publish(&self, kind: EventType, about: &ObjectReference, reason: &str, action: &str, note: &str) {
-        let note = redact::current(note);
-        let event = Event {
-            type_: kind,
-            reason: reason.to_owned(),
-            action: action.to_owned(),
-            note: Some(cut(&note)),
-            secondary: None,
-        };
-        let recorder = self.recorder(about, reason, &note);
-        let Err(error) = bounded(recorder.publish(&event, about)).await else {
-            self.told.store(false, Ordering::Relaxed);
+    async fn write(&self, telling: Arc<Telling>) {
+        let recorder = self.recorder(&telling);
+        let Err(error) = bounded(recorder.publish(&telling.event, &telling.about)).await else {
+            self.forbidden.store(false, Ordering::Relaxed);
             return;
         };
-        if matches!(error, Error::Forbidden(_)) && !self.told.swap(true, Ordering::Relaxed) {
+        if matches!(error, Error::Forbidden(_)) && !self.forbidden.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 %error,
                 "Events can't be written; the log and the conditions say the same. The operator needs the rights to \
                  create and patch events (events.k8s.io)"
             );
         }
-        tracing::debug!(%reason, %error, "event was not recorded");
+        tracing::debug!(reason = telling.event.reason, %error, "event was not recorded");
         if let Some(wait) = error.retry_after() {
-            let about = about.clone();
             // Nobody waits for an event.
             tokio::spawn(async move {
                 tokio::time::sleep(wait.clamp(SHORTEST_WAIT, WINDOW)).await;
-                if let Err(error) = bounded(recorder.publish(&event, &about)).await {
-                    tracing::debug!(reason = event.reason, %error, "event was not recorded the second time either");
+                if let Err(error) = bounded(recorder.publish(&telling.event, &telling.about)).await {
+                    let reason = &telling.event.reason;
+                    tracing::debug!(reason, %error, "event was not recorded the second time either");
                 }
             });
         }
+    }
+}
+
+// === impl Told ===
+
+impl Told {
+    /// What was told by this key within the window; `Some(None)`: once, and nothing of it was kept.
+    fn recall(&mut self, key: u64) -> Option<Option<Recorder>> {
+        if self.swept.elapsed() > WINDOW {
+            self.last.retain(|_, last| last.at.elapsed() < WINDOW);
+            self.swept = Instant::now();
+        }
+        let last = self.last.get(&key).filter(|last| last.at.elapsed() < WINDOW)?;
+        Some(last.recorder.clone())
     }
 }
 
@@ -132,10 +232,103 @@ fn cut(note: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::AtomicUsize;
+
+    use kube::client::Body;
+
+    use super::*;
+
     #[test]
     fn notes_are_cut_between_characters() {
-        assert_eq!(super::cut("short"), "short");
-        let long = super::cut(&"ä".repeat(800));
-        assert!(long.len() <= super::NOTE_BYTES && long.ends_with('…'));
+        assert_eq!(cut("short"), "short");
+        let long = cut(&"ä".repeat(800));
+        assert!(long.len() <= NOTE_BYTES && long.ends_with('…'));
+    }
+
+    /// A server that takes a second for each request, and notes what it is asked.
+    fn slow(asked: Arc<Mutex<Vec<String>>>, most: Arc<AtomicUsize>) -> Client {
+        let running = Arc::new(AtomicUsize::new(0));
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let (asked, most, running) = (asked.clone(), most.clone(), running.clone());
+            async move {
+                most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                running.fetch_sub(1, Ordering::SeqCst);
+                let method = request.method().to_string();
+                let body = request.into_body().collect_bytes().await.unwrap_or_default();
+                let event: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+                asked
+                    .lock()
+                    .unwrap()
+                    .push(format!("{method} {}", event["note"].as_str().unwrap_or("-")));
+                Ok::<_, Infallible>(http::Response::new(Body::from(body.to_vec())))
+            }
+        });
+        Client::new(service, "shop")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_went_well_waits_for_its_turn_and_what_is_wrong_does_not() {
+        let (asked, most) = (Arc::default(), Arc::default());
+        let events = Events::new(slow(Arc::clone(&asked), Arc::clone(&most)), "test", None);
+        let about = ObjectReference {
+            namespace: Some("shop".into()),
+            uid: Some("u".into()),
+            ..ObjectReference::default()
+        };
+        let begun = tokio::time::Instant::now();
+        for number in 0..3 {
+            events
+                .normal(&about, "Installed", "Reconcile", &number.to_string())
+                .await;
+        }
+        assert_eq!(begun.elapsed(), Duration::ZERO, "nobody waits for it");
+        events.warning(&about, "Failed", "Reconcile", "broken").await;
+        assert_eq!(begun.elapsed(), Duration::from_secs(1));
+        events.flush().await;
+        assert_eq!(begun.elapsed(), Duration::from_secs(3));
+        assert_eq!(most.load(Ordering::SeqCst), 2, "one that can wait at a time");
+        let told = |asked: &Mutex<Vec<String>>| {
+            let mut told = std::mem::take(&mut *asked.lock().unwrap());
+            told.sort();
+            told
+        };
+        assert_eq!(told(&asked), ["POST 0", "POST 1", "POST 2", "POST broken"]);
+
+        // A repetition is counted from the second time on; an Event that went wrong is counted at once.
+        for _ in 0..2 {
+            events.normal(&about, "Installed", "Reconcile", "2").await;
+        }
+        events.warning(&about, "Failed", "Reconcile", "broken").await;
+        events.flush().await;
+        let told = told(&asked);
+        assert_eq!(told.iter().filter(|told| *told == "POST 2").count(), 1, "{told:?}");
+        assert_eq!(
+            told.iter().filter(|told| told.starts_with("PATCH")).count(),
+            2,
+            "{told:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_finds_no_room_writes_at_once() {
+        let (asked, most) = (Arc::default(), Arc::default());
+        let events = Events::new(slow(Arc::clone(&asked), Arc::clone(&most)), "test", None);
+        let begun = tokio::time::Instant::now();
+        for number in 0..MAX_WAITING + 2 {
+            events
+                .normal(
+                    &ObjectReference::default(),
+                    "Installed",
+                    "Reconcile",
+                    &number.to_string(),
+                )
+                .await;
+        }
+        // Two are one more than the one under way takes out of the channel.
+        assert!(begun.elapsed() > Duration::ZERO && begun.elapsed() <= Duration::from_secs(2));
+        events.flush().await;
+        assert_eq!(asked.lock().unwrap().len(), MAX_WAITING + 2, "none is lost");
     }
 }

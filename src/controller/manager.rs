@@ -173,12 +173,16 @@ async fn lead(
         "stopping: no new work; what runs may take {:?} to end",
         options.shutdown_timeout
     );
-    let drained = tokio::time::timeout(options.shutdown_timeout, async {
-        while units.join_next().await.is_some() {}
-    });
+    let deadline = tokio::time::Instant::now() + options.shutdown_timeout;
+    let drained = tokio::time::timeout_at(deadline, async { while units.join_next().await.is_some() {} });
     if drained.await.is_err() {
         tracing::warn!("reconciles were cut off; the next start takes them up again");
         units.shutdown().await;
+    } else if tokio::time::timeout_at(deadline, shared.context.events.flush())
+        .await
+        .is_err()
+    {
+        tracing::warn!("Events of what was done last are lost; status and log say the same");
     }
     ended.cancel();
     services.shutdown().await;
