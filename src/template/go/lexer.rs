@@ -16,14 +16,14 @@ pub(super) struct Lexer<'s> {
     start: usize,
     paren_depth: usize,
     inside_action: bool,
+    /// The current token has space before it.
+    spaced: bool,
     /// A function of that name hides the keyword.
     break_is_function: bool,
     continue_is_function: bool,
     /// Why the last token is an error.
     error: String,
 }
-
-type Lexed<'s> = Result<Token<'s>, String>;
 
 impl<'s> Lexer<'s> {
     pub(super) fn new(input: &'s [u8], break_is_function: bool, continue_is_function: bool) -> Self {
@@ -33,6 +33,7 @@ impl<'s> Lexer<'s> {
             start: 0,
             paren_depth: 0,
             inside_action: false,
+            spaced: false,
             break_is_function,
             continue_is_function,
             error: String::new(),
@@ -44,22 +45,22 @@ impl<'s> Lexer<'s> {
         &self.error
     }
 
+    #[inline]
     pub(super) fn next_token(&mut self) -> Token<'s> {
-        let lexed = if self.inside_action {
+        self.spaced = false;
+        if self.inside_action {
             self.inside_action()
         } else {
             self.text()
-        };
-        lexed.unwrap_or_else(|error| {
-            self.error = error;
-            self.input = &[];
-            self.pos = self.start;
-            Token {
-                kind: Kind::Error,
-                pos: self.start as Pos,
-                text: &[],
-            }
-        })
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, error: impl Into<String>) -> Token<'s> {
+        self.error = error.into();
+        self.input = &[];
+        self.pos = self.start;
+        self.emit(Kind::Error)
     }
 
     // --- characters ---
@@ -94,6 +95,7 @@ impl<'s> Lexer<'s> {
         let text = self.input.get(self.start..self.pos).unwrap_or_default();
         let token = Token {
             kind,
+            spaced: self.spaced,
             pos: self.start as Pos,
             text,
         };
@@ -107,14 +109,14 @@ impl<'s> Lexer<'s> {
 
     // --- outside of actions ---
 
-    fn text(&mut self) -> Lexed<'s> {
+    fn text(&mut self) -> Token<'s> {
         loop {
             let Some(length) = left_delim(self.rest()) else {
                 self.pos = self.pos.max(self.input.len());
                 if self.pos > self.start {
-                    return Ok(self.emit(Kind::Text));
+                    return self.emit(Kind::Text);
                 }
-                return Ok(self.emit(Kind::Eof));
+                return self.emit(Kind::Eof);
             };
             if length > 0 {
                 self.pos += length;
@@ -129,17 +131,19 @@ impl<'s> Lexer<'s> {
                 self.pos += trimmed;
                 self.ignore();
                 if !token.text.is_empty() {
-                    return Ok(token);
+                    return token;
                 }
             }
-            if let Some(token) = self.left_delim()? {
-                return Ok(token);
+            match self.left_delim() {
+                Ok(Some(token)) => return token,
+                Ok(None) => {}
+                Err(error) => return self.fail(error),
             }
         }
     }
 
     /// Takes `{{`. A comment is skipped whole and yields nothing.
-    fn left_delim(&mut self) -> Result<Option<Token<'s>>, String> {
+    fn left_delim(&mut self) -> Result<Option<Token<'s>>, &'static str> {
         self.pos += LEFT_DELIM.len();
         let after_marker = if has_left_trim_marker(self.rest()) { 2 } else { 0 };
         if self
@@ -160,7 +164,7 @@ impl<'s> Lexer<'s> {
         Ok(Some(token))
     }
 
-    fn comment(&mut self) -> Result<(), String> {
+    fn comment(&mut self) -> Result<(), &'static str> {
         self.pos += 2;
         let end = memchr::memmem::find(self.rest(), b"*/").ok_or("unclosed comment")?;
         self.pos += end + 2;
@@ -203,85 +207,92 @@ impl<'s> Lexer<'s> {
         token
     }
 
-    fn inside_action(&mut self) -> Lexed<'s> {
+    fn inside_action(&mut self) -> Token<'s> {
+        let start = self.pos;
+        self.skip_space();
+        self.spaced = self.pos > start;
+        if self.spaced && matches!(self.rest(), [b'-', b'}', b'}', ..]) {
+            // The last of it belongs to the trim marker.
+            self.pos -= 1;
+        }
+        self.ignore();
         let Some(&first) = self.rest().first() else {
-            return Err("unclosed action".into());
+            return self.fail("unclosed action");
         };
-        if (first == b'}' || is_space_byte(first))
-            && let Some(trim) = self.at_right_delim()
-        {
-            return if self.paren_depth == 0 {
-                Ok(self.right_delim(trim))
-            } else {
-                Err("unclosed left paren".into())
-            };
-        }
-        match first {
-            _ if is_space_byte(first) => return Ok(self.space()),
-            b'+' | b'-' | b'0'..=b'9' => return self.number(),
-            b'.' if self.rest().get(1).is_some_and(u8::is_ascii_digit) || self.rest().len() == 1 => {
-                return self.number();
-            }
-            _ if is_word_byte(first) => return self.identifier(),
-            _ => {}
-        }
-        let c = self.peek().unwrap_or_default();
-        if is_letter_or_digit(c) {
+        if is_word_byte(first) && !first.is_ascii_digit() {
             return self.identifier();
         }
-        self.next();
-        Ok(match c {
-            '=' => self.emit(Kind::Assign),
-            ':' if self.next() == Some('=') => self.emit(Kind::Declare),
-            ':' => return Err("expected :=".into()),
-            '|' => self.emit(Kind::Pipe),
-            '"' => return self.quoted('"', Kind::String, "unterminated quoted string"),
-            '\'' => return self.quoted('\'', Kind::CharConstant, "unterminated character constant"),
-            '`' => return self.raw_string(),
-            '$' => return self.field_or_variable(Kind::Variable),
-            '.' => return self.field_or_variable(Kind::Field),
-            '(' => {
+        match first {
+            b'.' if self.rest().get(1).is_some_and(u8::is_ascii_digit) || self.rest().len() == 1 => self.number(),
+            b'.' => self.field_or_variable(Kind::Field),
+            b'$' => self.field_or_variable(Kind::Variable),
+            b'+' | b'-' | b'0'..=b'9' => self.number(),
+            b'"' => self.quoted(b'"', Kind::String, "unterminated quoted string"),
+            b'\'' => self.quoted(b'\'', Kind::CharConstant, "unterminated character constant"),
+            b'`' => self.raw_string(),
+            b'|' => self.one(Kind::Pipe),
+            b'(' => {
                 self.paren_depth += 1;
-                self.emit(Kind::LeftParen)
+                self.one(Kind::LeftParen)
             }
-            ')' => {
-                self.paren_depth = self.paren_depth.checked_sub(1).ok_or("unexpected right paren")?;
-                self.emit(Kind::RightParen)
+            b')' => match self.paren_depth.checked_sub(1) {
+                Some(depth) => {
+                    self.paren_depth = depth;
+                    self.one(Kind::RightParen)
+                }
+                None => self.fail("unexpected right paren"),
+            },
+            b'=' => self.one(Kind::Assign),
+            b':' if self.rest().get(1) == Some(&b'=') => {
+                self.pos += 1;
+                self.one(Kind::Declare)
             }
-            ' '..='~' => self.emit(Kind::Char),
-            _ => return Err(format!("unrecognized character in action: {}", code_point(c))),
-        })
+            b':' => self.fail("expected :="),
+            b'}' | b' ' | b'\t' | b'\r' | b'\n' if self.at_right_delim().is_some() => match self.paren_depth {
+                0 => self.right_delim(first != b'}'),
+                _ => self.fail("unclosed left paren"),
+            },
+            b' '..=b'~' => self.one(Kind::Char),
+            _ => match self.peek().unwrap_or_default() {
+                c if is_letter_or_digit(c) => self.identifier(),
+                c => self.fail(format!("unrecognized character in action: {}", code_point(c))),
+            },
+        }
     }
 
-    /// A run of spaces, which may end in the trim marker of a right delimiter.
-    fn space(&mut self) -> Token<'s> {
-        let count = self.rest().iter().take_while(|b| is_space_byte(**b)).count();
-        self.pos += count;
-        if self.rest().starts_with(b"-}}") {
-            self.pos -= 1;
-            if count == 1 {
-                return self.right_delim(true);
-            }
-        }
-        self.emit(Kind::Space)
+    /// A token of one more byte.
+    fn one(&mut self, kind: Kind) -> Token<'s> {
+        self.pos += 1;
+        self.emit(kind)
     }
 
-    fn word(&mut self) -> Result<(), String> {
-        self.pos += self.rest().iter().take_while(|b| is_word_byte(**b)).count();
-        if self.rest().first().is_some_and(|b| !b.is_ascii()) {
-            while self.peek().is_some_and(|c| c == '_' || is_letter_or_digit(c)) {
-                self.next();
+    /// Takes the characters of a word. What comes next must end it: yields the character if it doesn't.
+    fn word(&mut self) -> Option<char> {
+        let rest = self.rest();
+        let length = rest.iter().position(|b| !is_word_byte(*b)).unwrap_or(rest.len());
+        self.pos += length;
+        match rest.get(length) {
+            Some(b) if !b.is_ascii() => {
+                while self.peek().is_some_and(|c| c == '_' || is_letter_or_digit(c)) {
+                    self.next();
+                }
+                if self.at_terminator() { None } else { self.peek() }
             }
+            Some(b' ') => None,
+            _ if self.at_terminator() => None,
+            _ => self.peek(),
         }
-        if self.at_terminator() {
-            return Ok(());
-        }
-        self.peek()
-            .map_or(Ok(()), |c| Err(format!("bad character {}", code_point(c))))
     }
 
-    fn identifier(&mut self) -> Lexed<'s> {
-        self.word()?;
+    #[cold]
+    fn bad_character(&mut self, c: char) -> Token<'s> {
+        self.fail(format!("bad character {}", code_point(c)))
+    }
+
+    fn identifier(&mut self) -> Token<'s> {
+        if let Some(bad) = self.word() {
+            return self.bad_character(bad);
+        }
         let word = self.input.get(self.start..self.pos).unwrap_or_default();
         let kind = match Keyword::by_name(word) {
             Some(Keyword::Break) if self.break_is_function => Kind::Identifier,
@@ -290,67 +301,74 @@ impl<'s> Lexer<'s> {
             None if word == b"true" || word == b"false" => Kind::Bool,
             None => Kind::Identifier,
         };
-        Ok(self.emit(kind))
+        self.emit(kind)
     }
 
-    fn field_or_variable(&mut self, kind: Kind) -> Lexed<'s> {
+    fn field_or_variable(&mut self, kind: Kind) -> Token<'s> {
+        self.pos += 1;
         if self.at_terminator() {
             let kind = if kind == Kind::Field {
                 Kind::Keyword(Keyword::Dot)
             } else {
                 kind
             };
-            return Ok(self.emit(kind));
+            return self.emit(kind);
         }
-        self.word()?;
-        Ok(self.emit(kind))
+        match self.word() {
+            None => self.emit(kind),
+            Some(bad) => self.bad_character(bad),
+        }
     }
 
     fn at_terminator(&self) -> bool {
-        match self.rest() {
-            []
-            | [
+        matches!(
+            self.rest(),
+            [] | [
                 b' ' | b'\t' | b'\r' | b'\n' | b'.' | b',' | b'|' | b':' | b')' | b'(',
                 ..,
-            ] => true,
-            rest => rest.starts_with(RIGHT_DELIM),
-        }
+            ] | [b'}', b'}', ..]
+        )
     }
 
-    /// A string or character constant, whose syntax the parser checks; its first quote is taken already.
-    fn quoted(&mut self, quote: char, kind: Kind, unterminated: &str) -> Lexed<'s> {
+    /// A string or character constant, whose syntax the parser checks.
+    fn quoted(&mut self, quote: u8, kind: Kind, unterminated: &str) -> Token<'s> {
+        self.pos += 1;
         loop {
             // Nothing is special about what stands before these.
             let rest = self.rest();
-            self.pos += memchr::memchr3(b'\\', b'\n', quote as u8, rest).unwrap_or(rest.len());
+            self.pos += memchr::memchr3(b'\\', b'\n', quote, rest).unwrap_or(rest.len());
             match self.next() {
                 Some('\\') if !matches!(self.next(), None | Some('\n')) => {}
-                None | Some('\\' | '\n') => return Err(unterminated.into()),
-                Some(c) if c == quote => return Ok(self.emit(kind)),
-                Some(_) => {}
+                None | Some('\\' | '\n') => return self.fail(unterminated),
+                Some(_) => return self.emit(kind),
             }
         }
     }
 
-    fn raw_string(&mut self) -> Lexed<'s> {
-        let length = memchr::memchr(b'`', self.rest()).ok_or("unterminated raw quoted string")?;
-        self.pos += length + 1;
-        Ok(self.emit(Kind::RawString))
+    fn raw_string(&mut self) -> Token<'s> {
+        self.pos += 1;
+        match memchr::memchr(b'`', self.rest()) {
+            Some(length) => {
+                self.pos += length + 1;
+                self.emit(Kind::RawString)
+            }
+            None => self.fail("unterminated raw quoted string"),
+        }
     }
 
     /// A number, roughly: what is wrong with it the parser finds out.
-    fn number(&mut self) -> Lexed<'s> {
+    fn number(&mut self) -> Token<'s> {
         if !self.scan_number() {
-            return Err(self.bad_number());
+            return self.fail(self.bad_number());
         }
         if matches!(self.peek(), Some('+' | '-')) {
             // A complex number ends in "i".
             if !self.scan_number() || self.input.get(self.pos - 1) != Some(&b'i') {
-                return Err(self.bad_number());
+                return self.fail(self.bad_number());
             }
-            return Ok(self.emit(Kind::Complex));
+            return self.emit(Kind::Complex);
         }
-        Ok(self.emit(Kind::Number))
+        self.emit(Kind::Number)
     }
 
     fn bad_number(&self) -> String {

@@ -27,12 +27,10 @@ impl Constant {
     /// Reads a number or character token; an error is Go's text.
     pub(super) fn parse(token: &[u8]) -> Result<Self, String> {
         if token.first() == Some(&b'\'') {
-            let code = i64::from(unquote_char(token)?);
-            return Ok(Constant {
-                int: Some(code),
-                float: Some(code as f64),
-                ideal: Ideal::Int(code),
-            });
+            return Ok(Self::whole(i64::from(unquote_char(token)?)));
+        }
+        if let Some(int) = short_decimal(token) {
+            return Ok(Self::whole(int));
         }
         let text = std::str::from_utf8(token).unwrap_or_default();
         if let Some(imaginary) = text.strip_suffix('i') {
@@ -64,6 +62,14 @@ impl Constant {
         Ok(Constant { int, float, ideal })
     }
 
+    fn whole(int: i64) -> Self {
+        Constant {
+            int: Some(int),
+            float: Some(int as f64),
+            ideal: Ideal::Int(int),
+        }
+    }
+
     /// `text` is what stands before the `i`: one number, or two with a sign between them.
     fn complex(text: &str) -> Option<Self> {
         let signs = text.char_indices().skip(1).filter(|(_, c)| matches!(c, '+' | '-'));
@@ -84,6 +90,16 @@ impl Constant {
             ideal: Ideal::Complex,
         })
     }
+}
+
+/// What nearly every number is: a few decimal digits, and no zero before others.
+fn short_decimal(token: &[u8]) -> Option<i64> {
+    if token.is_empty() || token.len() > 18 || token.len() > 1 && token.first() == Some(&b'0') {
+        return None;
+    }
+    token.iter().try_fold(0, |sum: i64, digit| {
+        digit.is_ascii_digit().then(|| sum * 10 + i64::from(digit - b'0'))
+    })
 }
 
 fn whole(float: f64) -> Option<i64> {

@@ -1,4 +1,4 @@
-//! Tokens to trees, by the rules of Go's `text/template/parse`: recursive descent with three tokens of look-ahead.
+//! Tokens to trees, by the rules of Go's `text/template/parse`: recursive descent with two tokens of look-ahead.
 
 mod pipeline;
 
@@ -26,9 +26,10 @@ pub(super) fn parse(name: &str, text: &Str, has_function: &dyn Fn(&str) -> bool)
         lexer: Lexer::new(text, has_function("break"), has_function("continue")),
         tokens: [Token {
             kind: Kind::Eof,
+            spaced: false,
             pos: 0,
             text: &[],
-        }; 3],
+        }; 2],
         peeked: 0,
         source,
         has_function,
@@ -47,7 +48,7 @@ pub(super) fn parse(name: &str, text: &Str, has_function: &dyn Fn(&str) -> bool)
 struct Parser<'s, 'f> {
     lexer: Lexer<'s>,
     /// Look-ahead; `tokens[0]` is the one read last.
-    tokens: [Token<'s>; 3],
+    tokens: [Token<'s>; 2],
     peeked: usize,
     source: Arc<Source>,
     has_function: &'f dyn Fn(&str) -> bool,
@@ -123,13 +124,9 @@ impl<'s> Parser<'s, '_> {
                 self.peeked = 0;
                 self.tokens[0]
             }
-            2 => {
+            _ => {
                 self.peeked = 1;
                 self.tokens[1]
-            }
-            _ => {
-                self.peeked = 2;
-                self.tokens[2]
             }
         }
     }
@@ -151,29 +148,8 @@ impl<'s> Parser<'s, '_> {
         self.peeked = 2;
     }
 
-    fn backup3(&mut self, first: Token<'s>, second: Token<'s>) {
-        self.tokens[1] = second;
-        self.tokens[2] = first;
-        self.peeked = 3;
-    }
-
     fn peek(&mut self) -> Token<'s> {
         let token = self.next();
-        self.backup();
-        token
-    }
-
-    fn next_non_space(&mut self) -> Token<'s> {
-        loop {
-            let token = self.next();
-            if token.kind != Kind::Space {
-                return token;
-            }
-        }
-    }
-
-    fn peek_non_space(&mut self) -> Token<'s> {
-        let token = self.next_non_space();
         self.backup();
         token
     }
@@ -211,7 +187,7 @@ impl<'s> Parser<'s, '_> {
     }
 
     fn expect(&mut self, kind: Kind, context: &str) -> Parsed<Token<'s>> {
-        let token = self.next_non_space();
+        let token = self.next();
         if token.kind == kind {
             Ok(token)
         } else {
@@ -236,10 +212,10 @@ impl<'s> Parser<'s, '_> {
         let mark = self.nodes.len();
         loop {
             match self.peek().kind {
-                Kind::Eof => return Ok(self.nodes.drain(mark..).collect()),
+                Kind::Eof => return Ok(taken(&mut self.nodes, mark)),
                 Kind::LeftDelim => {
                     let delim = self.next();
-                    if self.next_non_space().kind == Kind::Keyword(Keyword::Define) {
+                    if self.next().kind == Kind::Keyword(Keyword::Define) {
                         self.definition()?;
                         continue;
                     }
@@ -257,7 +233,7 @@ impl<'s> Parser<'s, '_> {
     fn definition(&mut self) -> Parsed<()> {
         const CONTEXT: &str = "define clause";
         let outer = std::mem::replace(&mut self.scope, Scope::new());
-        let name = self.next_non_space();
+        let name = self.next();
         let name = self.template_name(name, CONTEXT)?;
         self.expect(Kind::RightDelim, CONTEXT)?;
         self.body(&name, CONTEXT)?;
@@ -295,17 +271,17 @@ impl<'s> Parser<'s, '_> {
 
     fn item_list(&mut self) -> Parsed<(List, Ending)> {
         let mark = self.nodes.len();
-        while self.peek_non_space().kind != Kind::Eof {
+        while self.peek().kind != Kind::Eof {
             match self.text_or_action()? {
                 Item::Node(node) => self.nodes.push(node),
-                Item::Ending(ending) => return Ok((self.nodes.drain(mark..).collect(), ending)),
+                Item::Ending(ending) => return Ok((taken(&mut self.nodes, mark), ending)),
             }
         }
         self.error("unexpected EOF")
     }
 
     fn text_or_action(&mut self) -> Parsed<Item> {
-        let token = self.next_non_space();
+        let token = self.next();
         match token.kind {
             Kind::Text => Ok(Item::Node(Node::Text(token.pos, token.pos + token.text.len() as Pos))),
             Kind::LeftDelim => {
@@ -322,7 +298,7 @@ impl<'s> Parser<'s, '_> {
 
     fn action(&mut self) -> Parsed<Item> {
         const TOO_DEEP: &str = "exceeded maximum nesting depth";
-        let token = self.next_non_space();
+        let token = self.next();
         let node = match token.kind {
             Kind::Keyword(Keyword::Block) => self.block()?,
             Kind::Keyword(Keyword::Break) => Node::Break(self.loop_control(token, "{{break}}")?),
@@ -338,7 +314,6 @@ impl<'s> Parser<'s, '_> {
             Kind::Keyword(Keyword::Template) => self.template()?,
             _ => {
                 self.backup();
-                self.peek();
                 Node::Action(self.pipeline("command", Kind::RightDelim)?)
             }
         };
@@ -354,7 +329,7 @@ impl<'s> Parser<'s, '_> {
     }
 
     fn else_action(&mut self) -> Parsed<Item> {
-        let follower = self.peek_non_space().kind;
+        let follower = self.peek().kind;
         if !matches!(follower, Kind::Keyword(Keyword::If | Keyword::With)) {
             self.expect(Kind::RightDelim, "else")?;
         }
@@ -409,7 +384,7 @@ impl<'s> Parser<'s, '_> {
 
     fn block(&mut self) -> Parsed<Node> {
         const CONTEXT: &str = "block clause";
-        let token = self.next_non_space();
+        let token = self.next();
         let name = self.template_name(token, CONTEXT)?;
         let pipe = self.pipeline(CONTEXT, Kind::RightDelim)?;
         let outer = std::mem::replace(&mut self.scope, Scope::new());
@@ -424,9 +399,9 @@ impl<'s> Parser<'s, '_> {
 
     fn template(&mut self) -> Parsed<Node> {
         const CONTEXT: &str = "template clause";
-        let token = self.next_non_space();
+        let token = self.next();
         let name = self.template_name(token, CONTEXT)?;
-        let pipe = if self.next_non_space().kind == Kind::RightDelim {
+        let pipe = if self.next().kind == Kind::RightDelim {
             None
         } else {
             self.backup();
@@ -452,6 +427,16 @@ impl<'s> Parser<'s, '_> {
             None => self.error("invalid syntax"),
         }
     }
+}
+
+/// What was collected since there were `mark`. Mostly that is one or none.
+fn taken<T>(collected: &mut Vec<T>, mark: usize) -> Box<[T]> {
+    if collected.len() == mark + 1
+        && let Some(one) = collected.pop()
+    {
+        return Box::new([one]);
+    }
+    collected.drain(mark..).collect()
 }
 
 fn span(token: Token<'_>) -> Span {

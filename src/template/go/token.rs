@@ -25,7 +25,6 @@ pub(super) enum Kind {
     RawString,
     RightDelim,
     RightParen,
-    Space,
     String,
     Text,
     /// With its leading `$`.
@@ -52,6 +51,8 @@ pub(super) enum Keyword {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token<'s> {
     pub(super) kind: Kind,
+    /// Space stands before it, within an action.
+    pub(super) spaced: bool,
     /// The byte offset.
     pub(super) pos: Pos,
     pub(super) text: &'s [u8],

@@ -1,34 +1,24 @@
 //! Pipelines, commands and operands: what stands inside of an action.
 
-use super::super::ast::{Chain, Command, Field, Identifier, Literal, Number, Operand, Pipe, Span, Variable};
+use super::super::ast::{Chain, Command, Field, Identifier, Literal, Number, Operand, Pipe, Pos, Span, Variable};
 use super::super::builtins::Builtin;
 use super::super::lexer::as_str;
 use super::super::number::Constant;
 use super::super::quote::quote_go;
 use super::super::token::{Keyword, Kind, Token};
 use super::super::value::Str;
-use super::{Parsed, Parser, span};
+use super::{Parsed, Parser, span, taken};
 
 impl<'s> Parser<'s, '_> {
     pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
-        let pos = self.peek_non_space().pos;
+        let pos = self.peek().pos;
         let (decl, is_assign) = self.declarations(context)?;
         let mark = self.commands.len();
         loop {
-            let token = self.next_non_space();
+            let token = self.next();
             match token.kind {
                 kind if kind == end => break,
-                Kind::Bool
-                | Kind::CharConstant
-                | Kind::Complex
-                | Kind::Field
-                | Kind::Identifier
-                | Kind::Number
-                | Kind::RawString
-                | Kind::String
-                | Kind::Variable
-                | Kind::LeftParen
-                | Kind::Keyword(Keyword::Dot | Keyword::Nil) => {
+                kind if starts_operand(kind) => {
                     self.backup();
                     let command = self.command()?;
                     self.commands.push(command);
@@ -36,7 +26,7 @@ impl<'s> Parser<'s, '_> {
                 _ => return self.unexpected(token, context),
             }
         }
-        let commands: Box<[Command]> = self.commands.drain(mark..).collect();
+        let commands: Box<[Command]> = taken(&mut self.commands, mark);
         if commands.is_empty() {
             return self.error(format!("missing value for {context}"));
         }
@@ -55,43 +45,35 @@ impl<'s> Parser<'s, '_> {
         })
     }
 
-    /// `$x :=`, `$x =`, `$i, $x :=`. Telling `$x foo` from `$x :=` takes all three tokens of look-ahead.
+    /// `$x :=`, `$x =`, `$i, $x :=`. Telling `$x foo` from `$x :=` takes both tokens of look-ahead.
     /// Yields the variables, and whether they are assigned to.
     fn declarations(&mut self, context: &str) -> Parsed<(Box<[Variable]>, bool)> {
         let mut decl = Vec::new();
         loop {
-            let variable = self.peek_non_space();
+            let variable = self.peek();
             if variable.kind != Kind::Variable {
                 return Ok((decl.into(), false));
             }
             self.next();
-            let after = self.peek();
-            let next = self.peek_non_space();
+            let next = self.peek();
             match next.kind {
                 Kind::Assign | Kind::Declare => {
-                    self.next_non_space();
+                    self.next();
                     self.declare(&mut decl, variable);
                     return Ok((decl.into(), next.kind == Kind::Assign));
                 }
                 Kind::Char if next.text == b"," => {
-                    self.next_non_space();
+                    self.next();
                     self.declare(&mut decl, variable);
                     if context != "range" || decl.len() >= 2 {
                         return self.error(format!("too many declarations in {context}"));
                     }
-                    if !matches!(
-                        self.peek_non_space().kind,
-                        Kind::Variable | Kind::RightDelim | Kind::RightParen
-                    ) {
+                    if !matches!(self.peek().kind, Kind::Variable | Kind::RightDelim | Kind::RightParen) {
                         return self.error("range can only initialize variables");
                     }
                 }
                 _ => {
-                    if after.kind == Kind::Space {
-                        self.backup3(variable, after);
-                    } else {
-                        self.backup2(variable);
-                    }
+                    self.backup2(variable);
                     return Ok((decl.into(), false));
                 }
             }
@@ -104,18 +86,20 @@ impl<'s> Parser<'s, '_> {
     }
 
     fn command(&mut self) -> Parsed<Command> {
-        let pos = self.peek_non_space().pos;
+        let pos = self.peek().pos;
         let mut first = None;
         let mark = self.operands.len();
         loop {
-            self.peek_non_space();
             match self.operand()? {
                 Some(operand) if first.is_none() => first = Some(operand),
                 operand => self.operands.extend(operand),
             }
             let token = self.next();
             match token.kind {
-                Kind::Space => continue,
+                kind if token.spaced && starts_operand(kind) => {
+                    self.backup();
+                    continue;
+                }
                 Kind::RightDelim | Kind::RightParen => self.backup(),
                 Kind::Pipe => {}
                 _ => return self.unexpected(token, "operand"),
@@ -126,7 +110,7 @@ impl<'s> Parser<'s, '_> {
             Some(first) => Ok(Command {
                 pos,
                 first,
-                args: self.operands.drain(mark..).collect(),
+                args: taken(&mut self.operands, mark),
             }),
             None => self.error("empty command"),
         }
@@ -134,50 +118,63 @@ impl<'s> Parser<'s, '_> {
 
     /// A term with the fields that follow it; `None` if the next token starts none.
     fn operand(&mut self) -> Parsed<Option<Operand>> {
+        self.names.clear();
+        let token = self.peek();
+        if token.kind == Kind::Field {
+            self.next();
+            self.names.push(field_name(token));
+            let pos = self.fields().unwrap_or(token.pos);
+            let names = self.names.as_slice().into();
+            return Ok(Some(Operand::Field(Field { pos, names })));
+        }
         let Some(mut operand) = self.term()? else {
             return Ok(None);
         };
-        let first = self.peek();
-        if first.kind != Kind::Field {
-            return Ok(Some(operand));
-        }
         self.names.clear();
-        if let Operand::Field(field) = &operand {
-            self.names.extend_from_slice(&field.names);
-        }
-        while self.peek().kind == Kind::Field {
-            let name = field_name(self.next());
-            self.names.push(name);
-        }
+        let Some(pos) = self.fields() else {
+            return Ok(Some(operand));
+        };
         let fields = self.names.as_slice().into();
         match &mut operand {
-            Operand::Field(field) => {
-                field.pos = first.pos;
-                field.names = fields;
-            }
             Operand::Variable(variable) => {
-                variable.pos = first.pos;
+                variable.pos = pos;
                 variable.fields = fields;
             }
-            Operand::Bool(..) | Operand::String(_) | Operand::Number(_) | Operand::Nil(_) | Operand::Dot(_) => {
+            Operand::Field(_)
+            | Operand::Bool(..)
+            | Operand::String(_)
+            | Operand::Number(_)
+            | Operand::Nil(_)
+            | Operand::Dot(_) => {
                 return self.error(format!(
                     "unexpected . after term {}",
                     quote_go(operand.normal(&self.source).as_bytes())
                 ));
             }
             Operand::Identifier(_) | Operand::Chain(_) | Operand::Pipe(_) => {
-                return Ok(Some(Operand::Chain(Box::new(Chain {
-                    pos: first.pos,
-                    operand,
-                    fields,
-                }))));
+                return Ok(Some(Operand::Chain(Box::new(Chain { pos, operand, fields }))));
             }
         }
         Ok(Some(operand))
     }
 
+    /// Adds the fields that follow without a space to the names. Yields where the first is.
+    fn fields(&mut self) -> Option<Pos> {
+        let mut first = None;
+        loop {
+            let token = self.next();
+            if token.kind != Kind::Field || token.spaced {
+                self.backup();
+                return first;
+            }
+            first.get_or_insert(token.pos);
+            self.names.push(field_name(token));
+        }
+    }
+
+    /// A term but for a field.
     fn term(&mut self) -> Parsed<Option<Operand>> {
-        let token = self.next_non_space();
+        let token = self.next();
         Ok(Some(match token.kind {
             Kind::Identifier => {
                 let name = as_str(token.text);
@@ -195,10 +192,6 @@ impl<'s> Parser<'s, '_> {
                 }
                 Operand::Variable(variable(token))
             }
-            Kind::Field => Operand::Field(Field {
-                pos: token.pos,
-                names: [field_name(token)].into(),
-            }),
             Kind::Bool => Operand::Bool(token.pos, token.text == b"true"),
             Kind::CharConstant | Kind::Complex | Kind::Number => match Constant::parse(token.text) {
                 Ok(value) => Operand::Number(Box::new(Number {
@@ -228,6 +221,23 @@ impl<'s> Parser<'s, '_> {
     }
 }
 
+fn starts_operand(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Bool
+            | Kind::CharConstant
+            | Kind::Complex
+            | Kind::Field
+            | Kind::Identifier
+            | Kind::Number
+            | Kind::RawString
+            | Kind::String
+            | Kind::Variable
+            | Kind::LeftParen
+            | Kind::Keyword(Keyword::Dot | Keyword::Nil)
+    )
+}
+
 fn variable(token: Token<'_>) -> Variable {
     Variable {
         pos: token.pos,
@@ -236,8 +246,7 @@ fn variable(token: Token<'_>) -> Variable {
     }
 }
 
-/// The name of a field token, which starts with a dot.
-/// Without the dot.
+/// The name of a field token, which starts with a dot, without it.
 fn field_name(token: Token<'_>) -> Span {
     let Span(from, length) = span(token);
     Span(from + 1, length.saturating_sub(1))
