@@ -95,13 +95,11 @@ fn file(secret: &Value, name: &str) -> Result<String> {
 
 /// The rows of the inventory: those of the status, or of the record in the Secrets where the status can't have it.
 pub async fn rows(lane: &Lane, release: &str, widget: &Value, members: usize) -> Result<Vec<Value>> {
-    let secrets = keepers(lane, release).await?;
-    let records = of_type(&secrets, "record");
-    let in_secrets = lane.flavour == Flavour::Lossy || members > 300;
-    if !in_secrets {
-        ensure!(records.is_empty(), "the record of the status lies in Secrets, too");
+    if !lies_in_secrets(lane, members) {
         return Ok(widget["status"]["inventory"].as_array().cloned().unwrap_or_default());
     }
+    let secrets = keepers(lane, release).await?;
+    let records = of_type(&secrets, "record");
     let mut rows = Vec::new();
     ensure!(!records.is_empty(), "there is no record");
     for secret in records {
@@ -111,8 +109,17 @@ pub async fn rows(lane: &Lane, release: &str, widget: &Value, members: usize) ->
     Ok(rows)
 }
 
+fn lies_in_secrets(lane: &Lane, members: usize) -> bool {
+    lane.flavour == Flavour::Lossy || members > 300
+}
+
 /// What such a release has besides members is as it must be.
-pub async fn holds(lane: &Lane, release: &str, widget: &Value) -> Result<()> {
+pub async fn holds(lane: &Lane, release: &str, widget: &Value, members: usize) -> Result<()> {
+    let secrets = keepers(lane, release).await?;
+    ensure!(
+        lies_in_secrets(lane, members) || of_type(&secrets, "record").is_empty(),
+        "the record of the status lies in Secrets, too"
+    );
     match lane.flavour {
         Flavour::Plain | Flavour::Lossy | Flavour::Long => {}
         Flavour::Hooked => {
@@ -124,7 +131,6 @@ pub async fn holds(lane: &Lane, release: &str, widget: &Value) -> Result<()> {
             );
         }
         Flavour::Random => {
-            let secrets = keepers(lane, release).await?;
             let kept = of_type(&secrets, "kept-results");
             ensure!(kept.len() == 1, "{} Secrets keep its results", kept.len());
             let password = password(lane, release).await?.context("there is no password")?;

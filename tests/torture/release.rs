@@ -160,7 +160,7 @@ pub async fn holds(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
         told.split(',').collect::<BTreeSet<_>>() == kinds,
         "the custom resource says that it has {told}, not {kinds:?}"
     );
-    flavour::holds(lane, release, &widget).await?;
+    flavour::holds(lane, release, &widget, expected.len()).await?;
     Ok(widget)
 }
 
