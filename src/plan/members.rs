@@ -1,4 +1,4 @@
-//! The index of live members: what the watches saw last, and what our own writes answered. Pure: the watches feed it.
+//! The index of live members: what the watches saw last, and what our own requests answered. Pure: the watches feed it.
 //!
 //! Scopes (a kind, cluster-wide or in one namespace) become *wanted* when a release needs them; the controller starts a
 //! watch for each wanted scope and reports here when it is synced. Only what a synced scope doesn't show is gone.
@@ -64,24 +64,31 @@ pub struct Members {
     failing: HashMap<Scope, String>,
     /// UIDs of Jobs that were complete when they went, until a release has taken note.
     finished: HashMap<ObjectId, String>,
-    /// What is being written, and the UID and version in which it was last seen if it went since.
-    written: HashMap<ObjectId, Option<(String, String)>>,
+    /// What requests that are under way ask about.
+    asked: HashMap<ObjectId, Asked>,
+}
+
+/// What must be known of an object when a request about it is answered.
+#[derive(Default)]
+struct Asked {
+    requests: usize,
+    /// The UID and version in which it was last seen, if it went since.
+    gone: Option<(String, String)>,
 }
 
 // === impl Live ===
 
 impl Live {
-    /// Metadata that was read, with what only the whole object tells from an earlier look at the same one.
-    #[must_use]
-    pub fn with_state_of(self, earlier: Option<Live>) -> Live {
-        match earlier.filter(|earlier| earlier.uid == self.uid) {
-            Some(earlier) => Live {
-                health: earlier.health,
-                pods: earlier.pods,
-                finished: earlier.finished,
+    /// Metadata that was read, with what only the whole object tells, as far as that is known.
+    fn with_state_of(self, known: Option<&Live>) -> Live {
+        match known.filter(|known| known.uid == self.uid) {
+            Some(known) if self.health.is_none() => Live {
+                health: known.health.clone(),
+                pods: known.pods.clone(),
+                finished: known.finished,
                 ..self
             },
-            None => self,
+            _ => self,
         }
     }
 }
@@ -177,7 +184,7 @@ impl Members {
             .unwrap_or_default()
     }
 
-    /// Takes in what a watch or the answer of a write says. Returns the sets that must hear of it: none if nothing
+    /// Takes in what a watch or the answer to a request says. Returns the sets that must hear of it: none if nothing
     /// that matters changed, or if the news is older than what is known.
     pub fn observe(&mut self, id: &ObjectId, live: Live) -> Vec<String> {
         if let Some(old) = self.objects.get_mut(id) {
@@ -205,21 +212,28 @@ impl Members {
         sets
     }
 
-    /// A write of this object is under way.
-    pub fn begin_write(&mut self, id: &ObjectId) {
-        self.written.insert(id.clone(), None);
+    /// A request about this object is under way: a write, or a look.
+    pub fn begin_request(&mut self, id: &ObjectId) {
+        self.asked.entry(id.clone()).or_default().requests += 1;
     }
 
     /// It is over. What it answered is known at once, unless the watch was faster and told that this is gone already: no
     /// other event would ever take it out again.
-    pub fn end_write(&mut self, id: &ObjectId, answer: Option<&Live>) {
-        let gone = self.written.remove(id).flatten();
+    pub fn end_request(&mut self, id: &ObjectId, answer: Option<&Live>) {
+        let gone = match self.asked.get_mut(id) {
+            Some(asked) if asked.requests > 1 => {
+                asked.requests -= 1;
+                asked.gone.clone()
+            }
+            _ => self.asked.remove(id).and_then(|asked| asked.gone),
+        };
         let is_over = |live: &Live| {
             gone.as_ref()
                 .is_some_and(|(uid, version)| *uid == live.uid && !is_older(version, &live.resource_version))
         };
         if let Some(live) = answer.filter(|live| !is_over(live)) {
-            self.observe(id, live.clone());
+            let known = self.objects.get(id);
+            self.observe(id, live.clone().with_state_of(known));
         }
     }
 
@@ -260,8 +274,8 @@ impl Members {
         if let Some(job) = old.as_ref().filter(|old| old.finished) {
             self.finished.insert(id.clone(), job.uid.clone());
         }
-        if let (Some(old), Some(gone)) = (&old, self.written.get_mut(id)) {
-            *gone = Some((old.uid.clone(), old.resource_version.clone()));
+        if let (Some(old), Some(asked)) = (&old, self.asked.get_mut(id)) {
+            asked.gone = Some((old.uid.clone(), old.resource_version.clone()));
         }
         let Some(set) = old.and_then(|old| old.part_of) else {
             return Vec::new();
@@ -304,6 +318,7 @@ fn matters_alike(old: &Live, new: &Live) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::health::Status;
 
     fn id(name: &str) -> ObjectId {
         ObjectId::new(GroupKind::new("", "ConfigMap"), "shop", name)
@@ -377,57 +392,91 @@ mod tests {
             ),
         ] {
             let mut members = Members::default();
-            members.begin_write(&id("a"));
+            members.begin_request(&id("a"));
             for version in seen {
                 match version {
                     Some(version) => drop(members.observe(&id("a"), live(version, Some("s"), 1))),
                     None => drop(members.remove(&id("a"))),
                 }
             }
-            members.end_write(&id("a"), Some(answered));
+            members.end_request(&id("a"), Some(answered));
             assert_eq!(members.get(&id("a")).is_some(), stays, "{name}");
-            assert!(members.written.is_empty());
+            assert!(members.asked.is_empty());
         }
         let mut members = Members::default();
         members.observe(&id("a"), answer.clone());
-        members.begin_write(&id("a"));
+        members.begin_request(&id("a"));
         members.remove(&id("a"));
-        members.end_write(&id("a"), None);
-        assert!(members.get(&id("a")).is_none(), "a write that failed tells nothing");
+        members.end_request(&id("a"), None);
+        assert!(members.get(&id("a")).is_none(), "a request that failed tells nothing");
         let another = Live {
             uid: "other".into(),
             ..answer
         };
-        members.begin_write(&id("a"));
-        members.end_write(&id("a"), Some(&another));
+        members.begin_request(&id("a"));
+        members.end_request(&id("a"), Some(&another));
         assert_eq!(members.get(&id("a")), Some(&another));
     }
 
     #[test]
+    fn another_request_does_not_hide_what_went_during_the_first() {
+        let mut members = Members::default();
+        members.observe(&id("a"), live("5", Some("s"), 1));
+        members.begin_request(&id("a"));
+        members.begin_request(&id("a"));
+        members.remove(&id("a"));
+        members.begin_request(&id("a"));
+        for answer in [None, Some(live("5", Some("s"), 1)), Some(live("4", Some("s"), 1))] {
+            members.end_request(&id("a"), answer.as_ref());
+            assert!(members.get(&id("a")).is_none(), "{answer:?}");
+        }
+        assert!(members.asked.is_empty());
+    }
+
+    #[test]
     fn a_look_at_the_metadata_forgets_nothing_of_the_same_object() {
-        let known = Live {
+        let state = |status, message: &str| Live {
             health: Some(Health {
-                status: crate::plan::health::Status::InProgress,
-                message: "0 of 1".into(),
+                status,
+                message: message.into(),
             }),
             pods: Some("app=web".into()),
             finished: true,
             ..live("1", None, 1)
         };
-        let seen = live("2", Some("s"), 9).with_state_of(Some(known.clone()));
+        let known = state(Status::InProgress, "0 of 1");
+        let ask = |known: &Live, told: Option<Live>, answer: Live| {
+            let mut members = Members::default();
+            members.observe(&id("a"), known.clone());
+            members.begin_request(&id("a"));
+            if let Some(live) = told {
+                members.observe(&id("a"), live);
+            }
+            members.end_request(&id("a"), Some(&answer));
+            members.get(&id("a")).cloned()
+        };
         let expected = Live {
             part_of: Some("s".into()),
             resource_version: "2".into(),
             fingerprint: Some(9),
             ..known.clone()
         };
-        assert_eq!(seen, expected);
+        assert_eq!(ask(&known, None, live("2", Some("s"), 9)), Some(expected));
+        let well = Live {
+            resource_version: "2".into(),
+            ..state(Status::Current, "")
+        };
+        assert_eq!(
+            ask(&known, Some(well.clone()), live("2", None, 1)),
+            Some(well.clone()),
+            "the watch told more of it meanwhile"
+        );
+        assert_eq!(ask(&known, None, well.clone()), Some(well), "the whole object was read");
         let another = Live {
             uid: "other".into(),
             ..live("2", None, 1)
         };
-        assert_eq!(another.clone().with_state_of(Some(known)), another);
-        assert_eq!(another.clone().with_state_of(None), another);
+        assert_eq!(ask(&known, None, another.clone()), Some(another));
     }
 
     #[test]

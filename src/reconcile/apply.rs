@@ -320,7 +320,7 @@ impl Run<'_> {
         if next == Step::Look && !again && !was_made && self.heritage.is_none() {
             next = step(member, entry, Seen::Absent, owner);
         }
-        let mut live = indexed.clone();
+        let mut live = indexed;
         let mut fields = Vec::new();
         let drifted = Step::Apply {
             force: true,
@@ -330,12 +330,15 @@ impl Run<'_> {
             if next == drifted && self.must_wait(release, member) {
                 return Ok(Done::Contested);
             }
+            self.context.members().begin_request(&member.id);
             let looked = match next {
                 Step::Look if !again => self.look(resource, &member.id).await,
                 _ => objects::look_closely(&self.context.discovery, resource, &member.id).await,
             };
+            let mut members = self.context.members();
             match looked {
                 Ok(None) => {
+                    members.end_request(&member.id, None);
                     next = step(member, entry, Seen::Absent, owner);
                     live = None;
                 }
@@ -350,13 +353,14 @@ impl Run<'_> {
                     if only_scaled {
                         next = Step::Unchanged;
                     }
-                    let seen = seen.with_state_of(indexed);
-                    if matches!(next, Step::Unchanged | Step::Leave) {
-                        self.context.members().observe(&member.id, seen.clone());
-                    }
+                    let is_left = matches!(next, Step::Unchanged | Step::Leave);
+                    members.end_request(&member.id, is_left.then_some(&seen));
                     live = Some(seen);
                 }
-                Err(error) => return Ok(self.failure(member, &error)),
+                Err(error) => {
+                    members.end_request(&member.id, None);
+                    return Ok(self.failure(member, &error));
+                }
             }
         }
         if forced && next == Step::Unchanged {

@@ -109,9 +109,9 @@ impl Run<'_> {
 
     /// One apply. What it wrote is known at once; the watch that tells it again changes nothing.
     async fn write(&self, resource: &Resource, member: &Member, object: &Value, onto: Onto<'_>) -> Result<Live, Error> {
-        self.context.members().begin_write(&member.id);
+        self.context.members().begin_request(&member.id);
         let answer = objects::apply(&self.context.discovery, resource, &member.id, object, onto).await;
-        self.context.members().end_write(&member.id, answer.as_ref().ok());
+        self.context.members().end_request(&member.id, answer.as_ref().ok());
         answer
     }
 

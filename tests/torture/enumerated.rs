@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::call::Call;
 use crate::fault::{Fault, Plan};
 use crate::history::{History, THEIRS, in_virtual_time};
-use crate::look::condition;
+use crate::look::{OPERATOR, PART_OF, condition};
 use crate::report::{Report, everything};
 use crate::sequences::FAULTS;
 
@@ -31,6 +31,8 @@ enum Work {
     Drift,
     /// Somebody else's object has the name of a member; nothing of it is in the way of ours.
     Collision,
+    /// Somebody has a member left as it is, and takes our labels off it: no watch shows it any more.
+    Hide,
 }
 
 /// What somebody does while the operator waits for an answer.
@@ -49,6 +51,8 @@ enum Meanwhile {
     Keeps,
     /// Wants it otherwise.
     Edits,
+    /// Puts our labels back on a member that was hidden, and deletes it.
+    Removes,
 }
 
 const WORKS: [Work; 8] = [
@@ -118,6 +122,7 @@ async fn case(work: Work, fault: Fault, position: usize, times: usize) -> Result
             history.by_hand("a-main", 0).await?;
             history.by_hand("a-one", 4).await?;
         }
+        Work::Hide => bail!("nothing is to be made good"),
     }
     let faults = history.faults().context("no operator")?;
     for _ in 0..240 {
@@ -151,8 +156,14 @@ async fn interrupted(work: Work, meanwhile: Meanwhile, fault: Fault, position: u
     };
     let faults = history.faults().context("no operator")?;
     faults.set_plan(plan);
+    let labels = history.map("a-one").unwrap_or_default()["metadata"]["labels"].take();
     match work {
         Work::Delete => history.delete("a").await?,
+        Work::Hide => {
+            let disabled = json!({"chartwright.dev/reconcile": "disabled"});
+            let marks = json!({"labels": {(OPERATOR): null, (PART_OF): null}, "annotations": disabled});
+            history.mark("a-one", marks).await?;
+        }
         Work::Upgrade => history.edit("a", spec("red", &["one"], true)).await?,
         _ => history.edit("a", first()).await?,
     }
@@ -166,7 +177,14 @@ async fn interrupted(work: Work, meanwhile: Meanwhile, fault: Fault, position: u
                 .await?
         }
         Meanwhile::Edits => history.edit("a", spec("green", &["three"], false)).await?,
-        Meanwhile::Keeps => kept = history.keep("a-two").await?,
+        Meanwhile::Keeps => {
+            let policy = json!({"annotations": {"helm.sh/resource-policy": "keep"}});
+            kept = history.mark("a-two", policy).await?;
+        }
+        Meanwhile::Removes => {
+            history.mark("a-one", json!({"labels": labels})).await?;
+            history.by_hand("a-one", 4).await?;
+        }
         Meanwhile::Robs => {
             history.by_hand("a-two", 4).await?;
             history.by_others("a-two", None).await?;
@@ -178,7 +196,7 @@ async fn interrupted(work: Work, meanwhile: Meanwhile, fault: Fault, position: u
     }
     for _ in 0..240 {
         tokio::time::sleep(SECOND / 4).await;
-        if meanwhile != Meanwhile::Usurps {
+        if !matches!(meanwhile, Meanwhile::Usurps | Meanwhile::Removes) {
             history.is_no_lie()?;
         }
     }
@@ -199,7 +217,7 @@ async fn interrupted(work: Work, meanwhile: Meanwhile, fault: Fault, position: u
             "somebody else's finalizer is gone: {finalizers}, hit {hit:?}"
         );
     }
-    if !matches!(meanwhile, Meanwhile::Robs | Meanwhile::Usurps) {
+    if !matches!(meanwhile, Meanwhile::Robs | Meanwhile::Usurps | Meanwhile::Removes) {
         history.never_lied().with_context(|| format!("hit {hit:?}"))?;
     }
     history.end().await.with_context(|| format!("hit {hit:?}"))?;
@@ -222,6 +240,7 @@ fn what_happens_during_any_request_is_seen_on_the_model() -> Result<()> {
         (Work::Upgrade, Meanwhile::Edits),
         (Work::Install, Meanwhile::Usurps),
         (Work::Upgrade, Meanwhile::Usurps),
+        (Work::Hide, Meanwhile::Removes),
     ];
     for ((work, meanwhile), fault) in all
         .into_iter()

@@ -283,9 +283,9 @@ impl History {
         self.edit(name, spec).await
     }
 
-    /// Somebody marks a member to be kept. False if it is gone.
-    pub async fn keep(&mut self, member: &str) -> Result<bool> {
-        let patch = json!({"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}});
+    /// Somebody sets labels or annotations of a member. False if it is gone.
+    pub async fn mark(&mut self, member: &str, metadata: Value) -> Result<bool> {
+        let patch = json!({"metadata": metadata});
         let path = Self::map_path(member);
         let asked = self.ask(Method::PATCH, &path, "hand", "application/merge-patch+json", patch);
         Ok(asked.await?.0 == 200)
