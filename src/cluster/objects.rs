@@ -183,6 +183,8 @@ pub enum Onto<'a> {
     /// None: the apply creates it, in the same step in which the API server sees that nothing has the name. A version is
     /// compared with that of an object that exists, and with nothing if there is none (`Store.Update` of
     /// k8s.io/apiserver/pkg/registry/generic/registry), so one that no object has is a condition that only creation meets.
+    /// A server that refuses it is first asked whether something has the name; then only the fields of what comes in
+    /// between are safe, for the apply has no force.
     Nothing,
     /// The one of this UID, with force. It doesn't come back if it is gone.
     Object(&'a str),
@@ -199,27 +201,55 @@ pub async fn apply(
     object: &Value,
     onto: Onto<'_>,
 ) -> Result<Live> {
-    let api = discovery.api::<DynamicObject>(resource, namespace(id));
-    let mut object = object.clone();
-    let (field, value) = match onto {
-        Onto::Nothing => ("resourceVersion", NO_VERSION),
-        Onto::Object(uid) => ("uid", uid),
+    let condition = match onto {
+        Onto::Nothing => Some(("resourceVersion", NO_VERSION)),
+        Onto::Object(uid) => Some(("uid", uid)),
     };
-    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
-    let metadata = metadata.ok_or_else(|| Error::Invalid(format!("{id}: no metadata")))?;
-    metadata.insert(field.to_owned(), value.into());
-    let parameters = PatchParams {
-        force: onto != Onto::Nothing,
-        field_validation: Some(ValidationDirective::Strict),
-        ..PatchParams::apply(FIELD_MANAGER)
-    };
-    match bounded(api.patch(&id.name, &parameters, &Patch::Apply(object))).await {
-        Ok(answer) => Ok(live_with_health(id, answer)),
+    match apply_if(discovery, resource, id, object, condition).await {
+        Err(error) if onto == Onto::Nothing && refuses_version(&error) => match look(discovery, resource, id).await? {
+            Some(_) => Err(Error::Conflict(format!("{id} is there by now"))),
+            None => apply_if(discovery, resource, id, object, None).await,
+        },
         // Who applies to the successor of an object wants to change its UID, in the API server's eyes.
         Err(Error::Unprocessable { causes, .. }) if causes.iter().any(|cause| cause.field == "metadata.uid") => {
             Err(Error::Conflict(format!("another {id} is there by now")))
         }
-        Err(error) => Err(error),
+        answer => answer,
+    }
+}
+
+/// One apply, with this field of the metadata as its condition: with force if that is a UID.
+async fn apply_if(
+    discovery: &Discovery,
+    resource: &Resource,
+    id: &ObjectId,
+    object: &Value,
+    condition: Option<(&str, &str)>,
+) -> Result<Live> {
+    let api = discovery.api::<DynamicObject>(resource, namespace(id));
+    let mut object = object.clone();
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    let metadata = metadata.ok_or_else(|| Error::Invalid(format!("{id}: no metadata")))?;
+    if let Some((field, value)) = condition {
+        metadata.insert(field.to_owned(), value.into());
+    }
+    let parameters = PatchParams {
+        force: condition.is_some_and(|(field, _)| field == "uid"),
+        field_validation: Some(ValidationDirective::Strict),
+        ..PatchParams::apply(FIELD_MANAGER)
+    };
+    let answer = bounded(api.patch(&id.name, &parameters, &Patch::Apply(object))).await?;
+    Ok(live_with_health(id, answer))
+}
+
+/// True if a server does not take a version with an object that it is to create. Those built on k8s.io/apiserver do.
+fn refuses_version(error: &Error) -> bool {
+    match error {
+        Error::Invalid(text) => text.contains("resourceVersion"),
+        Error::Unprocessable { message, causes } => {
+            message.contains("resourceVersion") || causes.iter().any(|cause| cause.field == "metadata.resourceVersion")
+        }
+        _ => false,
     }
 }
 
@@ -379,5 +409,129 @@ pub async fn release(discovery: &Discovery, resource: &Resource, id: &ObjectId, 
         Err(error) if error.is_not_found() => Ok(Deleted::Absent),
         Err(Error::Conflict(_)) => Ok(Deleted::Changed),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    use kube::client::Body;
+
+    use super::*;
+    use crate::plan::identity::GroupKind;
+
+    const KEY: &str = "/apis/a.test/v1/namespaces/shop/widgets/a";
+
+    /// An API server that answers an apply with a version by `refusal`, and the requests about `a` that it has seen.
+    async fn created(refusal: Value, is_there: bool) -> (Result<Live>, Vec<String>) {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let log = seen.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let (log, refusal) = (log.clone(), refusal.clone());
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect_bytes().await.unwrap_or_default();
+                let sent: Value = serde_json::from_slice(&body).unwrap_or_default();
+                let object = json!({
+                    "apiVersion": "a.test/v1", "kind": "Widget",
+                    "metadata": {"name": "a", "namespace": "shop", "uid": "u", "resourceVersion": "7"},
+                });
+                let version = &sent["metadata"]["resourceVersion"];
+                if parts.uri.path() == KEY {
+                    let query = parts.uri.query().unwrap_or_default();
+                    let force = if query.contains("force=true") {
+                        " with force"
+                    } else {
+                        ""
+                    };
+                    let of = version.as_str().map(|version| format!(" of version {version}"));
+                    log.lock()
+                        .unwrap()
+                        .push(format!("{}{}{force}", parts.method, of.unwrap_or_default()));
+                }
+                let (code, answer) = match parts.method.as_str() {
+                    _ if parts.uri.path() == "/version" => (200, version_of_server()),
+                    _ if parts.uri.path() != KEY => (200, json!({"metadata": {}, "items": []})),
+                    "GET" if is_there => (200, object),
+                    "GET" => (404, status(404, "none", json!([]))),
+                    _ if version.is_string() => (refusal["code"].as_u64().unwrap_or(400) as u16, refusal),
+                    _ => (200, object),
+                };
+                let response = http::Response::builder().status(code);
+                Ok::<_, Infallible>(response.body(Body::from(answer.to_string().into_bytes())).unwrap())
+            }
+        });
+        let discovery = Discovery::new(kube::Client::new(service, "shop")).await.unwrap();
+        let widget = kube::api::ApiResource {
+            group: "a.test".into(),
+            version: "v1".into(),
+            api_version: "a.test/v1".into(),
+            kind: "Widget".into(),
+            plural: "widgets".into(),
+        };
+        let resource = Resource {
+            api: widget,
+            namespaced: true,
+            watchable: true,
+            status: false,
+        };
+        let id = ObjectId::new(GroupKind::new("a.test", "Widget"), "shop", "a");
+        let object = json!({"apiVersion": "a.test/v1", "kind": "Widget", "metadata": {"name": "a"}});
+        let answer = apply(&discovery, &resource, &id, &object, Onto::Nothing).await;
+        let requests = seen.lock().unwrap().clone();
+        (answer, requests)
+    }
+
+    fn status(code: u16, message: &str, causes: Value) -> Value {
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "x", "code": code,
+            "message": message, "details": {"causes": causes},
+        })
+    }
+
+    fn version_of_server() -> Value {
+        json!({
+            "major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "", "buildDate": "",
+            "goVersion": "", "compiler": "", "platform": "",
+        })
+    }
+
+    #[tokio::test]
+    async fn a_server_that_takes_no_version_is_asked_first_what_is_there() {
+        let cause =
+            json!([{"reason": "FieldValueForbidden", "field": "metadata.resourceVersion", "message": "Forbidden"}]);
+        let versioned = "PATCH of version 1";
+        for refusal in [
+            status(
+                400,
+                "resourceVersion should not be set on objects to be created",
+                json!([]),
+            ),
+            status(422, "metadata.resourceVersion: Invalid value: 1", json!([])),
+            status(422, "Widget a is invalid", cause),
+        ] {
+            let (made, requests) = created(refusal.clone(), false).await;
+            assert_eq!(made.unwrap().uid, "u", "{refusal}");
+            assert_eq!(requests, [versioned, "GET", "PATCH"], "{refusal}");
+            let (made, requests) = created(refusal.clone(), true).await;
+            assert!(matches!(made, Err(Error::Conflict(_))), "{refusal}: {made:?}");
+            assert_eq!(requests, [versioned, "GET"], "{refusal}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_version_is_given_up_for_nothing_else() {
+        for (code, message) in [
+            (400, "unknown field \"spec.colour\""),
+            (403, "resourceVersion"),
+            (409, "resourceVersion: the object has been modified"),
+            (503, "resourceVersion"),
+        ] {
+            let (made, requests) = created(status(code, message, json!([])), false).await;
+            assert!(made.is_err(), "{code}: {made:?}");
+            assert_eq!(requests, ["PATCH of version 1"], "{code}");
+        }
     }
 }
