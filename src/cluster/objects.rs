@@ -25,7 +25,7 @@ const PAGE: u32 = 500;
 /// Pods looked at to find out why a workload isn't well.
 const FEW: u32 = 50;
 /// A version that no object has: etcd counts from 1, and 1 is the store before anything was written to it.
-const NO_VERSION: &str = "1";
+pub const NO_VERSION: &str = "1";
 
 /// Reads what the plan needs to know from an object's metadata.
 pub fn live(metadata: &ObjectMeta) -> Live {

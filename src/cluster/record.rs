@@ -31,9 +31,9 @@ impl Store for Secrets<'_> {
     type Error = Error;
 
     async fn read(&self, part: usize) -> Result<Option<Vec<u8>>> {
-        let files = secrets::read(self.discovery, &self.place(part)).await?;
+        let found = secrets::read(self.discovery, &self.place(part)).await?;
         // One that holds something else is a part that nobody can read.
-        Ok(files.map(|mut files| files.remove(FILE).unwrap_or_default()))
+        Ok(found.map(|(mut files, _)| files.remove(FILE).unwrap_or_default()))
     }
 
     async fn write(&self, part: usize, bytes: Vec<u8>) -> Result<()> {
@@ -44,7 +44,8 @@ impl Store for Secrets<'_> {
             uid: Some(self.uid),
         };
         let files = Files::from([(FILE.to_owned(), bytes)]);
-        secrets::write(self.discovery, &self.place(part), files, &form).await
+        secrets::write(self.discovery, &self.place(part), files, &form, None).await?;
+        Ok(())
     }
 
     async fn remove(&self, part: usize) -> Result<bool> {

@@ -45,27 +45,28 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// Reads it; `None` if it does not exist.
-pub async fn read(discovery: &Discovery, place: &Place) -> Result<Option<Files>> {
+/// Reads it, with its resourceVersion; `None` if it does not exist.
+pub async fn read(discovery: &Discovery, place: &Place) -> Result<Option<(Files, String)>> {
     let api = discovery.secrets(&place.namespace);
-    match bounded(api.get_opt(&place.name)).await? {
-        Some(secret) => Ok(Some(
-            secret
-                .data
-                .unwrap_or_default()
-                .into_iter()
-                .map(|(name, bytes)| (name, bytes.0))
-                .collect(),
-        )),
-        None => Ok(None),
-    }
+    let Some(secret) = bounded(api.get_opt(&place.name)).await? else {
+        return Ok(None);
+    };
+    let data = secret.data.unwrap_or_default().into_iter();
+    let files = data.map(|(name, bytes)| (name, bytes.0)).collect();
+    Ok(Some((files, secret.metadata.resource_version.unwrap_or_default())))
 }
 
-/// Writes it, whatever is there.
+/// Writes it: in the place of this resourceVersion, or (`None`) whatever is there. Gives the new one.
 ///
 /// # Errors
-/// Also if it would be larger than [`MAX_BYTES`].
-pub async fn write(discovery: &Discovery, place: &Place, files: Files, form: &Form<'_>) -> Result<()> {
+/// Also if it would be larger than [`MAX_BYTES`]. `Conflict` if another version is there.
+pub async fn write(
+    discovery: &Discovery,
+    place: &Place,
+    files: Files,
+    form: &Form<'_>,
+    version: Option<&str>,
+) -> Result<String> {
     let size: usize = files.iter().map(|(name, bytes)| name.len() + bytes.len()).sum();
     if size > MAX_BYTES {
         return Err(Error::Invalid(format!(
@@ -81,6 +82,7 @@ pub async fn write(discovery: &Discovery, place: &Place, files: Files, form: &Fo
         metadata: ObjectMeta {
             name: Some(place.name.clone()),
             namespace: Some(place.namespace.clone()),
+            resource_version: version.map(str::to_owned),
             labels: Some(labels),
             annotations: Some(BTreeMap::from([(
                 "chartwright.dev/release".to_owned(),
@@ -99,8 +101,8 @@ pub async fn write(discovery: &Discovery, place: &Place, files: Files, form: &Fo
     };
     let api = discovery.secrets(&place.namespace);
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
-    bounded(api.patch(&place.name, &parameters, &Patch::Apply(&secret))).await?;
-    Ok(())
+    let written = bounded(api.patch(&place.name, &parameters, &Patch::Apply(&secret))).await?;
+    Ok(written.metadata.resource_version.unwrap_or_default())
 }
 
 /// Removes it. True if it was there.

@@ -25,6 +25,8 @@ use crate::telemetry::redact::Secrets;
 
 const RESULTS: &str = "results.json";
 const PINS: &str = "pins.json";
+/// The text of the `regenerate` that made these results.
+const REGENERATED: &str = "regenerated";
 
 /// Rounds in which lost results are put back: what a lost authority signed is only told once the authority is back.
 const RECOVERIES: usize = 4;
@@ -34,6 +36,10 @@ const RECOVERIES: usize = 4;
 pub(super) struct Memory {
     /// What the Secret holds; empty if there is none.
     stored: (Kept, Vec<Pin>),
+    /// The version of the Secret that was read.
+    version: Option<String>,
+    /// What asked for the results that it holds.
+    made_for: Option<String>,
     was_read: bool,
     /// A release that has members, or may have: what they hold must not change without need.
     exists: bool,
@@ -96,7 +102,8 @@ impl Memory {
         if resource.annotations.contains_key(annotations::KEPT) {
             memory.fetch(context, resource, &release.secrets).await?;
         }
-        if memory.regenerated.is_none() && !release.inherited {
+        let is_made = memory.regenerated.is_none() || memory.regenerated == memory.made_for;
+        if is_made && !release.inherited {
             (memory.kept, memory.pins) = memory.stored.clone();
         } else {
             memory.kept = empty(context, resource);
@@ -111,7 +118,10 @@ impl Memory {
         let files = secret::read(&context.discovery, &place)
             .await
             .map_err(|error| failed(&place, &error))?;
-        let Some(files) = files else { return Ok(()) };
+        let Some((files, version)) = files else {
+            return Ok(());
+        };
+        self.version = Some(version);
         let bytes = |name: &str| files.get(name).map(Vec::as_slice);
         match Kept::read(key(context, resource), bytes(RESULTS).unwrap_or_default()) {
             Ok(kept) => self.stored.0 = kept,
@@ -121,6 +131,7 @@ impl Memory {
                 tracing::warn!(resource = %resource.key, %place, %error, "random results can't be read; looking for them in the live objects");
             }
         }
+        self.made_for = bytes(REGENERATED).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         self.stored.1 = bytes(PINS)
             .and_then(|bytes| serde_json::from_slice(bytes).ok())
             .unwrap_or_default();
@@ -285,15 +296,15 @@ impl Run<'_> {
     }
 
     /// Stores the results of this render, before the first member. The former ones stay until all members are applied:
-    /// somebody may go back to them.
-    pub(super) async fn keep(&self, prepared: &Prepared) -> Result<(), Phase> {
+    /// somebody may go back to them. False if another operator stored others since they were read: those count.
+    pub(super) async fn keep(&mut self, prepared: &Prepared) -> Result<bool, Phase> {
         let memory = &prepared.memory;
         let both = memory.kept.and(&memory.stored.0);
         self.store(memory, both).await
     }
 
-    /// Stores what the members have now, and nothing else.
-    pub(super) async fn settle(&self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
+    /// Stores what the members have now, and nothing else; unless another operator is further than this one.
+    pub(super) async fn settle(&mut self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
         let memory = &prepared.memory;
         release.record.renewal = memory.renewal;
         if let Some(done) = &memory.regenerated {
@@ -302,35 +313,43 @@ impl Run<'_> {
         if memory.kept.and(&memory.stored.0) == memory.kept {
             return Ok(());
         }
-        self.store(memory, memory.kept.clone()).await
+        self.store(memory, memory.kept.clone()).await.map(drop)
     }
 
-    async fn store(&self, memory: &Memory, kept: Kept) -> Result<(), Phase> {
+    /// False if the Secret is not the one that was read or written last.
+    async fn store(&mut self, memory: &Memory, kept: Kept) -> Result<bool, Phase> {
         let place = place(self.context, &self.written);
         let discovery = &self.context.discovery;
         if kept.is_empty() && memory.pins.is_empty() {
             return match self.keeps() {
                 true => secret::remove(discovery, &place)
                     .await
-                    .map(drop)
+                    .map(|_| true)
                     .map_err(|error| failed(&place, &error)),
-                false => Ok(()),
+                false => Ok(true),
             };
         }
         if (&kept, &memory.pins) == (&memory.stored.0, &memory.stored.1) {
-            return Ok(());
+            return Ok(true);
         }
         let json = |error: serde_json::Error| failed(&place, &Error::Invalid(error.to_string()));
         let mut files = secret::Files::from([(RESULTS.to_owned(), serde_json::to_vec(&kept).map_err(json)?)]);
         if !memory.pins.is_empty() {
             files.insert(PINS.to_owned(), serde_json::to_vec(&memory.pins).map_err(json)?);
         }
+        if let Some(made_for) = memory.regenerated.as_ref().or(memory.made_for.as_ref()) {
+            files.insert(REGENERATED.to_owned(), made_for.clone().into_bytes());
+        }
         let about = format!("{} {}", self.unit.group_kind, self.written.key);
-        secret::write(discovery, &place, files, &about, &self.written.uid)
-            .await
-            .map_err(|error| failed(&place, &error))?;
+        let version = self.kept_version.as_ref().or(memory.version.as_ref());
+        let version = version.map(String::as_str);
+        match secret::write(discovery, &place, files, &about, &self.written.uid, version).await {
+            Ok(version) => self.kept_version = Some(version),
+            Err(Error::Conflict(_)) => return Ok(false),
+            Err(error) => return Err(failed(&place, &error)),
+        }
         self.context.metrics.wrote("Secret", Operation::Apply);
-        Ok(())
+        Ok(true)
     }
 
     /// Removes the results of a release that goes.

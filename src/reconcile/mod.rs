@@ -63,6 +63,9 @@ pub struct Outcome {
     pub result: ReconcileResult,
 }
 
+/// So often a release is rendered in one reconcile while another operator draws its random results.
+const TRIES: usize = 3;
+
 /// A health that only time changes is looked at again after this; it costs no request.
 const RECHECK: Duration = Duration::from_secs(30);
 
@@ -116,6 +119,8 @@ struct Run<'a> {
     heritage: Option<takeover::Heritage>,
     /// Why it can't be told whether Helm has a release of this name.
     unlisted: Option<Error>,
+    /// The version of the Secret with random results that was written for what is carried out.
+    kept_version: Option<String>,
 }
 
 impl<'a> Run<'a> {
@@ -128,6 +133,7 @@ impl<'a> Run<'a> {
             is_first: !resource.has_finalizer(),
             heritage: None,
             unlisted: None,
+            kept_version: None,
         }
     }
 }
@@ -162,37 +168,48 @@ impl Run<'_> {
             let phase = self.health_of_record(release).await;
             return self.report(release, phase, None).await;
         }
-        let prepared = match self.prepare(release).await {
-            Ok(prepared) => prepared,
-            Err(phase) => return self.report(release, phase, None).await,
-        };
         let failures = release.failures;
-        let phase = self.carry_out(release, &prepared).await;
+        let mut tries = 0;
+        let (prepared, phase) = loop {
+            let prepared = match self.prepare(release).await {
+                Ok(prepared) => prepared,
+                Err(phase) => return self.report(release, phase, None).await,
+            };
+            tries += 1;
+            match self.carry_out(release, &prepared).await {
+                Some(phase) => break (prepared, phase),
+                None if tries < TRIES => {}
+                None => break (prepared, apply::interrupted()),
+            }
+        };
         self.tell_leftovers(release).await;
         let outcome = self.report(release, phase, Some(&prepared)).await;
         self.take_leave(release, outcome, failures).await
     }
 
-    /// Steps 6 to 10: claim, keep random results, apply, prune, shrink.
-    async fn carry_out(&mut self, release: &mut Release, prepared: &Prepared) -> Phase {
+    /// Steps 6 to 10: claim, keep random results, apply, prune, shrink. `None` before the first member if another operator
+    /// drew other random results meanwhile: what was rendered is in vain.
+    async fn carry_out(&mut self, release: &mut Release, prepared: &Prepared) -> Option<Phase> {
         let recorded = superset::Superset::of_record(&release.record);
         let before = superset::Superset::of_resource(&self.written).union(recorded);
         let asked = self.written.asked();
         if let Err(error) = self.claim(release, prepared).await {
-            return prune::unclaimed(&error);
+            return Some(prune::unclaimed(&error));
         }
         // The answer shows what the watch may not have told yet: what was rendered is in vain.
         if self.written.asked() != asked {
-            return apply::interrupted();
+            return Some(apply::interrupted());
         }
-        if let Err(phase) = self.keep(prepared).await {
-            return phase;
+        match self.keep(prepared).await {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(phase) => return Some(phase),
         }
         if let Err(phase) = self.reserve(release, prepared).await {
-            return phase;
+            return Some(phase);
         }
         if let Err(phase) = self.take_orphans(release, prepared).await {
-            return phase;
+            return Some(phase);
         }
         panic_if_asked(&self.written.key.name, || {
             let objects = prepared.desired.members.iter().map(|member| member.object.to_string());
@@ -203,13 +220,13 @@ impl Run<'_> {
         let mut applied = self.apply(release, prepared, forced).await;
         if let Some(phase) = applied.phase {
             release.applied_before += applied.changes.applied;
-            return phase;
+            return Some(phase);
         }
         let pruned = self.prune(release, prepared, &applied.knowledge, &before).await;
         // Now that an autoscaler which the chart no longer has is gone.
         if let Err(phase) = self.take_back(release, prepared, is_forced, &mut applied.changes).await {
-            return phase;
+            return Some(phase);
         }
-        self.conclude(release, prepared, applied, pruned).await
+        Some(self.conclude(release, prepared, applied, pruned).await)
     }
 }

@@ -30,6 +30,7 @@ mod record;
 mod redaction;
 mod refusal;
 mod render;
+mod replicas;
 mod requests;
 mod retry;
 mod rights;

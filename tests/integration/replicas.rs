@@ -1,0 +1,180 @@
+//! Two operators for the same watches at the same time, and no Lease that lets only one of them work.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::look::{condition, versions};
+use crate::operator::{Launch, Operator};
+use crate::support::{Requests, eventually};
+use crate::world::{SOON, Start, World, member_rule};
+
+const RANDOM: &str = "\
+apiVersion: v1
+kind: Secret
+metadata:
+  name: {{ .Release.Name }}-random
+data:
+  password: {{ randAlphaNum 24 | b64enc }}
+";
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+struct Pair {
+    world: World,
+    operators: [Operator; 2],
+}
+
+impl Pair {
+    fn new(name: &str) -> Result<Self> {
+        let world = World::new(name)?;
+        fs::write(world.chart().join("templates/random.yaml"), RANDOM)?;
+        world.grant("secrets", &[member_rule("", "secrets")])?;
+        let launch = |replica| {
+            world.launch(&Launch {
+                arguments: &["--leader-elect=false"],
+                replica,
+                ..Launch::default()
+            })
+        };
+        let operators = [launch(0)?, launch(1)?];
+        for operator in &operators {
+            operator.await_log("watching")?;
+        }
+        Ok(Pair { world, operators })
+    }
+
+    /// What both asked for, without watches.
+    fn requests(&self, since: Start) -> Result<[Requests; 2]> {
+        let [one, two] = &self.operators;
+        Ok([self.world.requests(one, since)?, self.world.requests(two, since)?])
+    }
+
+    /// Waits until neither asks for anything.
+    fn rest(&self) -> Result<()> {
+        eventually("both come to rest", SOON, || {
+            let start = self.world.mark()?;
+            std::thread::sleep(Duration::from_millis(1500));
+            let [one, two] = self.requests(start)?;
+            ensure!(one.is_empty() && two.is_empty(), "{one}and\n{two}");
+            Ok(Some(()))
+        })
+    }
+
+    /// Objects of this kind that were deleted since, by name: once for each request that was carried out.
+    fn deleted(&self, since: Start, resource: &str) -> Result<Vec<String>> {
+        let [one, two] = self.requests(since)?;
+        let all = one.into_iter().chain(two);
+        let deletes = all.filter(|request| request.verb == "delete" && request.resource == resource);
+        let done = deletes.filter(|request| request.status == 200);
+        let mut names: Vec<String> = done.map(|request| request.name).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    fn passwords(&self) -> Result<Vec<Value>> {
+        let of = |name: &&str| self.world.expect("secret", &format!("{name}-random"));
+        NAMES[..3].iter().map(|name| Ok(of(name)?["data"].clone())).collect()
+    }
+}
+
+#[test]
+fn two_at_work_on_the_same_releases_do_not_fight() -> Result<()> {
+    let pair = Pair::new("replicas")?;
+    let world = &pair.world;
+    let widgets: Vec<String> = NAMES
+        .iter()
+        .map(|name| {
+            world
+                .widget(name, json!({"extra": ["one", "two"], "deployment": {"enabled": true}}))
+                .to_string()
+        })
+        .collect();
+    world.kubectl.apply(&widgets.join("\n---\n"))?;
+    for name in NAMES {
+        world.await_ready(name)?;
+    }
+    pair.rest()?;
+    let passwords = pair.passwords()?;
+
+    // An edit, in which one member goes.
+    let start = world.mark()?;
+    for name in &NAMES[..3] {
+        world.edit(name, json!({"color": "red", "extra": ["two"]}))?;
+    }
+    for name in &NAMES[..3] {
+        world.await_ready(name)?;
+        world.await_gone("configmap", &format!("{name}-one"))?;
+        let main = world.expect("configmap", &format!("{name}-main"))?;
+        ensure!(main["data"]["color"] == "red", "{main}");
+    }
+    pair.rest()?;
+    let pruned = pair.deleted(start, "configmaps")?;
+    ensure!(pruned == ["a-one", "b-one", "c-one"], "{pruned:?}");
+    for name in &NAMES[..3] {
+        let widget = world.expect(&world.widgets(), name)?;
+        ensure!(widget["status"]["release"]["revision"] == 2, "{}", widget["status"]);
+        ensure!(condition(&widget, "Ready").context("Ready")?["status"] == "True");
+    }
+    ensure!(pair.passwords()? == passwords, "random results changed");
+
+    // Others are drawn once, for both.
+    let start = world.mark()?;
+    world
+        .kubectl
+        .run(["annotate", &world.widgets(), "a", "chartwright.dev/regenerate=now"])?;
+    world.await_object("secret", "a-random", "has another password", |secret| {
+        secret["data"] != passwords[0]
+    })?;
+    pair.rest()?;
+    let [one, two] = pair.requests(start)?;
+    let kept = one.into_iter().chain(two).filter(|request| {
+        let is_kept = request.name.starts_with("chartwright-kept-") && request.is_write();
+        is_kept && request.status == 200
+    });
+    ensure!(kept.count() == 1, "both drew others");
+    let passwords = pair.passwords()?;
+    world.update("a", json!({"color": "green"}))?;
+    pair.rest()?;
+    ensure!(pair.passwords()? == passwords, "not what was kept");
+    world.update("a", json!({"color": "red"}))?;
+
+    // What somebody else did is put right.
+    world
+        .kubectl
+        .patch("configmap", "a-main", &json!({"data": {"color": "pink"}}))?;
+    world.kubectl.run(["delete", "configmap", "b-two"])?;
+    world.await_object("configmap", "a-main", "is red again", |main| {
+        main["data"]["color"] == "red"
+    })?;
+    world.await_object("configmap", "b-two", "is back", |_| true)?;
+    pair.rest()?;
+
+    // A deletion.
+    let start = world.mark()?;
+    world.delete("d")?;
+    for (kind, member) in [
+        ("configmap", "d-main"),
+        ("configmap", "d-two"),
+        ("secret", "d-random"),
+        ("deployment", "d"),
+    ] {
+        world.await_gone(kind, member)?;
+    }
+    pair.rest()?;
+    let gone = pair.deleted(start, "configmaps")?;
+    ensure!(gone == ["d-main", "d-one", "d-two"], "{gone:?}");
+    ensure!(world.get(&world.widgets(), "d")?.is_none(), "it came back");
+
+    let before = versions(&world.labelled("configmaps,secrets,deployments")?);
+    let start = world.mark()?;
+    std::thread::sleep(Duration::from_secs(10));
+    let [one, two] = pair.requests(start)?;
+    ensure!(
+        one.is_empty() && two.is_empty(),
+        "they never leave it alone:\n{one}and\n{two}"
+    );
+    ensure!(versions(&world.labelled("configmaps,secrets,deployments")?) == before);
+    Ok(())
+}
