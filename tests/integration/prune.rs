@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
-use crate::look::condition;
+use crate::look::{condition, inventory, uid};
 use crate::operator::IMPATIENT;
 use crate::support::eventually;
 use crate::world::{SOON, Setup, World, member_rule};
@@ -79,6 +79,7 @@ fn while_a_watch_is_forbidden_nothing_is_pruned() -> Result<()> {
     Ok(())
 }
 
+/// The group of a member's kind; in the API server's eyes it moves from a CRD to a Service that isn't there, and back.
 #[test]
 fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
     let setup = Setup {
@@ -86,18 +87,38 @@ fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
         ..Setup::default()
     };
     let world = World::with("fail-discovery", setup)?;
+    world.grant("gizmos", &[member_rule("down.test", "gizmos")])?;
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "gizmos.down.test"},
+        "spec": {
+            "group": "down.test", "scope": "Namespaced",
+            "names": {"kind": "Gizmo", "plural": "gizmos", "singular": "gizmo", "listKind": "GizmoList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    });
+    world.apply(&crd)?;
+    world
+        .kubectl
+        .wait("condition=Established", "crd", "gizmos.down.test", SOON)?;
     let operator = world.start()?;
-    world.install("a", json!({"extra": ["one", "two"]}))?;
-    world.kubectl.apply(
-        "apiVersion: apiregistration.k8s.io/v1\n\
-         kind: APIService\n\
-         metadata: {name: v1.down.test}\n\
-         spec: {group: down.test, version: v1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, \
-                service: {namespace: default, name: nowhere}}\n",
-    )?;
+    let gizmo = json!([{
+        "apiVersion": "down.test/v1", "kind": "Gizmo", "metadata": {"name": "{{ .Release.Name }}-gizmo"},
+    }]);
+    world.install("a", json!({"extra": ["one", "two"], "extraDeploy": gizmo}))?;
+    world.install("c", json!({"extra": ["one", "two"], "extraDeploy": gizmo}))?;
+    let made = uid(&world.expect("gizmos.down.test", "c-gizmo")?);
+    let down = json!({
+        "metadata": {"labels": {"kube-aggregator.kubernetes.io/automanaged": null}},
+        "spec": {"insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "nowhere"}},
+    });
+    world.kubectl.patch("apiservice", "v1.down.test", &down)?;
+    eventually("the group is down", SOON, || {
+        Ok(world.kubectl.list("gizmos.down.test", "").is_err().then_some(()))
+    })?;
     // The operator hears of it by a watch, as it does of every APIService.
     std::thread::sleep(Duration::from_secs(4));
-    world.update("a", json!({"extra": ["two"], "color": "red"}))?;
+    world.update("a", json!({"extra": ["two"], "color": "red", "extraDeploy": []}))?;
     let widget = world.expect(&world.widgets(), "a")?;
     let ready = condition(&widget, "Ready").unwrap_or_default();
     ensure!(
@@ -112,17 +133,38 @@ fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
         world.get("configmap", "a-one")?.is_some(),
         "pruned on partial knowledge"
     );
+    ensure!(inventory(&widget).contains(&"Gizmo a-gizmo".to_owned()), "{widget}");
+    // Of a release that still has one, the other members go on.
+    world.edit("c", json!({"extra": ["two"], "color": "red"}))?;
+    world.await_object("configmap", "c-main", "is red", |main| main["data"]["color"] == "red")?;
+    let told = world.await_condition("c", "Ready", "False")?;
+    ensure!(
+        told["message"].as_str().is_some_and(|text| text.contains("down.test")),
+        "{told}"
+    );
+    ensure!(
+        world.get("configmap", "c-one")?.is_some(),
+        "pruned on partial knowledge"
+    );
+    let widget = world.expect(&world.widgets(), "c")?;
+    ensure!(inventory(&widget).contains(&"Gizmo c-gizmo".to_owned()), "{widget}");
     // What holds a prune back does not hold a deletion: its kinds are known.
     world.install("b", json!({"extra": ["one"]}))?;
     world.delete("b")?;
     ensure!(world.get("configmap", "b-main")?.is_none() && world.get("configmap", "b-one")?.is_none());
 
+    // The API server makes it anew, of the CRD.
     world.kubectl.delete("apiservice", "v1.down.test")?;
     eventually("what had to wait is pruned", Duration::from_secs(75), || {
         Ok(world.get("configmap", "a-one")?.is_none().then_some(()))
     })
     .with_context(|| operator.log())?;
     ensure!(world.get("configmap", "a-two")?.is_some());
+    world.await_gone("gizmos.down.test", "a-gizmo")?;
+    world.await_gone("configmap", "c-one")?;
+    world.await_ready("c")?;
+    let gizmo = world.expect("gizmos.down.test", "c-gizmo")?;
+    ensure!(uid(&gizmo) == made, "it was made anew");
     Ok(())
 }
 
