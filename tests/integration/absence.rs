@@ -1,4 +1,4 @@
-//! An API server that goes away and comes back.
+//! An API server that goes away and comes back, or has forgotten meanwhile what a watch would go on from.
 
 use std::time::Duration;
 
@@ -55,5 +55,70 @@ fn an_api_server_that_goes_away_and_comes_back_costs_nothing_but_time() -> Resul
     world.await_ready("a")?;
     world.kubectl.run(["delete", "configmap", "b-two"])?;
     world.await_object("configmap", "b-two", "is made anew", |_| true)?;
+    Ok(())
+}
+
+/// The operator sleeps while its watches end; when it begins them again, etcd has forgotten the versions of before.
+#[test]
+fn watches_whose_versions_were_compacted_away_begin_anew_and_miss_nothing() -> Result<()> {
+    let setup = Setup {
+        alone: true,
+        ..Setup::default()
+    };
+    let world = World::with("compacted", setup)?;
+    let operator = world.start_and_settle()?;
+    world.install("a", json!({"extra": ["one", "two"]}))?;
+    world.install("b", json!({"extra": ["one"]}))?;
+    world.install("d", json!({}))?;
+    world.await_quiet(&operator)?;
+    let version = || Ok::<_, anyhow::Error>(world.expect("configmap", "a-two")?["metadata"]["resourceVersion"].take());
+    let before = version()?;
+    operator.signal("STOP")?;
+    world.control_plane.kill_part("kube-apiserver")?;
+    // Its cache of watches would refuse old versions whatever etcd still knows.
+    world
+        .control_plane
+        .start_part_with("kube-apiserver", &["--watch-cache=false"])?;
+    eventually("the API server answers", SOON, || {
+        Ok(world.get(&world.widgets(), "a").ok())
+    })?;
+    world
+        .kubectl
+        .patch("configmap", "a-main", &json!({"data": {"color": "pink"}}))?;
+    world.kubectl.run(["delete", "configmap", "a-one"])?;
+    world.edit("b", json!({"color": "green", "extra": []}))?;
+    world.apply(&world.widget("c", json!({})))?;
+    world.kubectl.run(["delete", &world.widgets(), "d", "--wait=false"])?;
+    world.control_plane.compact()?;
+    operator.signal("CONT")?;
+
+    world.await_object("configmap", "a-main", "is blue again", |main| {
+        main["data"]["color"] == "blue"
+    })?;
+    world.await_object("configmap", "a-one", "is made anew", |_| true)?;
+    world.await_gone("configmap", "b-one")?;
+    world.await_gone(&world.widgets(), "d")?;
+    for name in ["a", "b", "c"] {
+        world.await_ready(name)?;
+    }
+    ensure!(world.expect("configmap", "b-main")?["data"]["color"] == "green");
+    ensure!(world.get("configmap", "d-main")?.is_none());
+    ensure!(
+        operator.log().contains("the watch begins anew with a list"),
+        "no version was too old:\n{}",
+        operator.log()
+    );
+    ensure!(version()? == before, "written though nothing was wrong with it");
+    // From now on they watch again.
+    world
+        .kubectl
+        .patch("configmap", "a-main", &json!({"data": {"color": "pink"}}))?;
+    world.await_object("configmap", "a-main", "is blue again", |main| {
+        main["data"]["color"] == "blue"
+    })?;
+    world.kubectl.run(["delete", "configmap", "c-main"])?;
+    world.await_object("configmap", "c-main", "is made anew", |_| true)?;
+    world.update("b", json!({"color": "red"}))?;
+    world.await_quiet(&operator)?;
     Ok(())
 }

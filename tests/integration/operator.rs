@@ -109,11 +109,16 @@ impl Operator {
 
     /// SIGTERM, and the exit status.
     pub fn terminate(mut self) -> Result<ExitStatus> {
-        Command::new("kill")
-            .arg("-TERM")
-            .arg(self.child.id().to_string())
-            .status()?;
+        self.signal("TERM")?;
         self.wait()
+    }
+
+    /// Sends a signal, such as STOP or CONT.
+    pub fn signal(&self, name: &str) -> Result<()> {
+        let process = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &process]).status()?;
+        ensure!(sent.success(), "SIG{name}: {sent}");
+        Ok(())
     }
 
     /// Waits for the process to end by itself.

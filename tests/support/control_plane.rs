@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -33,6 +34,7 @@ pub struct ControlPlane {
     watchdog: Watchdog,
     dir: PathBuf,
     server: String,
+    etcd_port: u16,
     authority: Authority,
     kubectl: Kubectl,
 }
@@ -174,11 +176,49 @@ impl ControlPlane {
     /// # Errors
     /// There is none of that name, or it can't be started.
     pub fn start_part(&self, name: &str) -> anyhow::Result<()> {
+        self.start_part_with(name, &[])
+    }
+
+    /// The same with further flags.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::start_part`].
+    pub fn start_part_with(&self, name: &str, flags: &[&str]) -> anyhow::Result<()> {
         let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
         let place = processes.iter().position(|process| process.name == name);
-        let process = processes.remove(place.with_context(|| format!("there is no {name}"))?);
+        let mut process = processes.remove(place.with_context(|| format!("there is no {name}"))?);
         drop(processes);
+        process.arguments.extend(flags.iter().map(Into::into));
         self.spawn(process.name, &process.binary, process.arguments)
+    }
+
+    /// Has etcd forget what every object was before now, as kube-apiserver does every few minutes with what is older
+    /// than that.
+    ///
+    /// # Errors
+    /// etcd doesn't do it.
+    pub fn compact(&self) -> anyhow::Result<()> {
+        let now = self.ask_etcd("kv/range", r#"{"key": "AA=="}"#)?;
+        let now: serde_json::Value = serde_json::from_str(&now).context("etcd's answer")?;
+        let revision = now["header"]["revision"].as_str().context("etcd tells no revision")?;
+        let all = format!(r#"{{"revision": "{revision}", "physical": true}}"#);
+        self.ask_etcd("kv/compaction", &all).map(drop)
+    }
+
+    /// One call of etcd's JSON gateway.
+    fn ask_etcd(&self, call: &str, body: &str) -> anyhow::Result<String> {
+        let mut connection = TcpStream::connect(("127.0.0.1", self.etcd_port))?;
+        let head = format!(
+            "POST /v3/{call} HTTP/1.0\r\nHost: etcd\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        connection.write_all(format!("{head}{body}").as_bytes())?;
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer)?;
+        match answer.split_once("\r\n\r\n") {
+            Some((head, body)) if head.contains(" 200 ") => Ok(body.to_owned()),
+            _ => bail!("etcd answers {call} with {answer}"),
+        }
     }
 
     /// Kills all its processes and removes its directory, as dropping it does.
@@ -201,6 +241,7 @@ impl ControlPlane {
             processes: Mutex::new(Vec::new()),
             watchdog,
             server: format!("https://127.0.0.1:{}", ports.api_server),
+            etcd_port: ports.etcd,
             kubectl: Kubectl::new(&binaries.kubectl, &admin, &dir.join("kubectl-cache")),
             authority,
             dir,
