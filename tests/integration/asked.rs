@@ -90,6 +90,34 @@ fn requests_are_carried_out_once_and_acknowledged() -> Result<()> {
 }
 
 #[test]
+fn a_request_is_not_done_while_a_member_fails() -> Result<()> {
+    let world = World::new("asked-failing")?;
+    let operator = world.start()?;
+    let odd = |field: &str| {
+        json!({"extraDeploy": [{
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "odd"}, (field): {"a": "b"},
+        }]})
+    };
+    world.apply(&world.widget("a", odd("dta")))?;
+    world.await_stalled("a", "ObjectInvalid")?;
+    world.await_quiet(&operator)?;
+    let start = world.mark()?;
+    annotate(&world, "chartwright.dev/force-at", Some("t1"))?;
+    eventually("the others are sent", SOON, || {
+        let sent = world.requests(&operator, start)?.name("a-main").verb("patch");
+        Ok((!sent.is_empty()).then_some(()))
+    })?;
+    world.await_quiet(&operator)?;
+    world.await_stalled("a", "ObjectInvalid")?;
+    let status = &world.expect(&world.widgets(), "a")?["status"];
+    ensure!(status["lastHandledForceAt"].is_null(), "{status}");
+    world.edit("a", odd("data"))?;
+    await_handled(&world, "lastHandledForceAt", "t1")?;
+    world.await_ready("a")?;
+    Ok(())
+}
+
+#[test]
 fn what_an_annotation_cannot_mean_is_told_and_harmless() -> Result<()> {
     let world = World::new("asked-badly")?.watch_key("watchDependentResources: false");
     let _operator = world.start()?;
