@@ -1,5 +1,7 @@
 //! `.helmignore`: which files of a chart folder don't belong to the chart. Facts: Helm's `pkg/ignore`.
 
+use std::iter::Peekable;
+
 use super::Error;
 
 /// The rules of one `.helmignore` file. The first rule that decides wins; that is not how git reads its files.
@@ -16,13 +18,22 @@ struct Pattern {
     scope: Scope,
 }
 
-/// A pattern that is matched with many paths.
+/// A pattern that is matched with many paths: most begin or end with a text in which nothing is special.
 #[derive(Debug)]
-enum Glob {
-    /// Nothing in it is special.
-    Literal(String),
-    /// `None` if it is malformed, and matches nothing.
-    Tokens(Option<Vec<Token>>),
+struct Glob {
+    prefix: String,
+    rest: Rest,
+}
+
+/// What follows a pattern's first characters.
+#[derive(Debug)]
+enum Rest {
+    Nothing,
+    /// `*`, and a text.
+    Suffix(String),
+    Tokens(Vec<Token>),
+    /// It is malformed: nothing matches.
+    Malformed,
 }
 
 /// What a pattern is matched with.
@@ -103,19 +114,56 @@ impl Pattern {
 
 impl Glob {
     fn new(pattern: &str) -> Self {
-        if pattern.contains(['*', '?', '[', '\\']) {
-            Glob::Tokens(tokenize(pattern).ok())
-        } else {
-            Glob::Literal(pattern.to_owned())
-        }
+        let Ok(tokens) = tokenize(pattern) else {
+            return Glob {
+                prefix: String::new(),
+                rest: Rest::Malformed,
+            };
+        };
+        let mut tokens = tokens.into_iter().peekable();
+        let prefix = literals(&mut tokens);
+        let rest: Vec<Token> = tokens.collect();
+        let rest = match rest.split_first() {
+            None => Rest::Nothing,
+            Some((Token::Star, others)) => {
+                let mut others = others.iter().cloned().peekable();
+                let suffix = literals(&mut others);
+                match others.next() {
+                    None => Rest::Suffix(suffix),
+                    Some(_) => Rest::Tokens(rest),
+                }
+            }
+            Some(_) => Rest::Tokens(rest),
+        };
+        Glob { prefix, rest }
     }
 
     fn matches(&self, name: &str) -> bool {
-        match self {
-            Glob::Literal(literal) => literal == name,
-            Glob::Tokens(tokens) => tokens.as_ref().is_some_and(|tokens| tokens_match(tokens, name)),
+        let Some(name) = name.strip_prefix(self.prefix.as_str()) else {
+            return false;
+        };
+        match &self.rest {
+            Rest::Nothing => name.is_empty(),
+            Rest::Suffix(suffix) => name
+                .strip_suffix(suffix.as_str())
+                .is_some_and(|starred| !starred.contains('/')),
+            Rest::Tokens(tokens) => tokens_match(tokens, name),
+            Rest::Malformed => false,
         }
     }
+}
+
+/// The text that the next tokens stand for, as far as each stands for a character.
+fn literals(tokens: &mut Peekable<impl Iterator<Item = Token>>) -> String {
+    std::iter::from_fn(|| match tokens.peek() {
+        Some(Token::Literal(c)) => {
+            let c = *c;
+            tokens.next();
+            Some(c)
+        }
+        _ => None,
+    })
+    .collect()
 }
 
 /// A pattern that [`path_match`] can't read.
@@ -131,38 +179,38 @@ pub fn path_match(pattern: &str, name: &str) -> Result<bool, BadPattern> {
 }
 
 fn tokens_match(tokens: &[Token], name: &str) -> bool {
-    let name: Vec<char> = name.chars().collect();
     // The classic two-pointer walk: on a mismatch, go back to the last `*` and let it take one character more.
-    let (mut t, mut n) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
+    let (mut t, mut rest) = (0, name);
+    let mut star: Option<(usize, &str)> = None;
     loop {
-        let step = match (tokens.get(t), name.get(n)) {
+        let mut after = rest.chars();
+        let step = match (tokens.get(t), after.next()) {
             (None, None) => return true,
             (Some(Token::Star), _) => {
-                star = Some((t, n));
+                star = Some((t, rest));
                 t += 1;
                 continue;
             }
-            (Some(token), Some(c)) => token.accepts(*c),
+            (Some(token), Some(c)) => token.accepts(c),
             _ => false,
         };
         if step {
             t += 1;
-            n += 1;
+            rest = after.as_str();
             continue;
         }
-        match star {
-            Some((at, from)) if name.get(from).is_some_and(|c| *c != '/') => {
-                star = Some((at, from + 1));
-                t = at + 1;
-                n = from + 1;
-            }
-            _ => return false,
+        let Some((at, from)) = star else { return false };
+        let mut taken = from.chars();
+        if taken.next().is_none_or(|c| c == '/') {
+            return false;
         }
+        star = Some((at, taken.as_str()));
+        t = at + 1;
+        rest = taken.as_str();
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Token {
     Star,
     Any,
@@ -214,7 +262,7 @@ fn tokenize(pattern: &str) -> Result<Vec<Token>, BadPattern> {
     Ok(tokens)
 }
 
-fn class_char(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<char, BadPattern> {
+fn class_char(chars: &mut Peekable<std::str::Chars<'_>>) -> Result<char, BadPattern> {
     match chars.next() {
         None | Some('-' | ']') => Err(BadPattern),
         Some('\\') => chars.next().ok_or(BadPattern),
@@ -275,6 +323,42 @@ mod tests {
         for (path, is_directory, want) in table {
             assert_eq!(rules.ignores(path, is_directory), want, "{path}");
         }
+    }
+
+    #[test]
+    fn rules_match_as_their_patterns_do() {
+        let patterns = [
+            "a", "*", "*.txt", "a*", "a*.txt", "a/*.txt", "a/*", "*/b.txt", "?.txt", "a[b/]*", "*b*t", "a\\*", "\\*",
+            "*ä", "ä*", "**",
+        ];
+        let names = [
+            "",
+            "a",
+            "b",
+            "a.txt",
+            "ab.txt",
+            ".txt",
+            "a/b.txt",
+            "a/.txt",
+            "a/b/c.txt",
+            "a/",
+            "a*",
+            "*",
+            "ä",
+            "aä",
+            "äa",
+            "bt",
+        ];
+        for pattern in patterns {
+            for name in names {
+                assert_eq!(
+                    Ok(Glob::new(pattern).matches(name)),
+                    path_match(pattern, name),
+                    "{pattern} with {name}"
+                );
+            }
+        }
+        assert!(!Glob::new("a\\").matches("a\\") && !Glob::new("[").matches("["));
     }
 
     #[test]
