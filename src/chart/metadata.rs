@@ -360,15 +360,22 @@ fn fields<'v>(value: &'v Value, place: StructPlace<'_>) -> Result<Option<&'v Map
 /// # Errors
 /// What go-yaml refuses, in its words.
 pub(super) fn read(text: &[u8]) -> Result<Value, yaml::Error> {
-    let value = yaml::to_json(text)?;
-    Ok(match yaml::parse(text) {
-        Ok(node) => {
-            let mut value = value;
-            keep_floats(&node, &mut value);
-            value
-        }
-        Err(_) => value,
-    })
+    let mut value = yaml::to_json(text)?;
+    if has_number(&value)
+        && let Ok(node) = yaml::parse(text)
+    {
+        keep_floats(&node, &mut value);
+    }
+    Ok(value)
+}
+
+fn has_number(value: &Value) -> bool {
+    match value {
+        Value::Number(_) => true,
+        Value::Array(items) => items.iter().any(has_number),
+        Value::Object(map) => map.values().any(has_number),
+        _ => false,
+    }
 }
 
 fn keep_floats(node: &Node, value: &mut Value) {
