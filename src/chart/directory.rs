@@ -2,16 +2,26 @@
 
 use std::fs::FileType;
 use std::io::Read;
+use std::iter::repeat_n;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use super::ahead::Ahead;
+use super::files::Entry;
 use super::ignore::Rules;
 use super::{Error, File, Warning, archive};
+use crate::template::go::Str;
 
 /// How many parts of paths and links are walked to name what is missing.
 const MAX_STEPS: usize = 1000;
 
 /// The longest line that `.helmignore` may have, in bytes: what Go's `bufio.Scanner` takes.
 const MAX_LINE: usize = 64 * 1024;
+
+/// How many files are found before they are read.
+const BATCH: usize = 512;
+/// Up to how many bytes a file is copied from the buffer that it is read into.
+const BUFFER: usize = 64 << 10;
 
 /// The `Chart.yaml` of the chart folder at the absolute path `root`, whatever `.helmignore` says.
 pub(super) fn chart_yaml(root: &Path) -> Result<File, Error> {
@@ -29,32 +39,38 @@ pub(super) fn chart_yaml(root: &Path) -> Result<File, Error> {
 }
 
 /// Reads all files of the chart folder at the absolute path `root` that `.helmignore` leaves in, sorted within each
-/// folder.
-pub(super) fn read(root: &Path, warnings: &mut Vec<Warning>) -> Result<Vec<File>, Error> {
+/// folder. `ahead` may begin with those of them that take long.
+pub(super) fn read(root: &Path, warnings: &mut Vec<Warning>, ahead: &mut Ahead) -> Result<Vec<Entry>, Error> {
     let ignore_file = root.join(".helmignore");
-    let text = if ignore_file.exists() {
-        String::from_utf8_lossy(&read_whole(&ignore_file, archive::MAX_CHART)?).into_owned()
-    } else {
-        String::new()
+    let text = match read_whole(&ignore_file, archive::MAX_CHART) {
+        Ok(text) => String::from_utf8_lossy(&text).into_owned(),
+        Err(_) if !ignore_file.exists() => String::new(),
+        Err(problem) => return Err(problem),
     };
     if text.split('\n').any(|line| line.len() >= MAX_LINE) {
         return Err(Error::Chart("bufio.Scanner: token too long".to_owned()));
     }
     let mut walk = Walk {
         rules: Rules::parse(&text)?,
+        found: Vec::new(),
+        first: Vec::new(),
         files: Vec::new(),
         left: archive::MAX_CHART,
-        buffer: Vec::new(),
+        reader: Reader::new(),
+        ahead,
         warnings,
     };
-    walk.all(root)?;
-    Ok(walk.files)
+    let walked = walk.all(root);
+    // What was found before an error may have one as well.
+    walk.read_found()?;
+    walked.map(|()| walk.files)
 }
 
 /// Reads a file of at most `most` bytes; of a longer one that much.
 fn read_whole(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
     let file = std::fs::File::open(path).map_err(|e| Error::io("open", path, e))?;
-    let mut data = Vec::new();
+    // As long as such files usually are.
+    let mut data = Vec::with_capacity(4 << 10);
     file.take(most)
         .read_to_end(&mut data)
         .map_err(|e| Error::io("read", path, e))?;
@@ -84,12 +100,25 @@ struct Level {
 struct Walk<'w> {
     warnings: &'w mut Vec<Warning>,
     rules: Rules,
-    files: Vec<File>,
+    /// Files that weren't read yet.
+    found: Vec<Found>,
+    /// Files that were read before their turn, by name.
+    first: Vec<Entry>,
+    files: Vec<Entry>,
     /// Bytes that the chart may still take.
     left: u64,
-    /// What files are read into before they are copied to memory of just their size.
-    buffer: Vec<u8>,
+    reader: Reader,
+    ahead: &'w mut Ahead,
 }
+
+/// A file to read.
+struct Found {
+    path: PathBuf,
+    name: String,
+}
+
+/// What most files are read into before they are copied to memory of just their size.
+struct Reader(Vec<u8>);
 
 // === impl Level ===
 
@@ -121,60 +150,152 @@ impl Walk<'_> {
     /// Visits what is below a folder. A link to a folder around it ends as with Helm: where the system has followed
     /// enough links in one path.
     fn all(&mut self, root: &Path) -> Result<(), Error> {
-        let mut open = vec![Level::open(root.to_path_buf(), root.to_path_buf(), String::new())?];
+        let level = Level::open(root.to_path_buf(), root.to_path_buf(), String::new())?;
+        self.begin(&level);
+        let mut open = vec![level];
         while let Some(level) = open.last_mut() {
             let Some((name, mut kind)) = level.names.next() else {
                 open.pop();
                 continue;
             };
             let child = level.path.join(&name);
-            let mut real = level.real.join(&name);
+            let mut real = None;
             let relative = format!("{}{name}", level.prefix);
             if kind.is_symlink() {
-                real = resolve(&real).map_err(|problem| {
+                let resolved = resolve(&level.real.join(&name)).map_err(|problem| {
                     Error::Chart(format!("error evaluating symlink {}: {problem}", child.display()))
                 })?;
-                self.warnings.push(Warning::link(&child, &real));
-                let info = std::fs::symlink_metadata(&real).map_err(|e| Error::io("lstat", &real, e))?;
+                self.warnings.push(Warning::link(&child, &resolved));
+                let info = std::fs::symlink_metadata(&resolved).map_err(|e| Error::io("lstat", &resolved, e))?;
                 kind = info.file_type();
+                real = Some(resolved);
             }
             if self.rules.ignores(&relative, kind.is_dir()) {
                 continue;
             }
             if kind.is_dir() {
+                let real = real.unwrap_or_else(|| level.real.join(&name));
                 open.push(Level::open(child, real, format!("{relative}/"))?);
+            } else if kind.is_file() {
+                self.found.push(Found {
+                    path: child,
+                    name: relative,
+                });
+                if self.found.len() >= BATCH {
+                    self.read_found()?;
+                }
             } else {
-                self.file(&child, relative, kind)?;
+                return Err(Error::Chart(format!(
+                    "cannot load irregular file {} as it has file mode type bits set",
+                    child.display()
+                )));
             }
         }
         Ok(())
     }
 
-    fn file(&mut self, path: &Path, name: String, kind: FileType) -> Result<(), Error> {
-        if !kind.is_file() {
-            return Err(Error::Chart(format!(
-                "cannot load irregular file {} as it has file mode type bits set",
-                path.display()
-            )));
+    /// Reads the files of the root that take longest to make something of, so that the other thread begins with them. What
+    /// can't be read is told in its turn.
+    fn begin(&mut self, root: &Level) {
+        for wanted in ["values.schema.json", "values.yaml"] {
+            let is_there = |(name, kind): &(String, FileType)| name == wanted && kind.is_file();
+            if !root.names.as_slice().iter().any(is_there) || self.rules.ignores(wanted, false) {
+                continue;
+            }
+            let read = self.reader.read(&root.path.join(wanted), self.left).ok();
+            // A byte order mark counts for the chart's size, and isn't part of the file.
+            let plain = read.filter(|data| archive::without_bom(data.as_bytes()).len() == data.as_bytes().len());
+            if let Some(data) = plain {
+                let name = wanted.to_owned();
+                self.first.push(Entry::ahead(File { name, data }, self.ahead));
+            }
         }
+    }
+
+    fn read_found(&mut self) -> Result<(), Error> {
+        let found = std::mem::take(&mut self.found);
+        for Found { path, name } in found {
+            let read = |reader: &mut Reader, left| reader.read(&path, left);
+            self.file(&name, read)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in the next file, which may have been read before.
+    fn file(&mut self, name: &str, read: impl FnOnce(&mut Reader, u64) -> Result<Str, String>) -> Result<(), Error> {
         let refuse = |text: String| Error::Chart(format!("error reading {name}: {text}"));
-        self.buffer.clear();
-        // One byte more tells whether it is too much.
-        std::fs::File::open(path)
-            .and_then(|file| file.take(self.left.saturating_add(1)).read_to_end(&mut self.buffer))
-            .map_err(|e| refuse(Error::io("open", path, e).to_string()))?;
-        self.left = self.left.checked_sub(self.buffer.len() as u64).ok_or_else(|| {
+        let known = self.first.iter().position(|entry| entry.file.name == name);
+        let mut entry = match known {
+            Some(at) => self.first.swap_remove(at),
+            None => {
+                let data = read(&mut self.reader, self.left).map_err(refuse)?;
+                Entry::from(File {
+                    name: name.to_owned(),
+                    data,
+                })
+            }
+        };
+        self.left = self.left.checked_sub(entry.file.data.len() as u64).ok_or_else(|| {
             refuse(format!(
                 "chart exceeds maximum decompressed size of {} bytes",
                 archive::MAX_CHART
             ))
         })?;
-        self.files.push(File {
-            name,
-            data: archive::without_bom(&self.buffer).into(),
-        });
+        let data = entry.file.data.as_bytes();
+        let plain = archive::without_bom(data);
+        if plain.len() < data.len() {
+            entry.file.data = plain.into();
+        }
+        self.files.push(entry);
         Ok(())
     }
+}
+
+impl Reader {
+    fn new() -> Self {
+        Reader(vec![0; BUFFER])
+    }
+
+    /// What stands in a file; of one that is longer than `most`, more than that.
+    fn read(&mut self, path: &Path, most: u64) -> Result<Str, String> {
+        self.take(path, most.saturating_add(1))
+            .map_err(|e| Error::io("open", path, e).to_string())
+    }
+
+    fn take(&mut self, path: &Path, most: u64) -> std::io::Result<Str> {
+        let mut file = std::fs::File::open(path)?;
+        let start = fill(&mut file, &mut self.0)?;
+        if start < BUFFER {
+            return Ok(self.0.get(..start).unwrap_or_default().into());
+        }
+        // A large file is read to where it stays: memory that is used the first time costs more than all else here.
+        let size = file.metadata()?.len().min(most);
+        let mut data: Arc<[u8]> = repeat_n(0, usize::try_from(size).unwrap_or(0)).collect();
+        if let Some((head, rest)) = Arc::get_mut(&mut data).and_then(|data| data.split_at_mut_checked(start)) {
+            head.copy_from_slice(&self.0);
+            if fill(&mut file, rest)? == rest.len() && (size == most || file.read(&mut self.0)? == 0) {
+                return Ok(Str::from(data));
+            }
+        }
+        // Its size is not what is in it.
+        let mut data = Vec::new();
+        std::fs::File::open(path)?.take(most).read_to_end(&mut data)?;
+        Ok(data.into())
+    }
+}
+
+/// Reads until the buffer is full or the file at its end.
+fn fill(file: &mut std::fs::File, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut length = 0;
+    while let Some(rest) = buffer.get_mut(length..).filter(|rest| !rest.is_empty()) {
+        match file.read(rest) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(length)
 }
 
 /// The first part of a link's way that isn't there, as Go's `EvalSymlinks` names it.

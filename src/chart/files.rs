@@ -1,7 +1,90 @@
 //! A chart's files, sorted by role into a [`Chart`]. Facts: Helm's `pkg/chart/v2/loader/load.go`.
 
+use super::ahead::{self, Ahead, Promise};
 use super::schema::Schema;
 use super::{Chart, Error, File, Format, Frozen, Metadata, Warning, archive, metadata, values};
+use crate::template::go::Str;
+use crate::yaml;
+
+/// A file, and what was begun of it before its turn.
+pub(super) struct Entry {
+    pub file: File,
+    begun: Begun,
+}
+
+enum Begun {
+    Nothing,
+    Values(Promise<Result<Frozen, String>>),
+    Schema(Schema),
+}
+
+impl From<File> for Entry {
+    fn from(file: File) -> Self {
+        Entry {
+            file,
+            begun: Begun::Nothing,
+        }
+    }
+}
+
+impl Entry {
+    /// An entry for a file that is read before the others. If it is large, the other thread begins with it.
+    pub fn ahead(file: File, ahead: &mut Ahead) -> Self {
+        let mut entry = Entry::from(file);
+        if entry.file.data.len() >= ahead::WORTH {
+            entry.begin_schema(ahead);
+            ahead.fulfil(entry.promise().into_iter().collect());
+        }
+        entry
+    }
+
+    fn begin_schema(&mut self, ahead: &mut Ahead) {
+        if ahead.compiles() && role(&self.file.name) == "values.schema.json" {
+            let text = self.file.data.clone();
+            self.begun = Begun::Schema(Schema::compiling(text, ahead));
+        }
+    }
+
+    /// The values, if it is a file of them that wasn't begun.
+    fn promise(&mut self) -> Option<Promise<Result<Frozen, String>>> {
+        if !matches!(self.begun, Begun::Nothing) || role(&self.file.name) != "values.yaml" {
+            return None;
+        }
+        let (text, depth) = (self.file.data.clone(), yaml::max_depth());
+        let promise = Promise::new(move || yaml::with_max_depth(depth, || default_values(&text)));
+        self.begun = Begun::Values(promise.clone());
+        Some(promise)
+    }
+}
+
+/// Has the other thread begin with what is large of a chart's files.
+pub(super) fn begin(mut files: Vec<Entry>, mut ahead: Ahead) -> Vec<Entry> {
+    let is_values = |entry: &&Entry| matches!(entry.begun, Begun::Nothing) && role(&entry.file.name) == "values.yaml";
+    let sizes: Vec<usize> = files
+        .iter()
+        .filter(is_values)
+        .map(|entry| entry.file.data.len())
+        .collect();
+    // Without the first, which this thread is busy with meanwhile.
+    if sizes.iter().skip(1).sum::<usize>() >= ahead::WORTH {
+        ahead.fulfil(files.iter_mut().filter_map(Entry::promise).collect());
+    }
+    let large = files.iter_mut().filter(|entry| entry.file.data.len() >= ahead::WORTH);
+    large.for_each(|entry| entry.begin_schema(&mut ahead));
+    files
+}
+
+/// The name of a chart's file, or of a subchart's, within its chart.
+fn role(mut name: &str) -> &str {
+    while let Some((_, inner)) = name.strip_prefix("charts/").and_then(|name| name.split_once('/')) {
+        name = inner;
+    }
+    name
+}
+
+fn default_values(text: &Str) -> Result<Frozen, String> {
+    values::read(text).map(|values| Frozen::new(&values))
+}
 
 /// The chart's format, from the root's `Chart.yaml`.
 ///
@@ -17,15 +100,16 @@ pub(super) fn detect_format(file: &File) -> Result<Format, Error> {
 }
 
 /// Builds a chart, and the charts in its `charts/`, from files in the loader's order.
-pub(super) fn assemble(files: Vec<File>, format: Format) -> Result<Chart, Error> {
+pub(super) fn assemble(files: Vec<Entry>, format: Format) -> Result<Chart, Error> {
     let mut chart = Chart {
         format,
         ..Chart::default()
     };
-    let mut subcharts: Vec<(String, Vec<File>)> = Vec::new();
+    let mut subcharts: Vec<(String, Vec<Entry>)> = Vec::new();
     let mut has_metadata = false;
     // An archive may hold it more than once: each is read over what those before it said.
-    for file in files.iter().filter(|file| file.name == "Chart.yaml") {
+    let own = files.iter().map(|entry| &entry.file);
+    for file in own.filter(|file| file.name == "Chart.yaml") {
         has_metadata = true;
         apply(&mut chart.metadata, file)?;
         if chart.metadata.api_version.is_empty() {
@@ -36,16 +120,23 @@ pub(super) fn assemble(files: Vec<File>, format: Format) -> Result<Chart, Error>
         }
     }
     let is_v1 = chart.metadata.api_version == "v1";
-    for file in files {
+    for Entry { file, begun } in files {
         match file.name.as_str() {
             "Chart.yaml" => {}
             "Chart.lock" => check_lock(&file)?,
             "values.yaml" => {
-                let values =
-                    values::read(&file.data).map_err(|e| Error::Chart(format!("cannot load values.yaml: {e}")))?;
-                chart.values = Frozen::new(&values);
+                let values = match begun {
+                    Begun::Values(promise) => promise.get().clone(),
+                    _ => default_values(&file.data),
+                };
+                chart.values = values.map_err(|e| Error::Chart(format!("cannot load values.yaml: {e}")))?;
             }
-            "values.schema.json" => chart.schema = Some(Schema::new(file.data)),
+            "values.schema.json" => {
+                chart.schema = Some(match begun {
+                    Begun::Schema(schema) => schema,
+                    _ => Schema::new(file.data),
+                });
+            }
             "requirements.yaml" if format == Format::Released => {
                 has_metadata = true;
                 apply(&mut chart.metadata, &file)?;
@@ -76,9 +167,10 @@ pub(super) fn assemble(files: Vec<File>, format: Format) -> Result<Chart, Error>
                     name: inner,
                     data: file.data,
                 };
+                let entry = Entry { file, begun };
                 match subcharts.iter_mut().find(|(known, _)| *known == folder) {
-                    Some((_, list)) => list.push(file),
-                    None => subcharts.push((folder, vec![file])),
+                    Some((_, list)) => list.push(entry),
+                    None => subcharts.push((folder, vec![entry])),
                 }
             }
             _ => chart.files.push(file),
@@ -94,7 +186,7 @@ pub(super) fn assemble(files: Vec<File>, format: Format) -> Result<Chart, Error>
             continue;
         }
         if folder.ends_with(".tgz")
-            && let Some(file) = files.first().filter(|file| file.name != folder)
+            && let Some(Entry { file, .. }) = files.first().filter(|entry| entry.file.name != folder)
         {
             return Err(Error::Chart(format!(
                 "error unpacking subchart tar in {}: expected {folder}, got {}",
@@ -112,21 +204,23 @@ pub(super) fn assemble(files: Vec<File>, format: Format) -> Result<Chart, Error>
     Ok(chart)
 }
 
-fn load_subchart(folder: &str, files: Vec<File>, format: Format) -> Result<Chart, Error> {
+fn load_subchart(folder: &str, files: Vec<Entry>, format: Format) -> Result<Chart, Error> {
     if folder.ends_with(".tgz") {
-        let Some(file) = files.first() else {
+        let Some(Entry { file, .. }) = files.first() else {
             return Err(Error::Chart("no files in chart archive".to_owned()));
         };
-        return assemble(archive::unpack(&file.data)?, format);
+        let files = archive::unpack(&file.data)?;
+        return assemble(files.into_iter().map(Entry::from).collect(), format);
     }
     let inner = files
         .into_iter()
-        .filter_map(|file| {
+        .filter_map(|Entry { file, begun }| {
             let (_, name) = file.name.split_once('/')?;
-            Some(File {
+            let file = File {
                 name: name.to_owned(),
                 data: file.data,
-            })
+            };
+            Some(Entry { file, begun })
         })
         .collect();
     assemble(inner, format)

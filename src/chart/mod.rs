@@ -3,6 +3,7 @@
 //! Everything here follows Helm's own loader (`pkg/chart/loader`, `pkg/chart/v2`, `pkg/chart/common/util`); error
 //! texts are those that `helm template` prints, since people search for them.
 
+mod ahead;
 mod archive;
 pub mod dependencies;
 mod digest;
@@ -28,7 +29,9 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::template::go::{Map, Str};
+use ahead::Ahead;
 pub use fetch::Fetch;
+use files::Entry;
 pub use frozen::Frozen;
 pub use metadata::{Dependency, Maintainer, Metadata};
 pub use warning::Warning;
@@ -63,6 +66,15 @@ enum Format {
     Released,
     /// `apiVersion: v3`: Helm 4 loads and checks such a chart, and refuses to render it.
     V3,
+}
+
+/// When a chart's schemas are compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Schemas {
+    /// When values are first checked.
+    WhenAsked,
+    /// Large ones from when they are read, on another thread, as far as they refer to nothing elsewhere.
+    AtOnce,
 }
 
 /// One file of a chart. Its name is relative to the chart, with `/` between its parts.
@@ -107,28 +119,37 @@ pub enum Error {
 /// # Errors
 /// [`Error`], worded as Helm words it.
 pub fn load(path: &Path) -> Result<Chart, Error> {
+    load_with(path, Schemas::WhenAsked)
+}
+
+/// As [`load`], for one who knows whether values will be checked.
+///
+/// # Errors
+/// As [`load`]: what is wrong with a schema shows when values are checked.
+pub fn load_with(path: &Path, schemas: Schemas) -> Result<Chart, Error> {
     let info = std::fs::metadata(path).map_err(|e| Error::io("stat", path, e))?;
     let path = std::path::absolute(path).map_err(|e| Error::io("abs", path, e))?;
     if info.is_dir() {
         let format = files::detect_format(&directory::chart_yaml(&path)?)?;
         let mut warnings = Vec::new();
-        let files = directory::read(&path, &mut warnings)?;
-        let mut chart = files::assemble(files, format)?;
+        let mut ahead = Ahead::new(schemas);
+        let files = directory::read(&path, &mut warnings, &mut ahead)?;
+        let mut chart = files::assemble(files::begin(files, ahead), format)?;
         warnings.append(&mut chart.warnings);
         chart.warnings = warnings;
         return Ok(chart);
     }
     let data = std::fs::read(&path).map_err(|e| Error::io("open", &path, e))?;
-    load_archive_as(&path, &data)
+    load_archive_as(&path, &data, schemas)
 }
 
 /// Loads a chart from the bytes of a `.tgz` archive, as if they were those of the file `path`.
 ///
 /// # Errors
 /// As [`load`], with `path` in them.
-pub fn load_archive_as(path: &Path, data: &[u8]) -> Result<Chart, Error> {
+pub fn load_archive_as(path: &Path, data: &[u8], schemas: Schemas) -> Result<Chart, Error> {
     let files = archive::read(path, data)?;
-    from_archive(files, |error| archive::explain(path, error))
+    from_archive(files, schemas, |error| archive::explain(path, error))
 }
 
 /// Loads a chart from the bytes of a `.tgz` archive.
@@ -136,17 +157,18 @@ pub fn load_archive_as(path: &Path, data: &[u8]) -> Result<Chart, Error> {
 /// # Errors
 /// As [`load`].
 pub fn load_archive(data: &[u8]) -> Result<Chart, Error> {
-    from_archive(archive::unpack(data)?, |error| error)
+    from_archive(archive::unpack(data)?, Schemas::WhenAsked, |error| error)
 }
 
-fn from_archive(files: Vec<File>, explain: impl FnOnce(Error) -> Error) -> Result<Chart, Error> {
+fn from_archive(files: Vec<File>, schemas: Schemas, explain: impl FnOnce(Error) -> Error) -> Result<Chart, Error> {
     let Some(file) = files.iter().find(|file| file.name == "Chart.yaml") else {
         return Err(Error::Chart(
             "unable to detect chart version, no Chart.yaml found".to_owned(),
         ));
     };
     let format = files::detect_format(file)?;
-    files::assemble(files, format).map_err(explain)
+    let files = files.into_iter().map(Entry::from).collect();
+    files::assemble(files::begin(files, Ahead::new(schemas)), format).map_err(explain)
 }
 
 // === impl Chart ===

@@ -23,6 +23,7 @@ use std::sync::OnceLock;
 
 use self::compile::Compiler;
 use self::json::Json;
+use super::ahead::{Ahead, Promise};
 use super::dependencies::Node;
 use super::{Fetch, values};
 use crate::template::go::value::{Map, Str, Value};
@@ -34,8 +35,13 @@ const URL: &str = "file:///values.schema.json";
 /// renders.
 pub struct Schema {
     text: Str,
-    compiled: OnceLock<Result<Vec<compiled::Schema>, String>>,
+    /// What another thread makes of it since it was read; `None` if that takes what stands elsewhere.
+    begun: Option<Promise<Option<Compiled>>>,
+    compiled: OnceLock<Compiled>,
 }
+
+/// The schemas that a document consists of, or why it isn't one.
+type Compiled = Result<Vec<compiled::Schema>, String>;
 
 /// Checks folded values against the schemas of the charts that take part. `fetch` is asked for what a schema that is
 /// compiled now refers to on the network.
@@ -51,8 +57,13 @@ pub fn validate(node: &Node<'_>, values: &Map, fetch: Option<&Fetch>) -> Result<
 /// The schemas of the charts that take part, as far as [`validate`] would compile them first.
 pub fn uncompiled<'c>(node: &Node<'c>) -> Vec<&'c Schema> {
     let schema = node.chart.schema.iter();
-    let own = schema.filter(|schema| schema.compiled.get().is_none());
+    let own = schema.filter(|schema| schema.begun.is_none() && schema.compiled.get().is_none());
     own.chain(node.dependencies.iter().flat_map(uncompiled)).collect()
+}
+
+/// Whether another thread may still be compiling schemas of the charts that take part.
+pub fn is_begun(node: &Node<'_>) -> bool {
+    node.chart.schema.iter().any(|schema| schema.begun.is_some()) || node.dependencies.iter().any(is_begun)
 }
 
 fn check(node: &Node<'_>, values: &Map, fetch: Option<&Fetch>, report: &mut String) {
@@ -83,7 +94,22 @@ impl Schema {
     pub fn new(text: Str) -> Self {
         Schema {
             text,
+            begun: None,
             compiled: OnceLock::new(),
+        }
+    }
+
+    /// The same, and the other thread begins to compile it.
+    pub(super) fn compiling(text: Str, ahead: &mut Ahead) -> Self {
+        let source = text.clone();
+        let promise = Promise::new(move || match Json::parse(&source) {
+            Ok(document) => Compiler::alone().compile_alone(URL, document),
+            Err(problem) => Some(Err(problem)),
+        });
+        ahead.fulfil(vec![promise.clone()]);
+        Schema {
+            begun: Some(promise),
+            ..Schema::new(text)
         }
     }
 
@@ -99,11 +125,9 @@ impl Schema {
 
     fn compiled(&self, fetch: Option<&Fetch>) -> Result<&[compiled::Schema], String> {
         let compile = || Json::parse(&self.text).and_then(|document| Compiler::new(fetch).compile(URL, Some(document)));
-        self.compiled
-            .get_or_init(compile)
-            .as_ref()
-            .map(Vec::as_slice)
-            .map_err(String::clone)
+        let begun = self.begun.as_ref().and_then(|promise| promise.get().as_ref());
+        let compiled = begun.unwrap_or_else(|| self.compiled.get_or_init(compile));
+        compiled.as_ref().map(Vec::as_slice).map_err(String::clone)
     }
 
     fn check(&self, values: &Map, fetch: Option<&Fetch>) -> Result<(), String> {
@@ -128,5 +152,72 @@ impl fmt::Debug for Schema {
         f.debug_struct("Schema")
             .field("text", &self.text)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::json;
+
+    use super::super::Schemas;
+    use super::*;
+
+    #[test]
+    fn a_schema_that_was_begun_says_what_any_other_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("s.json");
+        std::fs::write(&file, r#"{"type": "integer"}"#).unwrap();
+        let reference = |url: &str| format!(r#"{{"properties": {{"a": {{"$ref": "{url}"}}}}}}"#);
+        let texts = [
+            r#"{"properties": {"a": {"type": "integer"}}}"#.to_owned(),
+            r##"{"properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"pattern": "^y"}}}"##.to_owned(),
+            r#"{"properties": {"a": {"pattern": "("}}}"#.to_owned(),
+            r#"{"type": 1}"#.to_owned(),
+            "{".to_owned(),
+            reference("#/none"),
+            reference("urn:x"),
+            reference("x:y"),
+            reference("http://json-schema.org/draft-07/schema#"),
+            reference("http://example.org/integer"),
+            reference("https://example.org/none"),
+            reference(&format!("file://{}", file.display())),
+            reference(&format!("file://{}", folder.path().join("none").display())),
+        ];
+        let Value::Map(values) = Value::from_json(&json!({"a": "x"})) else {
+            panic!()
+        };
+        for text in texts {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let counter = Arc::clone(&asked);
+            let fetch = Fetch::new(move |url| {
+                counter.fetch_add(1, Ordering::SeqCst);
+                match url.ends_with("integer") {
+                    true => Ok(br#"{"type": "integer"}"#.to_vec()),
+                    false => Err("no such page".to_owned()),
+                }
+            });
+            let plain = Schema::new(Str::from(text.as_str()));
+            let mut ahead = Ahead::new(Schemas::AtOnce);
+            let begun = Schema::compiling(Str::from(text.as_str()), &mut ahead);
+            let found = begun.begun.as_ref().unwrap().get();
+            let is_elsewhere = ["example.org", "file:", "urn:", "x:y"]
+                .iter()
+                .any(|part| text.contains(part));
+            assert_eq!(found.is_none(), is_elsewhere, "{text}");
+            for network in [None, Some(&fetch)] {
+                let plain = plain.clone().check(&values, network);
+                let before = asked.load(Ordering::SeqCst);
+                let begun = Schema {
+                    begun: begun.begun.clone(),
+                    ..Schema::new(Str::from(text.as_str()))
+                };
+                assert_eq!(begun.check(&values, network), plain, "{text}");
+                // Once each, if at all.
+                assert_eq!(asked.load(Ordering::SeqCst), 2 * before, "{text}");
+            }
+        }
     }
 }

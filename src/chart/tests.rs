@@ -175,6 +175,110 @@ fn bombs_are_refused_before_they_take_memory() {
     );
 }
 
+/// More than are found before they are read.
+const FILES: usize = 520;
+
+/// A folder with more files than one thread reads alone, and large values.
+fn large_folder() -> tempfile::TempDir {
+    let folder = folder();
+    for number in 0..FILES {
+        let name = format!("templates/f{number:03}.txt");
+        write(folder.path(), &name, format!("\u{feff}{number}").as_bytes());
+    }
+    let comment = format!("#{}\n", "-".repeat(ahead::WORTH));
+    write(folder.path(), "values.yaml", format!("{comment}own: 1\n").as_bytes());
+    for sub in ["v", "y", "z"] {
+        let metadata = format!("apiVersion: v2\nname: {sub}\nversion: 1.0.0\n");
+        write(folder.path(), &format!("charts/{sub}/Chart.yaml"), metadata.as_bytes());
+        let values = format!("{comment}of: \"{sub}\"\n");
+        write(folder.path(), &format!("charts/{sub}/values.yaml"), values.as_bytes());
+    }
+    folder
+}
+
+#[test]
+fn what_another_thread_reads_is_in_its_place() {
+    let folder = large_folder();
+    // Longer than what is read at once, and exactly that long.
+    let texts = [vec![b'a'; 200_001], vec![b'b'; 64 << 10]];
+    for (name, text) in ["README.md", "templates/f100.txt"].iter().zip(&texts) {
+        write(folder.path(), name, text);
+    }
+    let chart = load(folder.path()).unwrap();
+    let found: Vec<_> = chart.templates.iter().skip(1).collect();
+    assert_eq!(found.len(), FILES);
+    for (number, file) in found.iter().enumerate() {
+        assert_eq!(file.name, format!("templates/f{number:03}.txt"));
+        let text = number.to_string().into_bytes();
+        let want = if number == 100 { &texts[1] } else { &text };
+        assert_eq!(file.data.as_bytes(), want, "{number}");
+    }
+    let readme = chart.files.iter().find(|file| file.name == "README.md").unwrap();
+    assert_eq!(readme.data.as_bytes(), texts[0]);
+    let values = |chart: &Chart| serde_json::to_string(&chart.values.to_json()).unwrap();
+    assert_eq!(values(&chart), r#"{"own":1.0}"#);
+    let of: Vec<_> = chart.dependencies.iter().map(values).collect();
+    assert_eq!(of, [r#"{"of":"v"}"#, r#"{"of":"y"}"#, r#"{"of":"z"}"#]);
+    // `values.yaml` is read before its turn only if the chart has it at all.
+    write(folder.path(), ".helmignore", b"skip/\n/values.yaml\n");
+    assert_eq!(values(&load(folder.path()).unwrap()), "{}");
+}
+
+#[test]
+fn the_first_error_is_told_whoever_comes_to_it() {
+    let folder = large_folder();
+    let error = || load(folder.path()).unwrap_err().to_string();
+    let broken = |name: &str| {
+        let text = format!("#{}\na: [\n", "-".repeat(ahead::WORTH));
+        write(folder.path(), name, text.as_bytes());
+    };
+    for name in ["charts/z/values.yaml", "charts/y/values.yaml", "charts/v/values.yaml"] {
+        broken(name);
+        let folder = name.split('/').nth(1).unwrap();
+        let start = format!("error unpacking subchart {folder} in x: cannot load values.yaml: ");
+        assert!(error().starts_with(&start), "{}", error());
+    }
+    broken("values.yaml");
+    assert!(error().starts_with("cannot load values.yaml: "), "{}", error());
+    write(folder.path(), "Chart.lock", b"digest: []\n");
+    assert!(error().starts_with("cannot load Chart.lock: "), "{}", error());
+    // What can't be read is told before what can't be made sense of, in the order of names.
+    std::os::unix::fs::symlink("gone", folder.path().join("templates/h")).unwrap();
+    assert!(error().starts_with("error evaluating symlink "), "{}", error());
+    for name in [
+        "values.schema.json",
+        "templates/g2",
+        "templates/g1",
+        "templates/f000.txt",
+    ] {
+        let path = folder.path().join(name);
+        let _ = fs::remove_file(&path);
+        // A regular file that can be opened, and not read.
+        std::os::unix::fs::symlink("/proc/self/mem", &path).unwrap();
+        let last = error();
+        match name {
+            "values.schema.json" => assert!(last.starts_with("error evaluating symlink "), "{last}"),
+            _ => assert!(last.starts_with(&format!("error reading {name}: open ")), "{last}"),
+        }
+    }
+}
+
+#[test]
+fn the_size_of_a_chart_is_limited_by_the_order_of_its_files() {
+    let folder = large_folder();
+    for (name, size) in [
+        ("templates/f500.txt", archive::MAX_CHART / 2),
+        ("templates/g", archive::MAX_CHART),
+    ] {
+        let file = fs::File::create(folder.path().join(name)).unwrap();
+        file.set_len(size).unwrap();
+    }
+    assert_eq!(
+        load(folder.path()).unwrap_err().to_string(),
+        "error reading templates/g: chart exceeds maximum decompressed size of 104857600 bytes"
+    );
+}
+
 #[cfg(unix)]
 #[test]
 fn what_is_no_file_is_refused() {

@@ -25,7 +25,7 @@ use std::time::Duration;
 use self::locate::Place;
 use super::pflag::{self, Parsed};
 use crate::chart::options::ValueOptions;
-use crate::chart::{self, Chart, Fetch, Warning};
+use crate::chart::{self, Chart, Fetch, Schemas, Warning};
 use crate::render::{
     Capabilities, Error, Input, KubeVersion, Limits, Lookups, Release, Renderer, StreamOptions, bad_stream,
     on_large_stack, show_only, to_stream,
@@ -227,9 +227,13 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
     let (values, raw_texts) = value_options(&flags, process.dir, http::files(&proxies))
         .merge(process.stdin)
         .map_err(|e| e.to_string())?;
+    let schemas = match flags.bool("skip-schema-validation") {
+        true => Schemas::WhenAsked,
+        false => Schemas::AtOnce,
+    };
     let chart = match place {
-        Place::Path(path) => chart::load(&path),
-        Place::Archive(path, data) => chart::load_archive_as(&path, &data),
+        Place::Path(path) => chart::load_with(&path, schemas),
+        Place::Archive(path, data) => chart::load_archive_as(&path, &data, schemas),
         Place::Url(_) => return Err(format!("{chart}: not downloaded")),
     };
     let chart = chart.map_err(|e| e.to_string())?;

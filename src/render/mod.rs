@@ -242,7 +242,13 @@ impl Renderer {
         };
         let prepare = || schemas.iter().for_each(|schema| schema.prepare(fetch));
         let is_worth_it = schemas.iter().map(|schema| schema.text().len()).sum::<usize>() >= LARGE_SCHEMA;
-        let parsed = is_worth_it.then(|| parallel::beside(prepare, || self.parsed(&node)));
+        let parsed = if is_worth_it {
+            Some(parallel::beside(prepare, || self.parsed(&node)))
+        } else {
+            // Nothing is gained by waiting for another thread's schemas now.
+            let may_wait = !input.skip_schema && schema::is_begun(&node);
+            may_wait.then(|| self.parsed(&node))
+        };
         if !input.skip_schema {
             schema::validate(&node, &values, fetch).map_err(Error::Schema)?;
         }

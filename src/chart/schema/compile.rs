@@ -29,7 +29,15 @@ pub(super) struct Compiler<'f> {
     known: HashMap<Place, usize>,
     /// Metaschemas assert formats, and aren't checked themselves.
     pub is_meta: bool,
-    fetch: Option<&'f Fetch>,
+    elsewhere: Elsewhere<'f>,
+}
+
+/// What stands in files and on the network.
+enum Elsewhere<'f> {
+    /// Files are read, and fetched what can be.
+    Loaded(Option<&'f Fetch>),
+    /// Nothing is looked at; whether it was asked for.
+    Left { was_asked: bool },
 }
 
 impl<'f> Compiler<'f> {
@@ -41,7 +49,15 @@ impl<'f> Compiler<'f> {
             places: Vec::new(),
             known: HashMap::new(),
             is_meta: false,
-            fetch,
+            elsewhere: Elsewhere::Loaded(fetch),
+        }
+    }
+
+    /// A compiler that looks at nothing but the document and what is built in.
+    pub fn alone() -> Self {
+        Compiler {
+            elsewhere: Elsewhere::Left { was_asked: false },
+            ..Compiler::new(None)
         }
     }
 
@@ -58,6 +74,19 @@ impl<'f> Compiler<'f> {
     /// # Errors
     /// What isn't a schema, and references that lead nowhere; the text is the library's.
     pub fn compile(mut self, url: &str, document: Option<Json>) -> Result<Vec<Schema>, String> {
+        self.run(url, document).map(|()| self.schemas)
+    }
+
+    /// As [`Compiler::compile`]; `None` if the document refers to others, so that there is no telling.
+    pub fn compile_alone(mut self, url: &str, document: Json) -> Option<Result<Vec<Schema>, String>> {
+        let result = self.run(url, Some(document));
+        match self.elsewhere {
+            Elsewhere::Left { was_asked: true } => None,
+            _ => Some(result.map(|()| self.schemas)),
+        }
+    }
+
+    fn run(&mut self, url: &str, document: Option<Json>) -> Result<(), String> {
         let url = Arc::from(url);
         if let Some(document) = document {
             self.add(&url, document)?;
@@ -67,8 +96,7 @@ impl<'f> Compiler<'f> {
         if let Some((root, draft)) =
             document.map(|document| (Arc::clone(&document.root), document.resource("").1.draft))
         {
-            self.compile_alone(&root, draft)?;
-            return Ok(self.schemas);
+            return self.compile_tree(&root, draft);
         }
         let mut at = 0;
         while let Some(place) = self.places.get(at).cloned() {
@@ -86,11 +114,11 @@ impl<'f> Compiler<'f> {
             at = next(at)?;
         }
         self.schemas.shrink_to_fit();
-        Ok(self.schemas)
+        Ok(())
     }
 
     /// Compiles a document in which nothing is found but by the keyword that it stands below: its schemas are a tree.
-    fn compile_alone(&mut self, root: &Json, draft: Draft) -> Result<(), String> {
+    fn compile_tree(&mut self, root: &Json, draft: Draft) -> Result<(), String> {
         let mut found = vec![root];
         let mut at = 0;
         while let Some(value) = found.get(at).copied() {
@@ -153,9 +181,13 @@ impl<'f> Compiler<'f> {
             return Ok(());
         }
         let failed = |problem: String| format!("failing loading {}: {problem}", quote(url));
-        let root = match metaschemas::document(url) {
-            Some(document) => document,
-            None => fetch(url, self.fetch).map_err(failed)?,
+        let root = match (metaschemas::document(url), &mut self.elsewhere) {
+            (Some(document), _) => document,
+            (None, Elsewhere::Loaded(network)) => fetch(url, *network).map_err(failed)?,
+            (None, Elsewhere::Left { was_asked }) => {
+                *was_asked = true;
+                return Err(failed("not now".to_owned()));
+            }
         };
         self.add(url, root)
     }

@@ -293,16 +293,23 @@ mod tests {
         let want = format!("failed to fetch {gone} : 410 Gone for good");
         assert_eq!(run(&["-f", &gone]).error, Some(want));
 
-        let schema = |page: &str| format!(r#"{{"properties": {{"a": {{"$ref": "http://{address}/{page}"}}}}}}"#);
-        std::fs::write(chart.join("values.schema.json"), schema("int.json")).unwrap();
-        assert_eq!(run(&["--set", "a=1"]).code, 0);
-        let error = run(&["--set", "a=x"]).error.unwrap_or_default();
-        assert!(error.ends_with("c:\n- at '/a': got string, want integer\n"), "{error}");
-        std::fs::write(chart.join("values.schema.json"), schema("none")).unwrap();
-        let error = run(&[]).error.unwrap_or_default();
-        let want =
-            format!("c:\nfailing loading {missing:?}: HTTP request to {missing} returned status 404 (Not Found)");
-        assert!(error.ends_with(&want), "{error}");
+        let reference = |page: &str| format!(r#""properties": {{"a": {{"$ref": "http://{address}/{page}"}}}}"#);
+        // One that is large is begun with before anything is fetched for it.
+        for blanks in [String::new(), " ".repeat(20_000)] {
+            let write = |page: &str| {
+                let text = format!("{{{blanks}{}}}", reference(page));
+                std::fs::write(chart.join("values.schema.json"), text).unwrap();
+            };
+            write("int.json");
+            assert_eq!(run(&["--set", "a=1"]).code, 0);
+            let error = run(&["--set", "a=x"]).error.unwrap_or_default();
+            assert!(error.ends_with("c:\n- at '/a': got string, want integer\n"), "{error}");
+            write("none");
+            let error = run(&[]).error.unwrap_or_default();
+            let want =
+                format!("c:\nfailing loading {missing:?}: HTTP request to {missing} returned status 404 (Not Found)");
+            assert!(error.ends_with(&want), "{error}");
+        }
     }
 
     /// Errors name the file in which Helm keeps what it has downloaded.

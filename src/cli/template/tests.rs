@@ -181,3 +181,31 @@ fn standard_input_is_read_once() {
     let want = "failed to parse -: cannot unmarshal yaml document: error converting YAML to JSON: yaml: line 1: did not find expected node content";
     assert_eq!(error.as_deref(), Some(want));
 }
+
+/// Large values and schemas are worked on by another thread, which takes what this one takes.
+#[test]
+fn values_and_schemas_nest_as_deep_in_large_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    std::fs::create_dir(folder.path().join("templates")).unwrap();
+    write("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n");
+    write("templates/a.yaml", "a: {{ len .Values.a }}\n");
+    let lists = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+    let run = |args: &[&str]| {
+        let captured = run_captured(args, b"", folder.path());
+        let stdout = String::from_utf8(captured.stdout).unwrap();
+        (stdout, captured.error)
+    };
+    let good = "---\n# Source: c/templates/a.yaml\na: 1\n".to_owned();
+    let deep = lists(9_000);
+    write("values.yaml", &format!("a: {deep}\n"));
+    write("values.schema.json", &format!("{{\"x\": {deep}}}"));
+    assert_eq!(run(&["."]), (good.clone(), None));
+    write("values.schema.json", &format!("{{\"x\": {}}}", lists(10_001)));
+    let (_, error) = run(&["."]);
+    assert!(error.unwrap().contains("exceeded max depth"));
+    assert_eq!(run(&[".", "--skip-schema-validation"]), (good, None));
+    write("values.yaml", &format!("a: {}\n", lists(10_001)));
+    let (_, error) = run(&[".", "--skip-schema-validation"]);
+    assert!(error.unwrap().contains("exceeded max depth of 10000"));
+}

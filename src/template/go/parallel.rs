@@ -2,8 +2,8 @@
 
 use std::num::NonZero;
 use std::panic::resume_unwind;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{OnceLock, mpsc};
 use std::thread::{Builder, ScopedJoinHandle, available_parallelism, scope};
 
 /// How many bytes of text are worth a thread.
@@ -12,6 +12,9 @@ const BYTES: usize = 128 << 10;
 const MAX_THREADS: usize = 8;
 /// The stack of a thread, in bytes: parsers recurse, each with a limit of its own.
 const STACK: usize = 64 << 20;
+
+/// What [`helper`] is given to do.
+pub type Task = Box<dyn FnOnce() + Send>;
 
 /// `work` on each item, in the items' order. Little text is worked on by the calling thread alone; `size` is an item's, in
 /// bytes.
@@ -60,6 +63,17 @@ pub fn beside<R>(prepare: impl FnOnce() + Send, work: impl FnOnce() -> R) -> R {
         }
         result
     })
+}
+
+/// A thread that does what it is sent, in order, and ends when nobody can send any more; `None` without a core for it.
+pub fn helper() -> Option<mpsc::Sender<Task>> {
+    if cores() < 2 {
+        return None;
+    }
+    let (sender, tasks) = mpsc::channel::<Task>();
+    let builder = Builder::new().name("helper".to_owned()).stack_size(STACK);
+    let spawned = builder.spawn(move || tasks.into_iter().for_each(|task| task()));
+    spawned.ok().map(|_| sender)
 }
 
 fn threads(bytes: usize) -> usize {

@@ -224,6 +224,12 @@ impl From<Vec<u8>> for Str {
     }
 }
 
+impl From<Arc<[u8]>> for Str {
+    fn from(bytes: Arc<[u8]>) -> Self {
+        Str(bytes)
+    }
+}
+
 /// Lets `Entries` be searched by bytes without building a key.
 impl std::borrow::Borrow<[u8]> for Str {
     fn borrow(&self) -> &[u8] {
