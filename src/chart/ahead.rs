@@ -44,6 +44,11 @@ impl Ahead {
         self.compiles
     }
 
+    /// Whether the other thread is there already, so that it takes little to be worth it.
+    pub fn is_running(&self) -> bool {
+        matches!(self.thread, Thread::Running(_))
+    }
+
     /// Has the other thread do something after all else that it was given. Without one, nobody does it.
     pub fn send(&mut self, task: impl FnOnce() + Send + 'static) {
         if matches!(self.thread, Thread::Unneeded) {

@@ -4,7 +4,7 @@ use std::fs::FileType;
 use std::io::Read;
 use std::iter::repeat_n;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::ahead::Ahead;
 use super::files::Entry;
@@ -20,6 +20,9 @@ const MAX_LINE: usize = 64 * 1024;
 
 /// How many files are found before they are read.
 const BATCH: usize = 512;
+/// How many files are worth another thread, and one that is there already.
+const MANY: usize = 64;
+const FEW: usize = 16;
 /// Up to how many bytes a file is copied from the buffer that it is read into.
 const BUFFER: usize = 64 << 10;
 
@@ -115,6 +118,12 @@ struct Walk<'w> {
 struct Found {
     path: PathBuf,
     name: String,
+}
+
+/// Files that two threads read: one from the first on, the other from the last.
+struct Batch {
+    found: Vec<Found>,
+    read: Vec<OnceLock<Result<Str, String>>>,
 }
 
 /// What most files are read into before they are copied to memory of just their size.
@@ -214,9 +223,20 @@ impl Walk<'_> {
 
     fn read_found(&mut self) -> Result<(), Error> {
         let found = std::mem::take(&mut self.found);
-        for Found { path, name } in found {
-            let read = |reader: &mut Reader, left| reader.read(&path, left);
-            self.file(&name, read)?;
+        let worth = if self.ahead.is_running() { FEW } else { MANY };
+        if found.len() < worth {
+            for Found { path, name } in found {
+                let read = |reader: &mut Reader, left| reader.read(&path, left);
+                self.file(&name, read)?;
+            }
+            return Ok(());
+        }
+        let batch = Arc::new(Batch::new(found, &self.first));
+        let other = Arc::clone(&batch);
+        self.ahead.send(move || other.read_from_the_last());
+        for (Found { path, name }, slot) in batch.found.iter().zip(&batch.read) {
+            let read = |reader: &mut Reader, left| slot.get_or_init(|| reader.read(path, left)).clone();
+            self.file(name, read)?;
         }
         Ok(())
     }
@@ -248,6 +268,39 @@ impl Walk<'_> {
         }
         self.files.push(entry);
         Ok(())
+    }
+}
+
+impl Batch {
+    /// `first` are those that were read.
+    fn new(found: Vec<Found>, first: &[Entry]) -> Self {
+        let known = |found: &Found| first.iter().find(|entry| entry.file.name == found.name);
+        let slot = |found: &Found| known(found).map_or_else(OnceLock::new, |entry| Ok(entry.file.data.clone()).into());
+        Batch {
+            read: found.iter().map(slot).collect(),
+            found,
+        }
+    }
+
+    /// Reads what nobody has read, until the chart is too large or nobody wants it any more.
+    fn read_from_the_last(self: Arc<Self>) {
+        let mut reader = Reader::new();
+        let mut left = archive::MAX_CHART;
+        for (found, slot) in self.found.iter().zip(&self.read).rev() {
+            if Arc::strong_count(&self) == 1 {
+                return;
+            }
+            let mut size = 0;
+            slot.get_or_init(|| {
+                let read = reader.read(&found.path, archive::MAX_CHART);
+                size = read.as_ref().map_or(0, |data| data.as_bytes().len());
+                read
+            });
+            match left.checked_sub(size as u64) {
+                Some(rest) => left = rest,
+                None => return,
+            }
+        }
     }
 }
 
