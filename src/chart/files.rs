@@ -38,8 +38,9 @@ impl Entry {
         entry
     }
 
+    /// Has the other thread begin with a schema that it hasn't begun with.
     fn begin_schema(&mut self, ahead: &mut Ahead) {
-        if ahead.compiles() && role(&self.file.name) == "values.schema.json" {
+        if ahead.compiles() && self.is_untouched("values.schema.json") {
             let text = self.file.data.clone();
             self.begun = Begun::Schema(Schema::compiling(text, ahead));
         }
@@ -47,7 +48,7 @@ impl Entry {
 
     /// The values, if it is a file of them that wasn't begun.
     fn promise(&mut self) -> Option<Promise<Result<Frozen, String>>> {
-        if !matches!(self.begun, Begun::Nothing) || role(&self.file.name) != "values.yaml" {
+        if !self.is_untouched("values.yaml") {
             return None;
         }
         let (text, depth) = (self.file.data.clone(), yaml::max_depth());
@@ -55,18 +56,17 @@ impl Entry {
         self.begun = Begun::Values(promise.clone());
         Some(promise)
     }
+
+    fn is_untouched(&self, name: &str) -> bool {
+        matches!(self.begun, Begun::Nothing) && role(&self.file.name) == name
+    }
 }
 
 /// Has the other thread begin with what is large of a chart's files.
 pub(super) fn begin(mut files: Vec<Entry>, mut ahead: Ahead) -> Vec<Entry> {
-    let is_values = |entry: &&Entry| matches!(entry.begun, Begun::Nothing) && role(&entry.file.name) == "values.yaml";
-    let sizes: Vec<usize> = files
-        .iter()
-        .filter(is_values)
-        .map(|entry| entry.file.data.len())
-        .collect();
+    let values = files.iter().filter(|entry| entry.is_untouched("values.yaml"));
     // Without the first, which this thread is busy with meanwhile.
-    if sizes.iter().skip(1).sum::<usize>() >= ahead::WORTH {
+    if values.skip(1).map(|entry| entry.file.data.len()).sum::<usize>() >= ahead::WORTH {
         ahead.fulfil(files.iter_mut().filter_map(Entry::promise).collect());
     }
     let large = files.iter_mut().filter(|entry| entry.file.data.len() >= ahead::WORTH);
@@ -263,4 +263,50 @@ fn is_crd(name: &str) -> bool {
         .map_or("", |(_, extension)| extension)
         .to_ascii_lowercase();
     name.starts_with("crds/") && matches!(extension.as_str(), "yaml" | "yml" | "json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Schemas;
+    use super::*;
+
+    #[test]
+    fn what_was_begun_is_not_begun_again() {
+        let large = |name: &str| File {
+            name: name.to_owned(),
+            data: " ".repeat(ahead::WORTH).into(),
+        };
+        let begun = |name: &str, begun: Begun| Entry {
+            file: large(name),
+            begun,
+        };
+        let values = Promise::new(|| Err("mine".to_owned()));
+        let schema = Schema::new("mine".into());
+        let files = vec![
+            begun("charts/a/values.yaml", Begun::Nothing),
+            begun("charts/a/values.schema.json", Begun::Nothing),
+            begun("charts/b/values.yaml", Begun::Nothing),
+            begun("templates/values.yaml", Begun::Nothing),
+            begun("values.schema.json", Begun::Schema(schema)),
+            begun("values.yaml", Begun::Values(values)),
+        ];
+        let files = begin(files, Ahead::new(Schemas::AtOnce));
+        let told: Vec<String> = files
+            .iter()
+            .map(|entry| match &entry.begun {
+                Begun::Nothing => "nothing".to_owned(),
+                Begun::Values(promise) => format!("values {:?}", promise.get().as_ref().err()),
+                Begun::Schema(schema) => format!("schema of {}", schema.text().len()),
+            })
+            .collect();
+        let want = [
+            "values None",
+            "schema of 16384",
+            "values None",
+            "nothing",
+            "schema of 4",
+            "values Some(\"mine\")",
+        ];
+        assert_eq!(told, want);
+    }
 }

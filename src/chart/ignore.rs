@@ -88,13 +88,14 @@ impl Rules {
         if matches!(path, "" | "." | "./") {
             return false;
         }
+        let base = path.rsplit_once('/').map_or(path, |(_, base)| base);
         for pattern in &self.patterns {
             let wrong_type = pattern.directories_only && !is_directory;
             if pattern.negate {
-                if wrong_type || !pattern.matches(path) {
+                if wrong_type || !pattern.matches(path, base) {
                     return true;
                 }
-            } else if !wrong_type && pattern.matches(path) {
+            } else if !wrong_type && pattern.matches(path, base) {
                 return true;
             }
         }
@@ -103,12 +104,11 @@ impl Rules {
 }
 
 impl Pattern {
-    fn matches(&self, path: &str) -> bool {
-        let subject = match self.scope {
+    fn matches(&self, path: &str, base: &str) -> bool {
+        self.glob.matches(match self.scope {
             Scope::Path => path,
-            Scope::BaseName => path.rsplit('/').next().unwrap_or(path),
-        };
-        self.glob.matches(subject)
+            Scope::BaseName => base,
+        })
     }
 }
 
