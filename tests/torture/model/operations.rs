@@ -144,6 +144,26 @@ pub fn operations(api_version: &str, kind: &str, field: &str) -> Vec<Operation> 
             object(json!({"labels": {"set": "s"}}), data(&[("a", "1")])),
         ),
         (
+            "and to a version that is not there",
+            "PATCH",
+            "/x?fieldManager=one&force=true",
+            APPLY,
+            object(
+                json!({"resourceVersion": "1", "labels": {"set": "s"}}),
+                data(&[("a", "7")]),
+            ),
+        ),
+        (
+            "and to the one that is",
+            "PATCH",
+            "/x?fieldManager=one&force=true",
+            APPLY,
+            object(
+                json!({"resourceVersion": "$RV", "labels": {"set": "s"}}),
+                data(&[("a", "1")]),
+            ),
+        ),
+        (
             "a merge patch takes a label off",
             "PATCH",
             "/x?fieldManager=hand",
