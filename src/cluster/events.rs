@@ -1,7 +1,7 @@
 //! Events on custom resources, through kube's recorder, which counts repetitions instead of writing them anew.
 //!
-//! What goes wrong is told at once. What went well is told when there is time, one Event after the other: while many
-//! releases are worked on, the API server's time is theirs, and their conditions say the same.
+//! What goes wrong is told at once. What went well is told when there is time, one Event after the other with pauses: while
+//! many releases are worked on, the API server's time is theirs, and their conditions say the same.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -30,6 +30,10 @@ const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 /// So many Events may wait for their time; whoever has one more writes it at once.
 const MAX_WAITING: usize = 2048;
 
+/// How much longer than an Event took to write the pause before the next is: a busy API server is asked more seldom.
+const PAUSE: u32 = 4;
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// Writes events. A failed event is logged and never fails a reconcile.
 #[derive(Clone)]
 pub struct Events {
@@ -56,6 +60,8 @@ struct Writer {
     told: Mutex<Told>,
     /// That they are forbidden was told.
     forbidden: AtomicBool,
+    /// There will be no better time.
+    hurries: AtomicBool,
 }
 
 /// What was told lately, by object, reason and note: a recorder takes events for repetitions whatever their notes say, and
@@ -88,6 +94,7 @@ impl Events {
                 swept: Instant::now(),
             }),
             forbidden: AtomicBool::new(false),
+            hurries: AtomicBool::new(false),
         };
         Events {
             writer: Arc::new(writer),
@@ -109,8 +116,9 @@ impl Events {
         self.writer.write(telling).await;
     }
 
-    /// Waits until everything that was told so far is written.
+    /// Waits until everything that was told so far is written, without pauses: the work is at its end.
     pub async fn flush(&self) {
+        self.writer.hurries.store(true, Ordering::Relaxed);
         let Some(later) = self.later.get() else {
             return;
         };
@@ -127,7 +135,7 @@ impl Events {
             tokio::spawn(async move {
                 while let Some(next) = waiting.recv().await {
                     match next {
-                        Later::Write(telling) => writer.write(telling).await,
+                        Later::Write(telling) => writer.write_and_pause(telling).await,
                         Later::Flush(done) => drop(done.send(())),
                     }
                 }
@@ -176,6 +184,15 @@ impl Writer {
         };
         told.last.insert(telling.key(), last);
         recorder
+    }
+
+    async fn write_and_pause(&self, telling: Arc<Telling>) {
+        let begun = tokio::time::Instant::now();
+        self.write(telling).await;
+        if !self.hurries.load(Ordering::Relaxed) {
+            let pause = begun.elapsed() * PAUSE;
+            tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
+        }
     }
 
     async fn write(&self, telling: Arc<Telling>) {
@@ -286,8 +303,10 @@ mod tests {
         assert_eq!(begun.elapsed(), Duration::ZERO, "nobody waits for it");
         events.warning(&about, "Failed", "Reconcile", "broken").await;
         assert_eq!(begun.elapsed(), Duration::from_secs(1));
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        assert_eq!(asked.lock().unwrap().len(), 2, "a pause after the first");
         events.flush().await;
-        assert_eq!(begun.elapsed(), Duration::from_secs(3));
+        assert_eq!(begun.elapsed(), Duration::from_secs(4), "no other pause");
         assert_eq!(most.load(Ordering::SeqCst), 2, "one that can wait at a time");
         let told = |asked: &Mutex<Vec<String>>| {
             let mut told = std::mem::take(&mut *asked.lock().unwrap());
