@@ -61,11 +61,6 @@ pub fn uncompiled<'c>(node: &Node<'c>) -> Vec<&'c Schema> {
     own.chain(node.dependencies.iter().flat_map(uncompiled)).collect()
 }
 
-/// Whether another thread may still be compiling schemas of the charts that take part.
-pub fn is_begun(node: &Node<'_>) -> bool {
-    node.chart.schema.iter().any(|schema| schema.begun.is_some()) || node.dependencies.iter().any(is_begun)
-}
-
 fn check(node: &Node<'_>, values: &Map, fetch: Option<&Fetch>, report: &mut String) {
     if let Some(schema) = &node.chart.schema
         && let Err(text) = schema.check(values, fetch)

@@ -242,18 +242,17 @@ impl Renderer {
         };
         let prepare = || schemas.iter().for_each(|schema| schema.prepare(fetch));
         let is_worth_it = schemas.iter().map(|schema| schema.text().len()).sum::<usize>() >= LARGE_SCHEMA;
+        // Before the values are checked, as another thread may still be compiling their schemas; what is wrong is told after.
         let parsed = if is_worth_it {
-            Some(parallel::beside(prepare, || self.parsed(&node)))
+            parallel::beside(prepare, || self.parsed(&node))
         } else {
-            // Nothing is gained by waiting for another thread's schemas now.
-            let may_wait = !input.skip_schema && schema::is_begun(&node);
-            may_wait.then(|| self.parsed(&node))
+            self.parsed(&node)
         };
         if !input.skip_schema {
             schema::validate(&node, &values, fetch).map_err(Error::Schema)?;
         }
         check_kube_version(&node, input.capabilities)?;
-        let parsed = parsed.unwrap_or_else(|| self.parsed(&node))?;
+        let parsed = parsed?;
         let files = contexts::files(&self.files, &node, &values, input);
         let mut context = Context::new(parsed.go, &self.environment(input));
         let rendered = execute(&mut context, &parsed.handlebars, files);

@@ -271,17 +271,12 @@ impl<'s> Lexer<'s> {
         let rest = self.rest();
         let length = rest.iter().position(|b| !is_word_byte(*b)).unwrap_or(rest.len());
         self.pos += length;
-        match rest.get(length) {
-            Some(b) if !b.is_ascii() => {
-                while self.peek().is_some_and(|c| c == '_' || is_letter_or_digit(c)) {
-                    self.next();
-                }
-                if self.at_terminator() { None } else { self.peek() }
+        if rest.get(length).is_some_and(|b| !b.is_ascii()) {
+            while self.peek().is_some_and(|c| c == '_' || is_letter_or_digit(c)) {
+                self.next();
             }
-            Some(b' ') => None,
-            _ if self.at_terminator() => None,
-            _ => self.peek(),
         }
+        if self.at_terminator() { None } else { self.peek() }
     }
 
     #[cold]

@@ -26,7 +26,7 @@ impl<'s> Parser<'s, '_> {
                 _ => return self.unexpected(token, context),
             }
         }
-        let commands: Box<[Command]> = taken(&mut self.commands, mark);
+        let commands = taken(&mut self.commands, mark);
         if commands.is_empty() {
             return self.error(format!("missing value for {context}"));
         }
@@ -118,10 +118,10 @@ impl<'s> Parser<'s, '_> {
 
     /// A term with the fields that follow it; `None` if the next token starts none.
     fn operand(&mut self) -> Parsed<Option<Operand>> {
-        self.names.clear();
         let token = self.peek();
         if token.kind == Kind::Field {
             self.next();
+            self.names.clear();
             self.names.push(field_name(token));
             let pos = self.fields().unwrap_or(token.pos);
             let names = self.names.as_slice().into();
