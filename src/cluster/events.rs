@@ -174,7 +174,8 @@ impl Telling {
 impl Writer {
     fn recorder(&self, telling: &Telling) -> Recorder {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = told.recall(telling.key());
+        let key = telling.key();
+        let known = told.recall(key);
         let repeats = known.is_some() || telling.event.type_ == EventType::Warning;
         let new = || Recorder::new(self.client.clone(), self.reporter.clone());
         let recorder = known.flatten().unwrap_or_else(new);
@@ -182,7 +183,7 @@ impl Writer {
             at: Instant::now(),
             recorder: repeats.then(|| recorder.clone()),
         };
-        told.last.insert(telling.key(), last);
+        told.last.insert(key, last);
         recorder
     }
 

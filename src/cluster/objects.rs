@@ -201,11 +201,7 @@ pub async fn apply(
     object: &Value,
     onto: Onto<'_>,
 ) -> Result<Live> {
-    let condition = match onto {
-        Onto::Nothing => Some(("resourceVersion", NO_VERSION)),
-        Onto::Object(uid) => Some(("uid", uid)),
-    };
-    match apply_if(discovery, resource, id, object, condition).await {
+    match apply_if(discovery, resource, id, object, Some(onto)).await {
         Err(error) if onto == Onto::Nothing && refuses_version(&error) => match look(discovery, resource, id).await? {
             Some(_) => Err(Error::Conflict(format!("{id} is there by now"))),
             None => apply_if(discovery, resource, id, object, None).await,
@@ -218,23 +214,26 @@ pub async fn apply(
     }
 }
 
-/// One apply, with this field of the metadata as its condition: with force if that is a UID.
+/// One apply; without a condition it has no force.
 async fn apply_if(
     discovery: &Discovery,
     resource: &Resource,
     id: &ObjectId,
     object: &Value,
-    condition: Option<(&str, &str)>,
+    condition: Option<Onto<'_>>,
 ) -> Result<Live> {
     let api = discovery.api::<DynamicObject>(resource, namespace(id));
     let mut object = object.clone();
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let metadata = metadata.ok_or_else(|| Error::Invalid(format!("{id}: no metadata")))?;
-    if let Some((field, value)) = condition {
-        metadata.insert(field.to_owned(), value.into());
-    }
+    let field = match condition {
+        Some(Onto::Nothing) => Some(("resourceVersion", NO_VERSION)),
+        Some(Onto::Object(uid)) => Some(("uid", uid)),
+        None => None,
+    };
+    metadata.extend(field.map(|(name, value)| (name.to_owned(), value.into())));
     let parameters = PatchParams {
-        force: condition.is_some_and(|(field, _)| field == "uid"),
+        force: matches!(condition, Some(Onto::Object(_))),
         field_validation: Some(ValidationDirective::Strict),
         ..PatchParams::apply(FIELD_MANAGER)
     };

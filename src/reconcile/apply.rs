@@ -335,10 +335,10 @@ impl Run<'_> {
                 Step::Look if !again => self.look(resource, &member.id).await,
                 _ => objects::look_closely(&self.context.discovery, resource, &member.id).await,
             };
-            let mut members = self.context.members();
+            let end = |answer: Option<&Live>| self.context.members().end_request(&member.id, answer);
             match looked {
                 Ok(None) => {
-                    members.end_request(&member.id, None);
+                    end(None);
                     next = step(member, entry, Seen::Absent, owner);
                     live = None;
                 }
@@ -354,11 +354,11 @@ impl Run<'_> {
                         next = Step::Unchanged;
                     }
                     let is_left = matches!(next, Step::Unchanged | Step::Leave);
-                    members.end_request(&member.id, is_left.then_some(&seen));
+                    end(is_left.then_some(&seen));
                     live = Some(seen);
                 }
                 Err(error) => {
-                    members.end_request(&member.id, None);
+                    end(None);
                     return Ok(self.failure(member, &error));
                 }
             }
