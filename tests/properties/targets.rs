@@ -178,7 +178,13 @@ fn gzip(data: &[u8]) -> Vec<u8> {
 /// Go's regular expressions: a pattern and a text, in the functions that use them.
 pub fn regexes(data: &[u8]) {
     let (pattern, text) = halves(data);
-    if let Ok(regex) = regex::compile(pattern.as_bytes()) {
+    let compiled = regex::compile(pattern.as_bytes());
+    assert_eq!(
+        regex::check(pattern.as_bytes()).err().as_ref(),
+        compiled.as_ref().err(),
+        "{pattern:?} is refused by both or by none"
+    );
+    if let Ok(regex) = compiled {
         let _ = regex.is_match(text.as_bytes());
     }
     let source = "{{ regexFindAll .p .s -1 }}{{ regexReplaceAll .p .s \"$1x${a}\" }}{{ regexSplit .p .s -1 }}{{ regexMatch (regexQuoteMeta .s) .s }}";

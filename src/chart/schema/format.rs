@@ -12,7 +12,7 @@ pub(super) type Check = fn(&str) -> Result<(), String>;
 /// The check of a format; formats that aren't known aren't checked.
 pub(super) fn find(name: &str) -> Option<Check> {
     Some(match name {
-        "regex" => |text| regex::compile(text.as_bytes()).map(drop),
+        "regex" => |text| regex::check(text.as_bytes()),
         "json-pointer" => json_pointer,
         "relative-json-pointer" => relative_json_pointer,
         "uuid" => uuid,

@@ -223,7 +223,7 @@ impl<'j> Object<'_, '_, 'j> {
     }
 
     fn check_pattern(&self, keyword: &str, pattern: &str) -> Result<(), String> {
-        regex::compile(pattern.as_bytes()).map(drop).map_err(|problem| {
+        regex::check(pattern.as_bytes()).map_err(|problem| {
             format!(
                 "invalid regex {} at {}: {problem}",
                 quote(pattern),

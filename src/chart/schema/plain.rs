@@ -111,7 +111,7 @@ fn is_simple_reference(reference: &str) -> bool {
 }
 
 fn is_pattern(pattern: &str) -> bool {
-    regex::compile(pattern.as_bytes()).is_ok()
+    regex::check(pattern.as_bytes()).is_ok()
 }
 
 fn is_count(n: &Number) -> bool {

@@ -43,6 +43,8 @@ const MAX_PROGRAM: usize = 10 << 20;
 const MAX_WORK: usize = 1 << 38;
 /// Texts that every pattern may be matched with.
 const SMALL_TEXT: usize = 1 << 14;
+/// Patterns that [`check`] may not need to compile, in bytes.
+const SMALL_PATTERN: usize = 256;
 /// Compiled patterns that a thread keeps. Charts use few, and the same ones in each render.
 const MAX_CACHED: usize = 256;
 
@@ -74,6 +76,21 @@ pub fn compile(pattern: &[u8]) -> Result<Rc<GoRegex>, String> {
         cache.insert(pattern.to_vec(), compiled.clone());
         compiled
     })
+}
+
+/// Finds out whether [`compile`] accepts a pattern, with its error if not. Nothing is compiled for a short one, whose
+/// program can't be too large.
+pub fn check(pattern: &[u8]) -> Result<(), String> {
+    match std::str::from_utf8(pattern) {
+        Ok(source) if is_small(source) => regex_syntax::translate(source).map(drop),
+        _ => compile(pattern).map(drop),
+    }
+}
+
+/// Whether the program of a pattern is sure to be far smaller than [`MAX_PROGRAM`]: nothing in it is repeated by count, and
+/// no class is one of Unicode's, which have hundreds of ranges.
+fn is_small(pattern: &str) -> bool {
+    pattern.len() <= SMALL_PATTERN && !pattern.contains('{') && !pattern.contains("\\p") && !pattern.contains("\\P")
 }
 
 impl GoRegex {

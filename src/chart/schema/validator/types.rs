@@ -261,7 +261,7 @@ impl Run<'_> {
     }
 }
 
-/// Whether Go's regular expression finds something in the text. Patterns were compiled once before.
+/// Whether Go's regular expression finds something in the text. Patterns were checked before.
 fn matches(pattern: &str, text: &str) -> bool {
     regex::compile(pattern.as_bytes()).is_ok_and(|regex| regex.is_match(text.as_bytes()))
 }
