@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::sync::Arc;
 
-use super::compiled::{Rare, Schema};
+use super::compiled::{Rare, Rarest, Schema};
 use super::documents::{Document, Draft, Place};
 use super::json::{Json, Keywords};
-use super::keywords::{Below, Object, RARE};
+use super::keywords::{Below, Object, RARE, RAREST};
 use super::urls::{join, percent_decode, quote};
 use super::{documents, metaschemas};
 use crate::chart::Fetch;
@@ -126,7 +126,7 @@ impl<'f> Compiler<'f> {
                 draft,
                 ..Schema::default()
             };
-            self.read(at, schema, Rare::default(), value, Below::Values(&mut found))?;
+            self.read(at, schema, Rarest::default(), value, Below::Values(&mut found))?;
             at = next(at)?;
         }
         self.schemas.shrink_to_fit();
@@ -245,7 +245,7 @@ impl<'f> Compiler<'f> {
             draft: resource.draft,
             ..Schema::default()
         };
-        let mut rare = Rare::default();
+        let mut rarest = Rarest::default();
         let mut anchors = Vec::new();
         if base == place.pointer && schema.draft >= Draft::V2020 {
             for name in &resource.dynamic_anchors {
@@ -258,9 +258,9 @@ impl<'f> Compiler<'f> {
         schema.resource = self.enqueue(base);
         for (name, place) in anchors {
             let target = self.enqueue(place);
-            rare.dynamic_anchors.insert(name, target);
+            rarest.dynamic_anchors.insert(name, target);
         }
-        self.read(index, schema, rare, value, Below::Places(place))
+        self.read(index, schema, rarest, value, Below::Places(place))
     }
 
     /// Reads the keywords of the schema at `index`.
@@ -268,10 +268,11 @@ impl<'f> Compiler<'f> {
         &mut self,
         index: usize,
         mut schema: Schema,
-        mut rare: Rare,
+        mut rarest: Rarest,
         value: &'j Json,
         below: Below<'c, 'j>,
     ) -> Result<(), String> {
+        let mut rare = Rare::default();
         match value {
             Json::Bool(accepts) => schema.boolean = Some(*accepts),
             Json::Object(map) if map.is_empty() => schema.boolean = Some(true),
@@ -282,12 +283,15 @@ impl<'f> Compiler<'f> {
                 keywords: Keywords::of(map),
                 below,
             }
-            .read(&mut schema, &mut rare)?,
+            .read(&mut schema, &mut rare, &mut rarest)?,
             _ => {}
         }
-        let is_rare = |key: &str| RARE.binary_search(&key).is_ok();
-        let needs_rare = matches!(value, Json::Object(map) if map.keys().any(is_rare));
-        if needs_rare || !rare.dynamic_anchors.is_empty() || rare.additional_items.is_some() {
+        let has_any =
+            |of: &[&str]| matches!(value, Json::Object(map) if map.keys().any(|key| of.binary_search(&key).is_ok()));
+        if has_any(&RAREST) || !rarest.dynamic_anchors.is_empty() || rarest.additional_items.is_some() {
+            rare.rarest = Some(Box::new(rarest));
+        }
+        if has_any(&RARE) || rare.rarest.is_some() {
             schema.rare = Some(Box::new(rare));
         }
         if let Some(slot) = self.schemas.get_mut(index) {
@@ -348,6 +352,7 @@ mod tests {
     #[test]
     fn the_rare_keywords_are_sorted() {
         assert!(RARE.is_sorted());
+        assert!(RAREST.is_sorted());
     }
 
     #[test]

@@ -32,44 +32,52 @@ pub(super) struct Schema {
     pub rare: Option<Box<Rare>>,
 }
 
-/// What most schemas don't have; it takes four times the memory of the rest.
+/// What most schemas don't have.
 #[derive(Debug, Default)]
 pub(super) struct Rare {
+    pub format: Option<(Box<str>, Check)>,
+    pub not: Option<usize>,
+    pub all_of: Box<[usize]>,
+    pub any_of: Box<[usize]>,
+    pub one_of: Box<[usize]>,
+    pub properties_range: [Option<i64>; 2],
+    pub items_range: [Option<i64>; 2],
+    pub length_range: [Option<i64>; 2],
+    pub unique_items: bool,
+    pub pattern: Option<Box<str>>,
+    /// Keyword, limit, and how a number may not compare to it.
+    pub limits: Box<[(&'static str, Number, &'static [Ordering])]>,
+    /// `None`: as by default.
+    pub rarest: Option<Box<Rarest>>,
+}
+
+/// What hardly any schema has.
+#[derive(Debug, Default)]
+pub(super) struct Rarest {
     pub recursive_reference: Option<usize>,
     pub recursive_anchor: bool,
     pub dynamic_reference: Option<(usize, String)>,
     pub dynamic_anchor: Option<String>,
     pub dynamic_anchors: BTreeMap<String, usize>,
     pub constant: Option<Json>,
-    pub format: Option<(String, Check)>,
-    pub not: Option<usize>,
-    pub all_of: Vec<usize>,
-    pub any_of: Vec<usize>,
-    pub one_of: Vec<usize>,
     pub condition: Option<usize>,
     pub then: Option<usize>,
     pub otherwise: Option<usize>,
-    pub properties_range: [Option<i64>; 2],
     pub pattern_properties: Vec<(String, usize)>,
     pub property_names: Option<usize>,
     pub dependencies: Vec<(String, Dependency)>,
     pub dependent_required: Vec<(String, Vec<String>)>,
     pub dependent_schemas: Vec<(String, usize)>,
     pub unevaluated_properties: Option<usize>,
-    pub items_range: [Option<i64>; 2],
-    pub unique_items: bool,
     pub additional_items: Option<Additional>,
     pub contains: Option<usize>,
     pub contains_range: [Option<i64>; 2],
     pub unevaluated_items: Option<usize>,
-    pub length_range: [Option<i64>; 2],
-    pub pattern: Option<String>,
-    /// Keyword, limit, and how a number may not compare to it.
-    pub limits: Vec<(&'static str, Number, &'static [Ordering])>,
     pub multiple_of: Option<Number>,
 }
 
 static NOTHING_RARE: LazyLock<Rare> = LazyLock::new(Rare::default);
+static NOTHING_RAREST: LazyLock<Rarest> = LazyLock::new(Rarest::default);
 
 /// `additionalProperties`, `additionalItems` and what takes the latter's place.
 #[derive(Debug)]
@@ -100,6 +108,14 @@ impl std::ops::Deref for Schema {
 
     fn deref(&self) -> &Rare {
         self.rare.as_deref().unwrap_or_else(|| &NOTHING_RARE)
+    }
+}
+
+impl std::ops::Deref for Rare {
+    type Target = Rarest;
+
+    fn deref(&self) -> &Rarest {
+        self.rarest.as_deref().unwrap_or_else(|| &NOTHING_RAREST)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::compile::Compiler;
-use super::compiled::{self, Additional, Dependency, Items, Rare, Schema};
+use super::compiled::{self, Additional, Dependency, Items, Rare, Rarest, Schema};
 use super::documents::{Draft, Place};
 use super::failure::escape;
 use super::format;
@@ -11,46 +11,50 @@ use super::json::{Json, Keywords, Members, Number};
 use super::urls::{encoded, quote};
 use crate::template::sprig::regex;
 
-/// The keywords that [`Rare`] is made for. Dynamic anchors of a resource are the other reason for one.
-pub(super) const RARE: [&str; 38] = [
+/// The keywords that [`Rare`] is made for, besides those of [`RAREST`].
+pub(super) const RARE: [&str; 17] = [
+    "allOf",
+    "anyOf",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "not",
+    "oneOf",
+    "pattern",
+    "uniqueItems",
+];
+
+/// The keywords that [`Rarest`] is made for. Dynamic anchors of a resource are the other reason for one.
+pub(super) const RAREST: [&str; 21] = [
     "$dynamicAnchor",
     "$dynamicRef",
     "$recursiveAnchor",
     "$recursiveRef",
     "additionalItems",
-    "allOf",
-    "anyOf",
     "const",
     "contains",
     "dependencies",
     "dependentRequired",
     "dependentSchemas",
     "else",
-    "exclusiveMaximum",
-    "exclusiveMinimum",
-    "format",
     "if",
     "maxContains",
-    "maxItems",
-    "maxLength",
-    "maxProperties",
-    "maximum",
     "minContains",
-    "minItems",
-    "minLength",
-    "minProperties",
-    "minimum",
     "multipleOf",
-    "not",
-    "oneOf",
-    "pattern",
     "patternProperties",
     "prefixItems",
     "propertyNames",
     "then",
     "unevaluatedItems",
     "unevaluatedProperties",
-    "uniqueItems",
 ];
 
 /// How the schemas below a keyword are found again when their turn comes.
@@ -78,61 +82,62 @@ impl<'j> Object<'_, '_, 'j> {
         self.map.get(keyword)
     }
 
-    /// Reads them into `schema`, those that few have into `rare`.
-    pub fn read(mut self, schema: &mut Schema, rare: &mut Rare) -> Result<(), String> {
+    /// Reads them into `schema`, those that few have into `rare` and `rarest`.
+    pub fn read(mut self, schema: &mut Schema, rare: &mut Rare, rarest: &mut Rarest) -> Result<(), String> {
         let draft = schema.draft;
         schema.reference = self.reference("$ref")?;
         if draft < Draft::V2019 && schema.reference.is_some() {
             // Older drafts ignore what stands beside a reference.
             return Ok(());
         }
-        rare.all_of = self.list("allOf");
-        rare.any_of = self.list("anyOf");
-        rare.one_of = self.list("oneOf");
+        rare.all_of = self.list("allOf").into();
+        rare.any_of = self.list("anyOf").into();
+        rare.one_of = self.list("oneOf").into();
         rare.not = self.one("not");
-        self.read_items(schema, rare);
-        self.read_properties(schema, rare)?;
+        self.read_items(schema, rarest);
+        self.read_properties(schema, rarest)?;
         self.read_assertions(schema, rare)?;
+        rarest.multiple_of = self.number("multipleOf");
         if draft >= Draft::V6 {
-            rare.contains = self.one("contains");
-            rare.property_names = self.one("propertyNames");
-            rare.constant = self.get("const").cloned();
+            rarest.contains = self.one("contains");
+            rarest.property_names = self.one("propertyNames");
+            rarest.constant = self.get("const").cloned();
         }
         if draft >= Draft::V7 {
-            rare.condition = self.one("if");
-            if rare.condition.is_some() {
-                rare.then = self.one("then");
-                rare.otherwise = self.one("else");
+            rarest.condition = self.one("if");
+            if rarest.condition.is_some() {
+                rarest.then = self.one("then");
+                rarest.otherwise = self.one("else");
             }
         }
         if draft >= Draft::V2019 {
-            rare.recursive_reference = self.reference("$recursiveRef")?;
-            rare.recursive_anchor = self.is_true("$recursiveAnchor");
-            if rare.contains.is_some() {
-                rare.contains_range = [self.whole("minContains"), self.whole("maxContains")];
+            rarest.recursive_reference = self.reference("$recursiveRef")?;
+            rarest.recursive_anchor = self.is_true("$recursiveAnchor");
+            if rarest.contains.is_some() {
+                rarest.contains_range = [self.whole("minContains"), self.whole("maxContains")];
             }
             for (name, value) in self.object("dependentRequired") {
                 if let Json::Array(names) = value {
-                    rare.dependent_required.push((name.to_owned(), texts(names)));
+                    rarest.dependent_required.push((name.to_owned(), texts(names)));
                 }
             }
-            rare.dependent_schemas = self.named("dependentSchemas");
-            rare.unevaluated_items = self.one("unevaluatedItems");
-            rare.unevaluated_properties = self.one("unevaluatedProperties");
+            rarest.dependent_schemas = self.named("dependentSchemas");
+            rarest.unevaluated_items = self.one("unevaluatedItems");
+            rarest.unevaluated_properties = self.one("unevaluatedProperties");
         }
         if draft >= Draft::V2020 {
             if let Some(target) = self.reference("$dynamicRef")? {
                 let text = self.text("$dynamicRef").unwrap_or_default();
                 let fragment = text.split_once('#').map_or("", |(_, fragment)| fragment);
                 let anchor = if fragment.starts_with('/') { "" } else { fragment };
-                rare.dynamic_reference = Some((target, anchor.to_owned()));
+                rarest.dynamic_reference = Some((target, anchor.to_owned()));
             }
-            rare.dynamic_anchor = self.text("$dynamicAnchor").map(str::to_owned);
+            rarest.dynamic_anchor = self.text("$dynamicAnchor").map(str::to_owned);
         }
         Ok(())
     }
 
-    fn read_items(&mut self, schema: &mut Schema, rare: &mut Rare) {
+    fn read_items(&mut self, schema: &mut Schema, rarest: &mut Rarest) {
         if schema.draft >= Draft::V2020 {
             let first = self.list("prefixItems");
             let rest = self.one("items");
@@ -140,25 +145,25 @@ impl<'j> Object<'_, '_, 'j> {
                 Some(target) if first.is_empty() => schema.items = Items::All(target),
                 rest => {
                     schema.items = Items::First(first);
-                    rare.additional_items = rest.map(Additional::Schema);
+                    rarest.additional_items = rest.map(Additional::Schema);
                 }
             }
         } else if matches!(self.get("items"), Some(Json::Array(_))) {
             schema.items = Items::First(self.list("items"));
-            rare.additional_items = self.additional("additionalItems");
+            rarest.additional_items = self.additional("additionalItems");
         } else if let Some(target) = self.one("items") {
             schema.items = Items::All(target);
         }
     }
 
-    fn read_properties(&mut self, schema: &mut Schema, rare: &mut Rare) -> Result<(), String> {
+    fn read_properties(&mut self, schema: &mut Schema, rarest: &mut Rarest) -> Result<(), String> {
         schema.properties = self
             .named("properties")
             .into_iter()
             .map(|(name, target)| (name.into(), target))
             .collect();
-        rare.pattern_properties = self.named("patternProperties");
-        for (pattern, _) in &rare.pattern_properties {
+        rarest.pattern_properties = self.named("patternProperties");
+        for (pattern, _) in &rarest.pattern_properties {
             self.check_pattern("patternProperties", pattern)?;
         }
         schema.additional_properties = self.additional("additionalProperties");
@@ -167,7 +172,7 @@ impl<'j> Object<'_, '_, 'j> {
                 Json::Array(names) => Dependency::Names(texts(names)),
                 _ => Dependency::Schema(self.at(&["dependencies", name], value)),
             };
-            rare.dependencies.push((name.to_owned(), dependency));
+            rarest.dependencies.push((name.to_owned(), dependency));
         }
         Ok(())
     }
@@ -186,8 +191,7 @@ impl<'j> Object<'_, '_, 'j> {
         if let Some(Json::Array(options)) = self.get("enum") {
             schema.enumeration = Some(options.clone());
         }
-        rare.multiple_of = self.number("multipleOf");
-        let mut exclusive = Vec::new();
+        let (mut limits, mut exclusive) = (Vec::new(), Vec::new());
         for (name, strict, refused) in [
             ("minimum", "exclusiveMinimum", &[Ordering::Less, Ordering::Equal]),
             ("maximum", "exclusiveMaximum", &[Ordering::Greater, Ordering::Equal]),
@@ -198,11 +202,12 @@ impl<'j> Object<'_, '_, 'j> {
             if self.is_true(strict) {
                 exclusive.extend(self.number(name).map(|limit| (strict, limit, &refused[..])));
             } else {
-                rare.limits.extend(self.number(name).map(|limit| (name, limit, weakly)));
+                limits.extend(self.number(name).map(|limit| (name, limit, weakly)));
                 exclusive.extend(self.number(strict).map(|limit| (strict, limit, &refused[..])));
             }
         }
-        rare.limits.extend(exclusive);
+        limits.extend(exclusive);
+        rare.limits = limits.into();
         rare.length_range = [self.whole("minLength"), self.whole("maxLength")];
         rare.items_range = [self.whole("minItems"), self.whole("maxItems")];
         rare.properties_range = [self.whole("minProperties"), self.whole("maxProperties")];
@@ -212,12 +217,12 @@ impl<'j> Object<'_, '_, 'j> {
         }
         if let Some(pattern) = self.text("pattern") {
             self.check_pattern("pattern", pattern)?;
-            rare.pattern = Some(pattern.to_owned());
+            rare.pattern = Some(pattern.into());
         }
         if (schema.draft < Draft::V2019 || self.compiler.is_meta)
             && let Some(name) = self.text("format")
         {
-            rare.format = format::find(name).map(|check| (name.to_owned(), check));
+            rare.format = format::find(name).map(|check| (name.into(), check));
         }
         Ok(())
     }
