@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use super::ahead::Ahead;
 use super::files::Entry;
 use super::ignore::Rules;
-use super::{Error, File, Warning, archive};
+use super::{Error, File, LARGE, Warning, archive};
 use crate::template::go::Str;
 
 /// How many parts of paths and links are walked to name what is missing.
@@ -42,8 +42,13 @@ pub(super) fn chart_yaml(root: &Path) -> Result<File, Error> {
 }
 
 /// Reads all files of the chart folder at the absolute path `root` that `.helmignore` leaves in, sorted within each
-/// folder. `ahead` may begin with those of them that take long.
-pub(super) fn read(root: &Path, warnings: &mut Vec<Warning>, ahead: &mut Ahead) -> Result<Vec<Entry>, Error> {
+/// folder. `ahead` may begin with those of them that take long; `when_large` is called before [`LARGE`] are read.
+pub(super) fn read(
+    root: &Path,
+    warnings: &mut Vec<Warning>,
+    ahead: &mut Ahead,
+    when_large: fn(),
+) -> Result<Vec<Entry>, Error> {
     let ignore_file = root.join(".helmignore");
     let text = match read_whole(&ignore_file, archive::MAX_CHART) {
         Ok(text) => String::from_utf8_lossy(&text).into_owned(),
@@ -61,6 +66,7 @@ pub(super) fn read(root: &Path, warnings: &mut Vec<Warning>, ahead: &mut Ahead) 
         left: archive::MAX_CHART,
         reader: Reader::new(),
         ahead,
+        when_large,
         warnings,
     };
     let walked = walk.all(root);
@@ -112,6 +118,7 @@ struct Walk<'w> {
     left: u64,
     reader: Reader,
     ahead: &'w mut Ahead,
+    when_large: fn(),
 }
 
 /// A file to read.
@@ -223,6 +230,9 @@ impl Walk<'_> {
 
     fn read_found(&mut self) -> Result<(), Error> {
         let found = std::mem::take(&mut self.found);
+        if found.len() >= LARGE {
+            (self.when_large)();
+        }
         let worth = if self.ahead.is_running() { FEW } else { MANY };
         if found.len() < worth {
             for Found { path, name } in found {

@@ -77,6 +77,19 @@ pub enum Schemas {
     AtOnce,
 }
 
+/// What the loader is told of the use that a chart is loaded for.
+#[derive(Debug, Clone, Copy)]
+pub struct Purpose {
+    pub schemas: Schemas,
+    /// Called before the files of a large chart are read: of [`LARGE`] files or [`LARGE_ARCHIVE`] bytes.
+    pub when_large: fn(),
+}
+
+/// The number of files that makes a chart large: one in six of the public ones has more.
+const LARGE: usize = 128;
+/// The size of an archive, in bytes, from which on its chart is large.
+const LARGE_ARCHIVE: usize = 256 << 10;
+
 /// One file of a chart. Its name is relative to the chart, with `/` between its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
@@ -119,37 +132,40 @@ pub enum Error {
 /// # Errors
 /// [`Error`], worded as Helm words it.
 pub fn load(path: &Path) -> Result<Chart, Error> {
-    load_with(path, Schemas::WhenAsked)
+    load_for(path, &Purpose::default())
 }
 
-/// As [`load`], for one who knows whether values will be checked.
+/// As [`load`], for a purpose.
 ///
 /// # Errors
 /// As [`load`]: what is wrong with a schema shows when values are checked.
-pub fn load_with(path: &Path, schemas: Schemas) -> Result<Chart, Error> {
+pub fn load_for(path: &Path, purpose: &Purpose) -> Result<Chart, Error> {
     let info = std::fs::metadata(path).map_err(|e| Error::io("stat", path, e))?;
     let path = std::path::absolute(path).map_err(|e| Error::io("abs", path, e))?;
     if info.is_dir() {
         let format = files::detect_format(&directory::chart_yaml(&path)?)?;
         let mut warnings = Vec::new();
-        let mut ahead = Ahead::new(schemas);
-        let files = directory::read(&path, &mut warnings, &mut ahead)?;
+        let mut ahead = Ahead::new(purpose.schemas);
+        let files = directory::read(&path, &mut warnings, &mut ahead, purpose.when_large)?;
         let mut chart = files::assemble(files::begin(files, ahead), format)?;
         warnings.append(&mut chart.warnings);
         chart.warnings = warnings;
         return Ok(chart);
     }
     let data = std::fs::read(&path).map_err(|e| Error::io("open", &path, e))?;
-    load_archive_as(&path, &data, schemas)
+    load_archive_for(&path, &data, purpose)
 }
 
-/// Loads a chart from the bytes of a `.tgz` archive, as if they were those of the file `path`.
+/// Loads a chart for a purpose from the bytes of a `.tgz` archive, as if they were those of the file `path`.
 ///
 /// # Errors
 /// As [`load`], with `path` in them.
-pub fn load_archive_as(path: &Path, data: &[u8], schemas: Schemas) -> Result<Chart, Error> {
+pub fn load_archive_for(path: &Path, data: &[u8], purpose: &Purpose) -> Result<Chart, Error> {
+    if data.len() >= LARGE_ARCHIVE {
+        (purpose.when_large)();
+    }
     let files = archive::read(path, data)?;
-    from_archive(files, schemas, |error| archive::explain(path, error))
+    from_archive(files, purpose.schemas, |error| archive::explain(path, error))
 }
 
 /// Loads a chart from the bytes of a `.tgz` archive.
@@ -169,6 +185,17 @@ fn from_archive(files: Vec<File>, schemas: Schemas, explain: impl FnOnce(Error) 
     let format = files::detect_format(file)?;
     let files = files.into_iter().map(Entry::from).collect();
     files::assemble(files::begin(files, Ahead::new(schemas)), format).map_err(explain)
+}
+
+// === impl Purpose ===
+
+impl Default for Purpose {
+    fn default() -> Self {
+        Purpose {
+            schemas: Schemas::WhenAsked,
+            when_large: || {},
+        }
+    }
 }
 
 // === impl Chart ===

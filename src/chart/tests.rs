@@ -281,6 +281,52 @@ fn the_size_of_a_chart_is_limited_by_the_order_of_its_files() {
 
 #[cfg(unix)]
 #[test]
+fn a_large_chart_is_told_of_before_it_is_read() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static TOLD: AtomicUsize = AtomicUsize::new(0);
+    let purpose = Purpose {
+        when_large: || {
+            TOLD.fetch_add(1, Ordering::SeqCst);
+        },
+        ..Purpose::default()
+    };
+    let told = |path: &Path| {
+        let before = TOLD.load(Ordering::SeqCst);
+        load_for(path, &purpose).unwrap();
+        TOLD.load(Ordering::SeqCst) - before
+    };
+    let folder = tempfile::tempdir().unwrap();
+    write(
+        folder.path(),
+        "Chart.yaml",
+        b"apiVersion: v2\nname: x\nversion: 1.0.0\n",
+    );
+    // What doesn't get smaller when it is packed.
+    let mut state = 1_u64;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    })
+    .take(LARGE_ARCHIVE)
+    .collect();
+    for at in 2..LARGE {
+        write(folder.path(), &format!("files/{at}"), b"x");
+    }
+    assert_eq!(told(folder.path()), 0);
+    write(folder.path(), "files/last", b"x");
+    assert_eq!(told(folder.path()), 1);
+    let packed = folder.path().join("packed.tgz");
+    for (length, want) in [(LARGE_ARCHIVE / 2, 0), (LARGE_ARCHIVE, 1)] {
+        let entries: [(&str, &[u8]); 2] = [
+            ("x/Chart.yaml", b"apiVersion: v2\nname: x\nversion: 1.0.0\n"),
+            ("x/noise", &noise[..length]),
+        ];
+        fs::write(&packed, archive(&entries)).unwrap();
+        assert_eq!(told(&packed), want, "{length}");
+    }
+}
+
+#[test]
 fn what_is_no_file_is_refused() {
     let folder = folder();
     let socket = folder.path().join("templates/socket");

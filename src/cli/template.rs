@@ -25,7 +25,7 @@ use std::time::Duration;
 use self::locate::Place;
 use super::pflag::{self, Parsed};
 use crate::chart::options::ValueOptions;
-use crate::chart::{self, Chart, Fetch, Schemas, Warning};
+use crate::chart::{self, Chart, Fetch, Purpose, Schemas, Warning};
 use crate::render::{
     Capabilities, Error, Input, KubeVersion, Limits, Lookups, Release, Renderer, StreamOptions, bad_stream,
     on_large_stack, show_only, to_stream,
@@ -61,6 +61,8 @@ struct Process<'a> {
     env: &'a dyn Fn(&str) -> Option<String>,
     /// Whether the process ends after the run: then the chart's memory isn't freed piece by piece.
     ends: bool,
+    /// Called before much memory is filled.
+    when_large: fn(),
 }
 
 /// What a run leaves behind.
@@ -99,8 +101,9 @@ pub fn command() -> clap::Command {
     flags::describe(command)
 }
 
-/// Runs the command with the process's streams, prints its result and ends the process. `args` are those after `template`.
-pub fn run(args: &[String]) -> ExitCode {
+/// Runs the command with the process's streams, prints its result and ends the process. `args` are those after `template`;
+/// `when_large` is called before much memory is filled.
+pub fn run(args: &[String], when_large: fn()) -> ExitCode {
     let env = |name: &str| std::env::var(name).ok();
     // A process that lives for milliseconds: all on one thread, whose memory nobody takes back before it ends.
     let outcome = on_large_stack(|| {
@@ -109,6 +112,7 @@ pub fn run(args: &[String]) -> ExitCode {
             dir: Path::new(""),
             env: &env,
             ends: true,
+            when_large,
         };
         std::process::exit(tell(&capture(args, process)).into())
     });
@@ -146,6 +150,7 @@ pub fn run_captured(args: &[&str], mut stdin: &[u8], dir: &Path) -> Captured {
             dir,
             env: &|_| None,
             ends: false,
+            when_large: || {},
         };
         capture(&args, process)
     };
@@ -227,13 +232,16 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
     let (values, raw_texts) = value_options(&flags, process.dir, http::files(&proxies))
         .merge(process.stdin)
         .map_err(|e| e.to_string())?;
-    let schemas = match flags.bool("skip-schema-validation") {
-        true => Schemas::WhenAsked,
-        false => Schemas::AtOnce,
+    let purpose = Purpose {
+        schemas: match flags.bool("skip-schema-validation") {
+            true => Schemas::WhenAsked,
+            false => Schemas::AtOnce,
+        },
+        when_large: process.when_large,
     };
     let chart = match place {
-        Place::Path(path) => chart::load_with(&path, schemas),
-        Place::Archive(path, data) => chart::load_archive_as(&path, &data, schemas),
+        Place::Path(path) => chart::load_for(&path, &purpose),
+        Place::Archive(path, data) => chart::load_archive_for(&path, &data, &purpose),
         Place::Url(_) => return Err(format!("{chart}: not downloaded")),
     };
     let chart = chart.map_err(|e| e.to_string())?;

@@ -129,6 +129,7 @@ mod tests {
                 dir: folder.path(),
                 env: &env,
                 ends: false,
+                when_large: || {},
             };
             assert_eq!(find(&flags, &process), want, "{line} {want}");
         }
