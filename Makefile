@@ -185,9 +185,9 @@ $(CARGO_FUZZ):
 # The scenarios in the order that SEED makes, which a failure prints; one part: make torture ONLY=kill
 TORTURE_TABLE := $(CURDIR)/target/torture.tsv
 .PHONY: torture
-torture: check-tools ## Kill the operator between any two writes and let any request fail (an hour); SEED=1 ONLY=kill.
+torture: check-tools ## Kill the operator between any two writes and let any request fail (25 minutes); SEED=1 ONLY=kill.
 	@$(MAKE) control-plane
-	$(call say,SIGKILL between any two writes$(,) a fault at any request$(,) random histories on a model (an hour))
+	$(call say,SIGKILL between any two writes$(,) a fault at any request$(,) random histories on a model (25 minutes))
 	@mkdir -p target; rm -f $(TORTURE_TABLE); seed=$(if $(filter command line,$(origin SEED)),$(SEED),1); \
 	echo "seed $$seed: the same cases again with make torture SEED=$$seed"; \
 	outcome=0; \
