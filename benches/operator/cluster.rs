@@ -161,6 +161,34 @@ impl Load {
     /// The writes that no operator can do without, by a client that does nothing else: one apply on the custom resource,
     /// three members, one status.
     pub async fn floor(&self) -> Result<Duration> {
+        let status = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+        self.bare_writes(&status).await
+    }
+
+    /// The same with what a cluster sees besides: the status that an operator writes, a watch on either kind, and one by
+    /// whoever waits for the custom resources.
+    pub async fn watched_floor(&self, status: &Value) -> Result<Duration> {
+        let watches = [threes(), configmaps(), threes()].map(|resource| {
+            let load = Load {
+                client: self.client.clone(),
+                namespace: self.namespace.clone(),
+                count: self.count,
+            };
+            tokio::spawn(async move { load.watch_until("never", &resource, |_| false).await })
+        });
+        let written = self.bare_writes(status).await;
+        watches.iter().for_each(tokio::task::JoinHandle::abort);
+        written
+    }
+
+    /// What an operator wrote into the status of one of them.
+    pub async fn a_status(&self) -> Result<Value> {
+        let name = self.names().next().unwrap_or_default();
+        let mut object = self.api(&threes()).get(&name).await?;
+        Ok(object.data["status"].take())
+    }
+
+    async fn bare_writes(&self, status: &Value) -> Result<Duration> {
         let (owners, members) = (self.api(&threes()), self.api(&configmaps()));
         let started = Instant::now();
         self.for_all(|name| {
@@ -181,10 +209,10 @@ impl Load {
                     });
                     members.patch(&member_name, &parameters, &Patch::Apply(member)).await?;
                 }
-                let mut status = owner;
-                status["metadata"] = json!({"name": name});
-                status["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
-                owners.patch_status(&name, &parameters, &Patch::Apply(status)).await?;
+                let mut told = owner;
+                told["metadata"] = json!({"name": name});
+                told["status"] = status.clone();
+                owners.patch_status(&name, &parameters, &Patch::Apply(told)).await?;
                 Ok(())
             }
         })

@@ -1,7 +1,8 @@
 //! What an operator costs beside the writes that nobody can do without: `make bench-operator`.
 //!
 //! One run on a local control plane: a bare client that sends the five applies of each release (the floor), then the
-//! operator: converge, left alone, restart, one edit on every custom resource, delete.
+//! operator: converge, left alone, restart, one edit on every custom resource, delete. Then the bare client once more,
+//! with the operator's status and with watches (the watched floor): what the API server takes for an operator in any case.
 //!
 //! Environment: `N` (custom resources, default 1000), `IDLE` (seconds to be left alone, default 60), `PEER` (the command
 //! line of another operator for the same custom resources, run by `sh` with `KUBECONFIG`, `WATCHES` and `CHART` set),
@@ -88,7 +89,21 @@ fn run() -> Result<()> {
         })?);
     }
     let as_json = variable("JSON").is_some_and(|value| value != "0");
-    for row in &rows {
+    for (at, row) in rows.iter_mut().enumerate() {
+        let status = row.as_object_mut().and_then(|row| row.remove("status"));
+        let status = status.filter(Value::is_object).unwrap_or_else(|| json!({}));
+        eprintln!("watched floor: {count} x 5 applies by a bare client, with watches ...");
+        let load = Load::new(control_plane.kubectl(), &client, &format!("watched-{at}"), count)?;
+        let watched = runtime.block_on(async {
+            load.create().await?;
+            let watched = load.watched_floor(&status).await?;
+            load.clear().await?;
+            anyhow::Ok(watched.as_secs_f64())
+        })?;
+        row["watched_floor_seconds"] = round(watched);
+        let converge = &mut row["phases"]["converge"];
+        converge["ratio_to_watched_floor"] = round(converge["seconds"].as_f64().unwrap_or_default() / watched);
+        let row = &*row;
         match as_json {
             true => println!("{row}"),
             false => print(row),
@@ -165,6 +180,7 @@ impl Bench<'_> {
         let mut converge = self.phase(&begun, begun.at.elapsed(), &mut operator, &user)?;
         converge["ratio_to_floor"] = round(converge["seconds"].as_f64().unwrap_or_default() / self.floor);
         phases.insert("converge".into(), converge);
+        let status = self.runtime.block_on(load.a_status())?;
 
         eprintln!("{name}: left alone for {:?} ...", self.idle);
         let begun = self.begin(&mut operator)?;
@@ -209,6 +225,7 @@ impl Bench<'_> {
         operator.end()?;
         Ok(json!({
             "operator": name, "custom_resources": self.count, "floor_seconds": round(self.floor), "phases": phases,
+            "status": status,
         }))
     }
 
@@ -265,10 +282,13 @@ fn round(number: f64) -> Value {
 fn print(row: &Value) {
     let text = |value: &Value| value.to_string().trim_matches('"').to_owned();
     println!(
-        "\n{}: {} custom resources x 3 objects; the bare client's five applies each took {} s",
+        "\n{}: {} custom resources x 3 objects; the bare client's five applies each took {} s, with its status and \
+         watches {} s (converge: x {})",
         text(&row["operator"]),
         row["custom_resources"],
-        row["floor_seconds"]
+        row["floor_seconds"],
+        row["watched_floor_seconds"],
+        row["phases"]["converge"]["ratio_to_watched_floor"],
     );
     println!(
         "{:<10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
