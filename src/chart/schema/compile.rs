@@ -347,12 +347,70 @@ fn fetch(url: &str, network: Option<&Fetch>) -> Result<Json, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::validator;
     use super::*;
 
     #[test]
     fn the_rare_keywords_are_sorted() {
         assert!(RARE.is_sorted());
         assert!(RAREST.is_sorted());
+    }
+
+    #[test]
+    fn a_keyword_counts_with_no_other_beside_it() {
+        let table = [
+            (r#"{"allOf": [false]}"#, "1"),
+            (r#"{"anyOf": [false]}"#, "1"),
+            (r#"{"oneOf": [true, true]}"#, "1"),
+            (r#"{"not": {}}"#, "1"),
+            (r#"{"exclusiveMaximum": 1}"#, "1"),
+            (r#"{"exclusiveMinimum": 1}"#, "1"),
+            (r#"{"maximum": 1}"#, "2"),
+            (r#"{"minimum": 1}"#, "0"),
+            (r#"{"multipleOf": 2}"#, "1"),
+            (r#"{"maxItems": 0}"#, "[1]"),
+            (r#"{"minItems": 1}"#, "[]"),
+            (r#"{"uniqueItems": true}"#, "[1, 1]"),
+            (r#"{"maxLength": 0}"#, r#""a""#),
+            (r#"{"minLength": 1}"#, r#""""#),
+            (r#"{"pattern": "^a"}"#, r#""b""#),
+            (
+                r#"{"$schema": "http://json-schema.org/draft-07/schema#", "format": "ipv4"}"#,
+                r#""x""#,
+            ),
+            (r#"{"maxProperties": 0}"#, r#"{"a": 1}"#),
+            (r#"{"minProperties": 1}"#, "{}"),
+            (r#"{"const": 2}"#, "1"),
+            (r#"{"contains": false}"#, "[1]"),
+            (r#"{"prefixItems": [false]}"#, "[1]"),
+            (r#"{"unevaluatedItems": false}"#, "[1]"),
+            (
+                r#"{"$schema": "http://json-schema.org/draft-07/schema#", "items": [{}], "additionalItems": false}"#,
+                "[1, 2]",
+            ),
+            (r#"{"dependencies": {"a": ["b"]}}"#, r#"{"a": 1}"#),
+            (r#"{"dependentRequired": {"a": ["b"]}}"#, r#"{"a": 1}"#),
+            (r#"{"dependentSchemas": {"a": false}}"#, r#"{"a": 1}"#),
+            (r#"{"patternProperties": {"^a": false}}"#, r#"{"a": 1}"#),
+            (r#"{"propertyNames": false}"#, r#"{"a": 1}"#),
+            (r#"{"unevaluatedProperties": false}"#, r#"{"a": 1}"#),
+            (r#"{"if": {}, "then": false}"#, "1"),
+            (r#"{"if": false, "else": false}"#, "1"),
+            (r##"{"$defs": {"a": false}, "$dynamicRef": "#/$defs/a"}"##, "1"),
+            (
+                r##"{
+                    "$schema": "https://json-schema.org/draft/2019-09/schema",
+                    "type": "object", "properties": {"a": {"$recursiveRef": "#"}}
+                }"##,
+                r#"{"a": 1}"#,
+            ),
+        ];
+        for (text, value) in table {
+            let document = Json::parse(text.as_bytes()).unwrap();
+            let schemas = Compiler::new(None).compile("file:///x", Some(document)).unwrap();
+            let value = Json::parse(value.as_bytes()).unwrap();
+            assert!(validator::validate(&schemas, 0, &value).is_err(), "{text}");
+        }
     }
 
     #[test]
