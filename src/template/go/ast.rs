@@ -35,6 +35,8 @@ pub(super) type List = Box<[Node]>;
 pub(super) enum Node {
     /// From and to where in the source.
     Text(Pos, Pos),
+    /// An action that is a string constant whose text stands between its quotes as it is meant.
+    Constant(Span),
     Action(Pipe),
     If(Box<Branch>),
     With(Box<Branch>),
@@ -230,7 +232,7 @@ impl Identifier {
 impl Node {
     pub(super) fn pos(&self) -> Pos {
         match self {
-            Node::Text(pos, _) | Node::Break(pos) | Node::Continue(pos) => *pos,
+            Node::Text(pos, _) | Node::Constant(Span(pos, _)) | Node::Break(pos) | Node::Continue(pos) => *pos,
             Node::Action(pipe) => pipe.pos,
             Node::If(branch) | Node::With(branch) | Node::Range(branch) => branch.pipe.pos,
             Node::Template(call) => call.pos,
@@ -241,6 +243,11 @@ impl Node {
     pub(super) fn write(&self, source: &Source, out: &mut String) {
         match self {
             Node::Text(from, to) => out.push_str(&String::from_utf8_lossy(source.slice(*from, *to))),
+            Node::Constant(quoted) => {
+                out.push_str("{{");
+                out.push_str(&String::from_utf8_lossy(source.bytes(*quoted)));
+                out.push_str("}}");
+            }
             Node::Action(pipe) => {
                 out.push_str("{{");
                 pipe.write(source, out);

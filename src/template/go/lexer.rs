@@ -1,6 +1,5 @@
 //! Text to tokens, by the rules of Go's `text/template/parse` lexer, one token at a time.
 
-use super::ast::Pos;
 use super::quote::quote_go;
 use super::token::{Keyword, Kind, Token};
 use super::unicode::{decode_lossy, is_letter_or_digit};
@@ -46,7 +45,7 @@ impl<'s> Lexer<'s> {
     }
 
     #[inline]
-    pub(super) fn next_token(&mut self) -> Token<'s> {
+    pub(super) fn next_token(&mut self) -> Token {
         self.spaced = false;
         if self.inside_action {
             self.inside_action()
@@ -56,7 +55,7 @@ impl<'s> Lexer<'s> {
     }
 
     #[cold]
-    fn fail(&mut self, error: impl Into<String>) -> Token<'s> {
+    fn fail(&mut self, error: impl Into<String>) -> Token {
         self.error = error.into();
         self.input = &[];
         self.pos = self.start;
@@ -91,14 +90,8 @@ impl<'s> Lexer<'s> {
         while self.accept(valid) {}
     }
 
-    fn emit(&mut self, kind: Kind) -> Token<'s> {
-        let text = self.input.get(self.start..self.pos).unwrap_or_default();
-        let token = Token {
-            kind,
-            spaced: self.spaced,
-            pos: self.start as Pos,
-            text,
-        };
+    fn emit(&mut self, kind: Kind) -> Token {
+        let token = Token::new(kind, self.start, self.pos.saturating_sub(self.start), self.spaced);
         self.start = self.pos;
         token
     }
@@ -109,7 +102,7 @@ impl<'s> Lexer<'s> {
 
     // --- outside of actions ---
 
-    fn text(&mut self) -> Token<'s> {
+    fn text(&mut self) -> Token {
         loop {
             let Some(length) = left_delim(self.rest()) else {
                 self.pos = self.pos.max(self.input.len());
@@ -130,7 +123,7 @@ impl<'s> Lexer<'s> {
                 let token = self.emit(Kind::Text);
                 self.pos += trimmed;
                 self.ignore();
-                if !token.text.is_empty() {
+                if token.length() > 0 {
                     return token;
                 }
             }
@@ -143,7 +136,7 @@ impl<'s> Lexer<'s> {
     }
 
     /// Takes `{{`. A comment is skipped whole and yields nothing.
-    fn left_delim(&mut self) -> Result<Option<Token<'s>>, &'static str> {
+    fn left_delim(&mut self) -> Result<Option<Token>, &'static str> {
         self.pos += LEFT_DELIM.len();
         let after_marker = if has_left_trim_marker(self.rest()) { 2 } else { 0 };
         if self
@@ -192,7 +185,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    fn right_delim(&mut self, trim: bool) -> Token<'s> {
+    fn right_delim(&mut self, trim: bool) -> Token {
         if trim {
             self.pos += 2;
             self.ignore();
@@ -207,7 +200,7 @@ impl<'s> Lexer<'s> {
         token
     }
 
-    fn inside_action(&mut self) -> Token<'s> {
+    fn inside_action(&mut self) -> Token {
         let start = self.pos;
         self.skip_space();
         self.spaced = self.pos > start;
@@ -261,7 +254,7 @@ impl<'s> Lexer<'s> {
     }
 
     /// A token of one more byte.
-    fn one(&mut self, kind: Kind) -> Token<'s> {
+    fn one(&mut self, kind: Kind) -> Token {
         self.pos += 1;
         self.emit(kind)
     }
@@ -280,11 +273,11 @@ impl<'s> Lexer<'s> {
     }
 
     #[cold]
-    fn bad_character(&mut self, c: char) -> Token<'s> {
+    fn bad_character(&mut self, c: char) -> Token {
         self.fail(format!("bad character {}", code_point(c)))
     }
 
-    fn identifier(&mut self) -> Token<'s> {
+    fn identifier(&mut self) -> Token {
         if let Some(bad) = self.word() {
             return self.bad_character(bad);
         }
@@ -299,7 +292,7 @@ impl<'s> Lexer<'s> {
         self.emit(kind)
     }
 
-    fn field_or_variable(&mut self, kind: Kind) -> Token<'s> {
+    fn field_or_variable(&mut self, kind: Kind) -> Token {
         self.pos += 1;
         if self.at_terminator() {
             let kind = if kind == Kind::Field {
@@ -326,7 +319,7 @@ impl<'s> Lexer<'s> {
     }
 
     /// A string or character constant, whose syntax the parser checks.
-    fn quoted(&mut self, quote: u8, kind: Kind, unterminated: &str) -> Token<'s> {
+    fn quoted(&mut self, quote: u8, kind: Kind, unterminated: &str) -> Token {
         self.pos += 1;
         loop {
             // Nothing is special about what stands before these.
@@ -340,7 +333,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    fn raw_string(&mut self) -> Token<'s> {
+    fn raw_string(&mut self) -> Token {
         self.pos += 1;
         match memchr::memchr(b'`', self.rest()) {
             Some(length) => {
@@ -352,7 +345,7 @@ impl<'s> Lexer<'s> {
     }
 
     /// A number, roughly: what is wrong with it the parser finds out.
-    fn number(&mut self) -> Token<'s> {
+    fn number(&mut self) -> Token {
         if !self.scan_number() {
             return self.fail(self.bad_number());
         }

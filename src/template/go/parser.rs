@@ -23,13 +23,9 @@ pub(super) fn parse(name: &str, text: &Str, has_function: &dyn Fn(&str) -> bool)
         text: text.clone(),
     });
     let mut parser = Parser {
+        text: text.as_bytes(),
         lexer: Lexer::new(text, has_function("break"), has_function("continue")),
-        tokens: [Token {
-            kind: Kind::Eof,
-            spaced: false,
-            pos: 0,
-            text: &[],
-        }; 2],
+        tokens: [Token::new(Kind::Eof, 0, 0, false); 2],
         peeked: 0,
         source,
         has_function,
@@ -46,9 +42,10 @@ pub(super) fn parse(name: &str, text: &Str, has_function: &dyn Fn(&str) -> bool)
 }
 
 struct Parser<'s, 'f> {
+    text: &'s [u8],
     lexer: Lexer<'s>,
     /// Look-ahead; `tokens[0]` is the one read last.
-    tokens: [Token<'s>; 2],
+    tokens: [Token; 2],
     peeked: usize,
     source: Arc<Source>,
     has_function: &'f dyn Fn(&str) -> bool,
@@ -76,12 +73,6 @@ enum Ending {
     End,
     /// With the token that follows: that of an `if` or `with` in the same action, if there is one.
     Else(Kind),
-}
-
-/// An action is a node or the end of the list that it stands in.
-enum Item {
-    Node(Node),
-    Ending(Ending),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -117,7 +108,7 @@ impl<'s> Parser<'s, '_> {
     // --- tokens ---
 
     #[inline]
-    fn next(&mut self) -> Token<'s> {
+    fn next(&mut self) -> Token {
         match self.peeked {
             0 => self.read(),
             1 => {
@@ -133,9 +124,16 @@ impl<'s> Parser<'s, '_> {
 
     /// The lexer's next token. Apart from what is mostly done, taking a token that was read already.
     #[inline(never)]
-    fn read(&mut self) -> Token<'s> {
-        self.tokens[0] = self.lexer.next_token();
-        self.tokens[0]
+    fn read(&mut self) -> Token {
+        let token = self.lexer.next_token();
+        self.tokens[0] = token;
+        token
+    }
+
+    /// What a token stands for.
+    fn text(&self, token: Token) -> &'s [u8] {
+        let from = token.pos() as usize;
+        self.text.get(from..from + token.length() as usize).unwrap_or_default()
     }
 
     fn backup(&mut self) {
@@ -143,12 +141,12 @@ impl<'s> Parser<'s, '_> {
     }
 
     /// Gives back two tokens, of which the parser still has the last.
-    fn backup2(&mut self, first: Token<'s>) {
+    fn backup2(&mut self, first: Token) {
         self.tokens[1] = first;
         self.peeked = 2;
     }
 
-    fn peek(&mut self) -> Token<'s> {
+    fn peek(&mut self) -> Token {
         let token = self.next();
         self.backup();
         token
@@ -160,7 +158,7 @@ impl<'s> Parser<'s, '_> {
     fn error<T>(&self, message: impl Into<String>) -> Parsed<T> {
         Err(Box::new(ParseError {
             name: self.source.name.to_string(),
-            line: self.line(self.tokens[0].pos),
+            line: self.line(self.tokens[0].pos()),
             message: message.into(),
         }))
     }
@@ -171,22 +169,22 @@ impl<'s> Parser<'s, '_> {
     }
 
     #[cold]
-    fn unexpected<T>(&self, token: Token<'_>, context: &str) -> Parsed<T> {
-        let shown = token.show(self.lexer.error());
+    fn unexpected<T>(&self, token: Token, context: &str) -> Parsed<T> {
+        let shown = token.show(self.text(token), self.lexer.error());
         if token.kind != Kind::Error {
             return self.error(format!("unexpected {shown} in {context}"));
         }
         let Some(started) = self.scope.action.map(|pos| self.line(pos)) else {
             return self.error(shown);
         };
-        if started == self.line(token.pos) {
+        if started == self.line(token.pos()) {
             return self.error(shown);
         }
         let link = if shown.ends_with(" action") { "" } else { " in action" };
         self.error(format!("{shown}{link} started at {}:{started}", self.source.name))
     }
 
-    fn expect(&mut self, kind: Kind, context: &str) -> Parsed<Token<'s>> {
+    fn expect(&mut self, kind: Kind, context: &str) -> Parsed<Token> {
         let token = self.next();
         if token.kind == kind {
             Ok(token)
@@ -223,9 +221,8 @@ impl<'s> Parser<'s, '_> {
                 }
                 _ => {}
             }
-            match self.text_or_action()? {
-                Item::Node(node) => self.nodes.push(node),
-                Item::Ending(ending) => return self.error(format!("unexpected {}", ending.source())),
+            if let Some(ending) = self.text_or_action()? {
+                return self.error(format!("unexpected {}", ending.source()));
             }
         }
     }
@@ -272,23 +269,26 @@ impl<'s> Parser<'s, '_> {
     fn item_list(&mut self) -> Parsed<(List, Ending)> {
         let mark = self.nodes.len();
         while self.peek().kind != Kind::Eof {
-            match self.text_or_action()? {
-                Item::Node(node) => self.nodes.push(node),
-                Item::Ending(ending) => return Ok((taken(&mut self.nodes, mark), ending)),
+            if let Some(ending) = self.text_or_action()? {
+                return Ok((taken(&mut self.nodes, mark), ending));
             }
         }
         self.error("unexpected EOF")
     }
 
-    fn text_or_action(&mut self) -> Parsed<Item> {
+    /// Adds the next node to the list; or gives what ends the list.
+    fn text_or_action(&mut self) -> Parsed<Option<Ending>> {
         let token = self.next();
         match token.kind {
-            Kind::Text => Ok(Item::Node(Node::Text(token.pos, token.pos + token.text.len() as Pos))),
+            Kind::Text => {
+                self.nodes.push(Node::Text(token.pos(), token.pos() + token.length()));
+                Ok(None)
+            }
             Kind::LeftDelim => {
-                self.scope.action = Some(token.pos);
-                let item = self.action()?;
+                self.scope.action = Some(token.pos());
+                let ending = self.action()?;
                 self.scope.action = None;
-                Ok(item)
+                Ok(ending)
             }
             _ => self.unexpected(token, "input"),
         }
@@ -296,7 +296,7 @@ impl<'s> Parser<'s, '_> {
 
     // --- actions ---
 
-    fn action(&mut self) -> Parsed<Item> {
+    fn action(&mut self) -> Parsed<Option<Ending>> {
         const TOO_DEEP: &str = "exceeded maximum nesting depth";
         let token = self.next();
         let node = match token.kind {
@@ -306,34 +306,48 @@ impl<'s> Parser<'s, '_> {
             Kind::Keyword(Keyword::Else) => return self.else_action(),
             Kind::Keyword(Keyword::End) => {
                 self.expect(Kind::RightDelim, "end")?;
-                return Ok(Item::Ending(Ending::End));
+                return Ok(Some(Ending::End));
             }
             Kind::Keyword(Keyword::If) => self.nested(TOO_DEEP, |parser| parser.control(Control::If))?,
             Kind::Keyword(Keyword::With) => self.nested(TOO_DEEP, |parser| parser.control(Control::With))?,
             Kind::Keyword(Keyword::Range) => self.nested(TOO_DEEP, |parser| parser.control(Control::Range))?,
             Kind::Keyword(Keyword::Template) => self.template()?,
+            Kind::String | Kind::RawString if self.is_constant(token) => Node::Constant(token.span()),
             _ => {
                 self.backup();
                 Node::Action(self.pipeline("command", Kind::RightDelim)?)
             }
         };
-        Ok(Item::Node(node))
+        self.nodes.push(node);
+        Ok(None)
     }
 
-    fn loop_control(&mut self, keyword: Token<'s>, shown: &str) -> Parsed<Pos> {
+    /// Whether an action ends after a string constant that means what stands between its quotes. If so it is taken, and if
+    /// not the parser still has the constant.
+    fn is_constant(&mut self, token: Token) -> bool {
+        let is_all =
+            self.next().kind == Kind::RightDelim && matches!(unquote(self.text(token)), Some(Cow::Borrowed(_)));
+        if !is_all {
+            self.backup2(token);
+            self.next();
+        }
+        is_all
+    }
+
+    fn loop_control(&mut self, keyword: Token, shown: &str) -> Parsed<Pos> {
         self.expect(Kind::RightDelim, shown)?;
         if self.scope.range_depth == 0 {
             return self.error(format!("{shown} outside {{{{range}}}}"));
         }
-        Ok(keyword.pos)
+        Ok(keyword.pos())
     }
 
-    fn else_action(&mut self) -> Parsed<Item> {
+    fn else_action(&mut self) -> Parsed<Option<Ending>> {
         let follower = self.peek().kind;
         if !matches!(follower, Kind::Keyword(Keyword::If | Keyword::With)) {
             self.expect(Kind::RightDelim, "else")?;
         }
-        Ok(Item::Ending(Ending::Else(follower)))
+        Ok(Some(Ending::Else(follower)))
     }
 
     /// `if`, `with` or `range`; the keyword is taken.
@@ -391,7 +405,7 @@ impl<'s> Parser<'s, '_> {
         self.body(&name, CONTEXT)?;
         self.scope = outer;
         Ok(Node::Template(Box::new(Invocation {
-            pos: token.pos,
+            pos: token.pos(),
             name: name.into(),
             pipe: Some(pipe),
         })))
@@ -408,21 +422,21 @@ impl<'s> Parser<'s, '_> {
             Some(self.pipeline(CONTEXT, Kind::RightDelim)?)
         };
         Ok(Node::Template(Box::new(Invocation {
-            pos: token.pos,
+            pos: token.pos(),
             name: name.into(),
             pipe,
         })))
     }
 
-    fn template_name(&mut self, token: Token<'s>, context: &str) -> Parsed<String> {
+    fn template_name(&mut self, token: Token, context: &str) -> Parsed<String> {
         match token.kind {
             Kind::String | Kind::RawString => Ok(String::from_utf8_lossy(&self.unquote(token)?).into_owned()),
             _ => self.unexpected(token, context),
         }
     }
 
-    fn unquote<'t>(&self, token: Token<'t>) -> Parsed<Cow<'t, [u8]>> {
-        match unquote(token.text) {
+    fn unquote(&self, token: Token) -> Parsed<Cow<'s, [u8]>> {
+        match unquote(self.text(token)) {
             Some(text) => Ok(text),
             None => self.error("invalid syntax"),
         }
@@ -437,8 +451,4 @@ fn taken<T>(collected: &mut Vec<T>, mark: usize) -> Box<[T]> {
         return Box::new([one]);
     }
     collected.drain(mark..).collect()
-}
-
-fn span(token: Token<'_>) -> Span {
-    Span(token.pos, token.text.len() as u32)
 }

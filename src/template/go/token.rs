@@ -1,6 +1,6 @@
-//! The lexer's tokens. They borrow from the text.
+//! The lexer's tokens.
 
-use super::ast::Pos;
+use super::ast::{Pos, Span};
 use super::quote::{quote_go, quote_go_prefix};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,14 +48,12 @@ pub(super) enum Keyword {
     With,
 }
 
+/// A token: two numbers, so that it is handed on in two registers. A chart has a hundred thousand.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Token<'s> {
+pub(super) struct Token {
     pub(super) kind: Kind,
-    /// Space stands before it, within an action.
-    pub(super) spaced: bool,
-    /// The byte offset.
-    pub(super) pos: Pos,
-    pub(super) text: &'s [u8],
+    /// From the lowest bit: the byte offset (32 bits), the length in bytes (31), whether space stands before it.
+    place: u64,
 }
 
 // === impl Keyword ===
@@ -81,15 +79,48 @@ impl Keyword {
 
 // === impl Token ===
 
-impl Token<'_> {
-    /// As parse errors show it. `error` is the lexer's reason, for an error token.
-    pub(super) fn show(&self, error: &str) -> String {
+impl Token {
+    /// A token of that place and length in bytes. `spaced` is whether space stands before it, within an action.
+    #[inline]
+    pub(super) fn new(kind: Kind, pos: usize, length: usize, spaced: bool) -> Self {
+        Token {
+            kind,
+            place: pos as u64 & 0xffff_ffff | (length as u64 & 0x7fff_ffff) << 32 | u64::from(spaced) << 63,
+        }
+    }
+
+    /// The byte offset.
+    #[inline]
+    pub(super) fn pos(self) -> Pos {
+        self.place as Pos
+    }
+
+    /// In bytes.
+    #[inline]
+    pub(super) fn length(self) -> u32 {
+        (self.place >> 32) as u32 & 0x7fff_ffff
+    }
+
+    /// Whether space stands before it, within an action.
+    #[inline]
+    pub(super) fn spaced(self) -> bool {
+        self.place >> 63 == 1
+    }
+
+    /// Where it stands.
+    #[inline]
+    pub(super) fn span(self) -> Span {
+        Span(self.pos(), self.length())
+    }
+
+    /// As parse errors show it. `text` is the token's, `error` the lexer's reason, for an error token.
+    pub(super) fn show(self, text: &[u8], error: &str) -> String {
         match self.kind {
             Kind::Eof => "EOF".to_owned(),
             Kind::Error => error.to_owned(),
-            Kind::Keyword(_) => format!("<{}>", String::from_utf8_lossy(self.text)),
-            _ if self.text.len() > 10 => format!("{}...", quote_go_prefix(self.text, 10)),
-            _ => quote_go(self.text),
+            Kind::Keyword(_) => format!("<{}>", String::from_utf8_lossy(text)),
+            _ if text.len() > 10 => format!("{}...", quote_go_prefix(text, 10)),
+            _ => quote_go(text),
         }
     }
 }

@@ -253,6 +253,12 @@ impl<'a, C: Host> State<'a, '_, C> {
                     self.written()?;
                     Flow::Next
                 }
+                Node::Constant(Span(from, length)) => {
+                    let text = self.tree.source.slice(from + 1, (from + length).saturating_sub(1));
+                    self.out.extend_from_slice(text);
+                    self.written()?;
+                    Flow::Next
+                }
                 Node::Action(pipe) => {
                     let value = self.eval_pipeline(dot, pipe)?;
                     if pipe.decl.is_empty() {

@@ -7,11 +7,11 @@ use super::super::number::Constant;
 use super::super::quote::quote_go;
 use super::super::token::{Keyword, Kind, Token};
 use super::super::value::Str;
-use super::{Parsed, Parser, span, taken};
+use super::{Parsed, Parser, taken};
 
-impl<'s> Parser<'s, '_> {
+impl Parser<'_, '_> {
     pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
-        let pos = self.peek().pos;
+        let pos = self.peek().pos();
         let (decl, is_assign) = self.declarations(context)?;
         let mark = self.commands.len();
         loop {
@@ -20,8 +20,7 @@ impl<'s> Parser<'s, '_> {
                 kind if kind == end => break,
                 kind if starts_operand(kind) => {
                     self.backup();
-                    let command = self.command()?;
-                    self.commands.push(command);
+                    self.command()?;
                 }
                 _ => return self.unexpected(token, context),
             }
@@ -62,7 +61,7 @@ impl<'s> Parser<'s, '_> {
                     self.declare(&mut decl, variable);
                     return Ok((decl.into(), next.kind == Kind::Assign));
                 }
-                Kind::Char if next.text == b"," => {
+                Kind::Char if self.text(next) == b"," => {
                     self.next();
                     self.declare(&mut decl, variable);
                     if context != "range" || decl.len() >= 2 {
@@ -80,23 +79,20 @@ impl<'s> Parser<'s, '_> {
         }
     }
 
-    fn declare(&mut self, decl: &mut Vec<Variable>, token: Token<'s>) {
+    fn declare(&mut self, decl: &mut Vec<Variable>, token: Token) {
         decl.push(variable(token));
-        self.scope.vars.push(token.text);
+        self.scope.vars.push(self.text(token));
     }
 
-    fn command(&mut self) -> Parsed<Command> {
-        let pos = self.peek().pos;
-        let mut first = None;
+    /// Adds the next command to the pipeline's.
+    fn command(&mut self) -> Parsed<()> {
+        let pos = self.peek().pos();
         let mark = self.operands.len();
         loop {
-            match self.operand()? {
-                Some(operand) if first.is_none() => first = Some(operand),
-                operand => self.operands.extend(operand),
-            }
+            self.operand()?;
             let token = self.next();
             match token.kind {
-                kind if token.spaced && starts_operand(kind) => {
+                kind if token.spaced() && starts_operand(kind) => {
                     self.backup();
                     continue;
                 }
@@ -106,56 +102,58 @@ impl<'s> Parser<'s, '_> {
             }
             break;
         }
-        match first {
-            Some(first) => Ok(Command {
-                pos,
-                first,
-                args: taken(&mut self.operands, mark),
-            }),
-            None => self.error("empty command"),
+        let args = match self.operands.len().saturating_sub(mark) {
+            0 => return self.error("empty command"),
+            1 => Box::default(),
+            _ => taken(&mut self.operands, mark + 1),
+        };
+        if let Some(first) = self.operands.pop() {
+            self.commands.push(Command { pos, first, args });
         }
+        Ok(())
     }
 
-    /// A term with the fields that follow it; `None` if the next token starts none.
-    fn operand(&mut self) -> Parsed<Option<Operand>> {
-        let token = self.peek();
+    /// Adds a term with the fields that follow it to the command's; nothing if the next token starts none.
+    fn operand(&mut self) -> Parsed<()> {
+        let token = self.next();
         if token.kind == Kind::Field {
-            self.next();
             self.names.clear();
             self.names.push(field_name(token));
-            let pos = self.fields().unwrap_or(token.pos);
+            let pos = self.fields().unwrap_or(token.pos());
             let names = self.names.as_slice().into();
-            return Ok(Some(Operand::Field(Field { pos, names })));
+            self.operands.push(Operand::Field(Field { pos, names }));
+            return Ok(());
         }
-        let Some(mut operand) = self.term()? else {
-            return Ok(None);
-        };
+        if !starts_operand(token.kind) {
+            self.backup();
+            return Ok(());
+        }
+        self.term(token)?;
         self.names.clear();
         let Some(pos) = self.fields() else {
-            return Ok(Some(operand));
+            return Ok(());
         };
         let fields = self.names.as_slice().into();
-        match &mut operand {
-            Operand::Variable(variable) => {
-                variable.pos = pos;
-                variable.fields = fields;
+        match self.operands.pop() {
+            Some(Operand::Variable(variable)) => {
+                let variable = Variable {
+                    pos,
+                    fields,
+                    ..variable
+                };
+                self.operands.push(Operand::Variable(variable));
             }
-            Operand::Field(_)
-            | Operand::Bool(..)
-            | Operand::String(_)
-            | Operand::Number(_)
-            | Operand::Nil(_)
-            | Operand::Dot(_) => {
-                return self.error(format!(
-                    "unexpected . after term {}",
-                    quote_go(operand.normal(&self.source).as_bytes())
-                ));
+            Some(operand @ (Operand::Identifier(_) | Operand::Chain(_) | Operand::Pipe(_))) => {
+                let chain = Chain { pos, operand, fields };
+                self.operands.push(Operand::Chain(Box::new(chain)));
             }
-            Operand::Identifier(_) | Operand::Chain(_) | Operand::Pipe(_) => {
-                return Ok(Some(Operand::Chain(Box::new(Chain { pos, operand, fields }))));
+            Some(operand) => {
+                let shown = quote_go(operand.normal(&self.source).as_bytes());
+                return self.error(format!("unexpected . after term {shown}"));
             }
+            None => {}
         }
-        Ok(Some(operand))
+        Ok(())
     }
 
     /// Adds the fields that follow without a space to the names. Yields where the first is.
@@ -163,39 +161,39 @@ impl<'s> Parser<'s, '_> {
         let mut first = None;
         loop {
             let token = self.next();
-            if token.kind != Kind::Field || token.spaced {
+            if token.kind != Kind::Field || token.spaced() {
                 self.backup();
                 return first;
             }
-            first.get_or_insert(token.pos);
+            first.get_or_insert(token.pos());
             self.names.push(field_name(token));
         }
     }
 
-    /// A term but for a field.
-    fn term(&mut self) -> Parsed<Option<Operand>> {
-        let token = self.next();
-        Ok(Some(match token.kind {
+    /// Adds a term but for a field, which begins with the token.
+    fn term(&mut self, token: Token) -> Parsed<()> {
+        let operand = match token.kind {
             Kind::Identifier => {
-                let name = as_str(token.text);
+                let name = as_str(self.text(token));
                 let builtin = Builtin::by_name(name);
                 if builtin.is_none() && !(self.has_function)(name) {
-                    return self.error(format!("function {} not defined", quote_go(token.text)));
+                    return self.error(format!("function {} not defined", quote_go(name.as_bytes())));
                 }
-                Operand::Identifier(Identifier::new(span(token), builtin))
+                Operand::Identifier(Identifier::new(token.span(), builtin))
             }
-            Kind::Keyword(Keyword::Dot) => Operand::Dot(token.pos),
-            Kind::Keyword(Keyword::Nil) => Operand::Nil(token.pos),
+            Kind::Keyword(Keyword::Dot) => Operand::Dot(token.pos()),
+            Kind::Keyword(Keyword::Nil) => Operand::Nil(token.pos()),
             Kind::Variable => {
-                if !self.scope.vars.contains(&token.text) {
-                    return self.error(format!("undefined variable {}", quote_go(token.text)));
+                let name = self.text(token);
+                if !self.scope.vars.contains(&name) {
+                    return self.error(format!("undefined variable {}", quote_go(name)));
                 }
                 Operand::Variable(variable(token))
             }
-            Kind::Bool => Operand::Bool(token.pos, token.text == b"true"),
-            Kind::CharConstant | Kind::Complex | Kind::Number => match Constant::parse(token.text) {
+            Kind::Bool => Operand::Bool(token.pos(), self.text(token) == b"true"),
+            Kind::CharConstant | Kind::Complex | Kind::Number => match Constant::parse(self.text(token)) {
                 Ok(value) => Operand::Number(Box::new(Number {
-                    text: span(token),
+                    text: token.span(),
                     value,
                 })),
                 Err(message) => return self.error(message),
@@ -206,18 +204,14 @@ impl<'s> Parser<'s, '_> {
                 })?;
                 Operand::Pipe(Box::new(pipe))
             }
-            Kind::String | Kind::RawString => {
-                let text = Str::from(&*self.unquote(token)?);
-                Operand::String(Literal {
-                    quoted: span(token),
-                    text,
-                })
-            }
-            _ => {
-                self.backup();
-                return Ok(None);
-            }
-        }))
+            // A string or raw string: nothing else starts an operand.
+            _ => Operand::String(Literal {
+                quoted: token.span(),
+                text: Str::from(&*self.unquote(token)?),
+            }),
+        };
+        self.operands.push(operand);
+        Ok(())
     }
 }
 
@@ -238,16 +232,15 @@ fn starts_operand(kind: Kind) -> bool {
     )
 }
 
-fn variable(token: Token<'_>) -> Variable {
+fn variable(token: Token) -> Variable {
     Variable {
-        pos: token.pos,
-        name: span(token),
+        pos: token.pos(),
+        name: token.span(),
         fields: Box::default(),
     }
 }
 
 /// The name of a field token, which starts with a dot, without it.
-fn field_name(token: Token<'_>) -> Span {
-    let Span(from, length) = span(token);
-    Span(from + 1, length.saturating_sub(1))
+fn field_name(token: Token) -> Span {
+    Span(token.pos() + 1, token.length().saturating_sub(1))
 }
