@@ -49,20 +49,27 @@ fn command() -> clap::Command {
     Cli::command().mut_subcommand("template", |_| template::command())
 }
 
-/// Parses the arguments of the process and runs its command. `when_large` is called if the process is going to fill much
-/// memory and to end soon after.
-pub fn main(when_large: fn()) -> ExitCode {
+/// What a command can have done to the process that it runs in.
+pub struct Program {
+    /// Called if the process is going to fill much memory and to end soon after.
+    pub when_large: fn(),
+    /// Ends the process with that exit code. Everything is printed by then, and nothing has to be given back.
+    pub end: fn(u8) -> !,
+}
+
+/// Parses the arguments of the process and runs its command.
+pub fn main(program: &Program) -> ExitCode {
     let mut words = std::env::args_os()
         .skip(1)
         .map(|word| word.to_string_lossy().into_owned());
     // Its flags follow other rules than clap's, and it starts fast.
     if words.next().as_deref() == Some("template") {
-        return template::run(&words.collect::<Vec<_>>(), when_large);
+        return template::run(&words.collect::<Vec<_>>(), program);
     }
     let cli = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     let result = match cli.command {
         Command::Run(args) => return run::run(&args),
-        Command::Template => return template::run(&[], when_large),
+        Command::Template => return template::run(&[], program),
         Command::Render(args) => render::run(&args),
         Command::ReleaseFinalizers(args) => release_finalizers::run(&args),
         Command::Completion(args) => completion::run(&args, command(), &mut io::stdout()).map_err(Into::into),

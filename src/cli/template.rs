@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::locate::Place;
+use super::Program;
 use super::pflag::{self, Parsed};
 use crate::chart::options::ValueOptions;
 use crate::chart::{self, Chart, Fetch, Purpose, Schemas, Warning};
@@ -101,9 +102,8 @@ pub fn command() -> clap::Command {
     flags::describe(command)
 }
 
-/// Runs the command with the process's streams, prints its result and ends the process. `args` are those after `template`;
-/// `when_large` is called before much memory is filled.
-pub fn run(args: &[String], when_large: fn()) -> ExitCode {
+/// Runs the command with the process's streams, prints its result and ends the process. `args` are those after `template`.
+pub fn run(args: &[String], program: &Program) -> ExitCode {
     let env = |name: &str| std::env::var(name).ok();
     // A process that lives for milliseconds: all on one thread, whose memory nobody takes back before it ends.
     let outcome = on_large_stack(|| {
@@ -112,9 +112,9 @@ pub fn run(args: &[String], when_large: fn()) -> ExitCode {
             dir: Path::new(""),
             env: &env,
             ends: true,
-            when_large,
+            when_large: program.when_large,
         };
-        std::process::exit(tell(&capture(args, process)).into())
+        (program.end)(tell(&capture(args, process)))
     });
     match outcome {
         Ok(never) => never,
