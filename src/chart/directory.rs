@@ -46,7 +46,7 @@ pub(super) fn chart_yaml(root: &Path) -> Result<File, Error> {
 pub(super) fn read(
     root: &Path,
     warnings: &mut Vec<Warning>,
-    ahead: &mut Ahead,
+    ahead: &Ahead,
     when_large: fn(),
 ) -> Result<Vec<Entry>, Error> {
     let ignore_file = root.join(".helmignore");
@@ -117,7 +117,7 @@ struct Walk<'w> {
     /// Bytes that the chart may still take.
     left: u64,
     reader: Reader,
-    ahead: &'w mut Ahead,
+    ahead: &'w Ahead,
     when_large: fn(),
 }
 
@@ -233,7 +233,7 @@ impl Walk<'_> {
         if found.len() >= LARGE {
             (self.when_large)();
         }
-        let worth = if self.ahead.is_running() { FEW } else { MANY };
+        let worth = if self.ahead.helper().is_running() { FEW } else { MANY };
         if found.len() < worth {
             for Found { path, name } in found {
                 let read = |reader: &mut Reader, left| reader.read(&path, left);
@@ -243,7 +243,7 @@ impl Walk<'_> {
         }
         let batch = Arc::new(Batch::new(found, &self.first));
         let other = Arc::clone(&batch);
-        self.ahead.send(move || other.read_from_the_last());
+        self.ahead.helper().send(move || other.read_from_the_last());
         for (Found { path, name }, slot) in batch.found.iter().zip(&batch.read) {
             let read = |reader: &mut Reader, left| slot.get_or_init(|| reader.read(path, left)).clone();
             self.file(name, read)?;

@@ -1,9 +1,10 @@
 //! A chart's files, sorted by role into a [`Chart`]. Facts: Helm's `pkg/chart/v2/loader/load.go`.
 
-use super::ahead::{self, Ahead, Promise};
+use super::ahead::{self, Ahead};
 use super::schema::Schema;
 use super::{Chart, Error, File, Format, Frozen, Metadata, Warning, archive, metadata, values};
 use crate::template::go::Str;
+use crate::template::go::parallel::Promise;
 use crate::yaml;
 
 /// A file, and what was begun of it before its turn.
@@ -29,7 +30,7 @@ impl From<File> for Entry {
 
 impl Entry {
     /// An entry for a file that is read before the others. If it is large, the other thread begins with it.
-    pub fn ahead(file: File, ahead: &mut Ahead) -> Self {
+    pub fn ahead(file: File, ahead: &Ahead) -> Self {
         let mut entry = Entry::from(file);
         if entry.file.data.len() >= ahead::WORTH {
             entry.begin_schema(ahead);
@@ -39,7 +40,7 @@ impl Entry {
     }
 
     /// Has the other thread begin with a schema that it hasn't begun with.
-    fn begin_schema(&mut self, ahead: &mut Ahead) {
+    fn begin_schema(&mut self, ahead: &Ahead) {
         if ahead.compiles() && self.is_untouched("values.schema.json") {
             let text = self.file.data.clone();
             self.begun = Begun::Schema(Schema::compiling(text, ahead));
@@ -63,14 +64,14 @@ impl Entry {
 }
 
 /// Has the other thread begin with what is large of a chart's files.
-pub(super) fn begin(mut files: Vec<Entry>, mut ahead: Ahead) -> Vec<Entry> {
+pub(super) fn begin(mut files: Vec<Entry>, ahead: &Ahead) -> Vec<Entry> {
     let values = files.iter().filter(|entry| entry.is_untouched("values.yaml"));
     // Without the first, which this thread is busy with meanwhile.
     if values.skip(1).map(|entry| entry.file.data.len()).sum::<usize>() >= ahead::WORTH {
         ahead.fulfil(files.iter_mut().filter_map(Entry::promise).collect());
     }
     let large = files.iter_mut().filter(|entry| entry.file.data.len() >= ahead::WORTH);
-    large.for_each(|entry| entry.begin_schema(&mut ahead));
+    large.for_each(|entry| entry.begin_schema(ahead));
     files
 }
 
@@ -267,7 +268,7 @@ fn is_crd(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Schemas;
+    use super::super::{Purpose, Schemas};
     use super::*;
 
     #[test]
@@ -280,6 +281,10 @@ mod tests {
             file: large(name),
             begun,
         };
+        let purpose = Purpose {
+            schemas: Schemas::AtOnce,
+            ..Purpose::default()
+        };
         let values = Promise::new(|| Err("mine".to_owned()));
         let schema = Schema::new("mine".into());
         let files = vec![
@@ -290,7 +295,7 @@ mod tests {
             begun("values.schema.json", Begun::Schema(schema)),
             begun("values.yaml", Begun::Values(values)),
         ];
-        let files = begin(files, Ahead::new(Schemas::AtOnce));
+        let files = begin(files, &Ahead::new(&purpose));
         let told: Vec<String> = files
             .iter()
             .map(|entry| match &entry.begun {

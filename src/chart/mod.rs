@@ -28,6 +28,7 @@ mod tests;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use crate::template::go::parallel::Helper;
 use crate::template::go::{Map, Str};
 use ahead::Ahead;
 pub use fetch::Fetch;
@@ -78,9 +79,11 @@ pub enum Schemas {
 }
 
 /// What the loader is told of the use that a chart is loaded for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone)]
 pub struct Purpose {
     pub schemas: Schemas,
+    /// What may begin with what takes long.
+    pub helper: Helper,
     /// Called before the files of a large chart are read: of [`LARGE`] files or [`LARGE_ARCHIVE`] bytes.
     pub when_large: fn(),
 }
@@ -145,9 +148,9 @@ pub fn load_for(path: &Path, purpose: &Purpose) -> Result<Chart, Error> {
     if info.is_dir() {
         let format = files::detect_format(&directory::chart_yaml(&path)?)?;
         let mut warnings = Vec::new();
-        let mut ahead = Ahead::new(purpose.schemas);
-        let files = directory::read(&path, &mut warnings, &mut ahead, purpose.when_large)?;
-        let mut chart = files::assemble(files::begin(files, ahead), format)?;
+        let ahead = Ahead::new(purpose);
+        let files = directory::read(&path, &mut warnings, &ahead, purpose.when_large)?;
+        let mut chart = files::assemble(files::begin(files, &ahead), format)?;
         warnings.append(&mut chart.warnings);
         chart.warnings = warnings;
         return Ok(chart);
@@ -165,7 +168,7 @@ pub fn load_archive_for(path: &Path, data: &[u8], purpose: &Purpose) -> Result<C
         (purpose.when_large)();
     }
     let files = archive::read(path, data)?;
-    from_archive(files, purpose.schemas, |error| archive::explain(path, error))
+    from_archive(files, purpose, |error| archive::explain(path, error))
 }
 
 /// Loads a chart from the bytes of a `.tgz` archive.
@@ -173,10 +176,10 @@ pub fn load_archive_for(path: &Path, data: &[u8], purpose: &Purpose) -> Result<C
 /// # Errors
 /// As [`load`].
 pub fn load_archive(data: &[u8]) -> Result<Chart, Error> {
-    from_archive(archive::unpack(data)?, Schemas::WhenAsked, |error| error)
+    from_archive(archive::unpack(data)?, &Purpose::default(), |error| error)
 }
 
-fn from_archive(files: Vec<File>, schemas: Schemas, explain: impl FnOnce(Error) -> Error) -> Result<Chart, Error> {
+fn from_archive(files: Vec<File>, purpose: &Purpose, explain: impl FnOnce(Error) -> Error) -> Result<Chart, Error> {
     let Some(file) = files.iter().find(|file| file.name == "Chart.yaml") else {
         return Err(Error::Chart(
             "unable to detect chart version, no Chart.yaml found".to_owned(),
@@ -184,7 +187,7 @@ fn from_archive(files: Vec<File>, schemas: Schemas, explain: impl FnOnce(Error) 
     };
     let format = files::detect_format(file)?;
     let files = files.into_iter().map(Entry::from).collect();
-    files::assemble(files::begin(files, Ahead::new(schemas)), format).map_err(explain)
+    files::assemble(files::begin(files, &Ahead::new(purpose)), format).map_err(explain)
 }
 
 // === impl Purpose ===
@@ -193,6 +196,7 @@ impl Default for Purpose {
     fn default() -> Self {
         Purpose {
             schemas: Schemas::WhenAsked,
+            helper: Helper::default(),
             when_large: || {},
         }
     }

@@ -23,9 +23,10 @@ use std::sync::OnceLock;
 
 use self::compile::Compiler;
 use self::json::Json;
-use super::ahead::{Ahead, Promise};
+use super::ahead::Ahead;
 use super::dependencies::Node;
 use super::{Fetch, values};
+use crate::template::go::parallel::Promise;
 use crate::template::go::value::{Map, Str, Value};
 
 /// Where a chart's schema stands, for references that start from it.
@@ -95,7 +96,7 @@ impl Schema {
     }
 
     /// The same, and the other thread begins to compile it.
-    pub(super) fn compiling(text: Str, ahead: &mut Ahead) -> Self {
+    pub(super) fn compiling(text: Str, ahead: &Ahead) -> Self {
         let source = text.clone();
         let promise = Promise::new(move || match Json::parse(&source) {
             Ok(document) => Compiler::alone().compile_alone(URL, document),
@@ -157,7 +158,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::Schemas;
+    use super::super::Purpose;
     use super::*;
 
     #[test]
@@ -195,8 +196,8 @@ mod tests {
                 }
             });
             let plain = Schema::new(Str::from(text.as_str()));
-            let mut ahead = Ahead::new(Schemas::AtOnce);
-            let begun = Schema::compiling(Str::from(text.as_str()), &mut ahead);
+            let ahead = Ahead::new(&Purpose::default());
+            let begun = Schema::compiling(Str::from(text.as_str()), &ahead);
             let found = begun.begun.as_ref().unwrap().get();
             let is_elsewhere = ["example.org", "file:", "urn:", "x:y"]
                 .iter()

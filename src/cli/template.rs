@@ -31,6 +31,7 @@ use crate::render::{
     Capabilities, Error, Input, KubeVersion, Limits, Lookups, Release, Renderer, StreamOptions, bad_stream,
     on_large_stack, show_only, to_stream,
 };
+use crate::template::go::parallel::Helper;
 use crate::yaml;
 
 /// The name that Helm gives a release without one.
@@ -232,7 +233,9 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
     let (values, raw_texts) = value_options(&flags, process.dir, http::files(&proxies))
         .merge(process.stdin)
         .map_err(|e| e.to_string())?;
+    let helper = Helper::default();
     let purpose = Purpose {
+        helper: helper.clone(),
         schemas: match flags.bool("skip-schema-validation") {
             true => Schemas::WhenAsked,
             false => Schemas::AtOnce,
@@ -246,7 +249,7 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
     };
     let chart = chart.map_err(|e| e.to_string())?;
     let deprecated = chart.metadata.deprecated;
-    let mut renderer = check(chart, &flags)?.once().with_fetch(http::schemas(&proxies));
+    let mut renderer = check(chart, &flags)?.once(helper).with_fetch(http::schemas(&proxies));
     if flags.bool("enable-dns") {
         renderer = renderer.with_hosts(hosts::system());
     }

@@ -4,7 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use super::{ChartId, Enabled, Input};
+use super::Input;
+use super::templates::{ChartId, Enabled};
 use crate::chart::dependencies::Node;
 use crate::chart::{File, Metadata, values};
 use crate::template::go::{Entries, Map, MapKind, Str, Value};

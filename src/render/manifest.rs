@@ -1,12 +1,12 @@
 //! Rendered files -> manifests and hooks. Facts: Helm's `pkg/release/v1/util/{manifest,manifest_sorter}.go`.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
-use super::heads::{Head, Heads, Read};
+use super::documents::{Document, File};
+use super::heads::Head;
 use super::order::by_install_order;
 use super::{BadManifest, Error};
 use crate::yaml;
@@ -126,89 +126,54 @@ pub(super) struct Sorted {
     pub warnings: Vec<String>,
 }
 
-/// Where a document is in its file, and what was read of it.
-struct Place {
-    path: String,
-    line: usize,
-    range: Range<usize>,
-    /// Whether nothing but white space stands around it.
-    is_whole: bool,
-    read: Read,
-}
-
-/// Splits rendered files (by path) into documents and sorts them.
+/// Sorts the documents of rendered files (by path).
 ///
 /// # Errors
 /// A document that isn't YAML, or whose head has the wrong types.
-pub(super) fn sort(mut files: BTreeMap<String, String>, heads: &Heads) -> Result<Sorted, Error> {
-    let places = places(&files, heads);
-    let is_good = places.iter().all(|place| place.read.is_ok());
+pub(super) fn sort(mut files: BTreeMap<String, File>) -> Result<Sorted, Error> {
+    let is_good = files.values().all(File::is_good);
     let mut sorted = Sorted::default();
-    for place in places {
-        match place.read {
-            Ok(head) => {
-                let file = files.get_mut(&place.path);
-                let text = file.map_or_else(String::new, |file| {
-                    // Most files are one document; an error shows the files as they were.
-                    if place.is_whole && is_good {
-                        let mut text = std::mem::take(file);
-                        text.drain(..place.range.start);
-                        text
-                    } else {
-                        file.get(place.range).unwrap_or_default().to_owned()
-                    }
-                });
-                sorted.add(Manifest {
-                    source: place.path,
-                    line: place.line,
-                    text,
-                    object: OnceLock::new(),
-                    head,
-                });
-            }
-            Err(text) => {
-                let text = format!("YAML parse error on {}: {text}", place.path);
-                let hooks = sorted.hooks;
-                return Err(Error::Manifest(Box::new(BadManifest { text, files, hooks })));
-            }
+    let mut failure = None;
+    'files: for (path, file) in &mut files {
+        let documents = file.take_documents();
+        let is_one = documents.len() == 1;
+        for Document { range, line, head } in documents {
+            let head = match head {
+                Ok(head) => head,
+                Err(text) => {
+                    failure = Some(format!("YAML parse error on {path}: {text}"));
+                    break 'files;
+                }
+            };
+            // Most files are one document; an error shows the files as they were.
+            let text = if is_one && range.end == file.text.len() && is_good {
+                let mut text = std::mem::take(&mut file.text);
+                text.drain(..range.start);
+                text
+            } else {
+                file.text.get(range).unwrap_or_default().to_owned()
+            };
+            sorted.add(Manifest {
+                source: path.clone(),
+                line,
+                text,
+                object: OnceLock::new(),
+                head,
+            });
         }
+    }
+    if let Some(text) = failure {
+        return Err(Error::Manifest(Box::new(BadManifest {
+            text,
+            files: files.into_iter().map(|(path, file)| (path, file.text)).collect(),
+            hooks: sorted.hooks,
+        })));
     }
     sorted.objects.sort_by(|a, b| by_install_order(a.kind(), b.kind()));
     sorted
         .hooks
         .sort_by(|a, b| by_install_order(a.manifest.kind(), b.manifest.kind()));
     Ok(sorted)
-}
-
-fn places(files: &BTreeMap<String, String>, heads: &Heads) -> Vec<Place> {
-    let mut texts = Vec::new();
-    let mut places = Vec::new();
-    for (path, content) in files {
-        let base = path.rsplit('/').next().unwrap_or(path);
-        if base.starts_with('_') {
-            continue;
-        }
-        for (range, line) in ranges(content) {
-            texts.push(content.get(range.clone()).unwrap_or_default());
-            places.push((path, line, range.end == content.len(), range));
-        }
-    }
-    let mut counts: HashMap<&str, usize> = HashMap::new();
-    places
-        .iter()
-        .for_each(|(path, ..)| *counts.entry(path).or_default() += 1);
-    let read = heads.read(&texts);
-    let places = places
-        .into_iter()
-        .zip(read)
-        .map(|((path, line, is_last, range), read)| Place {
-            path: path.clone(),
-            line,
-            is_whole: is_last && counts.get(path.as_str()) == Some(&1),
-            range,
-            read,
-        });
-    places.collect()
 }
 
 impl Sorted {
@@ -248,68 +213,24 @@ impl Sorted {
     }
 }
 
-/// The documents of a rendered file with the lines where they start. Helm splits at `---` at the start of a line,
-/// whatever follows; the rest of that line belongs to the next document.
-pub fn split(content: &str) -> Vec<(&str, usize)> {
-    let documents = ranges(content).into_iter();
-    documents
-        .map(|(range, line)| (content.get(range).unwrap_or_default(), line))
-        .collect()
-}
-
-/// As [`split`], with the places of the documents.
-fn ranges(content: &str) -> Vec<(Range<usize>, usize)> {
-    let mut documents = Vec::new();
-    let body = content.trim_start();
-    let offset = content.len() - body.len();
-    // Lines are counted from the document before on.
-    let (mut line, mut counted) = (1, 0);
-    let mut keep = |start: usize, end: usize| {
-        let Some(piece) = content.get(start..end) else { return };
-        let trimmed = piece.trim_start();
-        if !trimmed.is_empty() {
-            let begin = end - trimmed.len();
-            let before = content.as_bytes().get(counted..begin).unwrap_or_default();
-            line += memchr::memchr_iter(b'\n', before).count();
-            counted = begin;
-            documents.push((begin..end, line));
-        }
-    };
-    let first = body.starts_with("---").then_some(offset);
-    let others = memchr::memmem::find_iter(body.as_bytes(), "\n---").map(|at| offset + at + 1);
-    let mut start = offset;
-    for separator in first.into_iter().chain(others) {
-        keep(start, separator);
-        let rest = content.get(separator + 3..).unwrap_or_default();
-        start = content.len() - rest.trim_start_matches([' ', '\t']).len();
-    }
-    keep(start, content.len());
-    documents
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::documents::Outputs;
+    use super::super::heads::Heads;
     use super::*;
 
-    fn read_one(path: &str, text: &str) -> Result<Manifest, String> {
-        let files = BTreeMap::from([(path.to_owned(), text.to_owned())]);
-        let sorted = sort(files, &Heads::default()).map_err(|e| e.to_string())?;
-        Ok(sorted.objects.into_iter().next().unwrap())
+    fn sort_texts<const N: usize>(texts: [(&str, String); N]) -> Result<Sorted, Error> {
+        let heads = Arc::new(Heads::default());
+        let mut outputs = Outputs::new(&heads, None);
+        for (path, text) in texts {
+            outputs.add(path.to_owned(), text.into_bytes());
+        }
+        sort(outputs.finish("c")?.0)
     }
 
-    #[test]
-    fn splits_as_helm_does() {
-        let table: [(&str, &[(&str, usize)]); 6] = [
-            ("a: 1\n---\nb: 2\n", &[("a: 1\n", 1), ("b: 2\n", 3)]),
-            ("\n\n---\n# c\n---   \nb: 2", &[("# c\n", 4), ("b: 2", 6)]),
-            ("---kind: X\n", &[("kind: X\n", 1)]),
-            ("--- # note\na: 1\n", &[("# note\na: 1\n", 1)]),
-            ("a: |\n  ---\n  x\n", &[("a: |\n  ---\n  x\n", 1)]),
-            ("---\n---\n \n", &[]),
-        ];
-        for (text, want) in table {
-            assert_eq!(split(text), want, "{text:?}");
-        }
+    fn read_one(path: &str, text: &str) -> Result<Manifest, String> {
+        let sorted = sort_texts([(path, text.to_owned())]).map_err(|e| e.to_string())?;
+        Ok(sorted.objects.into_iter().next().unwrap())
     }
 
     #[test]
@@ -319,13 +240,13 @@ mod tests {
                 "kind: Job\nmetadata:\n  name: x\n  annotations:\n    {annotation}\n    helm.sh/hook-weight: \"-5\"\n"
             )
         };
-        let files = BTreeMap::from([
-            ("c/templates/a.yaml".to_owned(), hook("helm.sh/hook: pre-install, Test")),
-            ("c/templates/b.yaml".to_owned(), hook("helm.sh/hook: crd-install")),
-            ("c/templates/c.yaml".to_owned(), hook("other: x")),
-            ("c/templates/_d.yaml".to_owned(), "kind: X".to_owned()),
-        ]);
-        let sorted = sort(files, &Heads::default()).unwrap();
+        let texts = [
+            ("c/templates/a.yaml", hook("helm.sh/hook: pre-install, Test")),
+            ("c/templates/b.yaml", hook("helm.sh/hook: crd-install")),
+            ("c/templates/c.yaml", hook("other: x")),
+            ("c/templates/_d.yaml", "kind: X".to_owned()),
+        ];
+        let sorted = sort_texts(texts).unwrap();
         assert_eq!(sorted.objects.len(), 1);
         assert_eq!(sorted.hooks.len(), 1);
         assert_eq!(sorted.hooks[0].events, [HookEvent::PreInstall, HookEvent::Test]);

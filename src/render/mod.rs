@@ -4,6 +4,7 @@
 //! which order errors come, is Helm's `pkg/action/install.go` up to the point where Helm talks to the cluster.
 
 mod contexts;
+mod documents;
 mod error;
 #[cfg(test)]
 mod fixture_tests;
@@ -18,30 +19,36 @@ pub mod manifest;
 mod order;
 mod probe;
 mod stream;
+mod templates;
 #[cfg(test)]
 mod tests;
 mod text;
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+#[cfg(test)]
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::chart::dependencies::{self, Node};
 use crate::chart::options::RawTexts;
 use crate::chart::{Chart, Fetch, File, Warning, schema, values, version};
-use crate::template::go::{Entries, ExecError, Map, MapKind, Set, Str, Value, parallel};
+use crate::template::go::parallel::Helper;
+use crate::template::go::{Entries, ExecError, Map, MapKind, Str, Value, parallel};
 use crate::template::handlebars::{self, Templates, is_handlebars};
-use crate::template::helm::{Context, Environment, error as wording, table};
+use crate::template::helm::{Context, Environment, error as wording};
 use crate::yaml;
 
 pub use crate::template::helm::data::Release;
 pub use crate::template::helm::{
     Capabilities, Hosts, Kept, KeptError, KeptKey, KubeVersion, Limit, Limits, LookupKey, Lookups, Randomness, Used,
 };
+use documents::Outputs;
 pub use error::{BadManifest, Error};
 use heads::Heads;
 pub use manifest::{Hook, HookEvent, Manifest};
 pub use order::{INSTALL_ORDER, by_install_order};
 pub use stream::{StreamOptions, bad_stream, show_only, to_stream};
+use templates::{ChartId, Sets};
 pub use text::render_text;
 
 /// What [`on_large_stack`] reserves, in bytes. Only what is used is ever backed by memory.
@@ -53,30 +60,18 @@ const LARGE_SCHEMA: usize = 16 << 10;
 pub struct Renderer {
     chart: Arc<Chart>,
     /// Parsed templates by the set of charts that take part: conditions and aliases decide that anew in every render.
-    sets: Mutex<HashMap<Enabled, Parsed>>,
+    sets: Sets,
     /// The names and contents of `.Files` by chart.
     files: HashMap<ChartId, Vec<(Str, Str)>>,
     /// What the documents of earlier renders are.
-    heads: Heads,
+    heads: Arc<Heads>,
+    /// Another thread that is there, or soon may be.
+    helper: Option<Helper>,
     /// For schemas that refer to others on the network.
     fetch: Option<Fetch>,
     /// For `getHostByName`.
     hosts: Option<Hosts>,
 }
-
-/// The parsed templates of the charts that take part. Neither kind sees the other's definitions.
-#[derive(Clone)]
-struct Parsed {
-    go: Arc<Set>,
-    handlebars: Arc<Templates>,
-}
-
-/// A chart within the tree that the renderer holds, by its address: the tree is never changed or moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct ChartId(usize);
-
-/// Which charts take part, by path.
-type Enabled = Vec<(String, ChartId)>;
 
 /// What one render depends on.
 #[derive(Clone)]
@@ -176,9 +171,10 @@ impl Renderer {
         collect_files(&chart, &mut files);
         Ok(Renderer {
             chart,
-            sets: Mutex::new(HashMap::new()),
+            sets: Sets::default(),
             files,
-            heads: Heads::default(),
+            heads: Arc::default(),
+            helper: None,
             fetch: None,
             hosts: None,
         })
@@ -196,9 +192,10 @@ impl Renderer {
         self
     }
 
-    /// The same, for one render: what its documents are isn't remembered for others.
-    pub fn once(mut self) -> Self {
-        self.heads = Heads::forgetful();
+    /// The same, for one render: what its documents are isn't remembered for others. `helper` does some of it.
+    pub fn once(mut self, helper: Helper) -> Self {
+        self.helper = Some(helper);
+        self.heads = Arc::new(Heads::forgetful());
         self
     }
 
@@ -233,6 +230,7 @@ impl Renderer {
         warnings.extend(self.chart.warnings.iter().cloned());
         let user = user_map(input)?;
         let node = dependencies::process(&self.chart, &user, warnings)?;
+        let templates = self.sets.templates(&node, self.helper.as_ref());
         let values = values::coalesce_last(&node, &user, warnings)?;
         let fetch = self.fetch.as_ref();
         let schemas = if input.skip_schema {
@@ -244,9 +242,9 @@ impl Renderer {
         let is_worth_it = schemas.iter().map(|schema| schema.text().len()).sum::<usize>() >= LARGE_SCHEMA;
         // Before the values are checked, as another thread may still be compiling their schemas; what is wrong is told after.
         let parsed = if is_worth_it {
-            parallel::beside(prepare, || self.parsed(&node))
+            parallel::beside(prepare, || templates.parsed())
         } else {
-            self.parsed(&node)
+            templates.parsed()
         };
         if !input.skip_schema {
             schema::validate(&node, &values, fetch).map_err(Error::Schema)?;
@@ -254,13 +252,18 @@ impl Renderer {
         check_kube_version(&node, input.capabilities)?;
         let parsed = parsed?;
         let files = contexts::files(&self.files, &node, &values, input);
-        let mut context = Context::new(parsed.go, &self.environment(input));
-        let rendered = execute(&mut context, &parsed.handlebars, files);
+        let mut context = Context::new(Arc::clone(&parsed.go), &self.environment(input));
+        let mut outputs = Outputs::new(&self.heads, templates.helper());
+        let rendered = execute(&mut context, &parsed.handlebars, files, |name, text| {
+            outputs.add(name, text)
+        });
+        // What is wrong with any template's syntax is told before what execution says.
+        templates.keep(parsed)?;
         let (missing_lookups, used_lookups) = context.lookups();
         let used = context.used();
         let (randomness, random_warnings) = context.into_randomness();
         let mut result = rendered
-            .and_then(|files| finish(node.name(), files, &self.heads))
+            .and_then(|()| finish(node.name(), outputs))
             .map_err(|error| error.unanswered(&missing_lookups))?;
         result.missing_lookups = missing_lookups;
         result.used_lookups = used_lookups;
@@ -280,46 +283,14 @@ impl Renderer {
         let user = user_map(input)?;
         let node = dependencies::process(&self.chart, &user, &mut Vec::new())?;
         let values = values::coalesce_last(&node, &user, &mut Vec::new())?;
-        let parsed = self.parsed(&node)?;
+        let parsed = self.sets.templates(&node, self.helper.as_ref()).parsed()?;
         let files = contexts::files(&self.files, &node, &values, input);
         let mut context = Context::new(parsed.go, &self.environment(input));
-        execute(&mut context, &parsed.handlebars, files)
-    }
-
-    /// The parsed templates of the charts that take part.
-    fn parsed(&self, node: &Node<'_>) -> Result<Parsed, Error> {
-        let mut enabled = Vec::new();
-        contexts::enabled(node, "", &mut enabled);
-        let known = self
-            .sets
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&enabled)
-            .cloned();
-        if let Some(parsed) = known {
-            return Ok(parsed);
-        }
-        let mut set = Set::new("gotpl");
-        let mut handlebars = Templates::default();
-        let sources = contexts::sources(node);
-        let (handlebars_sources, go_sources): (Vec<_>, Vec<_>) = sources
-            .iter()
-            .map(|(name, file)| (name.as_str(), &file.data))
-            .partition(|(name, _)| is_handlebars(name));
-        set.parse_all(&go_sources, table())
-            .map_err(|e| Error::Parse(wording::parse_text(&e)))?;
-        for (name, text) in handlebars_sources {
-            handlebars.parse(name, text).map_err(|e| Error::Parse(e.to_string()))?;
-        }
-        let parsed = Parsed {
-            go: Arc::new(set),
-            handlebars: Arc::new(handlebars),
-        };
-        self.sets
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(enabled, parsed.clone());
-        Ok(parsed)
+        let mut texts = BTreeMap::new();
+        execute(&mut context, &parsed.handlebars, files, |name, text| {
+            texts.insert(name, text);
+        })?;
+        Ok(texts)
     }
 }
 
@@ -330,12 +301,6 @@ fn collect_files(chart: &Chart, files: &mut HashMap<ChartId, Vec<(Str, Str)>>) {
         .map(|file| (Str::from(file.name.as_str()), file.data.clone()));
     files.insert(ChartId::of(chart), own.collect());
     chart.dependencies.iter().for_each(|child| collect_files(child, files));
-}
-
-impl ChartId {
-    fn of(chart: &Chart) -> Self {
-        ChartId(std::ptr::from_ref(chart).addr())
-    }
 }
 
 fn user_map(input: &Input<'_>) -> Result<Map, Error> {
@@ -383,13 +348,13 @@ fn check_kube_version(node: &Node<'_>, capabilities: &Capabilities) -> Result<()
     })
 }
 
-/// Renders the files in Helm's order: the deepest paths first, each depth in reverse.
+/// Renders the files in Helm's order: the deepest paths first, each depth in reverse. `done` takes them.
 fn execute(
     context: &mut Context,
     handlebars: &Templates,
     files: Vec<contexts::TemplateFile>,
-) -> Result<BTreeMap<String, Vec<u8>>, Error> {
-    let mut rendered = BTreeMap::new();
+    mut done: impl FnMut(String, Vec<u8>),
+) -> Result<(), Error> {
     for file in files {
         let data = file.data();
         let text = if is_handlebars(&file.name) {
@@ -397,9 +362,9 @@ fn execute(
         } else {
             go_text(context, &file.name, &data)?
         };
-        rendered.insert(file.name, text);
+        done(file.name, text);
     }
-    Ok(rendered)
+    Ok(())
 }
 
 fn go_text(context: &mut Context, name: &str, data: &Value) -> Result<Vec<u8>, Error> {
@@ -444,27 +409,9 @@ fn handlebars_text(context: &mut Context, templates: &Templates, name: &str, dat
 }
 
 /// Sorts rendered files into manifests, hooks and notes.
-fn finish(chart: &str, rendered: BTreeMap<String, Vec<u8>>, heads: &Heads) -> Result<Rendered, Error> {
-    let own_notes = format!("{chart}/templates/NOTES.txt");
-    let mut notes = None;
-    let mut files = BTreeMap::new();
-    for (name, bytes) in rendered {
-        let plain_name = handlebars::without_suffix(&name);
-        if plain_name.ends_with("NOTES.txt") {
-            if plain_name == own_notes {
-                notes = Some(String::from_utf8_lossy(&bytes).into_owned());
-            }
-            continue;
-        }
-        let text = String::from_utf8(bytes).map_err(|e| {
-            let reason = crate::yaml::to_json(e.as_bytes())
-                .err()
-                .map_or_else(|| e.to_string(), |e| e.to_string());
-            Error::bad_manifest(format!("YAML parse error on {name}: {reason}"))
-        })?;
-        files.insert(name, text);
-    }
-    let sorted = manifest::sort(files, heads)?;
+fn finish(chart: &str, outputs: Outputs<'_>) -> Result<Rendered, Error> {
+    let (files, notes) = outputs.finish(chart)?;
+    let sorted = manifest::sort(files)?;
     Ok(Rendered {
         objects: sorted.objects,
         hooks: sorted.hooks,

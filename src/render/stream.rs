@@ -1,6 +1,6 @@
 //! A render as `helm template` prints it. Facts: Helm's `pkg/cmd/template.go`.
 
-use super::manifest::split;
+use super::documents::split;
 use super::{BadManifest, Hook, HookEvent, Rendered};
 use crate::chart::ignore::path_match;
 

@@ -146,6 +146,84 @@ fn lookups_are_answered_from_the_table_or_reported() {
     assert!(matches!(error, Error::Unanswered { missing, .. } if missing == [key("b")]));
 }
 
+/// Templates of so much text that several threads parse them while they are executed: the first to be executed, then a
+/// thousand documents in a hundred files, then the last.
+fn large(first: &str, last: &str) -> Chart {
+    let mut chart = chart("");
+    let mut files = vec![
+        ("_a.tpl".to_owned(), last.to_owned()),
+        ("z.yaml".to_owned(), first.to_owned()),
+    ];
+    for i in 0..100 {
+        let document = |n: usize| {
+            format!(
+                "---\nkind: K{n}\nname: {{{{ include \"name\" . }}}}-{i}\n# {}\n",
+                "x".repeat(400)
+            )
+        };
+        files.push((format!("f{i:03}.yaml"), (0..10).map(document).collect()));
+    }
+    files.push((
+        "_names.tpl".to_owned(),
+        "{{ define \"name\" }}{{ .Release.Name }}{{ end }}".to_owned(),
+    ));
+    let file = |(name, text): (String, String)| File {
+        name: format!("templates/{name}"),
+        data: text.as_str().into(),
+    };
+    chart.templates = files.into_iter().map(file).collect();
+    chart
+}
+
+#[test]
+fn large_charts_are_parsed_and_read_while_they_are_executed() {
+    let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
+    let input = Input::new(Release::install("r", "n"), &capabilities, &lookups);
+    let render = |renderer: &Renderer| {
+        let rendered = on_large_stack(|| renderer.render(&input)).unwrap();
+        rendered.map(|rendered| to_stream(&rendered, StreamOptions::default()))
+    };
+    let new = |first: &str, last: &str| Renderer::new(Arc::new(large(first, last))).unwrap();
+    let first = "kind: A\nname: {{ include \"c/templates/f007.yaml\" . | len }}";
+    let kept = new(first, "");
+    let want = render(&kept).unwrap();
+    assert_eq!(want.matches("kind: K").count(), 1000);
+    assert!(want.contains("name: r-99\n") && want.contains("name: 4"), "{want:.300}");
+    // Of the templates that are kept, all are parsed by then.
+    assert_eq!(render(&kept).unwrap(), want);
+    assert_eq!(render(&new(first, "").once(Helper::default())).unwrap(), want);
+    let errors = [
+        // What is wrong with syntax comes first, whatever was executed before it was seen.
+        (
+            "{{ fail \"no\" }}",
+            "{{ if }}",
+            "parse error at (c/templates/_a.tpl:1): missing value for if",
+        ),
+        (
+            "{{ fail \"no\" }}",
+            "",
+            "execution error at (c/templates/z.yaml:1:3): no",
+        ),
+        ("a: [", "", "YAML parse error on c/templates/z.yaml"),
+        (
+            "a: {{ \"/w==\" | b64dec }}",
+            "",
+            "YAML parse error on c/templates/z.yaml",
+        ),
+        (
+            "{{ include \"c/templates/_a.tpl\" . }}",
+            "{{ nothing }}",
+            "function \"nothing\" not defined",
+        ),
+    ];
+    for (first, last, want) in errors {
+        for renderer in [new(first, last), new(first, last).once(Helper::default())] {
+            let error = render(&renderer).unwrap_err().to_string();
+            assert!(error.contains(want), "{first:?} {last:?}: {error}");
+        }
+    }
+}
+
 #[test]
 fn library_charts_are_refused() {
     let mut chart = chart("");

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::ast::Tree;
 use super::error::ParseError;
 use super::func::FuncMap;
-use super::parallel;
 use super::parser;
+use super::parsing::Later;
 use super::value::Str;
 
 /// Templates by name. Cloning shares what is there: more text can be parsed into the clone without touching the
@@ -17,9 +17,16 @@ pub struct Set {
     /// The name of the root template, for error texts.
     name: Arc<str>,
     /// Shared with clones as soon as there are any; never written from then on.
-    shared: Arc<HashMap<Arc<str>, Arc<Tree>>>,
+    shared: Arc<HashMap<Arc<str>, Entry>>,
     /// What was parsed since; wins over `shared`.
-    own: HashMap<Arc<str>, Arc<Tree>>,
+    own: HashMap<Arc<str>, Entry>,
+}
+
+#[derive(Clone)]
+enum Entry {
+    Parsed(Arc<Tree>),
+    /// Of a text that is parsed when it is wanted.
+    Later(Later),
 }
 
 /// The functions that a template may name. The built-in ones need not be listed.
@@ -90,36 +97,31 @@ impl Set {
         funcs: &(impl FuncNames + ?Sized),
     ) -> Result<(), ParseError> {
         for tree in parser::parse(name, text, &|name| funcs.has(name))? {
-            self.add(tree);
+            self.add(Arc::new(tree));
         }
         Ok(())
     }
 
-    /// As [`Set::parse_shared`] for several texts, each with its name, in this order. Long ones are parsed by several
-    /// threads.
-    ///
-    /// # Errors
-    /// The first text's that can't be parsed; then the set is to be thrown away.
-    pub fn parse_all(
-        &mut self,
-        texts: &[(&str, &Str)],
-        funcs: &(impl FuncNames + Sync + ?Sized),
-    ) -> Result<(), ParseError> {
-        let parse = |(name, text): &(&str, &Str)| parser::parse(name, text, &|name| funcs.has(name));
-        for trees in parallel::map(texts, |(_, text)| text.len(), parse) {
-            trees?.into_iter().for_each(|tree| self.add(tree));
-        }
-        Ok(())
+    /// Adds the template of a text that defines no others, to be parsed when it is first wanted.
+    pub(super) fn add_later(&mut self, name: Arc<str>, later: Later) {
+        self.writable().insert(name, Entry::Later(later));
     }
 
-    /// The template of that name.
+    /// The template of that name. There is none if its text is still to be parsed, and can't be.
     pub fn get(&self, name: &str) -> Option<&Arc<Tree>> {
-        self.own.get(name).or_else(|| self.shared.get(name))
+        match self.entry(name)? {
+            Entry::Parsed(tree) => Some(tree),
+            Entry::Later(later) => later.tree(name),
+        }
     }
 
-    /// Whether there is a template of that name.
+    /// Whether there is a template of that name, parsed or not.
     pub fn contains(&self, name: &str) -> bool {
-        self.get(name).is_some()
+        self.entry(name).is_some()
+    }
+
+    fn entry(&self, name: &str) -> Option<&Entry> {
+        self.own.get(name).or_else(|| self.shared.get(name))
     }
 
     /// The names of all templates, in no order.
@@ -128,15 +130,19 @@ impl Set {
         self.own.keys().chain(shared).map(|name| &**name)
     }
 
-    fn add(&mut self, tree: Tree) {
+    /// Adds a template, unless it is empty and there is one of its name.
+    pub(super) fn add(&mut self, tree: Arc<Tree>) {
         if tree.is_empty() && self.contains(tree.name()) {
             return;
         }
-        let trees = match Arc::get_mut(&mut self.shared) {
+        self.writable().insert(tree.name().into(), Entry::Parsed(tree));
+    }
+
+    fn writable(&mut self) -> &mut HashMap<Arc<str>, Entry> {
+        match Arc::get_mut(&mut self.shared) {
             Some(unshared) if self.own.is_empty() => unshared,
             _ => &mut self.own,
-        };
-        trees.insert(tree.name().into(), Arc::new(tree));
+        }
     }
 }
 

@@ -1,0 +1,250 @@
+//! A render's files, and the documents that Helm finds in them. Another thread may read those of files that are done while
+//! others are rendered.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::string::FromUtf8Error;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Error;
+use super::heads::{self, Heads};
+use crate::template::go::parallel::{Helper, Promise};
+use crate::template::handlebars::without_suffix;
+use crate::yaml;
+
+/// Rendered files by their templates' names.
+pub(super) struct Outputs<'r> {
+    heads: &'r Arc<Heads>,
+    reader: Option<&'r Helper>,
+    files: BTreeMap<String, Output>,
+    /// What the reader is to be given next, and its size in bytes.
+    next: Vec<Promise<Read>>,
+    size: usize,
+}
+
+enum Output {
+    Unread(Vec<u8>),
+    Begun(Promise<Read>),
+}
+
+type Read = Mutex<Result<File, FromUtf8Error>>;
+
+/// How many bytes are worth waking the reader for.
+const WORTH: usize = 16 << 10;
+
+/// A file, and the documents in it.
+pub(super) struct File {
+    pub text: String,
+    /// The places of its documents, and the lines where they start, from 1.
+    places: Vec<(Range<usize>, usize)>,
+    /// What its documents are; nothing if nobody has read them.
+    heads: Vec<heads::Read>,
+}
+
+/// A document of a file.
+pub(super) struct Document {
+    pub range: Range<usize>,
+    /// The line where it starts, from 1.
+    pub line: usize,
+    pub head: heads::Read,
+}
+
+// === impl Outputs ===
+
+impl<'r> Outputs<'r> {
+    /// No files yet. `reader` is another thread that may read those that come.
+    pub fn new(heads: &'r Arc<Heads>, reader: Option<&'r Helper>) -> Self {
+        Outputs {
+            heads,
+            reader,
+            files: BTreeMap::new(),
+            next: Vec::new(),
+            size: 0,
+        }
+    }
+
+    /// Takes in what a template made.
+    pub fn add(&mut self, template: String, bytes: Vec<u8>) {
+        let reader = self.reader.filter(|_| has_documents(&template));
+        let output = match reader {
+            None => Output::Unread(bytes),
+            Some(reader) => {
+                let (heads, depth) = (Arc::clone(self.heads), yaml::max_depth());
+                self.size += bytes.len();
+                let promise = Promise::new(move || {
+                    let read = || File::new(bytes).map(|file| file.read(&heads));
+                    Mutex::new(yaml::with_max_depth(depth, read))
+                });
+                self.next.push(promise.clone());
+                if self.size >= WORTH {
+                    let next = std::mem::take(&mut self.next);
+                    self.size = 0;
+                    // If it is gone, they are read when all files are done.
+                    reader.send(move || {
+                        for promise in &next {
+                            promise.begin();
+                        }
+                    });
+                }
+                Output::Begun(promise)
+            }
+        };
+        self.files.insert(template, output);
+    }
+
+    /// The files with documents, all read, and the notes of the chart.
+    ///
+    /// # Errors
+    /// The first file's that isn't UTF-8.
+    pub fn finish(self, chart: &str) -> Result<(BTreeMap<String, File>, Option<String>), Error> {
+        let own_notes = format!("{chart}/templates/NOTES.txt");
+        let mut notes = None;
+        let mut files = BTreeMap::new();
+        for (name, output) in self.files {
+            let file = match output {
+                Output::Unread(bytes) if is_notes(&name) => {
+                    if without_suffix(&name) == own_notes {
+                        notes = Some(String::from_utf8_lossy(&bytes).into_owned());
+                    }
+                    continue;
+                }
+                Output::Unread(bytes) => File::new(bytes),
+                // Nobody asks a second time.
+                Output::Begun(promise) => std::mem::replace(
+                    &mut *promise.get().lock().unwrap_or_else(PoisonError::into_inner),
+                    File::new(Vec::new()),
+                ),
+            };
+            let mut file = file.map_err(|e| {
+                let reason = yaml::to_json(e.as_bytes())
+                    .err()
+                    .map_or_else(|| e.to_string(), |e| e.to_string());
+                Error::bad_manifest(format!("YAML parse error on {name}: {reason}"))
+            })?;
+            if !has_documents(&name) {
+                file.places.clear();
+            }
+            files.insert(name, file);
+        }
+        self.heads.read_files(files.values_mut().collect());
+        Ok((files, notes))
+    }
+}
+
+fn is_notes(template: &str) -> bool {
+    without_suffix(template).ends_with("NOTES.txt")
+}
+
+fn has_documents(template: &str) -> bool {
+    let base = template.rsplit('/').next().unwrap_or(template);
+    !base.starts_with('_') && !is_notes(template)
+}
+
+// === impl Heads ===
+
+impl Heads {
+    /// Reads the documents that nobody has read.
+    fn read_files(&self, mut files: Vec<&mut File>) {
+        let unread = files.iter().filter(|file| file.heads.is_empty());
+        let texts: Vec<&str> = unread.flat_map(|file| file.texts()).collect();
+        let mut heads = self.read(&texts).into_iter();
+        for file in files.iter_mut().filter(|file| file.heads.is_empty()) {
+            file.heads = heads.by_ref().take(file.places.len()).collect();
+        }
+    }
+}
+
+// === impl File ===
+
+impl File {
+    fn new(bytes: Vec<u8>) -> Result<Self, FromUtf8Error> {
+        let text = String::from_utf8(bytes)?;
+        Ok(File {
+            places: places(&text),
+            heads: Vec::new(),
+            text,
+        })
+    }
+
+    fn read(mut self, heads: &Heads) -> Self {
+        heads.read_files(vec![&mut self]);
+        self
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        let text = |(range, _): &(Range<usize>, _)| self.text.get(range.clone()).unwrap_or_default();
+        self.places.iter().map(text)
+    }
+
+    /// Whether all its documents are YAML.
+    pub fn is_good(&self) -> bool {
+        self.heads.iter().all(Result::is_ok)
+    }
+
+    /// Gives away its documents, in their order.
+    pub fn take_documents(&mut self) -> Vec<Document> {
+        let places = std::mem::take(&mut self.places).into_iter();
+        let documents = places.zip(std::mem::take(&mut self.heads));
+        let document = |((range, line), head)| Document { range, line, head };
+        documents.map(document).collect()
+    }
+}
+
+/// The documents of a rendered file with the lines where they start. Helm splits at `---` at the start of a line,
+/// whatever follows; the rest of that line belongs to the next document.
+pub fn split(content: &str) -> Vec<(&str, usize)> {
+    let documents = places(content).into_iter();
+    documents
+        .map(|(range, line)| (content.get(range).unwrap_or_default(), line))
+        .collect()
+}
+
+/// As [`split`], with the places of the documents.
+fn places(content: &str) -> Vec<(Range<usize>, usize)> {
+    let mut documents = Vec::new();
+    let body = content.trim_start();
+    let offset = content.len() - body.len();
+    // Lines are counted from the document before on.
+    let (mut line, mut counted) = (1, 0);
+    let mut keep = |start: usize, end: usize| {
+        let Some(piece) = content.get(start..end) else { return };
+        let trimmed = piece.trim_start();
+        if !trimmed.is_empty() {
+            let begin = end - trimmed.len();
+            let before = content.as_bytes().get(counted..begin).unwrap_or_default();
+            line += memchr::memchr_iter(b'\n', before).count();
+            counted = begin;
+            documents.push((begin..end, line));
+        }
+    };
+    let first = body.starts_with("---").then_some(offset);
+    let others = memchr::memmem::find_iter(body.as_bytes(), "\n---").map(|at| offset + at + 1);
+    let mut start = offset;
+    for separator in first.into_iter().chain(others) {
+        keep(start, separator);
+        let rest = content.get(separator + 3..).unwrap_or_default();
+        start = content.len() - rest.trim_start_matches([' ', '\t']).len();
+    }
+    keep(start, content.len());
+    documents
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splits_as_helm_does() {
+        let table: [(&str, &[(&str, usize)]); 6] = [
+            ("a: 1\n---\nb: 2\n", &[("a: 1\n", 1), ("b: 2\n", 3)]),
+            ("\n\n---\n# c\n---   \nb: 2", &[("# c\n", 4), ("b: 2", 6)]),
+            ("---kind: X\n", &[("kind: X\n", 1)]),
+            ("--- # note\na: 1\n", &[("# note\na: 1\n", 1)]),
+            ("a: |\n  ---\n  x\n", &[("a: |\n  ---\n  x\n", 1)]),
+            ("---\n---\n \n", &[]),
+        ];
+        for (text, want) in table {
+            assert_eq!(split(text), want, "{text:?}");
+        }
+    }
+}

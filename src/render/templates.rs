@@ -1,0 +1,152 @@
+//! The parsed templates of a chart: kept from render to render, and parsed while the first one executes them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Error, contexts};
+use crate::chart::dependencies::Node;
+use crate::chart::{Chart, File};
+use crate::template::go::parallel::{self, Helper};
+use crate::template::go::{ParseError, Parsing, Set};
+use crate::template::handlebars::{self, is_handlebars};
+use crate::template::helm::{error as wording, table};
+
+/// Parsed templates by the set of charts that take part: conditions and aliases decide that anew in every render.
+#[derive(Default)]
+pub(super) struct Sets(Mutex<HashMap<Enabled, Parsed>>);
+
+/// Which charts take part, by path.
+pub(super) type Enabled = Vec<(String, ChartId)>;
+
+/// A chart within the tree that the renderer holds, by its address: the tree is never changed or moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct ChartId(usize);
+
+/// The parsed templates of the charts that take part. Neither kind sees the other's definitions.
+#[derive(Clone)]
+pub(super) struct Parsed {
+    pub go: Arc<Set>,
+    pub handlebars: Arc<handlebars::Templates>,
+}
+
+/// The templates of one render.
+pub(super) struct Templates<'r> {
+    sets: &'r Sets,
+    enabled: Enabled,
+    state: State<'r>,
+}
+
+enum State<'r> {
+    Known(Parsed),
+    New {
+        go: Parsing,
+        handlebars: Vec<(String, &'r File)>,
+        /// Threads that parse as well; none for little text.
+        helpers: Vec<Helper>,
+    },
+}
+
+// === impl ChartId ===
+
+impl ChartId {
+    pub fn of(chart: &Chart) -> Self {
+        ChartId(std::ptr::from_ref(chart).addr())
+    }
+}
+
+// === impl Sets ===
+
+impl Sets {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Enabled, Parsed>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The templates of the charts that take part. If they aren't known, parsing them begins, by `helper` too.
+    pub fn templates<'r>(&'r self, node: &Node<'r>, helper: Option<&Helper>) -> Templates<'r> {
+        let mut enabled = Vec::new();
+        contexts::enabled(node, "", &mut enabled);
+        let known = self.lock().get(&enabled).cloned();
+        Templates {
+            sets: self,
+            enabled,
+            state: known.map_or_else(|| State::begin(node, helper), State::Known),
+        }
+    }
+}
+
+// === impl State ===
+
+impl<'r> State<'r> {
+    fn begin(node: &Node<'r>, helper: Option<&Helper>) -> Self {
+        let sources = contexts::sources(node).into_iter();
+        let (handlebars, go): (Vec<_>, Vec<_>) = sources.partition(|(name, _)| is_handlebars(name));
+        let bytes = go.iter().map(|(_, file)| file.data.len()).sum();
+        let texts = go.iter().map(|(name, file)| (name.as_str(), &file.data));
+        let go = Parsing::new("gotpl", texts, table());
+        let helpers = parallel::helpers(bytes, helper);
+        for helper in &helpers {
+            helper.send(go.task());
+        }
+        State::New {
+            go,
+            handlebars,
+            helpers,
+        }
+    }
+}
+
+// === impl Templates ===
+
+impl Templates<'_> {
+    /// What execution needs. With helpers, some is still to be parsed: see [`Templates::keep`].
+    ///
+    /// # Errors
+    /// What is wrong with a template's syntax, as far as that is known.
+    pub fn parsed(&self) -> Result<Parsed, Error> {
+        let (go, sources, helpers) = match &self.state {
+            State::Known(parsed) => return Ok(parsed.clone()),
+            State::New {
+                go,
+                handlebars,
+                helpers,
+            } => (go, handlebars, helpers),
+        };
+        let set = if helpers.is_empty() { go.finish() } else { go.begun() };
+        let set = set.map_err(syntax)?;
+        let mut handlebars = handlebars::Templates::default();
+        for (name, file) in sources {
+            if let Err(error) = handlebars.parse(name, &file.data) {
+                go.check().map_err(syntax)?;
+                return Err(Error::Parse(error.to_string()));
+            }
+        }
+        Ok(Parsed {
+            go: Arc::new(set),
+            handlebars: Arc::new(handlebars),
+        })
+    }
+
+    /// A thread that has time while templates are executed.
+    pub fn helper(&self) -> Option<&Helper> {
+        match &self.state {
+            State::Known(_) => None,
+            State::New { helpers, .. } => helpers.first(),
+        }
+    }
+
+    /// Keeps what was parsed, for other renders, once all is.
+    ///
+    /// # Errors
+    /// The first template's that can't be parsed.
+    pub fn keep(&self, parsed: Parsed) -> Result<(), Error> {
+        if let State::New { go, .. } = &self.state {
+            go.check().map_err(syntax)?;
+            self.sets.lock().insert(self.enabled.clone(), parsed);
+        }
+        Ok(())
+    }
+}
+
+fn syntax(error: ParseError) -> Error {
+    Error::Parse(wording::parse_text(&error))
+}
