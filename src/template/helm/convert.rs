@@ -341,5 +341,5 @@ pub(super) fn from_toml(args: &[Value]) -> Out {
         .strip_prefix(b"\xff\xfe")
         .or(text.strip_prefix(b"\xfe\xff"))
         .unwrap_or(text);
-    Ok(toml::decode(&String::from_utf8_lossy(text)).unwrap_or_else(error_map))
+    Ok(toml::decode(text).unwrap_or_else(error_map))
 }

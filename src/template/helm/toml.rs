@@ -32,7 +32,11 @@ pub fn encode(value: &Value) -> Result<Vec<u8>, String> {
 ///
 /// # Errors
 /// What the parser says.
-pub fn decode(text: &str) -> Result<Value, String> {
+pub fn decode(bytes: &[u8]) -> Result<Value, String> {
+    if let Some(problem) = toml_error::refused(bytes) {
+        return Err(problem);
+    }
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
     let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
         let at = e.span().map_or(text.len(), |span| span.start);
         toml_error::text(text.as_bytes(), e.message(), at)
@@ -376,11 +380,11 @@ mod tests {
 
     #[test]
     fn reads_numbers_in_their_kinds() {
-        let Value::Map(map) = decode("a = 1\nb = 1.5\n[c]\nd = [true]\n").unwrap() else {
+        let Value::Map(map) = decode(b"a = 1\nb = 1.5\n[c]\nd = [true]\n").unwrap() else {
             panic!("not a map")
         };
         assert!(matches!(map.get(b"a"), Some(Value::Int64(1))));
         assert!(matches!(map.get(b"b"), Some(Value::Float64(n)) if n == 1.5));
-        assert!(decode("a = ").is_err());
+        assert!(decode(b"a = ").is_err());
     }
 }

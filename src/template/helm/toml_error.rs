@@ -1,7 +1,7 @@
 //! What BurntSushi/toml says of a text that is no TOML. Facts: `lex.go`, `parse.go` and `error.go` of v1.6.0.
 //!
 //! The text is read by another library; where that fails, this walks the text as the Go library's lexer does, to find
-//! the words. What the lexer doesn't see (an escape of no character, a control character) has the other library's.
+//! the words. What the lexer doesn't see (an escape of no character) has the other library's.
 
 use super::toml_number;
 use crate::template::go::quote::{quote_go, quote_rune};
@@ -31,6 +31,69 @@ pub(super) fn found(input: &[u8]) -> Option<String> {
     Some(worded(problem.line, &lexer.last_key(), &problem.text?))
 }
 
+/// The error for a character that TOML has nowhere, or for one that is wrong before it.
+pub(super) fn refused(input: &[u8]) -> Option<String> {
+    let input = input.strip_prefix(b"\xef\xbb\xbf").unwrap_or(input);
+    if input.iter().take(6).any(|byte| *byte == 0) {
+        let text = "files cannot contain NULL bytes; probably using UTF-16; TOML files must be UTF-8";
+        return Some(worded(1, "", text));
+    }
+    let (at, text) = forbidden(input)?;
+    let before = input.get(..at).unwrap_or(input);
+    let mut lexer = Lexer::new(before, at);
+    let key = match lexer.document() {
+        // Nothing is known yet of a word or number that may go on.
+        Err(Problem { line, text: Some(text) }) if lexer.at < at && !(is_of_a_word(&text) && lexer.is_in_word()) => {
+            return Some(worded(line, &lexer.last_key(), &text));
+        }
+        Ok(()) if lexer.open == at => lexer.seen.take().unwrap_or_default().0,
+        Ok(()) => match duplicate(before) {
+            Some(problem) => return Some(problem),
+            None => lexer.last_key(),
+        },
+        _ => lexer.last_key(),
+    };
+    let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+    Some(worded(line, &key, &text))
+}
+
+/// Whether it is said once a word, number or date is at its end.
+fn is_of_a_word(text: &str) -> bool {
+    ["expected value but found \"", "invalid datetime", "Invalid "]
+        .iter()
+        .any(|start| text.starts_with(start))
+}
+
+/// The error for a key that stands twice.
+fn duplicate(input: &[u8]) -> Option<String> {
+    let error = std::str::from_utf8(input).ok()?.parse::<toml::Table>().err()?;
+    let at = error.span().map_or(input.len(), |span| span.start);
+    let is_duplicate = error.message().starts_with("duplicate key");
+    is_duplicate.then(|| text(input, error.message(), at))
+}
+
+/// The first character that may stand nowhere: where, and what is said of it.
+fn forbidden(input: &[u8]) -> Option<(usize, String)> {
+    let valid = match std::str::from_utf8(input) {
+        Ok(_) => input.len(),
+        Err(e) => e.valid_up_to(),
+    };
+    let is_control = |at: usize, byte: u8| match byte {
+        b'\r' => input.get(at + 1) != Some(&b'\n'),
+        b'\t' | b'\n' => false,
+        byte => byte.is_ascii_control(),
+    };
+    let mut bytes = input.iter().copied().enumerate().take(valid);
+    let control = bytes.find(|(at, byte)| is_control(*at, *byte));
+    control.map_or_else(
+        || Some((valid, format!("invalid UTF-8 byte: 0x{:02x}", input.get(valid)?))),
+        |(at, byte)| {
+            let text = format!("TOML files cannot contain control characters: '0x{byte:02x}'");
+            Some((at, text))
+        },
+    )
+}
+
 fn worded(line: usize, key: &str, text: &str) -> String {
     if key.is_empty() {
         format!("toml: line {line}: {text}")
@@ -54,6 +117,8 @@ struct Lexer<'t> {
     /// The last key before the place where the other library failed, and whether it is a table's.
     seen: Option<(String, bool)>,
     stop: usize,
+    /// Where a value ends that goes on if the next character fits.
+    open: usize,
 }
 
 type Done = Result<(), Problem>;
@@ -67,6 +132,7 @@ impl<'t> Lexer<'t> {
             key: Vec::new(),
             seen: None,
             stop,
+            open: 0,
         }
     }
 
@@ -93,6 +159,12 @@ impl<'t> Lexer<'t> {
 
     fn peek(&self) -> Option<u8> {
         self.input.get(self.at).copied()
+    }
+
+    /// Whether nothing follows but the rest of a word, number or date.
+    fn is_in_word(&self) -> bool {
+        let mut rest = self.input.get(self.at..).unwrap_or_default().iter();
+        rest.all(|byte| byte.is_ascii_alphanumeric() || b"+-_.:".contains(byte))
     }
 
     /// The next character; at the end the one that the Go library has for it.
@@ -254,6 +326,10 @@ impl<'t> Lexer<'t> {
                 Some(byte) => {
                     self.at += 1;
                     if byte == quote {
+                        if self.at == from + 1 {
+                            // A third mark would begin a text of several lines.
+                            self.open = self.at;
+                        }
                         return Ok(());
                     }
                 }
@@ -348,6 +424,7 @@ impl<'t> Lexer<'t> {
                     }
                     "true" | "false" => {
                         self.at += word.len();
+                        self.open = self.at;
                         Ok(())
                     }
                     word => Err(self.problem(format!("expected value but found {word:?} instead"))),
@@ -362,6 +439,7 @@ impl<'t> Lexer<'t> {
         match toml_number::read(rest) {
             Ok(length) => {
                 self.at += length;
+                self.open = self.at;
                 Ok(())
             }
             Err((text, read)) => {
@@ -381,6 +459,7 @@ impl<'t> Lexer<'t> {
             if rest.starts_with(&quotes) {
                 self.at += 3;
                 self.skip(quotes.get(..1).unwrap_or_default());
+                self.open = self.at;
                 return Ok(());
             }
             if rest.first() == Some(&b'\\') && !is_raw {
