@@ -87,17 +87,20 @@ fn default_values(text: &Str) -> Result<Frozen, String> {
     values::read(text).map(|values| Frozen::new(&values))
 }
 
-/// The chart's format, from the root's `Chart.yaml`.
+/// The chart's format and its name, from the root's `Chart.yaml`.
 ///
 /// # Errors
 /// A format that Helm doesn't know.
-pub(super) fn detect_format(file: &File) -> Result<Format, Error> {
-    let version = read(file).and_then(|document| metadata::api_version(&document).map_err(|e| within(file, e)))?;
-    match version.as_str() {
-        "" | "v1" | "v2" => Ok(Format::Released),
-        "v3" => Ok(Format::V3),
-        _ => Err(Error::Chart("unsupported chart version".to_owned())),
-    }
+pub(super) fn detect_format(file: &File) -> Result<(Format, String), Error> {
+    let document = read(file)?;
+    let version = metadata::api_version(&document).map_err(|e| within(file, e))?;
+    let format = match version.as_str() {
+        "" | "v1" | "v2" => Format::Released,
+        "v3" => Format::V3,
+        _ => return Err(Error::Chart("unsupported chart version".to_owned())),
+    };
+    let name = document.get("name").and_then(serde_json::Value::as_str);
+    Ok((format, name.unwrap_or_default().to_owned()))
 }
 
 /// Builds a chart, and the charts in its `charts/`, from files in the loader's order.

@@ -26,7 +26,7 @@ pub mod warning;
 mod tests;
 
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use crate::template::go::parallel::Helper;
 use crate::template::go::{Map, Str};
@@ -84,9 +84,14 @@ pub struct Purpose {
     pub schemas: Schemas,
     /// What may begin with what takes long.
     pub helper: Helper,
+    /// Called with the name and the templates of the chart itself, before the chart is there, if the helper is at work.
+    pub templates: Option<Arc<BeginTemplates>>,
     /// Called before the files of a large chart are read: of [`LARGE`] files or [`LARGE_ARCHIVE`] bytes.
     pub when_large: fn(),
 }
+
+/// See [`Purpose::templates`].
+pub type BeginTemplates = dyn Fn(&str, &[&File]) + Send + Sync;
 
 /// The number of files that makes a chart large: one in six of the public ones has more.
 const LARGE: usize = 128;
@@ -146,11 +151,13 @@ pub fn load_for(path: &Path, purpose: &Purpose) -> Result<Chart, Error> {
     let info = std::fs::metadata(path).map_err(|e| Error::io("stat", path, e))?;
     let path = std::path::absolute(path).map_err(|e| Error::io("abs", path, e))?;
     if info.is_dir() {
-        let format = files::detect_format(&directory::chart_yaml(&path)?)?;
+        let (format, name) = files::detect_format(&directory::chart_yaml(&path)?)?;
         let mut warnings = Vec::new();
         let ahead = Ahead::new(purpose);
         let files = directory::read(&path, &mut warnings, &ahead, purpose.when_large)?;
-        let mut chart = files::assemble(files::begin(files, &ahead), format)?;
+        let files = files::begin(files, &ahead);
+        purpose.begin_templates(&name, &files);
+        let mut chart = files::assemble(files, format)?;
         warnings.append(&mut chart.warnings);
         chart.warnings = warnings;
         return Ok(chart);
@@ -185,9 +192,11 @@ fn from_archive(files: Vec<File>, purpose: &Purpose, explain: impl FnOnce(Error)
             "unable to detect chart version, no Chart.yaml found".to_owned(),
         ));
     };
-    let format = files::detect_format(file)?;
+    let (format, name) = files::detect_format(file)?;
     let files = files.into_iter().map(Entry::from).collect();
-    files::assemble(files::begin(files, &Ahead::new(purpose)), format).map_err(explain)
+    let files = files::begin(files, &Ahead::new(purpose));
+    purpose.begin_templates(&name, &files);
+    files::assemble(files, format).map_err(explain)
 }
 
 // === impl Purpose ===
@@ -197,7 +206,18 @@ impl Default for Purpose {
         Purpose {
             schemas: Schemas::WhenAsked,
             helper: Helper::default(),
+            templates: None,
             when_large: || {},
+        }
+    }
+}
+
+impl Purpose {
+    fn begin_templates(&self, chart: &str, files: &[Entry]) {
+        if let Some(begin) = self.templates.as_ref().filter(|_| self.helper.is_running()) {
+            let files = files.iter().map(|entry| &entry.file);
+            let templates: Vec<_> = files.filter(|file| file.name.starts_with("templates/")).collect();
+            begin(chart, &templates);
         }
     }
 }

@@ -1,6 +1,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use super::*;
 
@@ -324,6 +325,47 @@ fn a_large_chart_is_told_of_before_it_is_read() {
         fs::write(&packed, archive(&entries)).unwrap();
         assert_eq!(told(&packed), want, "{length}");
     }
+}
+
+#[test]
+fn a_charts_own_templates_are_told_of_before_it_is_there() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&told);
+    let purpose = Purpose {
+        templates: Some(Arc::new(move |chart, files| {
+            let names = files.iter().map(|file| file.name.clone()).collect::<Vec<_>>();
+            log.lock().unwrap().push((chart.to_owned(), names));
+        })),
+        ..Purpose::default()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let files: [(&str, &[u8]); 5] = [
+        ("Chart.yaml", b"apiVersion: v2\nname: x\nversion: 1.0.0\n"),
+        ("charts/y/Chart.yaml", b"apiVersion: v2\nname: y\nversion: 1.0.0\n"),
+        ("charts/y/templates/b.yaml", b"b"),
+        ("templates/a.yaml", b"a"),
+        ("values.yaml", b"{}"),
+    ];
+    files.iter().for_each(|(name, data)| write(folder.path(), name, data));
+    let entries = files.map(|(name, data)| (format!("x/{name}"), data));
+    let packed = folder.path().join("packed.tgz");
+    fs::write(
+        &packed,
+        archive(&entries.each_ref().map(|(name, data)| (name.as_str(), *data))),
+    )
+    .unwrap();
+    let load_both = || [folder.path(), packed.as_path()].map(|path| load_for(path, &purpose).unwrap());
+    load_both();
+    assert!(told.lock().unwrap().is_empty(), "nobody is there to begin with them");
+    purpose.helper.send(|| {});
+    load_both();
+    let want = ("x".to_owned(), vec!["templates/a.yaml".to_owned()]);
+    let want = if purpose.helper.is_running() {
+        vec![want.clone(), want]
+    } else {
+        Vec::new()
+    };
+    assert_eq!(*told.lock().unwrap(), want);
 }
 
 #[test]

@@ -28,7 +28,7 @@ use super::pflag::{self, Parsed};
 use crate::chart::options::ValueOptions;
 use crate::chart::{self, Chart, Fetch, Purpose, Schemas, Warning};
 use crate::render::{
-    Capabilities, Error, Input, KubeVersion, Limits, Lookups, Release, Renderer, StreamOptions, bad_stream,
+    Capabilities, Early, Error, Input, KubeVersion, Limits, Lookups, Release, Renderer, StreamOptions, bad_stream,
     on_large_stack, show_only, to_stream,
 };
 use crate::template::go::parallel::Helper;
@@ -234,8 +234,11 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
         .merge(process.stdin)
         .map_err(|e| e.to_string())?;
     let helper = Helper::default();
+    let early = Arc::new(Early::new(helper.clone()));
+    let begun = Arc::clone(&early);
     let purpose = Purpose {
-        helper: helper.clone(),
+        helper,
+        templates: Some(Arc::new(move |chart, files| begun.begin(chart, files))),
         schemas: match flags.bool("skip-schema-validation") {
             true => Schemas::WhenAsked,
             false => Schemas::AtOnce,
@@ -249,7 +252,7 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
     };
     let chart = chart.map_err(|e| e.to_string())?;
     let deprecated = chart.metadata.deprecated;
-    let mut renderer = check(chart, &flags)?.once(helper).with_fetch(http::schemas(&proxies));
+    let mut renderer = check(chart, &flags)?.once(early).with_fetch(http::schemas(&proxies));
     if flags.bool("enable-dns") {
         renderer = renderer.with_hosts(hosts::system());
     }

@@ -32,7 +32,6 @@ use std::sync::Arc;
 use crate::chart::dependencies::{self, Node};
 use crate::chart::options::RawTexts;
 use crate::chart::{Chart, Fetch, File, Warning, schema, values, version};
-use crate::template::go::parallel::Helper;
 use crate::template::go::{Entries, ExecError, Map, MapKind, Str, Value, parallel};
 use crate::template::handlebars::{self, Templates, is_handlebars};
 use crate::template::helm::{Context, Environment, error as wording};
@@ -48,6 +47,7 @@ use heads::Heads;
 pub use manifest::{Hook, HookEvent, Manifest};
 pub use order::{INSTALL_ORDER, by_install_order};
 pub use stream::{StreamOptions, bad_stream, show_only, to_stream};
+pub use templates::Early;
 use templates::{ChartId, Sets};
 pub use text::render_text;
 
@@ -65,8 +65,8 @@ pub struct Renderer {
     files: HashMap<ChartId, Vec<(Str, Str)>>,
     /// What the documents of earlier renders are.
     heads: Arc<Heads>,
-    /// Another thread that is there, or soon may be.
-    helper: Option<Helper>,
+    /// What was begun while the chart was loaded.
+    early: Option<Arc<Early>>,
     /// For schemas that refer to others on the network.
     fetch: Option<Fetch>,
     /// For `getHostByName`.
@@ -174,7 +174,7 @@ impl Renderer {
             sets: Sets::default(),
             files,
             heads: Arc::default(),
-            helper: None,
+            early: None,
             fetch: None,
             hosts: None,
         })
@@ -192,9 +192,9 @@ impl Renderer {
         self
     }
 
-    /// The same, for one render: what its documents are isn't remembered for others. `helper` does some of it.
-    pub fn once(mut self, helper: Helper) -> Self {
-        self.helper = Some(helper);
+    /// The same, for one render: what its documents are isn't remembered for others. `early` is what was begun of it.
+    pub fn once(mut self, early: Arc<Early>) -> Self {
+        self.early = Some(early);
         self.heads = Arc::new(Heads::forgetful());
         self
     }
@@ -230,7 +230,7 @@ impl Renderer {
         warnings.extend(self.chart.warnings.iter().cloned());
         let user = user_map(input)?;
         let node = dependencies::process(&self.chart, &user, warnings)?;
-        let templates = self.sets.templates(&node, self.helper.as_ref());
+        let templates = self.sets.templates(&node, self.early.as_deref());
         let values = values::coalesce_last(&node, &user, warnings)?;
         let fetch = self.fetch.as_ref();
         let schemas = if input.skip_schema {
@@ -283,7 +283,7 @@ impl Renderer {
         let user = user_map(input)?;
         let node = dependencies::process(&self.chart, &user, &mut Vec::new())?;
         let values = values::coalesce_last(&node, &user, &mut Vec::new())?;
-        let parsed = self.sets.templates(&node, self.helper.as_ref()).parsed()?;
+        let parsed = self.sets.templates(&node, self.early.as_deref()).parsed()?;
         let files = contexts::files(&self.files, &node, &values, input);
         let mut context = Context::new(parsed.go, &self.environment(input));
         let mut texts = BTreeMap::new();

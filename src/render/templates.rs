@@ -1,13 +1,14 @@
 //! The parsed templates of a chart: kept from render to render, and parsed while the first one executes them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::{Error, contexts};
 use crate::chart::dependencies::Node;
 use crate::chart::{Chart, File};
 use crate::template::go::parallel::{self, Helper};
-use crate::template::go::{ParseError, Parsing, Set};
+use crate::template::go::parsing::{Parsing, Text};
+use crate::template::go::{ParseError, Set};
 use crate::template::handlebars::{self, is_handlebars};
 use crate::template::helm::{error as wording, table};
 
@@ -46,6 +47,39 @@ enum State<'r> {
     },
 }
 
+/// What is begun before a chart is loaded: the templates of the chart itself, which take part whatever the values say.
+pub struct Early {
+    helper: Helper,
+    parsing: OnceLock<Parsing>,
+}
+
+// === impl Early ===
+
+impl Early {
+    /// Nothing is begun. `helper` does it, and some of what comes later.
+    pub fn new(helper: Helper) -> Self {
+        Early {
+            helper,
+            parsing: OnceLock::new(),
+        }
+    }
+
+    /// Begins with the templates of a chart of that name.
+    pub fn begin(&self, chart: &str, files: &[&File]) {
+        // The last by name are executed first.
+        let files = files.iter().rev().filter(|file| !is_handlebars(&file.name));
+        let texts = files.map(|file| Text::new(&format!("{chart}/{}", file.name), &file.data, table()));
+        let parsing = Parsing::new("gotpl", texts);
+        self.helper.send(parsing.task());
+        let _ = self.parsing.set(parsing);
+    }
+
+    fn texts(&self) -> HashMap<&str, &Text> {
+        let texts = self.parsing.get().map_or(&[][..], Parsing::texts);
+        texts.iter().map(|text| (text.name(), text)).collect()
+    }
+}
+
 // === impl ChartId ===
 
 impl ChartId {
@@ -61,15 +95,15 @@ impl Sets {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The templates of the charts that take part. If they aren't known, parsing them begins, by `helper` too.
-    pub fn templates<'r>(&'r self, node: &Node<'r>, helper: Option<&Helper>) -> Templates<'r> {
+    /// The templates of the charts that take part. If they aren't known, parsing them begins, but for those of `early`.
+    pub fn templates<'r>(&'r self, node: &Node<'r>, early: Option<&Early>) -> Templates<'r> {
         let mut enabled = Vec::new();
         contexts::enabled(node, "", &mut enabled);
         let known = self.lock().get(&enabled).cloned();
         Templates {
             sets: self,
             enabled,
-            state: known.map_or_else(|| State::begin(node, helper), State::Known),
+            state: known.map_or_else(|| State::begin(node, early), State::Known),
         }
     }
 }
@@ -77,13 +111,19 @@ impl Sets {
 // === impl State ===
 
 impl<'r> State<'r> {
-    fn begin(node: &Node<'r>, helper: Option<&Helper>) -> Self {
+    fn begin(node: &Node<'r>, early: Option<&Early>) -> Self {
         let sources = contexts::sources(node).into_iter();
         let (handlebars, go): (Vec<_>, Vec<_>) = sources.partition(|(name, _)| is_handlebars(name));
         let bytes = go.iter().map(|(_, file)| file.data.len()).sum();
-        let texts = go.iter().map(|(name, file)| (name.as_str(), &file.data));
-        let go = Parsing::new("gotpl", texts, table());
-        let helpers = parallel::helpers(bytes, helper);
+        let begun = early.map(Early::texts).unwrap_or_default();
+        let text = |(name, file): &(String, &File)| {
+            let begun = begun
+                .get(name.as_str())
+                .filter(|text| text.source().is_same(&file.data));
+            begun.map_or_else(|| Text::new(name, &file.data, table()), |text| (*text).clone())
+        };
+        let go = Parsing::new("gotpl", go.iter().map(text));
+        let helpers = parallel::helpers(bytes, early.map(|early| &early.helper));
         for helper in &helpers {
             helper.send(go.task());
         }

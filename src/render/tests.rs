@@ -3,6 +3,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
+use crate::template::go::parallel::Helper;
 
 fn chart(template: &str) -> Chart {
     let file = |name: &str, text: &str| File {
@@ -191,7 +192,25 @@ fn large_charts_are_parsed_and_read_while_they_are_executed() {
     assert!(want.contains("name: r-99\n") && want.contains("name: 4"), "{want:.300}");
     // Of the templates that are kept, all are parsed by then.
     assert_eq!(render(&kept).unwrap(), want);
-    assert_eq!(render(&new(first, "").once(Helper::default())).unwrap(), want);
+    assert_eq!(
+        render(&new(first, "").once(Arc::new(Early::new(Helper::default())))).unwrap(),
+        want
+    );
+    let begun = |name: &str| {
+        let chart = large(first, "");
+        let early = Early::new(Helper::default());
+        early.begin(name, &chart.templates.iter().collect::<Vec<_>>());
+        Renderer::new(Arc::new(chart)).unwrap().once(Arc::new(early))
+    };
+    assert_eq!(render(&begun("c")).unwrap(), want);
+    assert_eq!(render(&begun("other")).unwrap(), want);
+    // Of a chart of the same name, nothing else is taken.
+    let early = Early::new(Helper::default());
+    early.begin(
+        "c",
+        &large("{{ fail \"other\" }}", "").templates.iter().collect::<Vec<_>>(),
+    );
+    assert_eq!(render(&new(first, "").once(Arc::new(early))).unwrap(), want);
     let errors = [
         // What is wrong with syntax comes first, whatever was executed before it was seen.
         (
@@ -217,7 +236,10 @@ fn large_charts_are_parsed_and_read_while_they_are_executed() {
         ),
     ];
     for (first, last, want) in errors {
-        for renderer in [new(first, last), new(first, last).once(Helper::default())] {
+        for renderer in [
+            new(first, last),
+            new(first, last).once(Arc::new(Early::new(Helper::default()))),
+        ] {
             let error = render(&renderer).unwrap_err().to_string();
             assert!(error.contains(want), "{first:?} {last:?}: {error}");
         }

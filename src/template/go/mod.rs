@@ -39,6 +39,5 @@ pub use error::{Cause, ExecError, ParseError, Place};
 pub use exec::exec;
 pub use func::{Body, CallError, Func, FuncMap, Param};
 pub use host::{Host, MissingKey};
-pub use parsing::Parsing;
 pub use set::{FuncNames, Set};
 pub use value::{Entries, Field, List, ListKind, Map, MapKind, Object, Str, Value};

@@ -19,7 +19,9 @@ pub struct Parsing {
     texts: Arc<[Text]>,
 }
 
-struct Text {
+/// A text of a set. A clone is the same text: what was parsed of one, was of both.
+#[derive(Clone)]
+pub struct Text {
     name: Arc<str>,
     source: Str,
     defines: OnceLock<bool>,
@@ -39,29 +41,18 @@ pub(super) struct Later {
 // === impl Parsing ===
 
 impl Parsing {
-    /// Begins with nothing. `set` is the name of the root template; `texts` have names of their own, each once, and stand
-    /// in the order in which they are executed.
-    pub fn new<'t, F>(set: &str, texts: impl Iterator<Item = (&'t str, &'t Str)>, funcs: &'static F) -> Self
-    where
-        F: FuncNames + Sync + ?Sized,
-    {
-        let text = |(name, source): (&str, &Str)| {
-            let name: Arc<str> = name.into();
-            let (wanted, text) = (Arc::clone(&name), source.clone());
-            Text {
-                name,
-                source: source.clone(),
-                defines: OnceLock::new(),
-                trees: Promise::new(move || {
-                    let trees = parser::parse(&wanted, &text, &|name| funcs.has(name))?;
-                    Ok(trees.into_iter().map(Arc::new).collect())
-                }),
-            }
-        };
+    /// `set` is the name of the root template; `texts` have names of their own, each once, and stand in the order in which
+    /// they are executed.
+    pub fn new(set: &str, texts: impl Iterator<Item = Text>) -> Self {
         Parsing {
             name: set.to_owned(),
-            texts: texts.map(text).collect(),
+            texts: texts.collect(),
         }
+    }
+
+    /// The texts.
+    pub fn texts(&self) -> &[Text] {
+        &self.texts
     }
 
     /// What another thread can do of it: those that define templates, from the last on, then the others, from the first
@@ -133,6 +124,31 @@ impl Parsing {
 // === impl Text ===
 
 impl Text {
+    /// A text of that name, of which nothing is parsed yet.
+    pub fn new<F: FuncNames + Sync + ?Sized>(name: &str, source: &Str, funcs: &'static F) -> Self {
+        let name: Arc<str> = name.into();
+        let (wanted, text) = (Arc::clone(&name), source.clone());
+        Text {
+            name,
+            source: source.clone(),
+            defines: OnceLock::new(),
+            trees: Promise::new(move || {
+                let trees = parser::parse(&wanted, &text, &|name| funcs.has(name))?;
+                Ok(trees.into_iter().map(Arc::new).collect())
+            }),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What is parsed.
+    pub fn source(&self) -> &Str {
+        &self.source
+    }
+
     /// Whether it may define templates besides its own.
     fn defines(&self) -> bool {
         *self.defines.get_or_init(|| may_define(self.source.as_bytes()))
@@ -184,8 +200,8 @@ mod tests {
     static NO_FUNCS: &[&str] = &[];
 
     fn begin(texts: &[(&str, &str)]) -> Parsing {
-        let texts: Vec<(&str, Str)> = texts.iter().map(|(name, text)| (*name, Str::from(*text))).collect();
-        Parsing::new("root", texts.iter().map(|(name, text)| (*name, text)), NO_FUNCS)
+        let text = |(name, text): &(&str, &str)| Text::new(name, &Str::from(*text), NO_FUNCS);
+        Parsing::new("root", texts.iter().map(text))
     }
 
     /// What each template makes, by name.

@@ -171,6 +171,11 @@ pub struct Field {
 // === impl Str ===
 
 impl Str {
+    /// Whether both are one piece of memory.
+    pub fn is_same(&self, other: &Str) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
