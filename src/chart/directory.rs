@@ -42,9 +42,11 @@ pub(super) fn chart_yaml(root: &Path) -> Result<File, Error> {
 }
 
 /// Reads all files of the chart folder at the absolute path `root` that `.helmignore` leaves in, sorted within each
-/// folder. `ahead` may begin with those of them that take long; `when_large` is called before [`LARGE`] are read.
+/// folder; `chart_yaml` was read. `ahead` may begin with those of them that take long; `when_large` is called before
+/// [`LARGE`] are read.
 pub(super) fn read(
     root: &Path,
+    chart_yaml: File,
     warnings: &mut Vec<Warning>,
     ahead: &Ahead,
     when_large: fn(),
@@ -61,7 +63,11 @@ pub(super) fn read(
     let mut walk = Walk {
         rules: Rules::parse(&text)?,
         found: Vec::new(),
-        first: Vec::new(),
+        // One that is too long is read again, to say so.
+        first: match (chart_yaml.data.len() as u64) < archive::MAX_CHART {
+            true => vec![Entry::from(chart_yaml)],
+            false => Vec::new(),
+        },
         files: Vec::new(),
         left: archive::MAX_CHART,
         reader: Reader::new(),

@@ -87,11 +87,19 @@ fn default_values(text: &Str) -> Result<Frozen, String> {
     values::read(text).map(|values| Frozen::new(&values))
 }
 
-/// The chart's format and its name, from the root's `Chart.yaml`.
+/// The root's `Chart.yaml`, which is looked into before all else.
+pub(super) struct Head {
+    pub format: Format,
+    pub name: String,
+    text: Str,
+    document: serde_json::Value,
+}
+
+/// Looks into the root's `Chart.yaml`.
 ///
 /// # Errors
 /// A format that Helm doesn't know.
-pub(super) fn detect_format(file: &File) -> Result<(Format, String), Error> {
+pub(super) fn head(file: &File) -> Result<Head, Error> {
     let document = read(file)?;
     let version = metadata::api_version(&document).map_err(|e| within(file, e))?;
     let format = match version.as_str() {
@@ -100,11 +108,20 @@ pub(super) fn detect_format(file: &File) -> Result<(Format, String), Error> {
         _ => return Err(Error::Chart("unsupported chart version".to_owned())),
     };
     let name = document.get("name").and_then(serde_json::Value::as_str);
-    Ok((format, name.unwrap_or_default().to_owned()))
+    Ok(Head {
+        format,
+        name: name.unwrap_or_default().to_owned(),
+        text: file.data.clone(),
+        document,
+    })
 }
 
 /// Builds a chart, and the charts in its `charts/`, from files in the loader's order.
-pub(super) fn assemble(files: Vec<Entry>, format: Format) -> Result<Chart, Error> {
+pub(super) fn assemble(files: Vec<Entry>, head: &Head) -> Result<Chart, Error> {
+    build(files, head.format, Some(head))
+}
+
+fn build(files: Vec<Entry>, format: Format, head: Option<&Head>) -> Result<Chart, Error> {
     let mut chart = Chart {
         format,
         ..Chart::default()
@@ -115,7 +132,10 @@ pub(super) fn assemble(files: Vec<Entry>, format: Format) -> Result<Chart, Error
     let own = files.iter().map(|entry| &entry.file);
     for file in own.filter(|file| file.name == "Chart.yaml") {
         has_metadata = true;
-        apply(&mut chart.metadata, file)?;
+        match head.filter(|head| head.text == file.data) {
+            Some(head) => chart.metadata.apply(&head.document).map_err(|e| within(file, e))?,
+            None => apply(&mut chart.metadata, file)?,
+        }
         if chart.metadata.api_version.is_empty() {
             chart.metadata.api_version = match format {
                 Format::Released => "v1".to_owned(),
@@ -214,7 +234,7 @@ fn load_subchart(folder: &str, files: Vec<Entry>, format: Format) -> Result<Char
             return Err(Error::Chart("no files in chart archive".to_owned()));
         };
         let files = archive::unpack(&file.data)?;
-        return assemble(files.into_iter().map(Entry::from).collect(), format);
+        return build(files.into_iter().map(Entry::from).collect(), format, None);
     }
     let inner = files
         .into_iter()
@@ -227,7 +247,7 @@ fn load_subchart(folder: &str, files: Vec<Entry>, format: Format) -> Result<Char
             Some(Entry { file, begun })
         })
         .collect();
-    assemble(inner, format)
+    build(inner, format, None)
 }
 
 fn read(file: &File) -> Result<serde_json::Value, Error> {

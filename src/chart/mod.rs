@@ -151,13 +151,14 @@ pub fn load_for(path: &Path, purpose: &Purpose) -> Result<Chart, Error> {
     let info = std::fs::metadata(path).map_err(|e| Error::io("stat", path, e))?;
     let path = std::path::absolute(path).map_err(|e| Error::io("abs", path, e))?;
     if info.is_dir() {
-        let (format, name) = files::detect_format(&directory::chart_yaml(&path)?)?;
+        let chart_yaml = directory::chart_yaml(&path)?;
+        let head = files::head(&chart_yaml)?;
         let mut warnings = Vec::new();
         let ahead = Ahead::new(purpose);
-        let files = directory::read(&path, &mut warnings, &ahead, purpose.when_large)?;
+        let files = directory::read(&path, chart_yaml, &mut warnings, &ahead, purpose.when_large)?;
         let files = files::begin(files, &ahead);
-        purpose.begin_templates(&name, &files);
-        let mut chart = files::assemble(files, format)?;
+        purpose.begin_templates(&head.name, &files);
+        let mut chart = files::assemble(files, &head)?;
         warnings.append(&mut chart.warnings);
         chart.warnings = warnings;
         return Ok(chart);
@@ -192,11 +193,11 @@ fn from_archive(files: Vec<File>, purpose: &Purpose, explain: impl FnOnce(Error)
             "unable to detect chart version, no Chart.yaml found".to_owned(),
         ));
     };
-    let (format, name) = files::detect_format(file)?;
+    let head = files::head(file)?;
     let files = files.into_iter().map(Entry::from).collect();
     let files = files::begin(files, &Ahead::new(purpose));
-    purpose.begin_templates(&name, &files);
-    files::assemble(files, format).map_err(explain)
+    purpose.begin_templates(&head.name, &files);
+    files::assemble(files, &head).map_err(explain)
 }
 
 // === impl Purpose ===
