@@ -20,6 +20,7 @@ const GROUP: &str = "bench.chartwright.test";
 const PATIENCE: Duration = Duration::from_secs(1200);
 
 /// A namespace with `count` custom resources of kind `Three`.
+#[derive(Clone)]
 pub struct Load {
     client: Client,
     namespace: String,
@@ -169,11 +170,7 @@ impl Load {
     /// whoever waits for the custom resources.
     pub async fn watched_floor(&self, status: &Value) -> Result<Duration> {
         let watches = [threes(), configmaps(), threes()].map(|resource| {
-            let load = Load {
-                client: self.client.clone(),
-                namespace: self.namespace.clone(),
-                count: self.count,
-            };
+            let load = self.clone();
             tokio::spawn(async move { load.watch_until("never", &resource, |_| false).await })
         });
         let written = self.bare_writes(status).await;

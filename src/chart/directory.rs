@@ -6,10 +6,9 @@ use std::iter::repeat_n;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use super::ahead::Ahead;
 use super::files::Entry;
 use super::ignore::Rules;
-use super::{Error, File, LARGE, Warning, archive};
+use super::{Error, File, LARGE, Purpose, Warning, archive};
 use crate::template::go::Str;
 
 /// How many parts of paths and links are walked to name what is missing.
@@ -42,14 +41,12 @@ pub(super) fn chart_yaml(root: &Path) -> Result<File, Error> {
 }
 
 /// Reads all files of the chart folder at the absolute path `root` that `.helmignore` leaves in, sorted within each
-/// folder; `chart_yaml` was read. `ahead` may begin with those of them that take long; `when_large` is called before
-/// [`LARGE`] are read.
+/// folder; `chart_yaml` was read. The helper may begin with those of them that take long.
 pub(super) fn read(
     root: &Path,
     chart_yaml: File,
     warnings: &mut Vec<Warning>,
-    ahead: &Ahead,
-    when_large: fn(),
+    purpose: &Purpose<'_>,
 ) -> Result<Vec<Entry>, Error> {
     let ignore_file = root.join(".helmignore");
     let text = match read_whole(&ignore_file, archive::MAX_CHART) {
@@ -71,8 +68,7 @@ pub(super) fn read(
         files: Vec::new(),
         left: archive::MAX_CHART,
         reader: Reader::new(),
-        ahead,
-        when_large,
+        purpose,
         warnings,
     };
     let walked = walk.all(root);
@@ -123,8 +119,7 @@ struct Walk<'w> {
     /// Bytes that the chart may still take.
     left: u64,
     reader: Reader,
-    ahead: &'w Ahead,
-    when_large: fn(),
+    purpose: &'w Purpose<'w>,
 }
 
 /// A file to read.
@@ -229,7 +224,7 @@ impl Walk<'_> {
             let plain = read.filter(|data| archive::without_bom(data.as_bytes()).len() == data.as_bytes().len());
             if let Some(data) = plain {
                 let name = wanted.to_owned();
-                self.first.push(Entry::ahead(File { name, data }, self.ahead));
+                self.first.push(Entry::ahead(File { name, data }, self.purpose));
             }
         }
     }
@@ -237,9 +232,9 @@ impl Walk<'_> {
     fn read_found(&mut self) -> Result<(), Error> {
         let found = std::mem::take(&mut self.found);
         if found.len() >= LARGE {
-            (self.when_large)();
+            (self.purpose.when_large)();
         }
-        let worth = if self.ahead.helper().is_running() { FEW } else { MANY };
+        let worth = if self.purpose.helper.is_running() { FEW } else { MANY };
         if found.len() < worth {
             for Found { path, name } in found {
                 let read = |reader: &mut Reader, left| reader.read(&path, left);
@@ -249,7 +244,7 @@ impl Walk<'_> {
         }
         let batch = Arc::new(Batch::new(found, &self.first));
         let other = Arc::clone(&batch);
-        self.ahead.helper().send(move || other.read_from_the_last());
+        self.purpose.helper.send(move || other.read_from_the_last());
         for (Found { path, name }, slot) in batch.found.iter().zip(&batch.read) {
             let read = |reader: &mut Reader, left| slot.get_or_init(|| reader.read(path, left)).clone();
             self.file(name, read)?;

@@ -1,11 +1,13 @@
 //! A chart's files, sorted by role into a [`Chart`]. Facts: Helm's `pkg/chart/v2/loader/load.go`.
 
-use super::ahead::{self, Ahead};
 use super::schema::Schema;
-use super::{Chart, Error, File, Format, Frozen, Metadata, Warning, archive, metadata, values};
+use super::{Chart, Error, File, Format, Frozen, Metadata, Purpose, Schemas, Warning, archive, metadata, values};
 use crate::template::go::Str;
 use crate::template::go::parallel::Promise;
 use crate::yaml;
+
+/// How many bytes of a schema or of values are worth another thread.
+pub(super) const WORTH: usize = 16 << 10;
 
 /// A file, and what was begun of it before its turn.
 pub(super) struct Entry {
@@ -29,21 +31,21 @@ impl From<File> for Entry {
 }
 
 impl Entry {
-    /// An entry for a file that is read before the others. If it is large, the other thread begins with it.
-    pub fn ahead(file: File, ahead: &Ahead) -> Self {
+    /// An entry for a file that is read before the others. If it is large, the helper begins with it.
+    pub fn ahead(file: File, purpose: &Purpose<'_>) -> Self {
         let mut entry = Entry::from(file);
-        if entry.file.data.len() >= ahead::WORTH {
-            entry.begin_schema(ahead);
-            ahead.fulfil(entry.promise().into_iter().collect());
+        if entry.file.data.len() >= WORTH {
+            entry.begin_schema(purpose);
+            purpose.helper.fulfil(entry.promise().into_iter().collect());
         }
         entry
     }
 
-    /// Has the other thread begin with a schema that it hasn't begun with.
-    fn begin_schema(&mut self, ahead: &Ahead) {
-        if ahead.compiles() && self.is_untouched("values.schema.json") {
+    /// Has the helper begin with a schema that it hasn't begun with, if schemas are to be compiled at once.
+    fn begin_schema(&mut self, purpose: &Purpose<'_>) {
+        if purpose.schemas == Schemas::AtOnce && self.is_untouched("values.schema.json") {
             let text = self.file.data.clone();
-            self.begun = Begun::Schema(Schema::compiling(text, ahead));
+            self.begun = Begun::Schema(Schema::compiling(text, &purpose.helper));
         }
     }
 
@@ -63,15 +65,17 @@ impl Entry {
     }
 }
 
-/// Has the other thread begin with what is large of a chart's files.
-pub(super) fn begin(mut files: Vec<Entry>, ahead: &Ahead) -> Vec<Entry> {
+/// Has the helper begin with what is large of a chart's files.
+pub(super) fn begin(mut files: Vec<Entry>, purpose: &Purpose<'_>) -> Vec<Entry> {
     let values = files.iter().filter(|entry| entry.is_untouched("values.yaml"));
     // Without the first, which this thread is busy with meanwhile.
-    if values.skip(1).map(|entry| entry.file.data.len()).sum::<usize>() >= ahead::WORTH {
-        ahead.fulfil(files.iter_mut().filter_map(Entry::promise).collect());
+    if values.skip(1).map(|entry| entry.file.data.len()).sum::<usize>() >= WORTH {
+        // From the last on: whoever asks for them meanwhile starts with the first.
+        let promises = files.iter_mut().rev().filter_map(Entry::promise);
+        purpose.helper.fulfil(promises.collect());
     }
-    let large = files.iter_mut().filter(|entry| entry.file.data.len() >= ahead::WORTH);
-    large.for_each(|entry| entry.begin_schema(ahead));
+    let large = files.iter_mut().filter(|entry| entry.file.data.len() >= WORTH);
+    large.for_each(|entry| entry.begin_schema(purpose));
     files
 }
 
@@ -291,14 +295,13 @@ fn is_crd(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Purpose, Schemas};
     use super::*;
 
     #[test]
     fn what_was_begun_is_not_begun_again() {
         let large = |name: &str| File {
             name: name.to_owned(),
-            data: " ".repeat(ahead::WORTH).into(),
+            data: " ".repeat(WORTH).into(),
         };
         let begun = |name: &str, begun: Begun| Entry {
             file: large(name),
@@ -318,7 +321,7 @@ mod tests {
             begun("values.schema.json", Begun::Schema(schema)),
             begun("values.yaml", Begun::Values(values)),
         ];
-        let files = begin(files, &Ahead::new(&purpose));
+        let files = begin(files, &purpose);
         let told: Vec<String> = files
             .iter()
             .map(|entry| match &entry.begun {

@@ -3,7 +3,6 @@
 //! Everything here follows Helm's own loader (`pkg/chart/loader`, `pkg/chart/v2`, `pkg/chart/common/util`); error
 //! texts are those that `helm template` prints, since people search for them.
 
-mod ahead;
 mod archive;
 pub mod dependencies;
 mod digest;
@@ -26,13 +25,12 @@ pub mod warning;
 mod tests;
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use crate::template::go::parallel::Helper;
 use crate::template::go::{Map, Str};
-use ahead::Ahead;
 pub use fetch::Fetch;
-use files::Entry;
+use files::{Entry, Head};
 pub use frozen::Frozen;
 pub use metadata::{Dependency, Maintainer, Metadata};
 pub use warning::Warning;
@@ -79,19 +77,18 @@ pub enum Schemas {
 }
 
 /// What the loader is told of the use that a chart is loaded for.
-#[derive(Clone)]
-pub struct Purpose {
+pub struct Purpose<'p> {
     pub schemas: Schemas,
     /// What may begin with what takes long.
     pub helper: Helper,
     /// Called with the name and the templates of the chart itself, before the chart is there, if the helper is at work.
-    pub templates: Option<Arc<BeginTemplates>>,
+    pub templates: Option<&'p BeginTemplates<'p>>,
     /// Called before the files of a large chart are read: of [`LARGE`] files or [`LARGE_ARCHIVE`] bytes.
     pub when_large: fn(),
 }
 
 /// See [`Purpose::templates`].
-pub type BeginTemplates = dyn Fn(&str, &[&File]) + Send + Sync;
+pub type BeginTemplates<'p> = dyn Fn(&str, &[&File]) + 'p;
 
 /// The number of files that makes a chart large: one in six of the public ones has more.
 const LARGE: usize = 128;
@@ -147,18 +144,15 @@ pub fn load(path: &Path) -> Result<Chart, Error> {
 ///
 /// # Errors
 /// As [`load`]: what is wrong with a schema shows when values are checked.
-pub fn load_for(path: &Path, purpose: &Purpose) -> Result<Chart, Error> {
+pub fn load_for(path: &Path, purpose: &Purpose<'_>) -> Result<Chart, Error> {
     let info = std::fs::metadata(path).map_err(|e| Error::io("stat", path, e))?;
     let path = std::path::absolute(path).map_err(|e| Error::io("abs", path, e))?;
     if info.is_dir() {
         let chart_yaml = directory::chart_yaml(&path)?;
         let head = files::head(&chart_yaml)?;
         let mut warnings = Vec::new();
-        let ahead = Ahead::new(purpose);
-        let files = directory::read(&path, chart_yaml, &mut warnings, &ahead, purpose.when_large)?;
-        let files = files::begin(files, &ahead);
-        purpose.begin_templates(&head.name, &files);
-        let mut chart = files::assemble(files, &head)?;
+        let files = directory::read(&path, chart_yaml, &mut warnings, purpose)?;
+        let mut chart = purpose.assemble(files, &head)?;
         warnings.append(&mut chart.warnings);
         chart.warnings = warnings;
         return Ok(chart);
@@ -171,7 +165,7 @@ pub fn load_for(path: &Path, purpose: &Purpose) -> Result<Chart, Error> {
 ///
 /// # Errors
 /// As [`load`], with `path` in them.
-pub fn load_archive_for(path: &Path, data: &[u8], purpose: &Purpose) -> Result<Chart, Error> {
+pub fn load_archive_for(path: &Path, data: &[u8], purpose: &Purpose<'_>) -> Result<Chart, Error> {
     if data.len() >= LARGE_ARCHIVE {
         (purpose.when_large)();
     }
@@ -187,7 +181,7 @@ pub fn load_archive(data: &[u8]) -> Result<Chart, Error> {
     from_archive(archive::unpack(data)?, &Purpose::default(), |error| error)
 }
 
-fn from_archive(files: Vec<File>, purpose: &Purpose, explain: impl FnOnce(Error) -> Error) -> Result<Chart, Error> {
+fn from_archive(files: Vec<File>, purpose: &Purpose<'_>, explain: impl FnOnce(Error) -> Error) -> Result<Chart, Error> {
     let Some(file) = files.iter().find(|file| file.name == "Chart.yaml") else {
         return Err(Error::Chart(
             "unable to detect chart version, no Chart.yaml found".to_owned(),
@@ -195,14 +189,12 @@ fn from_archive(files: Vec<File>, purpose: &Purpose, explain: impl FnOnce(Error)
     };
     let head = files::head(file)?;
     let files = files.into_iter().map(Entry::from).collect();
-    let files = files::begin(files, &Ahead::new(purpose));
-    purpose.begin_templates(&head.name, &files);
-    files::assemble(files, &head).map_err(explain)
+    purpose.assemble(files, &head).map_err(explain)
 }
 
 // === impl Purpose ===
 
-impl Default for Purpose {
+impl Default for Purpose<'_> {
     fn default() -> Self {
         Purpose {
             schemas: Schemas::WhenAsked,
@@ -213,13 +205,16 @@ impl Default for Purpose {
     }
 }
 
-impl Purpose {
-    fn begin_templates(&self, chart: &str, files: &[Entry]) {
-        if let Some(begin) = self.templates.as_ref().filter(|_| self.helper.is_running()) {
+impl Purpose<'_> {
+    /// Builds the chart from its files, after others may begin with some of them.
+    fn assemble(&self, files: Vec<Entry>, head: &Head) -> Result<Chart, Error> {
+        let files = files::begin(files, self);
+        if let Some(begin) = self.templates.filter(|_| self.helper.is_running()) {
             let files = files.iter().map(|entry| &entry.file);
             let templates: Vec<_> = files.filter(|file| file.name.starts_with("templates/")).collect();
-            begin(chart, &templates);
+            begin(&head.name, &templates);
         }
+        files::assemble(files, head)
     }
 }
 

@@ -23,10 +23,9 @@ use std::sync::OnceLock;
 
 use self::compile::Compiler;
 use self::json::Json;
-use super::ahead::Ahead;
 use super::dependencies::Node;
 use super::{Fetch, values};
-use crate::template::go::parallel::Promise;
+use crate::template::go::parallel::{Helper, Promise};
 use crate::template::go::value::{Map, Str, Value};
 
 /// Where a chart's schema stands, for references that start from it.
@@ -95,14 +94,14 @@ impl Schema {
         }
     }
 
-    /// The same, and the other thread begins to compile it.
-    pub(super) fn compiling(text: Str, ahead: &Ahead) -> Self {
+    /// The same, and the helper begins to compile it.
+    pub(super) fn compiling(text: Str, helper: &Helper) -> Self {
         let source = text.clone();
         let promise = Promise::new(move || match Json::parse(&source) {
             Ok(document) => Compiler::alone().compile_alone(URL, document),
             Err(problem) => Some(Err(problem)),
         });
-        ahead.fulfil(vec![promise.clone()]);
+        helper.fulfil(vec![promise.clone()]);
         Schema {
             begun: Some(promise),
             ..Schema::new(text)
@@ -158,7 +157,6 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::Purpose;
     use super::*;
 
     #[test]
@@ -196,8 +194,7 @@ mod tests {
                 }
             });
             let plain = Schema::new(Str::from(text.as_str()));
-            let ahead = Ahead::new(&Purpose::default());
-            let begun = Schema::compiling(Str::from(text.as_str()), &ahead);
+            let begun = Schema::compiling(Str::from(text.as_str()), &Helper::default());
             let found = begun.begun.as_ref().unwrap().get();
             let is_elsewhere = ["example.org", "file:", "urn:", "x:y"]
                 .iter()

@@ -1,7 +1,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use super::*;
 
@@ -186,7 +186,7 @@ fn large_folder() -> tempfile::TempDir {
         let name = format!("templates/f{number:03}.txt");
         write(folder.path(), &name, format!("\u{feff}{number}").as_bytes());
     }
-    let comment = format!("#{}\n", "-".repeat(ahead::WORTH));
+    let comment = format!("#{}\n", "-".repeat(files::WORTH));
     write(folder.path(), "values.yaml", format!("{comment}own: 1\n").as_bytes());
     for sub in ["v", "y", "z"] {
         let metadata = format!("apiVersion: v2\nname: {sub}\nversion: 1.0.0\n");
@@ -230,7 +230,7 @@ fn the_first_error_is_told_whoever_comes_to_it() {
     let folder = large_folder();
     let error = || load(folder.path()).unwrap_err().to_string();
     let broken = |name: &str| {
-        let text = format!("#{}\na: [\n", "-".repeat(ahead::WORTH));
+        let text = format!("#{}\na: [\n", "-".repeat(files::WORTH));
         write(folder.path(), name, text.as_bytes());
     };
     for name in ["charts/z/values.yaml", "charts/y/values.yaml", "charts/v/values.yaml"] {
@@ -329,13 +329,13 @@ fn a_large_chart_is_told_of_before_it_is_read() {
 
 #[test]
 fn a_charts_own_templates_are_told_of_before_it_is_there() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&told);
+    let told = Mutex::new(Vec::new());
+    let tell = |chart: &str, files: &[&File]| {
+        let names = files.iter().map(|file| file.name.clone()).collect::<Vec<_>>();
+        told.lock().unwrap().push((chart.to_owned(), names));
+    };
     let purpose = Purpose {
-        templates: Some(Arc::new(move |chart, files| {
-            let names = files.iter().map(|file| file.name.clone()).collect::<Vec<_>>();
-            log.lock().unwrap().push((chart.to_owned(), names));
-        })),
+        templates: Some(&tell),
         ..Purpose::default()
     };
     let folder = tempfile::tempdir().unwrap();

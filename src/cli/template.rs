@@ -234,11 +234,11 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
         .merge(process.stdin)
         .map_err(|e| e.to_string())?;
     let helper = Helper::default();
-    let early = Arc::new(Early::new(helper.clone()));
-    let begun = Arc::clone(&early);
+    let early = Early::new(helper.clone());
+    let begin = |chart: &str, files: &[&chart::File]| early.begin(chart, files);
     let purpose = Purpose {
         helper,
-        templates: Some(Arc::new(move |chart, files| begun.begin(chart, files))),
+        templates: Some(&begin),
         schemas: match flags.bool("skip-schema-validation") {
             true => Schemas::WhenAsked,
             false => Schemas::AtOnce,

@@ -77,14 +77,9 @@ impl<'r> Outputs<'r> {
                 });
                 self.next.push(promise.clone());
                 if self.size >= WORTH {
-                    let next = std::mem::take(&mut self.next);
                     self.size = 0;
                     // If it is gone, they are read when all files are done.
-                    reader.send(move || {
-                        for promise in &next {
-                            promise.begin();
-                        }
-                    });
+                    reader.fulfil(std::mem::take(&mut self.next));
                 }
                 Output::Begun(promise)
             }

@@ -66,7 +66,7 @@ pub struct Renderer {
     /// What the documents of earlier renders are.
     heads: Arc<Heads>,
     /// What was begun while the chart was loaded.
-    early: Option<Arc<Early>>,
+    early: Option<Early>,
     /// For schemas that refer to others on the network.
     fetch: Option<Fetch>,
     /// For `getHostByName`.
@@ -193,7 +193,7 @@ impl Renderer {
     }
 
     /// The same, for one render: what its documents are isn't remembered for others. `early` is what was begun of it.
-    pub fn once(mut self, early: Arc<Early>) -> Self {
+    pub fn once(mut self, early: Early) -> Self {
         self.early = Some(early);
         self.heads = Arc::new(Heads::forgetful());
         self
@@ -230,7 +230,7 @@ impl Renderer {
         warnings.extend(self.chart.warnings.iter().cloned());
         let user = user_map(input)?;
         let node = dependencies::process(&self.chart, &user, warnings)?;
-        let templates = self.sets.templates(&node, self.early.as_deref());
+        let templates = self.sets.templates(&node, self.early.as_ref());
         let values = values::coalesce_last(&node, &user, warnings)?;
         let fetch = self.fetch.as_ref();
         let schemas = if input.skip_schema {
@@ -283,7 +283,7 @@ impl Renderer {
         let user = user_map(input)?;
         let node = dependencies::process(&self.chart, &user, &mut Vec::new())?;
         let values = values::coalesce_last(&node, &user, &mut Vec::new())?;
-        let parsed = self.sets.templates(&node, self.early.as_deref()).parsed()?;
+        let parsed = self.sets.templates(&node, self.early.as_ref()).parsed()?;
         let files = contexts::files(&self.files, &node, &values, input);
         let mut context = Context::new(parsed.go, &self.environment(input));
         let mut texts = BTreeMap::new();

@@ -193,14 +193,14 @@ fn large_charts_are_parsed_and_read_while_they_are_executed() {
     // Of the templates that are kept, all are parsed by then.
     assert_eq!(render(&kept).unwrap(), want);
     assert_eq!(
-        render(&new(first, "").once(Arc::new(Early::new(Helper::default())))).unwrap(),
+        render(&new(first, "").once(Early::new(Helper::default()))).unwrap(),
         want
     );
     let begun = |name: &str| {
         let chart = large(first, "");
         let early = Early::new(Helper::default());
         early.begin(name, &chart.templates.iter().collect::<Vec<_>>());
-        Renderer::new(Arc::new(chart)).unwrap().once(Arc::new(early))
+        Renderer::new(Arc::new(chart)).unwrap().once(early)
     };
     assert_eq!(render(&begun("c")).unwrap(), want);
     assert_eq!(render(&begun("other")).unwrap(), want);
@@ -210,7 +210,7 @@ fn large_charts_are_parsed_and_read_while_they_are_executed() {
         "c",
         &large("{{ fail \"other\" }}", "").templates.iter().collect::<Vec<_>>(),
     );
-    assert_eq!(render(&new(first, "").once(Arc::new(early))).unwrap(), want);
+    assert_eq!(render(&new(first, "").once(early)).unwrap(), want);
     let errors = [
         // What is wrong with syntax comes first, whatever was executed before it was seen.
         (
@@ -236,10 +236,7 @@ fn large_charts_are_parsed_and_read_while_they_are_executed() {
         ),
     ];
     for (first, last, want) in errors {
-        for renderer in [
-            new(first, last),
-            new(first, last).once(Arc::new(Early::new(Helper::default()))),
-        ] {
+        for renderer in [new(first, last), new(first, last).once(Early::new(Helper::default()))] {
             let error = render(&renderer).unwrap_err().to_string();
             assert!(error.contains(want), "{first:?} {last:?}: {error}");
         }

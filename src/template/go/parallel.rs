@@ -1,4 +1,4 @@
-//! The same work on many texts, by as many threads as there are cores to run them.
+//! Work for other threads, as many as there are cores to run them: the same on many texts, or what will be wanted later.
 
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -29,6 +29,18 @@ impl Helper {
         }
     }
 
+    /// Has it work out results in their order, but for those that somebody has begun with by then.
+    pub fn fulfil<T: Send + Sync + 'static>(&self, promises: Vec<Promise<T>>) {
+        if promises.is_empty() {
+            return;
+        }
+        self.send(move || {
+            for promise in &promises {
+                promise.begin();
+            }
+        });
+    }
+
     /// Whether it is there already, so that it takes little to be worth it.
     pub fn is_running(&self) -> bool {
         matches!(self.0.get(), Some(Some(_)))
@@ -51,7 +63,6 @@ pub struct Promise<T>(Arc<Promised<T>>);
 struct Promised<T> {
     /// Whether somebody has asked for it.
     begun: AtomicBool,
-    done: AtomicBool,
     result: LazyLock<T, Work<T>>,
 }
 
@@ -62,7 +73,6 @@ impl<T> Promise<T> {
     pub fn new(work: impl FnOnce() -> T + Send + 'static) -> Self {
         Promise(Arc::new(Promised {
             begun: AtomicBool::new(false),
-            done: AtomicBool::new(false),
             result: LazyLock::new(Box::new(work)),
         }))
     }
@@ -70,9 +80,7 @@ impl<T> Promise<T> {
     /// The result.
     pub fn get(&self) -> &T {
         self.0.begun.store(true, Ordering::Relaxed);
-        let result = &*self.0.result;
-        self.0.done.store(true, Ordering::Release);
-        result
+        &self.0.result
     }
 
     /// Works it out, unless somebody has begun with that. Gives whether it did.
@@ -86,7 +94,7 @@ impl<T> Promise<T> {
 
     /// Whether asking for the result takes no time.
     pub fn is_done(&self) -> bool {
-        self.0.done.load(Ordering::Acquire)
+        LazyLock::get(&self.0.result).is_some()
     }
 }
 
@@ -192,12 +200,7 @@ mod tests {
             .collect();
         let helper = Helper::default();
         assert!(!helper.is_running());
-        let others = promises.clone();
-        helper.send(move || {
-            others.iter().rev().for_each(|promise| {
-                promise.get();
-            });
-        });
+        helper.fulfil(promises.iter().rev().cloned().collect());
         assert_eq!(helper.is_running(), cores() > 1);
         let mine = promises.iter().filter(|promise| promise.begin()).count();
         assert!(mine <= 100);

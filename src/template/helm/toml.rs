@@ -37,13 +37,10 @@ pub fn decode(bytes: &[u8]) -> Result<Value, String> {
         return Err(problem);
     }
     let text = std::str::from_utf8(bytes).unwrap_or_default();
-    let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
-        let at = e.span().map_or(text.len(), |span| span.start);
-        toml_error::text(text.as_bytes(), e.message(), at)
-    })?;
+    let table: toml::Table = text.parse().map_err(|e| toml_error::text(bytes, &e))?;
     // What is out of a float's range is infinite to the other library, and an error here.
     if table.values().any(holds_infinity)
-        && let Some(problem) = toml_error::found(text.as_bytes())
+        && let Some(problem) = toml_error::found(bytes)
     {
         return Err(problem);
     }

@@ -6,16 +6,19 @@
 use super::toml_number;
 use crate::template::go::quote::{quote_go, quote_rune};
 
-/// The error for a text that doesn't parse; `other` is what the library that read it says, and `at` where, in bytes.
-pub(super) fn text(input: &[u8], other: &str, at: usize) -> String {
+/// How the other library begins what it says of a key that stands twice.
+const DUPLICATE: &str = "duplicate key";
+
+/// The error for a text that doesn't parse; `error` is what the library that read it says.
+pub(super) fn text(input: &[u8], error: &toml::de::Error) -> String {
+    let (other, at) = (error.message(), error.span().map_or(input.len(), |span| span.start));
     let mut lexer = Lexer::new(input, at);
     match lexer.document() {
         Err(Problem { line, text: Some(text) }) => worded(line, &lexer.last_key(), &text),
         _ => {
-            let before = input.get(..at).unwrap_or(input);
-            let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+            let line = line_of(input, at);
             let (key, is_header) = lexer.seen.unwrap_or_default();
-            if other.starts_with("duplicate key") {
+            if other.starts_with(DUPLICATE) {
                 let text = format!("Key '{key}' has already been defined.");
                 return worded(line, if is_header { "" } else { &key }, &text);
             }
@@ -53,8 +56,7 @@ pub(super) fn refused(input: &[u8]) -> Option<String> {
         },
         _ => lexer.last_key(),
     };
-    let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-    Some(worded(line, &key, &text))
+    Some(worded(line_of(input, at), &key, &text))
 }
 
 /// Whether it is said once a word, number or date is at its end.
@@ -67,9 +69,8 @@ fn is_of_a_word(text: &str) -> bool {
 /// The error for a key that stands twice.
 fn duplicate(input: &[u8]) -> Option<String> {
     let error = std::str::from_utf8(input).ok()?.parse::<toml::Table>().err()?;
-    let at = error.span().map_or(input.len(), |span| span.start);
-    let is_duplicate = error.message().starts_with("duplicate key");
-    is_duplicate.then(|| text(input, error.message(), at))
+    let is_duplicate = error.message().starts_with(DUPLICATE);
+    is_duplicate.then(|| text(input, &error))
 }
 
 /// The first character that may stand nowhere: where, and what is said of it.
@@ -92,6 +93,12 @@ fn forbidden(input: &[u8]) -> Option<(usize, String)> {
             Some((at, text))
         },
     )
+}
+
+/// The line of a place, from 1.
+fn line_of(input: &[u8], at: usize) -> usize {
+    let before = input.get(..at).unwrap_or(input);
+    1 + before.iter().filter(|byte| **byte == b'\n').count()
 }
 
 fn worded(line: usize, key: &str, text: &str) -> String {
@@ -180,8 +187,7 @@ impl<'t> Lexer<'t> {
     }
 
     fn line(&self) -> usize {
-        let before = self.input.get(..self.at).unwrap_or(self.input);
-        1 + before.iter().filter(|byte| **byte == b'\n').count()
+        line_of(self.input, self.at)
     }
 
     /// An error about the next character, which has been read: a line feed counts as the end of its line.

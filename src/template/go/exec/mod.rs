@@ -13,7 +13,7 @@ mod tests;
 #[cfg(test)]
 mod tests_host;
 
-use super::ast::{Branch, Command, Invocation, Node, Operand, Pipe, Span, Tree};
+use super::ast::{Branch, Command, Invocation, Node, Operand, Pipe, Pos, Span, Tree};
 use super::error::{ExecError, Place};
 use super::format;
 use super::func::FuncMap;
@@ -248,17 +248,8 @@ impl<'a, C: Host> State<'a, '_, C> {
             self.at = At::Node(node);
             self.step()?;
             let flow = match node {
-                Node::Text(from, to) => {
-                    self.out.extend_from_slice(self.tree.source.slice(*from, *to));
-                    self.written()?;
-                    Flow::Next
-                }
-                Node::Constant(Span(from, length)) => {
-                    let text = self.tree.source.slice(from + 1, (from + length).saturating_sub(1));
-                    self.out.extend_from_slice(text);
-                    self.written()?;
-                    Flow::Next
-                }
+                Node::Text(from, to) => self.copy(*from, *to)?,
+                Node::Constant(Span(from, length)) => self.copy(from + 1, (from + length).saturating_sub(1))?,
                 Node::Action(pipe) => {
                     let value = self.eval_pipeline(dot, pipe)?;
                     if pipe.decl.is_empty() {
@@ -278,6 +269,13 @@ impl<'a, C: Host> State<'a, '_, C> {
                 return Ok(flow);
             }
         }
+        Ok(Flow::Next)
+    }
+
+    /// Prints a part of the source.
+    fn copy(&mut self, from: Pos, to: Pos) -> Result<Flow, Failure> {
+        self.out.extend_from_slice(self.tree.source.slice(from, to));
+        self.written()?;
         Ok(Flow::Next)
     }
 
