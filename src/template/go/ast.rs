@@ -2,9 +2,11 @@
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::arena::{Arena, Id, Part, Run};
 use super::builtins::Builtin;
+use super::number::Constant;
 use super::quote::quote_go;
 use super::value::Str;
 
@@ -20,16 +22,16 @@ pub(super) struct Span(pub(super) Pos, pub(super) u32);
 pub struct Tree {
     pub(super) name: Box<str>,
     pub(super) source: Arc<Source>,
-    pub(super) root: List,
+    pub(super) root: Run<Node>,
+    pub(super) is_empty: bool,
 }
 
-/// The text that a tree was parsed from; shared by all definitions in it.
+/// The text that a tree was parsed from, and what it was parsed to; shared by all definitions in it.
 pub(super) struct Source {
     pub(super) name: Box<str>,
     pub(super) text: Str,
+    pub(super) arena: Arena,
 }
-
-pub(super) type List = Box<[Node]>;
 
 /// What stands between `{{` and `}}`, or between those.
 pub(super) enum Node {
@@ -38,10 +40,10 @@ pub(super) enum Node {
     /// An action that is a string constant whose text stands between its quotes as it is meant.
     Constant(Span),
     Action(Pipe),
-    If(Box<Branch>),
-    With(Box<Branch>),
-    Range(Box<Branch>),
-    Template(Box<Invocation>),
+    If(Id<Branch>),
+    With(Id<Branch>),
+    Range(Id<Branch>),
+    Template(Id<Invocation>),
     Break(Pos),
     Continue(Pos),
 }
@@ -49,8 +51,8 @@ pub(super) enum Node {
 /// `if`, `with` or `range`.
 pub(super) struct Branch {
     pub(super) pipe: Pipe,
-    pub(super) list: List,
-    pub(super) else_list: Option<List>,
+    pub(super) list: Run<Node>,
+    pub(super) else_list: Option<Run<Node>>,
 }
 
 /// `{{template "name" pipeline}}`.
@@ -63,72 +65,67 @@ pub(super) struct Invocation {
 /// Commands, each of which gets the result of the one before as its last argument.
 pub(super) struct Pipe {
     pub(super) pos: Pos,
-    /// Whether `decl` are assigned to (`=`) rather than declared (`:=`).
+    pub(super) decl: Declaration,
+    pub(super) commands: Run<Command>,
+}
+
+/// The variables before `:=` or `=`: at most two names, kept in less than a [`Run`] takes.
+#[derive(Clone, Copy)]
+pub(super) struct Declaration {
+    first: u32,
+    count: u8,
+    /// Whether they are assigned to (`=`) rather than declared (`:=`).
     pub(super) is_assign: bool,
-    pub(super) decl: Box<[Variable]>,
-    pub(super) commands: Box<[Command]>,
 }
 
 /// A function, field or operand with its arguments; never empty.
 pub(super) struct Command {
     pub(super) pos: Pos,
-    pub(super) first: Operand,
-    pub(super) args: Box<[Operand]>,
+    pub(super) operands: Run<Operand>,
 }
 
 pub(super) enum Operand {
     Identifier(Identifier),
-    Field(Field),
-    Variable(Variable),
-    Chain(Box<Chain>),
+    /// `.a.b.c`; at least one name.
+    Field(Path),
+    /// `$x.a.b`; the first name has its `$`.
+    Variable(Path),
+    Chain(Id<Chain>),
     /// Parenthesised.
-    Pipe(Box<Pipe>),
+    Pipe(Id<Pipe>),
     Bool(Pos, bool),
     Dot(Pos),
     Nil(Pos),
-    Number(Box<Number>),
-    String(Literal),
+    /// As written, and in all the types that it fits.
+    Number(Span, Id<Constant>),
+    /// As written and as meant.
+    String(Span, Id<Str>),
 }
 
 /// A function's name.
 pub(super) struct Identifier {
     pub(super) name: Span,
     pub(super) builtin: Option<Builtin>,
-    /// Where the function was found last: the table's id (high half) and 1 + the index in it (low half, 0: not there).
-    pub(super) found: AtomicU64,
+    /// Where the function was found last: the table's id (high bits) and 1 + the index in it (low bits, 0: not there).
+    found: AtomicU32,
 }
 
-/// `.a.b.c`; at least one name.
-pub(super) struct Field {
-    pub(super) pos: Pos,
-    pub(super) names: Box<[Span]>,
-}
+/// How many of the bits of [`Identifier::found`] are an index: there are a few hundred functions.
+const INDEX_BITS: u32 = 12;
 
-/// `$x.a.b`.
-pub(super) struct Variable {
+/// Names with dots between them.
+#[derive(Clone, Copy)]
+pub(super) struct Path {
+    /// Where errors say that it is.
     pub(super) pos: Pos,
-    /// With its `$`.
-    pub(super) name: Span,
-    pub(super) fields: Box<[Span]>,
+    pub(super) names: Run<Span>,
 }
 
 /// `(pipeline).a.b` or `function.a.b`.
 pub(super) struct Chain {
     pub(super) pos: Pos,
     pub(super) operand: Operand,
-    pub(super) fields: Box<[Span]>,
-}
-
-/// A number in all the types that it fits.
-pub(super) struct Number {
-    pub(super) text: Span,
-    pub(super) value: super::number::Constant,
-}
-
-/// A string constant, as written and as meant.
-pub(super) struct Literal {
-    pub(super) quoted: Span,
-    pub(super) text: Str,
+    pub(super) fields: Run<Span>,
 }
 
 // === impl Tree ===
@@ -151,7 +148,7 @@ impl Tree {
 
     /// Whether there is nothing but white space and comments.
     pub fn is_empty(&self) -> bool {
-        is_empty(&self.root, &self.source)
+        self.is_empty
     }
 
     /// The line, counted from 1, and the column in bytes, counted from 0.
@@ -168,13 +165,6 @@ impl Tree {
     }
 }
 
-pub(super) fn is_empty(list: &[Node], source: &Source) -> bool {
-    list.iter().all(|node| match node {
-        Node::Text(from, to) => super::unicode::is_blank(source.slice(*from, *to)),
-        _ => false,
-    })
-}
-
 impl fmt::Debug for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tree")
@@ -187,6 +177,14 @@ impl fmt::Debug for Tree {
 // === impl Source ===
 
 impl Source {
+    pub(super) fn one<T: Part>(&self, id: Id<T>) -> &T {
+        self.arena.one(id)
+    }
+
+    pub(super) fn all<T: Part>(&self, run: Run<T>) -> &[T] {
+        self.arena.all(run)
+    }
+
     pub(super) fn slice(&self, from: Pos, to: Pos) -> &[u8] {
         self.text.get(from as usize..to as usize).unwrap_or_default()
     }
@@ -208,19 +206,22 @@ impl Identifier {
         Identifier {
             name,
             builtin,
-            found: AtomicU64::new(0),
+            found: AtomicU32::new(0),
         }
     }
 
     /// The function's index in a table, hashed for only when another table was asked last.
     pub(super) fn index_in<C: ?Sized>(&self, source: &Source, funcs: &super::func::FuncMap<C>) -> Option<u32> {
         let found = self.found.load(Ordering::Relaxed);
-        let one_based = if (found >> 32) as u32 == funcs.id() {
-            found as u32
+        let one_based = if found >> INDEX_BITS == funcs.id() {
+            found & ((1 << INDEX_BITS) - 1)
         } else {
             let one_based = funcs.index_of(source.text(self.name)).map_or(0, |index| index + 1);
-            self.found
-                .store(u64::from(funcs.id()) << 32 | u64::from(one_based), Ordering::Relaxed);
+            // Of tables or indexes that are too many for it, nothing is remembered.
+            if funcs.id() >> (u32::BITS - INDEX_BITS) == 0 && one_based >> INDEX_BITS == 0 {
+                self.found
+                    .store(funcs.id() << INDEX_BITS | one_based, Ordering::Relaxed);
+            }
             one_based
         };
         one_based.checked_sub(1)
@@ -230,12 +231,12 @@ impl Identifier {
 // === impl Node ===
 
 impl Node {
-    pub(super) fn pos(&self) -> Pos {
+    pub(super) fn pos(&self, source: &Source) -> Pos {
         match self {
             Node::Text(pos, _) | Node::Constant(Span(pos, _)) | Node::Break(pos) | Node::Continue(pos) => *pos,
             Node::Action(pipe) => pipe.pos,
-            Node::If(branch) | Node::With(branch) | Node::Range(branch) => branch.pipe.pos,
-            Node::Template(call) => call.pos,
+            Node::If(branch) | Node::With(branch) | Node::Range(branch) => source.one(*branch).pipe.pos,
+            Node::Template(call) => source.one(*call).pos,
         }
     }
 
@@ -253,10 +254,11 @@ impl Node {
                 pipe.write(source, out);
                 out.push_str("}}");
             }
-            Node::If(branch) => branch.write("if", source, out),
-            Node::With(branch) => branch.write("with", source, out),
-            Node::Range(branch) => branch.write("range", source, out),
+            Node::If(branch) => source.one(*branch).write("if", source, out),
+            Node::With(branch) => source.one(*branch).write("with", source, out),
+            Node::Range(branch) => source.one(*branch).write("range", source, out),
             Node::Template(call) => {
+                let call = source.one(*call);
                 out.push_str("{{template ");
                 out.push_str(&quote_go(call.name.as_bytes()));
                 if let Some(pipe) = &call.pipe {
@@ -279,29 +281,33 @@ impl Branch {
         let _ = write!(out, "{{{{{keyword} ");
         self.pipe.write(source, out);
         out.push_str("}}");
-        self.list.iter().for_each(|node| node.write(source, out));
-        if let Some(list) = &self.else_list {
+        write_nodes(self.list, source, out);
+        if let Some(list) = self.else_list {
             out.push_str("{{else}}");
-            list.iter().for_each(|node| node.write(source, out));
+            write_nodes(list, source, out);
         }
         out.push_str("{{end}}");
     }
+}
+
+fn write_nodes(list: Run<Node>, source: &Source, out: &mut String) {
+    source.all(list).iter().for_each(|node| node.write(source, out));
 }
 
 // === impl Pipe ===
 
 impl Pipe {
     pub(super) fn write(&self, source: &Source, out: &mut String) {
-        for (i, variable) in self.decl.iter().enumerate() {
+        for (i, variable) in source.all(self.decl.names()).iter().enumerate() {
             if i > 0 {
                 out.push_str(", ");
             }
-            variable.write(source, out);
+            out.push_str(source.text(*variable));
         }
-        if !self.decl.is_empty() {
-            out.push_str(if self.is_assign { " = " } else { " := " });
+        if self.decl.count > 0 {
+            out.push_str(if self.decl.is_assign { " = " } else { " := " });
         }
-        for (i, command) in self.commands.iter().enumerate() {
+        for (i, command) in source.all(self.commands).iter().enumerate() {
             if i > 0 {
                 out.push_str(" | ");
             }
@@ -310,14 +316,36 @@ impl Pipe {
     }
 }
 
+// === impl Declaration ===
+
+impl Declaration {
+    /// Of two names at most.
+    pub(super) fn new(names: Run<Span>, is_assign: bool) -> Self {
+        Declaration {
+            first: names.first(),
+            count: names.count() as u8,
+            is_assign,
+        }
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.count == 0
+    }
+
+    pub(super) fn names(self) -> Run<Span> {
+        Run::new(self.first, u32::from(self.count))
+    }
+}
+
 // === impl Command ===
 
 impl Command {
     pub(super) fn write(&self, source: &Source, out: &mut String) {
-        self.first.write_grouped(source, out);
-        for arg in &self.args {
-            out.push(' ');
-            arg.write_grouped(source, out);
+        for (i, operand) in source.all(self.operands).iter().enumerate() {
+            if i > 0 {
+                out.push(' ');
+            }
+            operand.write_grouped(source, out);
         }
     }
 }
@@ -325,41 +353,46 @@ impl Command {
 // === impl Operand ===
 
 impl Operand {
-    pub(super) fn pos(&self) -> Pos {
+    pub(super) fn pos(&self, source: &Source) -> Pos {
         match self {
             Operand::Identifier(identifier) => identifier.name.0,
-            Operand::Field(field) => field.pos,
-            Operand::Variable(variable) => variable.pos,
-            Operand::Chain(chain) => chain.pos,
-            Operand::Pipe(pipe) => pipe.pos,
+            Operand::Field(path) | Operand::Variable(path) => path.pos,
+            Operand::Chain(chain) => source.one(*chain).pos,
+            Operand::Pipe(pipe) => source.one(*pipe).pos,
             Operand::Bool(pos, _) | Operand::Dot(pos) | Operand::Nil(pos) => *pos,
-            Operand::Number(number) => number.text.0,
-            Operand::String(literal) => literal.quoted.0,
+            Operand::Number(Span(pos, _), _) | Operand::String(Span(pos, _), _) => *pos,
         }
     }
 
     pub(super) fn write(&self, source: &Source, out: &mut String) {
         match self {
             Operand::Identifier(identifier) => out.push_str(source.text(identifier.name)),
-            Operand::Field(field) => write_fields(&field.names, source, out),
-            Operand::Variable(variable) => variable.write(source, out),
-            Operand::Chain(chain) => {
-                chain.operand.write_grouped(source, out);
-                write_fields(&chain.fields, source, out);
+            Operand::Field(path) => write_fields(source.all(path.names), source, out),
+            Operand::Variable(path) => {
+                if let Some((name, fields)) = source.all(path.names).split_first() {
+                    out.push_str(source.text(*name));
+                    write_fields(fields, source, out);
+                }
             }
-            Operand::Pipe(pipe) => pipe.write(source, out),
+            Operand::Chain(chain) => {
+                let chain = source.one(*chain);
+                chain.operand.write_grouped(source, out);
+                write_fields(source.all(chain.fields), source, out);
+            }
+            Operand::Pipe(pipe) => source.one(*pipe).write(source, out),
             Operand::Bool(_, value) => out.push_str(if *value { "true" } else { "false" }),
             Operand::Dot(_) => out.push('.'),
             Operand::Nil(_) => out.push_str("nil"),
-            Operand::Number(number) => out.push_str(&String::from_utf8_lossy(source.bytes(number.text))),
-            Operand::String(literal) => out.push_str(&String::from_utf8_lossy(source.bytes(literal.quoted))),
+            Operand::Number(written, _) | Operand::String(written, _) => {
+                out.push_str(&String::from_utf8_lossy(source.bytes(*written)));
+            }
         }
     }
 
     fn write_grouped(&self, source: &Source, out: &mut String) {
         if let Operand::Pipe(pipe) = self {
             out.push('(');
-            pipe.write(source, out);
+            source.one(*pipe).write(source, out);
             out.push(')');
         } else {
             self.write(source, out);
@@ -371,15 +404,6 @@ impl Operand {
         let mut out = String::new();
         self.write(source, &mut out);
         out
-    }
-}
-
-// === impl Variable ===
-
-impl Variable {
-    pub(super) fn write(&self, source: &Source, out: &mut String) {
-        out.push_str(source.text(self.name));
-        write_fields(&self.fields, source, out);
     }
 }
 

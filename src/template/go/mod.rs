@@ -8,6 +8,7 @@
 //! Facts come from Go's `text/template`, `text/template/parse`, `fmt` and `strconv`. Complex numbers, channels and
 //! functions as values are left out: charts can't make them.
 
+mod arena;
 mod ast;
 mod builtins;
 pub mod compare;

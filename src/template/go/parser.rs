@@ -5,11 +5,13 @@ mod pipeline;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::ast::{Branch, Command, Invocation, List, Node, Operand, Pos, Source, Span, Tree, is_empty};
+use super::arena::{Growing, Run};
+use super::ast::{Branch, Command, Invocation, Node, Operand, Pos, Source, Tree};
 use super::error::ParseError;
 use super::lexer::Lexer;
 use super::quote::{quote_go, unquote};
 use super::token::{Keyword, Kind, Token};
+use super::unicode::is_blank;
 use super::value::Str;
 
 /// How deep control structures and parentheses may nest, together. Go allows 10000 parentheses; here they recurse on
@@ -18,45 +20,61 @@ const MAX_NESTING: usize = 200;
 
 /// Parses a text into its trees: definitions in the order of their ends, the text's own tree last.
 pub(super) fn parse(name: &str, text: &Str, has_function: &dyn Fn(&str) -> bool) -> Result<Vec<Tree>, ParseError> {
-    let source = Arc::new(Source {
-        name: name.into(),
-        text: text.clone(),
-    });
     let mut parser = Parser {
+        name,
         text: text.as_bytes(),
         lexer: Lexer::new(text, has_function("break"), has_function("continue")),
         tokens: [Token::new(Kind::Eof, 0, 0, false); 2],
         peeked: 0,
-        source,
         has_function,
-        trees: Vec::new(),
+        definitions: Vec::new(),
         scope: Scope::new(),
         nesting: 0,
+        arena: Growing::default(),
         nodes: Vec::new(),
         commands: Vec::new(),
         operands: Vec::new(),
-        names: Vec::new(),
     };
     let parsed = parser.root().and_then(|root| parser.add(name, root));
-    parsed.map(|()| parser.trees).map_err(|error| *error)
+    parsed.map_err(|error| *error)?;
+    let source = Arc::new(Source {
+        name: name.into(),
+        text: text.clone(),
+        arena: parser.arena.finish(),
+    });
+    let tree = |definition: Definition| Tree {
+        name: definition.name,
+        source: Arc::clone(&source),
+        root: definition.root,
+        is_empty: definition.is_empty,
+    };
+    Ok(parser.definitions.into_iter().map(tree).collect())
 }
 
 struct Parser<'s, 'f> {
+    name: &'f str,
     text: &'s [u8],
     lexer: Lexer<'s>,
     /// Look-ahead; `tokens[0]` is the one read last.
     tokens: [Token; 2],
     peeked: usize,
-    source: Arc<Source>,
     has_function: &'f dyn Fn(&str) -> bool,
-    trees: Vec<Tree>,
+    definitions: Vec<Definition>,
     scope: Scope<'s>,
     nesting: usize,
-    // What is being collected, of all levels; the innermost is last. Trees are kept, so they get lists of just their size.
+    arena: Growing,
+    // Lists that are being collected, of all levels; the innermost is last. They move to the arena when they are whole.
     nodes: Vec<Node>,
     commands: Vec<Command>,
     operands: Vec<Operand>,
-    names: Vec<Span>,
+}
+
+/// A template of the text.
+struct Definition {
+    name: Box<str>,
+    root: Run<Node>,
+    /// Whether there is nothing but white space and comments.
+    is_empty: bool,
 }
 
 /// What starts afresh in a definition.
@@ -157,7 +175,7 @@ impl<'s> Parser<'s, '_> {
     #[cold]
     fn error<T>(&self, message: impl Into<String>) -> Parsed<T> {
         Err(Box::new(ParseError {
-            name: self.source.name.to_string(),
+            name: self.name.to_owned(),
             line: self.line(self.tokens[0].pos()),
             message: message.into(),
         }))
@@ -165,7 +183,7 @@ impl<'s> Parser<'s, '_> {
 
     /// The line of a place, counted from 1.
     fn line(&self, pos: Pos) -> usize {
-        1 + memchr::memchr_iter(b'\n', self.source.slice(0, pos)).count()
+        1 + memchr::memchr_iter(b'\n', self.text.get(..pos as usize).unwrap_or_default()).count()
     }
 
     #[cold]
@@ -181,7 +199,7 @@ impl<'s> Parser<'s, '_> {
             return self.error(shown);
         }
         let link = if shown.ends_with(" action") { "" } else { " in action" };
-        self.error(format!("{shown}{link} started at {}:{started}", self.source.name))
+        self.error(format!("{shown}{link} started at {}:{started}", self.name))
     }
 
     fn expect(&mut self, kind: Kind, context: &str) -> Parsed<Token> {
@@ -206,11 +224,11 @@ impl<'s> Parser<'s, '_> {
 
     // --- lists ---
 
-    fn root(&mut self) -> Parsed<List> {
+    fn root(&mut self) -> Parsed<Run<Node>> {
         let mark = self.nodes.len();
         loop {
             match self.peek().kind {
-                Kind::Eof => return Ok(taken(&mut self.nodes, mark)),
+                Kind::Eof => return Ok(self.arena.take(&mut self.nodes, mark)),
                 Kind::LeftDelim => {
                     let delim = self.next();
                     if self.next().kind == Kind::Keyword(Keyword::Define) {
@@ -246,31 +264,36 @@ impl<'s> Parser<'s, '_> {
         }
     }
 
-    fn add(&mut self, name: &str, root: List) -> Parsed<()> {
-        let tree = Tree {
-            name: name.into(),
-            source: self.source.clone(),
-            root,
+    fn add(&mut self, name: &str, root: Run<Node>) -> Parsed<()> {
+        let text = self.text;
+        let is_blank = |node: &Node| match node {
+            Node::Text(from, to) => is_blank(text.get(*from as usize..*to as usize).unwrap_or_default()),
+            _ => false,
         };
-        match self.trees.iter_mut().find(|tree| *tree.name == *name) {
-            Some(old) if old.is_empty() => *old = tree,
-            Some(_) if is_empty(&tree.root, &self.source) => {}
+        let definition = Definition {
+            name: name.into(),
+            root,
+            is_empty: self.arena.all(root).iter().all(is_blank),
+        };
+        match self.definitions.iter_mut().find(|known| *known.name == *name) {
+            Some(old) if old.is_empty => *old = definition,
+            Some(_) if definition.is_empty => {}
             Some(_) => {
                 return self.error(format!(
                     "template: multiple definition of template {}",
                     quote_go(name.as_bytes())
                 ));
             }
-            None => self.trees.push(tree),
+            None => self.definitions.push(definition),
         }
         Ok(())
     }
 
-    fn item_list(&mut self) -> Parsed<(List, Ending)> {
+    fn item_list(&mut self) -> Parsed<(Run<Node>, Ending)> {
         let mark = self.nodes.len();
         while self.peek().kind != Kind::Eof {
             if let Some(ending) = self.text_or_action()? {
-                return Ok((taken(&mut self.nodes, mark), ending));
+                return Ok((self.arena.take(&mut self.nodes, mark), ending));
             }
         }
         self.error("unexpected EOF")
@@ -353,7 +376,8 @@ impl<'s> Parser<'s, '_> {
     /// `if`, `with` or `range`; the keyword is taken.
     fn control(&mut self, control: Control) -> Parsed<Node> {
         let vars = self.scope.vars.len();
-        let branch = Box::new(self.branch(control)?);
+        let branch = self.branch(control)?;
+        let branch = self.arena.add(branch);
         self.scope.vars.truncate(vars);
         Ok(match control {
             Control::If => Node::If(branch),
@@ -380,15 +404,17 @@ impl<'s> Parser<'s, '_> {
     }
 
     /// `{{else if}}` is an `if` inside of `else` that shares its `end`.
-    fn else_list(&mut self, control: Control, follower: Kind) -> Parsed<List> {
+    fn else_list(&mut self, control: Control, follower: Kind) -> Parsed<Run<Node>> {
         let chained = matches!(
             (control, follower),
             (Control::If, Kind::Keyword(Keyword::If)) | (Control::With, Kind::Keyword(Keyword::With))
         );
         if chained && self.peek().kind == follower {
+            let mark = self.nodes.len();
             self.next();
             let node = self.nested("exceeded maximum nesting depth", |parser| parser.control(control))?;
-            return Ok([node].into());
+            self.nodes.push(node);
+            return Ok(self.arena.take(&mut self.nodes, mark));
         }
         match self.item_list()? {
             (list, Ending::End) => Ok(list),
@@ -404,7 +430,7 @@ impl<'s> Parser<'s, '_> {
         let outer = std::mem::replace(&mut self.scope, Scope::new());
         self.body(&name, CONTEXT)?;
         self.scope = outer;
-        Ok(Node::Template(Box::new(Invocation {
+        Ok(Node::Template(self.arena.add(Invocation {
             pos: token.pos(),
             name: name.into(),
             pipe: Some(pipe),
@@ -421,7 +447,7 @@ impl<'s> Parser<'s, '_> {
             self.backup();
             Some(self.pipeline(CONTEXT, Kind::RightDelim)?)
         };
-        Ok(Node::Template(Box::new(Invocation {
+        Ok(Node::Template(self.arena.add(Invocation {
             pos: token.pos(),
             name: name.into(),
             pipe,
@@ -441,14 +467,4 @@ impl<'s> Parser<'s, '_> {
             None => self.error("invalid syntax"),
         }
     }
-}
-
-/// What was collected since there were `mark`. Mostly that is one or none.
-fn taken<T>(collected: &mut Vec<T>, mark: usize) -> Box<[T]> {
-    if collected.len() == mark + 1
-        && let Some(one) = collected.pop()
-    {
-        return Box::new([one]);
-    }
-    collected.drain(mark..).collect()
 }

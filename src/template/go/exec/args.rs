@@ -1,8 +1,10 @@
 //! Arguments: evaluated against the type of their parameter, as Go's reflection checks them.
 
+use super::super::arena::Id;
 use super::super::ast::Operand;
 use super::super::func::Param;
 use super::super::host::Host;
+use super::super::number::Constant;
 use super::super::value::{List, ListKind, Map, MapKind, Value};
 use super::{At, Failure, Reflected, State};
 
@@ -59,14 +61,14 @@ impl<'a, C: Host> State<'a, '_, C> {
         match operand {
             Operand::Dot(_) => Ok(dot.clone()),
             Operand::Nil(_) => Ok(Reflected::INVALID),
-            Operand::Field(field) => self.eval_chain(dot, dot, operand, &field.names, &[], None),
-            Operand::Variable(variable) => self.eval_variable(dot, operand, variable, &[], None),
-            Operand::Pipe(pipe) => self.eval_nested(dot, pipe),
+            Operand::Field(field) => self.eval_chain(dot, dot, operand, self.source().all(field.names), &[], None),
+            Operand::Variable(variable) => self.eval_variable(dot, operand, *variable, &[], None),
+            Operand::Pipe(pipe) => self.eval_nested(dot, *pipe),
             Operand::Identifier(identifier) => self.eval_function(dot, identifier, At::Operand(operand), &[], None),
-            Operand::Chain(chain) => self.eval_chain_operand(dot, operand, chain, &[], None),
+            Operand::Chain(chain) => self.eval_chain_operand(dot, operand, *chain, &[], None),
             Operand::Bool(_, value) => Ok(Reflected::concrete(Value::Bool(*value))),
-            Operand::String(literal) => Ok(Reflected::concrete(Value::String(literal.text.clone()))),
-            Operand::Number(number) => self.ideal_constant(number).map(Reflected::concrete),
+            Operand::String(_, text) => Ok(Reflected::concrete(Value::String(self.source().one(*text).clone()))),
+            Operand::Number(written, number) => self.ideal_constant(*written, *number).map(Reflected::concrete),
         }
     }
 
@@ -77,7 +79,7 @@ impl<'a, C: Host> State<'a, '_, C> {
                 self.at = At::Operand(operand);
                 nil_of(param).ok_or_else(|| self.fail(format!("cannot assign nil to {}", param.type_name())))
             }
-            Operand::Bool(..) | Operand::String(_) | Operand::Number(_) if param != Param::Any => {
+            Operand::Bool(..) | Operand::String(..) | Operand::Number(..) if param != Param::Any => {
                 self.at = At::Operand(operand);
                 self.eval_literal(param, operand)
             }
@@ -90,16 +92,18 @@ impl<'a, C: Host> State<'a, '_, C> {
 
     /// A constant takes the parameter's type if it can.
     fn eval_literal(&self, param: Param, operand: &Operand) -> Result<Value, Failure> {
+        let source = self.source();
+        let int = |number: &Id<Constant>| source.one(*number).int;
         let expected = match (param, operand) {
             (Param::Bool, Operand::Bool(_, value)) => return Ok(Value::Bool(*value)),
-            (Param::String, Operand::String(literal)) => return Ok(Value::String(literal.text.clone())),
-            (Param::Int, Operand::Number(number)) if let Some(n) = number.value.int => return Ok(Value::Int(n)),
-            (Param::Int64, Operand::Number(number)) if let Some(n) = number.value.int => return Ok(Value::Int64(n)),
-            (Param::Float64, Operand::Number(number)) if let Some(n) = number.value.float => {
+            (Param::String, Operand::String(_, text)) => return Ok(Value::String(source.one(*text).clone())),
+            (Param::Int, Operand::Number(_, number)) if let Some(n) = int(number) => return Ok(Value::Int(n)),
+            (Param::Int64, Operand::Number(_, number)) if let Some(n) = int(number) => return Ok(Value::Int64(n)),
+            (Param::Float64, Operand::Number(_, number)) if let Some(n) = source.one(*number).float => {
                 return Ok(Value::Float64(n));
             }
             // Go's reflection cuts what is too large.
-            (Param::Uint32, Operand::Number(number)) if let Some(n @ 0..) = number.value.int => {
+            (Param::Uint32, Operand::Number(_, number)) if let Some(n @ 0..) = int(number) => {
                 return Ok(Value::Uint64(u64::from(n as u32)));
             }
             (Param::Bool, _) => "bool",
@@ -108,14 +112,11 @@ impl<'a, C: Host> State<'a, '_, C> {
             (Param::Uint32, _) => "unsigned integer",
             (Param::Float64, _) => "float",
             (param, operand) => {
-                let source = operand.normal(&self.tree.source);
+                let source = operand.normal(source);
                 return Err(self.fail(format!("can't handle {source} for arg of type {}", param.type_name())));
             }
         };
-        Err(self.fail(format!(
-            "expected {expected}; found {}",
-            operand.normal(&self.tree.source)
-        )))
+        Err(self.fail(format!("expected {expected}; found {}", operand.normal(source))))
     }
 
     /// Checks that a value fits a parameter. One of a named map type becomes a plain map, as assignment does in Go.

@@ -20,7 +20,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         last: Option<Reflected>,
     ) -> Result<Reflected, Failure> {
         let funcs = self.funcs;
-        let source = &self.tree.source;
+        let source = self.source();
         if let Some(func) = identifier
             .index_in(source, funcs)
             .and_then(|index| funcs.by_index(index))
@@ -88,7 +88,7 @@ impl<'a, C: Host> State<'a, '_, C> {
             return self.eval_and_or(dot, builtin == Builtin::Or, args, last);
         }
         let callee = match (builtin, args.first(), &last) {
-            (Builtin::Call, Some(first), _) => first.normal(&self.tree.source),
+            (Builtin::Call, Some(first), _) => first.normal(self.source()),
             (Builtin::Call, None, Some(last)) => last_as_name(last),
             _ => String::new(),
         };

@@ -49,7 +49,7 @@ impl<'a, C: Host> State<'a, '_, C> {
                 receiver,
                 Access {
                     dot,
-                    name: self.tree.source.text(name),
+                    name: self.source().text(name),
                     operand,
                     args: &[],
                     last: None,
@@ -61,7 +61,7 @@ impl<'a, C: Host> State<'a, '_, C> {
             receiver,
             Access {
                 dot,
-                name: self.tree.source.text(final_name),
+                name: self.source().text(final_name),
                 operand,
                 args,
                 last,

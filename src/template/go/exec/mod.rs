@@ -13,7 +13,8 @@ mod tests;
 #[cfg(test)]
 mod tests_host;
 
-use super::ast::{Branch, Command, Invocation, Node, Operand, Pipe, Pos, Span, Tree};
+use super::arena::{Id, Run};
+use super::ast::{Branch, Command, Invocation, Node, Operand, Pipe, Pos, Source, Span, Tree};
 use super::error::{ExecError, Place};
 use super::format;
 use super::func::FuncMap;
@@ -139,9 +140,14 @@ impl<'a, C: Host> State<'a, '_, C> {
     fn execute(&mut self, data: Reflected) -> Result<(), Failure> {
         self.enter()?;
         self.vars.push((b"$", data.clone()));
-        self.walk(&data, &self.tree.root)?;
+        self.walk(&data, self.tree.root)?;
         self.leave();
         Ok(())
+    }
+
+    /// The text of the executing template, and what it was parsed to.
+    fn source(&self) -> &'a Source {
+        &self.tree.source
     }
 
     // --- limits and errors ---
@@ -173,23 +179,24 @@ impl<'a, C: Host> State<'a, '_, C> {
     #[cold]
     fn fail(&self, message: impl Into<String>) -> Failure {
         let mut node = String::new();
+        let source = self.source();
         let pos = match self.at {
-            At::Start => self.tree.root.first().map_or(0, Node::pos),
+            At::Start => source.all(self.tree.root).first().map_or(0, |node| node.pos(source)),
             At::Node(at) => {
-                at.write(&self.tree.source, &mut node);
-                at.pos()
+                at.write(source, &mut node);
+                at.pos(source)
             }
             At::Pipe(at) => {
-                at.write(&self.tree.source, &mut node);
+                at.write(source, &mut node);
                 at.pos
             }
             At::Command(at) => {
-                at.write(&self.tree.source, &mut node);
+                at.write(source, &mut node);
                 at.pos
             }
             At::Operand(at) => {
-                at.write(&self.tree.source, &mut node);
-                at.pos()
+                at.write(source, &mut node);
+                at.pos(source)
             }
         };
         let (line, column) = self.tree.line_and_column(pos);
@@ -212,7 +219,7 @@ impl<'a, C: Host> State<'a, '_, C> {
 
     /// The bytes of a name in the executing template.
     fn name(&self, name: Span) -> &'a [u8] {
-        self.tree.source.bytes(name)
+        self.source().bytes(name)
     }
 
     fn set_var(&mut self, name: Span, value: Reflected) -> Result<(), Failure> {
@@ -243,8 +250,8 @@ impl<'a, C: Host> State<'a, '_, C> {
 
     // --- nodes ---
 
-    fn walk(&mut self, dot: &Reflected, list: &'a [Node]) -> Result<Flow, Failure> {
-        for node in list {
+    fn walk(&mut self, dot: &Reflected, list: Run<Node>) -> Result<Flow, Failure> {
+        for node in self.source().all(list) {
             self.at = At::Node(node);
             self.step()?;
             let flow = match node {
@@ -258,10 +265,10 @@ impl<'a, C: Host> State<'a, '_, C> {
                     }
                     Flow::Next
                 }
-                Node::If(branch) => self.walk_branch(dot, branch, false)?,
-                Node::With(branch) => self.walk_branch(dot, branch, true)?,
-                Node::Range(branch) => self.walk_range(dot, branch)?,
-                Node::Template(invocation) => self.walk_template(dot, invocation)?,
+                Node::If(branch) => self.walk_branch(dot, *branch, false)?,
+                Node::With(branch) => self.walk_branch(dot, *branch, true)?,
+                Node::Range(branch) => self.walk_range(dot, *branch)?,
+                Node::Template(invocation) => self.walk_template(dot, *invocation)?,
                 Node::Break(_) => Flow::Break,
                 Node::Continue(_) => Flow::Continue,
             };
@@ -274,7 +281,7 @@ impl<'a, C: Host> State<'a, '_, C> {
 
     /// Prints a part of the source.
     fn copy(&mut self, from: Pos, to: Pos) -> Result<Flow, Failure> {
-        self.out.extend_from_slice(self.tree.source.slice(from, to));
+        self.out.extend_from_slice(self.source().slice(from, to));
         self.written()?;
         Ok(Flow::Next)
     }
@@ -292,18 +299,19 @@ impl<'a, C: Host> State<'a, '_, C> {
     }
 
     /// Walks a list one level deeper.
-    fn walk_nested(&mut self, dot: &Reflected, list: &'a [Node]) -> Result<Flow, Failure> {
+    fn walk_nested(&mut self, dot: &Reflected, list: Run<Node>) -> Result<Flow, Failure> {
         self.enter()?;
         let flow = self.walk(dot, list)?;
         self.leave();
         Ok(flow)
     }
 
-    fn walk_branch(&mut self, dot: &Reflected, branch: &'a Branch, with: bool) -> Result<Flow, Failure> {
+    fn walk_branch(&mut self, dot: &Reflected, branch: Id<Branch>, with: bool) -> Result<Flow, Failure> {
+        let branch = self.source().one(branch);
         let mark = self.vars.len();
         let value = self.eval_pipeline(dot, &branch.pipe)?;
         let flow = if value.value.truth() {
-            self.walk_nested(if with { &value } else { dot }, &branch.list)?
+            self.walk_nested(if with { &value } else { dot }, branch.list)?
         } else {
             self.walk_else(dot, branch)?
         };
@@ -312,13 +320,14 @@ impl<'a, C: Host> State<'a, '_, C> {
     }
 
     fn walk_else(&mut self, dot: &Reflected, branch: &'a Branch) -> Result<Flow, Failure> {
-        match &branch.else_list {
+        match branch.else_list {
             Some(list) => self.walk_nested(dot, list),
             None => Ok(Flow::Next),
         }
     }
 
-    fn walk_template(&mut self, dot: &Reflected, invocation: &'a Invocation) -> Result<Flow, Failure> {
+    fn walk_template(&mut self, dot: &Reflected, invocation: Id<Invocation>) -> Result<Flow, Failure> {
+        let invocation = self.source().one(invocation);
         let Some(tree) = self.set.get(&invocation.name) else {
             return Err(self.fail(format!("template {} not defined", quote_go(invocation.name.as_bytes()))));
         };
@@ -332,7 +341,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         let caller = (self.tree, self.at, self.vars_base);
         (self.tree, self.vars_base) = (tree, mark);
         self.vars.push((b"$", data.clone()));
-        self.walk(&data, &self.tree.root)?;
+        self.walk(&data, self.tree.root)?;
         self.vars.truncate(mark);
         (self.tree, self.at, self.vars_base) = caller;
         self.leave();

@@ -1,5 +1,6 @@
 //! `range`.
 
+use super::super::arena::Id;
 use super::super::ast::{Branch, Pipe};
 use super::super::builtins::{element_of, entry_of};
 use super::super::format::display;
@@ -9,7 +10,8 @@ use super::args::as_argument;
 use super::{Failure, Flow, Reflected, State};
 
 impl<'a, C: Host> State<'a, '_, C> {
-    pub(super) fn walk_range(&mut self, dot: &Reflected, branch: &'a Branch) -> Result<Flow, Failure> {
+    pub(super) fn walk_range(&mut self, dot: &Reflected, branch: Id<Branch>) -> Result<Flow, Failure> {
+        let branch = self.source().one(branch);
         let mark = self.vars.len();
         let value = self.eval_pipeline(dot, &branch.pipe)?;
         let any = match &value.value {
@@ -37,7 +39,7 @@ impl<'a, C: Host> State<'a, '_, C> {
                 any
             }
             number => match count(number) {
-                Some(_) if branch.pipe.decl.len() > 1 => {
+                Some(_) if branch.pipe.decl.names().count() > 1 => {
                     return Err(self.fail(format!(
                         "can't use {} to iterate over more than one variable",
                         shown(number)
@@ -74,23 +76,24 @@ impl<'a, C: Host> State<'a, '_, C> {
         self.step()?;
         self.bind(&branch.pipe, index, &element)?;
         let mark = self.vars.len();
-        let flow = self.walk_nested(&element, &branch.list)?;
+        let flow = self.walk_nested(&element, branch.list)?;
         self.vars.truncate(mark);
         Ok(flow != Flow::Break)
     }
 
     /// Sets the loop's variables, which the pipeline has pushed if it declares them.
     fn bind(&mut self, pipe: &'a Pipe, index: Reflected, element: &Reflected) -> Result<(), Failure> {
-        let targets = match &*pipe.decl {
+        let names = self.source().all(pipe.decl.names());
+        let targets = match names {
             [] => return Ok(()),
             [one] => [None, Some(one)],
             [first, second, ..] => [Some(first), Some(second)],
         };
-        let from_top = pipe.decl.len();
+        let from_top = names.len();
         for (i, (target, value)) in targets.into_iter().zip([index, element.clone()]).enumerate() {
-            let Some(variable) = target else { continue };
-            if pipe.is_assign {
-                self.set_var(variable.name, value)?;
+            let Some(name) = target else { continue };
+            if pipe.decl.is_assign {
+                self.set_var(*name, value)?;
                 continue;
             }
             // The element's variable is on top, the index's below it.

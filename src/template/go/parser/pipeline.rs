@@ -1,18 +1,18 @@
 //! Pipelines, commands and operands: what stands inside of an action.
 
-use super::super::ast::{Chain, Command, Field, Identifier, Literal, Number, Operand, Pipe, Pos, Span, Variable};
+use super::super::ast::{Chain, Command, Declaration, Identifier, Operand, Path, Pipe, Pos, Span};
 use super::super::builtins::Builtin;
 use super::super::lexer::as_str;
 use super::super::number::Constant;
 use super::super::quote::quote_go;
 use super::super::token::{Keyword, Kind, Token};
 use super::super::value::Str;
-use super::{Parsed, Parser, taken};
+use super::{Parsed, Parser};
 
 impl Parser<'_, '_> {
     pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
         let pos = self.peek().pos();
-        let (decl, is_assign) = self.declarations(context)?;
+        let decl = self.declaration(context)?;
         let mark = self.commands.len();
         loop {
             let token = self.next();
@@ -25,46 +25,44 @@ impl Parser<'_, '_> {
                 _ => return self.unexpected(token, context),
             }
         }
-        let commands = taken(&mut self.commands, mark);
-        if commands.is_empty() {
+        if self.commands.len() == mark {
             return self.error(format!("missing value for {context}"));
         }
-        for (stage, command) in commands.iter().enumerate().skip(1) {
-            if let Operand::Bool(..) | Operand::Dot(_) | Operand::Nil(_) | Operand::Number(_) | Operand::String(_) =
-                command.first
+        let commands = self.arena.take(&mut self.commands, mark);
+        for stage in 1..commands.count() as usize {
+            let command = self.arena.all(commands).get(stage);
+            let operands = command.map(|command| command.operands);
+            let first = operands.and_then(|operands| self.arena.all(operands).first());
+            if let Some(
+                Operand::Bool(..) | Operand::Dot(_) | Operand::Nil(_) | Operand::Number(..) | Operand::String(..),
+            ) = first
             {
                 return self.error(format!("non executable command in pipeline stage {}", stage + 1));
             }
         }
-        Ok(Pipe {
-            pos,
-            is_assign,
-            decl,
-            commands,
-        })
+        Ok(Pipe { pos, decl, commands })
     }
 
     /// `$x :=`, `$x =`, `$i, $x :=`. Telling `$x foo` from `$x :=` takes both tokens of look-ahead.
-    /// Yields the variables, and whether they are assigned to.
-    fn declarations(&mut self, context: &str) -> Parsed<(Box<[Variable]>, bool)> {
-        let mut decl = Vec::new();
+    fn declaration(&mut self, context: &str) -> Parsed<Declaration> {
+        let mark = self.arena.mark::<Span>();
         loop {
             let variable = self.peek();
             if variable.kind != Kind::Variable {
-                return Ok((decl.into(), false));
+                return Ok(Declaration::new(self.arena.since(mark), false));
             }
             self.next();
             let next = self.peek();
             match next.kind {
                 Kind::Assign | Kind::Declare => {
                     self.next();
-                    self.declare(&mut decl, variable);
-                    return Ok((decl.into(), next.kind == Kind::Assign));
+                    self.declare(variable);
+                    return Ok(Declaration::new(self.arena.since(mark), next.kind == Kind::Assign));
                 }
                 Kind::Char if self.text(next) == b"," => {
                     self.next();
-                    self.declare(&mut decl, variable);
-                    if context != "range" || decl.len() >= 2 {
+                    self.declare(variable);
+                    if context != "range" || self.arena.since::<Span>(mark).count() >= 2 {
                         return self.error(format!("too many declarations in {context}"));
                     }
                     if !matches!(self.peek().kind, Kind::Variable | Kind::RightDelim | Kind::RightParen) {
@@ -73,14 +71,14 @@ impl Parser<'_, '_> {
                 }
                 _ => {
                     self.backup2(variable);
-                    return Ok((decl.into(), false));
+                    return Ok(Declaration::new(self.arena.since(mark), false));
                 }
             }
         }
     }
 
-    fn declare(&mut self, decl: &mut Vec<Variable>, token: Token) {
-        decl.push(variable(token));
+    fn declare(&mut self, token: Token) {
+        self.arena.add(token.span());
         self.scope.vars.push(self.text(token));
     }
 
@@ -102,14 +100,11 @@ impl Parser<'_, '_> {
             }
             break;
         }
-        let args = match self.operands.len().saturating_sub(mark) {
-            0 => return self.error("empty command"),
-            1 => Box::default(),
-            _ => taken(&mut self.operands, mark + 1),
-        };
-        if let Some(first) = self.operands.pop() {
-            self.commands.push(Command { pos, first, args });
+        if self.operands.len() == mark {
+            return self.error("empty command");
         }
+        let operands = self.arena.take(&mut self.operands, mark);
+        self.commands.push(Command { pos, operands });
         Ok(())
     }
 
@@ -117,11 +112,11 @@ impl Parser<'_, '_> {
     fn operand(&mut self) -> Parsed<()> {
         let token = self.next();
         if token.kind == Kind::Field {
-            self.names.clear();
-            self.names.push(field_name(token));
+            let mark = self.arena.mark::<Span>();
+            self.arena.add(field_name(token));
             let pos = self.fields().unwrap_or(token.pos());
-            let names = self.names.as_slice().into();
-            self.operands.push(Operand::Field(Field { pos, names }));
+            let names = self.arena.since(mark);
+            self.operands.push(Operand::Field(Path { pos, names }));
             return Ok(());
         }
         if !starts_operand(token.kind) {
@@ -129,29 +124,25 @@ impl Parser<'_, '_> {
             return Ok(());
         }
         self.term(token)?;
-        self.names.clear();
+        let mark = self.arena.mark::<Span>();
         let Some(pos) = self.fields() else {
             return Ok(());
         };
-        let fields = self.names.as_slice().into();
         match self.operands.pop() {
             Some(Operand::Variable(variable)) => {
-                let variable = Variable {
-                    pos,
-                    fields,
-                    ..variable
-                };
-                self.operands.push(Operand::Variable(variable));
+                // The variable's own name stands right before its fields.
+                let names = self.arena.since(variable.names.first());
+                self.operands.push(Operand::Variable(Path { pos, names }));
             }
             Some(operand @ (Operand::Identifier(_) | Operand::Chain(_) | Operand::Pipe(_))) => {
-                let chain = Chain { pos, operand, fields };
-                self.operands.push(Operand::Chain(Box::new(chain)));
+                let fields = self.arena.since(mark);
+                let chain = self.arena.add(Chain { pos, operand, fields });
+                self.operands.push(Operand::Chain(chain));
             }
-            Some(operand) => {
-                let shown = quote_go(operand.normal(&self.source).as_bytes());
+            _ => {
+                let shown = quote_go(self.text(token));
                 return self.error(format!("unexpected . after term {shown}"));
             }
-            None => {}
         }
         Ok(())
     }
@@ -166,7 +157,7 @@ impl Parser<'_, '_> {
                 return first;
             }
             first.get_or_insert(token.pos());
-            self.names.push(field_name(token));
+            self.arena.add(field_name(token));
         }
     }
 
@@ -188,27 +179,29 @@ impl Parser<'_, '_> {
                 if !self.scope.vars.contains(&name) {
                     return self.error(format!("undefined variable {}", quote_go(name)));
                 }
-                Operand::Variable(variable(token))
+                let mark = self.arena.mark::<Span>();
+                self.arena.add(token.span());
+                Operand::Variable(Path {
+                    pos: token.pos(),
+                    names: self.arena.since(mark),
+                })
             }
             Kind::Bool => Operand::Bool(token.pos(), self.text(token) == b"true"),
             Kind::CharConstant | Kind::Complex | Kind::Number => match Constant::parse(self.text(token)) {
-                Ok(value) => Operand::Number(Box::new(Number {
-                    text: token.span(),
-                    value,
-                })),
+                Ok(value) => Operand::Number(token.span(), self.arena.add(value)),
                 Err(message) => return self.error(message),
             },
             Kind::LeftParen => {
                 let pipe = self.nested("max expression depth exceeded", |parser| {
                     parser.pipeline("parenthesized pipeline", Kind::RightParen)
                 })?;
-                Operand::Pipe(Box::new(pipe))
+                Operand::Pipe(self.arena.add(pipe))
             }
             // A string or raw string: nothing else starts an operand.
-            _ => Operand::String(Literal {
-                quoted: token.span(),
-                text: Str::from(&*self.unquote(token)?),
-            }),
+            _ => {
+                let text = Str::from(&*self.unquote(token)?);
+                Operand::String(token.span(), self.arena.add(text))
+            }
         };
         self.operands.push(operand);
         Ok(())
@@ -230,14 +223,6 @@ fn starts_operand(kind: Kind) -> bool {
             | Kind::LeftParen
             | Kind::Keyword(Keyword::Dot | Keyword::Nil)
     )
-}
-
-fn variable(token: Token) -> Variable {
-    Variable {
-        pos: token.pos(),
-        name: token.span(),
-        fields: Box::default(),
-    }
 }
 
 /// The name of a field token, which starts with a dot, without it.

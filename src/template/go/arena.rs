@@ -1,0 +1,175 @@
+//! Where the parts of syntax trees lie: those of a text in one block for each kind. A chart has a hundred thousand, mostly in
+//! lists of one or two; a box for each list would take more than what is in it.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use super::ast::{Branch, Chain, Command, Invocation, Node, Operand, Pipe, Span};
+use super::number::Constant;
+use super::value::Str;
+
+/// A part in an arena.
+pub(super) struct Id<T>(u32, PhantomData<fn() -> T>);
+
+/// A list in an arena.
+pub(super) struct Run<T> {
+    first: u32,
+    count: u32,
+    kind: PhantomData<fn() -> T>,
+}
+
+/// Something that arenas hold.
+pub(super) trait Part: Sized {
+    fn block(arena: &Arena) -> &[Self];
+    fn growing(arena: &mut Growing) -> &mut Vec<Self>;
+}
+
+macro_rules! arena {
+    ($($block:ident: $kind:ty,)*) => {
+        /// The parts of a text's trees.
+        pub(super) struct Arena {
+            $($block: Box<[$kind]>,)*
+        }
+
+        /// An arena that is being filled.
+        #[derive(Default)]
+        pub(super) struct Growing {
+            $($block: Vec<$kind>,)*
+        }
+
+        impl Growing {
+            /// The arena, each block in memory of just its size.
+            pub(super) fn finish(mut self) -> Arena {
+                Arena {
+                    $($block: self.$block.drain(..).collect(),)*
+                }
+            }
+        }
+
+        $(impl Part for $kind {
+            #[inline]
+            fn block(arena: &Arena) -> &[Self] {
+                &arena.$block
+            }
+
+            #[inline]
+            fn growing(arena: &mut Growing) -> &mut Vec<Self> {
+                &mut arena.$block
+            }
+        })*
+    };
+}
+
+arena! {
+    nodes: Node,
+    branches: Branch,
+    invocations: Invocation,
+    pipes: Pipe,
+    commands: Command,
+    operands: Operand,
+    chains: Chain,
+    names: Span,
+    strings: Str,
+    numbers: Constant,
+}
+
+// === impl Arena ===
+
+impl Arena {
+    pub(super) fn one<T: Part>(&self, id: Id<T>) -> &T {
+        &T::block(self)[id.0 as usize]
+    }
+
+    pub(super) fn all<T: Part>(&self, run: Run<T>) -> &[T] {
+        T::block(self).get(run.range()).unwrap_or_default()
+    }
+}
+
+// === impl Growing ===
+
+impl Growing {
+    /// Takes in a part.
+    pub(super) fn add<T: Part>(&mut self, part: T) -> Id<T> {
+        let block = T::growing(self);
+        block.push(part);
+        Id(block.len() as u32 - 1, PhantomData)
+    }
+
+    /// Takes in what was collected since there were `mark`.
+    pub(super) fn take<T: Part>(&mut self, collected: &mut Vec<T>, mark: usize) -> Run<T> {
+        let first = self.mark::<T>();
+        let block = T::growing(self);
+        // Mostly that is one.
+        match collected.len() == mark + 1 {
+            true => block.extend(collected.pop()),
+            false => block.extend(collected.drain(mark..)),
+        }
+        self.since(first)
+    }
+
+    /// How many parts of that kind there are.
+    pub(super) fn mark<T: Part>(&mut self) -> u32 {
+        T::growing(self).len() as u32
+    }
+
+    /// The parts that were added since that mark.
+    pub(super) fn since<T: Part>(&mut self, mark: u32) -> Run<T> {
+        Run::new(mark, self.mark::<T>().saturating_sub(mark))
+    }
+
+    pub(super) fn all<T: Part>(&mut self, run: Run<T>) -> &[T] {
+        T::growing(self).get(run.range()).unwrap_or_default()
+    }
+}
+
+// === impl Run ===
+
+impl<T> Run<T> {
+    pub(super) fn new(first: u32, count: u32) -> Self {
+        Run {
+            first,
+            count,
+            kind: PhantomData,
+        }
+    }
+
+    pub(super) fn first(self) -> u32 {
+        self.first
+    }
+
+    pub(super) fn count(self) -> u32 {
+        self.count
+    }
+
+    fn range(self) -> Range<usize> {
+        self.first as usize..(self.first + self.count) as usize
+    }
+}
+
+impl<T> Clone for Run<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Run<T> {}
+
+impl<T> Clone for Id<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Id<T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a chart of a megabyte of templates takes many of.
+    #[test]
+    fn parts_are_small() {
+        let sizes = [size_of::<Node>(), size_of::<Command>(), size_of::<Operand>()];
+        assert_eq!(sizes, [20, 12, 16]);
+    }
+}
