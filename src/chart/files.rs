@@ -1,7 +1,7 @@
 //! A chart's files, sorted by role into a [`Chart`]. Facts: Helm's `pkg/chart/v2/loader/load.go`.
 
 use super::schema::Schema;
-use super::{Chart, Error, File, Format, Frozen, Metadata, Purpose, Schemas, Warning, archive, metadata, values};
+use super::{Chart, Error, File, Format, Frozen, Metadata, Purpose, Schemas, Warning, archive, metadata};
 use crate::template::go::Str;
 use crate::template::go::parallel::Promise;
 use crate::yaml;
@@ -55,7 +55,7 @@ impl Entry {
             return None;
         }
         let (text, depth) = (self.file.data.clone(), yaml::max_depth());
-        let promise = Promise::new(move || yaml::with_max_depth(depth, || default_values(&text)));
+        let promise = Promise::new(move || yaml::with_max_depth(depth, || Frozen::read(&text)));
         self.begun = Begun::Values(promise.clone());
         Some(promise)
     }
@@ -85,10 +85,6 @@ fn role(mut name: &str) -> &str {
         name = inner;
     }
     name
-}
-
-fn default_values(text: &Str) -> Result<Frozen, String> {
-    values::read(text).map(|values| Frozen::new(&values))
 }
 
 /// The root's `Chart.yaml`, which is looked into before all else.
@@ -155,7 +151,7 @@ fn build(files: Vec<Entry>, format: Format, head: Option<&Head>) -> Result<Chart
             "values.yaml" => {
                 let values = match begun {
                     Begun::Values(promise) => promise.get().clone(),
-                    _ => default_values(&file.data),
+                    _ => Frozen::read(&file.data),
                 };
                 chart.values = values.map_err(|e| Error::Chart(format!("cannot load values.yaml: {e}")))?;
             }

@@ -4,6 +4,8 @@
 //! between a chart and its subcharts, and a template can observe that. Facts: Helm's
 //! `pkg/chart/common/util/coalesce.go` and `pkg/chart/v2/loader/load.go`.
 
+use std::borrow::Cow;
+
 use serde_json::{Map as JsonMap, Value as Json};
 
 use super::dependencies::Node;
@@ -23,35 +25,43 @@ const GLOBAL: &str = "global";
 /// Text that isn't YAML, a document that isn't a map, text after a `---`; worded as Helm words it.
 pub fn read(text: &[u8]) -> Result<JsonMap<String, Json>, String> {
     let mut values = JsonMap::new();
-    // Helm ends the last line itself; without it a literal block would lose its newline.
-    let mut text = text.to_vec();
-    if !text.is_empty() && !text.ends_with(b"\n") {
-        text.push(b'\n');
-    }
-    for document in documents(&text)? {
-        let json = yaml::to_json(document).map_err(|e| format!("cannot unmarshal yaml document: {e}"))?;
+    for document in documents(&with_last_newline(text))? {
+        let json = yaml::to_json(document).map_err(unreadable)?;
         match yaml::all_floats(json) {
             Json::Null => {}
             Json::Object(map) => merge_maps(&mut values, map),
-            other => {
-                let kind = match other {
-                    Json::Array(_) => "array",
-                    Json::String(_) => "string",
-                    Json::Bool(_) => "bool",
-                    _ => "number",
-                };
-                return Err(format!(
-                    "cannot unmarshal yaml document: error unmarshaling JSON: while decoding JSON: json: cannot \
-                     unmarshal {kind} into Go value of type map[string]interface {{}}"
-                ));
-            }
+            Json::Array(_) => return Err(not_a_map("array")),
+            Json::String(_) => return Err(not_a_map("string")),
+            Json::Bool(_) => return Err(not_a_map("bool")),
+            Json::Number(_) => return Err(not_a_map("number")),
         }
     }
     Ok(values)
 }
 
+/// Helm ends the last line itself; without it a literal block would lose its newline.
+pub(super) fn with_last_newline(text: &[u8]) -> Cow<'_, [u8]> {
+    if text.is_empty() || text.ends_with(b"\n") {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned([text, b"\n"].concat())
+}
+
+/// The error about a document that isn't YAML.
+pub(super) fn unreadable(problem: yaml::Error) -> String {
+    format!("cannot unmarshal yaml document: {problem}")
+}
+
+/// The error about a document that is of another kind, as Go's JSON names it.
+pub(super) fn not_a_map(kind: &str) -> String {
+    format!(
+        "cannot unmarshal yaml document: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {kind} into \
+         Go value of type map[string]interface {{}}"
+    )
+}
+
 /// The documents of `text`. What isn't UTF-8 is left to the parser, which says what is wrong with it.
-fn documents(text: &[u8]) -> Result<Vec<&[u8]>, String> {
+pub(super) fn documents(text: &[u8]) -> Result<Vec<&[u8]>, String> {
     match std::str::from_utf8(text) {
         Ok(text) => yaml::documents(text)
             .map(|documents| documents.into_iter().map(str::as_bytes).collect())

@@ -11,41 +11,55 @@ use super::{Error, max_depth, reader};
 const MAX_ALIAS_BYTES: usize = 64 << 20;
 
 /// Something that YAML can be decoded into.
-pub(super) trait Target: Sized {
+pub(crate) trait Target: Sized {
     /// A mapping under construction.
     type Mapping: Default;
 
+    /// What all values of a document have in common while they are made; `()` for nothing.
+    type Shared: Default;
+
+    /// A mapping that so many entries are expected in: a merge key is one, and brings in any number.
+    fn mapping(_entries: usize) -> Self::Mapping {
+        Self::Mapping::default()
+    }
+
     /// `Err` if the type cannot hold the scalar: what Go's JSON encoder says about it.
-    fn scalar(scalar: Scalar<'_>, at: Position) -> Result<Self, Error>;
+    fn scalar(scalar: Scalar<'_>, at: Position, shared: &mut Self::Shared) -> Result<Self, Error>;
 
     fn list(items: Vec<Self>, at: Position) -> Self;
 
     fn map(map: Self::Mapping, at: Position) -> Self;
 
     /// Sets a key. `false` if the type of the key is not supported.
-    fn insert(map: &mut Self::Mapping, key: Scalar<'_>, at: Position, value: Self) -> bool;
+    fn insert(map: &mut Self::Mapping, key: Scalar<'_>, at: Position, value: Self, shared: &mut Self::Shared) -> bool;
 }
 
 /// Line and column, counted from 0.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Position {
+pub(crate) struct Position {
     pub line: u32,
     pub column: u32,
 }
 
 /// Decodes the first document of `text`; `None` if it has none.
 pub(super) fn decode<T: Target>(text: &[u8]) -> Result<Option<T>, Error> {
-    with_document(text, whole)
+    decode_sharing(text, &mut T::Shared::default())
+}
+
+/// As [`decode`], with what the values have in common with those of other documents.
+pub(super) fn decode_sharing<T: Target>(text: &[u8], shared: &mut T::Shared) -> Result<Option<T>, Error> {
+    with_document(text, |document| whole(document, shared))
 }
 
 /// As [`decode`], with only those of the outermost mapping's entries whose keys are wanted. What is wrong anywhere is an
 /// error all the same.
 pub(super) fn decode_some<T: Target>(text: &[u8], wanted: impl Fn(&str) -> bool) -> Result<Option<T>, Error> {
     with_document(text, |document| {
-        let Checked = whole(document)?;
-        match Decoder::new(document).some(&wanted) {
+        let Checked = whole(document, &mut ())?;
+        let mut shared = T::Shared::default();
+        match Decoder::new(document).some(&wanted, &mut shared) {
             Some(value) => Ok(value),
-            None => whole(document),
+            None => whole(document, &mut shared),
         }
     })
 }
@@ -58,13 +72,13 @@ fn with_document<R>(text: &[u8], work: impl FnOnce(&Document<'_>) -> Result<R, E
     compose(&input)?.as_ref().map(work).transpose()
 }
 
-fn whole<T: Target>(document: &Document<'_>) -> Result<T, Error> {
+fn whole<T: Target>(document: &Document<'_>, shared: &mut T::Shared) -> Result<T, Error> {
     let mut decoder = Decoder::new(document);
-    let value = decoder.node(Document::ROOT)?;
+    let value = decoder.node(Document::ROOT, shared)?;
     if decoder.has_unsupported_key {
         // A key that was written again later is gone; which one is named first only the whole tells.
         let mut whole = Decoder::new(decoder.document);
-        if let Some(error) = whole.node::<GoValue>(Document::ROOT)?.unsupported_key() {
+        if let Some(error) = whole.node::<GoValue>(Document::ROOT, &mut ())?.unsupported_key() {
             return Err(error);
         }
     }
@@ -79,10 +93,11 @@ struct Checked;
 
 impl Target for Checked {
     type Mapping = ();
+    type Shared = ();
 
-    fn scalar(scalar: Scalar<'_>, at: Position) -> Result<Self, Error> {
+    fn scalar(scalar: Scalar<'_>, at: Position, shared: &mut ()) -> Result<Self, Error> {
         match scalar {
-            Scalar::Float(_) => serde_json::Value::scalar(scalar, at).map(|_| Checked),
+            Scalar::Float(_) => serde_json::Value::scalar(scalar, at, shared).map(|_| Checked),
             _ => Ok(Checked),
         }
     }
@@ -95,7 +110,7 @@ impl Target for Checked {
         Checked
     }
 
-    fn insert((): &mut (), key: Scalar<'_>, _: Position, _: Self) -> bool {
+    fn insert((): &mut (), key: Scalar<'_>, _: Position, _: Self, (): &mut ()) -> bool {
         !matches!(key, Scalar::Null | Scalar::Uint(_))
     }
 }
@@ -200,43 +215,43 @@ impl<'d, 'a> Decoder<'d, 'a> {
         result
     }
 
-    fn node<T: Target>(&mut self, id: Id) -> Result<T, Error> {
+    fn node<T: Target>(&mut self, id: Id, shared: &mut T::Shared) -> Result<T, Error> {
         self.count()?;
-        self.counted(id)
+        self.counted(id, shared)
     }
 
     /// Decodes a node that is counted already.
-    fn counted<T: Target>(&mut self, id: Id) -> Result<T, Error> {
+    fn counted<T: Target>(&mut self, id: Id, shared: &mut T::Shared) -> Result<T, Error> {
         let at = self.position(id);
         match self.document.node(id).content {
-            Content::Alias(target) => self.through_alias(id, target, |d, target| d.counted(target)),
+            Content::Alias(target) => self.through_alias(id, target, |d, target| d.counted(target, shared)),
             Content::Scalar { .. } => {
                 let scalar = self.scalar(id)?;
-                match T::scalar(scalar, at) {
+                match T::scalar(scalar, at, shared) {
                     Ok(value) => Ok(value),
                     Err(error) => {
                         self.unsupported_value.get_or_insert(error);
-                        T::scalar(Scalar::Null, at)
+                        T::scalar(Scalar::Null, at, shared)
                     }
                 }
             }
             Content::Sequence { count, .. } => self.deeper('[', |d| {
                 let mut items = Vec::with_capacity(count as usize);
                 for child in d.document.children(id) {
-                    items.push(d.node(child)?);
+                    items.push(d.node(child, shared)?);
                 }
                 Ok(T::list(items, at))
             }),
-            Content::Mapping { .. } => self.deeper('{', |d| {
-                let mut map = T::Mapping::default();
-                d.mapping::<T>(id, &mut map)?;
+            Content::Mapping { count, .. } => self.deeper('{', |d| {
+                let mut map = T::mapping(count as usize / 2);
+                d.mapping::<T>(id, &mut map, shared)?;
                 Ok(T::map(map, at))
             }),
         }
     }
 
     /// The outermost mapping with the wanted entries. `None` if there is no mapping, or more to it than its entries.
-    fn some<T: Target>(mut self, wanted: impl Fn(&str) -> bool) -> Option<T> {
+    fn some<T: Target>(mut self, wanted: impl Fn(&str) -> bool, shared: &mut T::Shared) -> Option<T> {
         let Content::Mapping { .. } = self.document.node(Document::ROOT).content else {
             return None;
         };
@@ -251,7 +266,8 @@ impl<'d, 'a> Decoder<'d, 'a> {
                 return None;
             };
             if wanted(&key) {
-                T::insert(&mut map, Scalar::String(key), key_at, self.node(value).ok()?);
+                let value = self.node(value, shared).ok()?;
+                T::insert(&mut map, Scalar::String(key), key_at, value, shared);
             }
         }
         Some(T::map(map, self.position(Document::ROOT)))
@@ -280,17 +296,17 @@ impl<'d, 'a> Decoder<'d, 'a> {
     }
 
     /// Adds the entries of the mapping `id` to `map`.
-    fn mapping<T: Target>(&mut self, id: Id, map: &mut T::Mapping) -> Result<(), Error> {
+    fn mapping<T: Target>(&mut self, id: Id, map: &mut T::Mapping, shared: &mut T::Shared) -> Result<(), Error> {
         let mut children = self.document.children(id);
         while let (Some(key), Some(value)) = (children.next(), children.next()) {
             if self.is_merge(key) {
-                self.merge::<T>(value, map)?;
+                self.merge::<T>(value, map, shared)?;
                 continue;
             }
             let key_at = self.position(key);
             let key = self.key(key)?;
-            let decoded = self.node::<T>(value)?;
-            if !T::insert(map, key, key_at, decoded) {
+            let decoded = self.node::<T>(value, shared)?;
+            if !T::insert(map, key, key_at, decoded, shared) {
                 self.has_unsupported_key = true;
             }
         }
@@ -307,7 +323,7 @@ impl<'d, 'a> Decoder<'d, 'a> {
             Content::Alias(target) => self.through_alias(id, target, |d, target| d.counted_key(target)),
             Content::Scalar { .. } => self.scalar(id),
             _ => {
-                let key = self.counted::<GoValue>(id)?;
+                let key = self.counted::<GoValue>(id, &mut ())?;
                 Err(Error::yaml(None, format!("invalid map key: {key}")))
             }
         }
@@ -324,7 +340,7 @@ impl<'d, 'a> Decoder<'d, 'a> {
     }
 
     /// Adds the entries of the mapping, or the mappings, behind a merge key.
-    fn merge<T: Target>(&mut self, id: Id, map: &mut T::Mapping) -> Result<(), Error> {
+    fn merge<T: Target>(&mut self, id: Id, map: &mut T::Mapping, shared: &mut T::Shared) -> Result<(), Error> {
         match self.document.node(id).content {
             Content::Sequence { .. } => {
                 let parts: Vec<Id> = self.document.children(id).collect();
@@ -332,22 +348,24 @@ impl<'d, 'a> Decoder<'d, 'a> {
                 parts
                     .into_iter()
                     .rev()
-                    .try_for_each(|part| self.merge_one::<T>(part, map))
+                    .try_for_each(|part| self.merge_one::<T>(part, map, shared))
             }
-            _ => self.merge_one::<T>(id, map),
+            _ => self.merge_one::<T>(id, map, shared),
         }
     }
 
-    fn merge_one<T: Target>(&mut self, id: Id, map: &mut T::Mapping) -> Result<(), Error> {
+    fn merge_one<T: Target>(&mut self, id: Id, map: &mut T::Mapping, shared: &mut T::Shared) -> Result<(), Error> {
         let is_mapping = |id| matches!(self.document.node(id).content, Content::Mapping { .. });
         match self.document.node(id).content {
             Content::Mapping { .. } => {
                 self.count()?;
-                self.deeper('{', |d| d.mapping::<T>(id, map))
+                self.deeper('{', |d| d.mapping::<T>(id, map, shared))
             }
             Content::Alias(target) if is_mapping(target) => {
                 self.count()?;
-                self.through_alias(id, target, |d, target| d.deeper('{', |d| d.mapping::<T>(target, map)))
+                self.through_alias(id, target, |d, target| {
+                    d.deeper('{', |d| d.mapping::<T>(target, map, shared))
+                })
             }
             _ => Err(merge_wants_map()),
         }

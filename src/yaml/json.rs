@@ -1,5 +1,6 @@
 //! Between YAML and JSON, as sigs.k8s.io/yaml converts them with Go's `encoding/json`.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use serde_json::{Map, Number, Value};
@@ -10,33 +11,34 @@ use super::resolve::Scalar;
 use super::{Error, max_depth};
 
 /// What `encoding/json` says about a float that JSON cannot have.
-pub(super) fn unsupported_value(f: f64, at: Option<Position>) -> Error {
+pub(crate) fn unsupported_value(f: f64, at: Option<Position>) -> Error {
     let line = at.map(|at| at.line as usize + 1);
     Error::new("json: ", line, format!("unsupported value: {}", format_g64(f)))
 }
 
 /// A key as sigs.k8s.io/yaml spells it; `None` if it refuses it.
-pub(super) fn key_text(key: Scalar<'_>) -> Option<String> {
+pub(crate) fn key_text(key: Scalar<'_>) -> Option<Cow<'_, str>> {
     Some(match key {
         Scalar::Null | Scalar::Uint(_) => return None,
-        Scalar::Bool(b) => b.to_string(),
-        Scalar::Int(i) => i.to_string(),
+        Scalar::Bool(b) => Cow::Borrowed(if b { "true" } else { "false" }),
+        Scalar::Int(i) => Cow::Owned(i.to_string()),
         // 32 bits, although the key has 64.
-        Scalar::Float(f) => match format_g32(f).as_str() {
-            "+Inf" => ".inf".to_owned(),
-            "-Inf" => "-.inf".to_owned(),
-            "NaN" => ".nan".to_owned(),
-            text => text.to_owned(),
+        Scalar::Float(f) => match format_g32(f) {
+            infinite if infinite == "+Inf" => Cow::Borrowed(".inf"),
+            infinite if infinite == "-Inf" => Cow::Borrowed("-.inf"),
+            nan if nan == "NaN" => Cow::Borrowed(".nan"),
+            text => Cow::Owned(text),
         },
-        Scalar::String(s) => s.into_owned(),
-        Scalar::Timestamp(s) => s.to_owned(),
+        Scalar::String(s) => s,
+        Scalar::Timestamp(s) => Cow::Borrowed(s),
     })
 }
 
 impl Target for Value {
     type Mapping = Map<String, Value>;
+    type Shared = ();
 
-    fn scalar(scalar: Scalar<'_>, _: Position) -> Result<Self, Error> {
+    fn scalar(scalar: Scalar<'_>, _: Position, (): &mut ()) -> Result<Self, Error> {
         Ok(match scalar {
             Scalar::Null => Value::Null,
             Scalar::Bool(b) => Value::Bool(b),
@@ -63,9 +65,9 @@ impl Target for Value {
         Value::Object(map)
     }
 
-    fn insert(map: &mut Self::Mapping, key: Scalar<'_>, _: Position, value: Self) -> bool {
+    fn insert(map: &mut Self::Mapping, key: Scalar<'_>, _: Position, value: Self, (): &mut ()) -> bool {
         let Some(key) = key_text(key) else { return false };
-        map.insert(key, value);
+        map.insert(key.into_owned(), value);
         true
     }
 }

@@ -32,7 +32,10 @@ use std::fmt;
 
 use serde_json::Value;
 
+pub(crate) use decode::{Position, Target};
 pub use depth::{GO_MAX_DEPTH, MAX_DEPTH, max_depth, with_max_depth};
+pub(crate) use json::{key_text, unsupported_value};
+pub(crate) use resolve::Scalar;
 
 /// Why a text could not be read, or a value not be written. `Display` is the text that Helm shows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -164,8 +167,16 @@ pub fn parse(text: &[u8]) -> Result<Node, Error> {
 /// As [`parse`], prefixed with `error converting YAML to JSON: `; also keys that JSON cannot have (`null`, integers
 /// above 63 bits).
 pub fn to_json(text: &[u8]) -> Result<Value, Error> {
-    let decoded = decode::decode::<Value>(text).map_err(|e| e.within("error converting YAML to JSON: "))?;
+    let decoded = decode_as(text, &mut ())?;
     Ok(decoded.unwrap_or(Value::Null))
+}
+
+/// As [`to_json`], into another type, without JSON in between; `None` for a text without a document.
+///
+/// # Errors
+/// Those of [`to_json`], if the type refuses what JSON refuses.
+pub(crate) fn decode_as<T: Target>(text: &[u8], shared: &mut T::Shared) -> Result<Option<T>, Error> {
+    decode::decode_sharing(text, shared).map_err(|e| e.within("error converting YAML to JSON: "))
 }
 
 /// As [`to_json`], with only those of the outermost mapping's entries whose keys are `wanted` sure to be there: for a

@@ -11,7 +11,7 @@ use super::{Data, Error, Node};
 
 /// A mapping under construction, and where each key was last.
 #[derive(Default)]
-pub(super) struct Entries {
+pub(crate) struct Entries {
     entries: Vec<(Node, Node)>,
     by_key: HashMap<(u8, String), usize>,
     /// Entries that a later one of the same key takes the place of, with that later one.
@@ -76,8 +76,9 @@ fn identity(scalar: &Scalar<'_>) -> (u8, String) {
 
 impl Target for Node {
     type Mapping = Entries;
+    type Shared = ();
 
-    fn scalar(scalar: Scalar<'_>, at: Position) -> Result<Self, Error> {
+    fn scalar(scalar: Scalar<'_>, at: Position, (): &mut ()) -> Result<Self, Error> {
         let float = if let Scalar::Float(f) = scalar { f } else { 0.0 };
         data(scalar)
             .map(|data| node(data, at))
@@ -92,11 +93,11 @@ impl Target for Node {
         node(Data::Map(map.finish(at)), at)
     }
 
-    fn insert(map: &mut Self::Mapping, key: Scalar<'_>, at: Position, value: Self) -> bool {
+    fn insert(map: &mut Self::Mapping, key: Scalar<'_>, at: Position, value: Self, (): &mut ()) -> bool {
         let identity = identity(&key);
         // A key may be infinite, as a string.
         let data = data(key.clone())
-            .or_else(|| key_text(key).map(Data::String))
+            .or_else(|| key_text(key).map(|text| Data::String(text.into_owned())))
             .unwrap_or(Data::Null);
         let index = map.entries.len();
         if let Some(old) = map.by_key.insert(identity, index) {

@@ -6,7 +6,7 @@ use super::timestamp::is_timestamp;
 
 /// A resolved scalar. `Timestamp` keeps its text, as go-yaml v2 does when it decodes into an interface.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Scalar<'a> {
+pub(crate) enum Scalar<'a> {
     Null,
     Bool(bool),
     Int(i64),

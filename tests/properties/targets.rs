@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use chartwright::chart::{Chart, File, strvals, values};
+use chartwright::chart::{Chart, File, Frozen, strvals, values};
 use chartwright::render::{Capabilities, Input, Limits, Lookups, Release, Renderer};
 use chartwright::template::go::Set;
 use chartwright::template::helm::table;
@@ -75,9 +75,14 @@ pub fn render(data: &[u8]) {
     let _ = renderer.render(&input);
 }
 
-/// YAML in: what can be read can be written, and reads back as the same value.
+/// YAML in: what can be read can be written, and reads back as the same value; values are the same by way of JSON and
+/// without it.
 pub fn yaml_read(data: &[u8]) {
     let _ = yaml::parse(data);
+    // As texts: `-0.0` is not `0.0`.
+    let told = |read: Result<Map<String, Value>, String>| read.map(|values| Value::Object(values).to_string());
+    let frozen = Frozen::read(data).map(|frozen| frozen.to_json());
+    assert_eq!(told(frozen), told(values::read(data)));
     let _ = yaml::documents(&String::from_utf8_lossy(data));
     if let Ok(value) = yaml::to_json(data) {
         written_reads_back(yaml::all_floats(value));
@@ -109,10 +114,11 @@ fn written_reads_back(value: Value) {
 /// Values over values: merging twice is merging once, and what is merged last wins.
 pub fn merge(data: &[u8]) {
     let (below, above) = halves(data);
-    let (Ok(below), Ok(above)) = (values::read(below.as_bytes()), values::read(above.as_bytes())) else {
+    let (defaults, above) = (Frozen::read(below.as_bytes()), values::read(above.as_bytes()));
+    let (Ok(defaults), Ok(above)) = (defaults, above) else {
         return;
     };
-    let mut once = below.clone();
+    let mut once = defaults.to_json();
     values::merge_maps(&mut once, above.clone());
     let mut twice = once.clone();
     values::merge_maps(&mut twice, above.clone());
@@ -123,7 +129,7 @@ pub fn merge(data: &[u8]) {
     let mut chart = Chart::default();
     chart.metadata.name = "c".to_owned();
     chart.metadata.version = "0.1.0".to_owned();
-    chart.values = chartwright::chart::Frozen::new(&below);
+    chart.values = defaults;
     let user = chartwright::template::go::Value::from_json(&Value::Object(above));
     if let chartwright::template::go::Value::Map(user) = user {
         let mut warnings = Vec::new();
