@@ -126,7 +126,7 @@ pub(super) fn compose<'a>(input: &'a Input<'_>) -> Result<Option<Document<'a>>, 
                 let Some(&target) = composer.anchors.get(name) else {
                     return Err(Error::yaml(None, format!("unknown anchor '{name}' referenced")));
                 };
-                let id = composer.add(Content::Alias(target), Properties::default(), mark);
+                let id = composer.add(Content::Alias(target), None, mark);
                 composer.document.aliases.insert(id, name);
             }
             Event::SequenceStart(properties) => {
@@ -150,17 +150,18 @@ pub(super) fn compose<'a>(input: &'a Input<'_>) -> Result<Option<Document<'a>>, 
 }
 
 impl<'a> Composer<'a> {
-    fn add(&mut self, content: Content<'a>, properties: Properties<'a>, mark: Mark) -> Id {
+    fn add(&mut self, content: Content<'a>, properties: Option<Box<Properties<'a>>>, mark: Mark) -> Id {
+        let Properties { anchor, tag } = properties.map_or_else(Properties::default, |properties| *properties);
         let nodes = &mut self.document.nodes;
         let id = nodes.len() as Id;
         nodes.push(RawNode {
             content,
-            tag: properties.tag.map(String::into_boxed_str),
+            tag,
             line: mark.line,
             column: mark.column,
             next: NONE,
         });
-        if let Some(anchor) = properties.anchor {
+        if let Some(anchor) = anchor {
             self.anchors.insert(anchor, id);
         }
         let Some(parent) = self.open.last_mut() else { return id };
@@ -179,7 +180,7 @@ impl<'a> Composer<'a> {
         id
     }
 
-    fn open(&mut self, content: Content<'a>, properties: Properties<'a>, mark: Mark) {
+    fn open(&mut self, content: Content<'a>, properties: Option<Box<Properties<'a>>>, mark: Mark) {
         let id = self.add(content, properties, mark);
         self.open.push(Open { id, last: NONE });
     }

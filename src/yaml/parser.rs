@@ -7,11 +7,12 @@ use super::reader::Input;
 use super::scanner::Scanner;
 use super::token::{Kind, Mark, Payload, Tag};
 
-/// What an event says about its node: anchor and resolved tag.
+/// What few events say about their node: anchor and resolved tag, of which there is one or both. In a box, so that the
+/// others are smaller.
 #[derive(Debug, Default)]
 pub(super) struct Properties<'a> {
     pub anchor: Option<&'a str>,
-    pub tag: Option<String>,
+    pub tag: Option<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -22,13 +23,13 @@ pub(super) enum Event<'a> {
     Alias(&'a str),
     /// `implicit` if the scalar is plain and untagged, or has the tag `!`.
     Scalar {
-        properties: Properties<'a>,
+        properties: Option<Box<Properties<'a>>>,
         value: Cow<'a, str>,
         implicit: bool,
     },
-    SequenceStart(Properties<'a>),
+    SequenceStart(Option<Box<Properties<'a>>>),
     SequenceEnd,
-    MappingStart(Properties<'a>),
+    MappingStart(Option<Box<Properties<'a>>>),
     MappingEnd,
 }
 
@@ -123,10 +124,9 @@ impl<'a> Parser<'a> {
     /// Goes on with an empty scalar, and then with `then`.
     fn empty_then(&mut self, then: State, mark: Mark) -> Next<'a> {
         self.state = then;
-        let properties = Properties::default();
         Ok((
             Event::Scalar {
-                properties,
+                properties: None,
                 value: Cow::Borrowed(""),
                 implicit: true,
             },
@@ -226,10 +226,9 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Anchor and tag in either order; returns what follows them, and where the node starts.
-    fn properties(&mut self) -> Result<(Properties<'a>, Kind, Mark, Mark), Error> {
+    /// Anchor and tag in either order; returns what follows them and where.
+    fn properties(&mut self) -> Result<(Option<Box<Properties<'a>>>, Kind, Mark), Error> {
         let (mut kind, mut start, _) = self.scanner.peek()?;
-        let node_start = start;
         let mut properties = Properties::default();
         let mut tag: Option<(Box<Tag>, Mark)> = None;
         for _ in 0..2 {
@@ -262,10 +261,11 @@ impl<'a> Parser<'a> {
                 full
             };
             if !full.is_empty() {
-                properties.tag = Some(String::from_utf8_lossy(&full).into_owned());
+                properties.tag = Some(String::from_utf8_lossy(&full).into());
             }
         }
-        Ok((properties, kind, start, node_start))
+        let is_any = properties.anchor.is_some() || properties.tag.is_some();
+        Ok((is_any.then(|| Box::new(properties)), kind, start))
     }
 
     fn node(&mut self, block: bool, indentless_sequence: bool) -> Next<'a> {
@@ -278,7 +278,11 @@ impl<'a> Parser<'a> {
             };
             return Ok((Event::Alias(name), start));
         }
-        let (properties, kind, content_start, start) = self.properties()?;
+        let (properties, kind, content_start) = match kind {
+            Kind::Anchor | Kind::Tag => self.properties()?,
+            _ => (None, kind, start),
+        };
+        let tag = properties.as_ref().and_then(|properties| properties.tag.as_deref());
         let (state, event) = match kind {
             Kind::BlockEntry if indentless_sequence => {
                 (State::IndentlessSequenceEntry, Event::SequenceStart(properties))
@@ -289,7 +293,7 @@ impl<'a> Parser<'a> {
                     Payload::Scalar { value, plain } => (value, plain),
                     _ => (Cow::Borrowed(""), true),
                 };
-                let implicit = match &properties.tag {
+                let implicit = match tag {
                     None => plain,
                     Some(tag) => tag == "!",
                 };
@@ -314,9 +318,9 @@ impl<'a> Parser<'a> {
             Kind::BlockMappingStart if block => {
                 (State::BlockMappingKey { first: true }, Event::MappingStart(properties))
             }
-            _ if properties.anchor.is_some() || properties.tag.is_some() => {
+            _ if properties.is_some() => {
                 self.pop_state();
-                let implicit = properties.tag.is_none();
+                let implicit = tag.is_none();
                 return Ok((
                     Event::Scalar {
                         properties,
@@ -417,7 +421,7 @@ impl<'a> Parser<'a> {
             Kind::Key => {
                 self.state = State::FlowSequenceMappingKey;
                 self.scanner.take();
-                Ok((Event::MappingStart(Properties::default()), start))
+                Ok((Event::MappingStart(None), start))
             }
             _ => self.node_then(State::FlowSequenceEntry { first: false }, false, false),
         }

@@ -75,16 +75,18 @@ impl<'a> Scanner<'a> {
     }
 
     /// The kind, start and end of the next token.
+    // Inline, so that they stay in registers: put together on the stack, they are waited for when they are read back.
+    #[inline]
     pub(super) fn peek(&mut self) -> Result<(Kind, Mark, Mark), Error> {
         if !self.token_available {
             self.fetch_more_tokens()?;
             self.token_available = true;
         }
         // The queue is empty only behind the end of the stream.
-        Ok(self
-            .tokens
-            .front()
-            .map_or((Kind::StreamEnd, self.mark, self.mark), |t| (t.kind, t.start, t.end)))
+        Ok(match self.tokens.front() {
+            Some(token) => (token.kind, token.start, token.end),
+            None => (Kind::StreamEnd, self.mark, self.mark),
+        })
     }
 
     /// Takes the token that was peeked at.
