@@ -33,7 +33,8 @@ impl Frozen {
     /// # Errors
     /// Those of [`values::read`].
     pub fn read(text: &[u8]) -> Result<Self, String> {
-        let mut texts = HashSet::new();
+        // As many as there are in most texts: one that grows has all its texts hashed again.
+        let mut texts = HashSet::with_capacity(text.len() / 24);
         let mut tables = Vec::new();
         for document in values::documents(&values::with_last_newline(text))? {
             let node = yaml::decode_as(document, &mut texts).map_err(values::unreadable)?;
