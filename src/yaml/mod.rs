@@ -228,22 +228,21 @@ fn floats_in_place(value: &mut Value) {
 pub fn documents(text: &str) -> Result<Vec<&str>, Error> {
     let mut documents = Vec::new();
     let mut start = 0;
-    let mut at = 0;
-    for line in text.split_inclusive('\n') {
-        if let Some(rest) = line.strip_prefix("---") {
-            let rest = rest.trim();
-            if !rest.is_empty() && !rest.starts_with('#') {
-                return Err(Error::new("", None, format!("invalid Yaml document separator: {rest}")));
-            }
-            if at > start {
-                documents.push(&text[start..at]);
-                start = at + line.len();
-            }
+    let first = text.starts_with("---").then_some(0);
+    let others = memchr::memmem::find_iter(text.as_bytes(), b"\n---").map(|at| at + 1);
+    for at in first.into_iter().chain(others) {
+        let line = text[at..].split_inclusive('\n').next().unwrap_or_default();
+        let rest = line["---".len()..].trim();
+        if !rest.is_empty() && !rest.starts_with('#') {
+            return Err(Error::new("", None, format!("invalid Yaml document separator: {rest}")));
         }
-        at += line.len();
+        if at > start {
+            documents.push(&text[start..at]);
+            start = at + line.len();
+        }
     }
-    if at > start {
-        documents.push(&text[start..at]);
+    if text.len() > start {
+        documents.push(&text[start..]);
     }
     Ok(documents)
 }

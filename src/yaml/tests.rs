@@ -169,14 +169,18 @@ fn streams_split_into_documents() {
         ("a: 1\n---\nb: 2\n", vec!["a: 1\n", "b: 2\n"]),
         ("---\na: 1\n--- # next\nb: 2", vec!["---\na: 1\n", "b: 2"]),
         ("---\n---\na: 1\n", vec!["---\n", "a: 1\n"]),
+        ("a: 1\n---\n---\nb: 2\n", vec!["a: 1\n", "---\nb: 2\n"]),
+        ("# ---\na: ---\n\n---\n", vec!["# ---\na: ---\n\n"]),
         ("a: 1\n---", vec!["a: 1\n"]),
         ("a: |\n ---\n", vec!["a: |\n ---\n"]),
         ("a: 1\r\n---\r\nb: 2\r\n", vec!["a: 1\r\n", "b: 2\r\n"]),
     ] {
         assert_eq!(documents(text).unwrap(), expected, "{text:?}");
     }
-    let error = documents("a: 1\n--- b\n").unwrap_err();
-    assert_eq!(error.to_string(), "invalid Yaml document separator: b");
+    for (text, rest) in [("a: 1\n--- b\n", "b"), ("----\n", "-"), ("---a", "a")] {
+        let error = documents(text).unwrap_err();
+        assert_eq!(error.to_string(), format!("invalid Yaml document separator: {rest}"));
+    }
 }
 
 #[test]
