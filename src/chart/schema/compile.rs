@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::sync::Arc;
 
-use super::compiled::{Rare, Rarest, Schema};
+use super::compiled::{Index, Rare, Rarest, Schema, Usual};
 use super::documents::{Document, Draft, Place};
 use super::json::{Json, Keywords};
-use super::keywords::{Below, Object, RARE, RAREST};
+use super::keywords::{Below, Object, RARE, RAREST, USUAL};
 use super::urls::{join, percent_decode, quote};
 use super::{documents, metaschemas};
 use crate::chart::Fetch;
@@ -26,7 +26,7 @@ pub(super) struct Compiler<'f> {
     pub schemas: Vec<Schema>,
     /// Where each of `schemas` stands.
     places: Vec<Place>,
-    known: HashMap<Place, usize>,
+    known: HashMap<Place, Index>,
     /// Metaschemas assert formats, and aren't checked themselves.
     pub is_meta: bool,
     elsewhere: Elsewhere<'f>,
@@ -193,12 +193,12 @@ impl<'f> Compiler<'f> {
     }
 
     /// The index of the schema at a place.
-    pub fn enqueue(&mut self, place: Place) -> usize {
+    pub fn enqueue(&mut self, place: Place) -> Index {
         self.enqueue_as(place, |place| (None, place.to_string()))
     }
 
     /// The index of the schema at a place; `way` tells from which schema it was found, and how.
-    pub fn enqueue_as(&mut self, place: Place, way: impl FnOnce(&Place) -> (Option<usize>, String)) -> usize {
+    pub fn enqueue_as(&mut self, place: Place, way: impl FnOnce(&Place) -> (Option<Index>, String)) -> Index {
         if let Some(known) = self.known.get(&place) {
             return *known;
         }
@@ -209,14 +209,14 @@ impl<'f> Compiler<'f> {
         index
     }
 
-    pub fn push(&mut self, above: Option<usize>, way: String) -> usize {
-        let way = way.into();
+    pub fn push(&mut self, above: Option<Index>, way: String) -> Index {
+        let (index, way) = (self.schemas.len() as Index, way.into());
         self.schemas.push(Schema {
             above,
             way,
             ..Schema::default()
         });
-        self.schemas.len() - 1
+        index
     }
 
     /// The place that a reference leads to.
@@ -272,18 +272,18 @@ impl<'f> Compiler<'f> {
         value: &'j Json,
         below: Below<'c, 'j>,
     ) -> Result<(), String> {
-        let mut rare = Rare::default();
+        let (mut usual, mut rare) = (Usual::default(), Rare::default());
         match value {
             Json::Bool(accepts) => schema.boolean = Some(*accepts),
             Json::Object(map) if map.is_empty() => schema.boolean = Some(true),
             Json::Object(map) => Object {
                 compiler: self,
-                index,
+                index: index as Index,
                 map,
                 keywords: Keywords::of(map),
                 below,
             }
-            .read(&mut schema, &mut rare, &mut rarest)?,
+            .read(&mut schema, &mut usual, &mut rare, &mut rarest)?,
             _ => {}
         }
         let has_any =
@@ -292,7 +292,10 @@ impl<'f> Compiler<'f> {
             rare.rarest = Some(Box::new(rarest));
         }
         if has_any(&RARE) || rare.rarest.is_some() {
-            schema.rare = Some(Box::new(rare));
+            usual.rare = Some(Box::new(rare));
+        }
+        if has_any(&USUAL) || usual.rare.is_some() {
+            schema.usual = Some(Box::new(usual));
         }
         if let Some(slot) = self.schemas.get_mut(index) {
             schema.above = slot.above;

@@ -8,24 +8,38 @@ use super::documents::Draft;
 use super::format::Check;
 use super::json::{Json, Number};
 
+/// The place of a schema among those of a document.
+pub(super) type Index = u32;
+
 /// One compiled schema. Other schemas stand in it as indexes.
 #[derive(Debug, Default)]
 pub(super) struct Schema {
     /// The schema that this one was found in.
-    pub above: Option<usize>,
+    pub above: Option<Index>,
     /// The way from there: a JSON pointer; or URL and pointer of one that was found by a reference.
     pub way: Box<str>,
     pub draft: Draft,
     /// The schema that is this one's resource: that with the `$id`.
-    pub resource: usize,
+    pub resource: Index,
     /// `true` and `false`, and `{}`.
     pub boolean: Option<bool>,
-    pub reference: Option<usize>,
-    pub types: Box<[&'static str]>,
+    pub reference: Option<Index>,
+    pub types: Types,
+    /// `None`: all that schemas of single values don't have is as by default.
+    pub usual: Option<Box<Usual>>,
+}
+
+/// Types that a value may have, a bit for each of [`Types::ORDER`].
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Types(u8);
+
+/// What schemas of objects and lists have, and enumerations.
+#[derive(Debug, Default)]
+pub(super) struct Usual {
     pub enumeration: Option<Box<[Json]>>,
-    pub required: Box<[String]>,
+    pub required: Box<[Box<str>]>,
     /// Sorted by name.
-    pub properties: Box<[(Box<str>, usize)]>,
+    pub properties: Box<[(Box<str>, Index)]>,
     pub additional_properties: Option<Additional>,
     pub items: Items,
     /// `None`: all that most schemas don't have is as by default.
@@ -36,10 +50,10 @@ pub(super) struct Schema {
 #[derive(Debug, Default)]
 pub(super) struct Rare {
     pub format: Option<(Box<str>, Check)>,
-    pub not: Option<usize>,
-    pub all_of: Box<[usize]>,
-    pub any_of: Box<[usize]>,
-    pub one_of: Box<[usize]>,
+    pub not: Option<Index>,
+    pub all_of: Box<[Index]>,
+    pub any_of: Box<[Index]>,
+    pub one_of: Box<[Index]>,
     pub properties_range: [Option<i64>; 2],
     pub items_range: [Option<i64>; 2],
     pub length_range: [Option<i64>; 2],
@@ -54,28 +68,29 @@ pub(super) struct Rare {
 /// What hardly any schema has.
 #[derive(Debug, Default)]
 pub(super) struct Rarest {
-    pub recursive_reference: Option<usize>,
+    pub recursive_reference: Option<Index>,
     pub recursive_anchor: bool,
-    pub dynamic_reference: Option<(usize, String)>,
+    pub dynamic_reference: Option<(Index, String)>,
     pub dynamic_anchor: Option<String>,
-    pub dynamic_anchors: BTreeMap<String, usize>,
+    pub dynamic_anchors: BTreeMap<String, Index>,
     pub constant: Option<Json>,
-    pub condition: Option<usize>,
-    pub then: Option<usize>,
-    pub otherwise: Option<usize>,
-    pub pattern_properties: Vec<(String, usize)>,
-    pub property_names: Option<usize>,
+    pub condition: Option<Index>,
+    pub then: Option<Index>,
+    pub otherwise: Option<Index>,
+    pub pattern_properties: Vec<(String, Index)>,
+    pub property_names: Option<Index>,
     pub dependencies: Vec<(String, Dependency)>,
-    pub dependent_required: Vec<(String, Vec<String>)>,
-    pub dependent_schemas: Vec<(String, usize)>,
-    pub unevaluated_properties: Option<usize>,
+    pub dependent_required: Vec<(String, Box<[Box<str>]>)>,
+    pub dependent_schemas: Vec<(String, Index)>,
+    pub unevaluated_properties: Option<Index>,
     pub additional_items: Option<Additional>,
-    pub contains: Option<usize>,
+    pub contains: Option<Index>,
     pub contains_range: [Option<i64>; 2],
-    pub unevaluated_items: Option<usize>,
+    pub unevaluated_items: Option<Index>,
     pub multiple_of: Option<Number>,
 }
 
+static NOTHING_USUAL: LazyLock<Usual> = LazyLock::new(Usual::default);
 static NOTHING_RARE: LazyLock<Rare> = LazyLock::new(Rare::default);
 static NOTHING_RAREST: LazyLock<Rarest> = LazyLock::new(Rarest::default);
 
@@ -83,14 +98,14 @@ static NOTHING_RAREST: LazyLock<Rarest> = LazyLock::new(Rarest::default);
 #[derive(Debug)]
 pub(super) enum Additional {
     Allowed(bool),
-    Schema(usize),
+    Schema(Index),
 }
 
 /// One entry of `dependencies`.
 #[derive(Debug)]
 pub(super) enum Dependency {
-    Names(Vec<String>),
-    Schema(usize),
+    Names(Box<[Box<str>]>),
+    Schema(Index),
 }
 
 /// Schemas of a list's items.
@@ -98,12 +113,20 @@ pub(super) enum Dependency {
 pub(super) enum Items {
     #[default]
     None,
-    All(usize),
+    All(Index),
     /// Of the first items, one each.
-    First(Vec<usize>),
+    First(Box<[Index]>),
 }
 
 impl std::ops::Deref for Schema {
+    type Target = Usual;
+
+    fn deref(&self) -> &Usual {
+        self.usual.as_deref().unwrap_or_else(|| &NOTHING_USUAL)
+    }
+}
+
+impl std::ops::Deref for Usual {
     type Target = Rare;
 
     fn deref(&self) -> &Rare {
@@ -120,17 +143,41 @@ impl std::ops::Deref for Rare {
 }
 
 /// URL and JSON pointer of a schema.
-pub(super) fn location(schemas: &[Schema], index: usize) -> String {
-    let schema = |index: usize| schemas.get(index);
+pub(super) fn location(schemas: &[Schema], index: Index) -> String {
+    let schema = |index: Index| schemas.get(index as usize);
     let ways: Vec<&str> = std::iter::successors(schema(index), |found| found.above.and_then(schema))
         .map(|schema| &*schema.way)
         .collect();
     ways.into_iter().rev().collect()
 }
 
+impl Types {
+    /// In the order in which reports name them.
+    const ORDER: [&str; 7] = ["null", "boolean", "number", "integer", "string", "array", "object"];
+
+    /// Those of the names that are types'.
+    pub fn of<'n>(names: impl Iterator<Item = &'n str>) -> Self {
+        let bit = |name| Self::ORDER.iter().position(|known| *known == name);
+        Types(names.filter_map(bit).fold(0, |types, at| types | 1 << at))
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub fn contains(self, name: &str) -> bool {
+        self.names().any(|known| known == name)
+    }
+
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let names = Self::ORDER.into_iter().enumerate();
+        names.filter(move |(at, _)| self.0 & 1 << at != 0).map(|(_, name)| name)
+    }
+}
+
 impl Schema {
     /// The schema of a property.
-    pub fn property(&self, name: &str) -> Option<usize> {
+    pub fn property(&self, name: &str) -> Option<Index> {
         let at = self
             .properties
             .binary_search_by(|(known, _)| (**known).cmp(name))

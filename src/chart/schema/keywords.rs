@@ -3,13 +3,16 @@
 use std::cmp::Ordering;
 
 use super::compile::Compiler;
-use super::compiled::{self, Additional, Dependency, Items, Rare, Rarest, Schema};
+use super::compiled::{self, Additional, Dependency, Index, Items, Rare, Rarest, Schema, Types, Usual};
 use super::documents::{Draft, Place};
 use super::failure::escape;
 use super::format;
 use super::json::{Json, Keywords, Members, Number};
 use super::urls::{encoded, quote};
 use crate::template::sprig::regex;
+
+/// The keywords that [`Usual`] is made for, besides those of [`RARE`].
+pub(super) const USUAL: [&str; 5] = ["additionalProperties", "enum", "items", "properties", "required"];
 
 /// The keywords that [`Rare`] is made for, besides those of [`RAREST`].
 pub(super) const RARE: [&str; 17] = [
@@ -68,7 +71,7 @@ pub(super) enum Below<'c, 'j> {
 /// A schema's keywords.
 pub(super) struct Object<'c, 'f, 'j> {
     pub compiler: &'c mut Compiler<'f>,
-    pub index: usize,
+    pub index: Index,
     pub map: &'j Members,
     pub keywords: Keywords,
     pub below: Below<'c, 'j>,
@@ -82,8 +85,14 @@ impl<'j> Object<'_, '_, 'j> {
         self.map.get(keyword)
     }
 
-    /// Reads them into `schema`, those that few have into `rare` and `rarest`.
-    pub fn read(mut self, schema: &mut Schema, rare: &mut Rare, rarest: &mut Rarest) -> Result<(), String> {
+    /// Reads them into `schema`, those that not all have into the others.
+    pub fn read(
+        mut self,
+        schema: &mut Schema,
+        usual: &mut Usual,
+        rare: &mut Rare,
+        rarest: &mut Rarest,
+    ) -> Result<(), String> {
         let draft = schema.draft;
         schema.reference = self.reference("$ref")?;
         if draft < Draft::V2019 && schema.reference.is_some() {
@@ -94,9 +103,9 @@ impl<'j> Object<'_, '_, 'j> {
         rare.any_of = self.list("anyOf").into();
         rare.one_of = self.list("oneOf").into();
         rare.not = self.one("not");
-        self.read_items(schema, rarest);
-        self.read_properties(schema, rarest)?;
-        self.read_assertions(schema, rare)?;
+        self.read_items(draft, usual, rarest);
+        self.read_properties(usual, rarest)?;
+        self.read_assertions(schema, usual, rare)?;
         rarest.multiple_of = self.number("multipleOf");
         if draft >= Draft::V6 {
             rarest.contains = self.one("contains");
@@ -137,27 +146,27 @@ impl<'j> Object<'_, '_, 'j> {
         Ok(())
     }
 
-    fn read_items(&mut self, schema: &mut Schema, rarest: &mut Rarest) {
-        if schema.draft >= Draft::V2020 {
+    fn read_items(&mut self, draft: Draft, usual: &mut Usual, rarest: &mut Rarest) {
+        if draft >= Draft::V2020 {
             let first = self.list("prefixItems");
             let rest = self.one("items");
             match rest {
-                Some(target) if first.is_empty() => schema.items = Items::All(target),
+                Some(target) if first.is_empty() => usual.items = Items::All(target),
                 rest => {
-                    schema.items = Items::First(first);
+                    usual.items = Items::First(first.into());
                     rarest.additional_items = rest.map(Additional::Schema);
                 }
             }
         } else if matches!(self.get("items"), Some(Json::Array(_))) {
-            schema.items = Items::First(self.list("items"));
+            usual.items = Items::First(self.list("items").into());
             rarest.additional_items = self.additional("additionalItems");
         } else if let Some(target) = self.one("items") {
-            schema.items = Items::All(target);
+            usual.items = Items::All(target);
         }
     }
 
-    fn read_properties(&mut self, schema: &mut Schema, rarest: &mut Rarest) -> Result<(), String> {
-        schema.properties = self
+    fn read_properties(&mut self, usual: &mut Usual, rarest: &mut Rarest) -> Result<(), String> {
+        usual.properties = self
             .named("properties")
             .into_iter()
             .map(|(name, target)| (name.into(), target))
@@ -166,7 +175,7 @@ impl<'j> Object<'_, '_, 'j> {
         for (pattern, _) in &rarest.pattern_properties {
             self.check_pattern("patternProperties", pattern)?;
         }
-        schema.additional_properties = self.additional("additionalProperties");
+        usual.additional_properties = self.additional("additionalProperties");
         for (name, value) in self.object("dependencies") {
             let dependency = match value {
                 Json::Array(names) => Dependency::Names(texts(names)),
@@ -177,19 +186,13 @@ impl<'j> Object<'_, '_, 'j> {
         Ok(())
     }
 
-    fn read_assertions(&mut self, schema: &mut Schema, rare: &mut Rare) -> Result<(), String> {
-        const ORDER: [&str; 7] = ["null", "boolean", "number", "integer", "string", "array", "object"];
-        let wanted = match self.get("type") {
-            Some(Json::String(one)) => vec![one.clone().into_string()],
-            Some(Json::Array(many)) => texts(many),
-            _ => Vec::new(),
+    fn read_assertions(&mut self, schema: &mut Schema, usual: &mut Usual, rare: &mut Rare) -> Result<(), String> {
+        schema.types = match self.get("type") {
+            Some(Json::Array(many)) => Types::of(many.iter().filter_map(Json::text)),
+            one => Types::of(one.and_then(Json::text).into_iter()),
         };
-        schema.types = ORDER
-            .into_iter()
-            .filter(|name| wanted.iter().any(|one| one == name))
-            .collect();
         if let Some(Json::Array(options)) = self.get("enum") {
-            schema.enumeration = Some(options.clone());
+            usual.enumeration = Some(options.clone());
         }
         let (mut limits, mut exclusive) = (Vec::new(), Vec::new());
         for (name, strict, refused) in [
@@ -213,7 +216,7 @@ impl<'j> Object<'_, '_, 'j> {
         rare.properties_range = [self.whole("minProperties"), self.whole("maxProperties")];
         rare.unique_items = self.is_true("uniqueItems");
         if let Some(Json::Array(names)) = self.get("required") {
-            schema.required = texts(names).into();
+            usual.required = texts(names);
         }
         if let Some(pattern) = self.text("pattern") {
             self.check_pattern("pattern", pattern)?;
@@ -241,7 +244,7 @@ impl<'j> Object<'_, '_, 'j> {
     }
 
     /// The index of the schema `value`, which stands below a keyword; in a list or by name, if there is another part.
-    fn at(&mut self, path: &[&str], value: &'j Json) -> usize {
+    fn at(&mut self, path: &[&str], value: &'j Json) -> Index {
         let mut way = String::new();
         for part in path {
             way.push('/');
@@ -260,11 +263,11 @@ impl<'j> Object<'_, '_, 'j> {
         }
     }
 
-    fn one(&mut self, key: &str) -> Option<usize> {
+    fn one(&mut self, key: &str) -> Option<Index> {
         self.get(key).map(|value| self.at(&[key], value))
     }
 
-    fn list(&mut self, key: &str) -> Vec<usize> {
+    fn list(&mut self, key: &str) -> Vec<Index> {
         match self.get(key) {
             Some(Json::Array(items)) => items
                 .iter()
@@ -275,7 +278,7 @@ impl<'j> Object<'_, '_, 'j> {
         }
     }
 
-    fn named(&mut self, key: &str) -> Vec<(String, usize)> {
+    fn named(&mut self, key: &str) -> Vec<(String, Index)> {
         match self.get(key) {
             Some(Json::Object(map)) => map
                 .iter()
@@ -301,7 +304,7 @@ impl<'j> Object<'_, '_, 'j> {
         }
     }
 
-    fn reference(&mut self, key: &str) -> Result<Option<usize>, String> {
+    fn reference(&mut self, key: &str) -> Result<Option<Index>, String> {
         let Some(text) = self.text(key).map(str::to_owned) else {
             return Ok(None);
         };
@@ -332,6 +335,6 @@ impl<'j> Object<'_, '_, 'j> {
     }
 }
 
-fn texts(items: &[Json]) -> Vec<String> {
-    items.iter().filter_map(Json::text).map(str::to_owned).collect()
+fn texts(items: &[Json]) -> Box<[Box<str>]> {
+    items.iter().filter_map(Json::text).map(Box::from).collect()
 }

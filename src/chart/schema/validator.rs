@@ -6,7 +6,7 @@ mod types;
 
 use std::collections::BTreeSet;
 
-use super::compiled::{self, Schema};
+use super::compiled::{self, Index, Schema};
 use super::documents::Draft;
 use super::failure::{Failure, Kind, count, shown};
 use super::json::Json;
@@ -20,7 +20,7 @@ const MAX_DEPTH: usize = 2_000;
 ///
 /// # Errors
 /// The finding that holds all others.
-pub(super) fn validate(schemas: &[Schema], root: usize, value: &Json) -> Result<(), Failure> {
+pub(super) fn validate(schemas: &[Schema], root: Index, value: &Json) -> Result<(), Failure> {
     let mut run = Run {
         schemas,
         location: Vec::new(),
@@ -44,7 +44,7 @@ struct Run<'s> {
 
 /// The schemas on the way to the one being checked.
 struct Scope<'p> {
-    schema: usize,
+    schema: Index,
     /// Scopes that check the same value have the same number.
     value_id: usize,
     /// The keyword of a reference that led here.
@@ -54,7 +54,7 @@ struct Scope<'p> {
 }
 
 impl<'p> Scope<'p> {
-    fn child(&'p self, schema: usize, keyword: &'static str, value_id: usize) -> Scope<'p> {
+    fn child(&'p self, schema: Index, keyword: &'static str, value_id: usize) -> Scope<'p> {
         Scope {
             schema,
             value_id,
@@ -135,7 +135,7 @@ impl<'s> Run<'s> {
             return Err(self.failure(Kind::Keyword(text)));
         }
         let schemas: &'s [Schema] = self.schemas;
-        let Some(schema) = schemas.get(scope.schema) else {
+        let Some(schema) = schemas.get(scope.schema as usize) else {
             return Ok(Unevaluated::default());
         };
         let left = Unevaluated::of(value, schema, asked);
@@ -217,9 +217,12 @@ impl<'s> Run<'s> {
 fn first_mismatch(schema: &Schema, value: &Json) -> Option<String> {
     let kind = value.kind();
     if !schema.types.is_empty() {
-        let is_whole = matches!(value, Json::Number(n) if schema.types.contains(&"integer") && n.is_integer());
-        if !schema.types.contains(&kind) && !is_whole {
-            return Some(format!("got {kind}, want {}", schema.types.join(" or ")));
+        let is_whole = matches!(value, Json::Number(n) if schema.types.contains("integer") && n.is_integer());
+        if !schema.types.contains(kind) && !is_whole {
+            return Some(format!(
+                "got {kind}, want {}",
+                schema.types.names().collect::<Vec<_>>().join(" or ")
+            ));
         }
     }
     if let Some(wanted) = schema.constant.as_ref().filter(|wanted| *wanted != value) {
@@ -269,7 +272,7 @@ impl Check<'_, '_, '_> {
     }
 
     /// The same value, by another schema.
-    fn itself(&mut self, schema: usize, keyword: &'static str, quiet: bool) -> Result<(), Failure> {
+    fn itself(&mut self, schema: Index, keyword: &'static str, quiet: bool) -> Result<(), Failure> {
         let scope = self.scope.child(schema, keyword, self.scope.value_id);
         let asked = !self.left.is_empty();
         let other = self.run.check(self.value, &scope, asked, self.quiet || quiet)?;
@@ -278,7 +281,7 @@ impl Check<'_, '_, '_> {
     }
 
     /// A value within this one.
-    fn inner(&mut self, schema: usize, value: &Json, key: &str) -> Result<(), Failure> {
+    fn inner(&mut self, schema: Index, value: &Json, key: &str) -> Result<(), Failure> {
         self.run.location.push(key.to_owned());
         let scope = self.scope.child(schema, "", self.scope.value_id + 1);
         let result = self.run.check(value, &scope, false, self.quiet);
@@ -286,7 +289,7 @@ impl Check<'_, '_, '_> {
         result.map(drop)
     }
 
-    fn reference(&mut self, schema: usize, keyword: &'static str) -> Result<(), Failure> {
+    fn reference(&mut self, schema: Index, keyword: &'static str) -> Result<(), Failure> {
         self.itself(schema, keyword, false).map_err(|failure| {
             let mut reference = self.run.failure(Kind::Reference);
             reference.causes = failure.top();
@@ -301,15 +304,15 @@ impl Check<'_, '_, '_> {
             if self
                 .run
                 .schemas
-                .get(target)
+                .get(target as usize)
                 .is_some_and(|schema| schema.recursive_anchor)
             {
                 // The outermost one counts.
                 let schemas = self.run.schemas;
                 let recursive = |scope: &&Scope<'_>| {
                     let resource = schemas
-                        .get(scope.schema)
-                        .and_then(|schema| schemas.get(schema.resource));
+                        .get(scope.schema as usize)
+                        .and_then(|schema| schemas.get(schema.resource as usize));
                     resource.is_some_and(|resource| resource.recursive_anchor)
                 };
                 target = scopes().filter(recursive).last().map_or(target, |scope| scope.schema);
@@ -322,14 +325,14 @@ impl Check<'_, '_, '_> {
             let named = self
                 .run
                 .schemas
-                .get(target)
+                .get(target as usize)
                 .and_then(|schema| schema.dynamic_anchor.as_ref());
             if !anchor.is_empty() && named == Some(anchor) {
                 let schemas = self.run.schemas;
                 for scope in scopes() {
                     let resource = schemas
-                        .get(scope.schema)
-                        .and_then(|schema| schemas.get(schema.resource));
+                        .get(scope.schema as usize)
+                        .and_then(|schema| schemas.get(schema.resource as usize));
                     if let Some(found) = resource.and_then(|resource| resource.dynamic_anchors.get(anchor)) {
                         target = *found;
                     }

@@ -1,6 +1,6 @@
 //! The keywords that are about values of one type: objects, lists, strings, numbers.
 
-use super::super::compiled::{Additional, Dependency, Items};
+use super::super::compiled::{Additional, Dependency, Index, Items};
 use super::super::documents::Draft;
 use super::super::failure::{Failure, count, number, quote, quote_all};
 use super::super::json::{Json, Members, Number};
@@ -31,12 +31,9 @@ impl Check<'_, '_, '_> {
 
     fn object(&mut self, map: &Members) {
         let schema = self.schema;
-        let missing = |wanted: &[String]| -> Vec<String> {
-            wanted
-                .iter()
-                .filter(|name| !map.contains_key(name.as_str()))
-                .cloned()
-                .collect()
+        let missing = |wanted: &[Box<str>]| -> Vec<String> {
+            let absent = wanted.iter().filter(|name| !map.contains_key(name));
+            absent.map(|name| name.to_string()).collect()
         };
         self.bounds(["minProperties", "maxProperties"], map.len(), schema.properties_range);
         let absent = missing(&schema.required);
@@ -173,14 +170,14 @@ impl Check<'_, '_, '_> {
         }
     }
 
-    fn each(&mut self, items: &[Json], from: usize, target: usize) {
+    fn each(&mut self, items: &[Json], from: usize, target: Index) {
         for (at, item) in items.iter().enumerate().skip(from) {
             let result = self.inner(target, item, &at.to_string());
             self.add(result);
         }
     }
 
-    fn contains(&mut self, items: &[Json], target: usize) {
+    fn contains(&mut self, items: &[Json], target: Index) {
         let mut failures = Vec::new();
         let mut matched = Vec::new();
         for (at, item) in items.iter().enumerate() {
@@ -256,7 +253,7 @@ impl Check<'_, '_, '_> {
 
 impl Run<'_> {
     /// Checks the name of a property, as a value of its own.
-    fn key(&mut self, schema: usize, name: &str) -> Result<(), Failure> {
+    fn key(&mut self, schema: Index, name: &str) -> Result<(), Failure> {
         validate(self.schemas, schema, &Json::String(name.into()))
     }
 }
