@@ -66,7 +66,7 @@ impl Check<'_, '_, '_> {
                 self.add(result);
             }
             for (pattern, target) in &schema.pattern_properties {
-                if matches(pattern, name) {
+                if regex::is_match(pattern.as_bytes(), name.as_bytes()) {
                     evaluated = true;
                     let result = self.inner(*target, value, name);
                     self.add(result);
@@ -223,7 +223,7 @@ impl Check<'_, '_, '_> {
             self.schema.length_range,
         );
         if let Some(pattern) = &self.schema.pattern
-            && !matches(pattern, text)
+            && !regex::is_match(pattern.as_bytes(), text.as_bytes())
         {
             self.say(format!("{} does not match pattern {}", quote(text), quote(pattern)));
         }
@@ -256,9 +256,4 @@ impl Run<'_> {
     fn key(&mut self, schema: Index, name: &str) -> Result<(), Failure> {
         validate(self.schemas, schema, &Json::String(name.into()))
     }
-}
-
-/// Whether Go's regular expression finds something in the text. Patterns were checked before.
-fn matches(pattern: &str, text: &str) -> bool {
-    regex::compile(pattern.as_bytes()).is_ok_and(|regex| regex.is_match(text.as_bytes()))
 }
