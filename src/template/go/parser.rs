@@ -5,10 +5,11 @@ mod pipeline;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::arena::{Growing, Run};
+use super::arena::{Growing, Id, Run};
 use super::ast::{Branch, Command, Invocation, Node, Operand, Pos, Source, Tree};
 use super::error::ParseError;
 use super::lexer::Lexer;
+use super::number::Constant;
 use super::quote::{quote_go, unquote};
 use super::token::{Keyword, Kind, Token};
 use super::unicode::is_blank;
@@ -34,6 +35,7 @@ pub(super) fn parse(name: &str, text: &Str, has_function: &dyn Fn(&str) -> bool)
         nodes: Vec::new(),
         commands: Vec::new(),
         operands: Vec::new(),
+        numbers: Vec::new(),
     };
     let parsed = parser.root().and_then(|root| parser.add(name, root));
     parsed.map_err(|error| *error)?;
@@ -67,6 +69,8 @@ struct Parser<'s, 'f> {
     nodes: Vec<Node>,
     commands: Vec<Command>,
     operands: Vec<Operand>,
+    /// The first numbers of the text: mostly those that it indents by, again and again.
+    numbers: Vec<(&'s [u8], Id<Constant>)>,
 }
 
 /// A template of the text.

@@ -1,5 +1,6 @@
 //! Pipelines, commands and operands: what stands inside of an action.
 
+use super::super::arena::Id;
 use super::super::ast::{Chain, Command, Declaration, Identifier, Operand, Path, Pipe, Pos, Span};
 use super::super::builtins::Builtin;
 use super::super::lexer::as_str;
@@ -8,6 +9,9 @@ use super::super::quote::quote_go;
 use super::super::token::{Keyword, Kind, Token};
 use super::super::value::Str;
 use super::{Parsed, Parser};
+
+/// How many numbers are known again.
+const MAX_KNOWN: usize = 16;
 
 impl Parser<'_, '_> {
     pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
@@ -187,10 +191,7 @@ impl Parser<'_, '_> {
                 })
             }
             Kind::Bool => Operand::Bool(token.pos(), self.text(token) == b"true"),
-            Kind::CharConstant | Kind::Complex | Kind::Number => match Constant::parse(self.text(token)) {
-                Ok(value) => Operand::Number(token.span(), self.arena.add(value)),
-                Err(message) => return self.error(message),
-            },
+            Kind::CharConstant | Kind::Complex | Kind::Number => Operand::Number(token.span(), self.number(token)?),
             Kind::LeftParen => {
                 let pipe = self.nested("max expression depth exceeded", |parser| {
                     parser.pipeline("parenthesized pipeline", Kind::RightParen)
@@ -205,6 +206,23 @@ impl Parser<'_, '_> {
         };
         self.operands.push(operand);
         Ok(())
+    }
+
+    fn number(&mut self, token: Token) -> Parsed<Id<Constant>> {
+        let text = self.text(token);
+        if let Some((_, known)) = self.numbers.iter().find(|(known, _)| *known == text) {
+            return Ok(*known);
+        }
+        match Constant::parse(text) {
+            Ok(value) => {
+                let number = self.arena.add(value);
+                if self.numbers.len() < MAX_KNOWN {
+                    self.numbers.push((text, number));
+                }
+                Ok(number)
+            }
+            Err(message) => self.error(message),
+        }
     }
 }
 
