@@ -231,10 +231,14 @@ mod tests {
 
     fn assert_sorted(entries: &[(Str, Node)]) {
         assert!(entries.is_sorted_by(|(a, _), (b, _)| a < b), "{entries:?}");
-        for (_, node) in entries {
-            if let Node::Map(entries) = node {
-                assert_sorted(entries);
-            }
+        entries.iter().for_each(|(_, node)| assert_maps_sorted(node));
+    }
+
+    fn assert_maps_sorted(node: &Node) {
+        match node {
+            Node::Map(entries) => assert_sorted(entries),
+            Node::List(items) => items.iter().for_each(assert_maps_sorted),
+            _ => {}
         }
     }
 

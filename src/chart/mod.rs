@@ -206,7 +206,7 @@ impl Default for Purpose<'_> {
 }
 
 impl Purpose<'_> {
-    /// Builds the chart from its files, after others may begin with some of them.
+    /// Builds the chart from its files, of which others may begin with some first.
     fn assemble(&self, files: Vec<Entry>, head: &Head) -> Result<Chart, Error> {
         let files = files::begin(files, self);
         if let Some(begin) = self.templates.filter(|_| self.helper.is_running()) {

@@ -7,7 +7,7 @@ use super::gosyntax::GoValue;
 use super::resolve::{Scalar, resolve, resolve_tagged};
 use super::{Error, max_depth, reader};
 
-/// Most bytes of strings that aliases may expand to. go-yaml shares the strings, we copy them.
+/// Most bytes of strings that aliases may expand to. go-yaml shares the strings; most of what is decoded here has copies.
 const MAX_ALIAS_BYTES: usize = 64 << 20;
 
 /// Something that YAML can be decoded into.
@@ -15,7 +15,7 @@ pub(crate) trait Target: Sized {
     /// A mapping under construction.
     type Mapping: Default;
 
-    /// What all values of a document have in common while they are made; `()` for nothing.
+    /// What all values have in common while they are made, of several documents if one reads them; `()` for nothing.
     type Shared: Default;
 
     /// A mapping that so many entries are expected in: a merge key is one, and brings in any number.

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::sync::Arc;
 
-use super::compiled::{Index, Rare, Rarest, Schema, Usual};
+use super::compiled::{Compound, Index, Rare, Rarest, Schema};
 use super::documents::{Document, Draft, Place};
 use super::json::{Json, Keywords};
-use super::keywords::{Below, Object, RARE, RAREST, USUAL};
+use super::keywords::{Below, COMPOUND, Object, RARE, RAREST};
 use super::urls::{join, percent_decode, quote};
 use super::{documents, metaschemas};
 use crate::chart::Fetch;
@@ -272,7 +272,7 @@ impl<'f> Compiler<'f> {
         value: &'j Json,
         below: Below<'c, 'j>,
     ) -> Result<(), String> {
-        let (mut usual, mut rare) = (Usual::default(), Rare::default());
+        let (mut compound, mut rare) = (Compound::default(), Rare::default());
         match value {
             Json::Bool(accepts) => schema.boolean = Some(*accepts),
             Json::Object(map) if map.is_empty() => schema.boolean = Some(true),
@@ -283,7 +283,7 @@ impl<'f> Compiler<'f> {
                 keywords: Keywords::of(map),
                 below,
             }
-            .read(&mut schema, &mut usual, &mut rare, &mut rarest)?,
+            .read(&mut schema, &mut compound, &mut rare, &mut rarest)?,
             _ => {}
         }
         let has_any =
@@ -292,10 +292,10 @@ impl<'f> Compiler<'f> {
             rare.rarest = Some(Box::new(rarest));
         }
         if has_any(&RARE) || rare.rarest.is_some() {
-            usual.rare = Some(Box::new(rare));
+            compound.rare = Some(Box::new(rare));
         }
-        if has_any(&USUAL) || usual.rare.is_some() {
-            schema.usual = Some(Box::new(usual));
+        if has_any(&COMPOUND) || compound.rare.is_some() {
+            schema.compound = Some(Box::new(compound));
         }
         if let Some(slot) = self.schemas.get_mut(index) {
             schema.above = slot.above;
@@ -354,7 +354,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rare_keywords_are_sorted() {
+    fn keywords_are_sorted() {
+        assert!(COMPOUND.is_sorted());
         assert!(RARE.is_sorted());
         assert!(RAREST.is_sorted());
     }
@@ -362,6 +363,12 @@ mod tests {
     #[test]
     fn a_keyword_counts_with_no_other_beside_it() {
         let table = [
+            (r#"{"additionalProperties": false}"#, r#"{"a": 1}"#),
+            (r#"{"enum": [2]}"#, "1"),
+            (r#"{"items": false}"#, "[1]"),
+            (r#"{"properties": {"a": false}}"#, r#"{"a": 1}"#),
+            (r#"{"required": ["a"]}"#, "{}"),
+            (r#"{"type": "string"}"#, "1"),
             (r#"{"allOf": [false]}"#, "1"),
             (r#"{"anyOf": [false]}"#, "1"),
             (r#"{"oneOf": [true, true]}"#, "1"),

@@ -25,17 +25,17 @@ pub(super) struct Schema {
     pub boolean: Option<bool>,
     pub reference: Option<Index>,
     pub types: Types,
-    /// `None`: all that schemas of single values don't have is as by default.
-    pub usual: Option<Box<Usual>>,
+    /// `None`: there is nothing but a type or a reference.
+    pub compound: Option<Box<Compound>>,
 }
 
 /// Types that a value may have, a bit for each of [`Types::ORDER`].
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Types(u8);
 
-/// What schemas of objects and lists have, and enumerations.
+/// What schemas of objects and lists have, and enumerations; and where the rest is.
 #[derive(Debug, Default)]
-pub(super) struct Usual {
+pub(super) struct Compound {
     pub enumeration: Option<Box<[Json]>>,
     pub required: Box<[Box<str>]>,
     /// Sorted by name.
@@ -90,7 +90,7 @@ pub(super) struct Rarest {
     pub multiple_of: Option<Number>,
 }
 
-static NOTHING_USUAL: LazyLock<Usual> = LazyLock::new(Usual::default);
+static NOTHING_COMPOUND: LazyLock<Compound> = LazyLock::new(Compound::default);
 static NOTHING_RARE: LazyLock<Rare> = LazyLock::new(Rare::default);
 static NOTHING_RAREST: LazyLock<Rarest> = LazyLock::new(Rarest::default);
 
@@ -119,14 +119,14 @@ pub(super) enum Items {
 }
 
 impl std::ops::Deref for Schema {
-    type Target = Usual;
+    type Target = Compound;
 
-    fn deref(&self) -> &Usual {
-        self.usual.as_deref().unwrap_or_else(|| &NOTHING_USUAL)
+    fn deref(&self) -> &Compound {
+        self.compound.as_deref().unwrap_or_else(|| &NOTHING_COMPOUND)
     }
 }
 
-impl std::ops::Deref for Usual {
+impl std::ops::Deref for Compound {
     type Target = Rare;
 
     fn deref(&self) -> &Rare {

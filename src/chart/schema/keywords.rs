@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::compile::Compiler;
-use super::compiled::{self, Additional, Dependency, Index, Items, Rare, Rarest, Schema, Types, Usual};
+use super::compiled::{self, Additional, Compound, Dependency, Index, Items, Rare, Rarest, Schema, Types};
 use super::documents::{Draft, Place};
 use super::failure::escape;
 use super::format;
@@ -11,8 +11,8 @@ use super::json::{Json, Keywords, Members, Number};
 use super::urls::{encoded, quote};
 use crate::template::sprig::regex;
 
-/// The keywords that [`Usual`] is made for, besides those of [`RARE`].
-pub(super) const USUAL: [&str; 5] = ["additionalProperties", "enum", "items", "properties", "required"];
+/// The keywords that [`Compound`] is made for, besides those of [`RARE`].
+pub(super) const COMPOUND: [&str; 5] = ["additionalProperties", "enum", "items", "properties", "required"];
 
 /// The keywords that [`Rare`] is made for, besides those of [`RAREST`].
 pub(super) const RARE: [&str; 17] = [
@@ -85,11 +85,11 @@ impl<'j> Object<'_, '_, 'j> {
         self.map.get(keyword)
     }
 
-    /// Reads them into `schema`, those that not all have into the others.
+    /// Reads them into `schema` and the parts of it, each of which only some schemas have.
     pub fn read(
         mut self,
         schema: &mut Schema,
-        usual: &mut Usual,
+        compound: &mut Compound,
         rare: &mut Rare,
         rarest: &mut Rarest,
     ) -> Result<(), String> {
@@ -103,9 +103,9 @@ impl<'j> Object<'_, '_, 'j> {
         rare.any_of = self.list("anyOf").into();
         rare.one_of = self.list("oneOf").into();
         rare.not = self.one("not");
-        self.read_items(draft, usual, rarest);
-        self.read_properties(usual, rarest)?;
-        self.read_assertions(schema, usual, rare)?;
+        self.read_items(draft, compound, rarest);
+        self.read_properties(compound, rarest)?;
+        self.read_assertions(schema, compound, rare)?;
         rarest.multiple_of = self.number("multipleOf");
         if draft >= Draft::V6 {
             rarest.contains = self.one("contains");
@@ -146,27 +146,27 @@ impl<'j> Object<'_, '_, 'j> {
         Ok(())
     }
 
-    fn read_items(&mut self, draft: Draft, usual: &mut Usual, rarest: &mut Rarest) {
+    fn read_items(&mut self, draft: Draft, compound: &mut Compound, rarest: &mut Rarest) {
         if draft >= Draft::V2020 {
             let first = self.list("prefixItems");
             let rest = self.one("items");
             match rest {
-                Some(target) if first.is_empty() => usual.items = Items::All(target),
+                Some(target) if first.is_empty() => compound.items = Items::All(target),
                 rest => {
-                    usual.items = Items::First(first.into());
+                    compound.items = Items::First(first.into());
                     rarest.additional_items = rest.map(Additional::Schema);
                 }
             }
         } else if matches!(self.get("items"), Some(Json::Array(_))) {
-            usual.items = Items::First(self.list("items").into());
+            compound.items = Items::First(self.list("items").into());
             rarest.additional_items = self.additional("additionalItems");
         } else if let Some(target) = self.one("items") {
-            usual.items = Items::All(target);
+            compound.items = Items::All(target);
         }
     }
 
-    fn read_properties(&mut self, usual: &mut Usual, rarest: &mut Rarest) -> Result<(), String> {
-        usual.properties = self
+    fn read_properties(&mut self, compound: &mut Compound, rarest: &mut Rarest) -> Result<(), String> {
+        compound.properties = self
             .named("properties")
             .into_iter()
             .map(|(name, target)| (name.into(), target))
@@ -175,7 +175,7 @@ impl<'j> Object<'_, '_, 'j> {
         for (pattern, _) in &rarest.pattern_properties {
             self.check_pattern("patternProperties", pattern)?;
         }
-        usual.additional_properties = self.additional("additionalProperties");
+        compound.additional_properties = self.additional("additionalProperties");
         for (name, value) in self.object("dependencies") {
             let dependency = match value {
                 Json::Array(names) => Dependency::Names(texts(names)),
@@ -186,13 +186,13 @@ impl<'j> Object<'_, '_, 'j> {
         Ok(())
     }
 
-    fn read_assertions(&mut self, schema: &mut Schema, usual: &mut Usual, rare: &mut Rare) -> Result<(), String> {
+    fn read_assertions(&mut self, schema: &mut Schema, compound: &mut Compound, rare: &mut Rare) -> Result<(), String> {
         schema.types = match self.get("type") {
             Some(Json::Array(many)) => Types::of(many.iter().filter_map(Json::text)),
             one => Types::of(one.and_then(Json::text).into_iter()),
         };
         if let Some(Json::Array(options)) = self.get("enum") {
-            usual.enumeration = Some(options.clone());
+            compound.enumeration = Some(options.clone());
         }
         let (mut limits, mut exclusive) = (Vec::new(), Vec::new());
         for (name, strict, refused) in [
@@ -216,7 +216,7 @@ impl<'j> Object<'_, '_, 'j> {
         rare.properties_range = [self.whole("minProperties"), self.whole("maxProperties")];
         rare.unique_items = self.is_true("uniqueItems");
         if let Some(Json::Array(names)) = self.get("required") {
-            usual.required = texts(names);
+            compound.required = texts(names);
         }
         if let Some(pattern) = self.text("pattern") {
             self.check_pattern("pattern", pattern)?;

@@ -21,6 +21,7 @@ pub(super) struct Run<T> {
 /// Something that arenas hold.
 pub(super) trait Part: Sized {
     fn block(arena: &Arena) -> &[Self];
+    fn grown(arena: &Growing) -> &[Self];
     fn growing(arena: &mut Growing) -> &mut Vec<Self>;
 }
 
@@ -39,9 +40,9 @@ macro_rules! arena {
 
         impl Growing {
             /// The arena, each block in memory of just its size.
-            pub(super) fn finish(mut self) -> Arena {
+            pub(super) fn finish(self) -> Arena {
                 Arena {
-                    $($block: self.$block.drain(..).collect(),)*
+                    $($block: fitted(self.$block),)*
                 }
             }
         }
@@ -49,6 +50,11 @@ macro_rules! arena {
         $(impl Part for $kind {
             #[inline]
             fn block(arena: &Arena) -> &[Self] {
+                &arena.$block
+            }
+
+            #[inline]
+            fn grown(arena: &Growing) -> &[Self] {
                 &arena.$block
             }
 
@@ -73,6 +79,11 @@ arena! {
     numbers: Constant,
 }
 
+/// Moves parts to memory of just their size: shrinking a block mostly leaves it as large as it was.
+fn fitted<T>(mut parts: Vec<T>) -> Box<[T]> {
+    parts.drain(..).collect()
+}
+
 // === impl Arena ===
 
 impl Arena {
@@ -81,7 +92,7 @@ impl Arena {
     }
 
     pub(super) fn all<T: Part>(&self, run: Run<T>) -> &[T] {
-        T::block(self).get(run.range()).unwrap_or_default()
+        &T::block(self)[run.range()]
     }
 }
 
@@ -108,17 +119,17 @@ impl Growing {
     }
 
     /// How many parts of that kind there are.
-    pub(super) fn mark<T: Part>(&mut self) -> u32 {
-        T::growing(self).len() as u32
+    pub(super) fn mark<T: Part>(&self) -> u32 {
+        T::grown(self).len() as u32
     }
 
     /// The parts that were added since that mark.
-    pub(super) fn since<T: Part>(&mut self, mark: u32) -> Run<T> {
+    pub(super) fn since<T: Part>(&self, mark: u32) -> Run<T> {
         Run::new(mark, self.mark::<T>().saturating_sub(mark))
     }
 
-    pub(super) fn all<T: Part>(&mut self, run: Run<T>) -> &[T] {
-        T::growing(self).get(run.range()).unwrap_or_default()
+    pub(super) fn all<T: Part>(&self, run: Run<T>) -> &[T] {
+        &T::grown(self)[run.range()]
     }
 }
 

@@ -255,8 +255,14 @@ impl<'a, C: Host> State<'a, '_, C> {
             self.at = At::Node(node);
             self.step()?;
             let flow = match node {
-                Node::Text(from, to) => self.copy(*from, *to)?,
-                Node::Constant(Span(from, length)) => self.copy(from + 1, (from + length).saturating_sub(1))?,
+                Node::Text(from, to) => {
+                    self.copy(*from, *to)?;
+                    Flow::Next
+                }
+                Node::Constant(Span(from, length)) => {
+                    self.copy(from + 1, (from + length).saturating_sub(1))?;
+                    Flow::Next
+                }
                 Node::Action(pipe) => {
                     let value = self.eval_pipeline(dot, pipe)?;
                     if pipe.decl.is_empty() {
@@ -280,10 +286,9 @@ impl<'a, C: Host> State<'a, '_, C> {
     }
 
     /// Prints a part of the source.
-    fn copy(&mut self, from: Pos, to: Pos) -> Result<Flow, Failure> {
+    fn copy(&mut self, from: Pos, to: Pos) -> Result<(), Failure> {
         self.out.extend_from_slice(self.source().slice(from, to));
-        self.written()?;
-        Ok(Flow::Next)
+        self.written()
     }
 
     fn print(&mut self, value: &Reflected) -> Result<(), Failure> {

@@ -33,13 +33,10 @@ impl Parser<'_, '_> {
             return self.error(format!("missing value for {context}"));
         }
         let commands = self.arena.take(&mut self.commands, mark);
-        for stage in 1..commands.count() as usize {
-            let command = self.arena.all(commands).get(stage);
-            let operands = command.map(|command| command.operands);
-            let first = operands.and_then(|operands| self.arena.all(operands).first());
+        for (stage, command) in self.arena.all(commands).iter().enumerate().skip(1) {
             if let Some(
                 Operand::Bool(..) | Operand::Dot(_) | Operand::Nil(_) | Operand::Number(..) | Operand::String(..),
-            ) = first
+            ) = self.arena.all(command.operands).first()
             {
                 return self.error(format!("non executable command in pipeline stage {}", stage + 1));
             }
