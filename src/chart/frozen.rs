@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map as JsonMap, Value as Json};
 
 use super::values;
+use crate::template::go::entries;
 use crate::template::go::value::{Map, MapKind, Str, Value};
 use crate::yaml::{self, Position, Scalar, Target, key_text, unsupported_value};
 
@@ -35,18 +36,14 @@ impl Frozen {
     pub fn read(text: &[u8]) -> Result<Self, String> {
         // As many as there are in most texts: one that grows has all its texts hashed again.
         let mut texts = HashSet::with_capacity(text.len() / 24);
-        let mut tables = Vec::new();
-        for document in values::documents(&values::with_last_newline(text))? {
-            let node = yaml::decode_as(document, &mut texts).map_err(values::unreadable)?;
-            match node.unwrap_or_default() {
-                Node::Nil => {}
-                Node::Map(entries) => tables.push(entries),
-                Node::List(_) => return Err(values::not_a_map("array")),
-                Node::String(_) => return Err(values::not_a_map("string")),
-                Node::Bool(_) => return Err(values::not_a_map("bool")),
-                Node::Float64(_) => return Err(values::not_a_map("number")),
-            }
-        }
+        let tables = values::tables(text, &mut texts, |node| match node {
+            Node::Nil => Ok(None),
+            Node::Map(entries) => Ok(Some(entries)),
+            Node::List(_) => Err("array"),
+            Node::String(_) => Err("string"),
+            Node::Bool(_) => Err("bool"),
+            Node::Float64(_) => Err("number"),
+        })?;
         Ok(Frozen(merged(tables).into()))
     }
 
@@ -143,16 +140,7 @@ impl Target for Node {
     }
 
     fn map(mut entries: Self::Mapping, _: Position) -> Self {
-        if !entries.is_sorted_by(|(a, _), (b, _)| a < b) {
-            entries.sort_by(|(a, _), (b, _)| a.cmp(b));
-            entries.dedup_by(|later, kept| {
-                let is_same = later.0 == kept.0;
-                if is_same {
-                    std::mem::swap(later, kept);
-                }
-                is_same
-            });
-        }
+        entries::sort(&mut entries, |(a, _), (b, _)| a.cmp(b));
         Node::Map(entries.into_boxed_slice())
     }
 

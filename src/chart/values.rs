@@ -14,7 +14,7 @@ use crate::template::go::format::display;
 use crate::template::go::printf::sprintf;
 use crate::template::go::quote::quote_go;
 use crate::template::go::value::{Entries, Map, MapKind, Str, Value};
-use crate::yaml;
+use crate::yaml::{self, Target};
 
 /// The key of the values that every subchart sees.
 const GLOBAL: &str = "global";
@@ -24,36 +24,43 @@ const GLOBAL: &str = "global";
 /// # Errors
 /// Text that isn't YAML, a document that isn't a map, text after a `---`; worded as Helm words it.
 pub fn read(text: &[u8]) -> Result<JsonMap<String, Json>, String> {
+    let tables = tables(text, &mut (), |json| match yaml::all_floats(json) {
+        Json::Null => Ok(None),
+        Json::Object(map) => Ok(Some(map)),
+        Json::Array(_) => Err("array"),
+        Json::String(_) => Err("string"),
+        Json::Bool(_) => Err("bool"),
+        Json::Number(_) => Err("number"),
+    })?;
     let mut values = JsonMap::new();
-    for document in documents(&with_last_newline(text))? {
-        let json = yaml::to_json(document).map_err(unreadable)?;
-        match yaml::all_floats(json) {
-            Json::Null => {}
-            Json::Object(map) => merge_maps(&mut values, map),
-            Json::Array(_) => return Err(not_a_map("array")),
-            Json::String(_) => return Err(not_a_map("string")),
-            Json::Bool(_) => return Err(not_a_map("bool")),
-            Json::Number(_) => return Err(not_a_map("number")),
-        }
-    }
+    tables.into_iter().for_each(|table| merge_maps(&mut values, table));
     Ok(values)
 }
 
-/// Helm ends the last line itself; without it a literal block would lose its newline.
-pub(super) fn with_last_newline(text: &[u8]) -> Cow<'_, [u8]> {
-    if text.is_empty() || text.ends_with(b"\n") {
-        return Cow::Borrowed(text);
+/// The tables of all documents, as another type. `table` gives that of a document: none for null, and Go's name of what it
+/// is otherwise.
+///
+/// # Errors
+/// Those of [`read`].
+pub(super) fn tables<T: Target, M>(
+    text: &[u8],
+    shared: &mut T::Shared,
+    table: impl Fn(T) -> Result<Option<M>, &'static str>,
+) -> Result<Vec<M>, String> {
+    let mut text = Cow::Borrowed(text);
+    // Helm ends the last line itself; without it a literal block would lose its newline.
+    if !text.is_empty() && !text.ends_with(b"\n") {
+        text.to_mut().push(b'\n');
     }
-    Cow::Owned([text, b"\n"].concat())
+    let mut tables = Vec::new();
+    for document in documents(&text)? {
+        let value = yaml::decode_as(document, shared).map_err(|e| format!("cannot unmarshal yaml document: {e}"))?;
+        tables.extend(value.map(&table).transpose().map_err(not_a_map)?.flatten());
+    }
+    Ok(tables)
 }
 
-/// The error about a document that isn't YAML.
-pub(super) fn unreadable(problem: yaml::Error) -> String {
-    format!("cannot unmarshal yaml document: {problem}")
-}
-
-/// The error about a document that is of another kind, as Go's JSON names it.
-pub(super) fn not_a_map(kind: &str) -> String {
+fn not_a_map(kind: &str) -> String {
     format!(
         "cannot unmarshal yaml document: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {kind} into \
          Go value of type map[string]interface {{}}"
@@ -61,7 +68,7 @@ pub(super) fn not_a_map(kind: &str) -> String {
 }
 
 /// The documents of `text`. What isn't UTF-8 is left to the parser, which says what is wrong with it.
-pub(super) fn documents(text: &[u8]) -> Result<Vec<&[u8]>, String> {
+fn documents(text: &[u8]) -> Result<Vec<&[u8]>, String> {
     match std::str::from_utf8(text) {
         Ok(text) => yaml::documents(text)
             .map(|documents| documents.into_iter().map(str::as_bytes).collect())

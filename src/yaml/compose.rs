@@ -151,7 +151,7 @@ pub(super) fn compose<'a>(input: &'a Input<'_>) -> Result<Option<Document<'a>>, 
 
 impl<'a> Composer<'a> {
     fn add(&mut self, content: Content<'a>, properties: Option<Box<Properties<'a>>>, mark: Mark) -> Id {
-        let Properties { anchor, tag } = properties.map_or_else(Properties::default, |properties| *properties);
+        let Properties { anchor, tag } = properties.map(|properties| *properties).unwrap_or_default();
         let nodes = &mut self.document.nodes;
         let id = nodes.len() as Id;
         nodes.push(RawNode {

@@ -23,12 +23,15 @@ pub(crate) fn key_text(key: Scalar<'_>) -> Option<Cow<'_, str>> {
         Scalar::Bool(b) => Cow::Borrowed(if b { "true" } else { "false" }),
         Scalar::Int(i) => Cow::Owned(i.to_string()),
         // 32 bits, although the key has 64.
-        Scalar::Float(f) => match format_g32(f) {
-            infinite if infinite == "+Inf" => Cow::Borrowed(".inf"),
-            infinite if infinite == "-Inf" => Cow::Borrowed("-.inf"),
-            nan if nan == "NaN" => Cow::Borrowed(".nan"),
-            text => Cow::Owned(text),
-        },
+        Scalar::Float(f) => {
+            let text = format_g32(f);
+            match text.as_str() {
+                "+Inf" => Cow::Borrowed(".inf"),
+                "-Inf" => Cow::Borrowed("-.inf"),
+                "NaN" => Cow::Borrowed(".nan"),
+                _ => Cow::Owned(text),
+            }
+        }
         Scalar::String(s) => s,
         Scalar::Timestamp(s) => Cow::Borrowed(s),
     })

@@ -119,6 +119,15 @@ struct Check<'a, 's, 'p> {
 }
 
 impl<'s> Run<'s> {
+    fn schema(&self, index: Index) -> Option<&'s Schema> {
+        self.schemas.get(index as usize)
+    }
+
+    /// The resource of a schema.
+    fn resource(&self, index: Index) -> Option<&'s Schema> {
+        self.schema(self.schema(index)?.resource)
+    }
+
     fn failure(&self, kind: Kind) -> Failure {
         Failure {
             location: self.location.clone(),
@@ -134,8 +143,7 @@ impl<'s> Run<'s> {
                 format!("the check takes more than {MAX_STEPS} steps or {MAX_DEPTH} levels: simplify the schema");
             return Err(self.failure(Kind::Keyword(text)));
         }
-        let schemas: &'s [Schema] = self.schemas;
-        let Some(schema) = schemas.get(scope.schema as usize) else {
+        let Some(schema) = self.schema(scope.schema) else {
             return Ok(Unevaluated::default());
         };
         let left = Unevaluated::of(value, schema, asked);
@@ -301,18 +309,11 @@ impl Check<'_, '_, '_> {
         let scope = self.scope;
         let scopes = || std::iter::once(scope).chain(scope.parents());
         if let Some(mut target) = self.schema.recursive_reference {
-            if self
-                .run
-                .schemas
-                .get(target as usize)
-                .is_some_and(|schema| schema.recursive_anchor)
-            {
+            let run = &self.run;
+            if run.schema(target).is_some_and(|schema| schema.recursive_anchor) {
                 // The outermost one counts.
-                let schemas = self.run.schemas;
                 let recursive = |scope: &&Scope<'_>| {
-                    let resource = schemas
-                        .get(scope.schema as usize)
-                        .and_then(|schema| schemas.get(schema.resource as usize));
+                    let resource = run.resource(scope.schema);
                     resource.is_some_and(|resource| resource.recursive_anchor)
                 };
                 target = scopes().filter(recursive).last().map_or(target, |scope| scope.schema);
@@ -322,17 +323,11 @@ impl Check<'_, '_, '_> {
         }
         if let Some((target, anchor)) = &self.schema.dynamic_reference {
             let mut target = *target;
-            let named = self
-                .run
-                .schemas
-                .get(target as usize)
-                .and_then(|schema| schema.dynamic_anchor.as_ref());
+            let run = &self.run;
+            let named = run.schema(target).and_then(|schema| schema.dynamic_anchor.as_ref());
             if !anchor.is_empty() && named == Some(anchor) {
-                let schemas = self.run.schemas;
                 for scope in scopes() {
-                    let resource = schemas
-                        .get(scope.schema as usize)
-                        .and_then(|schema| schemas.get(schema.resource as usize));
+                    let resource = run.resource(scope.schema);
                     if let Some(found) = resource.and_then(|resource| resource.dynamic_anchors.get(anchor)) {
                         target = *found;
                     }

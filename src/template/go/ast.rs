@@ -20,9 +20,15 @@ pub(super) struct Span(pub(super) Pos, pub(super) u32);
 
 /// One parsed template: a file's text without its definitions, or one definition.
 pub struct Tree {
-    pub(super) name: Box<str>,
     pub(super) source: Arc<Source>,
+    pub(super) definition: Definition,
+}
+
+/// A template as it lies in the arena of its text.
+pub(super) struct Definition {
+    pub(super) name: Box<str>,
     pub(super) root: Run<Node>,
+    /// Whether there is nothing but white space and comments.
     pub(super) is_empty: bool,
 }
 
@@ -133,7 +139,7 @@ pub(super) struct Chain {
 impl Tree {
     /// The template's name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.definition.name
     }
 
     /// The name under which the text was parsed, for a definition that of the file around it.
@@ -148,7 +154,7 @@ impl Tree {
 
     /// Whether there is nothing but white space and comments.
     pub fn is_empty(&self) -> bool {
-        self.is_empty
+        self.definition.is_empty
     }
 
     /// The line, counted from 1, and the column in bytes, counted from 0.
@@ -168,7 +174,7 @@ impl Tree {
 impl fmt::Debug for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tree")
-            .field("name", &self.name)
+            .field("name", &self.definition.name)
             .field("source", &self.source.name)
             .finish_non_exhaustive()
     }
@@ -304,7 +310,7 @@ impl Pipe {
             }
             out.push_str(source.text(*variable));
         }
-        if self.decl.count > 0 {
+        if !self.decl.is_empty() {
             out.push_str(if self.decl.is_assign { " = " } else { " := " });
         }
         for (i, command) in source.all(self.commands).iter().enumerate() {

@@ -3,6 +3,8 @@
 //! Templates make maps once, mostly small ones, and look into them very often: one block of memory, searched by the first
 //! bytes of the keys, is smaller and faster for that than a tree.
 
+use std::cmp::Ordering;
+
 use super::value::{Str, Value};
 
 /// The entries of a map, ordered bytewise by key: the order in which Go's templates and `fmt` visit maps.
@@ -30,6 +32,21 @@ fn head(key: &[u8]) -> u64 {
     }
 }
 
+/// Sorts entries by key; of several entries of a key, the last stays.
+pub fn sort<T>(entries: &mut Vec<T>, by_key: impl Fn(&T, &T) -> Ordering) {
+    if entries.is_sorted_by(|a, b| by_key(a, b).is_lt()) {
+        return;
+    }
+    entries.sort_by(&by_key);
+    entries.dedup_by(|later, kept| {
+        let is_same = by_key(later, kept).is_eq();
+        if is_same {
+            std::mem::swap(later, kept);
+        }
+        is_same
+    });
+}
+
 // === impl Entry ===
 
 impl Entry {
@@ -41,7 +58,7 @@ impl Entry {
         }
     }
 
-    fn cmp(&self, head: u64, key: &[u8]) -> std::cmp::Ordering {
+    fn cmp(&self, head: u64, key: &[u8]) -> Ordering {
         self.head.cmp(&head).then_with(|| self.key.as_bytes().cmp(key))
     }
 }
@@ -125,16 +142,7 @@ impl Entries {
 impl FromIterator<(Str, Value)> for Entries {
     fn from_iter<I: IntoIterator<Item = (Str, Value)>>(entries: I) -> Self {
         let mut list: Vec<Entry> = entries.into_iter().map(|(key, value)| Entry::new(key, value)).collect();
-        if !list.is_sorted_by(|a, b| a.cmp(b.head, &b.key).is_lt()) {
-            list.sort_by(|a, b| a.cmp(b.head, &b.key));
-            list.dedup_by(|later, kept| {
-                let is_same = later.key == kept.key;
-                if is_same {
-                    std::mem::swap(later, kept);
-                }
-                is_same
-            });
-        }
+        sort(&mut list, |a, b| a.cmp(b.head, &b.key));
         list.shrink_to_fit();
         Entries(list)
     }

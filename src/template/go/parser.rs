@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::arena::{Growing, Id, Run};
-use super::ast::{Branch, Command, Invocation, Node, Operand, Pos, Source, Tree};
+use super::ast::{Branch, Command, Definition, Invocation, Node, Operand, Pos, Source, Tree};
 use super::error::ParseError;
 use super::lexer::Lexer;
 use super::number::Constant;
@@ -44,11 +44,9 @@ pub(super) fn parse(name: &str, text: &Str, has_function: &dyn Fn(&str) -> bool)
         text: text.clone(),
         arena: parser.arena.finish(),
     });
-    let tree = |definition: Definition| Tree {
-        name: definition.name,
+    let tree = |definition| Tree {
         source: Arc::clone(&source),
-        root: definition.root,
-        is_empty: definition.is_empty,
+        definition,
     };
     Ok(parser.definitions.into_iter().map(tree).collect())
 }
@@ -71,14 +69,6 @@ struct Parser<'s, 'f> {
     operands: Vec<Operand>,
     /// The first numbers of the text: mostly those that it indents by, again and again.
     numbers: Vec<(&'s [u8], Id<Constant>)>,
-}
-
-/// A template of the text.
-struct Definition {
-    name: Box<str>,
-    root: Run<Node>,
-    /// Whether there is nothing but white space and comments.
-    is_empty: bool,
 }
 
 /// What starts afresh in a definition.
@@ -154,8 +144,11 @@ impl<'s> Parser<'s, '_> {
 
     /// What a token stands for.
     fn text(&self, token: Token) -> &'s [u8] {
-        let from = token.pos() as usize;
-        self.text.get(from..from + token.length() as usize).unwrap_or_default()
+        self.slice(token.pos(), token.pos() + token.length())
+    }
+
+    fn slice(&self, from: Pos, to: Pos) -> &'s [u8] {
+        self.text.get(from as usize..to as usize).unwrap_or_default()
     }
 
     fn backup(&mut self) {
@@ -187,7 +180,7 @@ impl<'s> Parser<'s, '_> {
 
     /// The line of a place, counted from 1.
     fn line(&self, pos: Pos) -> usize {
-        1 + memchr::memchr_iter(b'\n', self.text.get(..pos as usize).unwrap_or_default()).count()
+        1 + memchr::memchr_iter(b'\n', self.slice(0, pos)).count()
     }
 
     #[cold]
@@ -269,9 +262,8 @@ impl<'s> Parser<'s, '_> {
     }
 
     fn add(&mut self, name: &str, root: Run<Node>) -> Parsed<()> {
-        let text = self.text;
         let is_blank = |node: &Node| match node {
-            Node::Text(from, to) => is_blank(text.get(*from as usize..*to as usize).unwrap_or_default()),
+            Node::Text(from, to) => is_blank(self.slice(*from, *to)),
             _ => false,
         };
         let definition = Definition {

@@ -65,26 +65,30 @@ pub struct GoRegex {
     size: OnceCell<usize>,
 }
 
-type Cache = HashMap<Vec<u8>, Result<Rc<GoRegex>, String>>;
+/// What was compiled, by pattern.
+type Cache<T> = RefCell<HashMap<Vec<u8>, T>>;
 
 thread_local! {
-    static CACHE: RefCell<Cache> = RefCell::new(HashMap::new());
-    static SMALL: RefCell<HashMap<Vec<u8>, Option<PikeVM>>> = RefCell::new(HashMap::new());
+    static CACHE: Cache<Result<Rc<GoRegex>, String>> = RefCell::default();
+    static SMALL: Cache<Option<Rc<PikeVM>>> = RefCell::default();
 }
 
 /// Compiles a pattern in Go's syntax, or takes it from the thread's cache. An error is the text of Go's error.
 pub fn compile(pattern: &[u8]) -> Result<Rc<GoRegex>, String> {
-    CACHE.with_borrow_mut(|cache| {
-        if let Some(known) = cache.get(pattern) {
-            return known.clone();
-        }
-        if cache.len() >= MAX_CACHED {
-            cache.clear();
-        }
-        let compiled = GoRegex::new(pattern).map(Rc::new);
-        cache.insert(pattern.to_vec(), compiled.clone());
-        compiled
-    })
+    CACHE.with(|cache| cached(cache, pattern, || GoRegex::new(pattern).map(Rc::new)))
+}
+
+fn cached<T: Clone>(cache: &Cache<T>, pattern: &[u8], compile: impl FnOnce() -> T) -> T {
+    let mut cache = cache.borrow_mut();
+    if let Some(known) = cache.get(pattern) {
+        return known.clone();
+    }
+    if cache.len() >= MAX_CACHED {
+        cache.clear();
+    }
+    let compiled = compile();
+    cache.insert(pattern.to_vec(), compiled.clone());
+    compiled
 }
 
 /// Finds out whether [`compile`] accepts a pattern, with its error if not. Nothing is compiled for a short one, whose
@@ -99,30 +103,22 @@ pub fn check(pattern: &[u8]) -> Result<(), String> {
 /// Whether a text matches a pattern; never if [`check`] doesn't accept that. For those of schemas, which are many and mostly
 /// meet one short text in a render: the engine for these takes a tenth of the memory of [`compile`]'s, and a quarter of
 /// the time to build.
-pub fn is_match(pattern: &[u8], text: &[u8]) -> bool {
-    let small = std::str::from_utf8(pattern).ok().filter(|source| is_small(source));
-    if let Some(source) = small.filter(|_| text.is_ascii() && text.len() <= SHORT_TEXT) {
-        return SMALL.with_borrow_mut(|cache| {
-            if cache.len() >= MAX_CACHED {
-                cache.clear();
-            }
-            let engine = cache.entry(pattern.to_vec()).or_insert_with(|| small_engine(source));
-            engine
-                .as_ref()
-                .is_some_and(|engine| engine.is_match(&mut engine.create_cache(), text))
-        });
+pub fn is_match(pattern: &str, text: &str) -> bool {
+    if text.len() > SHORT_TEXT || !text.is_ascii() || !is_small(pattern) {
+        return compile(pattern.as_bytes()).is_ok_and(|regex| regex.is_match(text.as_bytes()));
     }
-    compile(pattern).is_ok_and(|regex| regex.is_match(text))
+    let engine = SMALL.with(|cache| cached(cache, pattern.as_bytes(), || small_engine(pattern)));
+    engine.is_some_and(|engine| engine.is_match(&mut engine.create_cache(), text))
 }
 
 /// What [`is_match`] takes for ASCII texts.
-fn small_engine(source: &str) -> Option<PikeVM> {
-    let translated = regex_syntax::translate(source).ok()?;
-    PikeVM::builder()
+fn small_engine(pattern: &str) -> Option<Rc<PikeVM>> {
+    let translated = regex_syntax::translate(pattern).ok()?;
+    let engine = PikeVM::builder()
         .syntax(syntax::Config::new().utf8(false).nest_limit(MAX_NESTING))
         .thompson(thompson::Config::new().utf8(false).which_captures(WhichCaptures::None))
-        .build(&translated.pattern)
-        .ok()
+        .build(&translated.pattern);
+    engine.ok().map(Rc::new)
 }
 
 /// Whether the program of a pattern is sure to be far smaller than [`MAX_PROGRAM`]: nothing in it is repeated by count, and

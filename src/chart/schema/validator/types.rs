@@ -66,7 +66,7 @@ impl Check<'_, '_, '_> {
                 self.add(result);
             }
             for (pattern, target) in &schema.pattern_properties {
-                if regex::is_match(pattern.as_bytes(), name.as_bytes()) {
+                if regex::is_match(pattern, name) {
                     evaluated = true;
                     let result = self.inner(*target, value, name);
                     self.add(result);
@@ -223,7 +223,7 @@ impl Check<'_, '_, '_> {
             self.schema.length_range,
         );
         if let Some(pattern) = &self.schema.pattern
-            && !regex::is_match(pattern.as_bytes(), text.as_bytes())
+            && !regex::is_match(pattern, text)
         {
             self.say(format!("{} does not match pattern {}", quote(text), quote(pattern)));
         }

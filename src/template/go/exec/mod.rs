@@ -140,7 +140,7 @@ impl<'a, C: Host> State<'a, '_, C> {
     fn execute(&mut self, data: Reflected) -> Result<(), Failure> {
         self.enter()?;
         self.vars.push((b"$", data.clone()));
-        self.walk(&data, self.tree.root)?;
+        self.walk(&data, self.tree.definition.root)?;
         self.leave();
         Ok(())
     }
@@ -181,7 +181,10 @@ impl<'a, C: Host> State<'a, '_, C> {
         let mut node = String::new();
         let source = self.source();
         let pos = match self.at {
-            At::Start => source.all(self.tree.root).first().map_or(0, |node| node.pos(source)),
+            At::Start => source
+                .all(self.tree.definition.root)
+                .first()
+                .map_or(0, |node| node.pos(source)),
             At::Node(at) => {
                 at.write(source, &mut node);
                 at.pos(source)
@@ -346,7 +349,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         let caller = (self.tree, self.at, self.vars_base);
         (self.tree, self.vars_base) = (tree, mark);
         self.vars.push((b"$", data.clone()));
-        self.walk(&data, self.tree.root)?;
+        self.walk(&data, self.tree.definition.root)?;
         self.vars.truncate(mark);
         (self.tree, self.at, self.vars_base) = caller;
         self.leave();

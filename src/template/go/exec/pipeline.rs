@@ -66,7 +66,10 @@ impl<'a, C: Host> State<'a, '_, C> {
             constant => {
                 self.at = At::Operand(constant);
                 self.not_a_function(constant, args, last.as_ref())?;
-                self.eval_constant(dot, constant)
+                match constant {
+                    Operand::Nil(_) => Err(self.fail("nil is not a command")),
+                    _ => self.eval_operand(dot, constant),
+                }
             }
         }
     }
@@ -77,16 +80,6 @@ impl<'a, C: Host> State<'a, '_, C> {
         }
         let source = first.normal(self.source());
         Err(self.fail(format!("can't give argument to non-function {source}")))
-    }
-
-    fn eval_constant(&mut self, dot: &Reflected, operand: &'a Operand) -> Result<Reflected, Failure> {
-        match operand {
-            Operand::Dot(_) => Ok(dot.clone()),
-            Operand::Bool(_, value) => Ok(Reflected::concrete(Value::Bool(*value))),
-            Operand::String(_, text) => Ok(Reflected::concrete(Value::String(self.source().one(*text).clone()))),
-            Operand::Number(written, number) => self.ideal_constant(*written, *number).map(Reflected::concrete),
-            _ => Err(self.fail("nil is not a command")),
-        }
     }
 
     /// A number where nothing says which type it is to have.
