@@ -314,6 +314,12 @@ impl<'o> Printer<'o> {
         }
         match (object.as_int(), object.structure()) {
             (Some(n), _) => self.signed(n, verb, value),
+            // Within something else a pointer is an address, which is none of these.
+            (None, Some(_))
+                if self.depth > 1 && object.kind() == "ptr" && !matches!(verb, 'v' | 'b' | 'o' | 'd' | 'x' | 'X') =>
+            {
+                self.bad_verb(value, verb)
+            }
             (None, Some(fields)) => self.structure(object.as_ref(), &fields, verb),
             (None, None) if verb == 'v' => self.text(object.display().as_bytes()),
             (None, None) => self.bad_verb(value, verb),
