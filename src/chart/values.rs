@@ -150,13 +150,7 @@ pub fn copy_map(map: &Map) -> Map {
 fn copy(value: &Value) -> Value {
     match value {
         Value::Map(map) if map.entries.is_some() => Value::Map(copy_map(map)),
-        Value::List(list) if !list.is_nil() => {
-            let mut list = list.clone();
-            list.items = list
-                .items
-                .map(|items| std::rc::Rc::new(items.iter().map(copy).collect::<Vec<_>>().into()));
-            Value::List(list)
-        }
+        Value::List(list) if !list.is_nil() => Value::List(list.like(list.items().iter().map(copy).collect())),
         other => other.clone(),
     }
 }

@@ -105,6 +105,11 @@ fn what_fuzzing_found_renders_as_with_helm() {
 }
 
 #[test]
+fn slices_share_what_they_lie_in_and_reach_as_far_as_with_helm() {
+    agree("windows", 400);
+}
+
+#[test]
 fn objects_are_as_with_helm() {
     agree("objects", 3_000);
 }

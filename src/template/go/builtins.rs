@@ -244,30 +244,27 @@ fn position(index: &Value, cap: usize) -> Result<usize, Refused> {
 }
 
 fn slice(item: &Value, indexes: &[Reflected]) -> Result<Value, Refused> {
-    let length = match item {
+    let (length, capacity) = match item {
         Value::Nil => return Err("slice of untyped nil".to_owned()),
         _ if indexes.len() > 3 => return Err(format!("too many slice indexes: {}", indexes.len())),
         Value::String(_) if indexes.len() == 3 => return Err("cannot 3-index slice a string".to_owned()),
-        Value::String(text) => text.len(),
-        Value::List(list) => list.items().len(),
+        Value::String(text) => (text.len(), text.len()),
+        Value::List(list) => (list.items().len(), list.capacity()),
         other => return Err(format!("can't slice item of type {}", other.type_name())),
     };
-    let mut bounds = [0, length, length];
+    let mut bounds = [0, length, capacity];
     for (bound, index) in bounds.iter_mut().zip(indexes) {
-        *bound = position(&index.value, length)?;
+        *bound = position(&index.value, capacity)?;
     }
-    let [from, to, cap] = bounds;
-    for (low, high) in [(from, to), (to, cap)] {
+    let [from, to, end] = bounds;
+    for (low, high) in [(from, to), (to, end)] {
         if low > high {
             return Err(format!("invalid slice index: {low} > {high}"));
         }
     }
     Ok(match item {
         Value::String(text) => Value::string(text.as_bytes().get(from..to).unwrap_or_default()),
-        Value::List(list) => match &list.items {
-            Some(items) => Value::List(List::new(list.kind, items.get(from..to).unwrap_or_default().to_vec())),
-            None => item.clone(),
-        },
+        Value::List(list) => Value::List(list.slice(from, to, end)),
         other => other.clone(),
     })
 }

@@ -5,7 +5,6 @@
 //! both. Reference counts would overflow the stack on the first and leak the second.
 
 use std::cell::{Cell, Ref, RefCell};
-use std::ops::Deref;
 use std::rc::{Rc, Weak};
 
 use super::footprint::Birth;
@@ -24,10 +23,6 @@ thread_local! {
     /// Tables that were changed to hold other values, so that only they can be part of a cycle.
     static CHANGED: RefCell<Vec<Weak<Table>>> = const { RefCell::new(Vec::new()) };
 }
-
-/// The elements of a slice.
-#[derive(Default)]
-pub struct Items(Vec<Value>);
 
 /// The entries of a map, with a note of who reads and changes them ([`super::footprint`]).
 pub struct Table {
@@ -48,8 +43,14 @@ pub struct Scope {
     from: usize,
 }
 
-fn holds_values(value: &Value) -> bool {
+/// Whether dropping the value drops others.
+pub(super) fn holds_values(value: &Value) -> bool {
     matches!(value, Value::List(_) | Value::Map(_) | Value::Object(_))
+}
+
+/// Drops the elements of a list, now or when less is being dropped.
+pub(super) fn release_list(elements: Vec<Value>) {
+    release(Part::List(elements));
 }
 
 fn release(part: Part) {
@@ -70,30 +71,6 @@ fn release(part: Part) {
         }
     }
     set(depth);
-}
-
-// === impl Items ===
-
-impl From<Vec<Value>> for Items {
-    fn from(items: Vec<Value>) -> Self {
-        Items(items)
-    }
-}
-
-impl Deref for Items {
-    type Target = [Value];
-
-    fn deref(&self) -> &[Value] {
-        &self.0
-    }
-}
-
-impl Drop for Items {
-    fn drop(&mut self) {
-        if self.0.iter().any(holds_values) {
-            release(Part::List(std::mem::take(&mut self.0)));
-        }
-    }
 }
 
 // === impl Table ===

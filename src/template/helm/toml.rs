@@ -3,7 +3,8 @@
 use super::convert::is_exported;
 use super::toml_error;
 use crate::template::go::meter::{self, Overrun};
-use crate::template::go::value::{Entries, List, Map, MapKind, Object, Str, Value};
+use crate::template::go::room::Room;
+use crate::template::go::value::{Entries, List, ListKind, Map, MapKind, Object, Str, Value};
 use crate::template::sprig::text::display;
 use crate::template::sprig::time::{TomlTime, toml_time};
 
@@ -80,7 +81,12 @@ fn from_toml(value: toml::Value) -> Value {
             };
             toml_time(kind, &date.to_string()).unwrap_or_else(|| Value::string(date.to_string()))
         }
-        toml::Value::Array(items) => Value::list(items.into_iter().map(from_toml).collect()),
+        toml::Value::Array(items) => {
+            let items: Vec<Value> = items.into_iter().map(from_toml).collect();
+            // The library appends them one by one, where there is room for two already.
+            let room = if items.len() == 1 { Room::Of(2) } else { Room::Appended };
+            Value::List(List::with_room(ListKind::Any, items, room))
+        }
         toml::Value::Table(table) => from_table(table),
     }
 }

@@ -3,7 +3,8 @@
 use super::args::{Args, Out};
 use super::{pure, text};
 use crate::template::go::func::Func;
-use crate::template::go::value::Value;
+use crate::template::go::room::Room;
+use crate::template::go::value::{List, ListKind, Value};
 
 pub(super) fn table<C>() -> Vec<Func<C>> {
     vec![
@@ -205,5 +206,12 @@ fn to_string(args: &[Value]) -> Out {
 }
 
 fn to_strings(args: &[Value]) -> Out {
-    Ok(text::string_list(text::strslice(args.any(0))))
+    Ok(match args.any(0) {
+        list @ Value::List(List {
+            kind: ListKind::String, ..
+        }) => list.clone(),
+        // Room is made for all elements, those that are nil included.
+        Value::List(list) => text::string_list(text::strslice(args.any(0)), Room::Of(list.items().len())),
+        other => text::string_list(text::strslice(other), Room::Full),
+    })
 }

@@ -5,7 +5,8 @@
 use super::args::{Args, Out};
 use super::{limit, pure, text};
 use crate::template::go::func::{CallError, Func};
-use crate::template::go::value::{Entries, List, Map, MapKind, Str, Value};
+use crate::template::go::room::Room;
+use crate::template::go::value::{Entries, Map, MapKind, Str, Value};
 
 pub(super) fn table<C>() -> Vec<Func<C>> {
     vec![
@@ -65,7 +66,7 @@ fn pluck(args: &[Value]) -> Out {
     for index in 1..args.len() {
         found.extend(args.map(index)?.get(key));
     }
-    Ok(Value::list(found))
+    Ok(Value::appended(found))
 }
 
 fn keys(args: &[Value]) -> Out {
@@ -74,11 +75,11 @@ fn keys(args: &[Value]) -> Out {
         keys.extend(args.map(index)?.snapshot().into_iter().map(|(key, _)| key));
         limit::items(keys.len())?;
     }
-    Ok(text::string_list(keys))
+    Ok(text::string_list(keys, Room::Appended))
 }
 
 fn values(args: &[Value]) -> Out {
-    Ok(Value::list(
+    Ok(Value::appended(
         args.map(0)?.snapshot().into_iter().map(|(_, value)| value).collect(),
     ))
 }
@@ -144,15 +145,12 @@ fn dig(args: &[Value]) -> Out {
 fn copied(value: &Value, depth: usize, budget: &mut limit::Budget) -> Result<Value, CallError> {
     budget.visit(depth)?;
     Ok(match value {
-        Value::List(List {
-            kind,
-            items: Some(items),
-        }) => {
+        Value::List(list) if !list.is_nil() => {
+            let items = list.items().iter();
             let items = items
-                .iter()
                 .map(|item| copied(item, depth + 1, budget))
                 .collect::<Result<_, _>>()?;
-            Value::List(List::new(*kind, items))
+            Value::List(list.like(items))
         }
         Value::Map(map) if map.entries.is_some() => {
             // A loop, since adapters would take stack on every level.

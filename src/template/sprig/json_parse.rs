@@ -157,7 +157,7 @@ impl Parser<'_> {
         self.skip_space();
         if self.peek() == Some(b']') {
             self.at += 1;
-            return Ok(Value::list(items));
+            return Ok(Value::appended(items));
         }
         loop {
             self.skip_space();
@@ -167,7 +167,7 @@ impl Parser<'_> {
                 Some(b',') => self.at += 1,
                 Some(b']') => {
                     self.at += 1;
-                    return Ok(Value::list(items));
+                    return Ok(Value::appended(items));
                 }
                 Some(byte) => return Err(unexpected(byte, "after array element")),
                 None => return Err(END.to_owned()),

@@ -1,4 +1,4 @@
-//! Lists. Every function makes a new list; none changes the one that it is given.
+//! Lists. No function changes the one that it is given; `slice` alone shows it, all others make a new one.
 
 use super::args::{Args, NIL_POINTER, Out};
 use super::convert::to_int64;
@@ -6,6 +6,7 @@ use super::logic::is_empty;
 use super::{limit, pure};
 use crate::template::go::compare::deep_equal;
 use crate::template::go::func::{CallError, Func};
+use crate::template::go::room::{self, Room};
 use crate::template::go::value::{List, ListKind, Value};
 
 pub(super) fn table<C>() -> Vec<Func<C>> {
@@ -58,6 +59,12 @@ fn nil_list() -> Value {
     Value::List(List::nil(ListKind::Any))
 }
 
+/// A list made for the `first` elements, to which the others were appended at once.
+fn joined(all: Vec<Value>, first: usize) -> Value {
+    let capacity = room::append(ListKind::Any, first, all.len());
+    Value::List(List::with_room(ListKind::Any, all, Room::Of(capacity)))
+}
+
 fn list(args: &[Value]) -> Out {
     Ok(Value::list(args.to_vec()))
 }
@@ -65,13 +72,15 @@ fn list(args: &[Value]) -> Out {
 fn push(args: &[Value]) -> Out {
     let items = items(args.any(0), "Cannot push on type")?;
     limit::items(items.len() + 1)?;
-    Ok(Value::list(items.iter().chain([args.any(1)]).cloned().collect()))
+    let all = items.iter().chain([args.any(1)]).cloned().collect();
+    Ok(joined(all, items.len()))
 }
 
 fn prepend(args: &[Value]) -> Out {
     let items = items(args.any(0), "Cannot prepend on type")?;
     limit::items(items.len() + 1)?;
-    Ok(Value::list([args.any(1)].into_iter().chain(items).cloned().collect()))
+    let all = [args.any(1)].into_iter().chain(items).cloned().collect();
+    Ok(joined(all, 1))
 }
 
 fn first(args: &[Value]) -> Out {
@@ -158,13 +167,13 @@ fn uniq(args: &[Value]) -> Out {
             found.push(item.clone());
         }
     }
-    Ok(Value::list(found))
+    Ok(Value::appended(found))
 }
 
 fn without(args: &[Value]) -> Out {
     let omitted = args.rest(1);
     let items = items(args.any(0), "Cannot find without on type")?;
-    Ok(Value::list(
+    Ok(Value::appended(
         items.iter().filter(|item| !contains(omitted, item)).cloned().collect(),
     ))
 }
@@ -181,15 +190,16 @@ fn has(args: &[Value]) -> Out {
 
 fn compact(args: &[Value]) -> Out {
     let items = items(args.any(0), "Cannot compact on type")?;
-    Ok(Value::list(
+    Ok(Value::appended(
         items.iter().filter(|item| !is_empty(item)).cloned().collect(),
     ))
 }
 
-/// The part from one index to before another, of the list's own type; of an empty list always nil.
+/// The part from one index to before another, of the list's own type; of an empty list always nil. It may reach into the
+/// room behind the last element.
 fn slice(args: &[Value]) -> Out {
     let items = items(args.any(0), "list should be type of slice or array but")?;
-    let Value::List(List { kind, .. }) = args.any(0) else {
+    let Value::List(list) = args.any(0) else {
         return Ok(Value::Nil);
     };
     if items.is_empty() {
@@ -197,12 +207,13 @@ fn slice(args: &[Value]) -> Out {
     }
     let start = args.get(1).map_or(0, to_int64);
     let end = args.get(2).map_or(items.len() as i64, to_int64);
-    let part = usize::try_from(start)
-        .ok()
-        .zip(usize::try_from(end).ok())
-        .and_then(|(from, to)| items.get(from..to));
-    match part {
-        Some(part) => Ok(Value::List(List::new(*kind, part.to_vec()))),
+    let capacity = list.capacity();
+    let bounds = usize::try_from(start).ok().zip(usize::try_from(end).ok());
+    match bounds.filter(|(from, to)| from <= to && *to <= capacity) {
+        Some((from, to)) => {
+            limit::items(to - from)?;
+            Ok(Value::List(list.slice(from, to, capacity)))
+        }
         None => Err(CallError::from("reflect.Value.Slice: slice index out of bounds")),
     }
 }
@@ -218,7 +229,11 @@ fn concat(args: &[Value]) -> Out {
         limit::items(all.len() + items.len())?;
         all.extend_from_slice(items);
     }
-    Ok(if all.is_empty() { nil_list() } else { Value::list(all) })
+    Ok(if all.is_empty() {
+        nil_list()
+    } else {
+        Value::appended(all)
+    })
 }
 
 /// Lists of `size` elements each, the last one of what is left.

@@ -12,6 +12,7 @@ use super::args::{Args, Out};
 use super::{limit, pure, regex_syntax, runes, text};
 use crate::template::go::func::{CallError, Func};
 use crate::template::go::meter;
+use crate::template::go::room::{self, Room};
 use crate::template::go::value::{List, ListKind, Str, Value};
 
 pub(super) fn table<C>() -> Vec<Func<C>> {
@@ -274,33 +275,6 @@ impl GoRegex {
             .filter(|(_, known)| known.as_bytes() == name);
         wanted.filter_map(|(index, _)| captures.get(index)).next()
     }
-
-    /// `Regexp.Split`.
-    fn split<'t>(&self, pattern: &[u8], text: &'t [u8], count: i64) -> Result<Option<Vec<&'t [u8]>>, CallError> {
-        if count == 0 {
-            return Ok(None);
-        }
-        if !pattern.is_empty() && text.is_empty() {
-            return Ok(Some(vec![text]));
-        }
-        let most = usize::try_from(count).unwrap_or(usize::MAX);
-        let mut parts = Vec::new();
-        let (mut begin, mut end) = (0, 0);
-        for (start, stop) in self.find_all(text, count)? {
-            if parts.len() + 1 == most {
-                break;
-            }
-            end = start;
-            if stop != 0 {
-                parts.push(text.get(begin..end).unwrap_or(&[]));
-            }
-            begin = stop;
-        }
-        if end != text.len() {
-            parts.push(text.get(begin..).unwrap_or(&[]));
-        }
-        Ok(Some(parts))
-    }
 }
 
 fn width_at(text: &[u8], at: usize) -> usize {
@@ -393,11 +367,17 @@ fn find_all(regex: &GoRegex, args: &[Value]) -> Out {
     if found.is_empty() {
         return Ok(Value::List(List::nil(ListKind::String)));
     }
+    // Go makes room for the first matches before it looks for them.
+    let mut capacity = 10;
+    while capacity < found.len() {
+        capacity = room::append(ListKind::String, capacity, capacity + 1);
+    }
     Ok(text::string_list(
         found
             .iter()
             .map(|(s, e)| Str::from(text.get(*s..*e).unwrap_or(&[])))
             .collect(),
+        Room::Of(capacity),
     ))
 }
 
@@ -439,11 +419,35 @@ fn must_regex_replace_all_literal(args: &[Value]) -> Out {
     replace_all_literal(&*compile_or_fail(args)?, args)
 }
 
+/// `Regexp.Split`.
 fn split(regex: &GoRegex, args: &[Value]) -> Out {
-    Ok(match regex.split(args.text(0)?, args.text(1)?, args.int(2)?)? {
-        Some(parts) => text::string_list(parts.into_iter().map(Str::from).collect()),
-        None => Value::List(List::nil(ListKind::String)),
-    })
+    let (pattern, text, count) = (args.text(0)?, args.text(1)?, args.int(2)?);
+    if count == 0 {
+        return Ok(Value::List(List::nil(ListKind::String)));
+    }
+    if !pattern.is_empty() && text.is_empty() {
+        return Ok(text::string_list(vec![Str::from("")], Room::Full));
+    }
+    let most = usize::try_from(count).unwrap_or(usize::MAX);
+    let matches = regex.find_all(text, count)?;
+    let mut parts = Vec::new();
+    let (mut begin, mut end) = (0, 0);
+    for &(start, stop) in &matches {
+        if parts.len() + 1 == most {
+            break;
+        }
+        end = start;
+        if stop != 0 {
+            parts.push(Str::from(text.get(begin..end).unwrap_or(&[])));
+        }
+        begin = stop;
+    }
+    if end != text.len() {
+        parts.push(Str::from(text.get(begin..).unwrap_or(&[])));
+    }
+    // Go makes room for as many parts as there are matches.
+    let capacity = room::append(ListKind::String, matches.len(), parts.len());
+    Ok(text::string_list(parts, Room::Of(capacity)))
 }
 
 fn regex_split(args: &[Value]) -> Out {

@@ -1,6 +1,7 @@
 //! How sprig turns values into text.
 
-use crate::template::go::value::{ListKind, Str, Value};
+use crate::template::go::room::Room;
+use crate::template::go::value::{List, ListKind, Str, Value};
 use crate::template::go::{format, quote};
 
 /// `fmt.Sprint` of one value: its `%v`.
@@ -53,9 +54,7 @@ fn to_str(value: &Value) -> Str {
 }
 
 /// A `[]string`.
-pub fn string_list(items: Vec<Str>) -> Value {
-    Value::List(crate::template::go::value::List::new(
-        ListKind::String,
-        items.into_iter().map(Value::String).collect(),
-    ))
+pub fn string_list(items: Vec<Str>, room: Room) -> Value {
+    let items = items.into_iter().map(Value::String).collect();
+    Value::List(List::with_room(ListKind::String, items, room))
 }

@@ -10,7 +10,8 @@ use super::date_layout;
 use super::duration::{as_duration, duration_value};
 use crate::template::go::func::Param;
 use crate::template::go::quote::quote_go;
-use crate::template::go::value::{Object, Value};
+use crate::template::go::room::Room;
+use crate::template::go::value::{List, ListKind, Object, Value};
 
 pub(super) const MONTHS: [&str; 12] = [
     "January",
@@ -436,8 +437,8 @@ impl Object for TimeObject {
                 _ => return Some(Err("expected a string".to_owned())),
             },
             "IsDST" => Value::Bool(time.zone.is_dst(time.at)),
-            "MarshalText" => Value::bytes(&time.format(RFC3339)),
-            "MarshalJSON" => Value::bytes(format!("\"{}\"", time.text(RFC3339)).as_bytes()),
+            "MarshalText" => marshalled(&time.format(RFC3339), 35),
+            "MarshalJSON" => marshalled(format!("\"{}\"", time.text(RFC3339)).as_bytes(), 37),
             "Truncate" | "Round" => match args.first().and_then(nanoseconds) {
                 Some(unit) => time.to_multiple(unit, method == "Round").into_value(),
                 None => return Some(Err("expected an argument of type time.Duration".to_owned())),
@@ -512,6 +513,12 @@ struct Named {
     type_name: &'static str,
     number: i64,
     name: &'static str,
+}
+
+/// A text that Go has written to a `[]byte` of that capacity.
+fn marshalled(text: &[u8], capacity: usize) -> Value {
+    let bytes = text.iter().map(|byte| Value::Uint8(*byte)).collect();
+    Value::List(List::with_room(ListKind::Bytes, bytes, Room::Of(capacity)))
 }
 
 fn named(type_name: &'static str, names: &[&'static str], number: i64, first: i64) -> Value {

@@ -18,10 +18,14 @@ impl<'a, C: Host> State<'a, '_, C> {
             Value::Nil => false,
             Value::List(list) => {
                 let mut any = false;
-                for (i, item) in list.items().iter().enumerate() {
+                // Each element is asked for in its turn, since a round may put the others in order.
+                for i in 0..list.items().len() {
+                    let Some(item) = list.items().get(i).cloned() else {
+                        break;
+                    };
                     any = true;
                     let index = Reflected::concrete(Value::Int(i as i64));
-                    if !self.iteration(branch, index, element_of(list, item.clone()))? {
+                    if !self.iteration(branch, index, element_of(list, item))? {
                         break;
                     }
                 }
