@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::oracle::{self, Answer, Oracle};
 use crate::random::Random;
-use crate::{templates, values, yaml_text};
+use crate::{sharing, templates, values, yaml_text};
 
 /// The file that is rendered: Helm's engine treats it as any other, and ours returns its text as it is.
 const FILE: &str = "NOTES.txt";
@@ -60,7 +60,11 @@ impl Case {
             Kind::Write => Case::Write(values::value(random, 4)),
             Kind::Pretty => Case::Pretty(values::value(random, 4)),
             Kind::Template => {
-                let made = templates::templates(random);
+                let made = if random.chance(15) {
+                    sharing::templates(random)
+                } else {
+                    templates::templates(random)
+                };
                 Case::Template {
                     file: made.file,
                     helpers: made.helpers,
