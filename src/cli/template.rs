@@ -8,9 +8,11 @@ mod files;
 mod flags;
 mod hosts;
 mod http;
+mod kubeconfig;
 mod locate;
 mod name;
 mod namespace;
+mod reach;
 mod resolver;
 mod server;
 #[cfg(test)]
@@ -262,7 +264,13 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
             .push("level=WARN msg=\"this chart is deprecated\"".to_owned());
     }
     let cluster = match server {
-        true => Some(server::Cluster::connect(&flags, process)?),
+        true => {
+            let log = |problem: String| {
+                output.notices.push(format!("level=ERROR msg={problem:?}"));
+                problem
+            };
+            Some(server::Cluster::connect(&flags, process).map_err(log)?)
+        }
         false => None,
     };
     check_name(&name)?;

@@ -189,7 +189,8 @@ fn a_dry_run_on_the_server_equals_helms() -> Result<()> {
         command
             .args(["template", "rel"])
             .arg(chart)
-            .args(["-n", &world.name, mode])
+            .args(["-n", &world.name])
+            .args(mode.split(' '))
             .arg("--kubeconfig")
             .arg(kubeconfig);
         Ok(command.output()?)
@@ -217,8 +218,11 @@ fn a_dry_run_on_the_server_equals_helms() -> Result<()> {
             .map(str::to_owned)
             .collect()
     };
+    let stranger = world.dir.path().join("stranger.pem");
+    fs::write(&stranger, rcgen::generate_simple_self_signed(Vec::new())?.cert.pem())?;
+    let stranger = format!("--validate --kube-ca-file={}", stranger.display());
     for chart in [&good, &bad, &old] {
-        for mode in ["--dry-run=server", "--validate", "--dry-run=client"] {
+        for mode in ["--dry-run=server", "--validate", "--dry-run=client", &stranger] {
             let (theirs, ours) = (
                 run(&helm, chart, mode, kubeconfig)?,
                 run(ours, chart, mode, kubeconfig)?,

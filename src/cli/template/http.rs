@@ -100,6 +100,7 @@ async fn ask(url: &str, proxies: &Proxies) -> Result<(Answer, Option<String>), S
     };
     let server: Uri = format!("{scheme}://{authority}").parse().map_err(|e| format!("{e}"))?;
     let mut config = Config::new(server);
+    config.default_retry = false;
     config.proxy_url = match proxies.of(&uri) {
         Some(proxy) => Some(proxy.parse().map_err(|e| format!("proxyconnect tcp: {proxy}: {e}"))?),
         None => None,
@@ -131,18 +132,28 @@ async fn ask(url: &str, proxies: &Proxies) -> Result<(Answer, Option<String>), S
     Ok((answer, location))
 }
 
+/// The port of a server, by its scheme if none is given.
+pub(super) fn port(uri: &Uri) -> u16 {
+    let usual = if uri.scheme_str() == Some("http") { 80 } else { 443 };
+    uri.port_u16().unwrap_or(usual)
+}
+
 /// The cause in Go's words, where they are known.
-fn worded(error: &kube::Error, uri: &Uri) -> String {
+pub(super) fn worded(error: &kube::Error, uri: &Uri) -> String {
     let host = uri.host().unwrap_or_default();
-    let port = uri
-        .port_u16()
-        .unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });
+    let port = port(uri);
     let mut cause = error.source();
     let mut text = error.to_string();
     while let Some(error) = cause {
         text = error.to_string();
         if text.starts_with("failed to lookup address information") {
             return format!("dial tcp: {}", resolver::lookup_error(host));
+        }
+        if text.contains("InvalidContentType") {
+            return "tls: first record does not look like a TLS handshake".to_owned();
+        }
+        if text.contains("invalid peer certificate: UnknownIssuer") {
+            return "tls: failed to verify certificate: x509: certificate signed by unknown authority".to_owned();
         }
         if let Some(error) = error.downcast_ref::<std::io::Error>()
             && error.raw_os_error().is_some()

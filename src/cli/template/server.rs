@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
+use kube::Client;
 use kube::api::{GetParams, ListParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Request;
-use kube::{Client, Config};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::{Process, env_bool, namespace};
+use super::{Process, kubeconfig, reach};
 use crate::cli::pflag::Parsed;
 use crate::cluster::Discovery;
 use crate::cluster::connect::bounded;
@@ -40,10 +39,9 @@ impl Cluster {
             .map_err(|e| e.to_string())?;
         let (client, snapshot) = runtime
             .block_on(async {
-                let mut config = config(flags, process).await?;
-                overrule(&mut config, flags, process)?;
+                let config = kubeconfig::config(flags, process).await?;
                 let url = config.cluster_url.clone();
-                let client = Client::try_from(config).map_err(|e| e.to_string())?;
+                let client = reach::client(config).await?;
                 let discovery = Discovery::new(client.clone())
                     .await
                     .map_err(|e| format!("{url}: {e}"))?;
@@ -139,79 +137,4 @@ fn name_items(list: &mut Value, api_version: &str, kind: &str) {
         item.entry("apiVersion").or_insert_with(|| api_version.into());
         item.entry("kind").or_insert_with(|| kind.into());
     }
-}
-
-/// The kubeconfig's, or that of a pod.
-async fn config(flags: &Parsed, process: &Process<'_>) -> Result<Config, String> {
-    let explicit = flags.text("kubeconfig").is_some_and(|path| !path.is_empty());
-    let mut merged: Option<Kubeconfig> = None;
-    for path in namespace::kubeconfigs(flags, process) {
-        if !explicit && !path.exists() {
-            continue;
-        }
-        if let Err(e) = std::fs::metadata(&path) {
-            return Err(format!(
-                "stat {}: {}",
-                flags.text("kubeconfig").unwrap_or_default(),
-                crate::chart::io_text(&e)
-            ));
-        }
-        let next = Kubeconfig::read_from(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        merged = Some(match merged {
-            Some(earlier) => earlier.merge(next).map_err(|e| e.to_string())?,
-            None => next,
-        });
-    }
-    let Some(kubeconfig) = merged else {
-        return Config::infer().await.map_err(|e| e.to_string());
-    };
-    let context = namespace::context(flags, process);
-    if let Some(name) = &context
-        && !kubeconfig.contexts.iter().any(|context| &context.name == name)
-    {
-        return Err(format!("context {name:?} does not exist"));
-    }
-    let options = KubeConfigOptions {
-        context,
-        ..KubeConfigOptions::default()
-    };
-    Config::from_custom_kubeconfig(kubeconfig, &options)
-        .await
-        .map_err(|e| e.to_string())
-}
-
-/// What the command line and the environment say over the kubeconfig.
-fn overrule(config: &mut Config, flags: &Parsed, process: &Process<'_>) -> Result<(), String> {
-    let given = |flag: &str, variable: &str| {
-        let text = flags.text(flag).map(str::to_owned).or_else(|| (process.env)(variable));
-        text.filter(|text| !text.is_empty())
-    };
-    if let Some(url) = given("kube-apiserver", "HELM_KUBEAPISERVER") {
-        config.cluster_url = url.parse().map_err(|e| format!("{url}: {e}"))?;
-    }
-    if let Some(token) = given("kube-token", "HELM_KUBETOKEN") {
-        config.auth_info.token = Some(token.into());
-    }
-    if let Some(user) = given("kube-as-user", "HELM_KUBEASUSER") {
-        config.auth_info.impersonate = Some(user);
-    }
-    let groups = match flags.is_set("kube-as-group") {
-        true => flags.list("kube-as-group"),
-        false => (process.env)("HELM_KUBEASGROUPS")
-            .map(|text| text.trim_matches([',', ' ']).split(',').map(str::to_owned).collect())
-            .unwrap_or_default(),
-    };
-    if groups.iter().any(|group| !group.is_empty()) {
-        config.auth_info.impersonate_groups = Some(groups);
-    }
-    if let Some(name) = given("kube-tls-server-name", "HELM_KUBETLS_SERVER_NAME") {
-        config.tls_server_name = Some(name);
-    }
-    if flags.bool("kube-insecure-skip-tls-verify") || env_bool(process, "HELM_KUBEINSECURE_SKIP_TLS_VERIFY") {
-        config.accept_invalid_certs = true;
-    }
-    if given("kube-ca-file", "HELM_KUBECAFILE").is_some() {
-        return Err("--kube-ca-file is not supported: put the authority into the kubeconfig".to_owned());
-    }
-    Ok(())
 }

@@ -135,6 +135,7 @@ fn charts_load_as_with_helm() {
         "folders",
         "schema",
         "schema-files",
+        "kubeconfigs",
     ] {
         for case in cases_of(&format!("loading/{name}.jsonl")) {
             count += 1;
