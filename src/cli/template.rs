@@ -8,6 +8,7 @@ mod files;
 mod flags;
 mod hosts;
 mod http;
+mod install;
 mod kubeconfig;
 mod locate;
 mod name;
@@ -30,8 +31,8 @@ use super::pflag::{self, Parsed};
 use crate::chart::options::ValueOptions;
 use crate::chart::{self, Chart, Fetch, Purpose, Schemas, Warning};
 use crate::render::{
-    Capabilities, Early, Error, Input, KubeVersion, Limits, Lookups, Release, Renderer, StreamOptions, bad_stream,
-    on_large_stack, show_only, to_stream,
+    Capabilities, Early, Error, Input, KubeVersion, Limits, Lookups, Release, Rendered, Renderer, StreamOptions,
+    bad_stream, on_large_stack, show_only, to_stream,
 };
 use crate::template::go::parallel::Helper;
 use crate::yaml;
@@ -308,21 +309,31 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
     if result.as_ref().map_or_else(Error::is_rendering, |_| true) {
         check_labels(&flags)?;
     }
-    let printed = print(&flags, process, &name, &renderer, result, output);
+    let install = cluster.as_ref().map(|cluster| install::Install {
+        cluster,
+        name: &name,
+        namespace: &input.release.namespace,
+        is_upgrade: input.release.is_upgrade,
+        takes_ownership: flags.bool("take-ownership"),
+        validates: !flags.bool("disable-openapi-validation"),
+    });
+    let check = |rendered: &Rendered| install.map_or(Ok(()), |install| install.check(rendered));
+    let printed = print(&flags, process, &name, &renderer, result, output, check);
     if process.ends {
         std::mem::forget(renderer);
     }
     printed
 }
 
-/// Prints a render, or what there is of it. Without `--debug` a failed one leaves nothing.
+/// Prints a render that passes a check, or what there is of it. Without `--debug` a failed one leaves nothing.
 fn print(
     flags: &Parsed,
     process: &Process<'_>,
     name: &str,
     renderer: &Renderer,
-    result: Result<crate::render::Rendered, Error>,
+    result: Result<Rendered, Error>,
     output: &mut Output,
+    check: impl FnOnce(&Rendered) -> Result<(), String>,
 ) -> Result<(), String> {
     let debug = flags.bool("debug") || !flags.is_set("debug") && env_bool(process, "HELM_DEBUG");
     let options = StreamOptions {
@@ -346,7 +357,10 @@ fn print(
                     folder.write_hooks(&rendered.hooks, options)?;
                     "\n".to_owned()
                 }
-                None => to_stream(&rendered, options),
+                None => {
+                    check(&rendered)?;
+                    to_stream(&rendered, options)
+                }
             }
         }
         Err(error) => {

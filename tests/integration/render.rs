@@ -164,6 +164,82 @@ fn helm() -> Option<std::path::PathBuf> {
     helm.is_file().then_some(helm)
 }
 
+/// Objects that can't be installed, and some that can, with the flags that make a difference.
+const OBJECTS: &[(&str, &str)] = &[
+    ("{apiVersion: v1, kind: ConfigMap, metadata: {name: new}, bogus: 1}", ""),
+    ("{apiVersion: v1, kind: ConfigMap, metadata: {name: source}}", ""),
+    (
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: source}}",
+        "--is-upgrade",
+    ),
+    (
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: source}}",
+        "--take-ownership",
+    ),
+    (
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: source}}",
+        "--output-dir=OUT",
+    ),
+    (
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: source, namespace: none}}",
+        "",
+    ),
+    (
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: source, annotations: {helm.sh/hook: pre-install}}}",
+        "",
+    ),
+    ("{apiVersion: v1, kind: ConfigMap, metadata: {name: half}}", ""),
+    ("{apiVersion: v1, kind: ConfigMap, metadata: {name: mine}}", ""),
+    (
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: mine}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: half}}",
+        "",
+    ),
+    ("{apiVersion: v1, kind: ConfigMap}", ""),
+    ("{apiVersion: v1, kind: ConfigMap, metadata: {name: a/b}}", ""),
+    ("{apiVersion: v1, kind: ConfigMap, metadata: {name: 1}}", ""),
+    ("{apiVersion: v1, kind: ConfigMap, metadata: {generateName: x-}}", ""),
+    (
+        "{apiVersion: v1, kind: ConfigMap, metadata: {generateName: x-, name: z}}",
+        "",
+    ),
+    ("{apiVersion: v1, kind: Namespace, metadata: {name: default}}", ""),
+    ("a: b", ""),
+    ("a: b", "--disable-openapi-validation"),
+    ("a: b", "--debug"),
+    ("kind: X", ""),
+    ("kind: X", "--disable-openapi-validation"),
+    ("{apiVersion: v1, metadata: {name: a}}", ""),
+    ("{apiVersion: 1, kind: ConfigMap, metadata: {name: a}}", ""),
+    ("{apiVersion: a.b/v1, kind: Foo, metadata: {name: a}}", ""),
+    ("{apiVersion: apps/v1beta1, kind: Deployment, metadata: {name: a}}", ""),
+    (
+        "{apiVersion: a.b/v1, kind: Foo}\n---\n{apiVersion: a.b/v1, kind: Bar, metadata: {name: b, namespace: c}}",
+        "",
+    ),
+    (
+        "{apiVersion: a.b/v1, kind: Foo}\n---\n{apiVersion: a.b/v1, kind: Foo}",
+        "",
+    ),
+    ("{apiVersion: a.b/v1, kind: Foo}\n---\na: b", ""),
+    (
+        "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap, metadata: {name: source}}]}",
+        "",
+    ),
+    (
+        "{apiVersion: v1, kind: ConfigMapList, items: [{metadata: {name: source}}]}",
+        "",
+    ),
+    ("{apiVersion: v1, kind: List, items: [{a: b}, {kind: x}]}", ""),
+    (
+        "{apiVersion: v1, kind: List, items: [{a: b}]}",
+        "--disable-openapi-validation",
+    ),
+    ("{apiVersion: v1, kind: List}", ""),
+    ("{apiVersion: v1, kind: ConfigMapList, items: []}", ""),
+    ("{apiVersion: v1, kind: ConfigMap, items: [1]}", ""),
+    ("{apiVersion: v1, kind: ConfigMap, items: x}", ""),
+];
+
 #[test]
 fn a_dry_run_on_the_server_equals_helms() -> Result<()> {
     let world = World::new("render-template")?;
@@ -221,21 +297,44 @@ fn a_dry_run_on_the_server_equals_helms() -> Result<()> {
     let stranger = world.dir.path().join("stranger.pem");
     fs::write(&stranger, rcgen::generate_simple_self_signed(Vec::new())?.cert.pem())?;
     let stranger = format!("--validate --kube-ca-file={}", stranger.display());
+    let compare = |chart: &std::path::Path, mode: &str, what: &str| -> Result<()> {
+        let (theirs, ours) = (
+            run(&helm, chart, mode, kubeconfig)?,
+            run(ours, chart, mode, kubeconfig)?,
+        );
+        let texts = [&theirs, &ours].map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        ensure!(texts[0] == texts[1], "{what}: helm {} ours {}", texts[0], texts[1]);
+        ensure!(
+            theirs.status.code() == ours.status.code(),
+            "{what}: {theirs:?} {ours:?}"
+        );
+        ensure!(error(&theirs) == error(&ours), "{what}: {theirs:?} {ours:?}");
+        Ok(())
+    };
     for chart in [&good, &bad, &old] {
         for mode in ["--dry-run=server", "--validate", "--dry-run=client", &stranger] {
-            let (theirs, ours) = (
-                run(&helm, chart, mode, kubeconfig)?,
-                run(ours, chart, mode, kubeconfig)?,
-            );
-            let what = format!("{} {mode}", chart.display());
-            let texts = [&theirs, &ours].map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-            ensure!(texts[0] == texts[1], "{what}: helm {} ours {}", texts[0], texts[1]);
-            ensure!(
-                theirs.status.code() == ours.status.code(),
-                "{what}: {theirs:?} {ours:?}"
-            );
-            ensure!(error(&theirs) == error(&ours), "{what}: {theirs:?} {ours:?}");
+            compare(chart, mode, &format!("{} {mode}", chart.display()))?;
         }
+    }
+    let marks = |labels: Value, annotations: Value| json!({"labels": labels, "annotations": annotations});
+    let managed = |by: &str| json!({"app.kubernetes.io/managed-by": by});
+    let release =
+        |namespace: &str| json!({"meta.helm.sh/release-name": "rel", "meta.helm.sh/release-namespace": namespace});
+    for (name, mut metadata) in [
+        ("mine", marks(managed("Helm"), release(&world.name))),
+        ("half", marks(managed("Other"), release("elsewhere"))),
+    ] {
+        metadata["name"] = json!(name);
+        world.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))?;
+    }
+    for (objects, flags) in OBJECTS {
+        let chart = world.write_chart("objects", &[("a.yaml", objects)])?;
+        let flags = flags.replace("OUT", &world.dir.path().join("out").to_string_lossy());
+        compare(
+            &chart,
+            format!("--dry-run=server {flags}").trim(),
+            &format!("{objects} {flags}"),
+        )?;
     }
     Ok(())
 }

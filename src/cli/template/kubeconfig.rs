@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::{Process, env_bool, namespace};
 use crate::chart::io_text;
+use crate::chart::metadata::json_kind;
 use crate::cli::pflag::Parsed;
 use crate::yaml;
 
@@ -126,17 +127,14 @@ fn read_one(path: &Path, shown: &str) -> Result<Kubeconfig, String> {
             .unwrap_or(&text)
             .to_owned()
     })?;
-    let kind = match &json {
-        Value::Object(_) | Value::Null => return Kubeconfig::read_from(path).map_err(|e| e.to_string()),
-        Value::Array(_) => "array",
-        Value::String(_) => "string",
-        Value::Number(_) => "number",
-        Value::Bool(_) => "bool",
-    };
-    Err(format!(
-        "couldn't get version/kind; json parse error: json: cannot unmarshal {kind} into Go value of type struct {{ \
-         APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-    ))
+    match json {
+        Value::Object(_) | Value::Null => Kubeconfig::read_from(path).map_err(|e| e.to_string()),
+        other => Err(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ \
+             APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            json_kind(&other)
+        )),
+    }
 }
 
 /// What a context of the kubeconfig says, with client-go's defaults for what it leaves out.

@@ -60,6 +60,17 @@ impl Cluster {
         self.snapshot.capabilities.clone()
     }
 
+    /// Whether the objects of a kind lie in namespaces; `None` if the cluster doesn't serve the kind.
+    pub fn is_namespaced(&self, key: &LookupKey) -> Option<bool> {
+        let (group_kind, version) = group_kind(key);
+        self.snapshot.namespaced(&group_kind, &version)
+    }
+
+    /// An object as the API server has it; an empty mapping if it doesn't exist.
+    pub fn get(&self, key: &LookupKey) -> Result<Value, String> {
+        self.runtime.block_on(fetch(&self.client, &self.snapshot, key))
+    }
+
     /// Lookups that ask the cluster.
     pub fn lookups(&self) -> Lookups {
         let (runtime, client, snapshot) = (
