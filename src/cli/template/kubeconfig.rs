@@ -34,11 +34,7 @@ pub async fn config(flags: &Parsed, process: &Process<'_>) -> Result<Config, Str
     let mut config = match (read(flags, process)?, context) {
         (Some(kubeconfig), context) => selected(kubeconfig, context, files).await?,
         (None, Some(name)) => return Err(format!("context {name:?} does not exist")),
-        (None, None) => {
-            files.check_authority()?;
-            // A pod says where its cluster is; what is said over that needs no pod.
-            Config::incluster().or_else(|_| default_config())?
-        }
+        (None, None) => unnamed(files)?,
     };
     if let Some(url) = server {
         config.cluster_url = parsed(&url)?;
@@ -72,19 +68,22 @@ pub async fn config(flags: &Parsed, process: &Process<'_>) -> Result<Config, Str
     Ok(config)
 }
 
-fn default_config() -> Result<Config, String> {
-    Ok(Config::new(parsed(DEFAULT_SERVER)?))
+/// Without a kubeconfig that says so: a pod knows where its cluster is.
+fn unnamed(files: Files<'_>) -> Result<Config, String> {
+    files.check_authority()?;
+    match Config::incluster() {
+        Ok(config) => Ok(config),
+        Err(_) => Ok(Config::new(parsed(DEFAULT_SERVER)?)),
+    }
 }
 
 /// A server's address, which may lack `http://`.
 fn parsed(server: &str) -> Result<axum::http::Uri, String> {
     let url = with_scheme(server);
-    let bad = url.split_once("://").and_then(|(_, rest)| rest.find(' ').map(|_| ' '));
-    match (url.parse(), bad) {
-        (Ok(uri), _) => Ok(uri),
-        (Err(_), Some(c)) => Err(format!("parse {url:?}: invalid character \"{c}\" in host name")),
-        (Err(e), None) => Err(format!("parse {url:?}: {e}")),
-    }
+    url.parse().map_err(|e| match url.contains(' ') {
+        true => format!("parse {url:?}: invalid character \" \" in host name"),
+        false => format!("parse {url:?}: {e}"),
+    })
 }
 
 fn with_scheme(server: &str) -> String {
@@ -144,8 +143,7 @@ async fn selected(mut kubeconfig: Kubeconfig, named: Option<String>, files: File
         .or_else(|| kubeconfig.current_context.clone())
         .filter(|name| !name.is_empty())
     else {
-        files.check_authority()?;
-        return default_config();
+        return unnamed(files);
     };
     let Some(context) = kubeconfig.contexts.iter().find(|context| context.name == name) else {
         return Err(match named {
