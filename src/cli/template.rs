@@ -84,7 +84,7 @@ pub struct Captured {
 /// What was printed until an error came, if one came.
 #[derive(Debug, Default)]
 struct Output {
-    stdout: String,
+    stdout: Vec<u8>,
     notices: Vec<String>,
     /// What to say after the error.
     excerpt: Option<String>,
@@ -185,7 +185,7 @@ fn capture(args: &[String], mut process: Process<'_>) -> Captured {
         stderr.push_str(&format!("Error: {text}\n"));
     }
     Captured {
-        stdout: output.stdout.into_bytes(),
+        stdout: output.stdout,
         stderr: stderr.into_bytes(),
         code,
         error,
@@ -201,7 +201,7 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
     output.notices.clone_from(&flags.notices);
     if flags.bool("help") {
         let mut command = command().bin_name("chartwright template");
-        output.stdout = command.render_long_help().to_string();
+        output.stdout = command.render_long_help().to_string().into_bytes();
         return Ok(());
     }
     if let Some(problem) = color_problem(&flags) {
@@ -355,7 +355,7 @@ fn print(
                         failure = Some(text);
                     }
                     folder.write_hooks(&rendered.hooks, options)?;
-                    "\n".to_owned()
+                    b"\n".to_vec()
                 }
                 None => {
                     check(&rendered)?;
@@ -385,7 +385,7 @@ fn print(
                     )
                 }
                 (Error::Manifest(bad), None) => bad_stream(&bad, options),
-                _ => "\n".to_owned(),
+                _ => b"\n".to_vec(),
             }
         }
     };
@@ -394,11 +394,11 @@ fn print(
         if output.stdout.is_empty() {
             output.stdout = stream;
         } else {
-            output.stdout.push_str(&stream);
+            output.stdout.extend_from_slice(&stream);
         }
     } else {
         match show_only(&stream, &patterns) {
-            Ok(shown) => output.stdout.push_str(&shown),
+            Ok(shown) => output.stdout.extend_from_slice(&shown),
             Err(pattern) => {
                 return Err(failure.unwrap_or_else(|| format!("could not find template {pattern} in chart")));
             }
@@ -412,7 +412,7 @@ fn folder<'a>(
     base: &'a Path,
     root: &'a str,
     name: &'a str,
-    report: &'a mut String,
+    report: &'a mut Vec<u8>,
 ) -> files::Folder<'a> {
     files::Folder {
         base,

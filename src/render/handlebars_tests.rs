@@ -40,7 +40,7 @@ fn a_chart_mixes_both_kinds() {
     let chart = crate::chart::load(&folder().join("chart")).unwrap();
     let rendered = render(chart, &Lookups::none(), Limits::default()).unwrap();
     let want = std::fs::read_to_string(folder().join("expected.yaml")).unwrap();
-    assert_eq!(to_stream(&rendered, StreamOptions::default()), want);
+    assert_eq!(to_stream(&rendered, StreamOptions::default()), want.into_bytes());
     assert_eq!(rendered.notes.as_deref(), Some("R runs version 7.2.\n"));
     let sources: Vec<_> = rendered.objects.iter().map(|object| object.source.as_str()).collect();
     let want = [

@@ -16,7 +16,7 @@ pub struct Folder<'a> {
     /// The release's name, if the files go below a folder of that name.
     pub release: Option<&'a str>,
     /// A line for each file that is written.
-    pub report: &'a mut String,
+    pub report: &'a mut Vec<u8>,
 }
 
 impl Folder<'_> {
@@ -28,8 +28,7 @@ impl Folder<'_> {
         let mut written: Vec<&str> = Vec::new();
         let root = self.root.to_owned();
         for crd in &rendered.crds {
-            let text = String::from_utf8_lossy(&crd.data);
-            self.file(&root, &crd.name, &text, written.contains(&crd.name.as_str()))?;
+            self.file(&root, &crd.name, &crd.data, written.contains(&crd.name.as_str()))?;
             written.push(&crd.name);
         }
         let below = self.below();
@@ -37,7 +36,7 @@ impl Folder<'_> {
             self.file(
                 &below,
                 &manifest.source,
-                &manifest.text,
+                manifest.text.as_bytes(),
                 written.contains(&manifest.source.as_str()),
             )?;
             written.push(&manifest.source);
@@ -53,7 +52,7 @@ impl Folder<'_> {
         let below = self.below();
         for hook in hooks.iter().filter(|hook| options.has(hook)) {
             let exists = self.base.join(&below).join(&hook.manifest.source).exists();
-            self.file(&below, &hook.manifest.source, &hook.manifest.text, exists)?;
+            self.file(&below, &hook.manifest.source, hook.manifest.text.as_bytes(), exists)?;
         }
         Ok(())
     }
@@ -65,7 +64,7 @@ impl Folder<'_> {
         }
     }
 
-    fn file(&mut self, folder: &str, source: &str, text: &str, append: bool) -> Result<(), String> {
+    fn file(&mut self, folder: &str, source: &str, text: &[u8], append: bool) -> Result<(), String> {
         let shown = format!("{folder}/{source}");
         let path = self.base.join(&shown);
         let parent = clean_path(shown.rsplit_once('/').map_or(".", |(parent, _)| parent));
@@ -85,8 +84,9 @@ impl Folder<'_> {
             options.create(true).truncate(true);
         }
         let mut file = options.open(&path).map_err(wrap)?;
-        write!(file, "---\n# Source: {source}\n{text}\n").map_err(wrap)?;
-        self.report.push_str(&format!("wrote {shown}\n"));
+        let text = [b"---\n# Source: ", source.as_bytes(), b"\n", text, b"\n"].concat();
+        file.write_all(&text).map_err(wrap)?;
+        self.report.extend_from_slice(format!("wrote {shown}\n").as_bytes());
         Ok(())
     }
 }
