@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::string::FromUtf8Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Error;
+use super::bytes;
 use super::heads::{self, Heads};
 use crate::template::go::parallel::{Helper, Promise};
 use crate::template::handlebars::without_suffix;
@@ -27,13 +26,14 @@ enum Output {
     Begun(Promise<Read>),
 }
 
-type Read = Mutex<Result<File, FromUtf8Error>>;
+type Read = Mutex<File>;
 
 /// How many bytes are worth waking the reader for.
 const WORTH: usize = 16 << 10;
 
 /// A file, and the documents in it.
 pub(super) struct File {
+    /// What stands for its bytes ([`bytes`]).
     pub text: String,
     /// The places of its documents, and the lines where they start, from 1.
     places: Vec<(Range<usize>, usize)>,
@@ -72,7 +72,7 @@ impl<'r> Outputs<'r> {
                 let (heads, depth) = (Arc::clone(self.heads), yaml::max_depth());
                 self.size += bytes.len();
                 let promise = Promise::new(move || {
-                    let read = || File::new(bytes).map(|file| file.read(&heads));
+                    let read = || File::new(bytes).read(&heads);
                     Mutex::new(yaml::with_max_depth(depth, read))
                 });
                 self.next.push(promise.clone());
@@ -88,15 +88,12 @@ impl<'r> Outputs<'r> {
     }
 
     /// The files with documents, all read, and the notes of the chart.
-    ///
-    /// # Errors
-    /// The first file's that isn't UTF-8.
-    pub fn finish(self, chart: &str) -> Result<(BTreeMap<String, File>, Option<String>), Error> {
+    pub fn finish(self, chart: &str) -> (BTreeMap<String, File>, Option<String>) {
         let own_notes = format!("{chart}/templates/NOTES.txt");
         let mut notes = None;
         let mut files = BTreeMap::new();
         for (name, output) in self.files {
-            let file = match output {
+            let mut file = match output {
                 Output::Unread(bytes) if is_notes(&name) => {
                     if without_suffix(&name) == own_notes {
                         notes = Some(String::from_utf8_lossy(&bytes).into_owned());
@@ -110,19 +107,13 @@ impl<'r> Outputs<'r> {
                     File::new(Vec::new()),
                 ),
             };
-            let mut file = file.map_err(|e| {
-                let reason = yaml::to_json(e.as_bytes())
-                    .err()
-                    .map_or_else(|| e.to_string(), |e| e.to_string());
-                Error::bad_manifest(format!("YAML parse error on {name}: {reason}"))
-            })?;
             if !has_documents(&name) {
                 file.places.clear();
             }
             files.insert(name, file);
         }
         self.heads.read_files(files.values_mut().collect());
-        Ok((files, notes))
+        (files, notes)
     }
 }
 
@@ -152,13 +143,13 @@ impl Heads {
 // === impl File ===
 
 impl File {
-    fn new(bytes: Vec<u8>) -> Result<Self, FromUtf8Error> {
-        let text = String::from_utf8(bytes)?;
-        Ok(File {
+    fn new(bytes: Vec<u8>) -> Self {
+        let text = bytes::to_text(bytes);
+        File {
             places: places(&text),
             heads: Vec::new(),
             text,
-        })
+        }
     }
 
     fn read(mut self, heads: &Heads) -> Self {

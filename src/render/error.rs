@@ -50,21 +50,13 @@ pub enum Error {
 pub struct BadManifest {
     /// The text, with the template's name.
     pub text: String,
-    /// All rendered files by name.
+    /// All rendered files by name; [`super::bytes::of_text`] tells their bytes.
     pub files: BTreeMap<String, String>,
     /// The hooks in the files before the one that failed.
     pub hooks: Vec<Hook>,
 }
 
 impl Error {
-    pub(super) fn bad_manifest(text: String) -> Self {
-        Error::Manifest(Box::new(BadManifest {
-            text,
-            files: BTreeMap::new(),
-            hooks: Vec::new(),
-        }))
-    }
-
     /// The same, if lookups were missing.
     pub(super) fn unanswered(self, missing: &[LookupKey]) -> Self {
         match missing {

@@ -1,12 +1,14 @@
 //! What Helm reads of every document that a template made, and a memory of the documents that were read before.
 //! Facts: Helm's `SimpleHead` in `pkg/release/v1/util/manifest.go`.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use serde_json::{Map, Value};
 
+use super::bytes;
 use crate::chart::metadata::json_kind;
 use crate::template::go::parallel;
 use crate::yaml;
@@ -96,7 +98,11 @@ impl Heads {
 
 fn read(text: &str) -> Read {
     let wanted = |key: &str| FIELDS.iter().any(|field| key.eq_ignore_ascii_case(field));
-    let document = yaml::to_json_fields(text.as_bytes(), wanted).map_err(|e| e.to_string())?;
+    let document = match bytes::of_text(text) {
+        Cow::Borrowed(text) => yaml::to_json_fields(text, wanted),
+        Cow::Owned(text) => yaml::to_json(&text),
+    };
+    let document = document.map_err(|e| e.to_string())?;
     let head = Head::read(&document)
         .map_err(|text| format!("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {text}"))?;
     Ok(Arc::new(head))

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::documents::{Document, File};
 use super::heads::Head;
 use super::order::by_install_order;
-use super::{BadManifest, Error};
+use super::{BadManifest, Error, bytes};
 use crate::yaml;
 
 /// One YAML document that a template made.
@@ -18,7 +18,7 @@ pub struct Manifest {
     pub source: String,
     /// The line of the rendered file where the document starts, from 1.
     pub line: usize,
-    /// The document exactly as Helm prints it.
+    /// The document exactly as Helm prints it; [`bytes::of_text`] tells its bytes.
     pub text: String,
     /// Empty until somebody asks.
     object: OnceLock<Value>,
@@ -61,7 +61,7 @@ impl Manifest {
     /// The document's data, whole numbers kept as such; null if it holds nothing but comments.
     pub fn object(&self) -> &Value {
         self.object
-            .get_or_init(|| yaml::to_json(self.text.as_bytes()).unwrap_or_default())
+            .get_or_init(|| yaml::to_json(&bytes::of_text(&self.text)).unwrap_or_default())
     }
 
     /// The Kubernetes objects of the document: none for comments, the items of a list, else the document itself.
@@ -225,7 +225,7 @@ mod tests {
         for (path, text) in texts {
             outputs.add(path.to_owned(), text.into_bytes());
         }
-        sort(outputs.finish("c")?.0)
+        sort(outputs.finish("c").0)
     }
 
     fn read_one(path: &str, text: &str) -> Result<Manifest, String> {

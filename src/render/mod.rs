@@ -3,6 +3,7 @@
 //! [`Renderer`] parses a chart's templates once and renders them as often as there are releases. What it does, and in
 //! which order errors come, is Helm's `pkg/action/install.go` up to the point where Helm talks to the cluster.
 
+pub mod bytes;
 mod contexts;
 mod documents;
 mod error;
@@ -410,7 +411,7 @@ fn handlebars_text(context: &mut Context, templates: &Templates, name: &str, dat
 
 /// Sorts rendered files into manifests, hooks and notes.
 fn finish(chart: &str, outputs: Outputs<'_>) -> Result<Rendered, Error> {
-    let (files, notes) = outputs.finish(chart)?;
+    let (files, notes) = outputs.finish(chart);
     let sorted = manifest::sort(files)?;
     Ok(Rendered {
         objects: sorted.objects,

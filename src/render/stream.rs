@@ -1,5 +1,6 @@
 //! A render as `helm template` prints it. Facts: Helm's `pkg/cmd/template.go`.
 
+use super::bytes;
 use super::documents::split;
 use super::{BadManifest, Hook, HookEvent, Rendered};
 use crate::chart::ignore::path_match;
@@ -34,7 +35,7 @@ pub fn to_stream(rendered: &Rendered, options: StreamOptions) -> Vec<u8> {
         document(&mut out, &crd.name, &crd.data);
     }
     for manifest in &rendered.objects {
-        document(&mut out, &manifest.source, manifest.text.as_bytes());
+        document(&mut out, &manifest.source, &bytes::of_text(&manifest.text));
     }
     with_hooks(out, &rendered.hooks, options)
 }
@@ -44,7 +45,7 @@ pub fn to_stream(rendered: &Rendered, options: StreamOptions) -> Vec<u8> {
 pub fn bad_stream(bad: &BadManifest, options: StreamOptions) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, text) in bad.files.iter().filter(|(_, text)| !text.trim().is_empty()) {
-        document(&mut out, name, text.as_bytes());
+        document(&mut out, name, &bytes::of_text(text));
     }
     with_hooks(out, &bad.hooks, options)
 }
@@ -56,7 +57,7 @@ fn with_hooks(mut out: Vec<u8>, hooks: &[Hook], options: StreamOptions) -> Vec<u
     }
     out.push(b'\n');
     for hook in hooks.iter().filter(|hook| options.has(hook)) {
-        document(&mut out, &hook.manifest.source, hook.manifest.text.as_bytes());
+        document(&mut out, &hook.manifest.source, &bytes::of_text(&hook.manifest.text));
     }
     out
 }

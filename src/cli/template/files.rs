@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::chart::io_text;
+use crate::render::bytes;
 use crate::render::{Hook, Rendered, StreamOptions};
 
 /// Where files go, and what was written so far.
@@ -36,7 +37,7 @@ impl Folder<'_> {
             self.file(
                 &below,
                 &manifest.source,
-                manifest.text.as_bytes(),
+                &bytes::of_text(&manifest.text),
                 written.contains(&manifest.source.as_str()),
             )?;
             written.push(&manifest.source);
@@ -52,7 +53,12 @@ impl Folder<'_> {
         let below = self.below();
         for hook in hooks.iter().filter(|hook| options.has(hook)) {
             let exists = self.base.join(&below).join(&hook.manifest.source).exists();
-            self.file(&below, &hook.manifest.source, hook.manifest.text.as_bytes(), exists)?;
+            self.file(
+                &below,
+                &hook.manifest.source,
+                &bytes::of_text(&hook.manifest.text),
+                exists,
+            )?;
         }
         Ok(())
     }
