@@ -33,8 +33,9 @@ pub const DEPLOYED_RELEASE: &str = "deployedRelease";
 const PRIMARY: &str = "operator-sdk/primary-resource";
 /// Beside it: `Kind.group` of the custom resource.
 const PRIMARY_TYPE: &str = "operator-sdk/primary-resource-type";
-const HELM_RELEASE: &str = "meta.helm.sh/release-name";
-const HELM_NAMESPACE: &str = "meta.helm.sh/release-namespace";
+/// Helm's marks on what a release has: its name, and its namespace.
+pub const HELM_RELEASE: &str = "meta.helm.sh/release-name";
+pub const HELM_NAMESPACE: &str = "meta.helm.sh/release-namespace";
 
 /// Who had the release before us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

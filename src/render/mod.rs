@@ -47,7 +47,7 @@ pub use error::{BadManifest, Error};
 use heads::Heads;
 pub use manifest::{Hook, HookEvent, Manifest};
 pub use order::{INSTALL_ORDER, by_install_order};
-pub use stream::{StreamOptions, bad_stream, show_only, to_stream};
+pub use stream::{StreamOptions, bad_stream, document, show_only, to_stream};
 pub use templates::Early;
 use templates::{ChartId, Sets};
 pub use text::render_text;

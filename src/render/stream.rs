@@ -71,7 +71,8 @@ fn last_space(bytes: &[u8]) -> Option<usize> {
     (1..=3).find(width)
 }
 
-fn document(out: &mut Vec<u8>, source: &str, text: &[u8]) {
+/// A document with its template, as Helm separates them.
+pub fn document(out: &mut Vec<u8>, source: &str, text: &[u8]) {
     for part in [b"---\n# Source: ", source.as_bytes(), b"\n", text, b"\n"] {
         out.extend_from_slice(part);
     }

@@ -5,8 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::chart::io_text;
-use crate::render::bytes;
-use crate::render::{Hook, Rendered, StreamOptions};
+use crate::render::{Hook, Rendered, StreamOptions, bytes, document};
 
 /// Where files go, and what was written so far.
 pub struct Folder<'a> {
@@ -90,8 +89,9 @@ impl Folder<'_> {
             options.create(true).truncate(true);
         }
         let mut file = options.open(&path).map_err(wrap)?;
-        let text = [b"---\n# Source: ", source.as_bytes(), b"\n", text, b"\n"].concat();
-        file.write_all(&text).map_err(wrap)?;
+        let mut out = Vec::with_capacity(source.len() + text.len());
+        document(&mut out, source, text);
+        file.write_all(&out).map_err(wrap)?;
         self.report.extend_from_slice(format!("wrote {shown}\n").as_bytes());
         Ok(())
     }

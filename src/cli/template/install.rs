@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::server::Cluster;
 use crate::chart::metadata::json_kind;
+use crate::plan::takeover::{HELM_NAMESPACE, HELM_RELEASE};
 use crate::render::{LookupKey, Rendered};
 use crate::yaml;
 
@@ -162,13 +163,8 @@ impl Install<'_> {
     fn foreign(&self, live: &Value) -> Option<String> {
         let marks = [
             ("label", "labels", "app.kubernetes.io/managed-by", "Helm"),
-            ("annotation", "annotations", "meta.helm.sh/release-name", self.name),
-            (
-                "annotation",
-                "annotations",
-                "meta.helm.sh/release-namespace",
-                self.namespace,
-            ),
+            ("annotation", "annotations", HELM_RELEASE, self.name),
+            ("annotation", "annotations", HELM_NAMESPACE, self.namespace),
         ];
         let problems = marks.iter().filter_map(|(mark, field, key, wanted)| {
             let value = live.get("metadata")?.get(field).and_then(|marks| marks.get(key));
@@ -240,7 +236,7 @@ fn invalid(document: &Value) -> Vec<String> {
 }
 
 /// The text of apimachinery's `Aggregate`.
-fn aggregate(mut problems: Vec<String>) -> Option<String> {
+pub(super) fn aggregate(mut problems: Vec<String>) -> Option<String> {
     let mut seen = std::collections::HashSet::new();
     problems.retain(|problem| seen.insert(problem.clone()));
     match problems.as_slice() {

@@ -8,6 +8,7 @@ use kube::Config;
 use kube::config::{AuthInfo, Cluster, ExecConfig, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster};
 use serde_json::Value;
 
+use super::install::aggregate;
 use super::{Process, env_bool, namespace};
 use crate::chart::io_text;
 use crate::chart::metadata::json_kind;
@@ -70,7 +71,7 @@ pub async fn config(flags: &Parsed, process: &Process<'_>) -> Result<Config, Str
 
 /// Without a kubeconfig that says so: a pod knows where its cluster is.
 fn unnamed(files: Files<'_>) -> Result<Config, String> {
-    files.check_authority()?;
+    check(files.cluster_problems("", &Cluster::default()))?;
     match Config::incluster() {
         Ok(config) => Ok(config),
         Err(_) => Ok(Config::new(parsed(DEFAULT_SERVER)?)),
@@ -184,11 +185,7 @@ async fn selected(mut kubeconfig: Kubeconfig, named: Option<String>, files: File
     for info in kubeconfig.auth_infos.iter_mut().filter(|info| info.name == user) {
         problems.extend(files.user_problems(&info.name, info.auth_info.get_or_insert_default()));
     }
-    match problems.as_slice() {
-        [] => {}
-        [one] => return Err(format!("invalid configuration: {one}")),
-        all => return Err(format!("invalid configuration: [{}]", all.join(", "))),
-    }
+    check(problems)?;
     let options = KubeConfigOptions {
         context: Some(name),
         ..KubeConfigOptions::default()
@@ -196,6 +193,13 @@ async fn selected(mut kubeconfig: Kubeconfig, named: Option<String>, files: File
     Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
         .map_err(|e| e.to_string())
+}
+
+fn check(problems: Vec<String>) -> Result<(), String> {
+    match aggregate(problems) {
+        Some(problems) => Err(format!("invalid configuration: {problems}")),
+        None => Ok(()),
+    }
 }
 
 fn is_set(text: &Option<String>) -> bool {
@@ -219,16 +223,6 @@ impl Files<'_> {
         Some(format!(
             "unable to read {what} {name} for {of} due to open {name}: {problem}"
         ))
-    }
-
-    fn check_authority(self) -> Result<(), String> {
-        match self
-            .authority
-            .and_then(|file| self.unreadable("certificate-authority", file, ""))
-        {
-            Some(problem) => Err(format!("invalid configuration: {problem}")),
-            None => Ok(()),
-        }
     }
 
     /// `validateClusterInfo`

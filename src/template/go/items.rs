@@ -2,6 +2,7 @@
 //! it through another, and reaches as far as the array.
 
 use std::cell::OnceCell;
+use std::iter::successors;
 use std::ops::Deref;
 use std::rc::Rc;
 
@@ -141,21 +142,25 @@ impl Drop for Items {
 // === impl Strings ===
 
 impl Strings {
+    /// The orders, of which the last one holds.
+    fn orders(&self) -> impl Iterator<Item = &Order> {
+        successors(Some(&self.orders), |order| order.later.get().map(Box::as_ref))
+    }
+
     fn current(&self) -> &[Value] {
         self.birth.read();
-        &self.orders.last().strings
+        self.orders().last().map_or(&[], |order| &order.strings)
     }
 
     fn reorder(&self, from: usize, part: Vec<Value>) -> bool {
-        let mut last = &self.orders;
-        let mut orders = 0;
-        while let Some(later) = last.later.get() {
-            last = later;
-            orders += 1;
-        }
-        if orders >= MAX_ORDERS {
+        let Some((_, last)) = self
+            .orders()
+            .enumerate()
+            .last()
+            .filter(|(count, _)| *count < MAX_ORDERS)
+        else {
             return false;
-        }
+        };
         let mut strings = last.strings.clone();
         for (place, string) in strings.iter_mut().skip(from).zip(part) {
             *place = string;
@@ -173,16 +178,6 @@ impl From<Vec<Value>> for Order {
             strings,
             later: OnceCell::new(),
         }
-    }
-}
-
-impl Order {
-    fn last(&self) -> &Order {
-        let mut last = self;
-        while let Some(later) = last.later.get() {
-            last = later;
-        }
-        last
     }
 }
 

@@ -24,8 +24,8 @@ const DOUBLING: usize = 256;
 pub enum Room {
     /// Those that it has: it was made with their number.
     Full,
-    /// As many as there is room for after its elements were appended one by one.
-    Appended,
+    /// As many as there is room for after its elements were appended one by one, where there was room for some before.
+    Appended(usize),
     /// So many.
     Of(usize),
 }
@@ -67,8 +67,7 @@ impl Room {
     pub fn capacity(self, kind: ListKind, len: usize) -> usize {
         match self {
             Room::Full => len,
-            Room::Appended => {
-                let mut capacity = 0;
+            Room::Appended(mut capacity) => {
                 while capacity < len {
                     capacity = append(kind, capacity, capacity + 1);
                 }

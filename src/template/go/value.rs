@@ -259,7 +259,7 @@ impl List {
 
     /// A slice to which those elements were appended, one by one.
     pub fn appended(kind: ListKind, items: Vec<Value>) -> Self {
-        List::with_room(kind, items, Room::Appended)
+        List::with_room(kind, items, Room::Appended(0))
     }
 
     /// A slice of those elements with room for more.

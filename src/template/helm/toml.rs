@@ -84,8 +84,7 @@ fn from_toml(value: toml::Value) -> Value {
         toml::Value::Array(items) => {
             let items: Vec<Value> = items.into_iter().map(from_toml).collect();
             // The library appends them one by one, where there is room for two already.
-            let room = if items.len() == 1 { Room::Of(2) } else { Room::Appended };
-            Value::List(List::with_room(ListKind::Any, items, room))
+            Value::List(List::with_room(ListKind::Any, items, Room::Appended(2)))
         }
         toml::Value::Table(table) => from_table(table),
     }

@@ -75,7 +75,7 @@ fn keys(args: &[Value]) -> Out {
         keys.extend(args.map(index)?.snapshot().into_iter().map(|(key, _)| key));
         limit::items(keys.len())?;
     }
-    Ok(text::string_list(keys, Room::Appended))
+    Ok(text::string_list(keys, Room::Appended(0)))
 }
 
 fn values(args: &[Value]) -> Out {

@@ -12,7 +12,7 @@ use super::args::{Args, Out};
 use super::{limit, pure, regex_syntax, runes, text};
 use crate::template::go::func::{CallError, Func};
 use crate::template::go::meter;
-use crate::template::go::room::{self, Room};
+use crate::template::go::room::Room;
 use crate::template::go::value::{List, ListKind, Str, Value};
 
 pub(super) fn table<C>() -> Vec<Func<C>> {
@@ -367,17 +367,13 @@ fn find_all(regex: &GoRegex, args: &[Value]) -> Out {
     if found.is_empty() {
         return Ok(Value::List(List::nil(ListKind::String)));
     }
-    // Go makes room for the first matches before it looks for them.
-    let mut capacity = 10;
-    while capacity < found.len() {
-        capacity = room::append(ListKind::String, capacity, capacity + 1);
-    }
     Ok(text::string_list(
         found
             .iter()
             .map(|(s, e)| Str::from(text.get(*s..*e).unwrap_or(&[])))
             .collect(),
-        Room::Of(capacity),
+        // Go makes room for the first matches before it looks for them.
+        Room::Appended(10),
     ))
 }
 
@@ -446,8 +442,7 @@ fn split(regex: &GoRegex, args: &[Value]) -> Out {
         parts.push(Str::from(text.get(begin..).unwrap_or(&[])));
     }
     // Go makes room for as many parts as there are matches.
-    let capacity = room::append(ListKind::String, matches.len(), parts.len());
-    Ok(text::string_list(parts, Room::Of(capacity)))
+    Ok(text::string_list(parts, Room::Appended(matches.len())))
 }
 
 fn regex_split(args: &[Value]) -> Out {
