@@ -17,7 +17,7 @@ use super::value::Str;
 
 /// How deep control structures and parentheses may nest, together. Go allows 10000 parentheses; here they recurse on
 /// a native stack.
-const MAX_NESTING: usize = 200;
+const MAX_NESTING: usize = 2_000;
 
 /// Parses a text into its trees: definitions in the order of their ends, the text's own tree last.
 pub(super) fn parse(name: &str, text: &Str, has_function: &dyn Fn(&str) -> bool) -> Result<Vec<Tree>, ParseError> {

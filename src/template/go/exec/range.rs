@@ -53,7 +53,12 @@ impl<'a, C: Host> State<'a, '_, C> {
                 None => return Err(self.fail(format!("range can't iterate over {}", shown(number)))),
             },
         };
-        let flow = if any { Flow::Next } else { self.walk_else(dot, branch)? };
+        // In Go a `break` in the alternative ends this `range`, not the one around it.
+        let flow = match any {
+            false => self.walk_else(dot, branch)?,
+            true => Flow::Next,
+        };
+        let flow = if flow == Flow::Break { Flow::Next } else { flow };
         self.vars.truncate(mark);
         Ok(flow)
     }

@@ -277,6 +277,12 @@ fn limits_end_an_execution() {
 
 #[test]
 fn parser_nesting_is_limited() {
+    // As large as the stacks of the threads that parse beside a render.
+    let thread = std::thread::Builder::new().stack_size(64 << 20);
+    thread.spawn(check_parser_nesting).unwrap().join().unwrap();
+}
+
+fn check_parser_nesting() {
     let mut set = Set::default();
     for (open, close, message) in [
         ("{{if 1}}", "{{end}}", "exceeded maximum nesting depth"),
@@ -296,8 +302,10 @@ fn parser_nesting_is_limited() {
         set.parse("t", &chain, [].as_slice() as &[&str]).unwrap_err().message,
         "exceeded maximum nesting depth"
     );
-    let fits = "{{if 1}}".repeat(190) + "x" + &"{{end}}".repeat(190);
-    set.parse("t", &fits, [].as_slice() as &[&str]).unwrap();
+    for levels in [1990, 190] {
+        let fits = "{{if 1}}".repeat(levels) + "x" + &"{{end}}".repeat(levels);
+        set.parse("t", &fits, [].as_slice() as &[&str]).unwrap();
+    }
     let mut out = Vec::new();
     exec(&set, "t", &Value::Nil, &FuncMap::new(), &mut Plain::default(), &mut out).unwrap();
     assert_eq!(out, b"x");
