@@ -12,6 +12,7 @@ mod failure;
 mod format;
 mod json;
 mod keywords;
+mod location;
 mod metaschemas;
 mod plain;
 mod reader;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::failure::escape;
 use super::json::{Json, Keywords};
-use super::urls::{encoded, join, percent_decode, percent_encode, quote};
+use super::urls::{encoded, join, percent_decode, quote};
 
 /// A version of JSON Schema.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -379,7 +379,7 @@ impl Document {
             Some(pointer) => Ok(Some(Place::new(&self.url, pointer))),
             None => Err(format!(
                 "anchor in {} not found in schema {}",
-                quote(&format!("{}#{}", resource.id, percent_encode(fragment))),
+                quote(&format!("{}#{}", resource.id, encoded(fragment))),
                 quote(&self.url)
             )),
         }

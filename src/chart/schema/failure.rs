@@ -1,6 +1,7 @@
 //! What a schema finds, as santhosh-tekuri/jsonschema v6 words it.
 
 use super::json::Json;
+use super::location::Location;
 use crate::template::go::format::display;
 use crate::template::go::quote::quote_go;
 use crate::template::go::value::Value as Template;
@@ -8,8 +9,8 @@ use crate::template::go::value::Value as Template;
 /// One finding, and those that led to it.
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
-    /// The place in the values: keys and indexes from the top.
-    pub location: Vec<String>,
+    /// The place in the values.
+    pub location: Location,
     pub kind: Kind,
     pub causes: Vec<Failure>,
 }
@@ -34,7 +35,12 @@ impl Failure {
                 Kind::Group | Kind::Reference => "validation failed",
                 Kind::Keyword(text) => text,
             };
-            let place: String = self.location.iter().map(|part| format!("/{}", escape(part))).collect();
+            let place: String = self
+                .location
+                .parts()
+                .iter()
+                .map(|part| format!("/{}", escape(part)))
+                .collect();
             out.push(format!("{}- at {}: {message}", "  ".repeat(depth), quote(&place)));
         }
         let depth = if skipped { depth } else { depth + 1 };
@@ -101,6 +107,11 @@ fn grouped(digits: &str) -> String {
 
 /// A number as Go's `x/text` prints it in English: digits in groups of three, exponents as powers of ten.
 pub(super) fn number(n: f64) -> String {
+    if n.is_infinite() {
+        return if n < 0.0 { "-∞" } else { "∞" }.to_owned();
+    }
+    // A rational number has no negative zero.
+    let n = if n == 0.0 { 0.0 } else { n };
     let plain = String::from_utf8_lossy(&display(&Template::Float64(n))).into_owned();
     let (mantissa, exponent) = plain
         .split_once('e')
@@ -136,6 +147,8 @@ mod tests {
             (1_234_567.5, "1.2345675×10⁰⁶"),
             (0.123, "0.123"),
             (1e-7, "1×10⁻⁰⁷"),
+            (-0.0, "0"),
+            (f64::NEG_INFINITY, "-∞"),
         ];
         for (n, want) in table {
             assert_eq!(number(n), want);

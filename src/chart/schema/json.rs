@@ -1,6 +1,6 @@
 //! JSON values whose numbers keep their text and their exact value.
 
-use num_bigint::BigInt;
+use num_bigint::{BigInt, Sign};
 
 use super::reader;
 use crate::template::go::format::display;
@@ -161,7 +161,7 @@ impl Number {
         self.0.parse().unwrap_or_default()
     }
 
-    /// The value of a keyword that counts something.
+    /// The value of a keyword that counts something; of one that is too large the last 64 bits, as Go's `big.Int` has it.
     pub fn to_count(&self) -> Option<i64> {
         if let Some(small) = self.small() {
             return Some(small);
@@ -169,8 +169,13 @@ impl Number {
         if !self.is_integer() {
             return None;
         }
-        let (whole, _) = self.aligned(&Number::new("1"));
-        i64::try_from(whole).ok()
+        let (digits, one) = self.aligned(&Number::new("1"));
+        let whole = digits / one;
+        let last = whole.iter_u64_digits().next().unwrap_or_default().cast_signed();
+        Some(match whole.sign() {
+            Sign::Minus => last.wrapping_neg(),
+            _ => last,
+        })
     }
 }
 

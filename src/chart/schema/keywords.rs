@@ -95,10 +95,23 @@ impl<'j> Object<'_, '_, 'j> {
     ) -> Result<(), String> {
         let draft = schema.draft;
         schema.reference = self.reference("$ref")?;
-        if draft < Draft::V2019 && schema.reference.is_some() {
-            // Older drafts ignore what stands beside a reference.
-            return Ok(());
+        // Older drafts ignore what stands beside a reference, but for keywords that came after draft 4: `const` is asserted,
+        // of the others only what they refer to must be there.
+        if draft >= Draft::V2019 || schema.reference.is_none() {
+            self.read_first(schema, compound, rare, rarest)?;
         }
+        self.read_later(draft, rarest)
+    }
+
+    /// The keywords of draft 4.
+    fn read_first(
+        &mut self,
+        schema: &mut Schema,
+        compound: &mut Compound,
+        rare: &mut Rare,
+        rarest: &mut Rarest,
+    ) -> Result<(), String> {
+        let draft = schema.draft;
         rare.all_of = self.list("allOf").into();
         rare.any_of = self.list("anyOf").into();
         rare.one_of = self.list("oneOf").into();
@@ -107,6 +120,10 @@ impl<'j> Object<'_, '_, 'j> {
         self.read_properties(compound, rarest)?;
         self.read_assertions(schema, compound, rare)?;
         rarest.multiple_of = self.number("multipleOf");
+        Ok(())
+    }
+
+    fn read_later(&mut self, draft: Draft, rarest: &mut Rarest) -> Result<(), String> {
         if draft >= Draft::V6 {
             rarest.contains = self.one("contains");
             rarest.property_names = self.one("propertyNames");
@@ -114,9 +131,15 @@ impl<'j> Object<'_, '_, 'j> {
         }
         if draft >= Draft::V7 {
             rarest.condition = self.one("if");
+            // The branch that is never taken isn't a schema.
             if rarest.condition.is_some() {
-                rarest.then = self.one("then");
-                rarest.otherwise = self.one("else");
+                let only = self.get("if");
+                if only != Some(&Json::Bool(false)) {
+                    rarest.then = self.one("then");
+                }
+                if only != Some(&Json::Bool(true)) {
+                    rarest.otherwise = self.one("else");
+                }
             }
         }
         if draft >= Draft::V2019 {

@@ -13,7 +13,7 @@ use super::json::Json;
 use super::{plain, validator};
 
 /// What santhosh-tekuri/jsonschema has otherwise than the published documents: draft, pointer, key, value (null removes).
-fn changes() -> [(Draft, &'static str, &'static str, Value); 9] {
+fn changes() -> [(Draft, &'static str, &'static str, Value); 10] {
     [
         (Draft::V4, "/properties/$ref", "type", json!("string")),
         (Draft::V4, "/properties/$schema", "format", json!("uri")),
@@ -21,6 +21,7 @@ fn changes() -> [(Draft, &'static str, &'static str, Value); 9] {
         (Draft::V4, "/properties/enum", "uniqueItems", json!(true)),
         (Draft::V6, "/properties/enum", "minItems", json!(1)),
         (Draft::V6, "/properties/enum", "uniqueItems", json!(true)),
+        (Draft::V6, "/properties/examples", "type", Value::Null),
         (Draft::V6, "/properties/patternProperties", "propertyNames", Value::Null),
         (Draft::V7, "/properties/enum", "minItems", json!(1)),
         (Draft::V7, "/properties/enum", "uniqueItems", json!(true)),

@@ -3,7 +3,7 @@
 use crate::template::go::quote::quote_go;
 use crate::template::sprig::url_parse::Url;
 
-/// A JSON pointer as it stands in an URL.
+/// A JSON pointer, or an anchor, as it stands in an URL.
 pub(super) fn encoded(pointer: &str) -> String {
     if pointer.bytes().all(|byte| byte == b'/' || is_unescaped(byte)) {
         return pointer.to_owned();
@@ -100,7 +100,7 @@ fn is_unescaped(byte: u8) -> bool {
 }
 
 /// Go's `url.PathEscape`.
-pub(super) fn percent_encode(text: &str) -> String {
+fn percent_encode(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         if is_unescaped(byte) {

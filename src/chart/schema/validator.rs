@@ -10,6 +10,7 @@ use super::compiled::{self, Index, Schema};
 use super::documents::Draft;
 use super::failure::{Failure, Kind, count, shown};
 use super::json::Json;
+use super::location::Location;
 
 /// How many schemas one check may visit.
 const MAX_STEPS: usize = 2_000_000;
@@ -23,7 +24,7 @@ const MAX_DEPTH: usize = 2_000;
 pub(super) fn validate(schemas: &[Schema], root: Index, value: &Json) -> Result<(), Failure> {
     let mut run = Run {
         schemas,
-        location: Vec::new(),
+        location: Location::top(),
         steps: 0,
     };
     let scope = Scope {
@@ -38,7 +39,7 @@ pub(super) fn validate(schemas: &[Schema], root: Index, value: &Json) -> Result<
 
 struct Run<'s> {
     schemas: &'s [Schema],
-    location: Vec<String>,
+    location: Location,
     steps: usize,
 }
 
@@ -130,7 +131,7 @@ impl<'s> Run<'s> {
 
     fn failure(&self, kind: Kind) -> Failure {
         Failure {
-            location: self.location.clone(),
+            location: self.location.copy(),
             kind,
             causes: Vec::new(),
         }
@@ -290,10 +291,11 @@ impl Check<'_, '_, '_> {
 
     /// A value within this one.
     fn inner(&mut self, schema: Index, value: &Json, key: &str) -> Result<(), Failure> {
-        self.run.location.push(key.to_owned());
+        let below = self.run.location.below(key);
+        let here = std::mem::replace(&mut self.run.location, below);
         let scope = self.scope.child(schema, "", self.scope.value_id + 1);
         let result = self.run.check(value, &scope, false, self.quiet);
-        self.run.location.pop();
+        self.run.location = here;
         result.map(drop)
     }
 

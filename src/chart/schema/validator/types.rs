@@ -2,7 +2,7 @@
 
 use super::super::compiled::{Additional, Dependency, Index, Items};
 use super::super::documents::Draft;
-use super::super::failure::{Failure, count, number, quote, quote_all};
+use super::super::failure::{Failure, Kind, count, number, quote, quote_all};
 use super::super::json::{Json, Members, Number};
 use super::{Check, Run, validate, whole};
 use crate::template::sprig::regex;
@@ -97,7 +97,11 @@ impl Check<'_, '_, '_> {
         if let Some(target) = schema.property_names {
             for name in map.keys() {
                 if let Err(failure) = self.run.key(target, name) {
-                    self.say_because(&format!("invalid propertyName {}", quote(name)), failure.top());
+                    self.found.push(Failure {
+                        location: self.run.location.clone(),
+                        kind: Kind::Keyword(format!("invalid propertyName {}", quote(name))),
+                        causes: failure.top(),
+                    });
                 }
             }
         }
