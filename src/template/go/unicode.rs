@@ -37,7 +37,7 @@ pub(super) fn rune_count(mut bytes: &[u8]) -> usize {
 }
 
 /// Go's `unicode.IsLetter` or `unicode.IsDigit`.
-pub(super) fn is_letter_or_digit(c: char) -> bool {
+pub fn is_letter_or_digit(c: char) -> bool {
     if c.is_ascii() {
         c.is_ascii_alphanumeric()
     } else {

@@ -13,6 +13,7 @@ use super::{limit, pure, regex_syntax, runes, text};
 use crate::template::go::func::{CallError, Func};
 use crate::template::go::meter;
 use crate::template::go::room::Room;
+use crate::template::go::unicode::is_letter_or_digit;
 use crate::template::go::value::{List, ListKind, Str, Value};
 
 pub(super) fn table<C>() -> Vec<Func<C>> {
@@ -41,8 +42,13 @@ pub(super) fn table<C>() -> Vec<Func<C>> {
     ]
 }
 
-/// The memory that one compiled pattern may take: 10 MiB.
-const MAX_PROGRAM: usize = 10 << 20;
+/// The memory that one compiled pattern may take: 64 MiB, enough for a class of all letters a thousand times over, which
+/// is as often as Go lets anything be repeated.
+const MAX_PROGRAM: usize = 64 << 20;
+/// Beyond this a program is large, and few of them are kept: 10 MiB.
+const LARGE_PROGRAM: usize = 10 << 20;
+/// Large programs that a thread keeps.
+const MAX_LARGE: usize = 4;
 /// The size of a program times the length of a text, in bytes both: in the worst case a match takes a nanosecond or
 /// more for each pair of a state (some 30 bytes) and a byte.
 const MAX_WORK: usize = 1 << 38;
@@ -62,6 +68,7 @@ const MAX_CACHED: usize = 256;
 pub struct GoRegex {
     regex: regex::bytes::Regex,
     names: Vec<String>,
+    is_large: bool,
     /// About the memory that it takes, found out for the first long text.
     size: OnceCell<usize>,
 }
@@ -76,7 +83,15 @@ thread_local! {
 
 /// Compiles a pattern in Go's syntax, or takes it from the thread's cache. An error is the text of Go's error.
 pub fn compile(pattern: &[u8]) -> Result<Rc<GoRegex>, String> {
-    CACHE.with(|cache| cached(cache, pattern, || GoRegex::new(pattern).map(Rc::new)))
+    CACHE.with(|cache| {
+        let is_large = |known: &Result<Rc<GoRegex>, String>| known.as_ref().is_ok_and(|regex| regex.is_large);
+        let compiled = cached(cache, pattern, || GoRegex::new(pattern).map(Rc::new));
+        let mut cache = cache.borrow_mut();
+        if is_large(&compiled) && cache.values().filter(|known| is_large(known)).count() > MAX_LARGE {
+            cache.retain(|known, regex| known == pattern || !is_large(regex));
+        }
+        compiled
+    })
 }
 
 fn cached<T: Clone>(cache: &Cache<T>, pattern: &[u8], compile: impl FnOnce() -> T) -> T {
@@ -128,6 +143,12 @@ fn is_small(pattern: &str) -> bool {
     pattern.len() <= SMALL_PATTERN && !pattern.contains('{') && !pattern.contains("\\p") && !pattern.contains("\\P")
 }
 
+/// A program of at most `most` bytes.
+fn build(pattern: &str, most: usize) -> Option<regex::bytes::Regex> {
+    let mut builder = regex::bytes::RegexBuilder::new(pattern);
+    builder.size_limit(most).nest_limit(MAX_NESTING).build().ok()
+}
+
 impl GoRegex {
     fn new(pattern: &[u8]) -> Result<Self, String> {
         let source = std::str::from_utf8(pattern).map_err(|error| {
@@ -135,18 +156,17 @@ impl GoRegex {
             regex_syntax::worded("invalid UTF-8", &String::from_utf8_lossy(rest))
         })?;
         let translated = regex_syntax::translate(source)?;
-        let built = regex::bytes::RegexBuilder::new(&translated.pattern)
-            .size_limit(MAX_PROGRAM)
-            .nest_limit(MAX_NESTING)
-            .build();
-        match built {
-            Ok(regex) => Ok(GoRegex {
-                regex,
-                names: translated.names,
-                size: OnceCell::new(),
-            }),
-            Err(_) => Err(regex_syntax::worded("expression too large", source)),
+        for most in [LARGE_PROGRAM, MAX_PROGRAM] {
+            if let Some(regex) = build(&translated.pattern, most) {
+                return Ok(GoRegex {
+                    regex,
+                    names: translated.names,
+                    is_large: most > LARGE_PROGRAM,
+                    size: OnceCell::new(),
+                });
+            }
         }
+        Err(regex_syntax::worded("expression too large", source))
     }
 
     /// `MatchString`.
@@ -161,11 +181,8 @@ impl GoRegex {
             return true;
         }
         let size = *self.size.get_or_init(|| {
-            let fits = |size: &usize| {
-                let mut builder = regex::bytes::RegexBuilder::new(self.regex.as_str());
-                builder.size_limit(*size).nest_limit(MAX_NESTING).build().is_ok()
-            };
-            (12..24).map(|power| 1 << power).find(fits).unwrap_or(MAX_PROGRAM)
+            let fits = |size: &usize| build(self.regex.as_str(), *size).is_some();
+            (12..26).map(|power| 1 << power).find(fits).unwrap_or(MAX_PROGRAM)
         });
         let fits = size.saturating_mul(text.len()) <= MAX_WORK;
         if !fits {
@@ -295,7 +312,7 @@ fn is_boundary(text: &[u8], at: usize) -> bool {
 /// The name of a reference that follows a `$`, and what comes after it.
 fn reference(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (braced, body) = text.strip_prefix(b"{").map_or((false, text), |body| (true, body));
-    let is_word = |c: &char| *c == '_' || c.is_alphanumeric();
+    let is_word = |c: &char| *c == '_' || is_letter_or_digit(*c);
     let len = runes::runes(body)
         .take_while(|(_, c, _)| is_word(c))
         .map(|(_, _, width)| width)
