@@ -137,6 +137,7 @@ fn charts_load_as_with_helm() {
         "schema-files",
         "kubeconfigs",
         "bytes",
+        "arguments",
     ] {
         for case in cases_of(&format!("loading/{name}.jsonl")) {
             count += 1;
