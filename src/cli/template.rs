@@ -35,6 +35,7 @@ use crate::render::{
     bad_stream, on_large_stack, show_only, to_stream,
 };
 use crate::template::go::parallel::Helper;
+use crate::template::go::quote::quote_go;
 use crate::yaml;
 
 /// The name that Helm gives a release without one.
@@ -205,9 +206,10 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
         return Ok(());
     }
     if let Some(problem) = color_problem(&flags) {
-        output
-            .notices
-            .push(format!("level=WARN msg=\"command failed\" error={problem:?}"));
+        output.notices.push(format!(
+            "level=WARN msg=\"command failed\" error={}",
+            quote_go(problem.as_bytes())
+        ));
         return Err(String::new());
     }
     if flags.words.is_empty() {
@@ -267,7 +269,9 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
     let cluster = match server {
         true => {
             let log = |problem: String| {
-                output.notices.push(format!("level=ERROR msg={problem:?}"));
+                output
+                    .notices
+                    .push(format!("level=ERROR msg={}", quote_go(problem.as_bytes())));
                 problem
             };
             Some(server::Cluster::connect(&flags, process).map_err(log)?)
@@ -442,7 +446,12 @@ fn env_bool(process: &Process<'_>, name: &str) -> bool {
 fn color_problem(flags: &Parsed) -> Option<String> {
     let mode = flags.text("colour").or_else(|| flags.text("color"))?;
     let known = ["never", "auto", "always"].contains(&mode);
-    (!known).then(|| format!("invalid color mode {mode:?}: must be one of: never, auto, always"))
+    (!known).then(|| {
+        format!(
+            "invalid color mode {}: must be one of: never, auto, always",
+            quote_go(mode.as_bytes())
+        )
+    })
 }
 
 /// Whether the cluster is asked (`cmdGetDryRunFlagStrategy`).
@@ -471,7 +480,8 @@ fn asks_server(flags: &Parsed, notices: &mut Vec<String>) -> Result<bool, String
             "invalid dry-run value ({value:?}). Must be \"server\" or \"client\""
         )),
         _ => Err(format!(
-            "invalid dry-run value ({value:?}). Must be \"none\", \"server\", or \"client\""
+            "invalid dry-run value ({}). Must be \"none\", \"server\", or \"client\"",
+            quote_go(value.as_bytes())
         )),
     }
 }
@@ -528,7 +538,7 @@ fn check_name(name: &str) -> Result<(), String> {
     } else {
         return Ok(());
     };
-    let quoted = crate::template::go::quote::quote_go(name.as_bytes());
+    let quoted = quote_go(name.as_bytes());
     Err(format!("release name check failed: release name {quoted}: {problem}"))
 }
 
