@@ -28,6 +28,9 @@ pub async fn client(mut config: Config) -> Result<Client, String> {
     let base = config.cluster_url.clone();
     let url = format!("{}/version", base.to_string().trim_end_matches('/'));
     let got = |problem: String| format!("Get {}: {problem}", quote_go(url.as_bytes()));
+    if let Some(scheme) = base.scheme_str().filter(|scheme| !["http", "https"].contains(scheme)) {
+        return Err(got(format!("unsupported protocol scheme {scheme:?}")));
+    }
     match &config.proxy_url {
         Some(proxy) => {
             let problem = |problem| got(format!("proxyconnect tcp: {problem}"));
