@@ -42,6 +42,8 @@ use crate::yaml;
 const DEFAULT_NAME: &str = "release-name";
 /// What Helm adds to errors that come from rendering.
 const DEBUG_HINT: &str = "\n\nUse --debug flag to render out invalid YAML";
+/// What Helm says before what is wrong with a release's name, in its log too.
+const NAME_REFUSED: &str = "release name check failed";
 /// Labels that Helm keeps for itself.
 const SYSTEM_LABELS: [&str; 6] = ["name", "owner", "status", "version", "createdAt", "modifiedAt"];
 
@@ -278,7 +280,11 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
         }
         false => None,
     };
-    check_name(&name)?;
+    check_name(&name).map_err(|problem| {
+        let attributes = vec![("error", problem.clone())];
+        output.notices.push(Warning::error(NAME_REFUSED, attributes).log_line());
+        format!("{NAME_REFUSED}: {problem}")
+    })?;
     if let Some(cluster) = &cluster {
         // What the command line says about versions is ignored then, as with Helm.
         capabilities = cluster.capabilities();
@@ -539,7 +545,7 @@ fn check_name(name: &str) -> Result<(), String> {
         return Ok(());
     };
     let quoted = quote_go(name.as_bytes());
-    Err(format!("release name check failed: release name {quoted}: {problem}"))
+    Err(format!("release name {quoted}: {problem}"))
 }
 
 fn is_label(text: &str) -> bool {

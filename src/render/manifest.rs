@@ -9,6 +9,7 @@ use super::documents::{Document, File};
 use super::heads::Head;
 use super::order::by_install_order;
 use super::{BadManifest, Error, bytes};
+use crate::chart::Warning;
 use crate::yaml;
 
 /// One YAML document that a template made.
@@ -123,7 +124,7 @@ impl HookEvent {
 pub(super) struct Sorted {
     pub objects: Vec<Manifest>,
     pub hooks: Vec<Hook>,
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// Sorts the documents of rendered files (by path).
@@ -189,10 +190,7 @@ impl Sorted {
         };
         let parsed: Option<Vec<HookEvent>> = words(events).iter().map(|word| HookEvent::parse(word)).collect();
         let Some(parsed) = parsed else {
-            let path = &manifest.source;
-            self.warnings.push(format!(
-                "{path}: a manifest with the unknown hook {events:?} is left out"
-            ));
+            self.warnings.push(Warning::unknown_hook(&manifest.source, events));
             return;
         };
         self.hooks.push(Hook {

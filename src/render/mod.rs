@@ -417,7 +417,7 @@ fn finish(chart: &str, outputs: Outputs<'_>) -> Result<Rendered, Error> {
         objects: sorted.objects,
         hooks: sorted.hooks,
         notes,
-        warnings: sorted.warnings.into_iter().map(Warning::from).collect(),
+        warnings: sorted.warnings,
         ..Rendered::default()
     })
 }
