@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::{Error, File, sniff};
+use crate::template::go::quote::quote_go;
 
 /// The largest chart, unpacked, in bytes.
 pub(super) const MAX_CHART: u64 = 100 * 1024 * 1024;
@@ -108,7 +109,8 @@ fn inner_path(raw: &str) -> Result<String, Error> {
     let name = clean(&name);
     if name == "." {
         return Err(Error::Chart(format!(
-            "chart illegally contains content outside the base directory: {raw:?}"
+            "chart illegally contains content outside the base directory: {}",
+            quote_go(raw.as_bytes())
         )));
     }
     if name.starts_with("..") {

@@ -1,5 +1,6 @@
 //! Chart folders. Facts: Helm's `pkg/chart/v2/loader/directory.go` and `internal/sympath`.
 
+use std::ffi::OsString;
 use std::fs::FileType;
 use std::io::Read;
 use std::iter::repeat_n;
@@ -105,7 +106,7 @@ struct Level {
     /// What the names of its files begin with.
     prefix: String,
     /// What is left to visit.
-    names: std::vec::IntoIter<(String, FileType)>,
+    names: std::vec::IntoIter<(OsString, FileType)>,
 }
 
 struct Walk<'w> {
@@ -144,7 +145,7 @@ impl Level {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&path).map_err(|e| Error::io("open", &path, e))? {
             let entry = entry.map_err(|e| Error::io("readdirent", &path, e))?;
-            let name = entry.file_name().to_string_lossy().into_owned();
+            let name = entry.file_name();
             // Most file systems tell the type along with the name.
             let kind = entry
                 .file_type()
@@ -177,7 +178,8 @@ impl Walk<'_> {
             };
             let child = level.path.join(&name);
             let mut real = None;
-            let relative = format!("{}{name}", level.prefix);
+            // What isn't UTF-8 in a name is replaced: names are text to templates.
+            let relative = format!("{}{}", level.prefix, name.to_string_lossy());
             if kind.is_symlink() {
                 let resolved = resolve(&level.real.join(&name)).map_err(|problem| {
                     Error::Chart(format!("error evaluating symlink {}: {problem}", child.display()))
@@ -215,7 +217,7 @@ impl Walk<'_> {
     /// can't be read is told in its turn.
     fn begin(&mut self, root: &Level) {
         for wanted in ["values.schema.json", "values.yaml"] {
-            let is_there = |(name, kind): &(String, FileType)| name == wanted && kind.is_file();
+            let is_there = |(name, kind): &(OsString, FileType)| name == wanted && kind.is_file();
             if !root.names.as_slice().iter().any(is_there) || self.rules.ignores(wanted, false) {
                 continue;
             }

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::{Error, version};
+use crate::template::go::quote::quote_go;
 use crate::template::sprig::date_parse;
 use crate::yaml::{self, Data, Node};
 
@@ -126,16 +127,25 @@ impl Metadata {
             }
         }
         if matches!(self.name.as_str(), "." | "..") {
-            return refuse(format!("chart.metadata.name {:?} is not allowed", self.name));
+            return refuse(format!(
+                "chart.metadata.name {} is not allowed",
+                quote_go(self.name.as_bytes())
+            ));
         }
         if self.name.contains('/') {
-            return refuse(format!("chart.metadata.name {:?} is invalid", self.name));
+            return refuse(format!(
+                "chart.metadata.name {} is invalid",
+                quote_go(self.name.as_bytes())
+            ));
         }
         if self.version.is_empty() {
             return refuse("chart.metadata.version is required".to_owned());
         }
         if !version::is_valid(&self.version) {
-            return refuse(format!("chart.metadata.version {:?} is invalid", self.version));
+            return refuse(format!(
+                "chart.metadata.version {} is invalid",
+                quote_go(self.version.as_bytes())
+            ));
         }
         if !matches!(self.kind.as_str(), "" | "application" | "library") {
             return refuse("chart.metadata.type must be application or library".to_owned());
@@ -150,7 +160,10 @@ impl Metadata {
             dependency.validate()?;
             let key = dependency.effective_name();
             if seen.contains(&key) {
-                return refuse(format!("more than one dependency with name or alias {key:?}"));
+                return refuse(format!(
+                    "more than one dependency with name or alias {}",
+                    quote_go(key.as_bytes())
+                ));
             }
             seen.push(key);
         }
@@ -233,8 +246,8 @@ impl Dependency {
             return Ok(());
         }
         Err(Error::Metadata(format!(
-            "dependency {:?} has disallowed characters in the alias",
-            self.name
+            "dependency {} has disallowed characters in the alias",
+            quote_go(self.name.as_bytes())
         )))
     }
 }

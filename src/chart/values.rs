@@ -301,7 +301,8 @@ impl<'w> Fold<'w> {
                         }
                         (Some(_), None) => {
                             self.warn(format!(
-                                "Conflict: cannot merge map onto non-map for {name:?}. Skipping."
+                                "Conflict: cannot merge map onto non-map for {}. Skipping.",
+                                quote_go(name.as_bytes())
                             ));
                         }
                     }

@@ -20,6 +20,8 @@ pub enum Level {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
     level: Level,
+    /// What it is about, where the command doesn't say so.
+    about: Option<String>,
     text: String,
     /// What Helm adds to the text in parentheses: a value as Go prints it.
     value: Option<String>,
@@ -31,6 +33,7 @@ impl Warning {
     pub(super) fn warn(text: &str, attributes: Vec<(&'static str, String)>) -> Self {
         Warning {
             level: Level::Warn,
+            about: None,
             text: text.to_owned(),
             value: None,
             attributes,
@@ -51,18 +54,33 @@ impl Warning {
         }
     }
 
-    /// The error that follows comes from the dependencies; Helm tells it twice.
-    pub(super) fn dependencies_failed(error: String) -> Self {
+    /// Why the command fails; Helm tells it twice.
+    pub fn error(text: &str, attributes: Vec<(&'static str, String)>) -> Self {
         Warning {
             level: Level::Error,
-            ..Warning::warn("chart dependencies processing failed", vec![("error", error)])
+            ..Warning::warn(text, attributes)
         }
+    }
+
+    /// A manifest is left out, as an event of its hook is unknown.
+    pub fn unknown_hook(path: &str, events: &str) -> Self {
+        Warning {
+            level: Level::Info,
+            about: Some(path.to_owned()),
+            ..Warning::warn("skipping unknown hooks", vec![("hookTypes", events.to_owned())])
+        }
+    }
+
+    /// The error that follows comes from the dependencies.
+    pub(super) fn dependencies_failed(error: String) -> Self {
+        Warning::error("chart dependencies processing failed", vec![("error", error)])
     }
 
     /// A line that Helm logs as mere text.
     pub(super) fn plain(text: String) -> Self {
         Warning {
             level: Level::Info,
+            about: None,
             text,
             value: None,
             attributes: Vec::new(),
@@ -104,6 +122,9 @@ impl From<String> for Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(about) = &self.about {
+            write!(f, "{about}: ")?;
+        }
         f.write_str(&self.text)?;
         for (key, value) in &self.attributes {
             write!(f, " {key}={value}")?;

@@ -8,7 +8,7 @@ mod csv;
 use std::collections::BTreeMap;
 
 use crate::template::go::number::{parse_float, parse_int};
-use crate::template::go::quote::quote_go;
+use crate::template::go::quote::{quote_go, quote_rune};
 use crate::template::sprig::duration::parse_duration;
 
 const SYNTAX: &str = "invalid syntax";
@@ -144,11 +144,18 @@ impl Parsed {
     fn short(&mut self, flags: &[Flag], shorts: &str, rest: &mut std::slice::Iter<'_, String>) -> Result<(), String> {
         let mut shorts = shorts;
         while let Some(letter) = shorts.chars().next() {
+            // What the tests of Go programs take (`isGotestShorthandFlag`).
+            if shorts.starts_with("test.") {
+                return Ok(());
+            }
             let after = shorts.get(letter.len_utf8()..).unwrap_or_default();
             let flag = flags.iter().find(|flag| flag.short == Some(letter));
-            // pflag goes by bytes.
-            let shown = char::from(shorts.as_bytes().first().copied().unwrap_or_default());
-            let flag = flag.ok_or_else(|| format!("unknown shorthand flag: {shown:?} in -{shorts}"))?;
+            let flag = flag.ok_or_else(|| {
+                // pflag takes the first byte for a character, and shows the first byte of its UTF-8 as one: 0xC3 for all
+                // that a character beyond ASCII can begin with.
+                let shown = quote_rune(if letter.is_ascii() { letter } else { '\u{c3}' });
+                format!("unknown shorthand flag: {shown} in -{shorts}")
+            })?;
             let assigned = after.strip_prefix('=').filter(|value| !value.is_empty());
             if let Some(value) = assigned {
                 return self.set(flag, value);

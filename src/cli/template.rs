@@ -35,12 +35,15 @@ use crate::render::{
     bad_stream, on_large_stack, show_only, to_stream,
 };
 use crate::template::go::parallel::Helper;
+use crate::template::go::quote::quote_go;
 use crate::yaml;
 
 /// The name that Helm gives a release without one.
 const DEFAULT_NAME: &str = "release-name";
 /// What Helm adds to errors that come from rendering.
 const DEBUG_HINT: &str = "\n\nUse --debug flag to render out invalid YAML";
+/// What Helm says before what is wrong with a release's name, in its log too.
+const NAME_REFUSED: &str = "release name check failed";
 /// Labels that Helm keeps for itself.
 const SYSTEM_LABELS: [&str; 6] = ["name", "owner", "status", "version", "createdAt", "modifiedAt"];
 
@@ -205,9 +208,10 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
         return Ok(());
     }
     if let Some(problem) = color_problem(&flags) {
-        output
-            .notices
-            .push(format!("level=WARN msg=\"command failed\" error={problem:?}"));
+        output.notices.push(format!(
+            "level=WARN msg=\"command failed\" error={}",
+            quote_go(problem.as_bytes())
+        ));
         return Err(String::new());
     }
     if flags.words.is_empty() {
@@ -267,14 +271,20 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
     let cluster = match server {
         true => {
             let log = |problem: String| {
-                output.notices.push(format!("level=ERROR msg={problem:?}"));
+                output
+                    .notices
+                    .push(format!("level=ERROR msg={}", quote_go(problem.as_bytes())));
                 problem
             };
             Some(server::Cluster::connect(&flags, process).map_err(log)?)
         }
         false => None,
     };
-    check_name(&name)?;
+    check_name(&name).map_err(|problem| {
+        let attributes = vec![("error", problem.clone())];
+        output.notices.push(Warning::error(NAME_REFUSED, attributes).log_line());
+        format!("{NAME_REFUSED}: {problem}")
+    })?;
     if let Some(cluster) = &cluster {
         // What the command line says about versions is ignored then, as with Helm.
         capabilities = cluster.capabilities();
@@ -442,7 +452,12 @@ fn env_bool(process: &Process<'_>, name: &str) -> bool {
 fn color_problem(flags: &Parsed) -> Option<String> {
     let mode = flags.text("colour").or_else(|| flags.text("color"))?;
     let known = ["never", "auto", "always"].contains(&mode);
-    (!known).then(|| format!("invalid color mode {mode:?}: must be one of: never, auto, always"))
+    (!known).then(|| {
+        format!(
+            "invalid color mode {}: must be one of: never, auto, always",
+            quote_go(mode.as_bytes())
+        )
+    })
 }
 
 /// Whether the cluster is asked (`cmdGetDryRunFlagStrategy`).
@@ -471,7 +486,8 @@ fn asks_server(flags: &Parsed, notices: &mut Vec<String>) -> Result<bool, String
             "invalid dry-run value ({value:?}). Must be \"server\" or \"client\""
         )),
         _ => Err(format!(
-            "invalid dry-run value ({value:?}). Must be \"none\", \"server\", or \"client\""
+            "invalid dry-run value ({}). Must be \"none\", \"server\", or \"client\"",
+            quote_go(value.as_bytes())
         )),
     }
 }
@@ -528,8 +544,8 @@ fn check_name(name: &str) -> Result<(), String> {
     } else {
         return Ok(());
     };
-    let quoted = crate::template::go::quote::quote_go(name.as_bytes());
-    Err(format!("release name check failed: release name {quoted}: {problem}"))
+    let quoted = quote_go(name.as_bytes());
+    Err(format!("release name {quoted}: {problem}"))
 }
 
 fn is_label(text: &str) -> bool {

@@ -9,6 +9,7 @@ use super::documents::{Document, File};
 use super::heads::Head;
 use super::order::by_install_order;
 use super::{BadManifest, Error, bytes};
+use crate::chart::Warning;
 use crate::yaml;
 
 /// One YAML document that a template made.
@@ -123,14 +124,13 @@ impl HookEvent {
 pub(super) struct Sorted {
     pub objects: Vec<Manifest>,
     pub hooks: Vec<Hook>,
-    pub warnings: Vec<String>,
 }
 
-/// Sorts the documents of rendered files (by path).
+/// Sorts the documents of rendered files (by path); what Helm logs of them is added to `warnings`, also before an error.
 ///
 /// # Errors
 /// A document that isn't YAML, or whose head has the wrong types.
-pub(super) fn sort(mut files: BTreeMap<String, File>) -> Result<Sorted, Error> {
+pub(super) fn sort(mut files: BTreeMap<String, File>, warnings: &mut Vec<Warning>) -> Result<Sorted, Error> {
     let is_good = files.values().all(File::is_good);
     let mut sorted = Sorted::default();
     let mut failure = None;
@@ -153,13 +153,14 @@ pub(super) fn sort(mut files: BTreeMap<String, File>) -> Result<Sorted, Error> {
             } else {
                 file.text.get(range).unwrap_or_default().to_owned()
             };
-            sorted.add(Manifest {
+            let manifest = Manifest {
                 source: path.clone(),
                 line,
                 text,
                 object: OnceLock::new(),
                 head,
-            });
+            };
+            sorted.add(manifest, warnings);
         }
     }
     if let Some(text) = failure {
@@ -177,7 +178,7 @@ pub(super) fn sort(mut files: BTreeMap<String, File>) -> Result<Sorted, Error> {
 }
 
 impl Sorted {
-    fn add(&mut self, manifest: Manifest) {
+    fn add(&mut self, manifest: Manifest, warnings: &mut Vec<Warning>) {
         let Some(events) = manifest.head.annotations.get("helm.sh/hook") else {
             self.objects.push(manifest);
             return;
@@ -189,10 +190,7 @@ impl Sorted {
         };
         let parsed: Option<Vec<HookEvent>> = words(events).iter().map(|word| HookEvent::parse(word)).collect();
         let Some(parsed) = parsed else {
-            let path = &manifest.source;
-            self.warnings.push(format!(
-                "{path}: a manifest with the unknown hook {events:?} is left out"
-            ));
+            warnings.push(Warning::unknown_hook(&manifest.source, events));
             return;
         };
         self.hooks.push(Hook {
@@ -219,17 +217,19 @@ mod tests {
     use super::super::heads::Heads;
     use super::*;
 
-    fn sort_texts<const N: usize>(texts: [(&str, String); N]) -> Result<Sorted, Error> {
+    fn sort_texts<const N: usize>(texts: [(&str, String); N]) -> Result<(Sorted, Vec<Warning>), Error> {
         let heads = Arc::new(Heads::default());
         let mut outputs = Outputs::new(&heads, None);
         for (path, text) in texts {
             outputs.add(path.to_owned(), text.into_bytes());
         }
-        sort(outputs.finish("c").0)
+        let mut warnings = Vec::new();
+        let sorted = sort(outputs.finish("c").0, &mut warnings)?;
+        Ok((sorted, warnings))
     }
 
     fn read_one(path: &str, text: &str) -> Result<Manifest, String> {
-        let sorted = sort_texts([(path, text.to_owned())]).map_err(|e| e.to_string())?;
+        let (sorted, _) = sort_texts([(path, text.to_owned())]).map_err(|e| e.to_string())?;
         Ok(sorted.objects.into_iter().next().unwrap())
     }
 
@@ -246,12 +246,16 @@ mod tests {
             ("c/templates/c.yaml", hook("other: x")),
             ("c/templates/_d.yaml", "kind: X".to_owned()),
         ];
-        let sorted = sort_texts(texts).unwrap();
+        let (sorted, warnings) = sort_texts(texts).unwrap();
         assert_eq!(sorted.objects.len(), 1);
         assert_eq!(sorted.hooks.len(), 1);
         assert_eq!(sorted.hooks[0].events, [HookEvent::PreInstall, HookEvent::Test]);
         assert_eq!(sorted.hooks[0].weight, -5);
-        assert_eq!(sorted.warnings.len(), 1);
+        let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            warnings,
+            ["c/templates/b.yaml: skipping unknown hooks hookTypes=crd-install"]
+        );
     }
 
     #[test]

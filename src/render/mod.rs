@@ -264,14 +264,13 @@ impl Renderer {
         let used = context.used();
         let (randomness, random_warnings) = context.into_randomness();
         let mut result = rendered
-            .and_then(|()| finish(node.name(), outputs))
+            .and_then(|()| finish(node.name(), outputs, warnings))
             .map_err(|error| error.unanswered(&missing_lookups))?;
         result.missing_lookups = missing_lookups;
         result.used_lookups = used_lookups;
         result.used = used;
         result.randomness = randomness;
         warnings.extend(random_warnings.into_iter().map(Warning::from));
-        warnings.append(&mut result.warnings);
         if input.include_crds {
             contexts::crds(&node, "", &mut result.crds);
         }
@@ -410,14 +409,13 @@ fn handlebars_text(context: &mut Context, templates: &Templates, name: &str, dat
 }
 
 /// Sorts rendered files into manifests, hooks and notes.
-fn finish(chart: &str, outputs: Outputs<'_>) -> Result<Rendered, Error> {
+fn finish(chart: &str, outputs: Outputs<'_>, warnings: &mut Vec<Warning>) -> Result<Rendered, Error> {
     let (files, notes) = outputs.finish(chart);
-    let sorted = manifest::sort(files)?;
+    let sorted = manifest::sort(files, warnings)?;
     Ok(Rendered {
         objects: sorted.objects,
         hooks: sorted.hooks,
         notes,
-        warnings: sorted.warnings.into_iter().map(Warning::from).collect(),
         ..Rendered::default()
     })
 }

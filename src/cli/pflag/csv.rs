@@ -9,6 +9,8 @@ pub fn record(text: &str) -> Result<Vec<String>, String> {
         return Ok(Vec::new());
     }
     let text = text.replace("\r\n", "\n");
+    // `readLine` drops a carriage return at the end of the input.
+    let text = text.strip_suffix('\r').unwrap_or(&text);
     let body = text.trim_start_matches('\n');
     let start = text.len() - body.len();
     if body.is_empty() {
@@ -19,12 +21,12 @@ pub fn record(text: &str) -> Result<Vec<String>, String> {
     loop {
         let rest = text.get(position..).unwrap_or_default();
         let (field, end) = match rest.strip_prefix('"') {
-            Some(_) => quoted(&text, position)?,
+            Some(_) => quoted(text, position)?,
             None => {
                 let end = rest.find([',', '\n']).unwrap_or(rest.len());
                 let field = rest.get(..end).unwrap_or_default();
                 if let Some(quote) = field.find('"') {
-                    return Err(at(&text, position + quote, "bare \" in non-quoted-field"));
+                    return Err(at(text, position + quote, "bare \" in non-quoted-field"));
                 }
                 (field.to_owned(), position + end)
             }

@@ -78,10 +78,7 @@ impl Folder<'_> {
         {
             return Err(format!("stat {parent}: {}", io_text(&e)));
         }
-        std::fs::create_dir_all(self.base.join(&parent)).map_err(|e| {
-            let at = first_file(self.base, &parent);
-            format!("mkdir {at}: {}", io_text(&e))
-        })?;
+        make_folders(self.base, &parent)?;
         let wrap = |e: io::Error| format!("open {shown}: {}", io_text(&e));
         let mut options = OpenOptions::new();
         options.write(true).append(append);
@@ -97,13 +94,18 @@ impl Folder<'_> {
     }
 }
 
-/// The first part of a path that is there and no folder: what Go names when it can't make the folders.
-fn first_file(base: &Path, folder: &str) -> String {
-    let ends = folder.match_indices('/').map(|(at, _)| at).chain([folder.len()]);
-    ends.filter_map(|end| folder.get(..end))
-        .find(|part| base.join(part).exists() && !base.join(part).is_dir())
-        .unwrap_or(folder)
-        .to_owned()
+/// Go's `os.MkdirAll`, which names the first part of the path that can't be made.
+fn make_folders(base: &Path, folder: &str) -> Result<(), String> {
+    let path = base.join(folder);
+    if path.exists() && !path.is_dir() {
+        return Err(format!("mkdir {folder}: not a directory"));
+    }
+    std::fs::create_dir_all(path).map_err(|e| {
+        let ends = folder.match_indices('/').map(|(at, _)| at).chain([folder.len()]);
+        let mut parts = ends.filter_map(|end| folder.get(..end)).filter(|part| !part.is_empty());
+        let at = parts.find(|part| !base.join(part).is_dir()).unwrap_or(folder);
+        format!("mkdir {at}: {}", io_text(&e))
+    })
 }
 
 /// Go's `filepath.Clean`, which `filepath.Join` applies.

@@ -12,6 +12,7 @@ use kube::{Client, Config};
 use super::resolver;
 use crate::chart::Fetch;
 use crate::chart::io_text;
+use crate::template::go::quote::quote_go;
 
 /// How long one answer may take; Helm waits as long for a schema.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -71,17 +72,17 @@ fn get(url: &str, proxies: &Proxies) -> Result<Answer, String> {
     };
     // On a thread of its own: whoever calls may already be within a runtime.
     let answer = std::thread::scope(|scope| scope.spawn(asked).join());
-    answer.unwrap_or_else(|_| Err(format!("Get {url:?}: the request stopped unexpectedly")))
+    answer.unwrap_or_else(|_| Err(failed(url, "the request stopped unexpectedly")))
 }
 
 async fn follow(url: &str, proxies: &Proxies) -> Result<Answer, String> {
     let mut at = url.to_owned();
     for _ in 0..=MOST_REDIRECTIONS {
         let (answer, location) = match tokio::time::timeout(TIMEOUT, ask(&at, proxies)).await {
-            Ok(result) => result.map_err(|problem| format!("Get {at:?}: {problem}"))?,
+            Ok(result) => result.map_err(|problem| failed(&at, &problem))?,
             Err(_) => {
                 let problem = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
-                return Err(format!("Get {at:?}: {problem}"));
+                return Err(failed(&at, problem));
             }
         };
         match location {
@@ -89,7 +90,12 @@ async fn follow(url: &str, proxies: &Proxies) -> Result<Answer, String> {
             None => return Ok(answer),
         }
     }
-    Err(format!("Get {at:?}: stopped after {MOST_REDIRECTIONS} redirects"))
+    Err(failed(&at, &format!("stopped after {MOST_REDIRECTIONS} redirects")))
+}
+
+/// Go's `url.Error` of a request.
+fn failed(url: &str, problem: &str) -> String {
+    format!("Get {}: {problem}", quote_go(url.as_bytes()))
 }
 
 /// One request: the answer, and where it leads on to.

@@ -11,6 +11,7 @@ use super::server::Cluster;
 use crate::chart::metadata::json_kind;
 use crate::plan::takeover::{HELM_NAMESPACE, HELM_RELEASE};
 use crate::render::{LookupKey, Rendered};
+use crate::template::go::quote::quote_go;
 use crate::yaml;
 
 /// A release that is about to be installed.
@@ -120,9 +121,12 @@ impl Install<'_> {
         };
         let Some(is_namespaced) = self.cluster.is_namespaced(&key) else {
             return Err(format!(
-                "resource mapping not found for name: {:?} namespace: {:?} from \"\": no matches for kind {:?} in version \
-                 {:?}\nensure CRDs are installed first",
-                key.name, key.namespace, key.kind, key.api_version
+                "resource mapping not found for name: {} namespace: {} from \"\": no matches for kind {} in version {}\n\
+                 ensure CRDs are installed first",
+                quote_go(key.name.as_bytes()),
+                quote_go(key.namespace.as_bytes()),
+                quote_go(key.kind.as_bytes()),
+                quote_go(key.api_version.as_bytes()),
             ));
         };
         if !is_namespaced {
@@ -144,7 +148,12 @@ impl Install<'_> {
             }
             return Err("metadata.name and metadata.generateName cannot both be set".to_owned());
         }
-        let what = format!("{} {:?} in namespace {:?}", key.kind, key.name, key.namespace);
+        let what = format!(
+            "{} {} in namespace {}",
+            key.kind,
+            quote_go(key.name.as_bytes()),
+            quote_go(key.namespace.as_bytes())
+        );
         let live = match key.name.as_str() {
             "" => Err("resource name may not be empty".to_owned()),
             _ => self.cluster.get(key),
@@ -168,10 +177,14 @@ impl Install<'_> {
         ];
         let problems = marks.iter().filter_map(|(mark, field, key, wanted)| {
             let value = live.get("metadata")?.get(field).and_then(|marks| marks.get(key));
+            let shown = quote_go(wanted.as_bytes());
             let problem = match value.and_then(Value::as_str) {
-                None => format!("missing key {key:?}: must be set to {wanted:?}"),
+                None => format!("missing key {key:?}: must be set to {shown}"),
                 Some(value) if value != *wanted => {
-                    format!("key {key:?} must equal {wanted:?}: current value is {value:?}")
+                    format!(
+                        "key {key:?} must equal {shown}: current value is {}",
+                        quote_go(value.as_bytes())
+                    )
                 }
                 Some(_) => return None,
             };

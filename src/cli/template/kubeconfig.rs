@@ -13,6 +13,8 @@ use super::{Process, env_bool, namespace};
 use crate::chart::io_text;
 use crate::chart::metadata::json_kind;
 use crate::cli::pflag::Parsed;
+use crate::template::go::quote::quote_go;
+use crate::template::sprig::url_parse::Url;
 use crate::yaml;
 
 /// Where a cluster is that nothing tells of.
@@ -34,7 +36,7 @@ pub async fn config(flags: &Parsed, process: &Process<'_>) -> Result<Config, Str
     let context = namespace::context(flags, process);
     let mut config = match (read(flags, process)?, context) {
         (Some(kubeconfig), context) => selected(kubeconfig, context, files).await?,
-        (None, Some(name)) => return Err(format!("context {name:?} does not exist")),
+        (None, Some(name)) => return Err(no_context(&name)),
         (None, None) => unnamed(files)?,
     };
     if let Some(url) = server {
@@ -80,17 +82,28 @@ fn unnamed(files: Files<'_>) -> Result<Config, String> {
 
 /// A server's address, which may lack `http://`.
 fn parsed(server: &str) -> Result<axum::http::Uri, String> {
-    let url = with_scheme(server);
-    url.parse().map_err(|e| match url.contains(' ') {
-        true => format!("parse {url:?}: invalid character \" \" in host name"),
-        false => format!("parse {url:?}: {e}"),
-    })
+    let url = with_scheme(server)?;
+    url.parse()
+        .map_err(|e| format!("parse {}: {e}", quote_go(url.as_bytes())))
 }
 
-fn with_scheme(server: &str) -> String {
-    match server.starts_with("http://") || server.starts_with("https://") {
-        true => server.to_owned(),
-        false => format!("http://{server}"),
+fn no_context(name: &str) -> String {
+    format!("context {} does not exist", quote_go(name.as_bytes()))
+}
+
+/// client-go's `DefaultServerURL` (`rest/url_utils.go`).
+fn with_scheme(server: &str) -> Result<String, String> {
+    let is_whole = |url: Url| !url.scheme.is_empty() && !url.host.is_empty();
+    if Url::parse(server.as_bytes()).is_ok_and(is_whole) {
+        return Ok(server.to_owned());
+    }
+    let url = format!("http://{server}");
+    match Url::parse(url.as_bytes())?.path.as_slice() {
+        b"" | b"/" => Ok(url),
+        _ => Err(format!(
+            "host must be a URL or a host:port pair: {}",
+            quote_go(server.as_bytes())
+        )),
     }
 }
 
@@ -148,7 +161,7 @@ async fn selected(mut kubeconfig: Kubeconfig, named: Option<String>, files: File
     };
     let Some(context) = kubeconfig.contexts.iter().find(|context| context.name == name) else {
         return Err(match named {
-            Some(name) => format!("context {name:?} does not exist"),
+            Some(name) => no_context(&name),
             None => format!("invalid configuration: context was not found for specified context: {name}"),
         });
     };
@@ -178,7 +191,7 @@ async fn selected(mut kubeconfig: Kubeconfig, named: Option<String>, files: File
     {
         let (name, cluster) = (&cluster.name, cluster.cluster.get_or_insert_default());
         let server = cluster.server.as_deref().filter(|server| !server.is_empty());
-        cluster.server = Some(server.map_or_else(|| DEFAULT_SERVER.to_owned(), with_scheme));
+        cluster.server = Some(with_scheme(server.unwrap_or(DEFAULT_SERVER))?);
         parsed(cluster.server.as_deref().unwrap_or_default())?;
         problems.extend(files.cluster_problems(name, cluster));
     }

@@ -7,6 +7,8 @@ use sha2::{Digest, Sha256};
 
 use super::files::clean_path;
 use crate::cli::pflag::Parsed;
+use crate::template::go::quote::quote_go;
+use crate::template::sprig::url_parse::Url;
 
 /// Where a chart is.
 #[derive(Debug)]
@@ -55,23 +57,31 @@ pub fn locate(flags: &Parsed, dir: &Path, chart: &str) -> Result<Place, String> 
         return Ok(Place::Path(path));
     }
     if name.starts_with(['/', '.']) {
-        return Err(format!("path {name:?} not found"));
+        return Err(format!("path {} not found", quote_go(name.as_bytes())));
     }
-    if let Some((scheme, rest)) = name.split_once("://") {
-        return Err(match scheme.to_ascii_lowercase().as_str() {
-            "http" | "https" if !flags.bool("verify") => return Ok(Place::Url(name.to_owned())),
-            "oci" | "http" | "https" => remote(name, &format!("helm pull {name}")),
-            _ if rest.contains('/') => format!("scheme {scheme:?} not supported"),
-            _ => format!("non-absolute URLs should be in form of repo_name/path_to_chart, got: {name}"),
-        });
+    let url = Url::parse(name.as_bytes()).map_err(|_| format!("invalid chart URL format: {name}"))?;
+    by_url(flags, name, &url)
+}
+
+/// A chart that isn't there and may be elsewhere (`ResolveChartVersion` in Helm's `pkg/downloader/chart_downloader.go`).
+fn by_url(flags: &Parsed, name: &str, url: &Url) -> Result<Place, String> {
+    let is_registry = name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("oci://"));
+    if is_registry {
+        return Err(remote(name, &format!("helm pull {name}")));
     }
-    if has_bad_escape(name) {
-        return Err(format!("invalid chart URL format: {name}"));
+    if !url.scheme.is_empty() && !url.host.is_empty() && !url.path.is_empty() {
+        return match url.scheme.as_slice() {
+            b"http" | b"https" if !flags.bool("verify") => Ok(Place::Url(name.to_owned())),
+            b"http" | b"https" => Err(remote(name, &format!("helm pull {name}"))),
+            scheme => Err(format!("scheme {} not supported", quote_go(scheme))),
+        };
     }
-    match name.split_once('/') {
+    let path = String::from_utf8_lossy(&url.path);
+    match path.split_once('/') {
         Some((repository, _)) => Err(format!("repo {repository} not found")),
         None => Err(format!(
-            "non-absolute URLs should be in form of repo_name/path_to_chart, got: {name}"
+            "non-absolute URLs should be in form of repo_name/path_to_chart, got: {}",
+            String::from_utf8_lossy(&url.text())
         )),
     }
 }
@@ -107,11 +117,4 @@ fn unverified(chart: &Path) -> String {
         ),
         Ok(_) => "signatures of charts are not checked: run `helm verify` and leave --verify out".to_owned(),
     }
-}
-
-/// Whether a `%` isn't followed by two hexadecimal digits.
-fn has_bad_escape(text: &str) -> bool {
-    let hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
-    let bytes = text.as_bytes();
-    (0..bytes.len()).any(|at| bytes.get(at) == Some(&b'%') && !(hex(bytes.get(at + 1)) && hex(bytes.get(at + 2))))
 }

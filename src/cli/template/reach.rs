@@ -12,6 +12,7 @@ use kube::{Client, Config};
 
 use super::{http, resolver};
 use crate::chart::io_text;
+use crate::template::go::quote::quote_go;
 
 /// How long a connection may take to be made.
 const DIAL: Duration = Duration::from_secs(30);
@@ -26,7 +27,10 @@ pub async fn client(mut config: Config) -> Result<Client, String> {
     config.default_retry = false;
     let base = config.cluster_url.clone();
     let url = format!("{}/version", base.to_string().trim_end_matches('/'));
-    let got = |problem: String| format!("Get {url:?}: {problem}");
+    let got = |problem: String| format!("Get {}: {problem}", quote_go(url.as_bytes()));
+    if let Some(scheme) = base.scheme_str().filter(|scheme| !["http", "https"].contains(scheme)) {
+        return Err(got(format!("unsupported protocol scheme {scheme:?}")));
+    }
     match &config.proxy_url {
         Some(proxy) => {
             let problem = |problem| got(format!("proxyconnect tcp: {problem}"));
@@ -94,8 +98,8 @@ fn refusal(status: StatusCode, words: Option<String>) -> String {
             "the server was unable to return a response in the time allotted, but may still be processing the request"
         }
         500.. => {
-            let words = words.unwrap_or_else(|| "unknown".to_owned());
-            return format!("an error on the server ({words:?}) has prevented the request from succeeding");
+            let words = quote_go(words.as_deref().unwrap_or("unknown").as_bytes());
+            return format!("an error on the server ({words}) has prevented the request from succeeding");
         }
         code => return format!("the server responded with the status code {code} but did not return more information"),
     };

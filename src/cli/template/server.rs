@@ -16,6 +16,7 @@ use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Error;
 use crate::cluster::lookup::group_kind;
 use crate::render::{Capabilities, LookupKey, Lookups};
+use crate::template::go::quote::quote_go;
 
 /// A cluster, and what it serves.
 pub struct Cluster {
@@ -104,13 +105,13 @@ async fn fetch(client: &Client, snapshot: &Snapshot, key: &LookupKey) -> Result<
     // client-go refuses such names, as they would change the path.
     if let Some(bad) = ["/", "%"].iter().find(|bad| key.name.contains(**bad)) {
         return Err(format!(
-            "invalid resource name {:?}: [may not contain '{bad}']",
-            key.name
+            "invalid resource name {}: [may not contain '{bad}']",
+            quote_go(key.name.as_bytes())
         ));
     }
     if [".", ".."].contains(&key.name.as_str()) {
         return Err(format!(
-            "invalid resource name {:?}: [may not be '{}']",
+            "invalid resource name \"{}\": [may not be '{}']",
             key.name, key.name
         ));
     }

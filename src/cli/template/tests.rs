@@ -137,6 +137,7 @@ fn charts_load_as_with_helm() {
         "schema-files",
         "kubeconfigs",
         "bytes",
+        "arguments",
     ] {
         for case in cases_of(&format!("loading/{name}.jsonl")) {
             count += 1;
@@ -258,4 +259,26 @@ fn manifests_are_printed_byte_by_byte() {
     );
     std::fs::write(templates.join("a.yaml"), b"a: \xff").unwrap();
     assert_eq!(run(&["--debug"]), b"---\n# Source: c/templates/a.yaml\na: \xff\n");
+}
+
+/// Helm prints the names as they are.
+#[cfg(target_os = "linux")]
+#[test]
+fn files_whose_names_are_not_utf8_are_read() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let templates = folder.path().join("c/templates").join(OsStr::from_bytes(b"d\xe9"));
+    std::fs::create_dir_all(&templates).unwrap();
+    std::fs::write(
+        folder.path().join("c/Chart.yaml"),
+        "apiVersion: v2\nname: c\nversion: 1.0.0\n",
+    )
+    .unwrap();
+    std::fs::write(templates.join(OsStr::from_bytes(b"z\xff.yaml")), "a: b\n").unwrap();
+    let captured = run_captured(&["c"], b"", folder.path());
+    assert_eq!(captured.error, None);
+    let want = "---\n# Source: c/templates/d\u{fffd}/z\u{fffd}.yaml\na: b\n";
+    assert_eq!(String::from_utf8(captured.stdout).unwrap(), want);
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use serde_json::{Value as Json, json};
 
 use crate::template::go::format;
+use crate::template::go::quote::quote_go;
 use crate::template::go::room::{self, Room};
 use crate::template::go::{Field, List, ListKind, Object, Param, Value};
 
@@ -164,21 +165,26 @@ impl KubeVersion {
                 None => break,
             }
         }
+        let quoted = || quote_go(text.as_bytes());
         let (Some(major), minor) = (numbers.first(), numbers.get(1)) else {
-            return Err(format!("could not parse {text:?} as version"));
+            return Err(format!("could not parse {} as version", quoted()));
         };
         let Some(minor) = minor else {
-            return Err(format!("illegal version string {text:?}"));
+            return Err(format!("illegal version string {}", quoted()));
         };
         if major.len() > 1 && major.starts_with('0') {
-            return Err(format!("illegal zero-prefixed version component {major:?} in {text:?}"));
+            return Err(format!(
+                "illegal zero-prefixed version component {major:?} in {}",
+                quoted()
+            ));
         }
         let mut values = Vec::new();
         for number in &numbers {
             let value: u64 = number.parse().map_err(|_| {
                 format!(
-                    "illegal non-numeric version component {number:?} in {text:?}: strconv.ParseUint: parsing \
-                     {number:?}: value out of range"
+                    "illegal non-numeric version component {number:?} in {}: strconv.ParseUint: parsing \
+                     {number:?}: value out of range",
+                    quoted()
                 )
             })?;
             values.push(value.to_string());

@@ -57,7 +57,7 @@ fn url_join(args: &[Value]) -> Out {
         query: part(&map, "query")?,
         opaque: part(&map, "opaque")?,
         fragment: part(&map, "fragment")?,
-        user: None,
+        ..Url::default()
     };
     let userinfo = part(&map, "userinfo")?;
     if !userinfo.is_empty() {

@@ -4,16 +4,22 @@ use std::net::Ipv6Addr;
 
 use super::text::quoted;
 
-/// A URL in its parts, decoded, with the parts' encoded forms where they differ from the default.
+/// A URL in its parts, decoded, with what was written where that may be shown.
 #[derive(Default, Debug)]
 pub struct Url {
     pub scheme: Vec<u8>,
     pub(super) opaque: Vec<u8>,
     pub(super) user: Option<User>,
-    pub(super) host: Vec<u8>,
-    pub(super) path: Vec<u8>,
+    pub host: Vec<u8>,
+    pub path: Vec<u8>,
+    /// The path as it was written.
+    pub(super) raw_path: Vec<u8>,
+    /// Whether a question mark stands before an empty query.
+    pub(super) force_query: bool,
     pub(super) query: Vec<u8>,
     pub(super) fragment: Vec<u8>,
+    /// As [`raw_path`](Self::raw_path).
+    pub(super) raw_fragment: Vec<u8>,
 }
 
 /// Name and password, decoded.
@@ -90,6 +96,15 @@ fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
         at += 1;
     }
     Ok(out)
+}
+
+/// A part as a URL shows it: as it was written, if nothing is missing from its encoding (`URL.EscapedPath`).
+fn encoded(text: &[u8], raw: &[u8], part: Part) -> Vec<u8> {
+    let valid = |byte: &u8| b"!$&'()*+,;=:@[]%".contains(byte) || !must_escape(*byte, part);
+    if !raw.is_empty() && raw.iter().all(valid) {
+        return raw.to_vec();
+    }
+    escape(text, part)
 }
 
 fn cut(text: &[u8], separator: u8) -> (&[u8], Option<&[u8]>) {
@@ -204,6 +219,7 @@ impl Url {
         if let Some(fragment) = fragment.filter(|fragment| !fragment.is_empty()) {
             url.fragment =
                 unescape(fragment, Part::Fragment).map_err(|error| format!("parse {}: {error}", quoted(text)))?;
+            url.raw_fragment = fragment.to_vec();
         }
         Ok(url)
     }
@@ -220,6 +236,7 @@ impl Url {
         self.scheme = scheme.to_ascii_lowercase();
         let (mut rest, query) = cut(rest, b'?');
         self.query = query.unwrap_or(&[]).to_vec();
+        self.force_query = query.is_some_and(<[u8]>::is_empty);
         if !rest.starts_with(b"/") {
             if !self.scheme.is_empty() {
                 self.opaque = rest.to_vec();
@@ -241,6 +258,7 @@ impl Url {
             self.user = at.and_then(|at| authority.get(..at)).map(parse_user).transpose()?;
         }
         self.path = unescape(rest, Part::Path)?;
+        self.raw_path = rest.to_vec();
         Ok(())
     }
 
@@ -257,8 +275,8 @@ impl Url {
             .unwrap_or(host)
     }
 
-    /// `URL.String` of a URL that was put together from decoded parts.
-    pub(super) fn text(&self) -> Vec<u8> {
+    /// `URL.String`.
+    pub fn text(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if !self.scheme.is_empty() {
             out.extend_from_slice(&self.scheme);
@@ -269,13 +287,13 @@ impl Url {
         } else {
             out.extend_from_slice(&self.opaque);
         }
-        if !self.query.is_empty() {
+        if self.force_query || !self.query.is_empty() {
             out.push(b'?');
             out.extend_from_slice(&self.query);
         }
         if !self.fragment.is_empty() {
             out.push(b'#');
-            out.extend(escape(&self.fragment, Part::Fragment));
+            out.extend(encoded(&self.fragment, &self.raw_fragment, Part::Fragment));
         }
         out
     }
@@ -292,7 +310,7 @@ impl Url {
         let path = if self.path == b"*" {
             b"*".to_vec()
         } else {
-            escape(&self.path, Part::Path)
+            encoded(&self.path, &self.raw_path, Part::Path)
         };
         if !path.is_empty() && !path.starts_with(b"/") && !self.host.is_empty() {
             out.push(b'/');
