@@ -1,9 +1,14 @@
 //! Letter case and word shapes: Go's `strings` and `unicode`, goutils v1.1.1 and xstrings v1.5.0.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 use super::args::{Args, Out};
 use super::pure;
 use super::runes::{self, is_lower, is_title, is_upper, to_lower, to_title, to_upper};
 use crate::template::go::func::Func;
+use crate::template::go::unicode::is_letter_or_digit;
 use crate::template::go::value::Value;
 
 pub(super) fn table<C>() -> Vec<Func<C>> {
@@ -147,7 +152,9 @@ enum Word {
 
 /// xstrings counts a Chinese, Japanese or Korean ideograph as no letter of an alphabet.
 fn is_letter(c: char) -> bool {
-    c.is_alphabetic() && !c.is_numeric() && !matches!(c as u32, 0x4E00..=0x9FCC | 0x3400..=0x4D85 | 0x20000..=0x2B81D)
+    is_letter_or_digit(c)
+        && !c.is_numeric()
+        && !matches!(c as u32, 0x4E00..=0x9FCC | 0x3400..=0x4D85 | 0x20000..=0x2B81D)
 }
 
 /// A character with the invalid bytes before it, which xstrings takes for a part of it; after the last character, invalid
@@ -285,13 +292,12 @@ fn separated(text: &[u8], connector: char) -> Vec<u8> {
     out
 }
 
-/// `unicode.IsPunct` for the characters that names are made of: ASCII and the general punctuation block.
+/// `unicode.IsPunct`: the categories P.
 fn is_punctuation(c: char) -> bool {
-    match c {
-        '$' | '+' | '<' | '=' | '>' | '^' | '`' | '|' | '~' => false,
-        c if c.is_ascii() => c.is_ascii_punctuation(),
-        c => matches!(c as u32, 0xA1 | 0xA7 | 0xAB | 0xB6 | 0xB7 | 0xBB | 0xBF | 0x2010..=0x2027 | 0x2030..=0x2043
-            | 0x2045..=0x2051 | 0x2053..=0x205E | 0x3001..=0x3003 | 0x3008..=0x3011 | 0x3014..=0x301F
-            | 0xFF01..=0xFF03 | 0xFF05..=0xFF0A | 0xFF0C..=0xFF0F | 0xFF1A | 0xFF1B | 0xFF1F | 0xFF20),
+    static CATEGORIES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\p{P}$").ok());
+    if c.is_ascii() {
+        return c.is_ascii_punctuation() && !"$+<=>^`|~".contains(c);
     }
+    let is_in = |regex: &Regex| regex.is_match(c.encode_utf8(&mut [0; 4]));
+    !c.is_alphanumeric() && CATEGORIES.as_ref().is_some_and(is_in)
 }

@@ -1,6 +1,8 @@
 //! Go's view of a string's characters: UTF-8, where each byte that isn't part of a valid sequence counts as one U+FFFD
 //! (`utf8.DecodeRune`), and one-to-one case mappings (`unicode.ToUpper` and its kin), not Rust's full ones.
 
+use crate::template::go::unicode::is_print;
+
 /// The first character and its width in bytes; an invalid byte is U+FFFD of width 1. `None` at the end.
 pub(super) fn decode(bytes: &[u8]) -> Option<(char, usize)> {
     let first = *bytes.first()?;
@@ -56,9 +58,14 @@ pub(super) fn to_upper(c: char) -> char {
     let offset = match c as u32 {
         0x1F80..=0x1F87 | 0x1F90..=0x1F97 | 0x1FA0..=0x1FA7 => 8,
         0x1FB3 | 0x1FC3 | 0x1FF3 => 9,
-        _ => return single(c.to_uppercase()).unwrap_or(c),
+        _ => return mapped(c, c.to_uppercase()),
     };
     char::from_u32(c as u32 + offset).unwrap_or(c)
+}
+
+/// What a letter is in another case; itself where Go's version of Unicode doesn't know one of both yet.
+fn mapped(c: char, to: impl Iterator<Item = char>) -> char {
+    single(to).filter(|to| is_print(c) && is_print(*to)).unwrap_or(c)
 }
 
 /// `unicode.ToLower`.
@@ -66,7 +73,7 @@ pub(super) fn to_lower(c: char) -> char {
     if c == '\u{130}' {
         return 'i';
     }
-    single(c.to_lowercase()).unwrap_or(c)
+    mapped(c, c.to_lowercase())
 }
 
 /// `unicode.ToTitle`.
@@ -90,12 +97,13 @@ pub(super) fn is_title(c: char) -> bool {
 
 /// `unicode.IsUpper`: category Lu. Rust's `is_uppercase` adds Other_Uppercase (Roman numerals, circled letters).
 pub(super) fn is_upper(c: char) -> bool {
-    c.is_uppercase() && !matches!(c as u32, 0x2160..=0x216F | 0x24B6..=0x24CF | 0x1F130..=0x1F189)
+    c.is_uppercase() && is_print(c) && !matches!(c as u32, 0x2160..=0x216F | 0x24B6..=0x24CF | 0x1F130..=0x1F189)
 }
 
 /// `unicode.IsLower`: category Ll. Rust's `is_lowercase` adds Other_Lowercase (modifier letters, small numerals).
 pub(super) fn is_lower(c: char) -> bool {
     c.is_lowercase()
+        && is_print(c)
         && !matches!(c as u32, 0xAA | 0xBA | 0x2B0..=0x2E4 | 0x345 | 0x37A | 0x1D2C..=0x1D6A | 0x1D78 | 0x1D9B..=0x1DBF
             | 0x2071 | 0x207F | 0x2090..=0x209C | 0x2170..=0x217F | 0x24D0..=0x24E9 | 0x2C7C..=0x2C7D | 0xA69C..=0xA69D
             | 0xA770 | 0xA7F2..=0xA7F4 | 0xA7F8..=0xA7F9 | 0xAB5C..=0xAB5F | 0x10FC | 0x10780..=0x107BA
