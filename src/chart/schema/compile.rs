@@ -3,6 +3,7 @@
 //! Follows what santhosh-tekuri/jsonschema v6 does with `$schema`, `$id`, anchors and references, and what Helm lets it
 //! load: files, what a [`Fetch`] fetches, and nothing (a schema that accepts all) for `urn:`.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use super::keywords::{Below, COMPOUND, Object, RARE, RAREST};
 use super::urls::{join, percent_decode, quote};
 use super::{documents, metaschemas};
 use crate::chart::Fetch;
+use crate::template::sprig::url_parse::Url;
 
 /// The largest schema file that is read, in bytes.
 const MAX_FILE: u64 = 5 * 1024 * 1024;
@@ -134,8 +136,9 @@ impl<'f> Compiler<'f> {
     }
 
     fn add(&mut self, url: &Arc<str>, root: Json) -> Result<(), String> {
+        let draft = self.draft(url, &root)?;
         let mut document = Document::new(url, root);
-        document.collect_root()?;
+        document.collect_root(draft)?;
         self.check(&document, "")?;
         self.documents.insert(Arc::clone(url), document);
         Ok(())
@@ -180,16 +183,47 @@ impl<'f> Compiler<'f> {
         if self.documents.contains_key(url) {
             return Ok(());
         }
+        let root = self.read_document(url)?;
+        self.add(url, root)
+    }
+
+    fn read_document(&mut self, url: &str) -> Result<Json, String> {
         let failed = |problem: String| format!("failing loading {}: {problem}", quote(url));
-        let root = match (metaschemas::document(url), &mut self.elsewhere) {
-            (Some(document), _) => document,
-            (None, Elsewhere::Loaded(network)) => fetch(url, *network).map_err(failed)?,
+        if let Some(folder) = metaschemas::folder(url) {
+            return Err(format!("read metaschemas/{folder}/: is a directory"));
+        }
+        match (metaschemas::document(url), &mut self.elsewhere) {
+            (Some(document), _) => Ok(document),
+            (None, Elsewhere::Loaded(network)) => fetch(url, *network).map_err(failed),
             (None, Elsewhere::Left { was_asked }) => {
                 *was_asked = true;
-                return Err(failed("not now".to_owned()));
+                Err(failed("not now".to_owned()))
             }
-        };
-        self.add(url, root)
+        }
+    }
+
+    /// The draft of the document at `url`: what its `$schema` names, which may be a schema of another draft.
+    fn draft(&mut self, url: &str, root: &Json) -> Result<Draft, String> {
+        let mut passed: Vec<String> = Vec::new();
+        let mut root = Cow::Borrowed(root);
+        while let Some(named) = root.get("$schema").and_then(Json::text) {
+            if let Some(draft) = Draft::from_url(named) {
+                return Ok(draft);
+            }
+            let named = named.split('#').next().unwrap_or_default().to_owned();
+            let at = passed.last().map_or(url, String::as_str);
+            Url::parse(named.as_bytes())
+                .map_err(|e| format!("invalid $schema in {}: {e}", quote(&format!("{at}#"))))?;
+            if named == at {
+                return Err(format!("draft {} is not supported", quote(&named)));
+            }
+            if passed.contains(&named) {
+                return Err(format!("cycle in resolving $schema in {}", quote(&named)));
+            }
+            root = Cow::Owned(self.read_document(&named)?);
+            passed.push(named);
+        }
+        Ok(Draft::default())
     }
 
     /// The index of the schema at a place.

@@ -203,9 +203,10 @@ impl Document {
         }
     }
 
-    pub fn collect_root(&mut self) -> Result<(), String> {
+    /// Takes in the whole document, which is of a draft.
+    pub fn collect_root(&mut self, draft: Draft) -> Result<(), String> {
         let (root, url) = (Arc::clone(&self.root), Arc::clone(&self.url));
-        self.collect(&root, &url, "", Draft::default())
+        self.collect(&root, &url, "", draft)
     }
 
     /// Takes what a reference leads to for a schema, wherever it stands.
@@ -241,12 +242,10 @@ impl Document {
         };
         let keywords = Keywords::of(map);
         let mut draft = match schema.get("$schema").and_then(Json::text) {
-            Some(url) => Draft::from_url(url).ok_or_else(|| self.unsupported(url, pointer)),
-            None => Ok(fallback),
+            Some(url) if !pointer.is_empty() => Draft::from_url(url).ok_or_else(|| unsupported(url)),
+            _ => Ok(fallback),
         };
-        if pointer.is_empty() {
-            draft = Ok(draft?);
-        } else if draft.as_ref().map_or("", |draft| draft.id(schema)).is_empty() {
+        if draft.as_ref().map_or("", |draft| draft.id(schema)).is_empty() {
             // Only a resource may change the draft.
             draft = Ok(fallback);
         }
@@ -306,17 +305,6 @@ impl Document {
             }
         }
         Ok(())
-    }
-
-    fn unsupported(&self, url: &str, pointer: &str) -> String {
-        let url = url.split('#').next().unwrap_or_default();
-        if pointer.is_empty() && url == &*self.url {
-            return format!("draft {} is not supported", quote(url));
-        }
-        format!(
-            "failing loading {}: schemas for schemas are built in, others are not fetched",
-            quote(url)
-        )
     }
 
     fn anchors(&mut self, schema: &Json, pointer: &str, home: &str) -> Result<(), String> {
@@ -386,6 +374,14 @@ impl Document {
     }
 }
 
+fn unsupported(url: &str) -> String {
+    let url = url.split('#').next().unwrap_or_default();
+    format!(
+        "failing loading {}: schemas for the schemas of a part are built in, others are not fetched",
+        quote(url)
+    )
+}
+
 static NO_RESOURCE: Resource = Resource {
     id: String::new(),
     draft: Draft::V2020,
@@ -436,7 +432,7 @@ mod tests {
         let url = Arc::from("file:///x");
         let new = |text: &str| {
             let mut document = Document::new(&url, Json::parse(text.as_bytes()).unwrap());
-            document.collect_root().unwrap();
+            document.collect_root(Draft::V7).unwrap();
             document
         };
         let text = r##"{"$schema": "http://json-schema.org/draft-07/schema#", "$id": "http://x.org/y",

@@ -28,11 +28,30 @@ fn changes() -> [(Draft, &'static str, &'static str, Value); 10] {
     ]
 }
 
+/// The folder of the library's metaschemas that an URL names.
+pub(super) fn folder(url: &str) -> Option<&str> {
+    const FOLDERS: [&str; 8] = [
+        "draft",
+        "draft-04",
+        "draft-06",
+        "draft-07",
+        "draft/2019-09",
+        "draft/2019-09/meta",
+        "draft/2020-12",
+        "draft/2020-12/meta",
+    ];
+    on_site(url).filter(|path| FOLDERS.contains(path))
+}
+
+/// The path of an URL of the site where metaschemas are.
+fn on_site(url: &str) -> Option<&str> {
+    url.strip_prefix("http://json-schema.org/")
+        .or_else(|| url.strip_prefix("https://json-schema.org/"))
+}
+
 /// The document at the URL of a metaschema, or of a part of one.
 pub(super) fn document(url: &str) -> Option<Json> {
-    let path = url
-        .strip_prefix("http://json-schema.org/")
-        .or_else(|| url.strip_prefix("https://json-schema.org/"))?;
+    let path = on_site(url)?;
     let (value, draft): (&Value, Option<Draft>) = match path {
         "draft-04/schema" => (&meta::DRAFT4, Some(Draft::V4)),
         "draft-06/schema" => (&meta::DRAFT6, Some(Draft::V6)),
