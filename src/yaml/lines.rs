@@ -384,11 +384,11 @@ fn flow_scalar(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = match text.first()? {
         b'"' | b'\'' => {
             let length = quoted(text)?;
-            (length <= MAX_KEY && memchr::memchr(b'\n', text.get(..length)?).is_none()).then_some(length)?
+            memchr::memchr(b'\n', text.get(..length)?).is_none().then_some(length)?
         }
         _ => word(text)?,
     };
-    text.split_at_checked(length)
+    (length <= MAX_KEY).then(|| text.split_at_checked(length))?
 }
 
 #[cfg(test)]
