@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::{Error, version};
+use crate::template::go::unicode::is_print;
 use crate::template::sprig::date_parse;
 use crate::yaml::{self, GoType};
 
@@ -476,24 +477,14 @@ fn sanitize(text: &mut String) {
     if text.bytes().all(|b| (0x20..0x7f).contains(&b)) {
         return;
     }
-    *text = text
-        .chars()
-        .filter_map(|c| {
-            if c.is_whitespace() {
-                Some(' ')
-            } else {
-                (!is_invisible(c)).then_some(c)
-            }
-        })
-        .collect();
-}
-
-/// Control and format characters, and the private planes: what Go's `unicode.IsPrint` refuses of assigned characters.
-fn is_invisible(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180e}'
-            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{e000}'..='\u{f8ff}'
-            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{10ffff}')
+    let kept = |c: char| {
+        if c.is_whitespace() {
+            Some(' ')
+        } else {
+            is_print(c).then_some(c)
+        }
+    };
+    *text = text.chars().filter_map(kept).collect();
 }
 
 #[cfg(test)]

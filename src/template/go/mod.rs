@@ -34,7 +34,7 @@ pub mod quote;
 pub mod room;
 pub mod set;
 mod token;
-mod unicode;
+pub(crate) mod unicode;
 pub mod value;
 
 pub use ast::Tree;

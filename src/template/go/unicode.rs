@@ -46,7 +46,7 @@ pub(super) fn is_letter_or_digit(c: char) -> bool {
 }
 
 /// Go's `unicode.IsPrint`, the same as `strconv.IsPrint`.
-pub(super) fn is_print(c: char) -> bool {
+pub(crate) fn is_print(c: char) -> bool {
     if c.is_ascii() {
         matches!(c, ' '..='~')
     } else {
