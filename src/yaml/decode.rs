@@ -383,7 +383,7 @@ impl<'d, 'a> Decoder<'d, 'a> {
 }
 
 /// Bytes as Go's JSON encoder writes them: every byte that is not UTF-8 becomes U+FFFD.
-fn go_json_string(bytes: &[u8]) -> String {
+pub(crate) fn go_json_string(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         out.push_str(chunk.valid());

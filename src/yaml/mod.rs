@@ -33,7 +33,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-pub(crate) use decode::{Position, Target};
+pub(crate) use decode::{Position, Target, go_json_string};
 pub use depth::{GO_MAX_DEPTH, MAX_DEPTH, max_depth, with_max_depth};
 pub(crate) use json::{key_text, unsupported_value};
 pub(crate) use resolve::Scalar;
