@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::{Chart, Dependency, Error, Metadata, Warning, values, version};
 use crate::template::go::value::{Entries, Map, MapKind, Str, Value};
+use crate::template::sprig::text::display;
 
 /// What Helm says of a condition or tag whose value isn't a boolean.
 const NOT_BOOL: &str = "returned non-bool value";
@@ -236,6 +237,12 @@ fn nested(parent: &str, table: Map) -> Map {
 fn plain(value: Option<&Json>) -> String {
     match value {
         None | Some(Json::Null) => "<nil>".to_owned(),
-        Some(value) => super::metadata::scalar_text(value).unwrap_or_else(|| value.to_string()),
+        Some(Json::String(text)) => text.clone(),
+        // All numbers are floats to Go.
+        Some(Json::Number(number)) => {
+            let number = Value::Float64(number.as_f64().unwrap_or_default());
+            String::from_utf8_lossy(&display(&number)).into_owned()
+        }
+        Some(value) => value.to_string(),
     }
 }

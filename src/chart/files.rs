@@ -4,7 +4,7 @@ use super::schema::Schema;
 use super::{Chart, Error, File, Format, Frozen, Metadata, Purpose, Schemas, Warning, archive, metadata};
 use crate::template::go::Str;
 use crate::template::go::parallel::Promise;
-use crate::yaml;
+use crate::yaml::{self, GoType};
 
 /// How many bytes of a schema or of values are worth another thread.
 pub(super) const WORTH: usize = 16 << 10;
@@ -100,13 +100,13 @@ pub(super) struct Head {
 /// # Errors
 /// A format that Helm doesn't know.
 pub(super) fn head(file: &File) -> Result<Head, Error> {
-    let document = read(file)?;
-    let version = metadata::api_version(&document).map_err(|e| within(file, e))?;
+    let version = metadata::api_version(&read(file, &metadata::CHART_BASE)?).map_err(|e| within(file, e))?;
     let format = match version.as_str() {
         "" | "v1" | "v2" => Format::Released,
         "v3" => Format::V3,
         _ => return Err(Error::Chart("unsupported chart version".to_owned())),
     };
+    let document = read(file, &metadata::CHART)?;
     let name = document.get("name").and_then(serde_json::Value::as_str);
     Ok(Head {
         format,
@@ -250,8 +250,8 @@ fn load_subchart(folder: &str, files: Vec<Entry>, format: Format) -> Result<Char
     build(inner, format, None)
 }
 
-fn read(file: &File) -> Result<serde_json::Value, Error> {
-    metadata::read(&file.data).map_err(|e| Error::Chart(format!("cannot load {}: {e}", file.name)))
+fn read(file: &File, kind: &GoType) -> Result<serde_json::Value, Error> {
+    yaml::to_json_of(&file.data, kind).map_err(|e| Error::Chart(format!("cannot load {}: {e}", file.name)))
 }
 
 fn within(file: &File, error: Error) -> Error {
@@ -262,12 +262,14 @@ fn within(file: &File, error: Error) -> Error {
 }
 
 fn apply(metadata: &mut Metadata, file: &File) -> Result<(), Error> {
-    metadata.apply(&read(file)?).map_err(|e| within(file, e))
+    metadata
+        .apply(&read(file, &metadata::CHART)?)
+        .map_err(|e| within(file, e))
 }
 
 /// A lock file is only used by commands that fetch dependencies, but a broken one is refused all the same.
 fn check_lock(file: &File) -> Result<(), Error> {
-    metadata::check_lock(&read(file)?).map_err(|e| within(file, e))
+    metadata::check_lock(&read(file, &metadata::LOCK_FILE)?).map_err(|e| within(file, e))
 }
 
 /// Charts of format v1 see their requirements files in `.Files`; others get a warning.

@@ -1,12 +1,15 @@
 //! `Chart.yaml`. Facts: Helm's `pkg/chart/v2/{metadata,dependency}.go`, read as `encoding/json` reads a struct: keys
-//! match without regard to case, unknown ones are skipped, scalars become text where text is wanted.
+//! match without regard to case, unknown ones are skipped, keys that match the same field all count, in their order.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
 use super::{Error, version};
 use crate::template::go::quote::quote_go;
+use crate::template::go::unicode::is_print;
 use crate::template::sprig::date_parse;
-use crate::yaml::{self, Data, Node};
+use crate::yaml::{self, GoType};
 
 /// What `Chart.yaml` says. Absent fields are empty.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -64,37 +67,29 @@ impl Metadata {
         for (key, value) in fields {
             let at = Place {
                 owner: "Metadata",
-                path: &tag(key, &METADATA_TAGS),
+                path: yaml::field(key, &METADATA),
             };
-            match key.to_ascii_lowercase().as_str() {
+            match at.path {
                 "name" => at.text(value, &mut self.name)?,
                 "home" => at.text(value, &mut self.home)?,
                 "sources" => at.texts(value, &mut self.sources)?,
                 "version" => at.text(value, &mut self.version)?,
                 "description" => at.text(value, &mut self.description)?,
                 "keywords" => at.texts(value, &mut self.keywords)?,
-                "maintainers" => {
-                    self.maintainers = at
-                        .list(value, "[]*v2.Maintainer")?
-                        .iter()
-                        .map(|item| Maintainer::read(item, at))
-                        .collect::<Result<_, _>>()?;
-                }
+                "maintainers" => at.items(value, "[]*v2.Maintainer", &mut self.maintainers, |item, maintainer| {
+                    maintainer.read(item, at)
+                })?,
                 "icon" => at.text(value, &mut self.icon)?,
-                "apiversion" => at.text(value, &mut self.api_version)?,
+                "apiVersion" => at.text(value, &mut self.api_version)?,
                 "condition" => at.text(value, &mut self.condition)?,
                 "tags" => at.text(value, &mut self.tags)?,
-                "appversion" => at.text(value, &mut self.app_version)?,
+                "appVersion" => at.text(value, &mut self.app_version)?,
                 "deprecated" => at.bool(value, &mut self.deprecated)?,
-                "annotations" => self.annotations = at.string_map(value)?,
-                "kubeversion" => at.text(value, &mut self.kube_version)?,
-                "dependencies" => {
-                    self.dependencies = at
-                        .list(value, "[]*v2.Dependency")?
-                        .iter()
-                        .map(|item| Dependency::read(item, at))
-                        .collect::<Result<_, _>>()?;
-                }
+                "annotations" => at.string_map(value, &mut self.annotations)?,
+                "kubeVersion" => at.text(value, &mut self.kube_version)?,
+                "dependencies" => at.items(value, "[]*v2.Dependency", &mut self.dependencies, |item, dependency| {
+                    dependency.read(item, at)
+                })?,
                 "type" => at.text(value, &mut self.kind)?,
                 _ => {}
             }
@@ -172,26 +167,26 @@ impl Metadata {
 }
 
 impl Maintainer {
-    fn read(item: &Value, parent: Place<'_>) -> Result<Self, Error> {
+    fn read(&mut self, item: &Value, parent: Place<'_>) -> Result<(), Error> {
         let Some(fields) = fields(item, parent.item("v2.Maintainer"))? else {
             return Err(Error::Metadata(
                 "maintainers must not contain empty or null nodes".to_owned(),
             ));
         };
-        let mut maintainer = Maintainer::default();
         for (key, value) in fields {
+            let name = yaml::field(key, &MAINTAINER);
             let at = Place {
                 owner: "Maintainer",
-                path: &format!("{}.{}", parent.path, tag(key, &[])),
+                path: &format!("{}.{name}", parent.path),
             };
-            match key.to_ascii_lowercase().as_str() {
-                "name" => at.text(value, &mut maintainer.name)?,
-                "email" => at.text(value, &mut maintainer.email)?,
-                "url" => at.text(value, &mut maintainer.url)?,
+            match name {
+                "name" => at.text(value, &mut self.name)?,
+                "email" => at.text(value, &mut self.email)?,
+                "url" => at.text(value, &mut self.url)?,
                 _ => {}
             }
         }
-        Ok(maintainer)
+        Ok(())
     }
 }
 
@@ -201,31 +196,31 @@ impl Dependency {
         if self.alias.is_empty() { &self.name } else { &self.alias }
     }
 
-    fn read(item: &Value, parent: Place<'_>) -> Result<Self, Error> {
+    fn read(&mut self, item: &Value, parent: Place<'_>) -> Result<(), Error> {
         let Some(fields) = fields(item, parent.item("v2.Dependency"))? else {
             return Err(Error::Metadata(
                 "dependencies must not contain empty or null nodes".to_owned(),
             ));
         };
-        let mut dependency = Dependency::default();
         for (key, value) in fields {
+            let name = yaml::field(key, &DEPENDENCY);
             let at = Place {
                 owner: "Dependency",
-                path: &format!("{}.{}", parent.path, tag(key, &[])),
+                path: &format!("{}.{name}", parent.path),
             };
-            match key.to_ascii_lowercase().as_str() {
-                "name" => at.text(value, &mut dependency.name)?,
-                "version" => at.text(value, &mut dependency.version)?,
-                "repository" => at.text(value, &mut dependency.repository)?,
-                "condition" => at.text(value, &mut dependency.condition)?,
-                "tags" => at.texts(value, &mut dependency.tags)?,
-                "enabled" => at.bool(value, &mut dependency.enabled)?,
-                "import-values" => dependency.import_values = at.list(value, "[]interface {}")?.to_vec(),
-                "alias" => at.text(value, &mut dependency.alias)?,
+            match name {
+                "name" => at.text(value, &mut self.name)?,
+                "version" => at.text(value, &mut self.version)?,
+                "repository" => at.text(value, &mut self.repository)?,
+                "condition" => at.text(value, &mut self.condition)?,
+                "tags" => at.texts(value, &mut self.tags)?,
+                "enabled" => at.bool(value, &mut self.enabled)?,
+                "import-values" => self.import_values = at.list(value, "[]interface {}")?.to_vec(),
+                "alias" => at.text(value, &mut self.alias)?,
                 _ => {}
             }
         }
-        Ok(dependency)
+        Ok(())
     }
 
     fn validate(&mut self) -> Result<(), Error> {
@@ -254,14 +249,51 @@ impl Dependency {
 
 // === Decoding ===
 
-/// The fields of `Metadata` whose names aren't all lower case, as Go's struct tags spell them.
-const METADATA_TAGS: [&str; 3] = ["apiVersion", "appVersion", "kubeVersion"];
+/// `chartBase`, of which the loader reads which version of the format a chart has.
+pub(super) const CHART_BASE: GoType = GoType::Struct(&[("apiVersion", GoType::Text)]);
+pub(super) const CHART: GoType = GoType::Struct(&METADATA);
+pub(super) const LOCK_FILE: GoType = GoType::Struct(&LOCK);
 
-/// A key as the struct's tag spells it; that is how Go names it in errors.
-fn tag(key: &str, mixed: &[&str]) -> String {
-    let found = mixed.iter().find(|tag| tag.eq_ignore_ascii_case(key));
-    found.map_or_else(|| key.to_ascii_lowercase(), |tag| (*tag).to_owned())
-}
+const TEXTS: GoType = GoType::List(&GoType::Text);
+
+const METADATA: [(&str, GoType); 17] = [
+    ("name", GoType::Text),
+    ("home", GoType::Text),
+    ("sources", TEXTS),
+    ("version", GoType::Text),
+    ("description", GoType::Text),
+    ("keywords", TEXTS),
+    ("maintainers", GoType::List(&GoType::Struct(&MAINTAINER))),
+    ("icon", GoType::Text),
+    ("apiVersion", GoType::Text),
+    ("condition", GoType::Text),
+    ("tags", GoType::Text),
+    ("appVersion", GoType::Text),
+    ("deprecated", GoType::Any),
+    ("annotations", GoType::Map(&GoType::Text)),
+    ("kubeVersion", GoType::Text),
+    ("dependencies", GoType::List(&GoType::Struct(&DEPENDENCY))),
+    ("type", GoType::Text),
+];
+
+const MAINTAINER: [(&str, GoType); 3] = [("name", GoType::Text), ("email", GoType::Text), ("url", GoType::Text)];
+
+const DEPENDENCY: [(&str, GoType); 8] = [
+    ("name", GoType::Text),
+    ("version", GoType::Text),
+    ("repository", GoType::Text),
+    ("condition", GoType::Text),
+    ("tags", TEXTS),
+    ("enabled", GoType::Any),
+    ("import-values", GoType::Any),
+    ("alias", GoType::Text),
+];
+
+const LOCK: [(&str, GoType); 3] = [
+    ("generated", GoType::Any),
+    ("digest", GoType::Text),
+    ("dependencies", GoType::List(&GoType::Struct(&DEPENDENCY))),
+];
 
 /// Where a value stands, for error texts.
 #[derive(Clone, Copy)]
@@ -291,23 +323,34 @@ impl<'a> Place<'a> {
 }
 
 impl Place<'_> {
+    /// Null leaves the text as it is.
     fn text(&self, value: &Value, target: &mut String) -> Result<(), Error> {
-        match scalar_text(value) {
-            Some(text) => *target = text,
-            None if value.is_null() => {}
-            None => return Err(self.mismatch(value, "string")),
+        match value {
+            Value::String(text) => target.clone_from(text),
+            Value::Null => {}
+            other => return Err(self.mismatch(other, "string")),
         }
         Ok(())
     }
 
     fn texts(&self, value: &Value, target: &mut Vec<String>) -> Result<(), Error> {
-        *target = Vec::new();
-        for item in self.list(value, "[]string")? {
-            let mut text = String::new();
-            self.text(item, &mut text)?;
-            target.push(text);
-        }
-        Ok(())
+        self.items(value, "[]string", target, |item, text| self.text(item, text))
+    }
+
+    /// Reads the items over those that an earlier key, or file, has set.
+    fn items<T: Default>(
+        &self,
+        value: &Value,
+        wanted: &str,
+        target: &mut Vec<T>,
+        read: impl Fn(&Value, &mut T) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let items = self.list(value, wanted)?;
+        target.resize_with(items.len(), T::default);
+        items
+            .iter()
+            .zip(target)
+            .try_for_each(|(item, target)| read(item, target))
     }
 
     fn bool(&self, value: &Value, target: &mut bool) -> Result<(), Error> {
@@ -327,19 +370,24 @@ impl Place<'_> {
         }
     }
 
-    fn string_map(&self, value: &Value) -> Result<Vec<(String, String)>, Error> {
-        match value {
-            Value::Null => Ok(Vec::new()),
-            Value::Object(map) => map
-                .iter()
-                .map(|(key, value)| {
-                    let mut text = String::new();
-                    self.text(value, &mut text)?;
-                    Ok((key.clone(), text))
-                })
-                .collect(),
-            other => Err(self.mismatch(other, "map[string]string")),
+    /// Adds to the entries that there are, which are sorted.
+    fn string_map(&self, value: &Value, target: &mut Vec<(String, String)>) -> Result<(), Error> {
+        let map = match value {
+            Value::Null => {
+                target.clear();
+                return Ok(());
+            }
+            Value::Object(map) => map,
+            other => return Err(self.mismatch(other, "map[string]string")),
+        };
+        let mut entries: BTreeMap<String, String> = target.drain(..).collect();
+        for (key, value) in map {
+            let mut text = String::new();
+            self.text(value, &mut text)?;
+            entries.insert(key.clone(), text);
         }
+        target.extend(entries);
+        Ok(())
     }
 
     fn mismatch(&self, value: &Value, wanted: &str) -> Error {
@@ -367,49 +415,6 @@ fn fields<'v>(value: &'v Value, place: StructPlace<'_>) -> Result<Option<&'v Map
     }
 }
 
-/// Reads a YAML file that Helm reads into a struct. Unlike in values, `1e9` stays a float in it, which becomes `1e+09`
-/// where a text is wanted.
-///
-/// # Errors
-/// What go-yaml refuses, in its words.
-pub(super) fn read(text: &[u8]) -> Result<Value, yaml::Error> {
-    let mut value = yaml::to_json(text)?;
-    if has_number(&value)
-        && let Ok(node) = yaml::parse(text)
-    {
-        keep_floats(&node, &mut value);
-    }
-    Ok(value)
-}
-
-fn has_number(value: &Value) -> bool {
-    match value {
-        Value::Number(_) => true,
-        Value::Array(items) => items.iter().any(has_number),
-        Value::Object(map) => map.values().any(has_number),
-        _ => false,
-    }
-}
-
-fn keep_floats(node: &Node, value: &mut Value) {
-    match (&node.data, value) {
-        (Data::Number(number), Value::Number(into)) => *into = number.clone(),
-        (Data::List(nodes), Value::Array(items)) => {
-            nodes.iter().zip(items).for_each(|(node, item)| keep_floats(node, item));
-        }
-        (Data::Map(entries), Value::Object(map)) => {
-            for (key, node) in entries {
-                if let Data::String(key) = &key.data
-                    && let Some(value) = map.get_mut(key)
-                {
-                    keep_floats(node, value);
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
 /// The `apiVersion` of a root's `Chart.yaml`, which Helm reads before all else; empty if there is none.
 ///
 /// # Errors
@@ -421,7 +426,7 @@ pub(super) fn api_version(document: &Value) -> Result<String, Error> {
             owner: "chartBase",
             path: "apiVersion",
         };
-        if key.eq_ignore_ascii_case(at.path) {
+        if yaml::field(key, &METADATA) == at.path {
             at.text(value, &mut version)?;
         }
     }
@@ -436,14 +441,14 @@ pub(super) fn check_lock(document: &Value) -> Result<(), Error> {
     for (key, value) in fields(document, Place::top("v2.Lock"))?.into_iter().flatten() {
         let at = Place {
             owner: "Lock",
-            path: &tag(key, &[]),
+            path: yaml::field(key, &LOCK),
         };
         match at.path {
             "digest" => at.text(value, &mut String::new())?,
             "dependencies" => {
                 for item in at.list(value, "[]*v2.Dependency")? {
                     if !item.is_null() {
-                        Dependency::read(item, at)?;
+                        Dependency::default().read(item, at)?;
                     }
                 }
             }
@@ -480,58 +485,19 @@ pub(crate) fn json_kind(value: &Value) -> &'static str {
     }
 }
 
-/// The text that a YAML scalar becomes where a Go struct wants a string (sigs.k8s.io/yaml): floats with the precision
-/// of 32 bits, so `1.10` is `1.1`. `None` for null, lists and maps.
-pub(crate) fn scalar_text(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Bool(b) => Some(b.to_string()),
-        Value::Number(number) => Some(match (number.as_i64(), number.as_u64()) {
-            (Some(n), _) => n.to_string(),
-            (None, Some(n)) => n.to_string(),
-            // Narrowing is what the library does.
-            (None, None) => float32_text(number.as_f64().unwrap_or_default() as f32),
-        }),
-        Value::Null | Value::Array(_) | Value::Object(_) => None,
-    }
-}
-
-/// Go's `FormatFloat(v, 'g', -1, 32)`.
-fn float32_text(number: f32) -> String {
-    let scientific = format!("{number:e}");
-    let Some((mantissa, exponent)) = scientific.split_once('e') else {
-        return scientific;
-    };
-    match exponent.parse::<i32>() {
-        Ok(e) if (-4..6).contains(&e) => format!("{number}"),
-        Ok(e) => format!("{mantissa}e{}{:02}", if e < 0 { '-' } else { '+' }, e.abs()),
-        Err(_) => scientific,
-    }
-}
-
 /// Helm's clean-up of metadata: any white space becomes a space, what doesn't print goes.
 fn sanitize(text: &mut String) {
     if text.bytes().all(|b| (0x20..0x7f).contains(&b)) {
         return;
     }
-    *text = text
-        .chars()
-        .filter_map(|c| {
-            if c.is_whitespace() {
-                Some(' ')
-            } else {
-                (!is_invisible(c)).then_some(c)
-            }
-        })
-        .collect();
-}
-
-/// Control and format characters, and the private planes: what Go's `unicode.IsPrint` refuses of assigned characters.
-fn is_invisible(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180e}'
-            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{e000}'..='\u{f8ff}'
-            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{10ffff}')
+    let kept = |c: char| {
+        if c.is_whitespace() {
+            Some(' ')
+        } else {
+            is_print(c).then_some(c)
+        }
+    };
+    *text = text.chars().filter_map(kept).collect();
 }
 
 #[cfg(test)]
@@ -541,25 +507,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scalars_become_text() {
-        let table = [
-            (json!(1.10), "1.1"),
-            (json!(7), "7"),
-            (json!(true), "true"),
-            (json!(1e6), "1e+06"),
-            (json!(1e22), "1e+22"),
-            (json!(0.1), "0.1"),
-        ];
-        for (value, want) in table {
-            assert_eq!(scalar_text(&value).as_deref(), Some(want));
-        }
-    }
-
-    #[test]
     fn keys_match_without_case_and_types_are_checked() {
         let mut metadata = Metadata::default();
         metadata
-            .apply(&json!({"NAME": "x", "appversion": 1.5, "other": []}))
+            .apply(&json!({"NAME": "x", "appversion": "1.5", "other": []}))
             .unwrap();
         assert_eq!((metadata.name.as_str(), metadata.app_version.as_str()), ("x", "1.5"));
         let error = metadata.apply(&json!({"name": ["x"]})).unwrap_err();

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::bytes;
 use crate::chart::metadata::json_kind;
 use crate::template::go::parallel;
-use crate::yaml;
+use crate::yaml::{self, GoType};
 
 /// How many documents are remembered; with one more all are forgotten.
 const MAX_KNOWN: usize = 4096;
@@ -97,10 +97,10 @@ impl Heads {
 }
 
 fn read(text: &str) -> Read {
-    let wanted = |key: &str| FIELDS.iter().any(|field| key.eq_ignore_ascii_case(field));
+    let wanted = |key: &str| !yaml::field(key, &FIELDS).is_empty();
     let document = match bytes::of_text(text) {
-        Cow::Borrowed(text) => yaml::to_json_fields(text, wanted),
-        Cow::Owned(text) => yaml::to_json(&text),
+        Cow::Borrowed(text) => yaml::to_json_fields(text, wanted, &HEAD),
+        Cow::Owned(text) => yaml::to_json_of(&text, &HEAD),
     };
     let document = document.map_err(|e| e.to_string())?;
     let head = Head::read(&document)
@@ -108,79 +108,91 @@ fn read(text: &str) -> Read {
     Ok(Arc::new(head))
 }
 
-/// What Helm reads of every document, with Go's leniency about the case of keys.
+/// What Helm reads of every document. As in `encoding/json` keys match without regard to case, those that match the same
+/// field all count, in their order, and the first value of a wrong type in that order is the error.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     pub kind: String,
     pub annotations: BTreeMap<String, String>,
 }
 
+const HEAD: GoType = GoType::Struct(&FIELDS);
 /// The fields of a document that are part of its head.
-const FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+const FIELDS: [(&str, GoType); 3] = [
+    ("apiVersion", GoType::Text),
+    ("kind", GoType::Text),
+    ("metadata", GoType::Struct(&METADATA)),
+];
+const METADATA: [(&str, GoType); 2] = [("name", GoType::Text), ("annotations", GoType::Map(&GoType::Text))];
 const METADATA_TYPE: &str =
     "struct { Name string \"json:\\\"name\\\"\"; Annotations map[string]string \"json:\\\"annotations\\\"\" }";
 
 impl Head {
     fn read(document: &Value) -> Result<Self, String> {
         let mut head = Head::default();
-        let Some(fields) = object(document, || "value of type util.SimpleHead".to_owned())? else {
-            return Ok(head);
-        };
-        text(fields, "apiVersion", "apiVersion")?;
-        head.kind = text(fields, "kind", "kind")?;
-        let Some(metadata) = field(fields, "metadata") else {
-            return Ok(head);
-        };
-        let wanted = || format!("struct field SimpleHead.metadata of type {METADATA_TYPE}");
-        let Some(metadata) = object(metadata, wanted)? else {
-            return Ok(head);
-        };
-        text(metadata, "name", "metadata.name")?;
-        let Some(annotations) = field(metadata, "annotations") else {
-            return Ok(head);
-        };
-        let wanted = || "struct field .metadata.annotations of type map[string]string".to_owned();
-        let Some(annotations) = object(annotations, wanted)? else {
-            return Ok(head);
-        };
-        for key in annotations.keys() {
-            head.annotations
-                .insert(key.clone(), text(annotations, key, "metadata.annotations")?);
+        for (key, value) in object(document, "value of type util.SimpleHead")?.into_iter().flatten() {
+            match yaml::field(key, &FIELDS) {
+                "apiVersion" => text(value, "SimpleHead.apiVersion", &mut String::new())?,
+                "kind" => text(value, "SimpleHead.kind", &mut head.kind)?,
+                "metadata" => head.read_metadata(value)?,
+                _ => {}
+            }
         }
         Ok(head)
     }
+
+    fn read_metadata(&mut self, value: &Value) -> Result<(), String> {
+        let wanted = format!("struct field SimpleHead.metadata of type {METADATA_TYPE}");
+        let Some(fields) = object(value, &wanted)? else {
+            self.annotations.clear();
+            return Ok(());
+        };
+        for (key, value) in fields {
+            match yaml::field(key, &METADATA) {
+                "name" => text(value, ".metadata.name", &mut String::new())?,
+                "annotations" => self.read_annotations(value)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn read_annotations(&mut self, value: &Value) -> Result<(), String> {
+        let wanted = "struct field .metadata.annotations of type map[string]string";
+        let Some(annotations) = object(value, wanted)? else {
+            self.annotations.clear();
+            return Ok(());
+        };
+        for (key, value) in annotations {
+            let mut annotation = String::new();
+            text(value, ".metadata.annotations", &mut annotation)?;
+            self.annotations.insert(key.clone(), annotation);
+        }
+        Ok(())
+    }
 }
 
-/// A field by its exact name or, failing that, without regard to case.
-fn field<'v>(fields: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
-    fields.get(name).or_else(|| {
-        fields
-            .iter()
-            .find(|(key, _)| key.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value)
-    })
-}
-
-fn object(value: &Value, wanted: impl Fn() -> String) -> Result<Option<&Map<String, Value>>, String> {
+fn object<'v>(value: &'v Value, wanted: &str) -> Result<Option<&'v Map<String, Value>>, String> {
     match value {
         Value::Object(map) => Ok(Some(map)),
         Value::Null => Ok(None),
-        other => Err(format!("{} into Go {}", json_kind(other), wanted())),
+        other => Err(format!("{} into Go {wanted}", json_kind(other))),
     }
 }
 
-fn text(fields: &Map<String, Value>, name: &str, path: &str) -> Result<String, String> {
-    match field(fields, name) {
-        None | Some(Value::Null) => Ok(String::new()),
-        Some(value) => crate::chart::metadata::scalar_text(value).ok_or_else(|| {
-            // Go names the outer type only for its own fields.
-            let owner = if path.contains('.') { "" } else { "SimpleHead" };
-            format!(
-                "{} into Go struct field {owner}.{path} of type string",
-                json_kind(value)
-            )
-        }),
+/// Null leaves the text as it is.
+fn text(value: &Value, field: &str, target: &mut String) -> Result<(), String> {
+    match value {
+        Value::String(text) => target.clone_from(text),
+        Value::Null => {}
+        other => {
+            return Err(format!(
+                "{} into Go struct field {field} of type string",
+                json_kind(other)
+            ));
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]

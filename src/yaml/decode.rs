@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::compose::{Content, Document, Id, compose};
 use super::gosyntax::GoValue;
 use super::resolve::{Scalar, resolve, resolve_tagged};
+use super::typed::Raw;
 use super::{Error, max_depth, reader};
 
 /// Most bytes of strings that aliases may expand to. go-yaml shares the strings; most of what is decoded here has copies.
@@ -39,6 +40,10 @@ pub(crate) trait Target: Sized {
 pub(crate) struct Position {
     pub line: u32,
     pub column: u32,
+}
+
+impl Position {
+    pub(super) const START: Self = Position { line: 0, column: 0 };
 }
 
 /// Decodes the first document of `text`; `None` if it has none.
@@ -82,8 +87,13 @@ fn whole<T: Target>(document: &Document<'_>, shared: &mut T::Shared) -> Result<T
             return Err(error);
         }
     }
-    match decoder.unsupported_value {
-        Some(error) => Err(error),
+    let Some(error) = decoder.unsupported_value else {
+        return Ok(value);
+    };
+    // A value that was written again later is gone as well.
+    let all = Decoder::new(decoder.document).node::<Raw>(Document::ROOT, &mut ())?;
+    match all.unsupported() {
+        Some(first) => Err(if error.line().is_some() { error } else { first }),
         None => Ok(value),
     }
 }
@@ -373,7 +383,7 @@ impl<'d, 'a> Decoder<'d, 'a> {
 }
 
 /// Bytes as Go's JSON encoder writes them: every byte that is not UTF-8 becomes U+FFFD.
-fn go_json_string(bytes: &[u8]) -> String {
+pub(crate) fn go_json_string(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         out.push_str(chunk.valid());

@@ -17,7 +17,7 @@ pub(super) enum GoValue {
     Map(Vec<(Scalar<'static>, GoValue)>),
 }
 
-fn to_static(scalar: Scalar<'_>) -> Scalar<'static> {
+pub(super) fn to_static(scalar: Scalar<'_>) -> Scalar<'static> {
     match scalar {
         Scalar::Null => Scalar::Null,
         Scalar::Bool(b) => Scalar::Bool(b),

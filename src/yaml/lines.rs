@@ -384,16 +384,16 @@ fn flow_scalar(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = match text.first()? {
         b'"' | b'\'' => {
             let length = quoted(text)?;
-            (length <= MAX_KEY && memchr::memchr(b'\n', text.get(..length)?).is_none()).then_some(length)?
+            memchr::memchr(b'\n', text.get(..length)?).is_none().then_some(length)?
         }
         _ => word(text)?,
     };
-    text.split_at_checked(length)
+    (length <= MAX_KEY).then(|| text.split_at_checked(length))?
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{to_json, to_json_fields};
+    use super::super::{GoType, to_json, to_json_fields};
     use super::entries;
     use serde_json::{Value, json};
 
@@ -528,10 +528,10 @@ mod tests {
             assert!(want.is_ok(), "{text:?}: {want:?}");
             assert_eq!(to_json(all.as_bytes()), want, "{text:?}");
             let kind = |value: &Value| value.get("kind").cloned();
-            let some = to_json_fields(text.as_bytes(), |key| key == "kind").unwrap();
+            let some = to_json_fields(text.as_bytes(), |key| key == "kind", &GoType::Any).unwrap();
             assert_eq!(kind(&some), kind(&want.unwrap()), "{text:?}");
         }
         assert!(sure > 1_500, "only {sure} were looked at");
-        assert_eq!(to_json_fields(b"a: 1\n", |_| false), Ok(json!({})));
+        assert_eq!(to_json_fields(b"a: 1\n", |_| false, &GoType::Any), Ok(json!({})));
     }
 }

@@ -26,16 +26,21 @@ mod style;
 mod tests;
 mod timestamp;
 mod token;
+mod typed;
 mod unicode;
 
 use std::fmt;
 
 use serde_json::Value;
 
-pub(crate) use decode::{Position, Target};
+pub(crate) use decode::{Position, Target, go_json_string};
 pub use depth::{GO_MAX_DEPTH, MAX_DEPTH, max_depth, with_max_depth};
 pub(crate) use json::{key_text, unsupported_value};
 pub(crate) use resolve::Scalar;
+pub(crate) use typed::{GoType, field};
+
+/// What sigs.k8s.io/yaml does to a text first.
+const CONVERTING: &str = "error converting YAML to JSON: ";
 
 /// Why a text could not be read, or a value not be written. `Display` is the text that Helm shows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -176,26 +181,44 @@ pub fn to_json(text: &[u8]) -> Result<Value, Error> {
 /// # Errors
 /// Those of [`to_json`], if the type refuses what JSON refuses.
 pub(crate) fn decode_as<T: Target>(text: &[u8], shared: &mut T::Shared) -> Result<Option<T>, Error> {
-    decode::decode_sharing(text, shared).map_err(|e| e.within("error converting YAML to JSON: "))
+    decode::decode_sharing(text, shared).map_err(|e| e.within(CONVERTING))
 }
 
-/// As [`to_json`], with only those of the outermost mapping's entries whose keys are `wanted` sure to be there: for a
+/// As [`to_json`], for a reader with the type `kind`: where it has a string, other scalars become text. Floats there have the
+/// precision of 32 bits, so `1.10` is `1.1`, and may be infinite.
+///
+/// # Errors
+/// Those of [`to_json`].
+pub(crate) fn to_json_of(text: &[u8], kind: &GoType) -> Result<Value, Error> {
+    let decoded = decode_as::<typed::Raw>(text, &mut ())?;
+    in_json(decoded, kind).map_err(|e| e.within(CONVERTING))
+}
+
+/// As [`to_json_of`], with only those of the outermost mapping's entries whose keys are `wanted` sure to be there: for a
 /// reader of a few fields of a large document.
 ///
 /// # Errors
 /// Those of [`to_json`], wherever the problem is.
-pub fn to_json_fields(text: &[u8], wanted: impl Fn(&str) -> bool) -> Result<Value, Error> {
+pub(crate) fn to_json_fields(text: &[u8], wanted: impl Fn(&str) -> bool, kind: &GoType) -> Result<Value, Error> {
     if let Some(entries) = lines::entries(text, &wanted) {
         if entries.is_empty() {
             return Ok(Value::Object(serde_json::Map::new()));
         }
-        if let Ok(Some(value)) = decode::decode(entries.as_bytes()) {
+        if let Ok(Some(decoded)) = decode::decode::<typed::Raw>(entries.as_bytes())
+            && let Ok(value) = decoded.into_json(kind)
+        {
             return Ok(value);
         }
     }
-    let decoded = decode::decode_some::<Value>(text, wanted);
-    let decoded = decoded.map_err(|e| e.within("error converting YAML to JSON: "))?;
-    Ok(decoded.unwrap_or(Value::Null))
+    match decode::decode_some::<typed::Raw>(text, wanted) {
+        Ok(decoded) => in_json(decoded, kind).map_err(|e| e.within(CONVERTING)),
+        // What is an error elsewhere may be none with this type.
+        Err(_) => to_json_of(text, kind),
+    }
+}
+
+fn in_json(decoded: Option<typed::Raw>, kind: &GoType) -> Result<Value, Error> {
+    decoded.map_or(Ok(Value::Null), |raw| raw.into_json(kind))
 }
 
 /// Turns every number into a float64, as Go's `encoding/json` does when it decodes into `interface{}` (Helm never sets

@@ -17,7 +17,7 @@ fn is_endless(depth: usize) -> bool {
 /// What a node of JSON data takes, in bytes.
 const JSON_NODE: u64 = 80;
 
-/// A value as JSON data. Whole floats stay floats, `[]byte` becomes base64, bytes that aren't UTF-8 become U+FFFD.
+/// A value as JSON data. Whole floats stay floats, `[]byte` becomes base64, each byte that isn't UTF-8 becomes U+FFFD.
 ///
 /// # Errors
 /// Values that Go's JSON encoder refuses: infinities, NaN, maps that contain themselves.
@@ -53,9 +53,9 @@ fn convert(value: &Value, depth: usize) -> Result<Json, String> {
         Value::Uint64(n) => Json::from(*n),
         Value::Float64(n) => match serde_json::Number::from_f64(*n) {
             Some(number) => Json::Number(number),
-            None => return Err(format!("json: unsupported value: {n}")),
+            None => return Err(yaml::unsupported_value(*n, None).to_string()),
         },
-        Value::String(text) => Json::String(text.to_text().into_owned()),
+        Value::String(text) => Json::String(yaml::go_json_string(text.as_bytes())),
         Value::List(list) if list.is_nil() => Json::Null,
         Value::List(list) if list.kind == ListKind::Bytes => {
             Json::String(data_encoding::BASE64.encode(&crate::template::sprig::text::raw_bytes(list.items())))
@@ -78,7 +78,7 @@ fn convert(value: &Value, depth: usize) -> Result<Json, String> {
                         }
                         value => convert(value, depth + 1)?,
                     };
-                    object.insert(key.to_text().into_owned(), value);
+                    object.insert(yaml::go_json_string(key.as_bytes()), value);
                 }
                 Json::Object(object)
             }
@@ -86,6 +86,11 @@ fn convert(value: &Value, depth: usize) -> Result<Json, String> {
         Value::Object(object) => object.to_json()?,
     })
 }
+
+pub(super) const COMPLEX: &str = "complex128";
+
+/// What go-yaml panics with on a type that it doesn't know; its errors are swallowed.
+const CANNOT_MARSHAL: &str = "cannot marshal type: ";
 
 /// A value as go-yaml takes it, without a detour over JSON: bytes are lists of numbers, the fields of a struct are in
 /// lower case, nil lists and maps are empty.
@@ -123,7 +128,11 @@ fn tree(value: &Value, depth: usize) -> Result<Tree, String> {
             Tree::Map(entries.collect::<Result<_, _>>()?)
         }
         Value::Object(object) => match (object.bare(), object.structure()) {
-            (Some(text), _) => Tree::Bare(text),
+            // The local times of TOML are written with an offset here, as in JSON.
+            (Some(text), _) => Tree::Bare(match object.to_json() {
+                Ok(Json::String(text)) => text,
+                _ => text,
+            }),
             (None, _) if object.as_int().is_some() && object.type_name() == "time.Duration" => {
                 Tree::Bare(object.display())
             }
@@ -132,6 +141,7 @@ fn tree(value: &Value, depth: usize) -> Result<Tree, String> {
                 let entries = exported.map(|field| Ok((field.name.to_lowercase(), tree(&field.value, depth + 1)?)));
                 Tree::Struct(entries.collect::<Result<_, String>>()?)
             }
+            _ if object.kind() == COMPLEX => return Err(format!("{CANNOT_MARSHAL}{COMPLEX}")),
             _ => Tree::Scalar(object.to_json()?),
         },
         scalar => Tree::Scalar(convert(scalar, depth)?),
@@ -186,7 +196,10 @@ pub(super) fn must_to_yaml(args: &[Value]) -> Out {
 
 pub(super) fn to_yaml_pretty(args: &[Value]) -> Out {
     let text = tree(argument(args), 0).and_then(|tree| yaml::tree_to_string(&tree).map_err(|e| e.to_string()));
-    let text = text.unwrap_or_default();
+    let text = match text {
+        Err(panic) if panic.starts_with(CANNOT_MARSHAL) => return Err(panic.into()),
+        text => text.unwrap_or_default(),
+    };
     Ok(Value::string(text.strip_suffix('\n').unwrap_or(&text)))
 }
 

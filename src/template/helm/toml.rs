@@ -1,6 +1,6 @@
 //! `toToml` and `fromToml`. Facts: BurntSushi/toml v1.6.0: keys sorted, plain keys before tables, two spaces a level.
 
-use super::convert::is_exported;
+use super::convert::{COMPLEX, is_exported};
 use super::toml_error;
 use crate::template::go::meter::{self, Overrun};
 use crate::template::go::room::Room;
@@ -24,6 +24,7 @@ pub fn encode(value: &Value) -> Result<Vec<u8>, String> {
         }
         Value::Object(object) if is_struct(&**object) => encoder.fields(&[], entries_of(value))?,
         Value::Nil => {}
+        complex if is_complex(complex) => return Err(format!("unsupported type for key '': {COMPLEX}")),
         other => encoder.element(other, 0)?,
     }
     Ok(encoder.out)
@@ -146,6 +147,11 @@ impl Encoder {
         self.out.extend_from_slice(text.as_bytes());
     }
 
+    fn key(&mut self, key: &Str) {
+        self.out.extend(key_text(key));
+        self.write(" = ");
+    }
+
     /// A line break, unless nothing has been written yet.
     fn newline(&mut self) {
         if !self.out.is_empty() {
@@ -154,9 +160,11 @@ impl Encoder {
     }
 
     fn header(&mut self, path: &[Str], brackets: (&str, &str)) {
-        let name = path.iter().map(key_text).collect::<Vec<_>>().join(".");
-        let indent = "  ".repeat(path.len().saturating_sub(1));
-        self.write(&format!("{indent}{}{name}{}", brackets.0, brackets.1));
+        self.write(&"  ".repeat(path.len().saturating_sub(1)));
+        self.write(brackets.0);
+        self.out
+            .extend(path.iter().map(key_text).collect::<Vec<_>>().join(&b'.'));
+        self.write(brackets.1);
         self.newline();
     }
 
@@ -194,7 +202,8 @@ impl Encoder {
                     }
                 }
                 _ => {
-                    self.write(&format!("{}{} = ", "  ".repeat(path.len()), key_text(&key)));
+                    self.write(&"  ".repeat(path.len()));
+                    self.key(&key);
                     self.element(&value, path.len())?;
                     self.newline();
                 }
@@ -211,6 +220,7 @@ impl Encoder {
         }
         match value {
             Value::Nil => {}
+            complex if is_complex(complex) => return Err(format!("unsupported type: {COMPLEX}")),
             Value::String(text) => {
                 let text = quoted(text.as_bytes());
                 self.out.extend_from_slice(&text);
@@ -280,7 +290,7 @@ impl Encoder {
             if *shape == Shape::Nil {
                 continue;
             }
-            self.write(&format!("{} = ", key_text(key)));
+            self.key(key);
             self.element(value, depth + 1)?;
             if index != last {
                 self.write(", ");
@@ -291,12 +301,17 @@ impl Encoder {
     }
 }
 
-fn key_text(key: &Str) -> String {
+/// Whether it is a complex number, of which TOML has none.
+fn is_complex(value: &Value) -> bool {
+    matches!(value, Value::Object(object) if object.kind() == COMPLEX)
+}
+
+fn key_text(key: &Str) -> Vec<u8> {
     let bare = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
     if !key.is_empty() && key.as_bytes().iter().all(bare) {
-        key.to_text().into_owned()
+        key.as_bytes().to_vec()
     } else {
-        String::from_utf8_lossy(&quoted(key.as_bytes())).into_owned()
+        quoted(key.as_bytes())
     }
 }
 
