@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::{Chart, Dependency, Error, Metadata, Warning, values, version};
 use crate::template::go::value::{Entries, Map, MapKind, Str, Value};
+use crate::yaml;
 
 /// What Helm says of a condition or tag whose value isn't a boolean.
 const NOT_BOOL: &str = "returned non-bool value";
@@ -200,7 +201,10 @@ fn import(node: &mut Node<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error>
             };
             resolved.push(json!({"child": child, "parent": parent}));
             match values::find_table(&folded, &format!("{}.{child}", dependency.name)) {
-                Ok(table) => values::merge_tables(&imported, &nested(&parent, table), warnings),
+                Ok(table) => {
+                    values::merge_tables(&imported, &nested(&parent, table)?, warnings);
+                    check_depth(&imported)?;
+                }
                 Err(error) if named => {
                     warnings.push(Warning::warn("ImportValues missing table", vec![("error", error)]));
                 }
@@ -223,13 +227,44 @@ fn import(node: &mut Node<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error>
 }
 
 /// `table`, put below the dotted path `parent`.
-fn nested(parent: &str, table: Map) -> Map {
+fn nested(parent: &str, table: Map) -> Result<Map, Error> {
     if parent == "." {
-        return table;
+        return Ok(table);
     }
-    parent.split('.').rev().fold(table, |inner, key| {
+    if parent.split('.').count() > yaml::max_depth() {
+        return Err(too_deep());
+    }
+    Ok(parent.split('.').rev().fold(table, |inner, key| {
         Map::new(MapKind::Any, Entries::from([(Str::from(key), Value::Map(inner))]))
-    })
+    }))
+}
+
+/// Tables are imported without copying them, so one can end up in itself. Helm's stack overflows then.
+fn check_depth(imported: &Map) -> Result<(), Error> {
+    if is_within(imported, yaml::max_depth()) {
+        return Ok(());
+    }
+    // What holds itself would never be dropped.
+    let mut tables = vec![imported.clone()];
+    while let Some(table) = tables.pop() {
+        for (key, value) in table.snapshot() {
+            tables.extend(values::as_table(&value));
+            values::remove(&table, &key);
+        }
+    }
+    Err(too_deep())
+}
+
+/// Whether tables nest at most `depth` levels deep; those that hold themselves nest deeper than any.
+fn is_within(table: &Map, depth: usize) -> bool {
+    let Some(entries) = &table.entries else { return true };
+    let entries = entries.borrow();
+    let mut tables = entries.values().filter_map(values::as_table);
+    depth > 0 && tables.all(|table| is_within(&table, depth - 1))
+}
+
+fn too_deep() -> Error {
+    Error::Values("import-values nest tables too deeply, or within themselves".to_owned())
 }
 
 /// Go's `%v` of a scalar in `import-values`.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use super::*;
+use crate::template::go::{Entries, MapKind};
 
 fn write(root: &Path, name: &str, data: &[u8]) {
     let path = root.join(name);
@@ -406,5 +407,25 @@ fn refusals_are_worded_as_helm_words_them() {
         let folder = folder();
         write(folder.path(), name, data);
         assert_eq!(load(folder.path()).unwrap_err().to_string(), want);
+    }
+}
+
+#[test]
+fn values_that_would_be_imported_into_themselves_are_refused() {
+    let long = ["p"; crate::yaml::MAX_DEPTH + 1].join(".");
+    let endless = "{child: a, parent: p}, {child: a, parent: p.q}";
+    for import in [endless, &format!("{{child: a, parent: {long}}}")] {
+        let declared = format!("dependencies: [{{name: y, version: 1.0.0, import-values: [{import}]}}]");
+        let metadata = format!("apiVersion: v2\nname: x\nversion: 1.0.0\n{declared}\n");
+        let files: [(&str, &[u8]); 3] = [
+            ("x/Chart.yaml", metadata.as_bytes()),
+            ("x/charts/y/Chart.yaml", b"apiVersion: v2\nname: y\nversion: 1.0.0\n"),
+            ("x/charts/y/values.yaml", b"a: {c: 1}\n"),
+        ];
+        let chart = load_archive(&archive(&files)).unwrap();
+        let user = Map::new(MapKind::Any, Entries::new());
+        let error = dependencies::process(&chart, &user, &mut Vec::new()).err().unwrap();
+        let want = "chart dependencies processing failed: import-values nest tables too deeply, or within themselves";
+        assert_eq!(error.to_string(), want);
     }
 }

@@ -375,7 +375,7 @@ fn put_key(map: &Map, key: Str, value: Value) {
     }
 }
 
-fn remove(map: &Map, key: &Str) {
+pub(super) fn remove(map: &Map, key: &Str) {
     if let Some(entries) = &map.entries {
         entries.remove(key.as_bytes());
     }
