@@ -85,12 +85,13 @@ impl Defaults<'_> {
 }
 
 fn enable(node: &mut Node<'_>, outer: &Map, path: &str, warnings: &mut Vec<Warning>) -> Result<(), Error> {
-    if node.metadata.dependencies.is_empty() {
+    if !node.metadata.has_dependencies {
         return Ok(());
     }
     resolve(node);
     let values = values::coalesce(node, outer, warnings)?;
-    let declared = &mut node.metadata.to_mut().dependencies;
+    let metadata = node.metadata.to_mut();
+    let declared = &mut metadata.dependencies;
     for dependency in declared.iter_mut() {
         dependency.enabled = by_tags(dependency, &values, warnings);
         if let Some(enabled) = by_condition(dependency, &values, path, warnings) {
@@ -99,6 +100,7 @@ fn enable(node: &mut Node<'_>, outer: &Map, path: &str, warnings: &mut Vec<Warni
     }
     let disabled: Vec<String> = declared.iter().filter(|d| !d.enabled).map(|d| d.name.clone()).collect();
     declared.retain(|d| !disabled.contains(&d.name));
+    metadata.has_dependencies = !declared.is_empty();
     node.dependencies
         .retain(|child| !disabled.iter().any(|name| name == child.name()));
     for child in &mut node.dependencies {
@@ -186,7 +188,7 @@ fn import(node: &mut Node<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error>
     for child in &mut node.dependencies {
         import(child, warnings)?;
     }
-    if node.metadata.dependencies.is_empty() {
+    if !node.metadata.has_dependencies {
         return Ok(());
     }
     let folded = values::merge_defaults(node, warnings)?;

@@ -26,6 +26,8 @@ pub struct Metadata {
     pub annotations: Vec<(String, String)>,
     pub kube_version: String,
     pub dependencies: Vec<Dependency>,
+    /// Whether there is a list of `dependencies`, be it empty.
+    pub has_dependencies: bool,
     /// `type`: empty, `application` or `library`.
     pub kind: String,
 }
@@ -88,6 +90,7 @@ impl Metadata {
                 "annotations" => self.annotations = at.string_map(value)?,
                 "kubeversion" => at.text(value, &mut self.kube_version)?,
                 "dependencies" => {
+                    self.has_dependencies = !value.is_null();
                     self.dependencies = at
                         .list(value, "[]*v2.Dependency")?
                         .iter()
