@@ -16,10 +16,16 @@ const NOT_BOOL: &str = "returned non-bool value";
 /// A chart as one render uses it: renamed by its alias, without disabled dependencies, with imported values.
 pub struct Node<'a> {
     pub chart: &'a Chart,
+    /// Where the chart stands in the tree: `root/charts/sub`. Below a declared chart, Helm's paths can have another's names
+    /// ([`Node::is_copy`]).
+    pub path: String,
     /// The chart's metadata; its `dependencies` hold the enabled ones only.
     pub metadata: Cow<'a, Metadata>,
     pub defaults: Defaults<'a>,
     pub dependencies: Vec<Node<'a>>,
+    /// Whether the charts below it name another as their parent. For a dependency that is declared, Helm copies its chart
+    /// and the charts one level below; those below them stay in the original, which has no alias.
+    is_copy: bool,
 }
 
 /// The default values of a [`Node`].
@@ -50,11 +56,59 @@ pub fn process<'a>(chart: &'a Chart, user: &Map, warnings: &mut Vec<Warning>) ->
 impl<'a> Node<'a> {
     /// The chart with all its dependencies, as they stand on disk.
     pub fn new(chart: &'a Chart) -> Self {
+        let mut node = Node::unplaced(chart);
+        node.place(None);
+        node
+    }
+
+    fn unplaced(chart: &'a Chart) -> Self {
         Node {
             chart,
+            path: String::new(),
             metadata: Cow::Borrowed(&chart.metadata),
             defaults: Defaults::Own(chart),
-            dependencies: chart.dependencies.iter().map(Node::new).collect(),
+            dependencies: chart.dependencies.iter().map(Node::unplaced).collect(),
+            is_copy: false,
+        }
+    }
+
+    /// Sets the path of the chart, and of those that name it as their parent.
+    fn place(&mut self, parent: Option<&str>) {
+        self.path = match parent {
+            Some(parent) => format!("{parent}/charts/{}", self.name()),
+            None => self.name().to_owned(),
+        };
+        if !self.is_copy {
+            self.place_dependencies();
+        }
+    }
+
+    fn place_dependencies(&mut self) {
+        for child in &mut self.dependencies {
+            child.place(Some(&self.path));
+        }
+    }
+
+    /// The chart as the dependency of another that declares it.
+    fn declared(&self, alias: &str) -> Self {
+        let mut node = self.original();
+        if !alias.is_empty() {
+            node.metadata.to_mut().name = alias.to_owned();
+        }
+        node.is_copy = false;
+        node.dependencies.iter_mut().for_each(|child| child.is_copy = true);
+        node
+    }
+
+    /// A copy of a chart that isn't processed yet.
+    fn original(&self) -> Self {
+        Node {
+            chart: self.chart,
+            path: self.path.clone(),
+            metadata: Cow::Borrowed(&self.chart.metadata),
+            defaults: Defaults::Own(self.chart),
+            dependencies: self.dependencies.iter().map(Node::original).collect(),
+            is_copy: self.is_copy,
         }
     }
 
@@ -117,30 +171,19 @@ fn resolve(node: &mut Node<'_>) {
         chart.metadata.name == dependency.name && version::compatible(&dependency.version, &chart.metadata.version)
     };
     let metadata = node.metadata.to_mut();
-    let on_disk: Vec<&Chart> = node.dependencies.iter().map(|child| child.chart).collect();
-    let mut resolved: Vec<Node<'_>> = on_disk
-        .iter()
-        .filter(|chart| {
-            !metadata
-                .dependencies
-                .iter()
-                .any(|dependency| matches(dependency, chart))
-        })
-        .map(|chart| Node::new(chart))
-        .collect();
+    let declared = |child: &Node<'_>| metadata.dependencies.iter().any(|d| matches(d, child.chart));
+    let (on_disk, mut resolved): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut node.dependencies).into_iter().partition(declared);
     for dependency in &mut metadata.dependencies {
-        if let Some(chart) = on_disk.iter().find(|chart| matches(dependency, chart)) {
-            let mut child = Node::new(chart);
-            if !dependency.alias.is_empty() {
-                child.metadata.to_mut().name = dependency.alias.clone();
-            }
-            resolved.push(child);
+        if let Some(child) = on_disk.iter().find(|child| matches(dependency, child.chart)) {
+            resolved.push(child.declared(&dependency.alias));
         }
         if !dependency.alias.is_empty() {
             dependency.name = dependency.alias.clone();
         }
     }
     node.dependencies = resolved;
+    node.place_dependencies();
 }
 
 /// One true tag enables; without one, a false tag disables.

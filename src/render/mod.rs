@@ -273,7 +273,7 @@ impl Renderer {
         warnings.extend(random_warnings.into_iter().map(Warning::from));
         warnings.append(&mut result.warnings);
         if input.include_crds {
-            contexts::crds(&node, "", &mut result.crds);
+            contexts::crds(&node, &mut result.crds);
         }
         Ok(result)
     }
