@@ -143,7 +143,6 @@ fn build(files: Vec<Entry>, format: Format, head: Option<&Head>) -> Result<Chart
             };
         }
     }
-    let is_v1 = chart.metadata.api_version == "v1";
     for Entry { file, begun } in files {
         match file.name.as_str() {
             "Chart.yaml" => {}
@@ -163,25 +162,27 @@ fn build(files: Vec<Entry>, format: Format, head: Option<&Head>) -> Result<Chart
             }
             "requirements.yaml" if format == Format::Released => {
                 has_metadata = true;
+                if !chart.is_v1() {
+                    chart.warnings.push(moved(
+                        "Dependencies are handled in Chart.yaml",
+                        "dependencies to Chart.yaml",
+                    ));
+                }
                 apply(&mut chart.metadata, &file)?;
-                keep_v1(
-                    &mut chart,
-                    file,
-                    is_v1,
-                    "Dependencies are handled in Chart.yaml",
-                    "dependencies to Chart.yaml",
-                );
+                // It may have set another `apiVersion`.
+                if chart.is_v1() {
+                    chart.files.push(file);
+                }
             }
             "requirements.lock" if format == Format::Released => {
                 has_metadata = true;
                 check_lock(&file)?;
-                keep_v1(
-                    &mut chart,
-                    file,
-                    is_v1,
-                    "Dependency locking is handled in Chart.lock",
-                    "to Chart.lock",
-                );
+                match chart.is_v1() {
+                    true => chart.files.push(file),
+                    false => chart
+                        .warnings
+                        .push(moved("Dependency locking is handled in Chart.lock", "to Chart.lock")),
+                }
             }
             name if name.starts_with("templates/") => chart.templates.push(file),
             name if name.starts_with("charts/") && !name.ends_with(".prov") => {
@@ -270,15 +271,11 @@ fn check_lock(file: &File) -> Result<(), Error> {
     metadata::check_lock(&read(file)?).map_err(|e| within(file, e))
 }
 
-/// Charts of format v1 see their requirements files in `.Files`; others get a warning.
-fn keep_v1(chart: &mut Chart, file: File, is_v1: bool, what: &str, advice: &str) {
-    if is_v1 {
-        chart.files.push(file);
-    } else {
-        chart.warnings.push(Warning::plain(format!(
-            "Warning: {what} since apiVersion \"v2\". We recommend migrating {advice}."
-        )));
-    }
+/// What Helm says of the files that format v2 has no use for. Charts of format v1 see them in `.Files`.
+fn moved(what: &str, advice: &str) -> Warning {
+    Warning::plain(format!(
+        "Warning: {what} since apiVersion \"v2\". We recommend migrating {advice}."
+    ))
 }
 
 fn is_crd(name: &str) -> bool {

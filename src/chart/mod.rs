@@ -252,6 +252,10 @@ impl Chart {
         self.metadata.kind == "library"
     }
 
+    fn is_v1(&self) -> bool {
+        self.metadata.api_version == "v1"
+    }
+
     /// Checks that the chart can be released at all, as `helm template` does before it renders.
     ///
     /// # Errors
