@@ -74,10 +74,12 @@ impl<'a> Node<'a> {
 
     /// Sets the path of the chart, and of those that name it as their parent.
     fn place(&mut self, parent: Option<&str>) {
-        self.path = match parent {
+        let path = match parent {
             Some(parent) => format!("{parent}/charts/{}", self.name()),
             None => self.name().to_owned(),
         };
+        // A chart can have the name `/`, which is lost when paths are joined.
+        self.path = path.trim_end_matches('/').to_owned();
         if !self.is_copy {
             self.place_dependencies();
         }

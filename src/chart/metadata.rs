@@ -24,6 +24,8 @@ pub struct Metadata {
     pub app_version: String,
     pub deprecated: bool,
     pub annotations: Vec<(String, String)>,
+    /// Whether there are `annotations`, be it none.
+    pub has_annotations: bool,
     pub kube_version: String,
     pub dependencies: Vec<Dependency>,
     /// Whether there is a list of `dependencies`, be it empty.
@@ -38,6 +40,7 @@ pub struct Maintainer {
     pub name: String,
     pub email: String,
     pub url: String,
+    is_null: bool,
 }
 
 /// One entry of `dependencies`.
@@ -51,6 +54,7 @@ pub struct Dependency {
     pub enabled: bool,
     pub import_values: Vec<Value>,
     pub alias: String,
+    is_null: bool,
 }
 
 impl Metadata {
@@ -87,7 +91,10 @@ impl Metadata {
                 "tags" => at.text(value, &mut self.tags)?,
                 "appversion" => at.text(value, &mut self.app_version)?,
                 "deprecated" => at.bool(value, &mut self.deprecated)?,
-                "annotations" => self.annotations = at.string_map(value)?,
+                "annotations" => {
+                    self.has_annotations = !value.is_null();
+                    self.annotations = at.string_map(value)?;
+                }
                 "kubeversion" => at.text(value, &mut self.kube_version)?,
                 "dependencies" => {
                     self.has_dependencies = !value.is_null();
@@ -131,7 +138,8 @@ impl Metadata {
         if matches!(self.name.as_str(), "." | "..") {
             return refuse(format!("chart.metadata.name {:?} is not allowed", self.name));
         }
-        if self.name.contains('/') {
+        // The base of `/` is `/` itself.
+        if self.name.contains('/') && self.name != "/" {
             return refuse(format!("chart.metadata.name {:?} is invalid", self.name));
         }
         if self.version.is_empty() {
@@ -144,12 +152,17 @@ impl Metadata {
             return refuse("chart.metadata.type must be application or library".to_owned());
         }
         for maintainer in &mut self.maintainers {
-            [&mut maintainer.name, &mut maintainer.email, &mut maintainer.url]
-                .into_iter()
-                .for_each(sanitize);
+            if maintainer.is_null {
+                return refuse("maintainers must not contain empty or null nodes".to_owned());
+            }
+            let texts = [&mut maintainer.name, &mut maintainer.email, &mut maintainer.url];
+            texts.into_iter().for_each(sanitize);
         }
         let mut seen: Vec<&str> = Vec::new();
         for dependency in &mut self.dependencies {
+            if dependency.is_null {
+                return refuse("dependencies must not contain empty or null nodes".to_owned());
+            }
             dependency.validate()?;
             let key = dependency.effective_name();
             if seen.contains(&key) {
@@ -163,13 +176,9 @@ impl Metadata {
 
 impl Maintainer {
     fn read(item: &Value, parent: Place<'_>) -> Result<Self, Error> {
-        let Some(fields) = fields(item, parent.item("v2.Maintainer"))? else {
-            return Err(Error::Metadata(
-                "maintainers must not contain empty or null nodes".to_owned(),
-            ));
-        };
+        let fields = fields(item, parent.item("v2.Maintainer"))?;
         let mut maintainer = Maintainer::default();
-        for (key, value) in fields {
+        for (key, value) in fields.into_iter().flatten() {
             let at = Place {
                 owner: "Maintainer",
                 path: &format!("{}.{}", parent.path, tag(key, &[])),
@@ -181,6 +190,7 @@ impl Maintainer {
                 _ => {}
             }
         }
+        maintainer.is_null = fields.is_none();
         Ok(maintainer)
     }
 }
@@ -192,13 +202,9 @@ impl Dependency {
     }
 
     fn read(item: &Value, parent: Place<'_>) -> Result<Self, Error> {
-        let Some(fields) = fields(item, parent.item("v2.Dependency"))? else {
-            return Err(Error::Metadata(
-                "dependencies must not contain empty or null nodes".to_owned(),
-            ));
-        };
+        let fields = fields(item, parent.item("v2.Dependency"))?;
         let mut dependency = Dependency::default();
-        for (key, value) in fields {
+        for (key, value) in fields.into_iter().flatten() {
             let at = Place {
                 owner: "Dependency",
                 path: &format!("{}.{}", parent.path, tag(key, &[])),
@@ -215,19 +221,18 @@ impl Dependency {
                 _ => {}
             }
         }
+        dependency.is_null = fields.is_none();
         Ok(dependency)
     }
 
     fn validate(&mut self) -> Result<(), Error> {
-        for text in [
+        let texts = [
             &mut self.name,
             &mut self.version,
             &mut self.repository,
             &mut self.condition,
-        ] {
-            sanitize(text);
-        }
-        self.tags.iter_mut().for_each(sanitize);
+        ];
+        texts.into_iter().chain(&mut self.tags).for_each(sanitize);
         if self
             .alias
             .chars()
