@@ -150,6 +150,8 @@ fn enable(node: &mut Node<'_>, outer: &Map, path: &str, warnings: &mut Vec<Warni
     let declared = &mut metadata.dependencies;
     for dependency in declared.iter_mut() {
         dependency.enabled = by_tags(dependency, &values, warnings);
+    }
+    for dependency in declared.iter_mut() {
         if let Some(enabled) = by_condition(dependency, &values, path, warnings) {
             dependency.enabled = enabled;
         }
@@ -193,10 +195,10 @@ fn by_tags(dependency: &Dependency, values: &Map, warnings: &mut Vec<Warning>) -
     let Some(tags) = values::table(values, "tags") else {
         return true;
     };
-    let mut any_false = false;
+    let (mut any_true, mut any_false) = (false, false);
     for tag in &dependency.tags {
         match tags.get(tag.as_bytes()) {
-            Some(Value::Bool(true)) => return true,
+            Some(Value::Bool(true)) => any_true = true,
             Some(Value::Bool(false)) => any_false = true,
             Some(_) => warnings.push(Warning::warn(
                 NOT_BOOL,
@@ -205,7 +207,7 @@ fn by_tags(dependency: &Dependency, values: &Map, warnings: &mut Vec<Warning>) -
             None => {}
         }
     }
-    !any_false
+    any_true || !any_false
 }
 
 /// The first path of the condition that holds a boolean decides.
