@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use serde_json::{Value as Json, json};
 
 use super::{Chart, Dependency, Error, Metadata, Warning, values, version};
+use crate::template::go::format::display;
 use crate::template::go::value::{Entries, Map, MapKind, Str, Value};
 use crate::yaml;
 
@@ -316,10 +317,8 @@ fn too_deep() -> Error {
     Error::Values("import-values nest tables too deeply, or within themselves".to_owned())
 }
 
-/// Go's `%v` of a scalar in `import-values`.
+/// Go's `%v` of a field of an entry in `import-values`.
 fn plain(value: Option<&Json>) -> String {
-    match value {
-        None | Some(Json::Null) => "<nil>".to_owned(),
-        Some(value) => super::metadata::scalar_text(value).unwrap_or_else(|| value.to_string()),
-    }
+    let value = Value::from_json(&yaml::all_floats(value.cloned().unwrap_or_default()));
+    String::from_utf8_lossy(&display(&value)).into_owned()
 }
