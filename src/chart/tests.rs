@@ -105,6 +105,12 @@ fn a_link_that_leads_nowhere_is_named_with_what_is_missing() {
         load(folder.path()).unwrap_err().to_string(),
         format!("error evaluating symlink {root}/templates/a: lstat {root}/b: no such file or directory")
     );
+    fs::remove_file(folder.path().join("templates/a")).unwrap();
+    std::os::unix::fs::symlink("../Chart.yaml/x", folder.path().join("templates/a")).unwrap();
+    assert_eq!(
+        load(folder.path()).unwrap_err().to_string(),
+        format!("error evaluating symlink {root}/templates/a: not a directory")
+    );
 }
 
 fn archive(entries: &[(&str, &[u8])]) -> Vec<u8> {
