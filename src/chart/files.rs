@@ -117,11 +117,11 @@ pub(super) fn head(file: &File) -> Result<Head, Error> {
 }
 
 /// Builds a chart, and the charts in its `charts/`, from files in the loader's order.
-pub(super) fn assemble(files: Vec<Entry>, head: &Head) -> Result<Chart, Error> {
-    build(files, head.format, Some(head))
+pub(super) fn assemble(files: Vec<Entry>, head: &Head, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
+    build(files, head.format, Some(head), warnings)
 }
 
-fn build(files: Vec<Entry>, format: Format, head: Option<&Head>) -> Result<Chart, Error> {
+fn build(files: Vec<Entry>, format: Format, head: Option<&Head>, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
     let mut chart = Chart {
         format,
         ..Chart::default()
@@ -163,7 +163,7 @@ fn build(files: Vec<Entry>, format: Format, head: Option<&Head>) -> Result<Chart
             "requirements.yaml" if format == Format::Released => {
                 has_metadata = true;
                 if !chart.is_v1() {
-                    chart.warnings.push(moved(
+                    warnings.push(moved(
                         "Dependencies are handled in Chart.yaml",
                         "dependencies to Chart.yaml",
                     ));
@@ -179,9 +179,7 @@ fn build(files: Vec<Entry>, format: Format, head: Option<&Head>) -> Result<Chart
                 check_lock(&file)?;
                 match chart.is_v1() {
                     true => chart.files.push(file),
-                    false => chart
-                        .warnings
-                        .push(moved("Dependency locking is handled in Chart.lock", "to Chart.lock")),
+                    false => warnings.push(moved("Dependency locking is handled in Chart.lock", "to Chart.lock")),
                 }
             }
             name if name.starts_with("templates/") => chart.templates.push(file),
@@ -218,24 +216,23 @@ fn build(files: Vec<Entry>, format: Format, head: Option<&Head>) -> Result<Chart
                 chart.metadata.name, file.name
             )));
         }
-        let subchart = load_subchart(&folder, files, format).map_err(|source| Error::Subchart {
+        let subchart = load_subchart(&folder, files, format, warnings).map_err(|source| Error::Subchart {
             name: folder,
             parent: chart.metadata.name.clone(),
             source: Box::new(source),
         })?;
-        chart.warnings.extend(subchart.warnings.iter().cloned());
         chart.dependencies.push(subchart);
     }
     Ok(chart)
 }
 
-fn load_subchart(folder: &str, files: Vec<Entry>, format: Format) -> Result<Chart, Error> {
+fn load_subchart(folder: &str, files: Vec<Entry>, format: Format, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
     if folder.ends_with(".tgz") {
         let Some(Entry { file, .. }) = files.first() else {
             return Err(Error::Chart("no files in chart archive".to_owned()));
         };
         let files = archive::unpack(&file.data)?;
-        return build(files.into_iter().map(Entry::from).collect(), format, None);
+        return build(files.into_iter().map(Entry::from).collect(), format, None, warnings);
     }
     let inner = files
         .into_iter()
@@ -248,7 +245,7 @@ fn load_subchart(folder: &str, files: Vec<Entry>, format: Format) -> Result<Char
             Some(Entry { file, begun })
         })
         .collect();
-    build(inner, format, None)
+    build(inner, format, None, warnings)
 }
 
 fn read(file: &File) -> Result<serde_json::Value, Error> {

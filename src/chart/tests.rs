@@ -300,7 +300,7 @@ fn a_large_chart_is_told_of_before_it_is_read() {
     };
     let told = |path: &Path| {
         let before = TOLD.load(Ordering::SeqCst);
-        load_for(path, &purpose).unwrap();
+        load_for(path, &purpose, &mut Vec::new()).unwrap();
         TOLD.load(Ordering::SeqCst) - before
     };
     let folder = tempfile::tempdir().unwrap();
@@ -361,7 +361,7 @@ fn a_charts_own_templates_are_told_of_before_it_is_there() {
         archive(&entries.each_ref().map(|(name, data)| (name.as_str(), *data))),
     )
     .unwrap();
-    let load_both = || [folder.path(), packed.as_path()].map(|path| load_for(path, &purpose).unwrap());
+    let load_both = || [folder.path(), packed.as_path()].map(|path| load_for(path, &purpose, &mut Vec::new()).unwrap());
     load_both();
     assert!(told.lock().unwrap().is_empty(), "nobody is there to begin with them");
     purpose.helper.send(|| {});
