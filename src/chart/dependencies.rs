@@ -7,8 +7,9 @@ use std::cell::RefCell;
 use serde_json::{Value as Json, json};
 
 use super::{Chart, Dependency, Error, Metadata, Warning, values, version};
+use crate::template::go::format::display;
 use crate::template::go::value::{Entries, Map, MapKind, Str, Value};
-use crate::template::sprig::text::display;
+use crate::yaml;
 
 /// What Helm says of a condition or tag whose value isn't a boolean.
 const NOT_BOOL: &str = "returned non-bool value";
@@ -16,10 +17,16 @@ const NOT_BOOL: &str = "returned non-bool value";
 /// A chart as one render uses it: renamed by its alias, without disabled dependencies, with imported values.
 pub struct Node<'a> {
     pub chart: &'a Chart,
+    /// Where the chart stands in the tree: `root/charts/sub`. Below a declared chart, Helm's paths can have another's names
+    /// ([`Node::is_copy`]).
+    pub path: String,
     /// The chart's metadata; its `dependencies` hold the enabled ones only.
     pub metadata: Cow<'a, Metadata>,
     pub defaults: Defaults<'a>,
     pub dependencies: Vec<Node<'a>>,
+    /// Whether the charts below it name another as their parent. For a dependency that is declared, Helm copies its chart
+    /// and the charts one level below; those below them stay in the original, which has no alias.
+    is_copy: bool,
 }
 
 /// The default values of a [`Node`].
@@ -50,11 +57,61 @@ pub fn process<'a>(chart: &'a Chart, user: &Map, warnings: &mut Vec<Warning>) ->
 impl<'a> Node<'a> {
     /// The chart with all its dependencies, as they stand on disk.
     pub fn new(chart: &'a Chart) -> Self {
+        let mut node = Node::unplaced(chart);
+        node.place(None);
+        node
+    }
+
+    fn unplaced(chart: &'a Chart) -> Self {
         Node {
             chart,
+            path: String::new(),
             metadata: Cow::Borrowed(&chart.metadata),
             defaults: Defaults::Own(chart),
-            dependencies: chart.dependencies.iter().map(Node::new).collect(),
+            dependencies: chart.dependencies.iter().map(Node::unplaced).collect(),
+            is_copy: false,
+        }
+    }
+
+    /// Sets the path of the chart, and of those that name it as their parent.
+    fn place(&mut self, parent: Option<&str>) {
+        let path = match parent {
+            Some(parent) => format!("{parent}/charts/{}", self.name()),
+            None => self.name().to_owned(),
+        };
+        // A chart can have the name `/`, which is lost when paths are joined.
+        self.path = path.trim_end_matches('/').to_owned();
+        if !self.is_copy {
+            self.place_dependencies();
+        }
+    }
+
+    fn place_dependencies(&mut self) {
+        for child in &mut self.dependencies {
+            child.place(Some(&self.path));
+        }
+    }
+
+    /// The chart as the dependency of another that declares it.
+    fn declared(&self, alias: &str) -> Self {
+        let mut node = self.original();
+        if !alias.is_empty() {
+            node.metadata.to_mut().name = alias.to_owned();
+        }
+        node.is_copy = false;
+        node.dependencies.iter_mut().for_each(|child| child.is_copy = true);
+        node
+    }
+
+    /// A copy of a chart that isn't processed yet.
+    fn original(&self) -> Self {
+        Node {
+            chart: self.chart,
+            path: self.path.clone(),
+            metadata: Cow::Borrowed(&self.chart.metadata),
+            defaults: Defaults::Own(self.chart),
+            dependencies: self.dependencies.iter().map(Node::original).collect(),
+            is_copy: self.is_copy,
         }
     }
 
@@ -85,20 +142,24 @@ impl Defaults<'_> {
 }
 
 fn enable(node: &mut Node<'_>, outer: &Map, path: &str, warnings: &mut Vec<Warning>) -> Result<(), Error> {
-    if node.metadata.dependencies.is_empty() {
+    if !node.metadata.has_dependencies {
         return Ok(());
     }
     resolve(node);
     let values = values::coalesce(node, outer, warnings)?;
-    let declared = &mut node.metadata.to_mut().dependencies;
+    let metadata = node.metadata.to_mut();
+    let declared = &mut metadata.dependencies;
     for dependency in declared.iter_mut() {
         dependency.enabled = by_tags(dependency, &values, warnings);
+    }
+    for dependency in declared.iter_mut() {
         if let Some(enabled) = by_condition(dependency, &values, path, warnings) {
             dependency.enabled = enabled;
         }
     }
     let disabled: Vec<String> = declared.iter().filter(|d| !d.enabled).map(|d| d.name.clone()).collect();
     declared.retain(|d| !disabled.contains(&d.name));
+    metadata.has_dependencies = !declared.is_empty();
     node.dependencies
         .retain(|child| !disabled.iter().any(|name| name == child.name()));
     for child in &mut node.dependencies {
@@ -115,30 +176,19 @@ fn resolve(node: &mut Node<'_>) {
         chart.metadata.name == dependency.name && version::compatible(&dependency.version, &chart.metadata.version)
     };
     let metadata = node.metadata.to_mut();
-    let on_disk: Vec<&Chart> = node.dependencies.iter().map(|child| child.chart).collect();
-    let mut resolved: Vec<Node<'_>> = on_disk
-        .iter()
-        .filter(|chart| {
-            !metadata
-                .dependencies
-                .iter()
-                .any(|dependency| matches(dependency, chart))
-        })
-        .map(|chart| Node::new(chart))
-        .collect();
+    let declared = |child: &Node<'_>| metadata.dependencies.iter().any(|d| matches(d, child.chart));
+    let (on_disk, mut resolved): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut node.dependencies).into_iter().partition(declared);
     for dependency in &mut metadata.dependencies {
-        if let Some(chart) = on_disk.iter().find(|chart| matches(dependency, chart)) {
-            let mut child = Node::new(chart);
-            if !dependency.alias.is_empty() {
-                child.metadata.to_mut().name = dependency.alias.clone();
-            }
-            resolved.push(child);
+        if let Some(child) = on_disk.iter().find(|child| matches(dependency, child.chart)) {
+            resolved.push(child.declared(&dependency.alias));
         }
         if !dependency.alias.is_empty() {
             dependency.name = dependency.alias.clone();
         }
     }
     node.dependencies = resolved;
+    node.place_dependencies();
 }
 
 /// One true tag enables; without one, a false tag disables.
@@ -146,10 +196,10 @@ fn by_tags(dependency: &Dependency, values: &Map, warnings: &mut Vec<Warning>) -
     let Some(tags) = values::table(values, "tags") else {
         return true;
     };
-    let mut any_false = false;
+    let (mut any_true, mut any_false) = (false, false);
     for tag in &dependency.tags {
         match tags.get(tag.as_bytes()) {
-            Some(Value::Bool(true)) => return true,
+            Some(Value::Bool(true)) => any_true = true,
             Some(Value::Bool(false)) => any_false = true,
             Some(_) => warnings.push(Warning::warn(
                 NOT_BOOL,
@@ -158,7 +208,7 @@ fn by_tags(dependency: &Dependency, values: &Map, warnings: &mut Vec<Warning>) -
             None => {}
         }
     }
-    !any_false
+    any_true || !any_false
 }
 
 /// The first path of the condition that holds a boolean decides.
@@ -186,7 +236,7 @@ fn import(node: &mut Node<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error>
     for child in &mut node.dependencies {
         import(child, warnings)?;
     }
-    if node.metadata.dependencies.is_empty() {
+    if !node.metadata.has_dependencies {
         return Ok(());
     }
     let folded = values::merge_defaults(node, warnings)?;
@@ -201,7 +251,10 @@ fn import(node: &mut Node<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error>
             };
             resolved.push(json!({"child": child, "parent": parent}));
             match values::find_table(&folded, &format!("{}.{child}", dependency.name)) {
-                Ok(table) => values::merge_tables(&imported, &nested(&parent, table), warnings),
+                Ok(table) => {
+                    values::merge_tables(&imported, &nested(&parent, table)?, warnings);
+                    check_depth(&imported)?;
+                }
                 Err(error) if named => {
                     warnings.push(Warning::warn("ImportValues missing table", vec![("error", error)]));
                 }
@@ -224,25 +277,48 @@ fn import(node: &mut Node<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error>
 }
 
 /// `table`, put below the dotted path `parent`.
-fn nested(parent: &str, table: Map) -> Map {
+fn nested(parent: &str, table: Map) -> Result<Map, Error> {
     if parent == "." {
-        return table;
+        return Ok(table);
     }
-    parent.split('.').rev().fold(table, |inner, key| {
+    if parent.split('.').count() > yaml::max_depth() {
+        return Err(too_deep());
+    }
+    Ok(parent.split('.').rev().fold(table, |inner, key| {
         Map::new(MapKind::Any, Entries::from([(Str::from(key), Value::Map(inner))]))
-    })
+    }))
 }
 
-/// Go's `%v` of a scalar in `import-values`.
-fn plain(value: Option<&Json>) -> String {
-    match value {
-        None | Some(Json::Null) => "<nil>".to_owned(),
-        Some(Json::String(text)) => text.clone(),
-        // All numbers are floats to Go.
-        Some(Json::Number(number)) => {
-            let number = Value::Float64(number.as_f64().unwrap_or_default());
-            String::from_utf8_lossy(&display(&number)).into_owned()
-        }
-        Some(value) => value.to_string(),
+/// Tables are imported without copying them, so one can end up in itself. Helm's stack overflows then.
+fn check_depth(imported: &Map) -> Result<(), Error> {
+    if is_within(imported, yaml::max_depth()) {
+        return Ok(());
     }
+    // What holds itself would never be dropped.
+    let mut tables = vec![imported.clone()];
+    while let Some(table) = tables.pop() {
+        for (key, value) in table.snapshot() {
+            tables.extend(values::as_table(&value));
+            values::remove(&table, &key);
+        }
+    }
+    Err(too_deep())
+}
+
+/// Whether tables nest at most `depth` levels deep; those that hold themselves nest deeper than any.
+fn is_within(table: &Map, depth: usize) -> bool {
+    let Some(entries) = &table.entries else { return true };
+    let entries = entries.borrow();
+    let mut tables = entries.values().filter_map(values::as_table);
+    depth > 0 && tables.all(|table| is_within(&table, depth - 1))
+}
+
+fn too_deep() -> Error {
+    Error::Values("import-values nest tables too deeply, or within themselves".to_owned())
+}
+
+/// Go's `%v` of a field of an entry in `import-values`.
+fn plain(value: Option<&Json>) -> String {
+    let value = Value::from_json(&yaml::all_floats(value.cloned().unwrap_or_default()));
+    String::from_utf8_lossy(&display(&value)).into_owned()
 }

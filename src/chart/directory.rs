@@ -94,6 +94,7 @@ fn resolve(path: &Path) -> Result<PathBuf, String> {
     match std::fs::canonicalize(path) {
         Ok(resolved) => Ok(resolved),
         Err(e) if super::io_text(&e).contains("symbolic links") => Err("EvalSymlinks: too many links".to_owned()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => Err(super::io_text(&e)),
         Err(e) => Err(format!("lstat {}: {}", missing(path).display(), super::io_text(&e))),
     }
 }

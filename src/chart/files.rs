@@ -117,11 +117,11 @@ pub(super) fn head(file: &File) -> Result<Head, Error> {
 }
 
 /// Builds a chart, and the charts in its `charts/`, from files in the loader's order.
-pub(super) fn assemble(files: Vec<Entry>, head: &Head) -> Result<Chart, Error> {
-    build(files, head.format, Some(head))
+pub(super) fn assemble(files: Vec<Entry>, head: &Head, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
+    build(files, head.format, Some(head), warnings)
 }
 
-fn build(files: Vec<Entry>, format: Format, head: Option<&Head>) -> Result<Chart, Error> {
+fn build(files: Vec<Entry>, format: Format, head: Option<&Head>, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
     let mut chart = Chart {
         format,
         ..Chart::default()
@@ -143,7 +143,6 @@ fn build(files: Vec<Entry>, format: Format, head: Option<&Head>) -> Result<Chart
             };
         }
     }
-    let is_v1 = chart.metadata.api_version == "v1";
     for Entry { file, begun } in files {
         match file.name.as_str() {
             "Chart.yaml" => {}
@@ -163,25 +162,25 @@ fn build(files: Vec<Entry>, format: Format, head: Option<&Head>) -> Result<Chart
             }
             "requirements.yaml" if format == Format::Released => {
                 has_metadata = true;
+                if !chart.is_v1() {
+                    warnings.push(moved(
+                        "Dependencies are handled in Chart.yaml",
+                        "dependencies to Chart.yaml",
+                    ));
+                }
                 apply(&mut chart.metadata, &file)?;
-                keep_v1(
-                    &mut chart,
-                    file,
-                    is_v1,
-                    "Dependencies are handled in Chart.yaml",
-                    "dependencies to Chart.yaml",
-                );
+                // It may have set another `apiVersion`.
+                if chart.is_v1() {
+                    chart.files.push(file);
+                }
             }
             "requirements.lock" if format == Format::Released => {
                 has_metadata = true;
                 check_lock(&file)?;
-                keep_v1(
-                    &mut chart,
-                    file,
-                    is_v1,
-                    "Dependency locking is handled in Chart.lock",
-                    "to Chart.lock",
-                );
+                match chart.is_v1() {
+                    true => chart.files.push(file),
+                    false => warnings.push(moved("Dependency locking is handled in Chart.lock", "to Chart.lock")),
+                }
             }
             name if name.starts_with("templates/") => chart.templates.push(file),
             name if name.starts_with("charts/") && !name.ends_with(".prov") => {
@@ -217,24 +216,23 @@ fn build(files: Vec<Entry>, format: Format, head: Option<&Head>) -> Result<Chart
                 chart.metadata.name, file.name
             )));
         }
-        let subchart = load_subchart(&folder, files, format).map_err(|source| Error::Subchart {
+        let subchart = load_subchart(&folder, files, format, warnings).map_err(|source| Error::Subchart {
             name: folder,
             parent: chart.metadata.name.clone(),
             source: Box::new(source),
         })?;
-        chart.warnings.extend(subchart.warnings.iter().cloned());
         chart.dependencies.push(subchart);
     }
     Ok(chart)
 }
 
-fn load_subchart(folder: &str, files: Vec<Entry>, format: Format) -> Result<Chart, Error> {
+fn load_subchart(folder: &str, files: Vec<Entry>, format: Format, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
     if folder.ends_with(".tgz") {
         let Some(Entry { file, .. }) = files.first() else {
             return Err(Error::Chart("no files in chart archive".to_owned()));
         };
         let files = archive::unpack(&file.data)?;
-        return build(files.into_iter().map(Entry::from).collect(), format, None);
+        return build(files.into_iter().map(Entry::from).collect(), format, None, warnings);
     }
     let inner = files
         .into_iter()
@@ -247,7 +245,7 @@ fn load_subchart(folder: &str, files: Vec<Entry>, format: Format) -> Result<Char
             Some(Entry { file, begun })
         })
         .collect();
-    build(inner, format, None)
+    build(inner, format, None, warnings)
 }
 
 fn read(file: &File, kind: &GoType) -> Result<serde_json::Value, Error> {
@@ -272,15 +270,11 @@ fn check_lock(file: &File) -> Result<(), Error> {
     metadata::check_lock(&read(file, &metadata::LOCK_FILE)?).map_err(|e| within(file, e))
 }
 
-/// Charts of format v1 see their requirements files in `.Files`; others get a warning.
-fn keep_v1(chart: &mut Chart, file: File, is_v1: bool, what: &str, advice: &str) {
-    if is_v1 {
-        chart.files.push(file);
-    } else {
-        chart.warnings.push(Warning::plain(format!(
-            "Warning: {what} since apiVersion \"v2\". We recommend migrating {advice}."
-        )));
-    }
+/// What Helm says of the files that format v2 has no use for. Charts of format v1 see them in `.Files`.
+fn moved(what: &str, advice: &str) -> Warning {
+    Warning::plain(format!(
+        "Warning: {what} since apiVersion \"v2\". We recommend migrating {advice}."
+    ))
 }
 
 fn is_crd(name: &str) -> bool {

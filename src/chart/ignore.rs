@@ -52,7 +52,8 @@ impl Rules {
     /// `**`, which Helm refuses, and malformed patterns.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut rules = Rules::default();
-        for line in text.trim_start_matches('\u{feff}').lines().chain(["templates/.?*"]) {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        for line in text.lines().chain(["templates/.?*"]) {
             rules.add(line.trim())?;
         }
         Ok(rules)

@@ -28,8 +28,12 @@ pub struct Metadata {
     pub app_version: String,
     pub deprecated: bool,
     pub annotations: Vec<(String, String)>,
+    /// Whether there are `annotations`, be it none.
+    pub has_annotations: bool,
     pub kube_version: String,
     pub dependencies: Vec<Dependency>,
+    /// Whether there is a list of `dependencies`, be it empty.
+    pub has_dependencies: bool,
     /// `type`: empty, `application` or `library`.
     pub kind: String,
 }
@@ -40,6 +44,7 @@ pub struct Maintainer {
     pub name: String,
     pub email: String,
     pub url: String,
+    is_null: bool,
 }
 
 /// One entry of `dependencies`.
@@ -53,6 +58,7 @@ pub struct Dependency {
     pub enabled: bool,
     pub import_values: Vec<Value>,
     pub alias: String,
+    is_null: bool,
 }
 
 impl Metadata {
@@ -85,11 +91,17 @@ impl Metadata {
                 "tags" => at.text(value, &mut self.tags)?,
                 "appVersion" => at.text(value, &mut self.app_version)?,
                 "deprecated" => at.bool(value, &mut self.deprecated)?,
-                "annotations" => at.string_map(value, &mut self.annotations)?,
+                "annotations" => {
+                    self.has_annotations = !value.is_null();
+                    at.string_map(value, &mut self.annotations)?;
+                }
                 "kubeVersion" => at.text(value, &mut self.kube_version)?,
-                "dependencies" => at.items(value, "[]*v2.Dependency", &mut self.dependencies, |item, dependency| {
-                    dependency.read(item, at)
-                })?,
+                "dependencies" => {
+                    self.has_dependencies = !value.is_null();
+                    at.items(value, "[]*v2.Dependency", &mut self.dependencies, |item, dependency| {
+                        dependency.read(item, at)
+                    })?;
+                }
                 "type" => at.text(value, &mut self.kind)?,
                 _ => {}
             }
@@ -127,7 +139,8 @@ impl Metadata {
                 quote_go(self.name.as_bytes())
             ));
         }
-        if self.name.contains('/') {
+        // The base of `/` is `/` itself.
+        if self.name.contains('/') && self.name != "/" {
             return refuse(format!(
                 "chart.metadata.name {} is invalid",
                 quote_go(self.name.as_bytes())
@@ -146,12 +159,17 @@ impl Metadata {
             return refuse("chart.metadata.type must be application or library".to_owned());
         }
         for maintainer in &mut self.maintainers {
-            [&mut maintainer.name, &mut maintainer.email, &mut maintainer.url]
-                .into_iter()
-                .for_each(sanitize);
+            if maintainer.is_null {
+                return refuse("maintainers must not contain empty or null nodes".to_owned());
+            }
+            let texts = [&mut maintainer.name, &mut maintainer.email, &mut maintainer.url];
+            texts.into_iter().for_each(sanitize);
         }
         let mut seen: Vec<&str> = Vec::new();
         for dependency in &mut self.dependencies {
+            if dependency.is_null {
+                return refuse("dependencies must not contain empty or null nodes".to_owned());
+            }
             dependency.validate()?;
             let key = dependency.effective_name();
             if seen.contains(&key) {
@@ -168,12 +186,12 @@ impl Metadata {
 
 impl Maintainer {
     fn read(&mut self, item: &Value, parent: Place<'_>) -> Result<(), Error> {
-        let Some(fields) = fields(item, parent.item("v2.Maintainer"))? else {
-            return Err(Error::Metadata(
-                "maintainers must not contain empty or null nodes".to_owned(),
-            ));
-        };
-        for (key, value) in fields {
+        let fields = fields(item, parent.item("v2.Maintainer"))?;
+        if fields.is_none() {
+            *self = Maintainer::default();
+        }
+        self.is_null = fields.is_none();
+        for (key, value) in fields.into_iter().flatten() {
             let name = yaml::field(key, &MAINTAINER);
             let at = Place {
                 owner: "Maintainer",
@@ -197,12 +215,12 @@ impl Dependency {
     }
 
     fn read(&mut self, item: &Value, parent: Place<'_>) -> Result<(), Error> {
-        let Some(fields) = fields(item, parent.item("v2.Dependency"))? else {
-            return Err(Error::Metadata(
-                "dependencies must not contain empty or null nodes".to_owned(),
-            ));
-        };
-        for (key, value) in fields {
+        let fields = fields(item, parent.item("v2.Dependency"))?;
+        if fields.is_none() {
+            *self = Dependency::default();
+        }
+        self.is_null = fields.is_none();
+        for (key, value) in fields.into_iter().flatten() {
             let name = yaml::field(key, &DEPENDENCY);
             let at = Place {
                 owner: "Dependency",
@@ -224,15 +242,13 @@ impl Dependency {
     }
 
     fn validate(&mut self) -> Result<(), Error> {
-        for text in [
+        let texts = [
             &mut self.name,
             &mut self.version,
             &mut self.repository,
             &mut self.condition,
-        ] {
-            sanitize(text);
-        }
-        self.tags.iter_mut().for_each(sanitize);
+        ];
+        texts.into_iter().chain(&mut self.tags).for_each(sanitize);
         if self
             .alias
             .chars()

@@ -51,7 +51,7 @@ pub struct Chart {
     pub crds: Vec<File>,
     /// The charts below `charts/`, declared or not, enabled or not.
     pub dependencies: Vec<Chart>,
-    /// What Helm's loader would log, in order.
+    /// What Helm's loader would log, in order, unless who loads the chart takes that itself ([`load_for`]).
     pub warnings: Vec<Warning>,
     format: Format,
     digest: OnceLock<String>,
@@ -137,40 +137,41 @@ pub enum Error {
 /// # Errors
 /// [`Error`], worded as Helm words it.
 pub fn load(path: &Path) -> Result<Chart, Error> {
-    load_for(path, &Purpose::default())
+    with_warnings(|warnings| load_for(path, &Purpose::default(), warnings))
 }
 
-/// As [`load`], for a purpose.
+/// As [`load`], for a purpose. What Helm's loader would log is added to `warnings`, also before an error.
 ///
 /// # Errors
 /// As [`load`]: what is wrong with a schema shows when values are checked.
-pub fn load_for(path: &Path, purpose: &Purpose<'_>) -> Result<Chart, Error> {
+pub fn load_for(path: &Path, purpose: &Purpose<'_>, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
     let info = std::fs::metadata(path).map_err(|e| Error::io("stat", path, e))?;
     let path = std::path::absolute(path).map_err(|e| Error::io("abs", path, e))?;
     if info.is_dir() {
         let chart_yaml = directory::chart_yaml(&path)?;
         let head = files::head(&chart_yaml)?;
-        let mut warnings = Vec::new();
-        let files = directory::read(&path, chart_yaml, &mut warnings, purpose)?;
-        let mut chart = purpose.assemble(files, &head)?;
-        warnings.append(&mut chart.warnings);
-        chart.warnings = warnings;
-        return Ok(chart);
+        let files = directory::read(&path, chart_yaml, warnings, purpose)?;
+        return purpose.assemble(files, &head, warnings);
     }
     let data = std::fs::read(&path).map_err(|e| Error::io("open", &path, e))?;
-    load_archive_for(&path, &data, purpose)
+    load_archive_for(&path, &data, purpose, warnings)
 }
 
 /// Loads a chart for a purpose from the bytes of a `.tgz` archive, as if they were those of the file `path`.
 ///
 /// # Errors
 /// As [`load`], with `path` in them.
-pub fn load_archive_for(path: &Path, data: &[u8], purpose: &Purpose<'_>) -> Result<Chart, Error> {
+pub fn load_archive_for(
+    path: &Path,
+    data: &[u8],
+    purpose: &Purpose<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Result<Chart, Error> {
     if data.len() >= LARGE_ARCHIVE {
         (purpose.when_large)();
     }
     let files = archive::read(path, data)?;
-    from_archive(files, purpose, |error| archive::explain(path, error))
+    from_archive(files, purpose, warnings, |error| archive::explain(path, error))
 }
 
 /// Loads a chart from the bytes of a `.tgz` archive.
@@ -178,10 +179,22 @@ pub fn load_archive_for(path: &Path, data: &[u8], purpose: &Purpose<'_>) -> Resu
 /// # Errors
 /// As [`load`].
 pub fn load_archive(data: &[u8]) -> Result<Chart, Error> {
-    from_archive(archive::unpack(data)?, &Purpose::default(), |error| error)
+    let files = archive::unpack(data)?;
+    with_warnings(|warnings| from_archive(files, &Purpose::default(), warnings, |error| error))
 }
 
-fn from_archive(files: Vec<File>, purpose: &Purpose<'_>, explain: impl FnOnce(Error) -> Error) -> Result<Chart, Error> {
+fn with_warnings(load: impl FnOnce(&mut Vec<Warning>) -> Result<Chart, Error>) -> Result<Chart, Error> {
+    let mut warnings = Vec::new();
+    let chart = load(&mut warnings)?;
+    Ok(Chart { warnings, ..chart })
+}
+
+fn from_archive(
+    files: Vec<File>,
+    purpose: &Purpose<'_>,
+    warnings: &mut Vec<Warning>,
+    explain: impl FnOnce(Error) -> Error,
+) -> Result<Chart, Error> {
     let Some(file) = files.iter().find(|file| file.name == "Chart.yaml") else {
         return Err(Error::Chart(
             "unable to detect chart version, no Chart.yaml found".to_owned(),
@@ -189,7 +202,7 @@ fn from_archive(files: Vec<File>, purpose: &Purpose<'_>, explain: impl FnOnce(Er
     };
     let head = files::head(file)?;
     let files = files.into_iter().map(Entry::from).collect();
-    purpose.assemble(files, &head).map_err(explain)
+    purpose.assemble(files, &head, warnings).map_err(explain)
 }
 
 // === impl Purpose ===
@@ -207,14 +220,14 @@ impl Default for Purpose<'_> {
 
 impl Purpose<'_> {
     /// Builds the chart from its files, of which others may begin with some first.
-    fn assemble(&self, files: Vec<Entry>, head: &Head) -> Result<Chart, Error> {
+    fn assemble(&self, files: Vec<Entry>, head: &Head, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
         let files = files::begin(files, self);
         if let Some(begin) = self.templates.filter(|_| self.helper.is_running()) {
             let files = files.iter().map(|entry| &entry.file);
             let templates: Vec<_> = files.filter(|file| file.name.starts_with("templates/")).collect();
             begin(&head.name, &templates);
         }
-        files::assemble(files, head)
+        files::assemble(files, head, warnings)
     }
 }
 
@@ -247,9 +260,18 @@ impl Chart {
         self.values.thaw()
     }
 
+    /// Whether it is of a type that can be released: what Helm checks first, before it says that a chart is deprecated.
+    pub fn has_installable_type(&self) -> bool {
+        matches!(self.metadata.kind.as_str(), "" | "application")
+    }
+
     /// Whether only its partials count (`type: library`).
     pub fn is_library(&self) -> bool {
         self.metadata.kind == "library"
+    }
+
+    fn is_v1(&self) -> bool {
+        self.metadata.api_version == "v1"
     }
 
     /// Checks that the chart can be released at all, as `helm template` does before it renders.
@@ -257,7 +279,7 @@ impl Chart {
     /// # Errors
     /// A library chart; a declared dependency that isn't in `charts/`; `apiVersion: v3`.
     pub fn check_installable(&self) -> Result<(), Error> {
-        if !matches!(self.metadata.kind.as_str(), "" | "application") {
+        if !self.has_installable_type() {
             return Err(Error::Chart(format!(
                 "{} charts are not installable",
                 self.metadata.kind

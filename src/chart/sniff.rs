@@ -25,8 +25,11 @@ const HTML: [&str; 17] = [
     "<!--",
 ];
 
+/// What begins like this type needs a brand of it as well.
+const MP4: &str = "video/mp4";
+
 /// First bytes, and what they say. A `?` stands for any byte.
-const SIGNATURES: [(&[u8], &str); 34] = [
+const SIGNATURES: [(&[u8], &str); 32] = [
     (b"%PDF-", "application/pdf"),
     (b"%!PS-Adobe-", "application/postscript"),
     (b"\xfe\xff", "text/plain; charset=utf-16be"),
@@ -46,6 +49,7 @@ const SIGNATURES: [(&[u8], &str); 34] = [
     (b"MThd\x00\x00\x00\x06", "audio/midi"),
     (b"RIFF????AVI ", "video/avi"),
     (b"RIFF????WAVE", "audio/wave"),
+    (b"????ftyp", MP4),
     (b"\x1a\x45\xdf\xa3", "video/webm"),
     (b"??????????????????????????????????LP", "application/vnd.ms-fontobject"),
     (b"\x00\x01\x00\x00", "font/ttf"),
@@ -58,9 +62,6 @@ const SIGNATURES: [(&[u8], &str); 34] = [
     (b"Rar!\x1a\x07\x00", "application/x-rar-compressed"),
     (b"Rar!\x1a\x07\x01\x00", "application/x-rar-compressed"),
     (b"\x00asm", "application/wasm"),
-    (b"????ftypmp4", "video/mp4"),
-    (b"????ftyp????mp4", "video/mp4"),
-    (b"????ftyp????????mp4", "video/mp4"),
 ];
 
 /// The content's type.
@@ -86,7 +87,8 @@ pub(super) fn content_type(data: &[u8]) -> &'static str {
             .zip(signature)
             .all(|(byte, wanted)| *wanted == b'?' || byte == wanted)
     };
-    if let Some((_, kind)) = SIGNATURES.iter().find(|(signature, _)| begins(signature)) {
+    let mut signatures = SIGNATURES.iter();
+    if let Some((_, kind)) = signatures.find(|(signature, kind)| begins(signature) && (*kind != MP4 || is_mp4(&head))) {
         return kind;
     }
     let is_binary = |b: &u8| matches!(b, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);
@@ -97,19 +99,39 @@ pub(super) fn content_type(data: &[u8]) -> &'static str {
     }
 }
 
+/// Whether the first box, which has to end within what counts, names a brand that starts with `mp4`. The version of the
+/// first brand, from byte 12 on, is none.
+fn is_mp4(head: &[u8]) -> bool {
+    let size = head.first_chunk().map(|size| u32::from_be_bytes(*size));
+    let Some(first_box) = size
+        .filter(|size| size % 4 == 0)
+        .and_then(|size| head.get(..usize::try_from(size).ok()?))
+    else {
+        return false;
+    };
+    let mut words = first_box.chunks(4).enumerate().skip(2);
+    words.any(|(number, word)| number != 3 && word.starts_with(b"mp4"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn kinds_of_content() {
-        let table: [(&[u8], &str); 7] = [
+        let table: [(&[u8], &str); 13] = [
             (b"a: 1\n", "application/octet-stream"),
             (&[b'a'; 600], "text/plain; charset=utf-8"),
             (b" \n<html>", "text/html; charset=utf-8"),
             (b"<htmlx>", "application/octet-stream"),
             (b"\x1f\x8b\x08", "application/x-gzip"),
-            (b"????ftypmp42", "video/mp4"),
+            (b"\0\0\0\x0cftypmp42", "video/mp4"),
+            (b"\0\0\0\x14ftypisom\0\0\0\0mp41", "video/mp4"),
+            (b"\0\0\0\x10ftypisommp41", "application/octet-stream"),
+            (b"\0\0\0\x10ftypisom\0\0\0\0mp41", "application/octet-stream"),
+            (b"\0\0\0\x0dftypmp42", "application/octet-stream"),
+            (b"\0\0\x02\x04ftypmp42", "application/octet-stream"),
+            (b"\0\0\x01\0ftypmp42", "image/x-icon"),
             (b"", "application/octet-stream"),
         ];
         for (data, want) in table {

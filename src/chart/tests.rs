@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use super::*;
+use crate::template::go::{Entries, MapKind};
 
 fn write(root: &Path, name: &str, data: &[u8]) {
     let path = root.join(name);
@@ -103,6 +104,12 @@ fn a_link_that_leads_nowhere_is_named_with_what_is_missing() {
     assert_eq!(
         load(folder.path()).unwrap_err().to_string(),
         format!("error evaluating symlink {root}/templates/a: lstat {root}/b: no such file or directory")
+    );
+    fs::remove_file(folder.path().join("templates/a")).unwrap();
+    std::os::unix::fs::symlink("../Chart.yaml/x", folder.path().join("templates/a")).unwrap();
+    assert_eq!(
+        load(folder.path()).unwrap_err().to_string(),
+        format!("error evaluating symlink {root}/templates/a: not a directory")
     );
 }
 
@@ -293,7 +300,7 @@ fn a_large_chart_is_told_of_before_it_is_read() {
     };
     let told = |path: &Path| {
         let before = TOLD.load(Ordering::SeqCst);
-        load_for(path, &purpose).unwrap();
+        load_for(path, &purpose, &mut Vec::new()).unwrap();
         TOLD.load(Ordering::SeqCst) - before
     };
     let folder = tempfile::tempdir().unwrap();
@@ -354,7 +361,7 @@ fn a_charts_own_templates_are_told_of_before_it_is_there() {
         archive(&entries.each_ref().map(|(name, data)| (name.as_str(), *data))),
     )
     .unwrap();
-    let load_both = || [folder.path(), packed.as_path()].map(|path| load_for(path, &purpose).unwrap());
+    let load_both = || [folder.path(), packed.as_path()].map(|path| load_for(path, &purpose, &mut Vec::new()).unwrap());
     load_both();
     assert!(told.lock().unwrap().is_empty(), "nobody is there to begin with them");
     purpose.helper.send(|| {});
@@ -406,5 +413,25 @@ fn refusals_are_worded_as_helm_words_them() {
         let folder = folder();
         write(folder.path(), name, data);
         assert_eq!(load(folder.path()).unwrap_err().to_string(), want);
+    }
+}
+
+#[test]
+fn values_that_would_be_imported_into_themselves_are_refused() {
+    let long = ["p"; crate::yaml::MAX_DEPTH + 1].join(".");
+    let endless = "{child: a, parent: p}, {child: a, parent: p.q}";
+    for import in [endless, &format!("{{child: a, parent: {long}}}")] {
+        let declared = format!("dependencies: [{{name: y, version: 1.0.0, import-values: [{import}]}}]");
+        let metadata = format!("apiVersion: v2\nname: x\nversion: 1.0.0\n{declared}\n");
+        let files: [(&str, &[u8]); 3] = [
+            ("x/Chart.yaml", metadata.as_bytes()),
+            ("x/charts/y/Chart.yaml", b"apiVersion: v2\nname: y\nversion: 1.0.0\n"),
+            ("x/charts/y/values.yaml", b"a: {c: 1}\n"),
+        ];
+        let chart = load_archive(&archive(&files)).unwrap();
+        let user = Map::new(MapKind::Any, Entries::new());
+        let error = dependencies::process(&chart, &user, &mut Vec::new()).err().unwrap();
+        let want = "chart dependencies processing failed: import-values nest tables too deeply, or within themselves";
+        assert_eq!(error.to_string(), want);
     }
 }

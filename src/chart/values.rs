@@ -53,7 +53,9 @@ pub(super) fn tables<T: Target, M>(
         text.to_mut().push(b'\n');
     }
     let mut tables = Vec::new();
-    for document in documents(&text)? {
+    // Each is parsed before the next is looked for.
+    for document in yaml::Documents::new(&text) {
+        let document = document.map_err(|e| format!("error reading yaml document: {e}"))?;
         let value = yaml::decode_as(document, shared).map_err(|e| format!("cannot unmarshal yaml document: {e}"))?;
         tables.extend(value.map(&table).transpose().map_err(not_a_map)?.flatten());
     }
@@ -65,16 +67,6 @@ fn not_a_map(kind: &str) -> String {
         "cannot unmarshal yaml document: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {kind} into \
          Go value of type map[string]interface {{}}"
     )
-}
-
-/// The documents of `text`. What isn't UTF-8 is left to the parser, which says what is wrong with it.
-fn documents(text: &[u8]) -> Result<Vec<&[u8]>, String> {
-    match std::str::from_utf8(text) {
-        Ok(text) => yaml::documents(text)
-            .map(|documents| documents.into_iter().map(str::as_bytes).collect())
-            .map_err(|e| format!("error reading yaml document: {e}")),
-        Err(_) => Ok(vec![text]),
-    }
 }
 
 /// Merges `from` over `into`, table by table; everything else, null included, is replaced.
@@ -376,7 +368,7 @@ fn put_key(map: &Map, key: Str, value: Value) {
     }
 }
 
-fn remove(map: &Map, key: &Str) {
+pub(super) fn remove(map: &Map, key: &Str) {
     if let Some(entries) = &map.entries {
         entries.remove(key.as_bytes());
     }

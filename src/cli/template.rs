@@ -252,21 +252,22 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
         },
         when_large: process.when_large,
     };
+    let mut logged = Vec::new();
     let chart = match place {
-        Place::Path(path) => chart::load_for(&path, &purpose),
-        Place::Archive(path, data) => chart::load_archive_for(&path, &data, &purpose),
+        Place::Path(path) => chart::load_for(&path, &purpose, &mut logged),
+        Place::Archive(path, data) => chart::load_archive_for(&path, &data, &purpose, &mut logged),
         Place::Url(_) => return Err(format!("{chart}: not downloaded")),
     };
+    output.notices.extend(logged.iter().map(Warning::log_line));
     let chart = chart.map_err(|e| e.to_string())?;
-    let deprecated = chart.metadata.deprecated;
-    let mut renderer = check(chart, &flags)?.once(early).with_fetch(http::schemas(&proxies));
-    if flags.bool("enable-dns") {
-        renderer = renderer.with_hosts(hosts::system());
-    }
-    if deprecated {
+    if chart.metadata.deprecated && chart.has_installable_type() {
         output
             .notices
             .push("level=WARN msg=\"this chart is deprecated\"".to_owned());
+    }
+    let mut renderer = check(chart, &flags)?.once(early).with_fetch(http::schemas(&proxies));
+    if flags.bool("enable-dns") {
+        renderer = renderer.with_hosts(hosts::system());
     }
     let cluster = match server {
         true => {

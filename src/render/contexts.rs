@@ -31,38 +31,27 @@ fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// A chart's path in the tree: `root/charts/sub`.
-fn full_path(node: &Node<'_>, parent: &str) -> String {
-    if parent.is_empty() {
-        node.name().to_owned()
-    } else {
-        format!("{parent}/charts/{}", node.name())
-    }
-}
-
 /// Which charts take part, by path.
-pub(super) fn enabled(node: &Node<'_>, parent: &str, found: &mut Enabled) {
-    let path = full_path(node, parent);
-    found.push((path.clone(), ChartId::of(node.chart)));
-    node.dependencies.iter().for_each(|child| enabled(child, &path, found));
+pub(super) fn enabled(node: &Node<'_>, found: &mut Enabled) {
+    found.push((node.path.clone(), ChartId::of(node.chart)));
+    node.dependencies.iter().for_each(|child| enabled(child, found));
 }
 
 /// The `crds/` files of the charts that take part, the parents' first.
-pub(super) fn crds(node: &Node<'_>, parent: &str, found: &mut Vec<File>) {
-    let path = full_path(node, parent);
+pub(super) fn crds(node: &Node<'_>, found: &mut Vec<File>) {
     let own = node.chart.crds.iter();
     found.extend(own.map(|file| File {
-        name: format!("{path}/{}", file.name),
+        name: format!("{}/{}", node.path, file.name),
         data: file.data.clone(),
     }));
-    node.dependencies.iter().for_each(|child| crds(child, &path, found));
+    node.dependencies.iter().for_each(|child| crds(child, found));
 }
 
 /// The template files of the charts that take part with their full paths, in the order in which Helm parses and
 /// renders them: the deepest first, within a depth the last by name first.
 pub(super) fn sources<'n>(node: &Node<'n>) -> Vec<(String, &'n File)> {
     let mut found = BTreeMap::new();
-    collect_sources(node, "", &mut found);
+    collect_sources(node, &mut found);
     // By name they are sorted already.
     let mut files: Vec<(String, &File)> = found.into_iter().rev().collect();
     files.sort_by_cached_key(|(name, _)| Reverse(depth(name)));
@@ -73,15 +62,12 @@ fn depth(path: &str) -> usize {
     path.bytes().filter(|byte| *byte == b'/').count()
 }
 
-fn collect_sources<'n>(node: &Node<'n>, parent: &str, found: &mut BTreeMap<String, &'n File>) {
-    let path = full_path(node, parent);
-    node.dependencies
-        .iter()
-        .for_each(|child| collect_sources(child, &path, found));
+fn collect_sources<'n>(node: &Node<'n>, found: &mut BTreeMap<String, &'n File>) {
+    node.dependencies.iter().for_each(|child| collect_sources(child, found));
     for file in &node.chart.templates {
         // Of a library only the partials count.
         if !node.chart.is_library() || base_name(&file.name).starts_with('_') {
-            found.insert(format!("{path}/{}", file.name), file);
+            found.insert(format!("{}/{}", node.path, file.name), file);
         }
     }
 }
@@ -100,7 +86,7 @@ pub(super) fn files(
         capabilities: input.capabilities.to_value(),
         contexts: HashMap::new(),
     };
-    build.chart(node, "", Some(values.clone()), true);
+    build.chart(node, Some(values.clone()), true);
     let rendered = sources(node)
         .into_iter()
         .filter(|(name, _)| !base_name(name).starts_with('_'));
@@ -126,8 +112,7 @@ struct Build<'b> {
 }
 
 impl Build<'_> {
-    fn chart(&mut self, node: &Node<'_>, parent: &str, own_values: Option<Map>, is_root: bool) -> Map {
-        let path = full_path(node, parent);
+    fn chart(&mut self, node: &Node<'_>, own_values: Option<Map>, is_root: bool) -> Map {
         let own_values = own_values.unwrap_or_else(|| Map::new(MapKind::Any, Entries::new()));
         let files = self.cache.get(&ChartId::of(node.chart)).map_or(&[][..], Vec::as_slice);
         let subcharts = Map::new(MapKind::Any, Entries::new());
@@ -149,10 +134,10 @@ impl Build<'_> {
         for child in &node.dependencies {
             // A subchart's values are the very map that stands in its parent's.
             let child_values = values::table(&own_values, child.name());
-            let child_context = self.chart(child, &path, child_values, false);
+            let child_context = self.chart(child, child_values, false);
             values::put(&subcharts, child.name(), Value::Map(child_context));
         }
-        self.contexts.insert(path, context.clone());
+        self.contexts.insert(node.path.clone(), context.clone());
         context
     }
 }
@@ -190,6 +175,7 @@ fn metadata(metadata: &Metadata, is_root: bool) -> Value {
             ("Alias", text(&dependency.alias)),
         ])
     });
+    let annotations = metadata.has_annotations.then_some(metadata.annotations.as_slice());
     data::entries([
         ("Name", text(&metadata.name)),
         ("Home", text(&metadata.home)),
@@ -204,7 +190,7 @@ fn metadata(metadata: &Metadata, is_root: bool) -> Value {
         ("Tags", text(&metadata.tags)),
         ("AppVersion", text(&metadata.app_version)),
         ("Deprecated", Value::Bool(metadata.deprecated)),
-        ("Annotations", data::string_map(&metadata.annotations)),
+        ("Annotations", data::string_map(annotations)),
         ("KubeVersion", text(&metadata.kube_version)),
         ("Dependencies", Value::list(dependencies.collect())),
         ("Type", text(&metadata.kind)),

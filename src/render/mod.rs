@@ -272,7 +272,7 @@ impl Renderer {
         result.randomness = randomness;
         warnings.extend(random_warnings.into_iter().map(Warning::from));
         if input.include_crds {
-            contexts::crds(&node, "", &mut result.crds);
+            contexts::crds(&node, &mut result.crds);
         }
         Ok(result)
     }

@@ -98,7 +98,7 @@ impl Sets {
     /// The templates of the charts that take part. If they aren't known, parsing them begins, but for those of `early`.
     pub fn templates<'r>(&'r self, node: &Node<'r>, early: Option<&Early>) -> Templates<'r> {
         let mut enabled = Vec::new();
-        contexts::enabled(node, "", &mut enabled);
+        contexts::enabled(node, &mut enabled);
         let known = self.lock().get(&enabled).cloned();
         Templates {
             sets: self,

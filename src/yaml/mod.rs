@@ -8,6 +8,7 @@
 mod compose;
 mod decode;
 mod depth;
+mod documents;
 mod emit;
 mod gosyntax;
 mod json;
@@ -35,6 +36,7 @@ use serde_json::Value;
 
 pub(crate) use decode::{Position, Target, go_json_string};
 pub use depth::{GO_MAX_DEPTH, MAX_DEPTH, max_depth, with_max_depth};
+pub use documents::Documents;
 pub(crate) use json::{key_text, unsupported_value};
 pub(crate) use resolve::Scalar;
 pub(crate) use typed::{GoType, field};
@@ -249,25 +251,9 @@ fn floats_in_place(value: &mut Value) {
 /// # Errors
 /// `invalid Yaml document separator: …` if something other than a comment follows the dashes.
 pub fn documents(text: &str) -> Result<Vec<&str>, Error> {
-    let mut documents = Vec::new();
-    let mut start = 0;
-    let first = text.starts_with("---").then_some(0);
-    let others = memchr::memmem::find_iter(text.as_bytes(), b"\n---").map(|at| at + 1);
-    for at in first.into_iter().chain(others) {
-        let line = text[at..].split_inclusive('\n').next().unwrap_or_default();
-        let rest = line["---".len()..].trim();
-        if !rest.is_empty() && !rest.starts_with('#') {
-            return Err(Error::new("", None, format!("invalid Yaml document separator: {rest}")));
-        }
-        if at > start {
-            documents.push(&text[start..at]);
-            start = at + line.len();
-        }
-    }
-    if text.len() > start {
-        documents.push(&text[start..]);
-    }
-    Ok(documents)
+    // They are cut at the ends of lines, so that each is UTF-8 still.
+    let text_of = |document: Result<_, _>| Ok(std::str::from_utf8(document?).unwrap_or_default());
+    Documents::new(text.as_bytes()).map(text_of).collect()
 }
 
 /// Writes `value` as sigs.k8s.io/yaml's `Marshal` does, with a trailing newline.

@@ -52,10 +52,10 @@ pub fn texts(list: &[String]) -> Value {
 }
 
 /// A `map[string]string`; nil where the chart has none.
-pub fn string_map(list: &[(String, String)]) -> Value {
-    if list.is_empty() {
+pub fn string_map(list: Option<&[(String, String)]>) -> Value {
+    let Some(list) = list else {
         return Value::Map(Map::nil(MapKind::String));
-    }
+    };
     let entries: Entries = list
         .iter()
         .map(|(key, value)| (Str::from(key.as_str()), Value::string(value.as_str())))
