@@ -18,6 +18,7 @@ mod resolver;
 mod server;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -225,6 +226,7 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
             KubeVersion::parse(version).map_err(|e| format!("invalid kube version '{version}': {e}"))?;
     }
     capabilities.api_versions.extend(flags.list("api-versions"));
+    tls::check(&flags, process.dir)?;
     let server = asks_server(&flags, &mut output.notices)?;
     let (name, chart) = name_and_chart(&flags, process)?;
     let proxies = http::Proxies::from_environment(process.env);
