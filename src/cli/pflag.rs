@@ -186,6 +186,11 @@ impl Parsed {
             )
         })?;
         self.values.entry(flag.name).or_default().extend(values);
+        if let (Kind::Wait, Some(strategy)) = (flag.kind, boolean_wait(value)) {
+            self.notices.push(format!(
+                "level=WARN msg=\"--wait={value} is deprecated (boolean value) and can be replaced with --wait={strategy}\""
+            ));
+        }
         if let Some(advice) = flag.deprecated {
             self.notices
                 .push(format!("Flag --{} has been deprecated, {advice}", flag.name));
@@ -221,9 +226,7 @@ impl Kind {
             Kind::Bool if parse_bool(value).is_none() => return wrong("ParseBool", SYNTAX),
             Kind::Duration => parse_duration(value.as_bytes()).map(drop)?,
             Kind::Int if parse_int(value).is_none() => {
-                let digits = value.trim_start_matches(['-', '+']);
-                let whole = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-                return wrong("ParseInt", if whole { RANGE } else { SYNTAX });
+                return wrong("ParseInt", if is_integer(value) { RANGE } else { SYNTAX });
             }
             Kind::Float => match parse_float(value) {
                 Some(number) if number.is_finite() && number.abs() > f64::from(f32::MAX) => {
@@ -232,7 +235,7 @@ impl Kind {
                 Some(_) => {}
                 None => {
                     let number = value.parse::<f64>();
-                    let named = value.to_ascii_lowercase().contains("inf");
+                    let named = value.to_ascii_lowercase().contains("inf") || value.eq_ignore_ascii_case("nan");
                     if named && number.is_ok() {
                         return Ok(vec![value.to_owned()]);
                     }
@@ -262,6 +265,29 @@ fn parse_bool(text: &str) -> Option<bool> {
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
         _ => None,
     }
+}
+
+/// The name of what a boolean `--wait` stands for (`waitValue.Set`).
+fn boolean_wait(value: &str) -> Option<&'static str> {
+    match value {
+        "true" => Some("watcher"),
+        "false" => Some("hookOnly"),
+        _ => None,
+    }
+}
+
+/// Whether a text is an integer in Go's notation, of any size.
+fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let base = digits.get(..2).map(str::to_ascii_lowercase);
+    let (base, digits) = match base.as_deref() {
+        Some("0x") => (16, digits.get(2..)),
+        Some("0o") => (8, digits.get(2..)),
+        Some("0b") => (2, digits.get(2..)),
+        Some(start) if start.starts_with('0') => (8, digits.get(1..)),
+        _ => (10, Some(digits)),
+    };
+    digits.is_some_and(|digits| !digits.is_empty() && digits.chars().all(|digit| digit == '_' || digit.is_digit(base)))
 }
 
 fn pairs(value: &str) -> Result<Vec<String>, String> {

@@ -139,6 +139,8 @@ pub const FLAGS: &[Flag] = &[
     short('v', ignored("v", Kind::Int)),
     ignored("add-dir-header", Kind::Bool),
     ignored("alsologtostderr", Kind::Bool),
+    ignored("alsologtostderrthreshold", Kind::Text),
+    ignored("legacy-stderr-threshold-behavior", Kind::Bool),
     ignored("log-backtrace-at", Kind::Text),
     ignored("log-dir", Kind::Text),
     ignored("log-file", Kind::Text),
