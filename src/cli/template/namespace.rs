@@ -89,8 +89,7 @@ fn of_context(files: &[PathBuf], context: Option<&str>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::pflag;
-    use crate::cli::template::flags::FLAGS;
+    use crate::cli::template::flags;
 
     #[test]
     fn the_context_names_the_namespace() {
@@ -126,7 +125,7 @@ mod tests {
         ];
         for (line, env, want) in table {
             let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            let flags = pflag::parse(FLAGS, &args).unwrap();
+            let flags = flags::parse(&args).1.unwrap();
             let env = |name: &str| {
                 env.iter()
                     .find(|(key, _)| *key == name)
