@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use super::strvals::{Mode, parse_into};
-use super::{Error, Fetch, io_text, values};
+use super::{Error, Fetch, io_text, json, values};
 use crate::template::sprig::url_parse::Url;
 
 /// What a command line says about values, each list in the order given.
@@ -53,7 +53,7 @@ impl ValueOptions {
         }
         for text in &self.set_json {
             if text.trim().starts_with('{') {
-                match serde_json::from_str::<Value>(text.trim()).map(crate::yaml::all_floats) {
+                match json::whole(text.trim()).map(crate::yaml::all_floats) {
                     Ok(Value::Object(map)) => values::merge_maps(&mut base, map),
                     _ => return Err(Error::Values(format!("failed parsing --set-json data JSON: {text}"))),
                 }

@@ -4,6 +4,8 @@ use std::num::IntErrorKind;
 
 use serde_json::{Map, Value};
 
+use super::json;
+
 use crate::template::go::printf::sprintf;
 use crate::template::go::quote::quote_go;
 use crate::template::go::value::Value as Template;
@@ -177,14 +179,8 @@ impl Parser<'_> {
             return Ok(Value::Null);
         }
         let text: String = self.rest.as_slice().iter().collect();
-        let mut stream = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
-        let value = match stream.next() {
-            Some(Ok(value)) => value,
-            Some(Err(e)) if e.is_eof() => return Err(Stop::Error("unexpected EOF".to_owned())),
-            Some(Err(e)) => return Err(Stop::Error(e.to_string())),
-            None => return Err(Stop::End),
-        };
-        let used = text.get(..stream.byte_offset()).map_or(0, |used| used.chars().count());
+        let (value, used) = json::first(&text).map_err(|e| Stop::Error(e.to_string()))?;
+        let used = text.get(..used).map_or(0, |used| used.chars().count());
         self.rest.by_ref().take(used).for_each(drop);
         self.empty_value();
         Ok(crate::yaml::all_floats(value))

@@ -64,35 +64,43 @@ pub struct Parsed {
     /// What to tell about deprecated flags.
     pub notices: Vec<String>,
     values: BTreeMap<&'static str, Vec<String>>,
+    /// The names of the flags as they were set.
+    order: Vec<&'static str>,
 }
 
-/// Reads a command line.
+/// The flags that a command line may have.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    flags: &'a [Flag],
+    /// Whether other flags are passed over (`ParseErrorsAllowlist.UnknownFlags`).
+    skips_unknown: bool,
+}
+
+/// Reads a command line for some of its flags, up to the first error, and passes over the others as pflag does: a value
+/// of theirs that begins with a dash is taken for flags, and so is a value that stands directly behind their letter.
+pub fn parse_some(flags: &[Flag], args: &[String]) -> Parsed {
+    let mut parsed = Parsed::default();
+    let skips_unknown = true;
+    // The next reading tells of the error.
+    let _ = parsed.read(Known { flags, skips_unknown }, args);
+    parsed
+}
+
+/// Reads a command line on top of what an earlier reading set.
 ///
 /// # Errors
 /// pflag's text for the first flag that is unknown, lacks its value or has a wrong one. The notices up to there come too.
-pub fn parse(flags: &[Flag], args: &[String]) -> Result<Parsed, (String, Vec<String>)> {
-    let mut parsed = Parsed::default();
-    let mut rest = args.iter();
-    while let Some(arg) = rest.next() {
-        let result = match arg.strip_prefix("--") {
-            Some("") => {
-                parsed.words.extend(rest.by_ref().cloned());
-                Ok(())
-            }
-            Some(long) => parsed.long(flags, arg, long, &mut rest),
-            None => match arg.strip_prefix('-') {
-                Some(short) if !short.is_empty() => parsed.short(flags, short, &mut rest),
-                _ => {
-                    parsed.words.push(arg.clone());
-                    Ok(())
-                }
-            },
-        };
-        if let Err(text) = result {
-            return Err((text, parsed.notices));
-        }
+pub fn parse(earlier: Parsed, flags: &[Flag], args: &[String]) -> Result<Parsed, (String, Vec<String>)> {
+    let mut parsed = Parsed {
+        words: Vec::new(),
+        notices: Vec::new(),
+        ..earlier
+    };
+    let skips_unknown = false;
+    match parsed.read(Known { flags, skips_unknown }, args) {
+        Ok(()) => Ok(parsed),
+        Err(text) => Err((text, parsed.notices)),
     }
-    Ok(parsed)
 }
 
 // === impl Parsed ===
@@ -118,9 +126,30 @@ impl Parsed {
         self.text(name).and_then(parse_bool).unwrap_or(false)
     }
 
+    /// The last value of flags that set the same thing.
+    pub fn last_of(&self, names: &[&str]) -> Option<&str> {
+        let name = self.order.iter().rev().find(|name| names.contains(name))?;
+        self.text(name)
+    }
+
+    fn read(&mut self, known: Known<'_>, args: &[String]) -> Result<(), String> {
+        let mut rest = args.iter();
+        while let Some(arg) = rest.next() {
+            match arg.strip_prefix("--") {
+                Some("") => self.words.extend(rest.by_ref().cloned()),
+                Some(long) => self.long(known, arg, long, &mut rest)?,
+                None => match arg.strip_prefix('-') {
+                    Some(short) if !short.is_empty() => self.short(known, short, &mut rest)?,
+                    _ => self.words.push(arg.clone()),
+                },
+            }
+        }
+        Ok(())
+    }
+
     fn long(
         &mut self,
-        flags: &[Flag],
+        known: Known<'_>,
         arg: &str,
         long: &str,
         rest: &mut std::slice::Iter<'_, String>,
@@ -132,8 +161,15 @@ impl Parsed {
             Some((name, value)) => (name, Some(value)),
             None => (long, None),
         };
-        let flag = flags.iter().find(|flag| flag.name == name);
-        let flag = flag.ok_or_else(|| format!("unknown flag: --{name}"))?;
+        let Some(flag) = known.flags.iter().find(|flag| flag.name == name) else {
+            if !known.skips_unknown || name == "help" {
+                return Err(format!("unknown flag: --{name}"));
+            }
+            if value.is_none() {
+                skip_value(rest);
+            }
+            return Ok(());
+        };
         let value = value
             .or_else(|| flag.kind.without_value())
             .or_else(|| rest.next().map(String::as_str));
@@ -141,22 +177,32 @@ impl Parsed {
         self.set(flag, value)
     }
 
-    fn short(&mut self, flags: &[Flag], shorts: &str, rest: &mut std::slice::Iter<'_, String>) -> Result<(), String> {
+    fn short(&mut self, known: Known<'_>, shorts: &str, rest: &mut std::slice::Iter<'_, String>) -> Result<(), String> {
         let mut shorts = shorts;
+        let following = rest.clone();
         while let Some(letter) = shorts.chars().next() {
             // What the tests of Go programs take (`isGotestShorthandFlag`).
             if shorts.starts_with("test.") {
                 return Ok(());
             }
             let after = shorts.get(letter.len_utf8()..).unwrap_or_default();
-            let flag = flags.iter().find(|flag| flag.short == Some(letter));
-            let flag = flag.ok_or_else(|| {
-                // pflag takes the first byte for a character, and shows the first byte of its UTF-8 as one: 0xC3 for all
-                // that a character beyond ASCII can begin with.
-                let shown = quote_rune(if letter.is_ascii() { letter } else { '\u{c3}' });
-                format!("unknown shorthand flag: {shown} in -{shorts}")
-            })?;
             let assigned = after.strip_prefix('=').filter(|value| !value.is_empty());
+            // What follows is there for each letter anew.
+            *rest = following.clone();
+            let Some(flag) = known.flags.iter().find(|flag| flag.short == Some(letter)) else {
+                if !known.skips_unknown || letter == 'h' {
+                    // pflag takes the first byte for a character, and shows the first byte of its UTF-8 as one: 0xC3 for
+                    // all that a character beyond ASCII can begin with.
+                    let shown = quote_rune(if letter.is_ascii() { letter } else { '\u{c3}' });
+                    return Err(format!("unknown shorthand flag: {shown} in -{shorts}"));
+                }
+                if assigned.is_some() {
+                    return Ok(());
+                }
+                skip_value(rest);
+                shorts = after;
+                continue;
+            };
             if let Some(value) = assigned {
                 return self.set(flag, value);
             }
@@ -186,11 +232,24 @@ impl Parsed {
             )
         })?;
         self.values.entry(flag.name).or_default().extend(values);
+        self.order.push(flag.name);
+        if let (Kind::Wait, Some(strategy)) = (flag.kind, boolean_wait(value)) {
+            self.notices.push(format!(
+                "level=WARN msg=\"--wait={value} is deprecated (boolean value) and can be replaced with --wait={strategy}\""
+            ));
+        }
         if let Some(advice) = flag.deprecated {
             self.notices
                 .push(format!("Flag --{} has been deprecated, {advice}", flag.name));
         }
         Ok(())
+    }
+}
+
+/// Passes over the value of an unknown flag, if it is one (`stripUnknownFlagValue`).
+fn skip_value(rest: &mut std::slice::Iter<'_, String>) {
+    if rest.as_slice().first().is_some_and(|next| !next.starts_with('-')) {
+        rest.next();
     }
 }
 
@@ -221,9 +280,7 @@ impl Kind {
             Kind::Bool if parse_bool(value).is_none() => return wrong("ParseBool", SYNTAX),
             Kind::Duration => parse_duration(value.as_bytes()).map(drop)?,
             Kind::Int if parse_int(value).is_none() => {
-                let digits = value.trim_start_matches(['-', '+']);
-                let whole = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-                return wrong("ParseInt", if whole { RANGE } else { SYNTAX });
+                return wrong("ParseInt", if is_integer(value) { RANGE } else { SYNTAX });
             }
             Kind::Float => match parse_float(value) {
                 Some(number) if number.is_finite() && number.abs() > f64::from(f32::MAX) => {
@@ -232,7 +289,7 @@ impl Kind {
                 Some(_) => {}
                 None => {
                     let number = value.parse::<f64>();
-                    let named = value.to_ascii_lowercase().contains("inf");
+                    let named = value.to_ascii_lowercase().contains("inf") || value.eq_ignore_ascii_case("nan");
                     if named && number.is_ok() {
                         return Ok(vec![value.to_owned()]);
                     }
@@ -262,6 +319,29 @@ fn parse_bool(text: &str) -> Option<bool> {
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
         _ => None,
     }
+}
+
+/// The name of what a boolean `--wait` stands for (`waitValue.Set`).
+fn boolean_wait(value: &str) -> Option<&'static str> {
+    match value {
+        "true" => Some("watcher"),
+        "false" => Some("hookOnly"),
+        _ => None,
+    }
+}
+
+/// Whether a text is an integer in Go's notation, of any size.
+fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let base = digits.get(..2).map(str::to_ascii_lowercase);
+    let (base, digits) = match base.as_deref() {
+        Some("0x") => (16, digits.get(2..)),
+        Some("0o") => (8, digits.get(2..)),
+        Some("0b") => (2, digits.get(2..)),
+        Some(start) if start.starts_with('0') => (8, digits.get(1..)),
+        _ => (10, Some(digits)),
+    };
+    digits.is_some_and(|digits| !digits.is_empty() && digits.chars().all(|digit| digit == '_' || digit.is_digit(base)))
 }
 
 fn pairs(value: &str) -> Result<Vec<String>, String> {
@@ -302,7 +382,7 @@ mod tests {
 
     fn run(line: &str) -> Result<Parsed, String> {
         let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        parse(&FLAGS, &args).map_err(|(text, _)| text)
+        parse(Parsed::default(), &FLAGS, &args).map_err(|(text, _)| text)
     }
 
     #[test]

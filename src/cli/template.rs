@@ -18,6 +18,7 @@ mod resolver;
 mod server;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -27,7 +28,7 @@ use std::time::Duration;
 
 use self::locate::Place;
 use super::Program;
-use super::pflag::{self, Parsed};
+use super::pflag::Parsed;
 use crate::chart::options::ValueOptions;
 use crate::chart::{self, Chart, Fetch, Purpose, Schemas, Warning};
 use crate::render::{
@@ -197,7 +198,15 @@ fn capture(args: &[String], mut process: Process<'_>) -> Captured {
 
 /// An error is the text after `Error: `, or empty if it was told in a notice. What is checked in which order decides which error comes first.
 fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> Result<(), String> {
-    let flags = pflag::parse(flags::FLAGS, args).map_err(|(text, notices)| {
+    let (global, flags) = flags::parse(args);
+    if let Some(problem) = color_problem(&global) {
+        output.notices.push(format!(
+            "level=WARN msg=\"command failed\" error={}",
+            quote_go(problem.as_bytes())
+        ));
+        return Err(String::new());
+    }
+    let flags = flags.map_err(|(text, notices)| {
         output.notices = notices;
         text
     })?;
@@ -206,13 +215,6 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
         let mut command = command().bin_name("chartwright template");
         output.stdout = command.render_long_help().to_string().into_bytes();
         return Ok(());
-    }
-    if let Some(problem) = color_problem(&flags) {
-        output.notices.push(format!(
-            "level=WARN msg=\"command failed\" error={}",
-            quote_go(problem.as_bytes())
-        ));
-        return Err(String::new());
     }
     if flags.words.is_empty() {
         let usage = "\"helm template\" requires at least 1 argument\n\nUsage:  helm template [NAME] [CHART] [flags]";
@@ -225,6 +227,7 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
             KubeVersion::parse(version).map_err(|e| format!("invalid kube version '{version}': {e}"))?;
     }
     capabilities.api_versions.extend(flags.list("api-versions"));
+    tls::check(&flags, process.dir)?;
     let server = asks_server(&flags, &mut output.notices)?;
     let (name, chart) = name_and_chart(&flags, process)?;
     let proxies = http::Proxies::from_environment(process.env);
@@ -451,7 +454,7 @@ fn env_bool(process: &Process<'_>, name: &str) -> bool {
 }
 
 fn color_problem(flags: &Parsed) -> Option<String> {
-    let mode = flags.text("colour").or_else(|| flags.text("color"))?;
+    let mode = flags.last_of(&["color", "colour"])?;
     let known = ["never", "auto", "always"].contains(&mode);
     (!known).then(|| {
         format!(

@@ -1,6 +1,6 @@
 //! The flags of `helm template` 4.3.1 (`pkg/cmd/{flags,install,template}.go`, `pkg/cli/environment.go`).
 
-use crate::cli::pflag::{Flag, Kind, Parsed};
+use crate::cli::pflag::{self, Flag, Kind, Parsed};
 
 /// Pairs of flags that exclude each other, in the order in which cobra checks them.
 const EXCLUSIVE: [(&str, &str); 3] = [
@@ -139,6 +139,8 @@ pub const FLAGS: &[Flag] = &[
     short('v', ignored("v", Kind::Int)),
     ignored("add-dir-header", Kind::Bool),
     ignored("alsologtostderr", Kind::Bool),
+    ignored("alsologtostderrthreshold", Kind::Text),
+    ignored("legacy-stderr-threshold-behavior", Kind::Bool),
     ignored("log-backtrace-at", Kind::Text),
     ignored("log-dir", Kind::Text),
     ignored("log-file", Kind::Text),
@@ -150,6 +152,58 @@ pub const FLAGS: &[Flag] = &[
     ignored("stderrthreshold", Kind::Text),
     ignored("vmodule", Kind::Text),
 ];
+
+/// The flags of all commands (`EnvSettings.AddFlags`), and klog's.
+const GLOBAL: [&str; 34] = [
+    "namespace",
+    "kubeconfig",
+    "kube-context",
+    "kube-token",
+    "kube-as-user",
+    "kube-as-group",
+    "kube-apiserver",
+    "kube-ca-file",
+    "kube-tls-server-name",
+    "kube-insecure-skip-tls-verify",
+    "debug",
+    "registry-config",
+    "repository-config",
+    "repository-cache",
+    "content-cache",
+    "burst-limit",
+    "qps",
+    "color",
+    "colour",
+    "v",
+    "add-dir-header",
+    "alsologtostderr",
+    "alsologtostderrthreshold",
+    "legacy-stderr-threshold-behavior",
+    "log-backtrace-at",
+    "log-dir",
+    "log-file",
+    "log-file-max-size",
+    "logtostderr",
+    "one-output",
+    "skip-headers",
+    "skip-log-headers",
+    "stderrthreshold",
+    "vmodule",
+];
+
+/// Reads the arguments as Helm does, twice into the same settings: `newRootCmdWithConfig` reads the flags of all commands
+/// first, while it knows no others, and then the command reads all. Gives what the first reading made of the flags of all
+/// commands, and all.
+pub fn parse(args: &[String]) -> (Parsed, Result<Parsed, (String, Vec<String>)>) {
+    let global: Vec<Flag> = FLAGS
+        .iter()
+        .filter(|flag| GLOBAL.contains(&flag.name))
+        .copied()
+        .collect();
+    let first = pflag::parse_some(&global, args);
+    let all = pflag::parse(first.clone(), FLAGS, args);
+    (first, all)
+}
 
 /// Whether flags are given that exclude each other.
 ///

@@ -9,7 +9,8 @@ pub fn system() -> Hosts {
     Hosts::new(addresses)
 }
 
-fn addresses(host: &str) -> Vec<String> {
+/// The addresses of a host, none if there is no such host.
+pub fn addresses(host: &str) -> Vec<String> {
     if is_address(host) {
         return vec![host.to_owned()];
     }

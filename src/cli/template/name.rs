@@ -1,5 +1,6 @@
-//! `--name-template`. Helm gives it all of sprig's functions, `env` and `expandenv` among them, and none of its own.
+//! `--name-template`. Helm gives it all of sprig's functions, `env`, `expandenv` and `getHostByName` among them, and none of its own.
 
+use super::hosts;
 use crate::template::go::{CallError, Func, FuncMap, Host, MissingKey, Param, Set, Value, exec};
 use crate::template::sprig::{self, Call, Drawn, Env, Source};
 
@@ -58,6 +59,12 @@ pub fn render(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String
             variadic: None,
             body: expandenv,
         },
+        Func {
+            name: "getHostByName",
+            params: &[Param::String],
+            variadic: None,
+            body: get_host_by_name,
+        },
     ]);
     let mut set = Set::new(NAME);
     set.parse(NAME, text, &functions).map_err(|e| e.to_string())?;
@@ -73,6 +80,13 @@ fn lookup(context: &mut Context<'_>, args: &[Value]) -> Result<Value, CallError>
 
 fn expandenv(context: &mut Context<'_>, args: &[Value]) -> Result<Value, CallError> {
     Ok(Value::string(expand(&text_of(args), context.env)))
+}
+
+fn get_host_by_name(_context: &mut Context<'_>, args: &[Value]) -> Result<Value, CallError> {
+    let address = hosts::addresses(&text_of(args)).into_iter().next();
+    // Sprig draws one of none, at which Go panics.
+    let none = || CallError::Text("invalid argument to Intn".to_owned());
+    Ok(Value::string(address.ok_or_else(none)?))
 }
 
 fn text_of(args: &[Value]) -> String {

@@ -21,7 +21,10 @@ pub fn find(flags: &Parsed, process: &Process<'_>) -> String {
     given
         .or_else(|| of_context(&kubeconfigs(flags, process), context(flags, process).as_deref()))
         .or_else(|| {
-            env("KUBERNETES_SERVICE_HOST")?;
+            env("KUBERNETES_SERVICE_HOST").and(env("KUBERNETES_SERVICE_PORT"))?;
+            // `inClusterClientConfig.Possible`.
+            let token = Path::new(SERVICE_ACCOUNT).join("token");
+            std::fs::metadata(token).ok().filter(|token| !token.is_dir())?;
             env("POD_NAMESPACE").or_else(|| {
                 let text = std::fs::read_to_string(Path::new(SERVICE_ACCOUNT).join("namespace")).ok()?;
                 Some(text.trim().to_owned()).filter(|text| !text.is_empty())
@@ -86,8 +89,7 @@ fn of_context(files: &[PathBuf], context: Option<&str>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::pflag;
-    use crate::cli::template::flags::FLAGS;
+    use crate::cli::template::flags;
 
     #[test]
     fn the_context_names_the_namespace() {
@@ -103,9 +105,14 @@ mod tests {
         );
         write("broken", "current-context: [");
         type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
-        let table: [Row<'_>; 11] = [
+        let table: [Row<'_>; 12] = [
             ("", &[], "default"),
             ("", &[("KUBECONFIG", "a")], "default"),
+            (
+                "",
+                &[("KUBERNETES_SERVICE_HOST", "h"), ("POD_NAMESPACE", "pod")],
+                "default",
+            ),
             ("", &[("KUBECONFIG", "a:nowhere:b")], "second"),
             ("", &[("KUBECONFIG", "b:a")], "other"),
             ("", &[("KUBECONFIG", "b:broken")], "default"),
@@ -118,7 +125,7 @@ mod tests {
         ];
         for (line, env, want) in table {
             let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            let flags = pflag::parse(FLAGS, &args).unwrap();
+            let flags = flags::parse(&args).1.unwrap();
             let env = |name: &str| {
                 env.iter()
                     .find(|(key, _)| *key == name)
