@@ -1,5 +1,6 @@
 //! Whether two answers are the same, apart from what Helm itself answers differently from run to run.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use similar::{Algorithm, DiffOp, capture_diff_slices_deadline};
@@ -25,8 +26,8 @@ pub enum Rerun {
     Later,
 }
 
-/// How often Helm is asked at most when its lines come in another order or hold a certificate, or when it fails: which of a
-/// chart's faults it meets first may hang on the order of a map.
+/// How often Helm is asked at most when its lines come in another order, or when it fails: which of a chart's faults it
+/// meets first may hang on the order of a map.
 const MOST: usize = 6;
 
 /// Compares our answer with Helm's `first` and its `others` for the same arguments.
@@ -58,10 +59,7 @@ pub fn judge(ours: &Answer, first: &Answer, others: &[Answer]) -> Result<Verdict
     if others.len() < 2 {
         return Err(Rerun::Later);
     }
-    let reordered = is_reordered(&ours.stdout, &first.stdout) && is_reordered(&ours.error, &first.error);
-    // Every second certificate has a serial number one byte longer, which moves what stands after it in its lines.
-    let has_certificate = ours.stdout.contains("-----BEGIN CERTIFICATE");
-    if others.len() < MOST && (reordered || has_certificate) {
+    if others.len() < MOST && is_reordered(&ours.stdout, &first.stdout) && is_reordered(&ours.error, &first.error) {
         return Err(Rerun::Now);
     }
     let mut lines = differences(&first.stdout, &ours.stdout);
@@ -81,8 +79,13 @@ fn agrees(ours: &str, helms: &[&str]) -> bool {
     if helms.windows(2).all(|pair| pair[0] == pair[1]) {
         return false;
     }
-    let split: Vec<Vec<&str>> = helms.iter().map(|text| text.split('\n').collect()).collect();
-    let lines: Vec<&str> = ours.split('\n').collect();
+    let mut common: HashSet<&str> = helms[0].split('\n').collect();
+    for helm in helms {
+        let lines: HashSet<&str> = helm.split('\n').collect();
+        common.retain(|line| lines.contains(line));
+    }
+    let split: Vec<Vec<&str>> = helms.iter().map(|text| lines_of(text, &common)).collect();
+    let lines = lines_of(ours, &common);
     if helms.iter().all(|helm| is_reordered(helm, helms[0])) {
         return is_reordered(ours, helms[0]);
     }
@@ -93,6 +96,19 @@ fn agrees(ours: &str, helms: &[&str]) -> bool {
         });
     }
     fits(&lines, &split)
+}
+
+/// The lines of a text, of its keys and certificates only those that are `common` to all: every second certificate has a
+/// serial number one byte longer, which moves what stands after it, and sometimes makes a line more.
+fn lines_of<'t>(text: &'t str, common: &HashSet<&str>) -> Vec<&'t str> {
+    let mut is_inside = false;
+    let is_kept = |line: &&str| {
+        is_inside &= !line.contains("-----END ");
+        let is_kept = !is_inside || common.contains(line);
+        is_inside |= line.contains("-----BEGIN ");
+        is_kept
+    };
+    text.split('\n').filter(is_kept).collect()
 }
 
 /// Whether both have the same lines, in whatever order.
@@ -256,6 +272,10 @@ mod tests {
         let chance = &["a: 1\npw: \"Xy12\"\nb: 2", "a: 1\npw: \"Xz98\"\nb: 2"][..];
         let order = &["x\ny\nz", "y\nx\nz"][..];
         let list = &["lacks: x, y, z", "lacks: z, x, y"][..];
+        let key = &[
+            "-----BEGIN K\nAA\nsame\n-----END K\nb",
+            "-----BEGIN K\nBB\nsame\nC\n-----END K\nb",
+        ][..];
         let length = &["k: |\n  AAA\n  BBB\nb", "k: |\n  CCC\n  DDD\n  E\nb"][..];
         for (helms, ours, same) in [
             (chance, "a: 1\npw: \"Xy12\"\nb: 2", true),
@@ -270,6 +290,9 @@ mod tests {
             (length, "k: |\n  FFF\nb", true),
             (length, "k: |\n  FFF\nb\nc", false),
             (length, "j: |\n  FFF\nb", false),
+            (key, "-----BEGIN K\nDD\nEE\nFF\nsame\n-----END K\nb", true),
+            (key, "-----BEGIN K\nDD\nother\n-----END K\nb", false),
+            (key, "-----BEGIN K\nDD\nsame\n-----END K\nc", false),
         ] {
             assert_eq!(agrees(ours, helms), same, "{helms:?} {ours:?}");
         }
