@@ -3,12 +3,14 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 
 use serde_json::{Value as Json, json};
 
 use super::{Chart, Dependency, Error, Metadata, Warning, values, version};
 use crate::template::go::format::display;
-use crate::template::go::value::{Entries, Map, MapKind, Str, Value};
+use crate::template::go::value::{Entries, Map, MapKind, Str, Table, Value};
 use crate::yaml;
 
 /// What Helm says of a condition or tag whose value isn't a boolean.
@@ -291,7 +293,7 @@ fn nested(parent: &str, table: Map) -> Result<Map, Error> {
 
 /// Tables are imported without copying them, so one can end up in itself. Helm's stack overflows then.
 fn check_depth(imported: &Map) -> Result<(), Error> {
-    if is_within(imported, yaml::max_depth()) {
+    if depth(imported, yaml::max_depth(), &mut HashMap::new()).is_some() {
         return Ok(());
     }
     // What holds itself would never be dropped.
@@ -305,12 +307,22 @@ fn check_depth(imported: &Map) -> Result<(), Error> {
     Err(too_deep())
 }
 
-/// Whether tables nest at most `depth` levels deep; those that hold themselves nest deeper than any.
-fn is_within(table: &Map, depth: usize) -> bool {
-    let Some(entries) = &table.entries else { return true };
-    let entries = entries.borrow();
-    let mut tables = entries.values().filter_map(values::as_table);
-    depth > 0 && tables.all(|table| is_within(&table, depth - 1))
+/// How deep tables nest; `None` if that is deeper than `most`, or without end. Those that are `known` by the addresses of
+/// their entries aren't walked again: one that is imported in many places is walked once.
+fn depth(table: &Map, most: usize, known: &mut HashMap<*const Table, Option<usize>>) -> Option<usize> {
+    let Some(entries) = &table.entries else { return Some(0) };
+    let address = Rc::as_ptr(entries);
+    if let Some(found) = known.get(&address) {
+        return found.filter(|depth| *depth <= most);
+    }
+    // Whoever comes here from below holds itself.
+    known.insert(address, None);
+    let mut deepest = 0;
+    for child in entries.borrow().values().filter_map(values::as_table) {
+        deepest = deepest.max(depth(&child, most.checked_sub(1)?, known)? + 1);
+    }
+    known.insert(address, Some(deepest));
+    Some(deepest)
 }
 
 fn too_deep() -> Error {
