@@ -5,7 +5,7 @@ use serde_json::{Map as JsonMap, Value as Json};
 use super::toml;
 use crate::template::go::func::CallError;
 use crate::template::go::meter::{self, Overrun};
-use crate::template::go::value::{Entries, ListKind, MapKind, Str, Value};
+use crate::template::go::value::{Entries, List, ListKind, Map, MapKind, Str, Value};
 use crate::template::sprig::json::{COMPACT, marshal, unmarshal_all};
 use crate::yaml::{self, Tree};
 
@@ -307,7 +307,8 @@ fn from_json_text(args: &[Value], fits: fn(&Value) -> bool, wanted: &str) -> Res
 pub(super) fn from_json(args: &[Value]) -> Out {
     Ok(
         match from_json_text(args, |value| matches!(value, Value::Map(_)), MAP) {
-            Ok((Value::Nil, _)) => empty_map(),
+            // Go's decoder makes a nil map, and a nil list, of null.
+            Ok((Value::Nil, _)) => Value::Map(Map::nil(MapKind::Any)),
             Ok((Value::Map(map), Some(text))) => {
                 map.insert(Str::from("Error"), Value::string(text))?;
                 Value::Map(map)
@@ -321,7 +322,7 @@ pub(super) fn from_json(args: &[Value]) -> Out {
 pub(super) fn from_json_array(args: &[Value]) -> Out {
     Ok(
         match from_json_text(args, |value| matches!(value, Value::List(_)), LIST) {
-            Ok((Value::Nil, _)) => Value::list(Vec::new()),
+            Ok((Value::Nil, _)) => Value::List(List::nil(ListKind::Any)),
             Ok((_, Some(text))) | Err(text) => Value::list(vec![Value::string(text)]),
             Ok((value, None)) => value,
         },
