@@ -54,6 +54,8 @@ pub struct Flag {
     pub deprecated: Option<&'static str>,
     /// Not in the help.
     pub hidden: bool,
+    /// Whether all commands have it.
+    pub global: bool,
 }
 
 /// What a command line says.
@@ -377,6 +379,7 @@ mod tests {
             help: "",
             deprecated: None,
             hidden: false,
+            global: false,
         }
     }
 

@@ -98,31 +98,19 @@ impl<'j> Object<'_, '_, 'j> {
         // Older drafts ignore what stands beside a reference, but for keywords that came after draft 4: `const` is asserted,
         // of the others only what they refer to must be there.
         if draft >= Draft::V2019 || schema.reference.is_none() {
-            self.read_first(schema, compound, rare, rarest)?;
+            rare.all_of = self.list("allOf").into();
+            rare.any_of = self.list("anyOf").into();
+            rare.one_of = self.list("oneOf").into();
+            rare.not = self.one("not");
+            self.read_items(draft, compound, rarest);
+            self.read_properties(compound, rarest)?;
+            self.read_assertions(schema, compound, rare)?;
+            rarest.multiple_of = self.number("multipleOf");
         }
         self.read_later(draft, rarest)
     }
 
-    /// The keywords of draft 4.
-    fn read_first(
-        &mut self,
-        schema: &mut Schema,
-        compound: &mut Compound,
-        rare: &mut Rare,
-        rarest: &mut Rarest,
-    ) -> Result<(), String> {
-        let draft = schema.draft;
-        rare.all_of = self.list("allOf").into();
-        rare.any_of = self.list("anyOf").into();
-        rare.one_of = self.list("oneOf").into();
-        rare.not = self.one("not");
-        self.read_items(draft, compound, rarest);
-        self.read_properties(compound, rarest)?;
-        self.read_assertions(schema, compound, rare)?;
-        rarest.multiple_of = self.number("multipleOf");
-        Ok(())
-    }
-
+    /// The keywords that came after draft 4.
     fn read_later(&mut self, draft: Draft, rarest: &mut Rarest) -> Result<(), String> {
         if draft >= Draft::V6 {
             rarest.contains = self.one("contains");

@@ -18,6 +18,7 @@ const fn flag(name: &'static str, kind: Kind, value: &'static str, help: &'stati
         help,
         deprecated: None,
         hidden: false,
+        global: false,
     }
 }
 
@@ -48,6 +49,11 @@ const fn deprecated(flag: Flag, advice: &'static str) -> Flag {
     }
 }
 
+/// A flag of all commands (`EnvSettings.AddFlags`), or of klog.
+const fn global(flag: Flag) -> Flag {
+    Flag { global: true, ..flag }
+}
+
 fn no_plugin(name: &str) -> String {
     format!("plugin: {{Name:{name} Type:postrenderer/v1}} not found")
 }
@@ -63,7 +69,7 @@ pub const FLAGS: &[Flag] = &[
     flag("set-file", Kind::List, "KEY=FILE", "Set values from files: key1=path1 (repeatable)"),
     flag("set-json", Kind::List, "KEY=JSON", "Set values from JSON: key='{\"a\": 1}', or a whole object (repeatable)"),
     flag("set-literal", Kind::List, "KEY=TEXT", "Set one value literally: nothing after the first \"=\" is special (repeatable)"),
-    short('n', flag("namespace", Kind::Text, "NAMESPACE", "Namespace of the release [default: HELM_NAMESPACE, the kubeconfig's, or default]")),
+    global(short('n', flag("namespace", Kind::Text, "NAMESPACE", "Namespace of the release [default: HELM_NAMESPACE, the kubeconfig's, or default]"))),
     short('s', flag("show-only", Kind::List, "TEMPLATE", "Print only what comes from this template, a path or pattern such as templates/*.yaml (repeatable)")),
     on("include-crds", "Print the manifests of crds/ too"),
     on("no-hooks", "Leave hooks out"),
@@ -78,18 +84,18 @@ pub const FLAGS: &[Flag] = &[
     on("release-name", "With --output-dir: below a folder with the release's name"),
     on("skip-schema-validation", "Don't check the values against values.schema.json"),
     short('l', flag("labels", Kind::Pairs, "KEY=VALUE", "Labels of the release, for templates nothing")),
-    on("debug", "Print more; with an error also the manifests that aren't valid YAML [env: HELM_DEBUG]"),
+    global(on("debug", "Print more; with an error also the manifests that aren't valid YAML [env: HELM_DEBUG]")),
     short('h', on("help", "Print help")),
     // The cluster of --dry-run=server.
-    flag("kubeconfig", Kind::Text, "FILE", "The kubeconfig [env: KUBECONFIG]"),
-    flag("kube-context", Kind::Text, "NAME", "The context in the kubeconfig [env: HELM_KUBECONTEXT]"),
-    flag("kube-apiserver", Kind::Text, "URL", "The API server [env: HELM_KUBEAPISERVER]"),
-    flag("kube-as-user", Kind::Text, "NAME", "The user to impersonate [env: HELM_KUBEASUSER]"),
-    flag("kube-as-group", Kind::List, "NAME", "A group to impersonate (repeatable) [env: HELM_KUBEASGROUPS]"),
-    flag("kube-ca-file", Kind::Text, "FILE", "The API server's certificate authority [env: HELM_KUBECAFILE]"),
-    flag("kube-tls-server-name", Kind::Text, "NAME", "The name in the API server's certificate [env: HELM_KUBETLS_SERVER_NAME]"),
-    on("kube-insecure-skip-tls-verify", "Don't check the API server's certificate [env: HELM_KUBEINSECURE_SKIP_TLS_VERIFY]"),
-    flag("kube-token", Kind::Text, "TOKEN", "The bearer token [env: HELM_KUBETOKEN]"),
+    global(flag("kubeconfig", Kind::Text, "FILE", "The kubeconfig [env: KUBECONFIG]")),
+    global(flag("kube-context", Kind::Text, "NAME", "The context in the kubeconfig [env: HELM_KUBECONTEXT]")),
+    global(flag("kube-apiserver", Kind::Text, "URL", "The API server [env: HELM_KUBEAPISERVER]")),
+    global(flag("kube-as-user", Kind::Text, "NAME", "The user to impersonate [env: HELM_KUBEASUSER]")),
+    global(flag("kube-as-group", Kind::List, "NAME", "A group to impersonate (repeatable) [env: HELM_KUBEASGROUPS]")),
+    global(flag("kube-ca-file", Kind::Text, "FILE", "The API server's certificate authority [env: HELM_KUBECAFILE]")),
+    global(flag("kube-tls-server-name", Kind::Text, "NAME", "The name in the API server's certificate [env: HELM_KUBETLS_SERVER_NAME]")),
+    global(on("kube-insecure-skip-tls-verify", "Don't check the API server's certificate [env: HELM_KUBEINSECURE_SKIP_TLS_VERIFY]")),
+    global(flag("kube-token", Kind::Text, "TOKEN", "The bearer token [env: HELM_KUBETOKEN]")),
     on("enable-dns", "Let getHostByName ask this machine's resolver"),
     // What is accepted where it changes nothing, and an error where it would: charts are never downloaded.
     ignored("repo", Kind::Text),
@@ -108,10 +114,10 @@ pub const FLAGS: &[Flag] = &[
     ignored("dependency-update", Kind::Bool),
     ignored("post-renderer", Kind::Refused(no_plugin)),
     ignored("post-renderer-args", Kind::List),
-    ignored("registry-config", Kind::Text),
-    ignored("repository-config", Kind::Text),
-    ignored("repository-cache", Kind::Text),
-    ignored("content-cache", Kind::Text),
+    global(ignored("registry-config", Kind::Text)),
+    global(ignored("repository-config", Kind::Text)),
+    global(ignored("repository-cache", Kind::Text)),
+    global(ignored("content-cache", Kind::Text)),
     // Installing.
     ignored("create-namespace", Kind::Bool),
     ignored("description", Kind::Text),
@@ -126,80 +132,38 @@ pub const FLAGS: &[Flag] = &[
     ignored("timeout", Kind::Duration),
     ignored("wait", Kind::Wait),
     ignored("wait-for-jobs", Kind::Bool),
-    ignored("burst-limit", Kind::Int),
-    ignored("qps", Kind::Float),
-    ignored("color", Kind::Text),
-    ignored("colour", Kind::Text),
+    global(ignored("burst-limit", Kind::Int)),
+    global(ignored("qps", Kind::Float)),
+    global(ignored("color", Kind::Text)),
+    global(ignored("colour", Kind::Text)),
     deprecated(ignored("force", Kind::Bool), "use --force-replace instead"),
     deprecated(ignored("atomic", Kind::Bool), "use --rollback-on-failure instead"),
     deprecated(ignored("validate", Kind::Bool), "use '--dry-run=server' instead"),
     deprecated(ignored("hide-notes", Kind::Bool), NO_EFFECT),
     deprecated(ignored("render-subchart-notes", Kind::Bool), NO_EFFECT),
     // klog's.
-    short('v', ignored("v", Kind::Int)),
-    ignored("add-dir-header", Kind::Bool),
-    ignored("alsologtostderr", Kind::Bool),
-    ignored("alsologtostderrthreshold", Kind::Text),
-    ignored("legacy-stderr-threshold-behavior", Kind::Bool),
-    ignored("log-backtrace-at", Kind::Text),
-    ignored("log-dir", Kind::Text),
-    ignored("log-file", Kind::Text),
-    ignored("log-file-max-size", Kind::Int),
-    ignored("logtostderr", Kind::Bool),
-    ignored("one-output", Kind::Bool),
-    ignored("skip-headers", Kind::Bool),
-    ignored("skip-log-headers", Kind::Bool),
-    ignored("stderrthreshold", Kind::Text),
-    ignored("vmodule", Kind::Text),
-];
-
-/// The flags of all commands (`EnvSettings.AddFlags`), and klog's.
-const GLOBAL: [&str; 34] = [
-    "namespace",
-    "kubeconfig",
-    "kube-context",
-    "kube-token",
-    "kube-as-user",
-    "kube-as-group",
-    "kube-apiserver",
-    "kube-ca-file",
-    "kube-tls-server-name",
-    "kube-insecure-skip-tls-verify",
-    "debug",
-    "registry-config",
-    "repository-config",
-    "repository-cache",
-    "content-cache",
-    "burst-limit",
-    "qps",
-    "color",
-    "colour",
-    "v",
-    "add-dir-header",
-    "alsologtostderr",
-    "alsologtostderrthreshold",
-    "legacy-stderr-threshold-behavior",
-    "log-backtrace-at",
-    "log-dir",
-    "log-file",
-    "log-file-max-size",
-    "logtostderr",
-    "one-output",
-    "skip-headers",
-    "skip-log-headers",
-    "stderrthreshold",
-    "vmodule",
+    global(short('v', ignored("v", Kind::Int))),
+    global(ignored("add-dir-header", Kind::Bool)),
+    global(ignored("alsologtostderr", Kind::Bool)),
+    global(ignored("alsologtostderrthreshold", Kind::Text)),
+    global(ignored("legacy-stderr-threshold-behavior", Kind::Bool)),
+    global(ignored("log-backtrace-at", Kind::Text)),
+    global(ignored("log-dir", Kind::Text)),
+    global(ignored("log-file", Kind::Text)),
+    global(ignored("log-file-max-size", Kind::Int)),
+    global(ignored("logtostderr", Kind::Bool)),
+    global(ignored("one-output", Kind::Bool)),
+    global(ignored("skip-headers", Kind::Bool)),
+    global(ignored("skip-log-headers", Kind::Bool)),
+    global(ignored("stderrthreshold", Kind::Text)),
+    global(ignored("vmodule", Kind::Text)),
 ];
 
 /// Reads the arguments as Helm does, twice into the same settings: `newRootCmdWithConfig` reads the flags of all commands
 /// first, while it knows no others, and then the command reads all. Gives what the first reading made of the flags of all
 /// commands, and all.
 pub fn parse(args: &[String]) -> (Parsed, Result<Parsed, (String, Vec<String>)>) {
-    let global: Vec<Flag> = FLAGS
-        .iter()
-        .filter(|flag| GLOBAL.contains(&flag.name))
-        .copied()
-        .collect();
+    let global: Vec<Flag> = FLAGS.iter().filter(|flag| flag.global).copied().collect();
     let first = pflag::parse_some(&global, args);
     let all = pflag::parse(first.clone(), FLAGS, args);
     (first, all)

@@ -94,7 +94,7 @@ async fn follow(url: &str, proxies: &Proxies) -> Result<Answer, String> {
 }
 
 /// Go's `url.Error` of a request.
-fn failed(url: &str, problem: &str) -> String {
+pub fn failed(url: &str, problem: &str) -> String {
     format!("Get {}: {problem}", quote_go(url.as_bytes()))
 }
 

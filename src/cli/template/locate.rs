@@ -65,14 +65,14 @@ pub fn locate(flags: &Parsed, dir: &Path, chart: &str) -> Result<Place, String> 
 
 /// A chart that isn't there and may be elsewhere (`ResolveChartVersion` in Helm's `pkg/downloader/chart_downloader.go`).
 fn by_url(flags: &Parsed, name: &str, url: &Url) -> Result<Place, String> {
-    let is_registry = name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("oci://"));
-    if is_registry {
-        return Err(remote(name, &format!("helm pull {name}")));
+    let pull = || Err(remote(name, &format!("helm pull {name}")));
+    if name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("oci://")) {
+        return pull();
     }
     if !url.scheme.is_empty() && !url.host.is_empty() && !url.path.is_empty() {
         return match url.scheme.as_slice() {
             b"http" | b"https" if !flags.bool("verify") => Ok(Place::Url(name.to_owned())),
-            b"http" | b"https" => Err(remote(name, &format!("helm pull {name}"))),
+            b"http" | b"https" => pull(),
             scheme => Err(format!("scheme {} not supported", quote_go(scheme))),
         };
     }

@@ -27,7 +27,7 @@ pub async fn client(mut config: Config) -> Result<Client, String> {
     config.default_retry = false;
     let base = config.cluster_url.clone();
     let url = format!("{}/version", base.to_string().trim_end_matches('/'));
-    let got = |problem: String| format!("Get {}: {problem}", quote_go(url.as_bytes()));
+    let got = |problem: String| http::failed(&url, &problem);
     if let Some(scheme) = base.scheme_str().filter(|scheme| !["http", "https"].contains(scheme)) {
         return Err(got(format!("unsupported protocol scheme {scheme:?}")));
     }

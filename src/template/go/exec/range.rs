@@ -55,10 +55,12 @@ impl<'a, C: Host> State<'a, '_, C> {
         };
         // In Go a `break` in the alternative ends this `range`, not the one around it.
         let flow = match any {
-            false => self.walk_else(dot, branch)?,
             true => Flow::Next,
+            false => match self.walk_else(dot, branch)? {
+                Flow::Break => Flow::Next,
+                flow => flow,
+            },
         };
-        let flow = if flow == Flow::Break { Flow::Next } else { flow };
         self.vars.truncate(mark);
         Ok(flow)
     }
