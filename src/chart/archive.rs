@@ -110,7 +110,7 @@ fn inner_path(raw: &str) -> Result<String, Error> {
     if name == "." {
         return Err(Error::Chart(format!(
             "chart illegally contains content outside the base directory: {}",
-            quote_go(raw.as_bytes())
+            quote_go(raw)
         )));
     }
     if name.starts_with("..") {

@@ -134,26 +134,17 @@ impl Metadata {
             }
         }
         if matches!(self.name.as_str(), "." | "..") {
-            return refuse(format!(
-                "chart.metadata.name {} is not allowed",
-                quote_go(self.name.as_bytes())
-            ));
+            return refuse(format!("chart.metadata.name {} is not allowed", quote_go(&self.name)));
         }
         // The base of `/` is `/` itself.
         if self.name.contains('/') && self.name != "/" {
-            return refuse(format!(
-                "chart.metadata.name {} is invalid",
-                quote_go(self.name.as_bytes())
-            ));
+            return refuse(format!("chart.metadata.name {} is invalid", quote_go(&self.name)));
         }
         if self.version.is_empty() {
             return refuse("chart.metadata.version is required".to_owned());
         }
         if !version::is_valid(&self.version) {
-            return refuse(format!(
-                "chart.metadata.version {} is invalid",
-                quote_go(self.version.as_bytes())
-            ));
+            return refuse(format!("chart.metadata.version {} is invalid", quote_go(&self.version)));
         }
         if !matches!(self.kind.as_str(), "" | "application" | "library") {
             return refuse("chart.metadata.type must be application or library".to_owned());
@@ -173,10 +164,7 @@ impl Metadata {
             dependency.validate()?;
             let key = dependency.effective_name();
             if seen.contains(&key) {
-                return refuse(format!(
-                    "more than one dependency with name or alias {}",
-                    quote_go(key.as_bytes())
-                ));
+                return refuse(format!("more than one dependency with name or alias {}", quote_go(key)));
             }
             seen.push(key);
         }
@@ -258,7 +246,7 @@ impl Dependency {
         }
         Err(Error::Metadata(format!(
             "dependency {} has disallowed characters in the alias",
-            quote_go(self.name.as_bytes())
+            quote_go(&self.name)
         )))
     }
 }

@@ -99,7 +99,7 @@ impl Parser<'_> {
         let (key, last) = match self.until(stops) {
             Ok(found) => found,
             Err(read) if read.is_empty() => return Err(Stop::End),
-            Err(read) => return Err(Stop::Error(format!("key {} has no value", quote(&read)))),
+            Err(read) => return Err(Stop::Error(format!("key {} has no value", quote_go(&read)))),
         };
         match last {
             '[' => {
@@ -114,7 +114,7 @@ impl Parser<'_> {
                 result
             }
             ',' => {
-                let text = format!("key {} has no value (cannot end with ,)", quote(&key));
+                let text = format!("key {} has no value (cannot end with ,)", quote_go(&key));
                 set(data, key, Value::String(String::new()));
                 Err(Stop::Error(text))
             }
@@ -131,7 +131,7 @@ impl Parser<'_> {
                 };
                 let result = self.key(&mut inner, nesting + 1);
                 if result.is_ok() && inner.is_empty() {
-                    return Err(Stop::Error(format!("key map {} has no value", quote(&key))));
+                    return Err(Stop::Error(format!("key map {} has no value", quote_go(&key))));
                 }
                 if !inner.is_empty() {
                     set(data, key, Value::Object(inner));
@@ -239,7 +239,7 @@ impl Parser<'_> {
             };
             Stop::Error(format!(
                 "error parsing index: strconv.Atoi: parsing {}: {reason}",
-                quote(&text)
+                quote_go(&text)
             ))
         })
     }
@@ -354,11 +354,6 @@ fn type_panic(found: &Value, wanted: &str) -> Stop {
     Stop::Error(format!(
         "unable to parse key: interface conversion: interface {{}} is {found}, not {wanted}"
     ))
-}
-
-/// Go's `%q`, for names.
-fn quote(text: &str) -> String {
-    quote_go(text.as_bytes())
 }
 
 /// Go's `%q` of a list of characters.

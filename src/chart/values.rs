@@ -159,7 +159,7 @@ pub(super) fn find_table(values: &Map, path: &str) -> Result<Map, String> {
         value
             .as_ref()
             .and_then(as_table)
-            .ok_or_else(|| format!("{} is not a table", quote_go(key.as_bytes())))
+            .ok_or_else(|| format!("{} is not a table", quote_go(key)))
     })
 }
 
@@ -294,7 +294,7 @@ impl<'w> Fold<'w> {
                         (Some(_), None) => {
                             self.warn(format!(
                                 "Conflict: cannot merge map onto non-map for {}. Skipping.",
-                                quote_go(name.as_bytes())
+                                quote_go(name)
                             ));
                         }
                     }

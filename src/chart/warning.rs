@@ -136,7 +136,7 @@ impl fmt::Display for Warning {
 /// Quotes what `slog` quotes: nothing, blanks, quotes, `=`, and what doesn't print.
 fn quoted(text: &str) -> String {
     let plain = |b: u8| b != b'\\' && (b.is_ascii_graphic() && b != b'"' && b != b'=' || b >= 0x80);
-    let quoted = quote_go(text.as_bytes());
+    let quoted = quote_go(text);
     let printable = quoted.len() == text.len() + 2;
     if !text.is_empty() && printable && text.bytes().all(plain) {
         text.to_owned()

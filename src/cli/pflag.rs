@@ -229,7 +229,7 @@ impl Parsed {
             let short = flag.short.map(|short| format!("-{short}, ")).unwrap_or_default();
             format!(
                 "invalid argument {} for \"{short}--{}\" flag: {reason}",
-                quote_go(value.as_bytes()),
+                quote_go(value),
                 flag.name
             )
         })?;
@@ -275,7 +275,7 @@ impl Kind {
 
     fn read(self, value: &str) -> Result<Vec<String>, String> {
         let wrong = |function: &str, reason: &str| {
-            let quoted = quote_go(value.as_bytes());
+            let quoted = quote_go(value);
             Err(format!("strconv.{function}: parsing {quoted}: {reason}"))
         };
         match self {
@@ -300,7 +300,7 @@ impl Kind {
                 }
             },
             Kind::Wait if !["watcher", "hookOnly", "legacy", "true", "false"].contains(&value) => {
-                let quoted = quote_go(value.as_bytes());
+                let quoted = quote_go(value);
                 return Err(format!(
                     "invalid wait input {quoted}. Valid inputs are watcher, hookOnly, and legacy"
                 ));

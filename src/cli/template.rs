@@ -200,10 +200,9 @@ fn capture(args: &[String], mut process: Process<'_>) -> Captured {
 fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> Result<(), String> {
     let (global, flags) = flags::parse(args);
     if let Some(problem) = color_problem(&global) {
-        output.notices.push(format!(
-            "level=WARN msg=\"command failed\" error={}",
-            quote_go(problem.as_bytes())
-        ));
+        output
+            .notices
+            .push(format!("level=WARN msg=\"command failed\" error={}", quote_go(problem)));
         return Err(String::new());
     }
     let flags = flags.map_err(|(text, notices)| {
@@ -275,9 +274,7 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
     let cluster = match server {
         true => {
             let log = |problem: String| {
-                output
-                    .notices
-                    .push(format!("level=ERROR msg={}", quote_go(problem.as_bytes())));
+                output.notices.push(format!("level=ERROR msg={}", quote_go(&problem)));
                 problem
             };
             Some(server::Cluster::connect(&flags, process).map_err(log)?)
@@ -459,7 +456,7 @@ fn color_problem(flags: &Parsed) -> Option<String> {
     (!known).then(|| {
         format!(
             "invalid color mode {}: must be one of: never, auto, always",
-            quote_go(mode.as_bytes())
+            quote_go(mode)
         )
     })
 }
@@ -491,7 +488,7 @@ fn asks_server(flags: &Parsed, notices: &mut Vec<String>) -> Result<bool, String
         )),
         _ => Err(format!(
             "invalid dry-run value ({}). Must be \"none\", \"server\", or \"client\"",
-            quote_go(value.as_bytes())
+            quote_go(value)
         )),
     }
 }
@@ -548,7 +545,7 @@ fn check_name(name: &str) -> Result<(), String> {
     } else {
         return Ok(());
     };
-    let quoted = quote_go(name.as_bytes());
+    let quoted = quote_go(name);
     Err(format!("release name {quoted}: {problem}"))
 }
 

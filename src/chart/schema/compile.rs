@@ -12,9 +12,10 @@ use super::compiled::{Compound, Index, Rare, Rarest, Schema};
 use super::documents::{Document, Draft, Place};
 use super::json::{Json, Keywords};
 use super::keywords::{Below, COMPOUND, Object, RARE, RAREST};
-use super::urls::{join, percent_decode, quote};
+use super::urls::{join, percent_decode};
 use super::{documents, metaschemas};
 use crate::chart::Fetch;
+use crate::template::go::quote::quote_go;
 use crate::template::sprig::url_parse::Url;
 
 /// The largest schema file that is read, in bytes.
@@ -111,7 +112,7 @@ impl<'f> Compiler<'f> {
                 .get(&place.url)
                 .map(|document| Arc::clone(&document.root));
             let value = root.as_deref().and_then(|root| documents::lookup(root, &place.pointer));
-            let value = value.ok_or_else(|| format!("json-pointer in {} not found", quote(&place.to_string())))?;
+            let value = value.ok_or_else(|| format!("json-pointer in {} not found", quote_go(place.to_string())))?;
             self.compile_at(at, &place, value)?;
             at = next(at)?;
         }
@@ -157,7 +158,7 @@ impl<'f> Compiler<'f> {
             let place = Place::new(&document.url, pointer);
             format!(
                 "{} is not valid against metaschema: {report}",
-                quote(&place.to_string())
+                quote_go(place.to_string())
             )
         })
     }
@@ -172,7 +173,7 @@ impl<'f> Compiler<'f> {
             return Ok(());
         }
         if documents::lookup(&document.root, &place.pointer).is_none() {
-            return Err(format!("json-pointer in {} not found", quote(&place.to_string())));
+            return Err(format!("json-pointer in {} not found", quote_go(place.to_string())));
         }
         document.collect_at(&place.pointer)?;
         let document = self.documents.get(&place.url);
@@ -188,7 +189,7 @@ impl<'f> Compiler<'f> {
     }
 
     fn read_document(&mut self, url: &str) -> Result<Json, String> {
-        let failed = |problem: String| format!("failing loading {}: {problem}", quote(url));
+        let failed = |problem: String| format!("failing loading {}: {problem}", quote_go(url));
         if let Some(folder) = metaschemas::folder(url) {
             return Err(format!("read metaschemas/{folder}/: is a directory"));
         }
@@ -213,12 +214,12 @@ impl<'f> Compiler<'f> {
             let named = named.split('#').next().unwrap_or_default().to_owned();
             let at = passed.last().map_or(url, String::as_str);
             Url::parse(named.as_bytes())
-                .map_err(|e| format!("invalid $schema in {}: {e}", quote(&format!("{at}#"))))?;
+                .map_err(|e| format!("invalid $schema in {}: {e}", quote_go(format!("{at}#"))))?;
             if named == at {
-                return Err(format!("draft {} is not supported", quote(&named)));
+                return Err(format!("draft {} is not supported", quote_go(&named)));
             }
             if passed.contains(&named) {
-                return Err(format!("cycle in resolving $schema in {}", quote(&named)));
+                return Err(format!("cycle in resolving $schema in {}", quote_go(&named)));
             }
             root = Cow::Owned(self.read_document(&named)?);
             passed.push(named);
@@ -378,7 +379,7 @@ fn fetch(url: &str, network: Option<&Fetch>) -> Result<Json, String> {
             Some(network) => Json::parse(&network.get(url)?),
             None => Err("schemas on the network are not fetched: put a copy into the schema's $defs".to_owned()),
         },
-        _ => Err(format!("no URLLoader registered for {}", quote(url))),
+        _ => Err(format!("no URLLoader registered for {}", quote_go(url))),
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use super::failure::escape;
 use super::json::{Json, Keywords};
-use super::urls::{encoded, join, percent_decode, quote};
+use super::urls::{encoded, join, percent_decode};
+use crate::template::go::quote::quote_go;
 
 /// A version of JSON Schema.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -258,7 +259,7 @@ impl Document {
                 let place = || {
                     format!(
                         "error in parsing id at {}",
-                        quote(&Place::new(&self.url, pointer).to_string())
+                        quote_go(Place::new(&self.url, pointer).to_string())
                     )
                 };
                 base = join(&base, id).map_err(|_| place())?.0;
@@ -267,10 +268,10 @@ impl Document {
                 Some((other, _)) if other != pointer => {
                     return Err(format!(
                         "duplicate id {} in {} at {} and {}",
-                        quote(&base),
-                        quote(&self.url),
-                        quote(pointer),
-                        quote(other)
+                        quote_go(&base),
+                        quote_go(self.url.as_bytes()),
+                        quote_go(pointer),
+                        quote_go(other)
                     ));
                 }
                 Some(_) => {}
@@ -308,7 +309,7 @@ impl Document {
     }
 
     fn anchors(&mut self, schema: &Json, pointer: &str, home: &str) -> Result<(), String> {
-        let url = quote(&self.url);
+        let url = quote_go(self.url.as_bytes());
         let Some(resource) = self.resources.get_mut(home) else {
             return Ok(());
         };
@@ -335,9 +336,9 @@ impl Document {
                 Some(known) if known != pointer => {
                     return Err(format!(
                         "duplicate anchor {} in {url} at {} and {}",
-                        quote(&name),
-                        quote(known),
-                        quote(pointer)
+                        quote_go(&name),
+                        quote_go(known),
+                        quote_go(pointer)
                     ));
                 }
                 _ => {}
@@ -367,8 +368,8 @@ impl Document {
             Some(pointer) => Ok(Some(Place::new(&self.url, pointer))),
             None => Err(format!(
                 "anchor in {} not found in schema {}",
-                quote(&format!("{}#{}", resource.id, encoded(fragment))),
-                quote(&self.url)
+                quote_go(format!("{}#{}", resource.id, encoded(fragment))),
+                quote_go(self.url.as_bytes())
             )),
         }
     }
@@ -378,7 +379,7 @@ fn unsupported(url: &str) -> String {
     let url = url.split('#').next().unwrap_or_default();
     format!(
         "failing loading {}: schemas for the schemas of a part are built in, others are not fetched",
-        quote(url)
+        quote_go(url)
     )
 }
 

@@ -63,7 +63,7 @@ pub(super) fn escape(part: &str) -> String {
 
 /// A text in single quotes, escaped as Go escapes it.
 pub(super) fn quote(text: &str) -> String {
-    let quoted = quote_go(text.as_bytes()).replace("\\\"", "\"").replace('\'', "\\'");
+    let quoted = quote_go(text).replace("\\\"", "\"").replace('\'', "\\'");
     let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     format!("'{}'", inner.unwrap_or(&quoted))
 }

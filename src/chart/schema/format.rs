@@ -146,7 +146,7 @@ fn atoi(text: &str) -> Result<i64, String> {
             std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => "value out of range",
             _ => "invalid syntax",
         };
-        format!("strconv.Atoi: parsing {}: {reason}", quote_go(text.as_bytes()))
+        format!("strconv.Atoi: parsing {}: {reason}", quote_go(text))
     })
 }
 
@@ -174,7 +174,7 @@ fn ipv6(text: &str) -> Checked {
     if address.parse::<std::net::Ipv6Addr>().is_err() || zone == Some("") {
         return Err(format!(
             "ParseAddr({}): {}",
-            quote_go(text.as_bytes()),
+            quote_go(text),
             ipv6_problem(address, zone)
         ));
     }
@@ -189,7 +189,7 @@ fn ipv6_problem(address: &str, zone: Option<&str>) -> String {
     if zone == Some("") {
         return "zone must be a non-empty string".to_owned();
     }
-    let at = |rest: &str| format!(" (at {})", quote_go(rest.as_bytes()));
+    let at = |rest: &str| format!(" (at {})", quote_go(rest));
     let mut rest = address;
     let mut ellipsis = None;
     if let Some(after) = rest.strip_prefix("::") {

@@ -8,7 +8,8 @@ use super::documents::{Draft, Place};
 use super::failure::escape;
 use super::format;
 use super::json::{Json, Keywords, Members, Number};
-use super::urls::{encoded, quote};
+use super::urls::encoded;
+use crate::template::go::quote::quote_go;
 use crate::template::sprig::regex;
 
 /// The keywords that [`Compound`] is made for, besides those of [`RARE`].
@@ -245,8 +246,8 @@ impl<'j> Object<'_, '_, 'j> {
         regex::check(pattern.as_bytes()).map_err(|problem| {
             format!(
                 "invalid regex {} at {}: {problem}",
-                quote(pattern),
-                quote(&format!(
+                quote_go(pattern),
+                quote_go(format!(
                     "{}/{keyword}",
                     compiled::location(&self.compiler.schemas, self.index)
                 ))

@@ -15,8 +15,8 @@ pub(super) fn encoded(pointer: &str) -> String {
 /// A reference, resolved against a base URL: the URL without its fragment, and the fragment decoded.
 pub(super) fn join(base: &str, reference: &str) -> Result<(String, String), String> {
     let (path, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-    Url::parse(path.as_bytes()).map_err(|e| format!("error in parsing {}: {e}", quote(path)))?;
-    let fragment = percent_decode(fragment).map_err(|e| format!("error in parsing {}: {e}", quote(reference)))?;
+    Url::parse(path.as_bytes()).map_err(|e| format!("error in parsing {}: {e}", quote_go(path)))?;
+    let fragment = percent_decode(fragment).map_err(|e| format!("error in parsing {}: {e}", quote_go(reference)))?;
     Ok((resolve(base, path), fragment))
 }
 
@@ -110,11 +110,6 @@ fn percent_encode(text: &str) -> String {
         }
     }
     out
-}
-
-/// A text in double quotes, as Go quotes it.
-pub(super) fn quote(text: &str) -> String {
-    quote_go(text.as_bytes())
 }
 
 #[cfg(test)]

@@ -161,7 +161,7 @@ impl<'s> Run<'s> {
                 "both {} and {} resolve to {} causing reference cycle",
                 self.keyword_location(scope),
                 self.keyword_location(earlier),
-                crate::template::go::quote::quote_go(compiled::location(self.schemas, scope.schema).as_bytes())
+                crate::template::go::quote::quote_go(compiled::location(self.schemas, scope.schema))
             );
             return Err(self.failure(Kind::Keyword(text)));
         }

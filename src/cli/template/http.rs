@@ -95,7 +95,7 @@ async fn follow(url: &str, proxies: &Proxies) -> Result<Answer, String> {
 
 /// Go's `url.Error` of a request.
 pub fn failed(url: &str, problem: &str) -> String {
-    format!("Get {}: {problem}", quote_go(url.as_bytes()))
+    format!("Get {}: {problem}", quote_go(url))
 }
 
 /// One request: the answer, and where it leads on to.

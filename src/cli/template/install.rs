@@ -123,10 +123,10 @@ impl Install<'_> {
             return Err(format!(
                 "resource mapping not found for name: {} namespace: {} from \"\": no matches for kind {} in version {}\n\
                  ensure CRDs are installed first",
-                quote_go(key.name.as_bytes()),
-                quote_go(key.namespace.as_bytes()),
-                quote_go(key.kind.as_bytes()),
-                quote_go(key.api_version.as_bytes()),
+                quote_go(&key.name),
+                quote_go(&key.namespace),
+                quote_go(&key.kind),
+                quote_go(&key.api_version),
             ));
         };
         if !is_namespaced {
@@ -151,8 +151,8 @@ impl Install<'_> {
         let what = format!(
             "{} {} in namespace {}",
             key.kind,
-            quote_go(key.name.as_bytes()),
-            quote_go(key.namespace.as_bytes())
+            quote_go(&key.name),
+            quote_go(&key.namespace)
         );
         let live = match key.name.as_str() {
             "" => Err("resource name may not be empty".to_owned()),
@@ -177,14 +177,11 @@ impl Install<'_> {
         ];
         let problems = marks.iter().filter_map(|(mark, field, key, wanted)| {
             let value = live.get("metadata")?.get(field).and_then(|marks| marks.get(key));
-            let shown = quote_go(wanted.as_bytes());
+            let shown = quote_go(wanted);
             let problem = match value.and_then(Value::as_str) {
                 None => format!("missing key {key:?}: must be set to {shown}"),
                 Some(value) if value != *wanted => {
-                    format!(
-                        "key {key:?} must equal {shown}: current value is {}",
-                        quote_go(value.as_bytes())
-                    )
+                    format!("key {key:?} must equal {shown}: current value is {}", quote_go(value))
                 }
                 Some(_) => return None,
             };

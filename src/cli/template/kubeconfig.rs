@@ -83,12 +83,11 @@ fn unnamed(files: Files<'_>) -> Result<Config, String> {
 /// A server's address, which may lack `http://`.
 fn parsed(server: &str) -> Result<axum::http::Uri, String> {
     let url = with_scheme(server)?;
-    url.parse()
-        .map_err(|e| format!("parse {}: {e}", quote_go(url.as_bytes())))
+    url.parse().map_err(|e| format!("parse {}: {e}", quote_go(url)))
 }
 
 fn no_context(name: &str) -> String {
-    format!("context {} does not exist", quote_go(name.as_bytes()))
+    format!("context {} does not exist", quote_go(name))
 }
 
 /// client-go's `DefaultServerURL` (`rest/url_utils.go`).
@@ -100,10 +99,7 @@ fn with_scheme(server: &str) -> Result<String, String> {
     let url = format!("http://{server}");
     match Url::parse(url.as_bytes())?.path.as_slice() {
         b"" | b"/" => Ok(url),
-        _ => Err(format!(
-            "host must be a URL or a host:port pair: {}",
-            quote_go(server.as_bytes())
-        )),
+        _ => Err(format!("host must be a URL or a host:port pair: {}", quote_go(server))),
     }
 }
 

@@ -57,7 +57,7 @@ pub fn locate(flags: &Parsed, dir: &Path, chart: &str) -> Result<Place, String> 
         return Ok(Place::Path(path));
     }
     if name.starts_with(['/', '.']) {
-        return Err(format!("path {} not found", quote_go(name.as_bytes())));
+        return Err(format!("path {} not found", quote_go(name)));
     }
     let url = Url::parse(name.as_bytes()).map_err(|_| format!("invalid chart URL format: {name}"))?;
     by_url(flags, name, &url)

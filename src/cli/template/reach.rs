@@ -98,7 +98,7 @@ fn refusal(status: StatusCode, words: Option<String>) -> String {
             "the server was unable to return a response in the time allotted, but may still be processing the request"
         }
         500.. => {
-            let words = quote_go(words.as_deref().unwrap_or("unknown").as_bytes());
+            let words = quote_go(words.as_deref().unwrap_or("unknown"));
             return format!("an error on the server ({words}) has prevented the request from succeeding");
         }
         code => return format!("the server responded with the status code {code} but did not return more information"),

@@ -106,7 +106,7 @@ async fn fetch(client: &Client, snapshot: &Snapshot, key: &LookupKey) -> Result<
     if let Some(bad) = ["/", "%"].iter().find(|bad| key.name.contains(**bad)) {
         return Err(format!(
             "invalid resource name {}: [may not contain '{bad}']",
-            quote_go(key.name.as_bytes())
+            quote_go(&key.name)
         ));
     }
     if [".", ".."].contains(&key.name.as_str()) {

@@ -44,7 +44,7 @@ pub fn check(flags: &Parsed, dir: &Path) -> Result<(), String> {
 }
 
 fn read(dir: &Path, path: &str, problem: &str) -> Result<Vec<u8>, String> {
-    let tell = |op: &str, text: &str| format!("{problem}: {}: {op} {path}: {text}", quote_go(path.as_bytes()));
+    let tell = |op: &str, text: &str| format!("{problem}: {}: {op} {path}: {text}", quote_go(path));
     if path.is_empty() {
         return Err(tell("open", "no such file or directory"));
     }

@@ -66,8 +66,8 @@ impl ExecError {
     pub fn no_template(name: &str, root: &str) -> Self {
         let message = format!(
             "no template {} associated with template {}",
-            quote_go(name.as_bytes()),
-            quote_go(root.as_bytes())
+            quote_go(name),
+            quote_go(root)
         );
         ExecError {
             place: None,
@@ -105,7 +105,7 @@ impl std::error::Error for ExecError {}
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let executing = quote_go(self.executing.as_bytes());
+        let executing = quote_go(&self.executing);
         write!(
             f,
             "{}:{}:{}: executing {executing} at <{}>",

@@ -275,10 +275,7 @@ impl<'s> Parser<'s, '_> {
             Some(old) if old.is_empty => *old = definition,
             Some(_) if definition.is_empty => {}
             Some(_) => {
-                return self.error(format!(
-                    "template: multiple definition of template {}",
-                    quote_go(name.as_bytes())
-                ));
+                return self.error(format!("template: multiple definition of template {}", quote_go(name)));
             }
             None => self.definitions.push(definition),
         }

@@ -14,8 +14,8 @@ pub enum Keep {
 }
 
 /// The bytes as a double-quoted Go string: `strconv.Quote`, `%q`.
-pub fn quote_go(bytes: &[u8]) -> String {
-    quote_with(bytes, '"', Keep::Printable)
+pub fn quote_go(bytes: impl AsRef<[u8]>) -> String {
+    quote_with(bytes.as_ref(), '"', Keep::Printable)
 }
 
 /// The character as a Go rune literal: `%q` of a rune.

@@ -165,7 +165,7 @@ impl KubeVersion {
                 None => break,
             }
         }
-        let quoted = || quote_go(text.as_bytes());
+        let quoted = || quote_go(text);
         let (Some(major), minor) = (numbers.first(), numbers.get(1)) else {
             return Err(format!("could not parse {} as version", quoted()));
         };

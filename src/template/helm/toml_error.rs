@@ -105,7 +105,7 @@ fn worded(line: usize, key: &str, text: &str) -> String {
     if key.is_empty() {
         format!("toml: line {line}: {text}")
     } else {
-        format!("toml: line {line} (last key {}): {text}", quote_go(key.as_bytes()))
+        format!("toml: line {line} (last key {}): {text}", quote_go(key))
     }
 }
 
@@ -433,10 +433,7 @@ impl<'t> Lexer<'t> {
                         self.open = self.at;
                         Ok(())
                     }
-                    word => Err(self.problem(format!(
-                        "expected value but found {} instead",
-                        quote_go(word.as_bytes())
-                    ))),
+                    word => Err(self.problem(format!("expected value but found {} instead", quote_go(word)))),
                 }
             }
         }

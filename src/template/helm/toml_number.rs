@@ -120,7 +120,7 @@ fn char_at(text: &[u8], at: usize) -> char {
 }
 
 fn integer(token: &str) -> Option<String> {
-    let invalid = |why: &str| Some(format!("Invalid integer {}: {why}", quote_go(token.as_bytes())));
+    let invalid = |why: &str| Some(format!("Invalid integer {}: {why}", quote_go(token)));
     if !underscores_fit(token) {
         return invalid("underscores must be surrounded by digits");
     }
@@ -134,7 +134,7 @@ fn integer(token: &str) -> Option<String> {
 }
 
 fn float(token: &str) -> Option<String> {
-    let shown = quote_go(token.as_bytes());
+    let shown = quote_go(token);
     let invalid = |why: &str| Some(format!("Invalid float {shown}: {why}"));
     let mut parts = token.split(['.', 'e', 'E']).filter(|part| !part.is_empty());
     if !parts.clone().all(underscores_fit) {
@@ -162,7 +162,7 @@ fn date(token: &str) -> Option<String> {
     let mut layouts = LAYOUTS.iter();
     let found = layouts.find(|layout| date_parse::check(layout, value.as_bytes()).is_ok());
     let is_date = found.is_some_and(|layout| !misses_zero(value.as_bytes(), layout));
-    (!is_date).then(|| format!("invalid datetime: {}", quote_go(value.as_bytes())))
+    (!is_date).then(|| format!("invalid datetime: {}", quote_go(value)))
 }
 
 /// Whether a separator isn't where the layout has it.

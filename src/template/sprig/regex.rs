@@ -12,6 +12,7 @@ use super::args::{Args, Out};
 use super::{limit, pure, regex_syntax, runes, text};
 use crate::template::go::func::{CallError, Func};
 use crate::template::go::meter;
+use crate::template::go::quote::quote_go;
 use crate::template::go::room::Room;
 use crate::template::go::unicode::is_letter_or_digit;
 use crate::template::go::value::{List, ListKind, Str, Value};
@@ -341,7 +342,7 @@ fn compile_or_panic(args: &[Value]) -> Result<Rc<GoRegex>, CallError> {
         let quoted = if can_backquote {
             format!("`{source}`")
         } else {
-            text::quoted(pattern)
+            quote_go(pattern)
         };
         CallError::Text(format!("regexp: Compile({quoted}): {error}"))
     })

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::semver::{Version, compare_prerelease, is_identifiers};
-use super::text::quoted;
+use crate::template::go::quote::quote_go;
 
 /// The longest text and the most alternatives that are read.
 const MAX_LENGTH: usize = 512;
@@ -83,7 +83,7 @@ struct Parts<'t> {
 const PLAIN_OPERATORS: [&str; 11] = ["!=", ">=", "=>", "<=", "=<", "~>", "=", ">", "<", "~", "^"];
 
 fn improper(text: &str) -> String {
-    format!("improper constraint: {}", quoted(text.as_bytes()))
+    format!("improper constraint: {}", quote_go(text))
 }
 
 /// A part of a version: a number or a wildcard; `None` if the text starts with neither.

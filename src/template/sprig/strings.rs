@@ -3,6 +3,7 @@
 use super::args::{Args, Out};
 use super::{limit, pure, runes, text};
 use crate::template::go::func::{CallError, Func};
+use crate::template::go::quote::quote_go;
 use crate::template::go::room::Room;
 use crate::template::go::value::{Entries, ListKind, Map, MapKind, Str, Value};
 
@@ -183,7 +184,7 @@ fn joined<T: AsRef<[u8]>>(separator: &[u8], parts: &[T]) -> Out {
 }
 
 fn quote(args: &[Value]) -> Out {
-    quoted_by(args, |value| text::quoted(&text::strval(value)).into_bytes())
+    quoted_by(args, |value| quote_go(text::strval(value)).into_bytes())
 }
 
 fn squote(args: &[Value]) -> Out {

@@ -1,17 +1,12 @@
 //! How sprig turns values into text.
 
+use crate::template::go::format;
 use crate::template::go::room::Room;
 use crate::template::go::value::{List, ListKind, Str, Value};
-use crate::template::go::{format, quote};
 
 /// `fmt.Sprint` of one value: its `%v`.
 pub fn display(value: &Value) -> Vec<u8> {
     format::display(value)
-}
-
-/// `strconv.Quote`, which is `%q` of a string.
-pub fn quoted(bytes: &[u8]) -> String {
-    quote::quote_go(bytes)
 }
 
 /// sprig's `strval`: strings and bytes as they are, everything else by `%v`.

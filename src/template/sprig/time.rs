@@ -487,7 +487,7 @@ impl Object for TimeObject {
         let location = match self.0.zone {
             Zone::Utc => "time.UTC".to_owned(),
             Zone::Local => "time.Local".to_owned(),
-            _ => format!("time.Location({})", quote_go(self.0.zone.name().as_bytes())),
+            _ => format!("time.Location({})", quote_go(self.0.zone.name())),
         };
         Some(format!(
             "time.Date({}, time.{month}, {}, {}, {}, {}, {}, {location})",

@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use super::text::quoted;
+use crate::template::go::quote::quote_go;
 
 /// A URL in its parts, decoded, with what was written where that may be shown.
 #[derive(Default, Debug)]
@@ -66,7 +66,7 @@ fn escape(text: &[u8], part: Part) -> Vec<u8> {
 fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
     let bad_escape = |at: usize| {
         let shown = text.get(at..).unwrap_or(&[]);
-        format!("invalid URL escape {}", quoted(shown.get(..3).unwrap_or(shown)))
+        format!("invalid URL escape {}", quote_go(shown.get(..3).unwrap_or(shown)))
     };
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -90,7 +90,7 @@ fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
             continue;
         }
         if matches!(part, Part::Host | Part::Zone) && *byte < 0x80 && must_escape(*byte, part) {
-            return Err(format!("invalid character {} in host name", quoted(&[*byte])));
+            return Err(format!("invalid character {} in host name", quote_go([*byte])));
         }
         out.push(*byte);
         at += 1;
@@ -135,7 +135,7 @@ fn is_port(text: &[u8]) -> bool {
 }
 
 fn bad_port(port: &[u8]) -> String {
-    format!("invalid port {} after host", quoted(port))
+    format!("invalid port {} after host", quote_go(port))
 }
 
 fn parse_host(scheme: &[u8], host: &[u8]) -> Result<Vec<u8>, String> {
@@ -179,7 +179,7 @@ fn parse_bracketed(host: &[u8]) -> Result<Vec<u8>, String> {
         return Err("invalid IP-literal".to_owned());
     }
     if text.parse::<Ipv6Addr>().is_err() || zone == b"%" {
-        let shown = quoted(&[address.as_slice(), &zone].concat());
+        let shown = quote_go([address.as_slice(), &zone].concat());
         return Err(format!("invalid host: ParseAddr({shown}): unable to parse IP"));
     }
     Ok([b"[", address.as_slice(), &zone, b"]", port].concat())
@@ -215,10 +215,10 @@ impl Url {
         let (before, fragment) = cut(text, b'#');
         let mut url = Url::default();
         url.read(before)
-            .map_err(|error| format!("parse {}: {error}", quoted(before)))?;
+            .map_err(|error| format!("parse {}: {error}", quote_go(before)))?;
         if let Some(fragment) = fragment.filter(|fragment| !fragment.is_empty()) {
             url.fragment =
-                unescape(fragment, Part::Fragment).map_err(|error| format!("parse {}: {error}", quoted(text)))?;
+                unescape(fragment, Part::Fragment).map_err(|error| format!("parse {}: {error}", quote_go(text)))?;
             url.raw_fragment = fragment.to_vec();
         }
         Ok(url)

@@ -35,7 +35,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         let name = source.text(identifier.name);
         match identifier.builtin {
             Some(builtin) => self.eval_builtin(dot, builtin, name, at, args, last),
-            None => Err(self.fail(format!("{} is not a defined function", quote_go(name.as_bytes())))),
+            None => Err(self.fail(format!("{} is not a defined function", quote_go(name)))),
         }
     }
 

@@ -96,7 +96,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         match &receiver.value {
             Value::Nil if receiver.interface => Err(self.fail(format!("nil pointer evaluating interface {{}}.{name}"))),
             Value::Nil if self.missing_key == MissingKey::Error => {
-                Err(self.fail(format!("nil data; no entry for key {}", quote_go(name.as_bytes()))))
+                Err(self.fail(format!("nil data; no entry for key {}", quote_go(name))))
             }
             Value::Nil => Ok(Reflected::INVALID),
             Value::Map(map) => self.map_field(map, access),
@@ -128,9 +128,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         }
         match (map.get(name.as_bytes()), self.missing_key) {
             (None, MissingKey::Invalid) => Ok(Reflected::INVALID),
-            (None, MissingKey::Error) => {
-                Err(self.fail(format!("map has no entry for key {}", quote_go(name.as_bytes()))))
-            }
+            (None, MissingKey::Error) => Err(self.fail(format!("map has no entry for key {}", quote_go(name)))),
             (entry, _) => Ok(entry_of(map, entry)),
         }
     }

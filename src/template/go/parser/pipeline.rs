@@ -169,7 +169,7 @@ impl Parser<'_, '_> {
                 let name = as_str(self.text(token));
                 let builtin = Builtin::by_name(name);
                 if builtin.is_none() && !(self.has_function)(name) {
-                    return self.error(format!("function {} not defined", quote_go(name.as_bytes())));
+                    return self.error(format!("function {} not defined", quote_go(name)));
                 }
                 Operand::Identifier(Identifier::new(token.span(), builtin))
             }
