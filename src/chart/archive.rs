@@ -1,8 +1,19 @@
 //! Chart archives (`.tgz`). Facts: Helm's `pkg/chart/loader/archive/archive.go`.
+//!
+//! They are read by a reader of our own since Helm's, Go's `archive/tar`, decides what an archive is: which of the many
+//! variants and defects count, and what is said of those that don't.
 
-use std::io::Read;
+mod broken;
+mod gzip;
+mod header;
+mod pax;
+mod sparse;
+mod tar;
+
 use std::path::Path;
 
+use self::broken::Broken;
+use self::tar::Archive;
 use super::{Error, File, sniff};
 use crate::template::go::quote::quote_go;
 
@@ -11,9 +22,6 @@ pub(super) const MAX_CHART: u64 = 100 * 1024 * 1024;
 
 /// How gzipped data begins.
 const MAGIC: &[u8] = b"\x1f\x8b\x08";
-/// What Go says of data that isn't gzipped.
-const NOT_GZIP: &str = "gzip: invalid header";
-
 /// Reads the files of the archive `path`, which holds `data`, in the archive's order.
 pub(super) fn read(path: &Path, data: &[u8]) -> Result<Vec<File>, Error> {
     let name = path.display().to_string();
@@ -25,19 +33,25 @@ pub(super) fn read(path: &Path, data: &[u8]) -> Result<Vec<File>, Error> {
             format!("file '{name}' does not appear to be a gzipped archive; got '{sort}'")
         }));
     }
-    unpack(data).map_err(|_| Error::Chart("unable to load chart archive".to_owned()))
+    unpack(data).map_err(|error| match says_not_gzip(&error) {
+        true => explain(path, error),
+        false => Error::Chart("unable to load chart archive".to_owned()),
+    })
 }
 
-/// Adds the archive's name to an error that says that an archive within it isn't one, as Helm does.
+/// Adds the archive's name to an error that says that it isn't one, or one within it, as Helm does.
 pub(super) fn explain(path: &Path, error: Error) -> Error {
-    let text = error.to_string();
-    if !text.ends_with(NOT_GZIP) {
+    if !says_not_gzip(&error) {
         return error;
     }
     Error::Chart(format!(
-        "file '{}' does not appear to be a valid chart file (details: {text})",
+        "file '{}' does not appear to be a valid chart file (details: {error})",
         path.display()
     ))
+}
+
+fn says_not_gzip(error: &Error) -> bool {
+    error.to_string().ends_with(&Broken::GzipHeader.to_string())
 }
 
 /// Unpacks a gzipped tar archive. The first part of every path (the chart's folder) is dropped.
@@ -45,45 +59,25 @@ pub(super) fn explain(path: &Path, error: Error) -> Error {
 /// # Errors
 /// Paths that leave the archive's folder, broken archives, and more than 100 MiB.
 pub(super) fn unpack(data: &[u8]) -> Result<Vec<File>, Error> {
-    let broken = |e: std::io::Error| {
-        Error::Chart(match e.kind() {
-            std::io::ErrorKind::UnexpectedEof => "unexpected EOF".to_owned(),
-            _ => e.to_string(),
-        })
+    let too_large = || {
+        Error::Chart(format!(
+            "decompressed chart is larger than the maximum size {MAX_CHART}"
+        ))
     };
-    match data {
-        [] => return Err(Error::Chart("EOF".to_owned())),
-        short if short.len() < 10 => return Err(Error::Chart("unexpected EOF".to_owned())),
-        data if !data.starts_with(MAGIC) => return Err(Error::Chart(NOT_GZIP.to_owned())),
-        _ => {}
-    }
-    let mut archive = tar::Archive::new(flate2::read::MultiGzDecoder::new(data));
+    let mut archive = Archive::new(data)?;
     let mut files = Vec::new();
     let mut left = MAX_CHART;
-    for entry in archive.entries().map_err(broken)? {
-        let mut entry = entry.map_err(broken)?;
-        let kind = entry.header().entry_type();
-        if kind.is_dir() || kind.is_pax_global_extensions() || kind.is_pax_local_extensions() {
-            continue;
-        }
-        let raw = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        // Archives from before POSIX mark folders by their names only.
-        if raw.ends_with('/') && entry.header().as_bytes().get(156) == Some(&0) {
-            continue;
-        }
-        let name = inner_path(&raw)?;
-        let too_large = || {
-            Error::Chart(format!(
-                "decompressed chart is larger than the maximum size {MAX_CHART}"
-            ))
-        };
-        if entry.size() > left {
+    let mut bytes = Vec::new();
+    while let Some(entry) = archive.next()? {
+        let name = inner_path(&entry.name)?;
+        let size = u64::try_from(entry.size).unwrap_or_default();
+        if size > left {
             return Err(too_large());
         }
-        let mut bytes = Vec::new();
-        entry.by_ref().take(left).read_to_end(&mut bytes).map_err(broken)?;
+        bytes.clear();
+        archive.read(&entry, &mut bytes)?;
         left -= bytes.len() as u64;
-        if left == 0 {
+        if (bytes.len() as u64) < size || left == 0 {
             return Err(too_large());
         }
         files.push(File {
@@ -97,11 +91,18 @@ pub(super) fn unpack(data: &[u8]) -> Result<Vec<File>, Error> {
     Ok(files)
 }
 
+impl From<Broken> for Error {
+    fn from(broken: Broken) -> Self {
+        Error::Chart(broken.to_string())
+    }
+}
+
 /// The path of an entry within the chart.
-fn inner_path(raw: &str) -> Result<String, Error> {
+fn inner_path(raw: &[u8]) -> Result<String, Error> {
     let refuse = |text: &str| Err(Error::Chart(text.to_owned()));
-    let delimiter = if raw.contains('\\') { '\\' } else { '/' };
-    let (first, rest) = raw.split_once(delimiter).unwrap_or((raw, ""));
+    let path = String::from_utf8_lossy(raw);
+    let delimiter = if path.contains('\\') { '\\' } else { '/' };
+    let (first, rest) = path.split_once(delimiter).unwrap_or((&path, ""));
     let name = rest.replace(delimiter, "/");
     if name.starts_with('/') {
         return refuse("chart illegally contains absolute paths");
@@ -170,7 +171,7 @@ mod tests {
             ),
         ];
         for (raw, want) in table {
-            let got = inner_path(raw).map_err(|e| e.to_string());
+            let got = inner_path(raw.as_bytes()).map_err(|e| e.to_string());
             assert_eq!(
                 got.as_deref(),
                 want.map_err(str::to_owned).as_ref().map(|s| *s),
