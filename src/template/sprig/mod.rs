@@ -30,6 +30,7 @@ mod list;
 pub mod logic;
 mod math;
 mod merge;
+pub mod netip;
 mod path;
 mod random;
 pub mod regex;
