@@ -134,13 +134,13 @@ impl<'a> Translator<'a> {
                     self.out.push('|');
                     self.tree.end_branch();
                 }
-                '^' => self.assertion(1, if self.flags.lines { "(?m:^)" } else { "^" }),
-                '$' => self.assertion(1, if self.flags.lines { "(?m:$)" } else { "$" }),
-                '.' => self.assertion(1, if self.flags.dot_all { "(?s:.)" } else { "." }),
+                '^' => self.part(1, if self.flags.lines { "(?m:^)" } else { "^" }),
+                '$' => self.part(1, if self.flags.lines { "(?m:$)" } else { "$" }),
+                '.' => self.part(1, if self.flags.dot_all { "(?s:.)" } else { "." }),
                 '[' => self.class()?,
                 '*' | '+' | '?' => {
                     self.at += 1;
-                    self.repeat(start, c, None)?;
+                    self.repeat(start, 1)?;
                     is_repeat = true;
                 }
                 '{' => match self.counted() {
@@ -153,7 +153,7 @@ impl<'a> Translator<'a> {
                         if min > MAX_REPEAT || !in_order {
                             return Err(worded(BAD_REPEAT_SIZE, self.since(start)));
                         }
-                        self.repeat(start, c, Some(max.unwrap_or(min)))?;
+                        self.repeat(start, max.unwrap_or(min))?;
                         is_repeat = true;
                     }
                 },
@@ -172,8 +172,8 @@ impl<'a> Translator<'a> {
         Ok(())
     }
 
-    /// Goes on by `width` and writes something that isn't a character.
-    fn assertion(&mut self, width: usize, translation: &str) {
+    /// Goes on by `width` and writes a part that isn't a literal.
+    fn part(&mut self, width: usize, translation: &str) {
         self.at += width;
         self.tree.push(self.out.len(), false);
         self.out.push_str(translation);
@@ -190,8 +190,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Behind a repetition operator: takes a `?`, and repeats what is there to repeat, at most `count` times.
-    fn repeat(&mut self, start: usize, operator: char, count: Option<u32>) -> Result<(), String> {
+    /// Behind a repetition operator: takes a `?`, and repeats what is there to repeat; `count` is the number in braces.
+    fn repeat(&mut self, start: usize, count: u32) -> Result<(), String> {
         let written = self.since(start);
         let is_lazy = self.eat("?");
         if let Some(first) = self.last_repeat {
@@ -209,8 +209,7 @@ impl<'a> Translator<'a> {
         if is_lazy != self.flags.lazy {
             self.out.push('?');
         }
-        let is_valid = self.tree.repeat(count.unwrap_or(1)).map_err(|e| self.too_high(e))?;
-        if operator == '{' && !is_valid {
+        if !self.tree.repeat(count).map_err(|e| self.too_high(e))? {
             return Err(worded(BAD_REPEAT_SIZE, self.since(start)));
         }
         Ok(())
@@ -329,7 +328,7 @@ impl<'a> Translator<'a> {
             ("\\B", "(?-u:\\B)"),
         ] {
             if self.rest().starts_with(go) {
-                self.assertion(go.len(), translation);
+                self.part(go.len(), translation);
                 return Ok(());
             }
         }
@@ -347,7 +346,7 @@ impl<'a> Translator<'a> {
         match char::from_u32(code) {
             Some(c) => self.literal(c),
             // A surrogate is no character, so it never matches.
-            None => self.assertion(0, regex_class::NOTHING),
+            None => self.part(0, regex_class::NOTHING),
         }
         Ok(())
     }
