@@ -1,10 +1,11 @@
 //! The formats that drafts up to 7 assert, as santhosh-tekuri/jsonschema v6 checks them.
 
+use super::urls::percent_decode;
 use crate::template::go::printf::sprintf;
 use crate::template::go::quote::quote_go;
 use crate::template::go::value::Value as Template;
 use crate::template::sprig::url_parse::Url;
-use crate::template::sprig::{date_parse, regex};
+use crate::template::sprig::{date_parse, netip, regex};
 
 /// Checks a text; an error is the reason as it stands in the report.
 pub(super) type Check = fn(&str) -> Result<(), String>;
@@ -22,8 +23,8 @@ pub(super) fn find(name: &str) -> Option<Check> {
         "ipv6" => ipv6,
         "hostname" => hostname,
         "email" => email,
-        "date" => date,
-        "time" => time,
+        "date" => |text| date(text.as_bytes()),
+        "time" => |text| time(text.as_bytes()),
         "date-time" => date_time,
         "uri" | "iri" => uri,
         "uri-reference" | "iri-reference" => uri_reference,
@@ -65,12 +66,12 @@ fn json_pointer(text: &str) -> Checked {
     Ok(())
 }
 
-fn digits(text: &str) -> usize {
-    text.bytes().take_while(u8::is_ascii_digit).count()
+fn digits(text: &[u8]) -> usize {
+    text.iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
 
 fn relative_json_pointer(text: &str) -> Checked {
-    let (number, rest) = text.split_at(digits(text));
+    let (number, rest) = text.split_at(digits(text.as_bytes()));
     match number {
         "" => refuse("must start with non-negative integer"),
         number if number.len() > 1 && number.starts_with('0') => refuse("starts with zero"),
@@ -110,7 +111,7 @@ fn duration(text: &str) -> Checked {
             _ => refuse("invalid week"),
         };
     }
-    const UNITS: [&str; 2] = ["YMD", "HMS"];
+    const UNITS: [&[u8]; 2] = [b"YMD", b"HMS"];
     for (at, part) in rest.split('T').enumerate() {
         if at != 0 && part.is_empty() {
             return refuse("no time elements");
@@ -118,22 +119,22 @@ fn duration(text: &str) -> Checked {
         let Some(all) = UNITS.get(at) else {
             return refuse("more than one T");
         };
-        let (mut units, mut part) = (*all, part);
+        let (mut units, mut part) = (*all, part.as_bytes());
         while !part.is_empty() {
             let number = digits(part);
             if number == 0 {
                 return refuse("missing number");
             }
-            let mut rest = part.get(number..).unwrap_or_default().chars();
-            let Some(unit) = rest.next() else {
+            // Units are bytes, shown as the characters of that code.
+            let Some((unit, rest)) = part.get(number..).and_then(<[u8]>::split_first) else {
                 return refuse("missing unit");
             };
-            match units.split_once(unit) {
-                Some((_, later)) => units = later,
-                None if all.contains(unit) => return Err(format!("unit {} out of order", rune(unit))),
-                None => return Err(format!("invalid unit {}", rune(unit))),
+            match units.iter().position(|known| known == unit) {
+                Some(at) => units = units.get(at + 1..).unwrap_or_default(),
+                None if all.contains(unit) => return Err(format!("unit {} out of order", rune(char::from(*unit)))),
+                None => return Err(format!("invalid unit {}", rune(char::from(*unit)))),
             }
-            part = rest.as_str();
+            part = rest;
         }
     }
     Ok(())
@@ -170,75 +171,9 @@ fn ipv6(text: &str) -> Checked {
     if !text.contains(':') {
         return refuse("missing colon");
     }
-    let (address, zone) = text.split_once('%').map_or((text, None), |(a, z)| (a, Some(z)));
-    if address.parse::<std::net::Ipv6Addr>().is_err() || zone == Some("") {
-        return Err(format!(
-            "ParseAddr({}): {}",
-            quote_go(text),
-            ipv6_problem(address, zone)
-        ));
-    }
-    if zone.is_some() {
-        return refuse("zone id is not a part of ipv6 address");
-    }
-    Ok(())
-}
-
-/// Why Go's `netip` refuses an address: the commonest reasons.
-fn ipv6_problem(address: &str, zone: Option<&str>) -> String {
-    if zone == Some("") {
-        return "zone must be a non-empty string".to_owned();
-    }
-    let at = |rest: &str| format!(" (at {})", quote_go(rest));
-    let mut rest = address;
-    let mut ellipsis = None;
-    if let Some(after) = rest.strip_prefix("::") {
-        ellipsis = Some(0);
-        rest = after;
-        if rest.is_empty() {
-            return "unable to parse IP".to_owned();
-        }
-    }
-    let mut groups = 0;
-    while groups < 8 {
-        let length = rest.bytes().take_while(u8::is_ascii_hexdigit).count();
-        if length > 4 {
-            return format!("each group must have 4 or less digits{}", at(rest));
-        }
-        if length == 0 {
-            return format!("each colon-separated field must have at least one digit{}", at(rest));
-        }
-        groups += 1;
-        let before = rest;
-        rest = rest.get(length..).unwrap_or_default();
-        if rest.is_empty() {
-            break;
-        }
-        if rest.starts_with('.') {
-            return format!("unable to parse IP{}", at(before));
-        }
-        if !rest.starts_with(':') {
-            return format!("unexpected character, want colon{}", at(rest));
-        }
-        if rest.len() == 1 {
-            return format!("colon must be followed by more characters{}", at(rest));
-        }
-        rest = rest.get(1..).unwrap_or_default();
-        if rest.starts_with(':') {
-            if ellipsis.is_some() {
-                return format!("multiple :: in address{}", at(rest));
-            }
-            ellipsis = Some(groups);
-            rest = rest.get(1..).unwrap_or_default();
-            if rest.is_empty() {
-                break;
-            }
-        }
-    }
-    match (rest, ellipsis) {
-        ("", None) => "address string too short".to_owned(),
-        ("", Some(_)) => "the :: must expand to at least one field of zeros".to_owned(),
-        (rest, _) => format!("trailing garbage after address{}", at(rest)),
+    match netip::parse(text.as_bytes())? {
+        netip::Kind::Zoned => refuse("zone id is not a part of ipv6 address"),
+        _ => Ok(()),
     }
 }
 
@@ -302,8 +237,8 @@ fn email(text: &str) -> Checked {
     hostname(domain).map_err(|e| format!("invalid domain: {e}"))
 }
 
-fn date(text: &str) -> Checked {
-    date_parse::check(b"2006-01-02", text.as_bytes())
+fn date(text: &[u8]) -> Checked {
+    date_parse::check(b"2006-01-02", text)
 }
 
 /// The whole numbers of a text such as `12:34:56`.
@@ -317,8 +252,7 @@ fn clock(text: &[u8], what: &str) -> Result<Vec<i64>, String> {
         .collect()
 }
 
-fn time(text: &str) -> Checked {
-    let bytes = text.as_bytes();
+fn time(bytes: &[u8]) -> Checked {
     let (Some(head), Some(rest)) = (bytes.get(..8), bytes.get(8..).filter(|rest| !rest.is_empty())) else {
         return refuse("less than 9 characters long");
     };
@@ -334,7 +268,7 @@ fn time(text: &str) -> Checked {
     }
     let mut rest = rest;
     if let Some(fraction) = rest.strip_prefix(b".") {
-        let length = fraction.iter().take_while(|b| b.is_ascii_digit()).count();
+        let length = digits(fraction);
         if length == 0 {
             return refuse("no digits in second fraction");
         }
@@ -372,13 +306,10 @@ fn time(text: &str) -> Checked {
 }
 
 fn date_time(text: &str) -> Checked {
-    let (Some(day), Some(rest)) = (text.get(..10), text.get(11..)) else {
+    let Some((day, [separator, rest @ ..])) = text.as_bytes().split_at_checked(10).filter(|_| text.len() >= 20) else {
         return refuse("less than 20 characters long");
     };
-    if text.len() < 20 {
-        return refuse("less than 20 characters long");
-    }
-    if !text.get(10..11).is_some_and(|t| t.eq_ignore_ascii_case("t")) {
+    if !separator.eq_ignore_ascii_case(&b't') {
         return refuse("11th character must be t or T");
     }
     date(day).map_err(|e| format!("invalid date element: {e}"))?;
@@ -404,7 +335,7 @@ fn parse_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text.as_bytes())?;
     let host = String::from_utf8_lossy(url.hostname()).into_owned();
     if host.contains(':') {
-        if !(text.contains('[') && text.contains(']')) {
+        if !(url.host.contains(&b'[') && url.host.contains(&b']')) {
             return Err("ipv6 address not enclosed in brackets".to_owned());
         }
         ipv6(&host).map_err(|e| format!("invalid ipv6 address: {e}"))?;
@@ -427,11 +358,9 @@ fn uri_reference(text: &str) -> Checked {
 }
 
 fn uri_template(text: &str) -> Checked {
-    parse_url(text)?;
-    // Go looks at the path as it was written, which it keeps only where it differs from the usual encoding.
-    let path = text.split(['?', '#']).next().unwrap_or_default();
-    let path = path.split_once("://").map_or(path, |(_, rest)| rest);
-    for part in path.split('/') {
+    let url = parse_url(text)?;
+    for part in url.raw_path.split(|byte| *byte == b'/') {
+        let part = percent_decode(&String::from_utf8_lossy(part))?;
         let mut open = false;
         for c in part.chars().filter(|c| matches!(c, '{' | '}')) {
             if (c == '{') == open {

@@ -82,14 +82,12 @@ pub(super) fn percent_decode(text: &str) -> Result<String, String> {
             at += 1;
             continue;
         }
-        let code = text
-            .get(at + 1..at + 3)
-            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        let Some(code) = code else {
+        let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        let (Some(high), Some(low)) = (digit(at + 1), digit(at + 2)) else {
             let bad: Vec<u8> = bytes.iter().skip(at).take(3).copied().collect();
             return Err(format!("invalid URL escape {}", quote_go(&bad)));
         };
-        out.push(code);
+        out.push((high * 16 + low) as u8);
         at += 3;
     }
     Ok(String::from_utf8_lossy(&out).into_owned())

@@ -1,5 +1,6 @@
 //! Regular expressions: Go's `regexp` over the `regex` crate.
 
+use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -61,6 +62,8 @@ const SMALL_PATTERN: usize = 256;
 const SHORT_TEXT: usize = 256;
 /// How deep patterns may nest.
 const MAX_NESTING: u32 = 2000;
+/// By how many bytes U+FFFD is longer than the byte that it stands for.
+const WIDENED: usize = 2;
 /// Compiled patterns that a thread keeps. Charts use few, and the same ones in each render.
 const MAX_CACHED: usize = 256;
 
@@ -111,9 +114,10 @@ fn cached<T: Clone>(cache: &Cache<T>, pattern: &[u8], compile: impl FnOnce() -> 
 /// Finds out whether [`compile`] accepts a pattern, with its error if not. Nothing is compiled for a short one, whose
 /// program can't be too large.
 pub fn check(pattern: &[u8]) -> Result<(), String> {
-    match std::str::from_utf8(pattern) {
-        Ok(source) if is_small(source) => regex_syntax::translate(source).map(drop),
-        _ => compile(pattern).map(drop),
+    if is_small(pattern) {
+        regex_syntax::translate(pattern).map(drop)
+    } else {
+        compile(pattern).map(drop)
     }
 }
 
@@ -121,15 +125,15 @@ pub fn check(pattern: &[u8]) -> Result<(), String> {
 /// meet one short text in a render: the engine for these takes a tenth of the memory of [`compile`]'s, and a quarter of
 /// the time to build.
 pub fn is_match(pattern: &str, text: &str) -> bool {
-    if text.len() > SHORT_TEXT || !text.is_ascii() || !is_small(pattern) {
+    if text.len() > SHORT_TEXT || !text.is_ascii() || !is_small(pattern.as_bytes()) {
         return compile(pattern.as_bytes()).is_ok_and(|regex| regex.is_match(text.as_bytes()));
     }
-    let engine = SMALL.with(|cache| cached(cache, pattern.as_bytes(), || small_engine(pattern)));
+    let engine = SMALL.with(|cache| cached(cache, pattern.as_bytes(), || small_engine(pattern.as_bytes())));
     engine.is_some_and(|engine| engine.is_match(&mut engine.create_cache(), text))
 }
 
 /// What [`is_match`] takes for ASCII texts.
-fn small_engine(pattern: &str) -> Option<Rc<PikeVM>> {
+fn small_engine(pattern: &[u8]) -> Option<Rc<PikeVM>> {
     let translated = regex_syntax::translate(pattern).ok()?;
     let engine = PikeVM::builder()
         .syntax(syntax::Config::new().utf8(false).nest_limit(MAX_NESTING))
@@ -140,8 +144,9 @@ fn small_engine(pattern: &str) -> Option<Rc<PikeVM>> {
 
 /// Whether the program of a pattern is sure to be far smaller than [`MAX_PROGRAM`]: nothing in it is repeated by count, and
 /// no class is one of Unicode's, which have hundreds of ranges.
-fn is_small(pattern: &str) -> bool {
-    pattern.len() <= SMALL_PATTERN && !pattern.contains('{') && !pattern.contains("\\p") && !pattern.contains("\\P")
+fn is_small(pattern: &[u8]) -> bool {
+    let is_unicode = |pair: &[u8]| matches!(pair, b"\\p" | b"\\P");
+    pattern.len() <= SMALL_PATTERN && !pattern.contains(&b'{') && !pattern.windows(2).any(is_unicode)
 }
 
 /// A program of at most `most` bytes.
@@ -152,11 +157,7 @@ fn build(pattern: &str, most: usize) -> Option<regex::bytes::Regex> {
 
 impl GoRegex {
     fn new(pattern: &[u8]) -> Result<Self, String> {
-        let source = std::str::from_utf8(pattern).map_err(|error| {
-            let rest = pattern.get(error.valid_up_to()..).unwrap_or(&[]);
-            regex_syntax::worded("invalid UTF-8", &String::from_utf8_lossy(rest))
-        })?;
-        let translated = regex_syntax::translate(source)?;
+        let translated = regex_syntax::translate(pattern)?;
         for most in [LARGE_PROGRAM, MAX_PROGRAM] {
             if let Some(regex) = build(&translated.pattern, most) {
                 return Ok(GoRegex {
@@ -167,13 +168,23 @@ impl GoRegex {
                 });
             }
         }
-        Err(regex_syntax::worded("expression too large", source))
+        Err(regex_syntax::worded("expression too large", &runes::lossy(pattern)))
     }
 
     /// `MatchString`.
     pub fn is_match(&self, text: &[u8]) -> bool {
+        let subject = Subject::new(text);
         // An empty match inside a character, as `\B` can have one, doesn't count.
-        self.fits(text) && self.regex.is_match(text) && (text.is_ascii() || self.find_at(text, 0).is_some())
+        self.fits(&subject.text)
+            && self.regex.is_match(&subject.text)
+            && (text.is_ascii() || self.find_at(&subject.text, 0).is_some())
+    }
+
+    /// `FindString`.
+    fn find<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
+        let subject = Subject::new(text);
+        let (start, end) = self.find_at(&subject.text, 0)?;
+        Some(subject.part(start, end))
     }
 
     /// Whether matching the text takes no more than [`MAX_WORK`]; if not, the [`meter`] knows.
@@ -192,7 +203,7 @@ impl GoRegex {
         fits
     }
 
-    /// The leftmost match at or after `from`. An empty one inside a character is no match to Go.
+    /// The leftmost match at or after `from` in a [`Subject`]'s text. An empty one inside a character is no match to Go.
     fn find_at(&self, text: &[u8], mut from: usize) -> Option<(usize, usize)> {
         loop {
             // What is cut short here is not used: the evaluator fails the call.
@@ -210,6 +221,8 @@ impl GoRegex {
     /// `FindAllStringIndex`: at most `count` matches unless that is negative. An empty match right after a match
     /// doesn't count.
     fn find_all(&self, text: &[u8], count: i64) -> Result<Vec<(usize, usize)>, CallError> {
+        let subject = Subject::new(text);
+        let text = &*subject.text;
         let most = usize::try_from(count).unwrap_or(usize::MAX);
         let mut found = Vec::new();
         let mut at = 0;
@@ -227,7 +240,7 @@ impl GoRegex {
             previous_end = Some(end);
             if !adjoins {
                 limit::items(found.len() + 1)?;
-                found.push((start, end));
+                found.push((subject.offset(start), subject.offset(end)));
             }
         }
         Ok(found)
@@ -237,8 +250,10 @@ impl GoRegex {
     fn replace_all(
         &self,
         text: &[u8],
-        mut write: impl FnMut(&mut Vec<u8>, &regex::bytes::Captures<'_>),
+        mut write: impl FnMut(&mut Vec<u8>, &Match<'_, '_>),
     ) -> Result<Vec<u8>, CallError> {
+        let subject = Subject::new(text);
+        let text = &*subject.text;
         let mut out = Vec::with_capacity(text.len());
         let (mut done, mut at) = (0, 0);
         while at <= text.len() {
@@ -248,20 +263,21 @@ impl GoRegex {
             let Some(captures) = self.regex.captures_at(text, start) else {
                 break;
             };
-            out.extend_from_slice(text.get(done..start).unwrap_or(&[]));
+            out.extend_from_slice(subject.part(done, start));
             if end > done || start == 0 {
-                write(&mut out, &captures);
+                let subject = &subject;
+                write(&mut out, &Match { subject, captures });
             }
             limit::bytes(out.len())?;
             done = end;
             at = (at + width_at(text, at).max(1)).max(end);
         }
-        out.extend_from_slice(text.get(done..).unwrap_or(&[]));
+        out.extend_from_slice(subject.part(done, text.len()));
         Ok(out)
     }
 
     /// `Regexp.Expand`: `$1`, `$name`, `${name}` and `$$`; a reference takes the longest name that it can.
-    fn expand(&self, out: &mut Vec<u8>, template: &[u8], captures: &regex::bytes::Captures<'_>) {
+    fn expand(&self, out: &mut Vec<u8>, template: &[u8], found: &Match<'_, '_>) {
         let mut rest = template;
         while let Some(dollar) = rest.iter().position(|b| *b == b'$') {
             out.extend_from_slice(rest.get(..dollar).unwrap_or(&[]));
@@ -277,21 +293,70 @@ impl GoRegex {
             };
             rest = after;
             let group = match group_number(name) {
-                Some(number) => captures.get(number),
-                None => self.named(name, captures),
+                Some(number) => found.group(number),
+                None => self.named(name, found),
             };
-            out.extend_from_slice(group.map_or(&[], |group| group.as_bytes()));
+            out.extend_from_slice(group.unwrap_or_default());
         }
         out.extend_from_slice(rest);
     }
 
-    fn named<'t>(&self, name: &[u8], captures: &regex::bytes::Captures<'t>) -> Option<regex::bytes::Match<'t>> {
-        let wanted = self
-            .names
-            .iter()
-            .enumerate()
-            .filter(|(_, known)| known.as_bytes() == name);
-        wanted.filter_map(|(index, _)| captures.get(index)).next()
+    /// The first group of this name that matched something.
+    fn named<'t>(&self, name: &[u8], found: &Match<'_, 't>) -> Option<&'t [u8]> {
+        let groups = self.names.iter().enumerate();
+        groups
+            .filter(|(_, known)| known.as_bytes() == name)
+            .find_map(|(number, _)| found.group(number))
+    }
+}
+
+/// A text as Go reads it: U+FFFD for each byte that is no UTF-8.
+struct Subject<'t> {
+    original: &'t [u8],
+    text: Cow<'t, [u8]>,
+    /// Where characters stand in `text` for such bytes.
+    replaced: Vec<usize>,
+}
+
+impl<'t> Subject<'t> {
+    fn new(original: &'t [u8]) -> Self {
+        let mut replaced = Vec::new();
+        let text = match runes::lossy(original) {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => {
+                let widened = runes::runes(original).filter(|(_, c, width)| c.len_utf8() != *width);
+                replaced.extend(widened.zip(0..).map(|((at, ..), before)| at + before * WIDENED));
+                Cow::Owned(text.into_bytes())
+            }
+        };
+        Subject {
+            original,
+            text,
+            replaced,
+        }
+    }
+
+    /// Where something that starts or ends at `at` does so in the original text.
+    fn offset(&self, at: usize) -> usize {
+        at - self.replaced.partition_point(|replaced| *replaced < at) * WIDENED
+    }
+
+    fn part(&self, start: usize, end: usize) -> &'t [u8] {
+        let original = self.original.get(self.offset(start)..self.offset(end));
+        original.unwrap_or_default()
+    }
+}
+
+/// A match with its groups.
+struct Match<'s, 't> {
+    subject: &'s Subject<'t>,
+    captures: regex::bytes::Captures<'s>,
+}
+
+impl<'t> Match<'_, 't> {
+    fn group(&self, number: usize) -> Option<&'t [u8]> {
+        let group = self.captures.get(number)?;
+        Some(self.subject.part(group.start(), group.end()))
     }
 }
 
@@ -299,15 +364,9 @@ fn width_at(text: &[u8], at: usize) -> usize {
     text.get(at..).and_then(runes::decode).map_or(0, |(_, width)| width)
 }
 
-/// Whether a character starts or ends at this offset. In invalid UTF-8 every byte is one.
+/// Whether a character starts or ends at this offset of a text in UTF-8.
 fn is_boundary(text: &[u8], at: usize) -> bool {
-    let inside = |back: usize| {
-        at.checked_sub(back)
-            .and_then(|start| text.get(start..))
-            .and_then(runes::decode)
-            .is_some_and(|(_, w)| w > back)
-    };
-    !(1..=3).any(inside)
+    text.get(at).is_none_or(|byte| byte & 0xC0 != 0x80)
 }
 
 /// The name of a reference that follows a `$`, and what comes after it.
@@ -335,7 +394,7 @@ fn group_number(name: &[u8]) -> Option<usize> {
 fn compile_or_panic(args: &[Value]) -> Result<Rc<GoRegex>, CallError> {
     let pattern = args.text(0)?;
     compile(pattern).map_err(|error| {
-        let source = String::from_utf8_lossy(pattern);
+        let source = runes::lossy(pattern);
         let can_backquote = !pattern.contains(&b'`')
             && std::str::from_utf8(pattern)
                 .is_ok_and(|s| s.chars().all(|c| c == '\t' || (!c.is_control() && c != '\u{feff}')));
@@ -365,9 +424,7 @@ fn must_regex_match(args: &[Value]) -> Out {
 }
 
 fn find(regex: &GoRegex, args: &[Value]) -> Out {
-    let text = args.text(1)?;
-    let found = regex.find_at(text, 0).and_then(|(start, end)| text.get(start..end));
-    Ok(Value::string(found.unwrap_or(&[])))
+    Ok(Value::string(regex.find(args.text(1)?).unwrap_or_default()))
 }
 
 fn regex_find(args: &[Value]) -> Out {
@@ -405,9 +462,9 @@ fn must_regex_find_all(args: &[Value]) -> Out {
 
 fn replace_all(regex: &GoRegex, args: &[Value]) -> Out {
     let (text, template) = (args.text(1)?, args.text(2)?);
-    Ok(Value::string(regex.replace_all(text, |out, captures| {
-        regex.expand(out, template, captures)
-    })?))
+    Ok(Value::string(
+        regex.replace_all(text, |out, found| regex.expand(out, template, found))?,
+    ))
 }
 
 fn regex_replace_all(args: &[Value]) -> Out {

@@ -1,7 +1,11 @@
-//! From Go's regular expression syntax (RE2, as `regexp/syntax` parses it) to that of the `regex` crate.
+//! From Go's regular expression syntax (RE2, as `regexp/syntax` of Go 1.26 parses it) to that of the `regex` crate.
 //!
 //! The whole pattern is parsed, so that what Go refuses is refused with Go's error text, and each part is written in
-//! a form that means the same to the crate: `\d`, `\s`, `\w` and `\b` are ASCII, class set operations are literals.
+//! a form that means the same to the crate whatever its flags: `\d`, `\s`, `\w` and `\b` are ASCII, class set operations are
+//! literals.
+
+use super::regex_tree::{MAX_REPEAT, TooHigh, Tree};
+use super::{regex_class, runes};
 
 /// A pattern in the crate's syntax.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,45 +22,54 @@ pub(super) fn worded(code: &str, expr: &str) -> String {
 
 const MISSING_BRACKET: &str = "missing closing ]";
 const MISSING_PAREN: &str = "missing closing )";
+const MISSING_ARGUMENT: &str = "missing argument to repetition operator";
+const BAD_NESTING: &str = "invalid nested repetition operator";
 const BAD_RANGE: &str = "invalid character class range";
 const BAD_ESCAPE: &str = "invalid escape sequence";
+const BAD_NAME: &str = "invalid named capture";
 const BAD_REPEAT_SIZE: &str = "invalid repeat count";
-const MAX_REPEAT: u32 = 1000;
-/// Go's `maxHeight` bounds nesting; groups are what nests here.
-const MAX_NESTING: usize = 1000;
+const BAD_UTF8: &str = "invalid UTF-8";
 
-/// What came right before, for repetition operators.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Before {
-    /// Nothing that can be repeated.
-    Nothing,
-    Atom,
-    /// A repetition operator that started at this offset.
-    Repeat(usize),
+/// What `(?ims)` and `(?U)` set.
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    fold: bool,
+    lines: bool,
+    dot_all: bool,
+    lazy: bool,
 }
 
 struct Translator<'a> {
     text: &'a str,
+    /// Where the first character stands for a byte that isn't UTF-8, or else the end of the text.
+    valid: usize,
     at: usize,
     out: String,
     names: Vec<String>,
-    /// Open groups: for each the largest product of repeat counts inside so far.
-    open: Vec<u32>,
-    /// The largest product of repeat counts at the current level, and in the last atom.
-    counts: u32,
-    atom_counts: u32,
+    tree: Tree,
+    flags: Flags,
+    /// The flags around each open group.
+    outer_flags: Vec<Flags>,
+    /// Where the repetition operator starts that came right before.
+    last_repeat: Option<usize>,
 }
 
 /// Translates a pattern. An error is the text of Go's error.
-pub(super) fn translate(text: &str) -> Result<Translated, String> {
+pub(super) fn translate(pattern: &[u8]) -> Result<Translated, String> {
+    let (text, valid) = match std::str::from_utf8(pattern) {
+        Ok(text) => (std::borrow::Cow::from(text), text.len()),
+        Err(error) => (runes::lossy(pattern), error.valid_up_to()),
+    };
     let mut translator = Translator {
-        text,
+        text: &text,
+        valid,
         at: 0,
         out: String::with_capacity(text.len() + 16),
         names: vec![String::new()],
-        open: Vec::new(),
-        counts: 1,
-        atom_counts: 1,
+        tree: Tree::default(),
+        flags: Flags::default(),
+        outer_flags: Vec::new(),
+        last_repeat: None,
     };
     translator.run()?;
     Ok(Translated {
@@ -74,12 +87,21 @@ impl<'a> Translator<'a> {
         self.text.get(start..self.at).unwrap_or("")
     }
 
-    fn next(&mut self) -> Option<char> {
-        let c = self.rest().chars().next()?;
-        self.at += c.len_utf8();
-        Some(c)
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
     }
 
+    /// The next character, unless its bytes aren't UTF-8.
+    fn next(&mut self) -> Result<Option<char>, String> {
+        if self.at == self.valid && !self.rest().is_empty() {
+            return Err(worded(BAD_UTF8, self.rest()));
+        }
+        let c = self.peek();
+        self.at += c.map_or(0, char::len_utf8);
+        Ok(c)
+    }
+
+    /// Goes on behind a text if it comes next.
     fn eat(&mut self, prefix: &str) -> bool {
         let found = self.rest().starts_with(prefix);
         if found {
@@ -88,104 +110,109 @@ impl<'a> Translator<'a> {
         found
     }
 
+    /// A part of the pattern, if it is UTF-8.
+    fn utf8(&self, start: usize, end: usize) -> Result<&'a str, String> {
+        if (start..end).contains(&self.valid) {
+            return Err(worded(BAD_UTF8, self.text.get(self.valid..end).unwrap_or("")));
+        }
+        Ok(self.text.get(start..end).unwrap_or(""))
+    }
+
+    fn too_high(&self, _: TooHigh) -> String {
+        worded("expression nests too deeply", self.text)
+    }
+
     fn run(&mut self) -> Result<(), String> {
-        let mut before = Before::Nothing;
-        while let Some(c) = self.rest().chars().next() {
+        while let Some(c) = self.peek() {
             let start = self.at;
-            before = match c {
+            let mut is_repeat = false;
+            match c {
                 '(' => self.group()?,
-                ')' => {
-                    self.at += 1;
-                    let Some(outer) = self.open.pop() else {
-                        return Err(worded("unexpected )", self.text));
-                    };
-                    self.out.push(')');
-                    self.atom_counts = self.counts;
-                    self.counts = outer.max(self.counts);
-                    Before::Atom
-                }
+                ')' => self.end_group()?,
                 '|' => {
                     self.at += 1;
                     self.out.push('|');
-                    Before::Nothing
+                    self.tree.end_branch();
                 }
-                '^' | '$' | '.' => {
-                    self.at += 1;
-                    self.out.push(c);
-                    self.atom()
-                }
-                '[' => {
-                    self.class()?;
-                    self.atom()
-                }
+                '^' => self.part(1, if self.flags.lines { "(?m:^)" } else { "^" }),
+                '$' => self.part(1, if self.flags.lines { "(?m:$)" } else { "$" }),
+                '.' => self.part(1, if self.flags.dot_all { "(?s:.)" } else { "." }),
+                '[' => self.class()?,
                 '*' | '+' | '?' => {
                     self.at += 1;
-                    self.out.push(c);
-                    self.repeat(before, start)?;
-                    Before::Repeat(start)
+                    self.repeat(start, 1)?;
+                    is_repeat = true;
                 }
                 '{' => match self.counted() {
                     None => {
                         self.at = start + 1;
                         self.literal('{');
-                        self.atom()
                     }
                     Some((min, max)) => {
                         let in_order = max.is_none_or(|max| min <= max && max <= MAX_REPEAT);
                         if min > MAX_REPEAT || !in_order {
                             return Err(worded(BAD_REPEAT_SIZE, self.since(start)));
                         }
-                        let count = self.since(start).to_owned();
-                        self.out.push_str(&count);
-                        self.repeat(before, start)?;
-                        let times = max.unwrap_or(min).max(1);
-                        let product = self.atom_counts.saturating_mul(times);
-                        if times >= 2 && product > MAX_REPEAT {
-                            return Err(worded(BAD_REPEAT_SIZE, self.since(start)));
-                        }
-                        self.atom_counts = product;
-                        self.counts = self.counts.max(product);
-                        Before::Repeat(start)
+                        self.repeat(start, max.unwrap_or(min))?;
+                        is_repeat = true;
                     }
                 },
                 '\\' => self.escaped()?,
-                c => {
-                    self.at += c.len_utf8();
-                    self.literal(c);
-                    self.atom()
+                _ => {
+                    if let Some(c) = self.next()? {
+                        self.literal(c);
+                    }
                 }
-            };
+            }
+            self.last_repeat = is_repeat.then_some(start);
         }
-        if self.open.is_empty() {
-            Ok(())
-        } else {
-            Err(worded(MISSING_PAREN, self.text))
+        if self.tree.has_open_group() {
+            return Err(worded(MISSING_PAREN, self.text));
         }
+        Ok(())
     }
 
-    fn atom(&mut self) -> Before {
-        self.atom_counts = 1;
-        Before::Atom
+    /// Goes on by `width` and writes a part that isn't a literal.
+    fn part(&mut self, width: usize, translation: &str) {
+        self.at += width;
+        self.tree.push(self.out.len(), false);
+        self.out.push_str(translation);
     }
 
     fn literal(&mut self, c: char) {
-        if c.is_ascii_alphanumeric() || !c.is_ascii() {
-            self.out.push(c);
-        } else {
-            self.out.push_str(&format!("\\x{:02X}", c as u32));
+        self.tree.push(self.out.len(), true);
+        match c {
+            'a'..='z' | 'A'..='Z' if self.flags.fold => self.out.push_str(&format!("(?i:{c})")),
+            c if c.is_ascii_alphanumeric() => self.out.push(c),
+            c if c.is_ascii() => self.out.push_str(&format!("\\x{:02X}", c as u32)),
+            c if self.flags.fold => self.out.push_str(&regex_class::folded(&format!("[{c}]"), true)),
+            c => self.out.push(c),
         }
     }
 
-    /// After a repetition operator: takes a `?`, and checks what is repeated.
-    fn repeat(&mut self, before: Before, start: usize) -> Result<(), String> {
-        if self.eat("?") {
+    /// Behind a repetition operator: takes a `?`, and repeats what is there to repeat; `count` is the number in braces.
+    fn repeat(&mut self, start: usize, count: u32) -> Result<(), String> {
+        let written = self.since(start);
+        let is_lazy = self.eat("?");
+        if let Some(first) = self.last_repeat {
+            return Err(worded(BAD_NESTING, self.since(first)));
+        }
+        let Some((top, is_repeated)) = self.tree.repeatable() else {
+            return Err(worded(MISSING_ARGUMENT, self.since(start)));
+        };
+        // Where something invisible stands between two operators, as in `a*(?i)*`.
+        if is_repeated {
+            self.out.insert_str(top, "(?:");
+            self.out.push(')');
+        }
+        self.out.push_str(written);
+        if is_lazy != self.flags.lazy {
             self.out.push('?');
         }
-        match before {
-            Before::Atom => Ok(()),
-            Before::Nothing => Err(worded("missing argument to repetition operator", self.since(start))),
-            Before::Repeat(first) => Err(worded("invalid nested repetition operator", self.since(first))),
+        if !self.tree.repeat(count).map_err(|e| self.too_high(e))? {
+            return Err(worded(BAD_REPEAT_SIZE, self.since(start)));
         }
+        Ok(())
     }
 
     /// `{n}`, `{n,}` or `{n,m}`; `None` if it is something else, and then a literal.
@@ -217,200 +244,187 @@ impl<'a> Translator<'a> {
         Some(digits.parse().unwrap_or(MAX_REPEAT + 1))
     }
 
-    fn open_group(&mut self, text: &str) -> Result<Before, String> {
-        if self.open.len() >= MAX_NESTING {
-            return Err(worded("expression nests too deeply", self.text));
-        }
-        self.open.push(self.counts);
-        self.counts = 1;
-        self.out.push_str(text);
-        Ok(Before::Nothing)
+    /// Starts a group, captured if it has a name, which may be empty.
+    fn open_group(&mut self, name: Option<&str>, flags: Flags) {
+        self.tree.open(self.out.len(), name.is_some());
+        self.outer_flags.push(self.flags);
+        self.flags = flags;
+        self.names.extend(name.map(str::to_owned));
+        self.out.push_str(if name.is_some() { "(" } else { "(?:" });
     }
 
-    fn group(&mut self) -> Result<Before, String> {
+    fn end_group(&mut self) -> Result<(), String> {
+        self.at += 1;
+        self.out.push(')');
+        if !self.tree.close().map_err(|e| self.too_high(e))? {
+            return Err(worded("unexpected )", self.text));
+        }
+        self.flags = self.outer_flags.pop().unwrap_or_default();
+        Ok(())
+    }
+
+    fn group(&mut self) -> Result<(), String> {
         let start = self.at;
         let rest = self.rest();
         if !rest.starts_with("(?") {
             self.at += 1;
-            self.names.push(String::new());
-            return self.open_group("(");
+            self.open_group(Some(""), self.flags);
+            return Ok(());
         }
-        let name_at = if rest.starts_with("(?P<") && rest.len() > 4 {
-            Some(4)
-        } else if rest.starts_with("(?<") && rest.len() > 3 {
-            Some(3)
-        } else {
-            None
-        };
-        if let Some(name_at) = name_at {
-            let Some(end) = rest.find('>') else {
-                return Err(worded("invalid named capture", rest));
-            };
-            let name = rest.get(name_at..end).unwrap_or("");
-            let valid = !name.is_empty() && name.bytes().all(|b| b == b'_' || b.is_ascii_alphanumeric());
-            if !valid {
-                return Err(worded("invalid named capture", rest.get(..=end).unwrap_or(rest)));
-            }
-            self.names.push(name.to_owned());
-            self.at += end + 1;
-            return self.open_group("(");
+        if rest.starts_with("(?P<") && rest.len() > 4 {
+            return self.named_group(4);
+        }
+        if rest.starts_with("(?<") && rest.len() > 3 {
+            return self.named_group(3);
         }
         self.at += 2;
-        let (mut negated, mut saw_flag) = (false, false);
-        let mut flags = String::from("(?");
-        while let Some(c) = self.next() {
+        let (mut flags, mut on, mut saw_flag) = (self.flags, true, false);
+        while let Some(c) = self.next()? {
             match c {
-                'i' | 'm' | 's' | 'U' => {
-                    saw_flag = true;
-                    // The crate refuses a flag that is named twice.
-                    if !flags.contains(c) {
-                        flags.push(c);
-                    }
+                'i' => flags.fold = on,
+                'm' => flags.lines = on,
+                's' => flags.dot_all = on,
+                'U' => flags.lazy = on,
+                '-' if on => {
+                    (on, saw_flag) = (false, false);
+                    continue;
                 }
-                '-' if !negated => {
-                    negated = true;
-                    saw_flag = false;
-                    flags.push('-');
+                ':' if on || saw_flag => {
+                    self.open_group(None, flags);
+                    return Ok(());
                 }
-                ':' | ')' if !negated || saw_flag => {
-                    flags.push(c);
-                    if c == ':' {
-                        return self.open_group(&flags);
-                    }
-                    if flags != "(?)" {
-                        self.out.push_str(&flags);
-                    }
-                    return Ok(Before::Nothing);
+                ')' if on || saw_flag => {
+                    self.flags = flags;
+                    return Ok(());
                 }
                 _ => break,
             }
+            saw_flag = true;
         }
         Err(worded("invalid or unsupported Perl syntax", self.since(start)))
     }
 
-    fn escaped(&mut self) -> Result<Before, String> {
+    /// `(?P<name>` or `(?<name>`, whose name starts `width` bytes on.
+    fn named_group(&mut self, width: usize) -> Result<(), String> {
         let start = self.at;
-        for (go, crate_form) in [
+        let Some(end) = self.rest().find('>').map(|end| start + end) else {
+            return Err(worded(BAD_NAME, self.utf8(start, self.text.len())?));
+        };
+        let name = self.utf8(start + width, end)?;
+        self.at = end + 1;
+        let is_valid = !name.is_empty() && name.bytes().all(|b| b == b'_' || b.is_ascii_alphanumeric());
+        if !is_valid {
+            return Err(worded(BAD_NAME, self.since(start)));
+        }
+        self.open_group(Some(name), self.flags);
+        Ok(())
+    }
+
+    fn escaped(&mut self) -> Result<(), String> {
+        for (go, translation) in [
             ("\\A", "\\A"),
             ("\\z", "\\z"),
             ("\\b", "(?-u:\\b)"),
             ("\\B", "(?-u:\\B)"),
         ] {
-            if self.eat(go) {
-                self.out.push_str(crate_form);
-                return Ok(self.atom());
+            if self.rest().starts_with(go) {
+                self.part(go.len(), translation);
+                return Ok(());
             }
         }
         if self.eat("\\C") {
             return Err(worded(BAD_ESCAPE, "\\C"));
         }
         if self.eat("\\Q") {
-            let rest = self.rest();
-            let (quoted, used) = rest
-                .split_once("\\E")
-                .map_or((rest, rest.len()), |(q, _)| (q, q.len() + 2));
-            self.at += used;
-            for c in quoted.chars() {
-                self.literal(c);
-            }
-            // Go forgets what came before `\Q\E`, so that an empty quotation stays transparent here.
-            return Ok(self.atom());
+            return self.quotation();
         }
-        if let Some(class) = self.class_escape()? {
-            self.out.push_str(&class);
-            return Ok(self.atom());
+        if let Some((class, is_wide)) = self.class_escape()? {
+            self.push_class(&class, is_wide);
+            return Ok(());
         }
-        debug_assert_eq!(start, self.at);
-        let c = self.escape()?;
-        self.literal_code(c);
-        Ok(self.atom())
-    }
-
-    fn literal_code(&mut self, code: u32) {
+        let code = self.escape()?;
         match char::from_u32(code) {
             Some(c) => self.literal(c),
             // A surrogate is no character, so it never matches.
-            None => self.out.push_str("[^\\x{0}-\\x{10FFFF}]"),
+            None => self.part(0, regex_class::NOTHING),
+        }
+        Ok(())
+    }
+
+    /// What follows `\Q`, up to `\E`.
+    fn quotation(&mut self) -> Result<(), String> {
+        let rest = self.rest();
+        let length = rest.find("\\E");
+        let quoted = self.utf8(self.at, self.at + length.unwrap_or(rest.len()))?;
+        for c in quoted.chars() {
+            self.literal(c);
+        }
+        self.at += length.map_or(rest.len(), |length| length + 2);
+        Ok(())
+    }
+
+    fn push_class(&mut self, class: &str, is_wide: bool) {
+        self.tree.push(self.out.len(), false);
+        if self.flags.fold {
+            self.out.push_str(&regex_class::folded(class, is_wide));
+        } else {
+            self.out.push_str(class);
         }
     }
 
-    /// `\d` and its kin, and `\p{...}`; as a class of its own, which may stand inside another.
-    fn class_escape(&mut self) -> Result<Option<String>, String> {
-        for (go, class) in [
-            ("\\d", "[0-9]"),
-            ("\\D", "[^0-9]"),
-            ("\\s", "[\\t\\n\\x0C\\r\\x20]"),
-            ("\\S", "[^\\t\\n\\x0C\\r\\x20]"),
-            ("\\w", "[0-9A-Za-z_]"),
-            ("\\W", "[^0-9A-Za-z_]"),
-        ] {
-            if self.eat(go) {
-                return Ok(Some(class.to_owned()));
-            }
-        }
+    /// `\d` and its kin, and `\p{...}`: as a class of its own, which may stand inside another, and whether it has more than
+    /// ASCII characters, or lacks more.
+    fn class_escape(&mut self) -> Result<Option<(String, bool)>, String> {
         let rest = self.rest();
+        if let Some(class) = rest.get(..2).and_then(regex_class::of_perl) {
+            self.at += 2;
+            return Ok(Some((class.to_owned(), false)));
+        }
         if !rest.starts_with("\\p") && !rest.starts_with("\\P") {
             return Ok(None);
         }
-        let mut negated = rest.starts_with("\\P");
-        let Some(first) = rest.get(2..).and_then(|tail| tail.chars().next()) else {
-            return Ok(None);
-        };
-        let (seq, name) = if first == '{' {
-            let Some(end) = rest.find('}') else {
-                return Err(worded(BAD_RANGE, rest));
-            };
-            (rest.get(..=end).unwrap_or(rest), rest.get(3..end).unwrap_or(""))
-        } else {
-            let end = 2 + first.len_utf8();
-            (rest.get(..end).unwrap_or(rest), rest.get(2..end).unwrap_or(""))
-        };
-        self.at += seq.len();
-        let name = match name.strip_prefix('^') {
-            Some(bare) => {
-                negated = !negated;
-                bare
+        let start = self.at;
+        let negated = rest.starts_with("\\P");
+        self.at += 2;
+        let name = match self.next()? {
+            Some('{') => {
+                let Some(length) = rest.find('}') else {
+                    return Err(worded(BAD_RANGE, self.utf8(start, self.text.len())?));
+                };
+                let name = self.utf8(start + 3, start + length)?;
+                self.at = start + length + 1;
+                name
             }
-            None => name,
+            _ => self.since(start + 2),
         };
-        if name == "Any" {
-            let any = if negated {
-                "[^\\x{0}-\\x{10FFFF}]"
-            } else {
-                "[\\x{0}-\\x{10FFFF}]"
-            };
-            return Ok(Some(any.to_owned()));
+        let bare = name.strip_prefix('^');
+        match regex_class::of_unicode(bare.unwrap_or(name), negated != bare.is_some()) {
+            Some(class) => Ok(Some((class, true))),
+            None => Err(worded(BAD_RANGE, self.since(start))),
         }
-        let class = format!("\\{}{{{name}}}", if negated { 'P' } else { 'p' });
-        // The crate knows more properties than Go, and names them loosely; Go has scripts and general categories.
-        let plain = name.chars().next().is_some_and(|c| c.is_ascii_uppercase())
-            && name.chars().all(|c| c.is_ascii_alphabetic() || c == '_');
-        if !plain || regex::bytes::Regex::new(&class).is_err() {
-            return Err(worded(BAD_RANGE, seq));
-        }
-        Ok(Some(class))
     }
 
     /// A single escaped character, as its code point.
     fn escape(&mut self) -> Result<u32, String> {
         let start = self.at;
         self.at += 1;
-        let Some(c) = self.next() else {
+        let Some(c) = self.next()? else {
             return Err(worded("trailing backslash at end of expression", ""));
         };
-        let octal = |c: Option<char>| c.is_some_and(|c| ('0'..='7').contains(&c));
+        let octal = |c: Option<char>| c.filter(|c| ('0'..='7').contains(c)).map(|c| c as u32 - '0' as u32);
         let simple = match c {
-            '0'..='7' if c == '0' || octal(self.rest().chars().next()) => {
+            '0'..='7' if c == '0' || octal(self.peek()).is_some() => {
                 let mut code = c as u32 - '0' as u32;
                 for _ in 1..3 {
-                    if !octal(self.rest().chars().next()) {
+                    let Some(digit) = octal(self.peek()) else {
                         break;
-                    }
-                    code = code * 8 + self.next().map_or(0, |c| c as u32 - '0' as u32);
+                    };
+                    self.at += 1;
+                    code = code * 8 + digit;
                 }
                 Some(code)
             }
-            'x' => self.hex(),
+            'x' => self.hex()?,
             'a' => Some(7),
             'f' => Some(12),
             'n' => Some(10),
@@ -423,35 +437,37 @@ impl<'a> Translator<'a> {
         simple.ok_or_else(|| worded(BAD_ESCAPE, self.since(start)))
     }
 
-    fn hex(&mut self) -> Option<u32> {
+    fn hex(&mut self) -> Result<Option<u32>, String> {
+        let digit = |c: Option<char>| c.and_then(|c| c.to_digit(16));
         let first = self.next()?;
-        if first != '{' {
-            let high = first.to_digit(16);
-            let low = self.next()?.to_digit(16);
-            return Some(high? * 16 + low?);
+        if first != Some('{') {
+            let (high, low) = (digit(first), digit(self.next()?));
+            return Ok(high.zip(low).map(|(high, low)| high * 16 + low));
         }
-        let mut code = 0;
-        let mut digits = 0;
+        let (mut code, mut digits) = (0, 0);
         loop {
-            match self.next()? {
-                '}' => return (digits > 0).then_some(code),
-                c => code = code * 16 + c.to_digit(16)?,
+            let next = self.next()?;
+            if next == Some('}') {
+                return Ok((digits > 0).then_some(code));
             }
+            let Some(digit) = digit(next) else {
+                return Ok(None);
+            };
+            code = code * 16 + digit;
             if code > 0x10FFFF {
-                return None;
+                return Ok(None);
             }
             digits += 1;
         }
     }
 
     fn class_char(&mut self, start: usize) -> Result<u32, String> {
-        match self.rest().chars().next() {
+        if self.rest().starts_with('\\') {
+            return self.escape();
+        }
+        match self.next()? {
             None => Err(worded(MISSING_BRACKET, self.text.get(start..).unwrap_or(""))),
-            Some('\\') => self.escape(),
-            Some(c) => {
-                self.at += c.len_utf8();
-                Ok(c as u32)
-            }
+            Some(c) => Ok(c as u32),
         }
     }
 
@@ -462,15 +478,16 @@ impl<'a> Translator<'a> {
         if self.eat("^") {
             class.push('^');
         }
-        let mut first = true;
-        while first || !self.rest().starts_with(']') {
-            first = false;
+        let (mut is_first, mut is_wide) = (true, false);
+        while is_first || !self.rest().starts_with(']') {
+            is_first = false;
             if let Some(named) = self.named_class()? {
                 class.push_str(named);
                 continue;
             }
-            if let Some(escape) = self.class_escape()? {
+            if let Some((escape, is_wide_too)) = self.class_escape()? {
                 class.push_str(&escape);
+                is_wide |= is_wide_too;
                 continue;
             }
             let range = self.at;
@@ -484,11 +501,12 @@ impl<'a> Translator<'a> {
                     return Err(worded(BAD_RANGE, self.since(range)));
                 }
             }
-            push_range(&mut class, low, high);
+            class.push_str(&regex_class::range(low, high));
+            is_wide |= high >= 0x80;
         }
         self.at += 1;
         class.push(']');
-        self.out.push_str(&class);
+        self.push_class(&class, is_wide);
         Ok(())
     }
 
@@ -502,51 +520,9 @@ impl<'a> Translator<'a> {
             return Ok(None);
         };
         let name = rest.get(..end + 4).unwrap_or(rest);
-        let class = match name {
-            "[:alnum:]" => "[0-9A-Za-z]",
-            "[:^alnum:]" => "[^0-9A-Za-z]",
-            "[:alpha:]" => "[A-Za-z]",
-            "[:^alpha:]" => "[^A-Za-z]",
-            "[:ascii:]" => "[\\x00-\\x7F]",
-            "[:^ascii:]" => "[^\\x00-\\x7F]",
-            "[:blank:]" => "[\\t\\x20]",
-            "[:^blank:]" => "[^\\t\\x20]",
-            "[:cntrl:]" => "[\\x00-\\x1F\\x7F]",
-            "[:^cntrl:]" => "[^\\x00-\\x1F\\x7F]",
-            "[:digit:]" => "[0-9]",
-            "[:^digit:]" => "[^0-9]",
-            "[:graph:]" => "[\\x21-\\x7E]",
-            "[:^graph:]" => "[^\\x21-\\x7E]",
-            "[:lower:]" => "[a-z]",
-            "[:^lower:]" => "[^a-z]",
-            "[:print:]" => "[\\x20-\\x7E]",
-            "[:^print:]" => "[^\\x20-\\x7E]",
-            "[:punct:]" => "[\\x21-\\x2F\\x3A-\\x40\\x5B-\\x60\\x7B-\\x7E]",
-            "[:^punct:]" => "[^\\x21-\\x2F\\x3A-\\x40\\x5B-\\x60\\x7B-\\x7E]",
-            "[:space:]" => "[\\t\\n\\x0B\\x0C\\r\\x20]",
-            "[:^space:]" => "[^\\t\\n\\x0B\\x0C\\r\\x20]",
-            "[:upper:]" => "[A-Z]",
-            "[:^upper:]" => "[^A-Z]",
-            "[:word:]" => "[0-9A-Za-z_]",
-            "[:^word:]" => "[^0-9A-Za-z_]",
-            "[:xdigit:]" => "[0-9A-Fa-f]",
-            "[:^xdigit:]" => "[^0-9A-Fa-f]",
-            _ => return Err(worded(BAD_RANGE, name)),
-        };
         self.at += name.len();
-        Ok(Some(class))
-    }
-}
-
-/// Writes a range of code points, without the surrogates, which the crate refuses.
-fn push_range(class: &mut String, low: u32, high: u32) {
-    let parts = [(low, high.min(0xD7FF)), (low.max(0xE000), high)];
-    for (low, high) in parts {
-        if low <= high {
-            class.push_str(&format!("\\x{{{low:X}}}-\\x{{{high:X}}}"));
-        }
-    }
-    if (0xD800..=0xDFFF).contains(&low) && (0xD800..=0xDFFF).contains(&high) {
-        class.push_str("[^\\x{0}-\\x{10FFFF}]");
+        regex_class::of_posix(name)
+            .map(Some)
+            .ok_or_else(|| worded(BAD_RANGE, name))
     }
 }

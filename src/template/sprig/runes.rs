@@ -1,6 +1,8 @@
 //! Go's view of a string's characters: UTF-8, where each byte that isn't part of a valid sequence counts as one U+FFFD
 //! (`utf8.DecodeRune`), and one-to-one case mappings (`unicode.ToUpper` and its kin), not Rust's full ones.
 
+use std::borrow::Cow;
+
 use crate::template::go::unicode::is_print;
 
 /// The first character and its width in bytes; an invalid byte is U+FFFD of width 1. `None` at the end.
@@ -45,6 +47,14 @@ pub(super) fn map(bytes: &[u8], mut f: impl FnMut(char) -> char) -> Vec<u8> {
         push(&mut out, f(c));
     }
     out
+}
+
+/// The text with U+FFFD for each byte that is no UTF-8.
+pub(super) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(runes(bytes).map(|(_, c, _)| c).collect()),
+    }
 }
 
 fn single(mut mapped: impl Iterator<Item = char>) -> Option<char> {

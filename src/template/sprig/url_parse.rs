@@ -1,7 +1,6 @@
 //! URLs by the rules of Go 1.26's `net/url`.
 
-use std::net::Ipv6Addr;
-
+use super::netip;
 use crate::template::go::quote::quote_go;
 
 /// A URL in its parts, decoded, with what was written where that may be shown.
@@ -12,8 +11,8 @@ pub struct Url {
     pub(super) user: Option<User>,
     pub host: Vec<u8>,
     pub path: Vec<u8>,
-    /// The path as it was written.
-    pub(super) raw_path: Vec<u8>,
+    /// The path as it was written, where that isn't how it is usually encoded.
+    pub raw_path: Vec<u8>,
     /// Whether a question mark stands before an empty query.
     pub(super) force_query: bool,
     pub(super) query: Vec<u8>,
@@ -98,6 +97,14 @@ fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
+/// What is kept of a part as it was written: nothing if it can be made of what it means.
+fn unusual(written: &[u8], decoded: &[u8], part: Part) -> Vec<u8> {
+    if written == escape(decoded, part) {
+        return Vec::new();
+    }
+    written.to_vec()
+}
+
 /// A part as a URL shows it: as it was written, if nothing is missing from its encoding (`URL.EscapedPath`).
 fn encoded(text: &[u8], raw: &[u8], part: Part) -> Vec<u8> {
     let valid = |byte: &u8| b"!$&'()*+,;=:@[]%".contains(byte) || !must_escape(*byte, part);
@@ -174,15 +181,11 @@ fn parse_bracketed(host: &[u8]) -> Result<Vec<u8>, String> {
     let (address, zone) = name.split_at(zone);
     let address = unescape(address, Part::Host)?;
     let zone = unescape(zone, Part::Zone)?;
-    let text = String::from_utf8_lossy(&address);
-    if text.parse::<std::net::Ipv4Addr>().is_ok() {
+    let name = [address, zone].concat();
+    if netip::parse(&name).map_err(|error| format!("invalid host: {error}"))? == netip::Kind::V4 {
         return Err("invalid IP-literal".to_owned());
     }
-    if text.parse::<Ipv6Addr>().is_err() || zone == b"%" {
-        let shown = quote_go([address.as_slice(), &zone].concat());
-        return Err(format!("invalid host: ParseAddr({shown}): unable to parse IP"));
-    }
-    Ok([b"[", address.as_slice(), &zone, b"]", port].concat())
+    Ok([b"[", name.as_slice(), b"]", port].concat())
 }
 
 fn parse_user(text: &[u8]) -> Result<User, String> {
@@ -219,7 +222,7 @@ impl Url {
         if let Some(fragment) = fragment.filter(|fragment| !fragment.is_empty()) {
             url.fragment =
                 unescape(fragment, Part::Fragment).map_err(|error| format!("parse {}: {error}", quote_go(text)))?;
-            url.raw_fragment = fragment.to_vec();
+            url.raw_fragment = unusual(fragment, &url.fragment, Part::Fragment);
         }
         Ok(url)
     }
@@ -258,7 +261,7 @@ impl Url {
             self.user = at.and_then(|at| authority.get(..at)).map(parse_user).transpose()?;
         }
         self.path = unescape(rest, Part::Path)?;
-        self.raw_path = rest.to_vec();
+        self.raw_path = unusual(rest, &self.path, Part::Path);
         Ok(())
     }
 
