@@ -255,7 +255,7 @@ fn import(node: &mut Node<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error>
             match values::find_table(&folded, &format!("{}.{child}", dependency.name)) {
                 Ok(table) => {
                     values::merge_tables(&imported, &nested(&parent, table)?, warnings);
-                    check_depth(&imported)?;
+                    check_size(&imported)?;
                 }
                 Err(error) if named => {
                     warnings.push(Warning::warn("ImportValues missing table", vec![("error", error)]));
@@ -291,11 +291,24 @@ fn nested(parent: &str, table: Map) -> Result<Map, Error> {
     }))
 }
 
-/// Tables are imported without copying them, so one can end up in itself. Helm's stack overflows then.
-fn check_depth(imported: &Map) -> Result<(), Error> {
-    if depth(imported, yaml::max_depth(), &mut HashMap::new()).is_some() {
-        return Ok(());
-    }
+/// What is imported may have as many entries as this, each counted wherever it would be copied to.
+const MOST_IMPORTED: usize = 1_000_000;
+
+/// How large a table is.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    depth: usize,
+    entries: usize,
+}
+
+/// Tables are imported without copying them, so one can end up in itself, where Helm's stack overflows, or in two places
+/// of another that is in two places of the next, where Helm's memory grows without end.
+fn check_size(imported: &Map) -> Result<(), Error> {
+    let problem = match size(imported, yaml::max_depth(), &mut HashMap::new()) {
+        Some(size) if size.entries <= MOST_IMPORTED => return Ok(()),
+        Some(_) => too_large(),
+        None => too_deep(),
+    };
     // What holds itself would never be dropped.
     let mut tables = vec![imported.clone()];
     while let Some(table) = tables.pop() {
@@ -304,29 +317,41 @@ fn check_depth(imported: &Map) -> Result<(), Error> {
             values::remove(&table, &key);
         }
     }
-    Err(too_deep())
+    Err(problem)
 }
 
-/// How deep tables nest; `None` if that is deeper than `most`, or without end. Those that are `known` by the addresses of
+/// How large a table is; `None` if it nests deeper than `most`, or without end. Those that are `known` by the addresses of
 /// their entries aren't walked again: one that is imported in many places is walked once.
-fn depth(table: &Map, most: usize, known: &mut HashMap<*const Table, Option<usize>>) -> Option<usize> {
-    let Some(entries) = &table.entries else { return Some(0) };
+fn size(table: &Map, most: usize, known: &mut HashMap<*const Table, Option<Size>>) -> Option<Size> {
+    let Some(entries) = &table.entries else {
+        return Some(Size::default());
+    };
     let address = Rc::as_ptr(entries);
     if let Some(found) = known.get(&address) {
-        return found.filter(|depth| *depth <= most);
+        return found.filter(|size| size.depth <= most);
     }
     // Whoever comes here from below holds itself.
     known.insert(address, None);
-    let mut deepest = 0;
-    for child in entries.borrow().values().filter_map(values::as_table) {
-        deepest = deepest.max(depth(&child, most.checked_sub(1)?, known)? + 1);
+    let entries = entries.borrow();
+    let mut whole = Size {
+        depth: 0,
+        entries: entries.len(),
+    };
+    for child in entries.values().filter_map(values::as_table) {
+        let child = size(&child, most.checked_sub(1)?, known)?;
+        whole.depth = whole.depth.max(child.depth + 1);
+        whole.entries = whole.entries.saturating_add(child.entries);
     }
-    known.insert(address, Some(deepest));
-    Some(deepest)
+    known.insert(address, Some(whole));
+    Some(whole)
 }
 
 fn too_deep() -> Error {
     Error::Values("import-values nest tables too deeply, or within themselves".to_owned())
+}
+
+fn too_large() -> Error {
+    Error::Values(format!("import-values make more than {MOST_IMPORTED} values"))
 }
 
 /// Go's `%v` of a field of an entry in `import-values`.

@@ -417,21 +417,37 @@ fn refusals_are_worded_as_helm_words_them() {
 }
 
 #[test]
-fn values_that_would_be_imported_into_themselves_are_refused() {
+fn values_that_would_be_imported_without_end_are_refused() {
     let long = ["p"; crate::yaml::MAX_DEPTH + 1].join(".");
-    let endless = "{child: a, parent: p}, {child: a, parent: p.q}";
-    for import in [endless, &format!("{{child: a, parent: {long}}}")] {
+    let endless = "{child: a, parent: p}, {child: a, parent: p.q}".to_owned();
+    // Each table is in two places of the next.
+    let levels: Vec<String> = ('a'..='y')
+        .zip('b'..='z')
+        .map(|(inner, outer)| {
+            format!("{{child: {outer}, parent: p{outer}}}, {{child: {inner}, parent: p{outer}.x}}, {{child: {inner}, parent: p{outer}.y}}")
+        })
+        .collect();
+    let deep = "import-values nest tables too deeply, or within themselves";
+    let table = [
+        (endless, deep),
+        (format!("{{child: a, parent: {long}}}"), deep),
+        (levels.join(", "), "import-values make more than 1000000 values"),
+    ];
+    let values: String = ('a'..='z').map(|name| format!("{name}: {{v: 1}}\n")).collect();
+    for (import, want) in table {
         let declared = format!("dependencies: [{{name: y, version: 1.0.0, import-values: [{import}]}}]");
         let metadata = format!("apiVersion: v2\nname: x\nversion: 1.0.0\n{declared}\n");
         let files: [(&str, &[u8]); 3] = [
             ("x/Chart.yaml", metadata.as_bytes()),
             ("x/charts/y/Chart.yaml", b"apiVersion: v2\nname: y\nversion: 1.0.0\n"),
-            ("x/charts/y/values.yaml", b"a: {c: 1}\n"),
+            ("x/charts/y/values.yaml", values.as_bytes()),
         ];
         let chart = load_archive(&archive(&files)).unwrap();
         let user = Map::new(MapKind::Any, Entries::new());
         let error = dependencies::process(&chart, &user, &mut Vec::new()).err().unwrap();
-        let want = "chart dependencies processing failed: import-values nest tables too deeply, or within themselves";
-        assert_eq!(error.to_string(), want);
+        assert_eq!(
+            error.to_string(),
+            format!("chart dependencies processing failed: {want}")
+        );
     }
 }
