@@ -22,6 +22,7 @@ pub(super) const MAX_CHART: u64 = 100 * 1024 * 1024;
 
 /// How gzipped data begins.
 const MAGIC: &[u8] = b"\x1f\x8b\x08";
+
 /// Reads the files of the archive `path`, which holds `data`, in the archive's order.
 pub(super) fn read(path: &Path, data: &[u8]) -> Result<Vec<File>, Error> {
     let name = path.display().to_string();
