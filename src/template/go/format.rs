@@ -34,6 +34,11 @@ pub fn display_into(value: &Value, out: &mut Vec<u8>) {
 
 /// `fmt.Sprint`: `%v` of each, with spaces between those of which neither is a string.
 pub fn sprint(args: &[Value]) -> Vec<u8> {
+    sprint_with(args, display_into)
+}
+
+/// [`sprint`] with another way to print each.
+pub(super) fn sprint_with(args: &[Value], print: fn(&Value, &mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     let mut after_string = true;
     for (i, arg) in args.iter().enumerate() {
@@ -41,7 +46,7 @@ pub fn sprint(args: &[Value]) -> Vec<u8> {
         if i > 0 && !is_string && !after_string {
             out.push(b' ');
         }
-        display_into(arg, &mut out);
+        print(arg, &mut out);
         after_string = is_string;
     }
     out
