@@ -4,6 +4,7 @@ mod numbers;
 
 use std::rc::Rc;
 
+use super::complex::Complex;
 use super::meter::{self, MAX_TEXT, Overrun};
 pub use super::quote::quote_go;
 use super::quote::{Keep, can_backquote, quote_with};
@@ -316,6 +317,9 @@ impl<'o> Printer<'o> {
                 }
                 _ => {}
             }
+        }
+        if let Some(complex) = Complex::of(value) {
+            return self.complex(complex, verb, value);
         }
         match (object.as_int(), object.structure()) {
             (Some(n), _) => self.signed(n, verb, value),

@@ -223,7 +223,11 @@ impl Parser<'_, '_> {
         if let Some((_, known)) = self.numbers.iter().find(|(known, _)| *known == text) {
             return Ok(*known);
         }
-        match Constant::parse(text) {
+        let constant = match token.kind {
+            Kind::Complex => Constant::parse_complex(text),
+            _ => Constant::parse(text),
+        };
+        match constant {
             Ok(value) => {
                 let number = self.arena.add(value);
                 if self.numbers.len() < MAX_KNOWN {
