@@ -302,22 +302,21 @@ impl Object for Location {
 }
 
 /// A `time.Month` or `time.Weekday`: a number with a name.
+#[derive(Clone, Copy)]
 struct Named {
     type_name: &'static str,
     number: i64,
-    name: &'static str,
+    /// Those of the numbers from `first` on.
+    names: &'static [&'static str],
+    first: i64,
 }
 
-fn named(type_name: &'static str, names: &[&'static str], number: i64, first: i64) -> Value {
-    let name = usize::try_from(number - first)
-        .ok()
-        .and_then(|index| names.get(index))
-        .copied()
-        .unwrap_or("");
+fn named(type_name: &'static str, names: &'static [&'static str], number: i64, first: i64) -> Value {
     Value::Object(Rc::new(Named {
         type_name,
         number,
-        name,
+        names,
+        first,
     }))
 }
 
@@ -339,15 +338,23 @@ impl Object for Named {
     }
 
     fn call(&self, method: &str, _args: &[Value]) -> Option<Result<Value, String>> {
-        (method == "String").then(|| Ok(Value::string(self.name)))
+        (method == "String").then(|| Ok(Value::string(self.display())))
     }
 
     fn as_int(&self) -> Option<i64> {
         Some(self.number)
     }
 
+    fn with_int(&self, number: i64) -> Option<Value> {
+        Some(Value::Object(Rc::new(Named { number, ..*self })))
+    }
+
     fn display(&self) -> String {
-        self.name.to_owned()
+        let index = usize::try_from(self.number - self.first).ok();
+        match index.and_then(|index| self.names.get(index)) {
+            Some(name) => (*name).to_owned(),
+            None => format!("%!{}({})", self.type_name.trim_start_matches("time."), self.number),
+        }
     }
 
     fn to_json(&self) -> Result<serde_json::Value, String> {
