@@ -1,32 +1,24 @@
-//! Complex constants: Go's templates can print one, and no more than that.
+//! Complex constants: Go's templates can print and compare them, and no more than that.
 
 use std::any::Any;
+use std::rc::Rc;
 
-use super::number::{format_float, parse_float};
+use super::format::display;
 use super::value::{Object, Value};
 
 /// A Go `complex128`.
 pub(super) struct Complex {
-    real: f64,
-    imaginary: f64,
+    pub(super) real: f64,
+    pub(super) imaginary: f64,
 }
 
 impl Complex {
-    /// Reads a constant such as `1i` or `1.5-2e3i`.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let body = text.strip_suffix('i')?;
-        let number = |text: &str| parse_float(text);
-        if let Some(imaginary) = number(body) {
-            let real = 0.0;
-            return Some(Complex { real, imaginary });
+    /// The complex number that a value is.
+    pub(super) fn of(value: &Value) -> Option<&Self> {
+        match value {
+            Value::Object(object) => object.as_any().downcast_ref(),
+            _ => None,
         }
-        let signs = body.match_indices(['+', '-']).filter(|(at, _)| *at > 0);
-        let mut split = signs.filter_map(|(at, _)| {
-            let (real, imaginary) = body.split_at(at);
-            Some((number(real)?, number(imaginary)?))
-        });
-        let (real, imaginary) = split.next()?;
-        Some(Complex { real, imaginary })
     }
 }
 
@@ -44,9 +36,9 @@ impl Object for Complex {
     }
 
     fn display(&self) -> String {
-        let shown = |n: f64| format_float(n, 'g', -1);
-        let sign = if self.imaginary.is_sign_negative() { "" } else { "+" };
-        format!("({}{sign}{}i)", shown(self.real), shown(self.imaginary))
+        let Complex { real, imaginary } = *self;
+        let value = Value::Object(Rc::new(Complex { real, imaginary }));
+        String::from_utf8_lossy(&display(&value)).into_owned()
     }
 
     fn is_stringer(&self) -> bool {

@@ -1,10 +1,11 @@
 //! The escapers behind `html`, `js` and `urlquery`.
 
-use super::format::sprint;
+use super::format::{print_into, sprint_with};
 use super::unicode::{decode_lossy, is_print};
 use super::value::Value;
 
-/// The text that an escaper works on: the arguments as `print` shows them, nil as `<no value>`.
+/// The text that an escaper works on: the arguments as `print` shows them, but nil as `<no value>`, and what a pointer
+/// points to.
 pub(super) fn joined(args: &[Value]) -> Vec<u8> {
     let shown: Vec<Value> = args
         .iter()
@@ -16,7 +17,7 @@ pub(super) fn joined(args: &[Value]) -> Vec<u8> {
             }
         })
         .collect();
-    sprint(&shown)
+    sprint_with(&shown, print_into)
 }
 
 /// `template.HTMLEscapeString`.

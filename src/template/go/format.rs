@@ -4,6 +4,7 @@ mod numbers;
 
 use std::rc::Rc;
 
+use super::complex::Complex;
 use super::meter::{self, MAX_TEXT, Overrun};
 pub use super::quote::quote_go;
 use super::quote::{Keep, can_backquote, quote_with};
@@ -34,6 +35,11 @@ pub fn display_into(value: &Value, out: &mut Vec<u8>) {
 
 /// `fmt.Sprint`: `%v` of each, with spaces between those of which neither is a string.
 pub fn sprint(args: &[Value]) -> Vec<u8> {
+    sprint_with(args, display_into)
+}
+
+/// [`sprint`] with another way to print each.
+pub(super) fn sprint_with(args: &[Value], print: fn(&Value, &mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     let mut after_string = true;
     for (i, arg) in args.iter().enumerate() {
@@ -41,7 +47,7 @@ pub fn sprint(args: &[Value]) -> Vec<u8> {
         if i > 0 && !is_string && !after_string {
             out.push(b' ');
         }
-        display_into(arg, &mut out);
+        print(arg, &mut out);
         after_string = is_string;
     }
     out
@@ -130,7 +136,13 @@ pub(super) struct Printer<'o> {
     erroring: bool,
     /// How many lists, maps and structs are open.
     depth: usize,
+    /// How many are open around what is printed as if it were no part of anything.
+    top: usize,
 }
+
+/// Where a pointer points to that is a part of something, whose address Go prints: another one each time, so that nothing
+/// can rely on it.
+const ADDRESS: u64 = 0x1ec0_0010_0000;
 
 /// How text is written in hexadecimal.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -146,6 +158,7 @@ impl<'o> Printer<'o> {
             flags: Flags::default(),
             erroring: false,
             depth: 0,
+            top: 0,
         }
     }
 
@@ -213,9 +226,10 @@ impl<'o> Printer<'o> {
             value => {
                 self.write(value.type_name());
                 self.write("=");
-                let outer = std::mem::replace(&mut self.erroring, true);
+                let (erroring, top) = (self.erroring, self.top);
+                (self.erroring, self.top) = (true, self.depth);
                 self.print(value, 'v');
-                self.erroring = outer;
+                (self.erroring, self.top) = (erroring, top);
             }
         }
         self.write(")");
@@ -312,14 +326,12 @@ impl<'o> Printer<'o> {
                 _ => {}
             }
         }
+        if let Some(complex) = Complex::of(value) {
+            return self.complex(complex, verb, value);
+        }
         match (object.as_int(), object.structure()) {
             (Some(n), _) => self.signed(n, verb, value),
-            // Within something else a pointer is an address, which is none of these.
-            (None, Some(_))
-                if self.depth > 1 && object.kind() == "ptr" && !matches!(verb, 'v' | 'b' | 'o' | 'd' | 'x' | 'X') =>
-            {
-                self.bad_verb(value, verb)
-            }
+            (None, Some(_)) if self.depth > self.top + 1 && object.kind() == "ptr" => self.address(verb, value),
             (None, Some(fields)) => self.structure(object.as_ref(), &fields, verb),
             (None, None) if verb == 'v' => self.text(object.display().as_bytes()),
             (None, None) => self.bad_verb(value, verb),
@@ -349,6 +361,22 @@ impl<'o> Printer<'o> {
         self.write("}");
     }
 
+    /// A pointer that is a part of something.
+    fn address(&mut self, verb: char, value: &Value) {
+        match verb {
+            'v' if self.flags.sharp_v => {
+                self.write("(");
+                self.write(value.type_name());
+                self.write(")(");
+                self.prefixed(ADDRESS);
+                self.write(")");
+            }
+            'v' => self.prefixed(ADDRESS),
+            'b' | 'o' | 'd' | 'x' | 'X' => self.unsigned(ADDRESS, verb, value),
+            _ => self.bad_verb(value, verb),
+        }
+    }
+
     /// `%p`: where a map or list lives.
     fn pointer(&mut self, value: &Value) {
         let address = match value {
@@ -357,9 +385,14 @@ impl<'o> Printer<'o> {
             Value::Object(object) if object.kind() == "ptr" => Rc::as_ptr(object).cast::<()>() as usize,
             other => return self.bad_verb(other, 'p'),
         };
+        self.prefixed(address as u64);
+    }
+
+    /// An address: with `0x` unless the flag `#` is set.
+    fn prefixed(&mut self, address: u64) {
         let sharp = self.flags.sharp;
         self.flags.sharp = !sharp;
-        self.integer(address as u64, false, 16, 'v', Case::Lower);
+        self.integer(address, false, 16, 'v', Case::Lower);
         self.flags.sharp = sharp;
     }
 

@@ -32,6 +32,9 @@ pub enum Param {
     List,
     /// `[]string`
     Strings,
+    /// `time.Duration` and other named integer types, by the name that `%T` prints; of a constant the function sees a
+    /// [`Value::Int64`]
+    NamedInt(&'static str),
     /// `time.Time`, `sprig.certificate` and other concrete types, by the name that `%T` prints
     Named(&'static str),
 }
@@ -97,7 +100,7 @@ impl Param {
             Param::Map => "map[string]interface {}",
             Param::List => "[]interface {}",
             Param::Strings => "[]string",
-            Param::Named(name) => name,
+            Param::Named(name) | Param::NamedInt(name) => name,
         }
     }
 }

@@ -5,8 +5,8 @@
 //! nothing of Helm: functions come from the caller as a [`FuncMap`] over a context `C`, which the evaluator hands
 //! through and asks, as a [`Host`], for limits and for the methods of named map types.
 //!
-//! Facts come from Go's `text/template`, `text/template/parse`, `fmt` and `strconv`. Complex numbers, channels and
-//! functions as values are left out: charts can't make them.
+//! Facts come from Go's `text/template`, `text/template/parse`, `fmt` and `strconv`. Channels and functions as values
+//! are left out: charts can't make them.
 
 mod arena;
 mod ast;
@@ -20,6 +20,7 @@ pub mod exec;
 pub mod footprint;
 pub mod format;
 pub mod func;
+pub mod hex_float;
 pub mod host;
 mod items;
 mod lexer;

@@ -1,5 +1,6 @@
 //! Numbers as Go reads and writes them: the constants of a template and `strconv.FormatFloat`.
 
+use super::hex_float;
 use super::quote::{quote_go, unquote_char};
 
 /// A number constant, in all the types that it fits: whether it is an int or a float is for its place to say.
@@ -17,14 +18,34 @@ pub(super) enum Ideal {
     Float(f64),
     /// It only fits an unsigned integer.
     Overflow,
-    /// Values have no complex kind.
-    Complex,
+    /// Real and imaginary.
+    Complex(f64, f64),
 }
 
 // === impl Constant ===
 
 impl Constant {
-    /// Reads a number or character token; an error is Go's text.
+    /// Reads a complex number of two parts, as `fmt.Sscan` does. An error is Go's text.
+    pub(super) fn parse_complex(token: &[u8]) -> Result<Self, String> {
+        const BAD: &str = "syntax error scanning complex number";
+        let text = std::str::from_utf8(token).unwrap_or_default();
+        let (real, rest) = text.split_at(float_token(text));
+        let (imaginary, rest) = rest.split_at(float_token(rest));
+        // It takes an `i` for the start of `inf`, and doesn't give it back.
+        if !imaginary.starts_with(['+', '-']) || imaginary.len() == 1 || !rest.starts_with('i') {
+            return Err(BAD.to_owned());
+        }
+        let part = |text: &str| {
+            let reason = || match parse_float_or_range(text) {
+                Some(_) => "value out of range",
+                None => "invalid syntax",
+            };
+            parse_float(text).ok_or_else(|| format!("strconv.ParseFloat: parsing {}: {}", quote_go(text), reason()))
+        };
+        Ok(Self::complex(part(real)?, part(imaginary)?))
+    }
+
+    /// Reads any other number or a character; an error is Go's text.
     pub(super) fn parse(token: &[u8]) -> Result<Self, String> {
         if token.first() == Some(&b'\'') {
             return Ok(Self::whole(i64::from(unquote_char(token)?)));
@@ -34,7 +55,9 @@ impl Constant {
         }
         let text = std::str::from_utf8(token).unwrap_or_default();
         if let Some(imaginary) = text.strip_suffix('i') {
-            return Self::complex(imaginary).ok_or_else(|| format!("illegal number syntax: {}", quote_go(token)));
+            let imaginary =
+                parse_float(imaginary).ok_or_else(|| format!("illegal number syntax: {}", quote_go(token)))?;
+            return Ok(Self::complex(0.0, imaginary));
         }
         let (mut int, mut uint) = (parse_int(text), parse_uint(text));
         let float = match (int, uint) {
@@ -70,26 +93,42 @@ impl Constant {
         }
     }
 
-    /// `text` is what stands before the `i`: one number, or two with a sign between them.
-    fn complex(text: &str) -> Option<Self> {
-        let signs = text.char_indices().skip(1).filter(|(_, c)| matches!(c, '+' | '-'));
-        let split = signs
-            .filter(|(at, _)| {
-                !text
-                    .get(..*at)
-                    .is_some_and(|before| before.ends_with(['e', 'E', 'p', 'P']))
-            })
-            .map(|(at, _)| at)
-            .last();
-        let (real, imaginary) = split.map_or(("0", text), |at| text.split_at(at));
-        let (real, imaginary) = (parse_float(real)?, parse_float(imaginary)?);
+    fn complex(real: f64, imaginary: f64) -> Self {
         let float = (imaginary == 0.0).then_some(real);
-        Some(Constant {
+        Constant {
             int: float.and_then(whole),
             float,
-            ideal: Ideal::Complex,
-        })
+            ideal: Ideal::Complex(real, imaginary),
+        }
     }
+}
+
+/// How long the text is that `fmt.Sscan` takes for a float (`floatToken`).
+fn float_token(text: &str) -> usize {
+    let mut at = 0;
+    let mut accept = |valid: &str| {
+        let found = text
+            .get(at..)
+            .is_some_and(|rest| rest.starts_with(|c| valid.contains(c)));
+        at += usize::from(found);
+        found
+    };
+    accept("+-");
+    let hex = accept("0") && accept("xX");
+    let (digits, exponent) = if hex {
+        ("0123456789abcdefABCDEF_", "pP")
+    } else {
+        ("0123456789_", "eEpP")
+    };
+    while accept(digits) {}
+    if accept(".") {
+        while accept(digits) {}
+    }
+    if accept(exponent) {
+        accept("+-");
+        while accept("0123456789_") {}
+    }
+    at
 }
 
 /// What nearly every number is: a few decimal digits, and no zero before others.
@@ -143,6 +182,11 @@ pub fn parse_uint(text: &str) -> Option<u64> {
 
 /// `strconv.ParseFloat(text, 64)` without `inf` and `nan`; out of range is `None`.
 pub fn parse_float(text: &str) -> Option<f64> {
+    parse_float_or_range(text).filter(|value| value.is_finite())
+}
+
+/// The same; out of range is infinite.
+fn parse_float_or_range(text: &str) -> Option<f64> {
     if text.contains('_') && !underscores_fit(text) {
         return None;
     }
@@ -151,38 +195,10 @@ pub fn parse_float(text: &str) -> Option<f64> {
     if !unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
         return None;
     }
-    let value = match unsigned.strip_prefix("0x") {
-        Some(hex) => {
-            let value = parse_hex_float(hex)?;
-            if text.starts_with('-') { -value } else { value }
-        }
-        None => text.parse::<f64>().ok()?,
-    };
-    value.is_finite().then_some(value)
-}
-
-/// A hexadecimal float after its `0x`; the exponent is required. Digits beyond 64 bits are cut.
-fn parse_hex_float(text: &str) -> Option<f64> {
-    let (digits, exponent) = text.split_once('p')?;
-    let mut exponent = exponent.parse::<i32>().ok()?.clamp(-5000, 5000);
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    if whole.len() + fraction.len() == 0 {
-        return None;
+    match unsigned.strip_prefix("0x") {
+        Some(hex) => hex_float::parse(hex).map(|value| if text.starts_with('-') { -value } else { value }),
+        None => text.parse().ok(),
     }
-    let mut mantissa = 0u64;
-    for (i, c) in whole.chars().chain(fraction.chars()).enumerate() {
-        let digit = u64::from(c.to_digit(16)?);
-        let in_fraction = i >= whole.len();
-        if mantissa >> 60 == 0 {
-            mantissa = mantissa << 4 | digit;
-            exponent -= if in_fraction { 4 } else { 0 };
-        } else if !in_fraction {
-            exponent += 4;
-        }
-    }
-    // Two steps, since the power alone may be out of range.
-    let half = exponent / 2;
-    Some(mantissa as f64 * 2f64.powi(half) * 2f64.powi(exponent - half))
 }
 
 /// Whether each underscore stands between two digits or between a base prefix and a digit.

@@ -171,9 +171,14 @@ impl<'s> Parser<'s, '_> {
 
     #[cold]
     fn error<T>(&self, message: impl Into<String>) -> Parsed<T> {
+        self.error_at(self.tokens[0].pos(), message)
+    }
+
+    #[cold]
+    fn error_at<T>(&self, pos: Pos, message: impl Into<String>) -> Parsed<T> {
         Err(Box::new(ParseError {
             name: self.name.to_owned(),
-            line: self.line(self.tokens[0].pos()),
+            line: self.line(pos),
             message: message.into(),
         }))
     }
@@ -248,17 +253,17 @@ impl<'s> Parser<'s, '_> {
         let name = self.next();
         let name = self.template_name(name, CONTEXT)?;
         self.expect(Kind::RightDelim, CONTEXT)?;
-        self.body(&name, CONTEXT)?;
+        match self.body()? {
+            (list, Ending::End) => self.add(&name, list)?,
+            (_, ending) => return self.error(format!("unexpected {} in {CONTEXT}", ending.source())),
+        }
         self.scope = outer;
         Ok(())
     }
 
-    /// A definition's list up to its `end`.
-    fn body(&mut self, name: &str, context: &str) -> Parsed<()> {
-        match self.nested("exceeded maximum nesting depth", Self::item_list)? {
-            (list, Ending::End) => self.add(name, list),
-            (_, ending) => self.error(format!("unexpected {} in {context}", ending.source())),
-        }
+    /// A definition's list.
+    fn body(&mut self) -> Parsed<(Run<Node>, Ending)> {
+        self.nested("exceeded maximum nesting depth", Self::item_list)
     }
 
     fn add(&mut self, name: &str, root: Run<Node>) -> Parsed<()> {
@@ -341,8 +346,10 @@ impl<'s> Parser<'s, '_> {
     /// Whether an action ends after a string constant that means what stands between its quotes. If so it is taken, and if
     /// not the parser still has the constant.
     fn is_constant(&mut self, token: Token) -> bool {
-        let is_all =
-            self.next().kind == Kind::RightDelim && matches!(unquote(self.text(token)), Some(Cow::Borrowed(_)));
+        if !matches!(unquote(self.text(token)), Some(Cow::Borrowed(_))) {
+            return false;
+        }
+        let is_all = self.next().kind == Kind::RightDelim;
         if !is_all {
             self.backup2(token);
             self.next();
@@ -420,8 +427,13 @@ impl<'s> Parser<'s, '_> {
         let token = self.next();
         let name = self.template_name(token, CONTEXT)?;
         let pipe = self.pipeline(CONTEXT, Kind::RightDelim)?;
+        let delim = self.tokens[0];
         let outer = std::mem::replace(&mut self.scope, Scope::new());
-        self.body(&name, CONTEXT)?;
+        match self.body()? {
+            (list, Ending::End) => self.add(&name, list)?,
+            // Go parses the list with another parser: this one has yet to see what follows the clause.
+            (_, ending) => return self.error_at(delim.pos(), format!("unexpected {} in {CONTEXT}", ending.source())),
+        }
         self.scope = outer;
         Ok(Node::Template(self.arena.add(Invocation {
             pos: token.pos(),

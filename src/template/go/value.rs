@@ -101,13 +101,22 @@ pub trait Object {
     fn kind(&self) -> &'static str;
     /// An exported field; `None` if the type has no such field.
     fn field(&self, name: &str) -> Option<Value>;
-    /// Calls an exported method; `None` if the type has no such method. The inner error is the text of Go's error or panic.
+    /// Whether it is a struct, or a pointer to one, with such a field that isn't exported.
+    fn has_unexported(&self, name: &str) -> bool {
+        let is_lower = !name.starts_with(|c: char| c.is_ascii_uppercase());
+        let fields = self.structure().filter(|_| is_lower);
+        fields.is_some_and(|fields| fields.iter().any(|field| field.name == name))
+    }
+    /// Calls an exported method, whose arguments fit [`Object::params`]. The inner error is the text of Go's error or panic.
     fn call(&self, _method: &str, _args: &[Value]) -> Option<Result<Value, String>> {
         None
     }
-    /// The parameters of a method, if its arguments are to be checked as Go checks them; without, `call` gets whatever
-    /// arguments there are.
+    /// The parameters of an exported method; `None` if the type has no such method.
     fn params(&self, _method: &str) -> Option<&'static [super::func::Param]> {
+        None
+    }
+    /// Why a template can't call a method with the results that it has; the text of Go's error.
+    fn bad_signature(&self, _method: &str) -> Option<String> {
         None
     }
     /// The number, if the type is a named integer such as `time.Duration`: for comparisons, `range` and `%d`.

@@ -264,7 +264,7 @@ fn kind(param: Param) -> &'static str {
         Param::Map => "map",
         Param::List => "list",
         Param::Strings => "list of strings",
-        Param::Named(name) => name,
+        Param::Named(name) | Param::NamedInt(name) => name,
     }
 }
 

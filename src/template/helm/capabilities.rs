@@ -112,6 +112,14 @@ impl Object for Capabilities {
         })
     }
 
+    fn params(&self, method: &str) -> Option<&'static [Param]> {
+        (method == "Copy").then_some(&[])
+    }
+
+    fn call(&self, method: &str, _args: &[Value]) -> Option<Result<Value, String>> {
+        (method == "Copy").then(|| Ok(self.to_value()))
+    }
+
     fn structure(&self) -> Option<Vec<Field>> {
         Some(vec![
             field("KubeVersion", Value::Object(Rc::new(self.kube_version.clone()))),
@@ -330,6 +338,10 @@ impl Object for KubeVersionField {
 
     fn as_argument(&self) -> Option<Value> {
         Some(Value::Object(Rc::new(self.0.clone())))
+    }
+
+    fn has_unexported(&self, name: &str) -> bool {
+        self.0.has_unexported(name)
     }
 
     fn json_fields(&self) -> Option<Vec<Field>> {

@@ -302,7 +302,7 @@ impl Host for Context {
     fn has_map_method(&self, kind: MapKind, name: &[u8]) -> bool {
         match kind {
             MapKind::Files => std::str::from_utf8(name).is_ok_and(|name| files::arity(name).is_some()),
-            MapKind::Values => matches!(name, b"AsMap" | b"YAML" | b"Table" | b"PathValue"),
+            MapKind::Values => matches!(name, b"AsMap" | b"YAML" | b"Table" | b"PathValue" | b"Encode"),
             _ => false,
         }
     }
@@ -312,6 +312,7 @@ impl Host for Context {
             (MapKind::Files, name) => files::arity(name)?,
             (MapKind::Values, "AsMap" | "YAML") => 0,
             (MapKind::Values, "Table" | "PathValue") => 1,
+            (MapKind::Values, "Encode") => return Some(&[Param::Named("io.Writer")]),
             _ => return None,
         };
         Some(if arity == 0 { &[] } else { &[Param::String] })
@@ -355,6 +356,8 @@ fn values_method(values: &Map, name: &str, args: &[Value]) -> Option<Result<Valu
         "Table" => table(values, path).map(|table| Value::Map(table.with_kind(MapKind::Values))),
         "PathValue" if path.is_empty() => Err("YAML path cannot be empty".to_owned()),
         "PathValue" => path_value(values, path),
+        // No value of a template is a writer, only nil is one.
+        "Encode" => Err("runtime error: invalid memory address or nil pointer dereference".to_owned()),
         _ => return None,
     })
 }

@@ -50,7 +50,7 @@ fn candidates(param: Param) -> Vec<Value> {
     match param {
         Param::String => strings(),
         Param::Int => int(Value::Int),
-        Param::Int64 => int(Value::Int64),
+        Param::Int64 | Param::NamedInt(_) => int(Value::Int64),
         Param::Float64 => [f64::NAN, f64::INFINITY, f64::MIN, 0.0, 1e300]
             .map(Value::Float64)
             .to_vec(),

@@ -3,6 +3,7 @@
 use super::args::{Args, Out};
 use super::{pure, text};
 use crate::template::go::func::Func;
+use crate::template::go::hex_float;
 use crate::template::go::room::Room;
 use crate::template::go::value::{List, ListKind, Value};
 
@@ -93,23 +94,20 @@ pub fn parse_int(text: &[u8], base: u32) -> Result<i64, NumberError> {
     if digits.is_empty() || (base == 0 && !underscores_fit(unsigned)) {
         return Err(NumberError::Syntax);
     }
+    let nearest = if negative { i64::MIN } else { i64::MAX };
     let mut magnitude: u64 = 0;
-    let mut overflow = false;
     for byte in digits {
         if *byte == b'_' && base == 0 {
             continue;
         }
         let digit = char::from(*byte).to_digit(radix).ok_or(NumberError::Syntax)?;
-        match magnitude
+        // Go reads no further, so that it doesn't matter what follows.
+        magnitude = magnitude
             .checked_mul(u64::from(radix))
             .and_then(|n| n.checked_add(u64::from(digit)))
-        {
-            Some(n) => magnitude = n,
-            None => overflow = true,
-        }
+            .ok_or(NumberError::Range(nearest))?;
     }
-    let nearest = if negative { i64::MIN } else { i64::MAX };
-    if overflow || magnitude > nearest.unsigned_abs() {
+    if magnitude > nearest.unsigned_abs() {
         return Err(NumberError::Range(nearest));
     }
     Ok(if negative {
@@ -156,22 +154,13 @@ pub fn parse_float(text: &[u8]) -> Option<f64> {
         return if signed_nan { None } else { text.parse().ok() };
     }
     if unsigned.starts_with("0x") || unsigned.starts_with("0X") {
-        return hex_float(unsigned.get(2..)?).map(|n| if text.starts_with('-') { -n } else { n });
+        let value = hex_float::parse(unsigned.get(2..)?).filter(|n| n.is_finite())?;
+        return Some(if text.starts_with('-') { -value } else { value });
     }
     if !unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
         return None;
     }
     text.parse().ok().filter(|n: &f64| n.is_finite())
-}
-
-/// A hexadecimal float's digits and exponent: `1.8p-1`. Mantissas beyond 53 bits are rounded once more than in Go.
-fn hex_float(body: &str) -> Option<f64> {
-    let (mantissa, exponent) = body.split_once(['p', 'P'])?;
-    let exponent: i32 = exponent.parse().ok()?;
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let value = u64::from_str_radix(&[whole, fraction].concat(), 16).ok()? as f64;
-    let shift = exponent.checked_sub(i32::try_from(fraction.len()).ok()?.checked_mul(4)?)?;
-    Some(value * 2f64.powi(shift)).filter(|n| n.is_finite())
 }
 
 fn int(args: &[Value]) -> Out {

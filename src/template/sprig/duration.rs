@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::rc::Rc;
 
+use crate::template::go::func::Param;
 use crate::template::go::value::{Object, Value};
 
 const SECOND: u64 = 1_000_000_000;
@@ -166,7 +167,20 @@ impl Object for DurationObject {
         None
     }
 
+    fn params(&self, method: &str) -> Option<&'static [Param]> {
+        Some(match method {
+            "String" | "Hours" | "Minutes" | "Seconds" | "Milliseconds" | "Microseconds" | "Nanoseconds" | "Abs" => &[],
+            "Round" | "Truncate" => &[Param::NamedInt("time.Duration")],
+            _ => return None,
+        })
+    }
+
     fn call(&self, method: &str, args: &[Value]) -> Option<Result<Value, String>> {
+        let unit = || match args.first() {
+            Some(Value::Int64(n)) => *n,
+            Some(value) => as_duration(value).unwrap_or(0),
+            None => 0,
+        };
         // Go divides whole units first, so that whole results are exact.
         let units = |unit: i64| (self.0 / unit) as f64 + (self.0 % unit) as f64 / unit as f64;
         let second = SECOND.cast_signed();
@@ -179,11 +193,8 @@ impl Object for DurationObject {
             "Microseconds" => Value::Int64(self.0 / 1_000),
             "Nanoseconds" => Value::Int64(self.0),
             "Abs" => duration_value(self.0.saturating_abs()),
-            "Round" => duration_value(round_duration(self.0, args.first().and_then(as_duration).unwrap_or(0))),
-            "Truncate" => duration_value(truncate_duration(
-                self.0,
-                args.first().and_then(as_duration).unwrap_or(0),
-            )),
+            "Round" => duration_value(round_duration(self.0, unit())),
+            "Truncate" => duration_value(truncate_duration(self.0, unit())),
             _ => return None,
         }))
     }

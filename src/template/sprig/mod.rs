@@ -44,6 +44,7 @@ mod strings;
 mod strings_wrap;
 pub mod text;
 pub mod time;
+mod time_object;
 mod types;
 mod url;
 pub mod url_parse;

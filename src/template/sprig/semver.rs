@@ -246,31 +246,20 @@ impl Object for VersionObject {
 
     fn params(&self, method: &str) -> Option<&'static [Param]> {
         Some(match method {
-            "Compare" | "Equal" | "LessThan" | "LessThanEqual" | "GreaterThan" | "GreaterThanEqual" => {
+            // These have a pointer as receiver, which Go can't take of what a method returned.
+            "Compare" | "Equal" | "LessThan" | "LessThanEqual" | "GreaterThan" | "GreaterThanEqual" if self.pointer => {
                 &[Param::Named("*semver.Version")]
             }
+            "Original" if self.pointer => &[],
             "SetPrerelease" | "SetMetadata" => &[Param::String],
-            "Major" | "Minor" | "Patch" | "Prerelease" | "Metadata" | "Original" | "String" | "IncMajor"
-            | "IncMinor" | "IncPatch" => &[],
+            "Major" | "Minor" | "Patch" | "Prerelease" | "Metadata" | "String" | "IncMajor" | "IncMinor"
+            | "IncPatch" | "Value" | "MarshalText" | "MarshalJSON" => &[],
             _ => return None,
         })
     }
 
     fn call(&self, method: &str, args: &[Value]) -> Option<Result<Value, String>> {
         let version = &self.version;
-        // These have a pointer as receiver, which Go can't take of what a method returned.
-        let pointers = [
-            "Original",
-            "Compare",
-            "Equal",
-            "LessThan",
-            "LessThanEqual",
-            "GreaterThan",
-            "GreaterThanEqual",
-        ];
-        if !self.pointer && pointers.contains(&method) {
-            return None;
-        }
         let order =
             |test: fn(Ordering) -> bool| other_version(args).map(|other| Value::Bool(test(version.compare(&other))));
         Some(match method {
@@ -280,7 +269,10 @@ impl Object for VersionObject {
             "Prerelease" => Ok(Value::string(version.prerelease.as_str())),
             "Metadata" => Ok(Value::string(version.metadata.as_str())),
             "Original" => Ok(Value::string(version.original.as_str())),
-            "String" => Ok(Value::string(version.to_string())),
+            "String" | "Value" => Ok(Value::string(version.to_string())),
+            "MarshalText" => Ok(Value::bytes(version.to_string().as_bytes())),
+            // It holds nothing that JSON escapes.
+            "MarshalJSON" => Ok(Value::bytes(format!("\"{version}\"").as_bytes())),
             "SetPrerelease" => version
                 .with(&argument(args), &version.metadata)
                 .map(|next| object(next, false)),
@@ -291,6 +283,7 @@ impl Object for VersionObject {
             "IncMinor" => version.increment("minor").map(|next| object(next, false)),
             "IncPatch" => version.increment("patch").map(|next| object(next, false)),
             "Compare" => other_version(args).map(|other| Value::Int(version.compare(&other) as i64)),
+            "Equal" if matches!(args, [Value::Nil]) => Ok(Value::Bool(false)),
             "Equal" => order(Ordering::is_eq),
             "LessThan" => order(Ordering::is_lt),
             "LessThanEqual" => order(Ordering::is_le),

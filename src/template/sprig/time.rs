@@ -1,17 +1,11 @@
 //! Go's `time.Time`: an instant with a location, over jiff.
 
-use std::any::Any;
-use std::rc::Rc;
-
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::date_layout;
-use super::duration::{as_duration, duration_value};
-use crate::template::go::func::Param;
-use crate::template::go::quote::quote_go;
-use crate::template::go::room::Room;
-use crate::template::go::value::{List, ListKind, Object, Value};
+use super::time_object;
+use crate::template::go::value::Value;
 
 pub(super) const MONTHS: [&str; 12] = [
     "January",
@@ -39,9 +33,9 @@ pub(super) const WEEKDAYS: [&str; 7] = [
 
 /// Go's layout for `Time.String`.
 const STRING_LAYOUT: &[u8] = b"2006-01-02 15:04:05.999999999 -0700 MST";
-const RFC3339: &[u8] = b"2006-01-02T15:04:05.999999999Z07:00";
+pub(super) const RFC3339: &[u8] = b"2006-01-02T15:04:05.999999999Z07:00";
 /// Go's zero time, the first of January of the year 1, in seconds since 1970.
-const ZERO_SECONDS: i64 = -62_135_596_800;
+pub(super) const ZERO_SECONDS: i64 = -62_135_596_800;
 /// The day from which Go's `time` counts, the first of March of the year -292277022400, in seconds since 1970.
 const FIRST_SECONDS: i128 = -9_223_372_028_741_760_000;
 
@@ -104,7 +98,7 @@ impl Zone {
     }
 
     /// Whether clocks are set forward at an instant.
-    fn is_dst(&self, at: i128) -> bool {
+    pub(super) fn is_dst(&self, at: i128) -> bool {
         let of =
             |zone: &TimeZone| Timestamp::from_nanosecond(at).is_ok_and(|at| zone.to_offset_info(at).dst().is_dst());
         match self {
@@ -129,7 +123,8 @@ impl Zone {
         }
     }
 
-    fn name(&self) -> String {
+    /// `Location.String`
+    pub(super) fn name(&self) -> String {
         match self {
             Zone::Utc => "UTC".to_owned(),
             Zone::Local => "Local".to_owned(),
@@ -185,14 +180,11 @@ impl Time {
     }
 
     pub(super) fn into_value(self) -> Value {
-        Value::Object(Rc::new(TimeObject(self)))
+        time_object::value(self)
     }
 
     pub(super) fn of(value: &Value) -> Option<Self> {
-        match value {
-            Value::Object(object) => object.as_any().downcast_ref::<TimeObject>().map(|time| time.0.clone()),
-            _ => None,
-        }
+        time_object::time(value).cloned()
     }
 
     pub(super) fn add(&self, nanoseconds: i64) -> Self {
@@ -204,7 +196,7 @@ impl Time {
     }
 
     /// `Time.Truncate` and `Time.Round`: to a multiple of the duration since the zero time.
-    fn to_multiple(&self, nanoseconds: i64, round: bool) -> Self {
+    pub(super) fn to_multiple(&self, nanoseconds: i64, round: bool) -> Self {
         let mut time = self.within(self.zone.clone());
         if nanoseconds > 0 {
             let unit = i128::from(nanoseconds);
@@ -265,7 +257,7 @@ impl Time {
     }
 
     /// `Time.String`
-    fn shown(&self) -> String {
+    pub(super) fn shown(&self) -> String {
         let mut text = self.text(STRING_LAYOUT);
         if let Some(mono) = self.mono {
             let (sign, size) = (if mono < 0 { '-' } else { '+' }, mono.unsigned_abs());
@@ -278,12 +270,12 @@ impl Time {
         text
     }
 
-    fn text(&self, layout: &[u8]) -> String {
+    pub(super) fn text(&self, layout: &[u8]) -> String {
         String::from_utf8_lossy(&self.format(layout)).into_owned()
     }
 
     /// `Time.AddDate`: days beyond a month's end run into the next.
-    fn add_date(&self, years: i64, months: i64, days: i64) -> Option<Self> {
+    pub(super) fn add_date(&self, years: i64, months: i64, days: i64) -> Option<Self> {
         let reach = 10_000_000;
         if [years, months, days].iter().any(|n| !(-reach..reach).contains(n)) {
             return None;
@@ -314,31 +306,6 @@ impl Zone {
     }
 }
 
-struct TimeObject(Time);
-
-fn int_args<const N: usize>(args: &[Value]) -> Result<[i64; N], String> {
-    let ints: Option<Vec<i64>> = args
-        .iter()
-        .map(|arg| {
-            if let Value::Int(n) | Value::Int64(n) = arg {
-                Some(*n)
-            } else {
-                None
-            }
-        })
-        .collect();
-    ints.and_then(|ints| ints.try_into().ok())
-        .ok_or_else(|| format!("expected {N} int arguments"))
-}
-
-/// A duration, or a constant that becomes one.
-fn nanoseconds(value: &Value) -> Option<i64> {
-    match value {
-        Value::Int(n) => Some(*n),
-        other => as_duration(other),
-    }
-}
-
 /// The times that TOML knows. Facts: BurntSushi/toml v1.6.0, `internal/tz.go` and `parse.go`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TomlTime {
@@ -351,7 +318,7 @@ pub enum TomlTime {
 
 impl TomlTime {
     /// The name of the location that marks it.
-    fn zone(self) -> &'static str {
+    pub(super) fn zone(self) -> &'static str {
         match self {
             TomlTime::Offset => "",
             TomlTime::DateTime => "datetime-local",
@@ -361,7 +328,7 @@ impl TomlTime {
     }
 
     /// How it is read, and written.
-    fn layout(self) -> &'static [u8] {
+    pub(super) fn layout(self) -> &'static [u8] {
         match self {
             TomlTime::Offset => RFC3339,
             TomlTime::DateTime => b"2006-01-02T15:04:05.999999999",
@@ -378,196 +345,4 @@ pub fn toml_time(kind: TomlTime, text: &str) -> Option<Value> {
         time.zone = Zone::Fixed(0, kind.zone().to_owned());
     }
     Some(time.into_value())
-}
-
-impl TimeObject {
-    fn other(args: &[Value]) -> Result<Time, String> {
-        args.first()
-            .and_then(Time::of)
-            .ok_or_else(|| "expected an argument of type time.Time".to_owned())
-    }
-}
-
-impl Object for TimeObject {
-    fn type_name(&self) -> &'static str {
-        "time.Time"
-    }
-
-    fn kind(&self) -> &'static str {
-        "struct"
-    }
-
-    fn field(&self, _name: &str) -> Option<Value> {
-        None
-    }
-
-    fn params(&self, method: &str) -> Option<&'static [Param]> {
-        Some(match method {
-            "AddDate" => &[Param::Int, Param::Int, Param::Int],
-            "Format" => &[Param::String],
-            "Sub" | "Before" | "After" | "Equal" | "Compare" => &[Param::Named("time.Time")],
-            _ => return None,
-        })
-    }
-
-    fn call(&self, method: &str, args: &[Value]) -> Option<Result<Value, String>> {
-        let time = &self.0;
-        let civil = || time.civil();
-        Some(Ok(match method {
-            "Unix" => Value::Int64(time.unix_seconds()),
-            "UnixMilli" => Value::Int64(time.at.div_euclid(1_000_000) as i64),
-            "UnixMicro" => Value::Int64(time.at.div_euclid(1_000) as i64),
-            "UnixNano" => Value::Int64(time.at as i64),
-            "Year" => Value::Int(civil().year),
-            "Month" => named("time.Month", &MONTHS, i64::from(civil().month), 1),
-            "Day" => Value::Int(i64::from(civil().day)),
-            "Hour" => Value::Int(i64::from(civil().hour)),
-            "Minute" => Value::Int(i64::from(civil().minute)),
-            "Second" => Value::Int(i64::from(civil().second)),
-            "Nanosecond" => Value::Int(i64::from(civil().nanosecond)),
-            "YearDay" => Value::Int(i64::from(civil().year_day)),
-            "Weekday" => named("time.Weekday", &WEEKDAYS, i64::from(civil().weekday), 0),
-            "UTC" => time.within(Zone::Utc).into_value(),
-            "Local" => time.within(Zone::Local).into_value(),
-            "Location" => Value::string(time.zone.name()),
-            "IsZero" => Value::Bool(time.at == Time::zero().at),
-            "String" => Value::string(time.shown()),
-            "Format" => match args {
-                [Value::String(layout)] => Value::string(time.format(layout.as_bytes())),
-                _ => return Some(Err("expected a string".to_owned())),
-            },
-            "IsDST" => Value::Bool(time.zone.is_dst(time.at)),
-            "MarshalText" => marshalled(&time.format(RFC3339), 35),
-            "MarshalJSON" => marshalled(format!("\"{}\"", time.text(RFC3339)).as_bytes(), 37),
-            "Truncate" | "Round" => match args.first().and_then(nanoseconds) {
-                Some(unit) => time.to_multiple(unit, method == "Round").into_value(),
-                None => return Some(Err("expected an argument of type time.Duration".to_owned())),
-            },
-            "Add" => match args {
-                [duration] if nanoseconds(duration).is_some() => {
-                    time.add(nanoseconds(duration).unwrap_or(0)).into_value()
-                }
-                _ => return Some(Err("expected an argument of type time.Duration".to_owned())),
-            },
-            "AddDate" => match int_args::<3>(args) {
-                Ok([years, months, days]) => match time.add_date(years, months, days) {
-                    Some(time) => time.into_value(),
-                    None => return Some(Err("the date is too far away".to_owned())),
-                },
-                Err(error) => return Some(Err(error)),
-            },
-            "Sub" | "Before" | "After" | "Equal" | "Compare" => match Self::other(args) {
-                Ok(other) => match method {
-                    "Sub" => duration_value(time.since(&other)),
-                    "Before" => Value::Bool(time.at < other.at),
-                    "After" => Value::Bool(time.at > other.at),
-                    "Equal" => Value::Bool(time.at == other.at),
-                    _ => Value::Int(time.at.cmp(&other.at) as i64),
-                },
-                Err(error) => return Some(Err(error)),
-            },
-            _ => return None,
-        }))
-    }
-
-    fn bare(&self) -> Option<String> {
-        let kinds = [TomlTime::DateTime, TomlTime::Date, TomlTime::Time];
-        let local = kinds
-            .iter()
-            .find(|kind| matches!(&self.0.zone, Zone::Fixed(_, name) if name == kind.zone()));
-        Some(self.0.text(local.map_or(RFC3339, |kind| kind.layout())))
-    }
-
-    fn go_string(&self) -> Option<String> {
-        let civil = self.0.civil();
-        let month = MONTHS
-            .get(usize::from(civil.month).saturating_sub(1))
-            .copied()
-            .unwrap_or_default();
-        let location = match self.0.zone {
-            Zone::Utc => "time.UTC".to_owned(),
-            Zone::Local => "time.Local".to_owned(),
-            _ => format!("time.Location({})", quote_go(self.0.zone.name())),
-        };
-        Some(format!(
-            "time.Date({}, time.{month}, {}, {}, {}, {}, {}, {location})",
-            civil.year, civil.day, civil.hour, civil.minute, civil.second, civil.nanosecond
-        ))
-    }
-
-    fn display(&self) -> String {
-        self.0.shown()
-    }
-
-    fn to_json(&self) -> Result<serde_json::Value, String> {
-        Ok(self.0.text(RFC3339).into())
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
-/// A `time.Month` or `time.Weekday`: a number with a name.
-struct Named {
-    type_name: &'static str,
-    number: i64,
-    name: &'static str,
-}
-
-/// A text that Go has written to a `[]byte` of that capacity.
-fn marshalled(text: &[u8], capacity: usize) -> Value {
-    let bytes = text.iter().map(|byte| Value::Uint8(*byte)).collect();
-    Value::List(List::with_room(ListKind::Bytes, bytes, Room::Of(capacity)))
-}
-
-fn named(type_name: &'static str, names: &[&'static str], number: i64, first: i64) -> Value {
-    let name = usize::try_from(number - first)
-        .ok()
-        .and_then(|index| names.get(index))
-        .copied()
-        .unwrap_or("");
-    Value::Object(Rc::new(Named {
-        type_name,
-        number,
-        name,
-    }))
-}
-
-impl Object for Named {
-    fn type_name(&self) -> &'static str {
-        self.type_name
-    }
-
-    fn kind(&self) -> &'static str {
-        "int"
-    }
-
-    fn field(&self, _name: &str) -> Option<Value> {
-        None
-    }
-
-    fn call(&self, method: &str, _args: &[Value]) -> Option<Result<Value, String>> {
-        (method == "String").then(|| Ok(Value::string(self.name)))
-    }
-
-    fn as_int(&self) -> Option<i64> {
-        Some(self.number)
-    }
-
-    fn display(&self) -> String {
-        self.name.to_owned()
-    }
-
-    fn to_json(&self) -> Result<serde_json::Value, String> {
-        Ok(self.number.into())
-    }
-
-    fn truth(&self) -> bool {
-        self.number != 0
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }

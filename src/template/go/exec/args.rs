@@ -98,7 +98,9 @@ impl<'a, C: Host> State<'a, '_, C> {
             (Param::Bool, Operand::Bool(_, value)) => return Ok(Value::Bool(*value)),
             (Param::String, Operand::String(_, text)) => return Ok(Value::String(source.one(*text).clone())),
             (Param::Int, Operand::Number(_, number)) if let Some(n) = int(number) => return Ok(Value::Int(n)),
-            (Param::Int64, Operand::Number(_, number)) if let Some(n) = int(number) => return Ok(Value::Int64(n)),
+            (Param::Int64 | Param::NamedInt(_), Operand::Number(_, number)) if let Some(n) = int(number) => {
+                return Ok(Value::Int64(n));
+            }
             (Param::Float64, Operand::Number(_, number)) if let Some(n) = source.one(*number).float => {
                 return Ok(Value::Float64(n));
             }
@@ -108,7 +110,7 @@ impl<'a, C: Host> State<'a, '_, C> {
             }
             (Param::Bool, _) => "bool",
             (Param::String, _) => "string",
-            (Param::Int | Param::Int64, _) => "integer",
+            (Param::Int | Param::Int64 | Param::NamedInt(_), _) => "integer",
             (Param::Uint32, _) => "unsigned integer",
             (Param::Float64, _) => "float",
             (param, operand) => {
@@ -149,6 +151,7 @@ impl<'a, C: Host> State<'a, '_, C> {
             {
                 Ok(value)
             }
+            (Param::NamedInt(name), value) if value.type_name() == name => Ok(value),
             (param, value) => {
                 let (expected, got) = (param.type_name(), value.type_name());
                 Err(self.fail(format!("wrong type for value; expected {expected}; got {got}")))
@@ -173,6 +176,7 @@ fn nil_of(param: Param) -> Option<Value> {
         Param::List => Some(Value::List(List::nil(ListKind::Any))),
         Param::Strings => Some(Value::List(List::nil(ListKind::String))),
         Param::Named(name) if name.starts_with(['*', '[']) || name.starts_with("map[") => Some(Value::Nil),
+        Param::Named("io.Writer") => Some(Value::Nil),
         _ => None,
     }
 }

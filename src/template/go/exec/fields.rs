@@ -147,21 +147,28 @@ impl<'a, C: Host> State<'a, '_, C> {
         let Value::Object(object) = &receiver.value else {
             return Ok(Reflected::INVALID);
         };
-        let name = access.name;
-        let (operand, at) = (access.operand, self.at);
+        let (name, operand) = (access.name, access.operand);
         let has_args = !access.args.is_empty() || access.last.is_some();
-        let args = self.method_args(object.params(name), access)?;
-        if let Some(result) = object.call(name, &args) {
-            return self.returned(result.map_err(CallError::Text), At::Operand(operand), name, 0);
+        if let Some(params) = object.params(name) {
+            if let Some(error) = object.bad_signature(name) {
+                self.check_arity(name, params.len(), false, access.args.len(), access.last.is_some())?;
+                return Err(self.fail(error));
+            }
+            let args = self.method_args(Some(params), access)?;
+            if let Some(result) = object.call(name, &args) {
+                return self.returned(result.map_err(CallError::Text), At::Operand(operand), name, 0);
+            }
         }
-        // Go looks for the method before it evaluates arguments.
-        self.at = at;
         match object.field(name) {
             Some(_) if has_args => Err(self.fail(format!("{name} has arguments but cannot be invoked as function"))),
             Some(value) => Ok(Reflected {
                 interface: value.is_nil(),
                 value,
             }),
+            None if object.has_unexported(name) => Err(self.fail(format!(
+                "{name} is an unexported field of struct type {}",
+                receiver.type_name()
+            ))),
             None => Err(self.no_field(receiver, name)),
         }
     }

@@ -91,13 +91,7 @@ impl<'a, C: Host> State<'a, '_, C> {
                 let text = self.source().text(written);
                 Err(self.fail(format!("{text} overflows int")))
             }
-            Ideal::Complex => {
-                let text = self.source().text(written);
-                match Complex::parse(text) {
-                    Some(complex) => Ok(Value::Object(Rc::new(complex))),
-                    None => Err(self.fail(format!("complex number {text} is not supported"))),
-                }
-            }
+            Ideal::Complex(real, imaginary) => Ok(Value::Object(Rc::new(Complex { real, imaginary }))),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::super::arena::Id;
 use super::super::ast::{Branch, Pipe};
 use super::super::builtins::{element_of, entry_of};
-use super::super::format::display;
+use super::super::format::print_into;
 use super::super::host::Host;
 use super::super::value::Value;
 use super::args::as_argument;
@@ -129,5 +129,7 @@ fn count(number: &Value) -> Option<u64> {
 }
 
 fn shown(value: &Value) -> String {
-    String::from_utf8_lossy(&display(&as_argument(value.clone()))).into_owned()
+    let mut out = Vec::new();
+    print_into(&as_argument(value.clone()), &mut out);
+    String::from_utf8_lossy(&out).into_owned()
 }

@@ -141,7 +141,11 @@ impl Object for Version {
         }
     }
     fn params(&self, method: &str) -> Option<&'static [Param]> {
-        (method == "Plus").then_some(&[Param::Int])
+        match method {
+            "Major" | "Bad" => Some(&[]),
+            "Plus" => Some(&[Param::Int]),
+            _ => None,
+        }
     }
     fn display(&self) -> String {
         "1.2.3".to_owned()

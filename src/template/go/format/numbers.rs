@@ -1,6 +1,7 @@
 //! Integers, characters and floats by verb and flags.
 
 use super::{Case, Printer};
+use crate::template::go::complex::Complex;
 use crate::template::go::number::format_float;
 use crate::template::go::quote::{Keep, quote_with};
 use crate::template::go::unicode::is_print;
@@ -135,6 +136,19 @@ impl Printer<'_> {
             return self.write(&number);
         }
         self.pad(format!("{sign}{number}").as_bytes());
+    }
+
+    pub(super) fn complex(&mut self, complex: &Complex, verb: char, value: &Value) {
+        if !matches!(verb, 'v' | 'b' | 'g' | 'G' | 'x' | 'X' | 'f' | 'F' | 'e' | 'E') {
+            return self.bad_verb(value, verb);
+        }
+        self.write("(");
+        self.float(complex.real, verb, value);
+        // The imaginary part always has a sign.
+        let plus = std::mem::replace(&mut self.flags.plus, true);
+        self.float(complex.imaginary, verb, value);
+        self.flags.plus = plus;
+        self.write("i)");
     }
 }
 

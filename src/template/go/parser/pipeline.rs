@@ -142,10 +142,23 @@ impl Parser<'_, '_> {
             }
             _ => {
                 let shown = quote_go(self.text(token));
-                return self.error(format!("unexpected . after term {shown}"));
+                let names = self.arena.all(self.arena.since::<Span>(mark));
+                let end = names.last().map_or(token.pos(), |Span(from, length)| from + length);
+                return self.error_at(self.token_after(end), format!("unexpected . after term {shown}"));
             }
         }
         Ok(())
+    }
+
+    /// Where Go's next token starts, which is what stands at `end` or the space there; the parser has the one after the
+    /// space.
+    fn token_after(&self, end: Pos) -> Pos {
+        let next = self.tokens[0].pos();
+        match self.slice(end, next) {
+            // The space before a trim marker belongs to the marker.
+            [] | [_, b'-'] => next,
+            _ => end,
+        }
     }
 
     /// Adds the fields that follow without a space to the names. Yields where the first is.
@@ -210,7 +223,11 @@ impl Parser<'_, '_> {
         if let Some((_, known)) = self.numbers.iter().find(|(known, _)| *known == text) {
             return Ok(*known);
         }
-        match Constant::parse(text) {
+        let constant = match token.kind {
+            Kind::Complex => Constant::parse_complex(text),
+            _ => Constant::parse(text),
+        };
+        match constant {
             Ok(value) => {
                 let number = self.arena.add(value);
                 if self.numbers.len() < MAX_KNOWN {
