@@ -9,6 +9,7 @@ mod flags;
 mod hosts;
 mod http;
 mod install;
+mod klog;
 mod kubeconfig;
 mod locate;
 mod name;
