@@ -29,7 +29,12 @@ pub struct Node<'a> {
     /// Whether the charts below it name another as their parent. For a dependency that is declared, Helm copies its chart
     /// and the charts one level below; those below them stay in the original, which has no alias.
     is_copy: bool,
+    /// Whether it is a dependency that is declared. Helm's copies of any other chart share their metadata.
+    is_declared: bool,
 }
+
+/// The metadata of charts that aren't declared, as those that were processed so far have left it.
+type Shared = HashMap<*const Chart, Metadata>;
 
 /// The default values of a [`Node`].
 pub enum Defaults<'a> {
@@ -45,8 +50,15 @@ pub enum Defaults<'a> {
 /// Values of a wrong type where a subchart's table belongs.
 pub fn process<'a>(chart: &'a Chart, user: &Map, warnings: &mut Vec<Warning>) -> Result<Node<'a>, Error> {
     let mut node = Node::new(chart);
-    enable(&mut node, user, "", warnings)
-        .and_then(|()| import(&mut node, warnings))
+    // Nothing is copied of the chart itself.
+    node.is_declared = true;
+    let (mut enabled, mut imported) = (Shared::new(), Shared::new());
+    enable(&mut node, user, "", &mut enabled, warnings)
+        .and_then(|()| {
+            node.share(&enabled);
+            import(&mut node, &mut imported, warnings)
+        })
+        .map(|()| node.share(&imported))
         .map_err(|e| {
             warnings.push(Warning::dependencies_failed(e.to_string()));
             Error::Values(format!("chart dependencies processing failed: {e}"))
@@ -72,6 +84,7 @@ impl<'a> Node<'a> {
             defaults: Defaults::Own(chart),
             dependencies: chart.dependencies.iter().map(Node::unplaced).collect(),
             is_copy: false,
+            is_declared: false,
         }
     }
 
@@ -101,6 +114,7 @@ impl<'a> Node<'a> {
             node.metadata.to_mut().name = alias.to_owned();
         }
         node.is_copy = false;
+        node.is_declared = true;
         node.dependencies.iter_mut().for_each(|child| child.is_copy = true);
         node
     }
@@ -114,6 +128,20 @@ impl<'a> Node<'a> {
             defaults: Defaults::Own(self.chart),
             dependencies: self.dependencies.iter().map(Node::original).collect(),
             is_copy: self.is_copy,
+            is_declared: false,
+        }
+    }
+
+    /// Takes over the metadata of the chart's other copies, here and below.
+    fn share(&mut self, shared: &Shared) {
+        self.take_shared(shared);
+        self.dependencies.iter_mut().for_each(|child| child.share(shared));
+    }
+
+    fn take_shared(&mut self, shared: &Shared) {
+        let metadata = shared.get(&std::ptr::from_ref(self.chart));
+        if let Some(metadata) = metadata.filter(|_| !self.is_declared) {
+            self.metadata = Cow::Owned(metadata.clone());
         }
     }
 
@@ -143,7 +171,14 @@ impl Defaults<'_> {
     }
 }
 
-fn enable(node: &mut Node<'_>, outer: &Map, path: &str, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+fn enable(
+    node: &mut Node<'_>,
+    outer: &Map,
+    path: &str,
+    shared: &mut Shared,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), Error> {
+    node.take_shared(shared);
     if !node.metadata.has_dependencies {
         return Ok(());
     }
@@ -166,7 +201,10 @@ fn enable(node: &mut Node<'_>, outer: &Map, path: &str, warnings: &mut Vec<Warni
         .retain(|child| !disabled.iter().any(|name| name == child.name()));
     for child in &mut node.dependencies {
         let path = format!("{path}{}.", child.name());
-        enable(child, &values, &path, warnings)?;
+        enable(child, &values, &path, shared, warnings)?;
+    }
+    if !node.is_declared {
+        shared.insert(std::ptr::from_ref(node.chart), node.metadata.clone().into_owned());
     }
     Ok(())
 }
@@ -234,14 +272,22 @@ fn by_condition(dependency: &Dependency, values: &Map, path: &str, warnings: &mu
 }
 
 /// Imports values from subcharts into their parents, the deepest first.
-fn import(node: &mut Node<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+fn import(node: &mut Node<'_>, processed: &mut Shared, warnings: &mut Vec<Warning>) -> Result<(), Error> {
     for child in &mut node.dependencies {
-        import(child, warnings)?;
+        import(child, processed, warnings)?;
     }
     if !node.metadata.has_dependencies {
         return Ok(());
     }
     let folded = values::merge_defaults(node, warnings)?;
+    let address = std::ptr::from_ref(node.chart);
+    if !node.is_declared && processed.contains_key(&address) {
+        // Helm writes what it has imported in a type that it doesn't import.
+        let dependencies = &mut node.metadata.to_mut().dependencies;
+        dependencies
+            .iter_mut()
+            .for_each(|dependency| dependency.import_values.clear());
+    }
     let imported = Map::new(MapKind::Any, Entries::new());
     for dependency in &mut node.metadata.to_mut().dependencies {
         let mut resolved = Vec::new();
@@ -267,6 +313,9 @@ fn import(node: &mut Node<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error>
             }
         }
         dependency.import_values = resolved;
+    }
+    if !node.is_declared {
+        processed.insert(address, node.metadata.clone().into_owned());
     }
     // In a copy no two tables are one, as globals are after folding and what is imported twice.
     let mut defaults = values::copy_map(&folded);

@@ -100,13 +100,16 @@ pub(super) struct Head {
 /// # Errors
 /// A format that Helm doesn't know.
 pub(super) fn head(file: &File) -> Result<Head, Error> {
-    let version = metadata::api_version(&read(file, &metadata::CHART_BASE)?).map_err(|e| within(file, e))?;
+    let explain = |e: yaml::Error| Error::Chart(format!("cannot load {}: {e}", file.name));
+    let [base, document] =
+        yaml::to_json_of_each(&file.data, [&metadata::CHART_BASE, &metadata::CHART]).map_err(explain)?;
+    let version = metadata::api_version(&base.map_err(explain)?).map_err(|e| within(file, e))?;
     let format = match version.as_str() {
         "" | "v1" | "v2" => Format::Released,
         "v3" => Format::V3,
         _ => return Err(Error::Chart("unsupported chart version".to_owned())),
     };
-    let document = read(file, &metadata::CHART)?;
+    let document = document.map_err(explain)?;
     let name = document.get("name").and_then(serde_json::Value::as_str);
     Ok(Head {
         format,

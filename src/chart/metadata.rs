@@ -174,24 +174,13 @@ impl Metadata {
 
 impl Maintainer {
     fn read(&mut self, item: &Value, parent: Place<'_>) -> Result<(), Error> {
-        let fields = fields(item, parent.item("v2.Maintainer"))?;
-        if fields.is_none() {
-            *self = Maintainer::default();
-        }
-        self.is_null = fields.is_none();
-        for (key, value) in fields.into_iter().flatten() {
-            let name = yaml::field(key, &MAINTAINER);
-            let at = Place {
-                owner: "Maintainer",
-                path: &format!("{}.{name}", parent.path),
-            };
-            match name {
-                "name" => at.text(value, &mut self.name)?,
-                "email" => at.text(value, &mut self.email)?,
-                "url" => at.text(value, &mut self.url)?,
-                _ => {}
-            }
-        }
+        let set = |maintainer: &mut Self, name: &str, at: Place<'_>, value: &Value| match name {
+            "name" => at.text(value, &mut maintainer.name),
+            "email" => at.text(value, &mut maintainer.email),
+            "url" => at.text(value, &mut maintainer.url),
+            _ => Ok(()),
+        };
+        self.is_null = parent.read_item(item, "Maintainer", &MAINTAINER, self, set)?;
         Ok(())
     }
 }
@@ -203,29 +192,21 @@ impl Dependency {
     }
 
     fn read(&mut self, item: &Value, parent: Place<'_>) -> Result<(), Error> {
-        let fields = fields(item, parent.item("v2.Dependency"))?;
-        if fields.is_none() {
-            *self = Dependency::default();
-        }
-        self.is_null = fields.is_none();
-        for (key, value) in fields.into_iter().flatten() {
-            let name = yaml::field(key, &DEPENDENCY);
-            let at = Place {
-                owner: "Dependency",
-                path: &format!("{}.{name}", parent.path),
-            };
+        let set = |dependency: &mut Self, name: &str, at: Place<'_>, value: &Value| {
             match name {
-                "name" => at.text(value, &mut self.name)?,
-                "version" => at.text(value, &mut self.version)?,
-                "repository" => at.text(value, &mut self.repository)?,
-                "condition" => at.text(value, &mut self.condition)?,
-                "tags" => at.texts(value, &mut self.tags)?,
-                "enabled" => at.bool(value, &mut self.enabled)?,
-                "import-values" => self.import_values = at.list(value, "[]interface {}")?.to_vec(),
-                "alias" => at.text(value, &mut self.alias)?,
+                "name" => at.text(value, &mut dependency.name)?,
+                "version" => at.text(value, &mut dependency.version)?,
+                "repository" => at.text(value, &mut dependency.repository)?,
+                "condition" => at.text(value, &mut dependency.condition)?,
+                "tags" => at.texts(value, &mut dependency.tags)?,
+                "enabled" => at.bool(value, &mut dependency.enabled)?,
+                "import-values" => dependency.import_values = at.list(value, "[]interface {}")?.to_vec(),
+                "alias" => at.text(value, &mut dependency.alias)?,
                 _ => {}
             }
-        }
+            Ok(())
+        };
+        self.is_null = parent.read_item(item, "Dependency", &DEPENDENCY, self, set)?;
         Ok(())
     }
 
@@ -355,6 +336,28 @@ impl Place<'_> {
             .iter()
             .zip(target)
             .try_for_each(|(item, target)| read(item, target))
+    }
+
+    /// Reads an item of the list here, a struct of the type `owner`, with `set` for each of its fields that is there. Null
+    /// empties it; tells whether it is that.
+    fn read_item<T: Default>(
+        self,
+        item: &Value,
+        owner: &str,
+        known: &[(&'static str, GoType)],
+        target: &mut T,
+        set: impl Fn(&mut T, &str, Place<'_>, &Value) -> Result<(), Error>,
+    ) -> Result<bool, Error> {
+        let Some(fields) = fields(item, self.item(&format!("v2.{owner}")))? else {
+            *target = T::default();
+            return Ok(true);
+        };
+        for (key, value) in fields {
+            let name = yaml::field(key, known);
+            let path = &format!("{}.{name}", self.path);
+            set(target, name, Place { owner, path }, value)?;
+        }
+        Ok(false)
     }
 
     fn bool(&self, value: &Value, target: &mut bool) -> Result<(), Error> {

@@ -11,7 +11,7 @@ mod fetch;
 mod files;
 mod frozen;
 pub mod ignore;
-mod json;
+pub mod json;
 pub mod metadata;
 pub mod options;
 pub mod schema;

@@ -53,7 +53,7 @@ impl ValueOptions {
         }
         for text in &self.set_json {
             if text.trim().starts_with('{') {
-                match json::whole(text.trim()).map(crate::yaml::all_floats) {
+                match json::whole(text.trim().as_bytes()) {
                     Ok(Value::Object(map)) => values::merge_maps(&mut base, map),
                     _ => return Err(Error::Values(format!("failed parsing --set-json data JSON: {text}"))),
                 }

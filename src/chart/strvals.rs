@@ -179,11 +179,11 @@ impl Parser<'_> {
             return Ok(Value::Null);
         }
         let text: String = self.rest.as_slice().iter().collect();
-        let (value, used) = json::first(&text).map_err(|e| Stop::Error(e.to_string()))?;
+        let (value, used) = json::first(text.as_bytes())?;
         let used = text.get(..used).map_or(0, |used| used.chars().count());
         self.rest.by_ref().take(used).for_each(drop);
         self.empty_value();
-        Ok(crate::yaml::all_floats(value))
+        Ok(value)
     }
 
     /// Skips white space and one comma; whether nothing else comes before that comma or the end.

@@ -57,11 +57,19 @@ pub struct Program {
     pub end: fn(u8) -> !,
 }
 
+/// What can be read of an argument. As in Go, each byte that isn't UTF-8 is U+FFFD.
+fn text_of(word: &[u8]) -> String {
+    let mut text = String::with_capacity(word.len());
+    for chunk in word.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    text
+}
+
 /// Parses the arguments of the process and runs its command.
 pub fn main(program: &Program) -> ExitCode {
-    let mut words = std::env::args_os()
-        .skip(1)
-        .map(|word| word.to_string_lossy().into_owned());
+    let mut words = std::env::args_os().skip(1).map(|word| text_of(word.as_encoded_bytes()));
     // Its flags follow other rules than clap's, and it starts fast.
     if words.next().as_deref() == Some("template") {
         return template::run(&words.collect::<Vec<_>>(), program);
@@ -100,6 +108,11 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn each_byte_that_is_no_text_is_replaced() {
+        assert_eq!(text_of(b"a=\xf0\x9f,\xc3\xa9"), "a=\u{fffd}\u{fffd},\u{e9}");
     }
 
     #[test]

@@ -37,8 +37,10 @@ pub enum Kind {
     Int,
     /// A number.
     Float,
-    /// A flag that is an error, which the function words from the value.
-    Refused(fn(&str) -> String),
+    /// A text that the function may refuse.
+    Checked(fn(&str) -> Result<(), String>),
+    /// The same, and `true` where the flag stands without one.
+    CheckedBool(fn(&str) -> Result<(), String>),
 }
 
 /// One flag.
@@ -261,7 +263,7 @@ impl Kind {
     /// The value of a flag that stands without one, if it may.
     fn without_value(self) -> Option<&'static str> {
         match self {
-            Kind::Bool => Some("true"),
+            Kind::Bool | Kind::CheckedBool(_) => Some("true"),
             Kind::Wait => Some("watcher"),
             Kind::Optional(value) => Some(value),
             _ => None,
@@ -307,7 +309,7 @@ impl Kind {
             }
             Kind::Csv => return csv::record(value),
             Kind::Pairs => return pairs(value),
-            Kind::Refused(reason) if !value.is_empty() => return Err(reason(value)),
+            Kind::Checked(check) | Kind::CheckedBool(check) => check(value)?,
             _ => {}
         }
         Ok(vec![value.to_owned()])
@@ -315,7 +317,7 @@ impl Kind {
 }
 
 /// `strconv.ParseBool`.
-fn parse_bool(text: &str) -> Option<bool> {
+pub fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),

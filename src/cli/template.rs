@@ -9,6 +9,7 @@ mod flags;
 mod hosts;
 mod http;
 mod install;
+mod klog;
 mod kubeconfig;
 mod locate;
 mod name;
@@ -16,6 +17,7 @@ mod namespace;
 mod reach;
 mod resolver;
 mod server;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -199,12 +201,13 @@ fn capture(args: &[String], mut process: Process<'_>) -> Captured {
 /// An error is the text after `Error: `, or empty if it was told in a notice. What is checked in which order decides which error comes first.
 fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> Result<(), String> {
     let (global, flags) = flags::parse(args);
-    if let Some(problem) = color_problem(&global) {
-        output
-            .notices
-            .push(format!("level=WARN msg=\"command failed\" error={}", quote_go(problem)));
-        return Err(String::new());
-    }
+    color_problem(&global)
+        .map_or_else(|| settings::check_logins(&global, process), Err)
+        .map_err(|problem| {
+            let line = format!("level=WARN msg=\"command failed\" error={}", quote_go(problem));
+            output.notices.push(line);
+            String::new()
+        })?;
     let flags = flags.map_err(|(text, notices)| {
         output.notices = notices;
         text
@@ -215,6 +218,10 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
         output.stdout = command.render_long_help().to_string().into_bytes();
         return Ok(());
     }
+    settings::check_driver(process).map_err(|problem| {
+        output.notices.push(format!("level=INFO msg={}", quote_go(problem)));
+        String::new()
+    })?;
     if flags.words.is_empty() {
         let usage = "\"helm template\" requires at least 1 argument\n\nUsage:  helm template [NAME] [CHART] [flags]";
         return Err(usage.to_owned());
@@ -230,7 +237,7 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
     let server = asks_server(&flags, &mut output.notices)?;
     let (name, chart) = name_and_chart(&flags, process)?;
     let proxies = http::Proxies::from_environment(process.env);
-    let place = locate::locate(&flags, process.dir, &chart)?;
+    let place = locate::locate(&flags, process, &chart)?;
     let place = match place {
         // Helm downloads a chart before it reads values.
         Place::Url(url) => {

@@ -196,6 +196,18 @@ pub(crate) fn to_json_of(text: &[u8], kind: &GoType) -> Result<Value, Error> {
     in_json(decoded, kind).map_err(|e| e.within(CONVERTING))
 }
 
+/// As [`to_json_of`], for readers with different types.
+///
+/// # Errors
+/// Those of [`to_json`]; for each reader those of its type.
+pub(crate) fn to_json_of_each<const N: usize>(
+    text: &[u8],
+    kinds: [&GoType; N],
+) -> Result<[Result<Value, Error>; N], Error> {
+    let decoded = decode_as::<typed::Raw>(text, &mut ())?;
+    Ok(kinds.map(|kind| in_json(decoded.clone(), kind).map_err(|e| e.within(CONVERTING))))
+}
+
 /// As [`to_json_of`], with only those of the outermost mapping's entries whose keys are `wanted` sure to be there: for a
 /// reader of a few fields of a large document.
 ///

@@ -60,6 +60,7 @@ fn is_field(key: &str, name: &str) -> bool {
 }
 
 /// What go-yaml decodes, with the keys that JSON has, in their order.
+#[derive(Clone)]
 pub(super) enum Raw {
     Scalar(Scalar<'static>),
     List(Vec<Raw>),

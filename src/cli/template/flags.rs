@@ -1,5 +1,6 @@
 //! The flags of `helm template` 4.3.1 (`pkg/cmd/{flags,install,template}.go`, `pkg/cli/environment.go`).
 
+use super::klog;
 use crate::cli::pflag::{self, Flag, Kind, Parsed};
 
 /// Pairs of flags that exclude each other, in the order in which cobra checks them.
@@ -54,8 +55,11 @@ const fn global(flag: Flag) -> Flag {
     Flag { global: true, ..flag }
 }
 
-fn no_plugin(name: &str) -> String {
-    format!("plugin: {{Name:{name} Type:postrenderer/v1}} not found")
+fn no_plugin(name: &str) -> Result<(), String> {
+    match name.is_empty() {
+        true => Ok(()),
+        false => Err(format!("plugin: {{Name:{name} Type:postrenderer/v1}} not found")),
+    }
 }
 
 const NO_EFFECT: &str = "this flag has no effect for 'helm template' and will be removed in Helm 5";
@@ -112,7 +116,7 @@ pub const FLAGS: &[Flag] = &[
     ignored("plain-http", Kind::Bool),
     ignored("pass-credentials", Kind::Bool),
     ignored("dependency-update", Kind::Bool),
-    ignored("post-renderer", Kind::Refused(no_plugin)),
+    ignored("post-renderer", Kind::Checked(no_plugin)),
     ignored("post-renderer-args", Kind::List),
     global(ignored("registry-config", Kind::Text)),
     global(ignored("repository-config", Kind::Text)),
@@ -142,21 +146,21 @@ pub const FLAGS: &[Flag] = &[
     deprecated(ignored("hide-notes", Kind::Bool), NO_EFFECT),
     deprecated(ignored("render-subchart-notes", Kind::Bool), NO_EFFECT),
     // klog's.
-    global(short('v', ignored("v", Kind::Int))),
-    global(ignored("add-dir-header", Kind::Bool)),
-    global(ignored("alsologtostderr", Kind::Bool)),
-    global(ignored("alsologtostderrthreshold", Kind::Text)),
-    global(ignored("legacy-stderr-threshold-behavior", Kind::Bool)),
-    global(ignored("log-backtrace-at", Kind::Text)),
+    global(short('v', ignored("v", Kind::Checked(klog::level)))),
+    global(ignored("add-dir-header", Kind::CheckedBool(klog::boolean))),
+    global(ignored("alsologtostderr", Kind::CheckedBool(klog::boolean))),
+    global(ignored("alsologtostderrthreshold", Kind::Checked(klog::severity))),
+    global(ignored("legacy-stderr-threshold-behavior", Kind::CheckedBool(klog::boolean))),
+    global(ignored("log-backtrace-at", Kind::Checked(klog::place))),
     global(ignored("log-dir", Kind::Text)),
     global(ignored("log-file", Kind::Text)),
-    global(ignored("log-file-max-size", Kind::Int)),
-    global(ignored("logtostderr", Kind::Bool)),
-    global(ignored("one-output", Kind::Bool)),
-    global(ignored("skip-headers", Kind::Bool)),
-    global(ignored("skip-log-headers", Kind::Bool)),
-    global(ignored("stderrthreshold", Kind::Text)),
-    global(ignored("vmodule", Kind::Text)),
+    global(ignored("log-file-max-size", Kind::Checked(klog::size))),
+    global(ignored("logtostderr", Kind::CheckedBool(klog::boolean))),
+    global(ignored("one-output", Kind::CheckedBool(klog::boolean))),
+    global(ignored("skip-headers", Kind::CheckedBool(klog::boolean))),
+    global(ignored("skip-log-headers", Kind::CheckedBool(klog::boolean))),
+    global(ignored("stderrthreshold", Kind::Checked(klog::severity))),
+    global(ignored("vmodule", Kind::Checked(klog::modules))),
 ];
 
 /// Reads the arguments as Helm does, twice into the same settings: `newRootCmdWithConfig` reads the flags of all commands
@@ -198,7 +202,7 @@ pub fn describe(command: clap::Command) -> clap::Command {
             arg = arg.short(short);
         }
         match flag.kind {
-            Kind::Bool => arg.action(clap::ArgAction::SetTrue),
+            Kind::Bool | Kind::CheckedBool(_) => arg.action(clap::ArgAction::SetTrue),
             kind => {
                 let arg = arg.value_name(flag.value).action(clap::ArgAction::Append);
                 if kind.is_optional() {

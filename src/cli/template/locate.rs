@@ -6,6 +6,7 @@ use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use super::files::clean_path;
+use super::{Process, settings};
 use crate::cli::pflag::Parsed;
 use crate::template::go::quote::quote_go;
 use crate::template::sprig::url_parse::Url;
@@ -44,12 +45,12 @@ pub fn cached(data: &[u8], flags: &Parsed, env: &dyn Fn(&str) -> Option<String>)
 ///
 /// # Errors
 /// Helm's text if there is no such chart; one of ours if a repository or registry would have to be asked.
-pub fn locate(flags: &Parsed, dir: &Path, chart: &str) -> Result<Place, String> {
+pub fn locate(flags: &Parsed, process: &Process<'_>, chart: &str) -> Result<Place, String> {
     let name = chart.trim();
     if let Some(url) = flags.text("repo").filter(|url| !url.is_empty()) {
         return Err(remote(name, &format!("helm pull --repo {url} {name}")));
     }
-    let path = absolute(&dir.join(name));
+    let path = absolute(&process.dir.join(name));
     if !name.is_empty() && path.exists() {
         if flags.bool("verify") {
             return Err(unverified(&path));
@@ -60,15 +61,16 @@ pub fn locate(flags: &Parsed, dir: &Path, chart: &str) -> Result<Place, String> 
         return Err(format!("path {} not found", quote_go(name)));
     }
     let url = Url::parse(name.as_bytes()).map_err(|_| format!("invalid chart URL format: {name}"))?;
-    by_url(flags, name, &url)
+    by_url(flags, process, name, &url)
 }
 
 /// A chart that isn't there and may be elsewhere (`ResolveChartVersion` in Helm's `pkg/downloader/chart_downloader.go`).
-fn by_url(flags: &Parsed, name: &str, url: &Url) -> Result<Place, String> {
+fn by_url(flags: &Parsed, process: &Process<'_>, name: &str, url: &Url) -> Result<Place, String> {
     let pull = || Err(remote(name, &format!("helm pull {name}")));
     if name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("oci://")) {
         return pull();
     }
+    let repositories = settings::repositories(flags, process)?;
     if !url.scheme.is_empty() && !url.host.is_empty() && !url.path.is_empty() {
         return match url.scheme.as_slice() {
             b"http" | b"https" if !flags.bool("verify") => Ok(Place::Url(name.to_owned())),
@@ -78,6 +80,7 @@ fn by_url(flags: &Parsed, name: &str, url: &Url) -> Result<Place, String> {
     }
     let path = String::from_utf8_lossy(&url.path);
     match path.split_once('/') {
+        Some((repository, _)) if repositories.iter().any(|known| known == repository) => pull(),
         Some((repository, _)) => Err(format!("repo {repository} not found")),
         None => Err(format!(
             "non-absolute URLs should be in form of repo_name/path_to_chart, got: {}",

@@ -2,35 +2,37 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
-use super::Process;
+use super::{Process, kubeconfig};
 use crate::cli::pflag::Parsed;
-use crate::yaml;
 
 const DEFAULT: &str = "default";
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The namespace for a command line.
+/// The namespace for a command line. A kubeconfig that can't be used says nothing, as with Helm.
 pub fn find(flags: &Parsed, process: &Process<'_>) -> String {
     let env = |name: &str| (process.env)(name).filter(|text| !text.is_empty());
     let given = match flags.text("namespace") {
         Some(text) => Some(text.to_owned()).filter(|text| !text.is_empty()),
         None => env("HELM_NAMESPACE"),
     };
-    given
-        .or_else(|| of_context(&kubeconfigs(flags, process), context(flags, process).as_deref()))
-        .or_else(|| {
-            env("KUBERNETES_SERVICE_HOST").and(env("KUBERNETES_SERVICE_PORT"))?;
-            // `inClusterClientConfig.Possible`.
-            let token = Path::new(SERVICE_ACCOUNT).join("token");
-            std::fs::metadata(token).ok().filter(|token| !token.is_dir())?;
-            env("POD_NAMESPACE").or_else(|| {
-                let text = std::fs::read_to_string(Path::new(SERVICE_ACCOUNT).join("namespace")).ok()?;
-                Some(text.trim().to_owned()).filter(|text| !text.is_empty())
-            })
+    if let Some(given) = given {
+        return given;
+    }
+    let of_pod = || {
+        env("KUBERNETES_SERVICE_HOST").and(env("KUBERNETES_SERVICE_PORT"))?;
+        // `inClusterClientConfig.Possible`.
+        let token = Path::new(SERVICE_ACCOUNT).join("token");
+        std::fs::metadata(token).ok().filter(|token| !token.is_dir())?;
+        env("POD_NAMESPACE").or_else(|| {
+            let text = std::fs::read_to_string(Path::new(SERVICE_ACCOUNT).join("namespace")).ok()?;
+            Some(text.trim().to_owned()).filter(|text| !text.is_empty())
         })
-        .unwrap_or_else(|| DEFAULT.to_owned())
+    };
+    let found = match kubeconfig::namespace(flags, process) {
+        Ok(found) => found.or_else(of_pod),
+        Err(_) => None,
+    };
+    found.unwrap_or_else(|| DEFAULT.to_owned())
 }
 
 /// The context that the command line or the environment names.
@@ -57,33 +59,6 @@ pub fn kubeconfigs(flags: &Parsed, process: &Process<'_>) -> Vec<PathBuf> {
         .map(|home| Path::new(&home).join(".kube/config"))
         .into_iter()
         .collect()
-}
-
-/// The namespace of a context: the one named, or the current one. A file that isn't there says nothing, and a file that
-/// can't be read takes the others' word too, as with Helm.
-fn of_context(files: &[PathBuf], context: Option<&str>) -> Option<String> {
-    let mut configs = Vec::new();
-    for path in files.iter().filter(|path| path.exists()) {
-        let text = std::fs::read(path).ok()?;
-        configs.push(yaml::to_json(&text).ok()?);
-    }
-    let text = |value: &Value, key: &str| {
-        value
-            .get(key)
-            .and_then(Value::as_str)
-            .filter(|text| !text.is_empty())
-            .map(str::to_owned)
-    };
-    let current = match context {
-        Some(name) => name.to_owned(),
-        None => configs.iter().find_map(|config| text(config, "current-context"))?,
-    };
-    configs
-        .iter()
-        .filter_map(|config| config.get("contexts")?.as_array())
-        .flatten()
-        .find(|entry| text(entry, "name").as_deref() == Some(&current))
-        .and_then(|entry| text(entry.get("context")?, "namespace"))
 }
 
 #[cfg(test)]

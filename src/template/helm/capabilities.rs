@@ -157,7 +157,7 @@ impl KubeVersion {
     /// # Errors
     /// Text that isn't a version, worded as `k8s.io/apimachinery` words it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let body = text.trim_start();
+        let body = text.trim_start_matches(['\t', '\n', '\x0c', '\r', ' ']);
         let body = body.strip_prefix('v').unwrap_or(body);
         let mut numbers: Vec<&str> = Vec::new();
         let mut rest = body;
@@ -174,7 +174,9 @@ impl KubeVersion {
             }
         }
         let quoted = || quote_go(text);
-        let (Some(major), minor) = (numbers.first(), numbers.get(1)) else {
+        // Go's `.` is no line feed, wherever it stands behind the numbers.
+        let is_line = !rest.contains('\n');
+        let (Some(major), minor, true) = (numbers.first(), numbers.get(1), is_line) else {
             return Err(format!("could not parse {} as version", quoted()));
         };
         let Some(minor) = minor else {

@@ -18,17 +18,22 @@ pub fn unmarshal(text: &[u8]) -> Result<Value, String> {
 /// Parses one JSON value, to the end even if a number in it is larger than a float64 can be: nil stands in its place, and
 /// the first such error beside the value.
 pub fn unmarshal_all(text: &[u8]) -> Result<(Value, Option<String>), String> {
-    let mut parser = Parser {
-        text,
-        at: 0,
-        problem: None,
-    };
-    parser.skip_space();
-    let value = parser.value(0)?;
+    let mut parser = Parser::new(text);
+    let value = parser.first()?;
     parser.skip_space();
     match parser.peek() {
         None => Ok((value, parser.problem)),
         Some(byte) => Err(unexpected(byte, "after top-level value")),
+    }
+}
+
+/// Parses the JSON value that a text begins with, as a decoder of a stream does. Gives the place behind it, too.
+pub fn first(text: &[u8]) -> Result<(Value, usize), String> {
+    let mut parser = Parser::new(text);
+    let value = parser.first()?;
+    match parser.problem {
+        None => Ok((value, parser.at)),
+        Some(problem) => Err(problem),
     }
 }
 
@@ -62,7 +67,22 @@ fn unexpected(byte: u8, context: &str) -> String {
     format!("invalid character {quoted} {context}")
 }
 
+impl<'a> Parser<'a> {
+    fn new(text: &'a [u8]) -> Self {
+        Parser {
+            text,
+            at: 0,
+            problem: None,
+        }
+    }
+}
+
 impl Parser<'_> {
+    fn first(&mut self) -> Result<Value, String> {
+        self.skip_space();
+        self.value(0)
+    }
+
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }

@@ -1,0 +1,89 @@
+//! The values of klog's flags, which Helm's users may give. Facts: `k8s.io/klog/v2`, Go's `flag` and `strconv`.
+
+use std::num::{IntErrorKind, ParseIntError};
+
+use crate::cli::pflag::parse_bool;
+use crate::template::go::quote::quote_go;
+
+/// What Go's `flag` says of numbers and booleans that are none.
+const WRONG: &str = "parse error";
+
+/// A number of klog's own types.
+pub fn level(value: &str) -> Result<(), String> {
+    let explain = |e: ParseIntError| {
+        let reason = if is_range(&e) {
+            "value out of range"
+        } else {
+            "invalid syntax"
+        };
+        format!("strconv.ParseInt: parsing {}: {reason}", quote_go(value))
+    };
+    value.parse::<i32>().map(drop).map_err(explain)
+}
+
+/// `severityValue.Set`
+pub fn severity(value: &str) -> Result<(), String> {
+    let names = ["INFO", "WARNING", "ERROR", "FATAL"];
+    match names.contains(&value.to_uppercase().as_str()) {
+        true => Ok(()),
+        false => level(value),
+    }
+}
+
+/// `parseModuleSpec`
+pub fn modules(value: &str) -> Result<(), String> {
+    let syntax = || "syntax error: expect comma-separated list of filename=N".to_owned();
+    for module in value.split(',').filter(|module| !module.is_empty()) {
+        let (pattern, level) = module.split_once('=').ok_or_else(syntax)?;
+        if pattern.is_empty() || level.is_empty() {
+            return Err(syntax());
+        }
+        if level.parse::<i32>().map_err(|_| syntax())? < 0 {
+            return Err("negative value for vmodule level".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// `traceLocation.Set`
+pub fn place(value: &str) -> Result<(), String> {
+    if value.is_empty() {
+        return Ok(());
+    }
+    let line = value.split_once(':').filter(|(file, _)| file.contains('.'));
+    match line.and_then(|(_, line)| line.parse::<i64>().ok()) {
+        None => Err("syntax error: expect file.go:234".to_owned()),
+        Some(..=0) => Err("negative or zero value for level".to_owned()),
+        Some(_) => Ok(()),
+    }
+}
+
+/// `uintValue.Set` of Go's `flag`, which takes other bases.
+pub fn size(value: &str) -> Result<(), String> {
+    let lower = value.to_ascii_lowercase();
+    let (base, digits) = match lower.split_at_checked(2) {
+        Some(("0x", digits)) => (16, digits),
+        Some(("0o", digits)) => (8, digits),
+        Some(("0b", digits)) => (2, digits),
+        _ if lower.len() > 1 && lower.starts_with('0') => (8, &lower[1..]),
+        _ => (10, lower.as_str()),
+    };
+    let is_whole = digits.split('_').all(|part| !part.is_empty()) && !digits.starts_with('+');
+    if !is_whole {
+        return Err(WRONG.to_owned());
+    }
+    match u64::from_str_radix(&digits.replace('_', ""), base) {
+        Err(e) if is_range(&e) => Err("value out of range".to_owned()),
+        Err(_) => Err(WRONG.to_owned()),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// `boolValue.Set` of Go's `flag`.
+pub fn boolean(value: &str) -> Result<(), String> {
+    parse_bool(value).map(drop).ok_or_else(|| WRONG.to_owned())
+}
+
+fn is_range(error: &ParseIntError) -> bool {
+    matches!(error.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow)
+}
