@@ -13,6 +13,7 @@ use super::resolver;
 use crate::chart::Fetch;
 use crate::chart::io_text;
 use crate::template::go::quote::quote_go;
+use crate::template::sprig::url_parse::Url;
 
 /// How long one answer may take; Helm waits as long for a schema.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -93,13 +94,17 @@ async fn follow(url: &str, proxies: &Proxies) -> Result<Answer, String> {
     Err(failed(&at, &format!("stopped after {MOST_REDIRECTIONS} redirects")))
 }
 
-/// Go's `url.Error` of a request.
+/// Go's `url.Error` of a request, which shows no password.
 pub fn failed(url: &str, problem: &str) -> String {
-    format!("Get {}: {problem}", quote_go(url))
+    let shown = Url::parse(url.as_bytes()).map(|url| url.text_without_password());
+    format!("Get {}: {problem}", quote_go(shown.unwrap_or_else(|_| url.into())))
 }
 
 /// One request: the answer, and where it leads on to.
 async fn ask(url: &str, proxies: &Proxies) -> Result<(Answer, Option<String>), String> {
+    if Url::parse(url.as_bytes()).is_ok_and(|url| url.host.is_empty()) {
+        return Err("http: no Host in request URL".to_owned());
+    }
     let uri: Uri = url.parse().map_err(|e| format!("{e}"))?;
     let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
         return Err("http: no Host in request URL".to_owned());
@@ -355,6 +360,7 @@ mod tests {
             problem,
             format!("Get {url:?}: dial tcp {closed}: connect: connection refused")
         );
+        assert_eq!(failed("HTTP://u%20:p@h/a b", "x"), r#"Get "http://u :***@h/a%20b": x"#);
     }
 
     #[test]
