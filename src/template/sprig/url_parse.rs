@@ -376,6 +376,12 @@ impl Url {
         }
     }
 
+    /// Name and password, of which the latter may be missing.
+    pub fn credentials(&self) -> Option<(&[u8], &[u8])> {
+        let user = self.user.as_ref()?;
+        Some((&user.name, user.password.as_deref().unwrap_or_default()))
+    }
+
     /// The text with `***` for a password, as errors of Go's HTTP client show it.
     pub fn text_without_password(&self) -> Vec<u8> {
         let Some(user) = self.user.as_ref().filter(|user| user.password.is_some()) else {
