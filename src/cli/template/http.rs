@@ -90,7 +90,7 @@ async fn follow(url: &str, proxies: &Proxies) -> Result<Answer, String> {
         };
         match location {
             Some(location) => {
-                at = join(&at, &location);
+                at = join(&at, &location).map_err(|problem| failed(&at, &problem))?;
                 last = location;
             }
             None => return Ok(answer),
@@ -188,20 +188,11 @@ pub(super) fn worded(error: &kube::Error, uri: &Uri) -> String {
 }
 
 /// Where a redirection leads.
-fn join(from: &str, location: &str) -> String {
-    if location.contains("://") {
-        return location.to_owned();
-    }
-    let (scheme, rest) = from.split_once("://").unwrap_or(("https", from));
-    let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-    match location {
-        other if other.starts_with("//") => format!("{scheme}:{other}"),
-        rooted if rooted.starts_with('/') => format!("{scheme}://{host}{rooted}"),
-        relative => {
-            let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-            format!("{scheme}://{host}{folder}/{relative}")
-        }
-    }
+fn join(from: &str, location: &str) -> Result<String, String> {
+    let parse = |url: &str| Url::parse(url.as_bytes());
+    let wrong = |e: String| format!("failed to parse Location header {}: {e}", quote_go(location));
+    let url = parse(from)?.resolve(&parse(location).map_err(wrong)?);
+    Ok(String::from_utf8_lossy(&url.text()).into_owned())
 }
 
 // === impl Proxies ===
@@ -422,10 +413,11 @@ mod tests {
         for (from, location, want) in [
             ("http://a/b/c", "d", "http://a/b/d"),
             ("http://a/b/c", "/d", "http://a/d"),
+            ("http://u:p@a/b/c", "../d?e#f", "http://u:p@a/d?e#f"),
             ("http://a/b/c", "//d/e", "http://d/e"),
             ("http://a", "https://d/e", "https://d/e"),
         ] {
-            assert_eq!(join(from, location), want);
+            assert_eq!(join(from, location).as_deref(), Ok(want));
         }
     }
 }
