@@ -7,11 +7,13 @@
 
 mod compile;
 mod compiled;
+mod dialect;
 mod documents;
 mod failure;
 mod format;
 mod json;
 mod keywords;
+mod loader;
 mod location;
 mod metaschemas;
 mod plain;
@@ -19,12 +21,14 @@ mod reader;
 mod urls;
 mod validator;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::OnceLock;
 
-use self::compile::Compiler;
+use self::compile::{Compiled, Compiler};
 use self::json::Json;
 use super::dependencies::Node;
+use super::warning::Warning;
 use super::{Fetch, values};
 use crate::template::go::parallel::{Helper, Promise};
 use crate::template::go::value::{Map, Str, Value};
@@ -41,18 +45,28 @@ pub struct Schema {
     compiled: OnceLock<Compiled>,
 }
 
-/// The schemas that a document consists of, or why it isn't one.
-type Compiled = Result<Vec<compiled::Schema>, String>;
-
 /// Checks folded values against the schemas of the charts that take part. `fetch` is asked for what a schema that is
-/// compiled now refers to on the network.
+/// compiled now refers to on the network; what Helm would log is added to `warnings`.
 ///
 /// # Errors
 /// What is wrong, by chart: `<chart>:\n- at '/age': ...\n`, worded as Helm words it.
-pub fn validate(node: &Node<'_>, values: &Map, fetch: Option<&Fetch>) -> Result<(), String> {
-    let mut report = String::new();
-    check(node, values, fetch, &mut report);
-    if report.is_empty() { Ok(()) } else { Err(report) }
+pub fn validate(
+    node: &Node<'_>,
+    values: &Map,
+    fetch: Option<&Fetch>,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), String> {
+    let mut check = Check {
+        fetch,
+        report: String::new(),
+        urns: BTreeSet::new(),
+        warnings,
+    };
+    check.chart(node, values);
+    match check.report {
+        report if report.is_empty() => Ok(()),
+        report => Err(report),
+    }
 }
 
 /// The schemas of the charts that take part, as far as [`validate`] would compile them first.
@@ -62,23 +76,37 @@ pub fn uncompiled<'c>(node: &Node<'c>) -> Vec<&'c Schema> {
     own.chain(node.dependencies.iter().flat_map(uncompiled)).collect()
 }
 
-fn check(node: &Node<'_>, values: &Map, fetch: Option<&Fetch>, report: &mut String) {
-    if let Some(schema) = &node.chart.schema
-        && let Err(text) = schema.check(values, fetch)
-    {
-        report.push_str(&format!("{}:\n{text}", node.name()));
-    }
-    for child in &node.dependencies {
-        match values.get(child.name().as_bytes()) {
-            None | Some(Value::Nil) => {}
-            Some(value) => match values::as_table(&value) {
-                Some(table) => check(child, &table, fetch, report),
-                None => report.push_str(&format!(
-                    "{}:\ninvalid type for values: expected object (map), got {}\n",
-                    child.name(),
-                    value.type_name()
-                )),
-            },
+/// The check of a chart's values and of those of its dependencies.
+struct Check<'c> {
+    fetch: Option<&'c Fetch>,
+    report: String,
+    /// What was warned of; once is enough.
+    urns: BTreeSet<String>,
+    warnings: &'c mut Vec<Warning>,
+}
+
+impl Check<'_> {
+    fn chart(&mut self, node: &Node<'_>, values: &Map) {
+        if let Some(schema) = &node.chart.schema {
+            let compiled = schema.compiled(self.fetch);
+            let urns = compiled.urns.iter().filter(|urn| self.urns.insert((*urn).clone()));
+            self.warnings.extend(urns.map(|urn| Warning::unresolved(urn)));
+            if let Err(text) = compiled.check(values) {
+                self.report.push_str(&format!("{}:\n{text}", node.name()));
+            }
+        }
+        for child in &node.dependencies {
+            match values.get(child.name().as_bytes()) {
+                None | Some(Value::Nil) => {}
+                Some(value) => match values::as_table(&value) {
+                    Some(table) => self.chart(child, &table),
+                    None => self.report.push_str(&format!(
+                        "{}:\ninvalid type for values: expected object (map), got {}\n",
+                        child.name(),
+                        value.type_name()
+                    )),
+                },
+            }
         }
     }
 }
@@ -100,7 +128,7 @@ impl Schema {
         let source = text.clone();
         let promise = Promise::new(move || match Json::parse(&source) {
             Ok(document) => Compiler::alone().compile_alone(URL, document),
-            Err(problem) => Some(Err(problem)),
+            Err(problem) => Some(Compiled::not_json(problem)),
         });
         helper.fulfil(vec![promise.clone()]);
         Schema {
@@ -119,15 +147,26 @@ impl Schema {
         let _ = self.compiled(fetch);
     }
 
-    fn compiled(&self, fetch: Option<&Fetch>) -> Result<&[compiled::Schema], String> {
-        let compile = || Json::parse(&self.text).and_then(|document| Compiler::new(fetch).compile(URL, Some(document)));
+    fn compiled(&self, fetch: Option<&Fetch>) -> &Compiled {
+        let compile = || match Json::parse(&self.text) {
+            Ok(document) => Compiler::new(fetch).compile(URL, document),
+            Err(problem) => Compiled::not_json(problem),
+        };
         let begun = self.begun.as_ref().and_then(|promise| promise.get().as_ref());
-        let compiled = begun.unwrap_or_else(|| self.compiled.get_or_init(compile));
-        compiled.as_ref().map(Vec::as_slice).map_err(String::clone)
+        begun.unwrap_or_else(|| self.compiled.get_or_init(compile))
+    }
+}
+
+impl Compiled {
+    fn not_json(problem: String) -> Self {
+        Compiled {
+            schemas: Err(problem),
+            urns: Vec::new(),
+        }
     }
 
-    fn check(&self, values: &Map, fetch: Option<&Fetch>) -> Result<(), String> {
-        let schemas = self.compiled(fetch)?;
+    fn check(&self, values: &Map) -> Result<(), String> {
+        let schemas = self.schemas.as_ref().map_err(String::clone)?;
         let values = Json::from_value(&Value::Map(values.clone()));
         validator::validate(schemas, 0, &values).map_err(|failure| {
             let mut lines = Vec::new();
@@ -202,13 +241,13 @@ mod tests {
                 .any(|part| text.contains(part));
             assert_eq!(found.is_none(), is_elsewhere, "{text}");
             for network in [None, Some(&fetch)] {
-                let plain = plain.clone().check(&values, network);
+                let plain = plain.clone().compiled(network).check(&values);
                 let before = asked.load(Ordering::SeqCst);
                 let begun = Schema {
                     begun: begun.begun.clone(),
                     ..Schema::new(Str::from(text.as_str()))
                 };
-                assert_eq!(begun.check(&values, network), plain, "{text}");
+                assert_eq!(begun.compiled(network).check(&values), plain, "{text}");
                 // Once each, if at all.
                 assert_eq!(asked.load(Ordering::SeqCst), 2 * before, "{text}");
             }

@@ -248,7 +248,7 @@ impl Renderer {
             templates.parsed()
         };
         if !input.skip_schema {
-            schema::validate(&node, &values, fetch).map_err(Error::Schema)?;
+            schema::validate(&node, &values, fetch, warnings).map_err(Error::Schema)?;
         }
         check_kube_version(&node, input.capabilities)?;
         let parsed = parsed?;

@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	_ "unsafe" // for go:linkname
 
 	"github.com/fatih/color"
 	_ "github.com/spf13/cobra"
+	_ "helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/cli"
 	helmcmd "helm.sh/helm/v4/pkg/cmd"
 	"helm.sh/helm/v4/pkg/kube"
@@ -19,13 +21,16 @@ import (
 )
 
 // What a run of the command leaves behind for the next one: the values of the global flags are the defaults of the next
-// command, and every command adds one more function to those that cobra calls at the start.
+// command, every command adds one more function to those that cobra calls at the start, and a URN is warned of once.
 //
 //go:linkname helmSettings helm.sh/helm/v4/pkg/cmd.settings
 var helmSettings *cli.EnvSettings
 
 //go:linkname cobraInitializers github.com/spf13/cobra.initializers
 var cobraInitializers []func()
+
+//go:linkname warnedURNs helm.sh/helm/v4/pkg/chart/common/util.warnedURNs
+var warnedURNs sync.Map
 
 var colorIsOff = color.NoColor
 
@@ -123,6 +128,7 @@ func fill(file *os.File, text string) error {
 func runHelm(args []string) int {
 	helmSettings = cli.New()
 	cobraInitializers = nil
+	warnedURNs.Clear()
 	color.NoColor = colorIsOff
 	// The command asks for signals and never gives that up.
 	defer signal.Reset()

@@ -3,23 +3,20 @@
 //! Follows what santhosh-tekuri/jsonschema v6 does with `$schema`, `$id`, anchors and references, and what Helm lets it
 //! load: files, what a [`Fetch`] fetches, and nothing (a schema that accepts all) for `urn:`.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::io::Read;
 use std::sync::Arc;
 
 use super::compiled::{Compound, Index, Rare, Rarest, Schema};
-use super::documents::{Document, Draft, Place};
+use super::dialect::{Dialect, Draft};
+use super::documents::{self, Document, Place};
 use super::json::{Json, Keywords};
 use super::keywords::{Below, COMPOUND, Object, RARE, RAREST};
-use super::urls::{join, percent_decode};
-use super::{documents, metaschemas};
+use super::loader::Loader;
+use super::metaschemas;
+use super::urls::join;
 use crate::chart::Fetch;
 use crate::template::go::quote::quote_go;
-use crate::template::sprig::url_parse::Url;
 
-/// The largest schema file that is read, in bytes.
-const MAX_FILE: u64 = 5 * 1024 * 1024;
 /// How many schemas a chart's schema may consist of.
 const MAX_SCHEMAS: usize = 100_000;
 
@@ -32,15 +29,19 @@ pub(super) struct Compiler<'f> {
     known: HashMap<Place, Index>,
     /// Metaschemas assert formats, and aren't checked themselves.
     pub is_meta: bool,
-    elsewhere: Elsewhere<'f>,
+    loader: Loader<'f>,
 }
 
-/// What stands in files and on the network.
-enum Elsewhere<'f> {
-    /// Files are read, and fetched what can be.
-    Loaded(Option<&'f Fetch>),
-    /// Nothing is looked at; whether it was asked for.
-    Left { was_asked: bool },
+/// What a document was compiled to.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    /// Its schemas, the first of which is the root.
+    ///
+    /// # Errors
+    /// What isn't a schema, and references that lead nowhere; the text is the library's.
+    pub schemas: Result<Vec<Schema>, String>,
+    /// The `urn:`s that it refers to.
+    pub urns: Vec<String>,
 }
 
 impl<'f> Compiler<'f> {
@@ -52,14 +53,14 @@ impl<'f> Compiler<'f> {
             places: Vec::new(),
             known: HashMap::new(),
             is_meta: false,
-            elsewhere: Elsewhere::Loaded(fetch),
+            loader: Loader::new(fetch),
         }
     }
 
     /// A compiler that looks at nothing but the document and what is built in.
     pub fn alone() -> Self {
         Compiler {
-            elsewhere: Elsewhere::Left { was_asked: false },
+            loader: Loader::alone(),
             ..Compiler::new(None)
         }
     }
@@ -72,48 +73,58 @@ impl<'f> Compiler<'f> {
         }
     }
 
-    /// Compiles what stands at `url`, with `document` as its content if one is given; the first schema is the root.
-    ///
-    /// # Errors
-    /// What isn't a schema, and references that lead nowhere; the text is the library's.
-    pub fn compile(mut self, url: &str, document: Option<Json>) -> Result<Vec<Schema>, String> {
-        self.run(url, document).map(|()| self.schemas)
+    /// Compiles the document, which stands at `url`.
+    pub fn compile(mut self, url: &str, document: Json) -> Compiled {
+        let result = self.run(url, document);
+        Compiled {
+            schemas: result.map(|()| self.schemas),
+            urns: self.loader.urns,
+        }
     }
 
     /// As [`Compiler::compile`]; `None` if the document refers to others, so that there is no telling.
-    pub fn compile_alone(mut self, url: &str, document: Json) -> Option<Result<Vec<Schema>, String>> {
-        let result = self.run(url, Some(document));
-        match self.elsewhere {
-            Elsewhere::Left { was_asked: true } => None,
-            _ => Some(result.map(|()| self.schemas)),
-        }
+    pub fn compile_alone(mut self, url: &str, document: Json) -> Option<Compiled> {
+        let result = self.run(url, document);
+        let compiled = Compiled {
+            schemas: result.map(|()| self.schemas),
+            urns: Vec::new(),
+        };
+        (!self.loader.was_asked()).then_some(compiled)
     }
 
-    fn run(&mut self, url: &str, document: Option<Json>) -> Result<(), String> {
+    /// Compiles what stands at each of the URLs: all schemas, and which of them those are.
+    pub fn compile_all(mut self, urls: &[String]) -> Result<(Vec<Schema>, Vec<Index>), String> {
+        let place = |url: &String| Place::new(&Arc::from(url.as_str()), "");
+        let roots = urls.iter().map(|url| self.enqueue(place(url))).collect();
+        self.compile_places()?;
+        Ok((self.schemas, roots))
+    }
+
+    fn run(&mut self, url: &str, document: Json) -> Result<(), String> {
         let url = Arc::from(url);
-        if let Some(document) = document {
-            self.add(&url, document)?;
-        }
+        self.loader.add(&url, document);
+        self.load(&url)?;
         self.enqueue(Place::new(&url, ""));
         let document = self.documents.get(&url).filter(|document| document.is_alone());
-        if let Some((root, draft)) =
-            document.map(|document| (Arc::clone(&document.root), document.resource("").1.draft))
+        if let Some((root, dialect)) =
+            document.map(|document| (Arc::clone(&document.root), document.resource("").1.dialect))
         {
-            return self.compile_tree(&root, draft);
+            return self.compile_tree(&root, dialect);
         }
+        self.compile_places()
+    }
+
+    fn compile_places(&mut self) -> Result<(), String> {
         let mut at = 0;
         while let Some(place) = self.places.get(at).cloned() {
             // What stands below a keyword of a schema is one.
             if self.schemas.get(at).is_none_or(|schema| schema.above.is_none()) {
                 self.ensure(&place)?;
             }
-            let root = self
-                .documents
-                .get(&place.url)
-                .map(|document| Arc::clone(&document.root));
-            let value = root.as_deref().and_then(|root| documents::lookup(root, &place.pointer));
-            let value = value.ok_or_else(|| format!("json-pointer in {} not found", quote_go(place.to_string())))?;
-            self.compile_at(at, &place, value)?;
+            let document = self.documents.get(&place.url);
+            if let Some(root) = document.map(|document| Arc::clone(&document.root)) {
+                self.compile_at(at, &place, documents::found(&root, &place)?)?;
+            }
             at = next(at)?;
         }
         self.schemas.shrink_to_fit();
@@ -121,40 +132,34 @@ impl<'f> Compiler<'f> {
     }
 
     /// Compiles a document in which nothing is found but by the keyword that it stands below: its schemas are a tree.
-    fn compile_tree(&mut self, root: &Json, draft: Draft) -> Result<(), String> {
+    fn compile_tree(&mut self, root: &Json, dialect: Dialect) -> Result<(), String> {
         let mut found = vec![root];
         let mut at = 0;
         while let Some(value) = found.get(at).copied() {
             let schema = Schema {
-                draft,
+                draft: dialect.draft,
                 ..Schema::default()
             };
-            self.read(at, schema, Rarest::default(), value, Below::Values(&mut found))?;
+            self.read(
+                at,
+                dialect,
+                (schema, Rarest::default()),
+                value,
+                Below::Values(&mut found),
+            )?;
             at = next(at)?;
         }
         self.schemas.shrink_to_fit();
         Ok(())
     }
 
-    fn add(&mut self, url: &Arc<str>, root: Json) -> Result<(), String> {
-        let draft = self.draft(url, &root)?;
-        let mut document = Document::new(url, root);
-        document.collect_root(draft)?;
-        self.check(&document, "")?;
-        self.documents.insert(Arc::clone(url), document);
-        Ok(())
-    }
-
     /// Checks that what stands at `pointer` is a schema.
     fn check(&self, document: &Document, pointer: &str) -> Result<(), String> {
-        if self.is_meta || document.url.starts_with("http://json-schema.org/") {
+        let site = ["http://json-schema.org/", "https://json-schema.org/"];
+        if self.is_meta || site.iter().any(|site| document.url.starts_with(site)) {
             return Ok(());
         }
-        let Some(value) = documents::lookup(&document.root, pointer) else {
-            return Ok(());
-        };
-        let draft = document.resource(pointer).1.draft;
-        metaschemas::check(draft, value).map_err(|report| {
+        metaschemas::check(document, pointer).map_err(|report| {
             let place = Place::new(&document.url, pointer);
             format!(
                 "{} is not valid against metaschema: {report}",
@@ -172,10 +177,8 @@ impl<'f> Compiler<'f> {
         if document.knows(&place.pointer) {
             return Ok(());
         }
-        if documents::lookup(&document.root, &place.pointer).is_none() {
-            return Err(format!("json-pointer in {} not found", quote_go(place.to_string())));
-        }
-        document.collect_at(&place.pointer)?;
+        documents::found(&document.root, place)?;
+        document.collect_at(&place.pointer, &mut self.loader)?;
         let document = self.documents.get(&place.url);
         document.map_or(Ok(()), |document| self.check(document, &place.pointer))
     }
@@ -184,47 +187,12 @@ impl<'f> Compiler<'f> {
         if self.documents.contains_key(url) {
             return Ok(());
         }
-        let root = self.read_document(url)?;
-        self.add(url, root)
-    }
-
-    fn read_document(&mut self, url: &str) -> Result<Json, String> {
-        let failed = |problem: String| format!("failing loading {}: {problem}", quote_go(url));
-        if let Some(folder) = metaschemas::folder(url) {
-            return Err(format!("read metaschemas/{folder}/: is a directory"));
-        }
-        match (metaschemas::document(url), &mut self.elsewhere) {
-            (Some(document), _) => Ok(document),
-            (None, Elsewhere::Loaded(network)) => fetch(url, *network).map_err(failed),
-            (None, Elsewhere::Left { was_asked }) => {
-                *was_asked = true;
-                Err(failed("not now".to_owned()))
-            }
-        }
-    }
-
-    /// The draft of the document at `url`: what its `$schema` names, which may be a schema of another draft.
-    fn draft(&mut self, url: &str, root: &Json) -> Result<Draft, String> {
-        let mut passed: Vec<String> = Vec::new();
-        let mut root = Cow::Borrowed(root);
-        while let Some(named) = root.get("$schema").and_then(Json::text) {
-            if let Some(draft) = Draft::from_url(named) {
-                return Ok(draft);
-            }
-            let named = named.split('#').next().unwrap_or_default().to_owned();
-            let at = passed.last().map_or(url, String::as_str);
-            Url::parse(named.as_bytes())
-                .map_err(|e| format!("invalid $schema in {}: {e}", quote_go(format!("{at}#"))))?;
-            if named == at {
-                return Err(format!("draft {} is not supported", quote_go(&named)));
-            }
-            if passed.contains(&named) {
-                return Err(format!("cycle in resolving $schema in {}", quote_go(&named)));
-            }
-            root = Cow::Owned(self.read_document(&named)?);
-            passed.push(named);
-        }
-        Ok(Draft::default())
+        let root = self.loader.load(url)?;
+        let mut document = Document::new(url, root);
+        document.collect_root(&mut self.loader)?;
+        self.check(&document, "")?;
+        self.documents.insert(Arc::clone(url), document);
+        Ok(())
     }
 
     /// The index of the schema at a place.
@@ -276,8 +244,9 @@ impl<'f> Compiler<'f> {
             return Ok(());
         };
         let (base, resource) = document.resource(&place.pointer);
+        let dialect = resource.dialect;
         let mut schema = Schema {
-            draft: resource.draft,
+            draft: dialect.draft,
             ..Schema::default()
         };
         let mut rarest = Rarest::default();
@@ -295,15 +264,15 @@ impl<'f> Compiler<'f> {
             let target = self.enqueue(place);
             rarest.dynamic_anchors.insert(name, target);
         }
-        self.read(index, schema, rarest, value, Below::Places(place))
+        self.read(index, dialect, (schema, rarest), value, Below::Places(place))
     }
 
     /// Reads the keywords of the schema at `index`.
     fn read<'c, 'j: 'c>(
         &mut self,
         index: usize,
-        mut schema: Schema,
-        mut rarest: Rarest,
+        dialect: Dialect,
+        (mut schema, mut rarest): (Schema, Rarest),
         value: &'j Json,
         below: Below<'c, 'j>,
     ) -> Result<(), String> {
@@ -314,6 +283,7 @@ impl<'f> Compiler<'f> {
             Json::Object(map) => Object {
                 compiler: self,
                 index: index as Index,
+                dialect,
                 map,
                 keywords: Keywords::of(map),
                 below,
@@ -345,41 +315,6 @@ fn next(at: usize) -> Result<usize, String> {
     match at + 1 {
         next if next > MAX_SCHEMAS => Err(format!("the schema has more than {MAX_SCHEMAS} subschemas")),
         next => Ok(next),
-    }
-}
-
-/// The path of a `file:` URL as Go's `net/url` reads it: in `file://../a` a host named `..` stands before it.
-fn file_path(url: &str) -> &str {
-    let rest = url.strip_prefix("file:").unwrap_or_default();
-    let rest = rest.split('?').next().unwrap_or_default();
-    match rest.strip_prefix("//") {
-        Some(rest) => rest.find('/').map_or("", |start| &rest[start..]),
-        None if rest.starts_with('/') => rest,
-        None => "",
-    }
-}
-
-/// Loads a document that isn't built in.
-fn fetch(url: &str, network: Option<&Fetch>) -> Result<Json, String> {
-    match url.split_once(':').map_or("", |(scheme, _)| scheme) {
-        "file" => {
-            let path = percent_decode(file_path(url))?;
-            let io = |op: &str| {
-                let path = path.clone();
-                let op = op.to_owned();
-                move |e: std::io::Error| format!("{op} {path}: {}", crate::chart::io_text(&e))
-            };
-            let file = std::fs::File::open(&path).map_err(io("open"))?;
-            let mut text = Vec::new();
-            file.take(MAX_FILE).read_to_end(&mut text).map_err(io("read"))?;
-            Json::parse(&text)
-        }
-        "urn" => Ok(Json::Bool(true)),
-        "http" | "https" => match network {
-            Some(network) => Json::parse(&network.get(url)?),
-            None => Err("schemas on the network are not fetched: put a copy into the schema's $defs".to_owned()),
-        },
-        _ => Err(format!("no URLLoader registered for {}", quote_go(url))),
     }
 }
 
@@ -452,7 +387,7 @@ mod tests {
         ];
         for (text, value) in table {
             let document = Json::parse(text.as_bytes()).unwrap();
-            let schemas = Compiler::new(None).compile("file:///x", Some(document)).unwrap();
+            let schemas = Compiler::new(None).compile("file:///x", document).schemas.unwrap();
             let value = Json::parse(value.as_bytes()).unwrap();
             assert!(validator::validate(&schemas, 0, &value).is_err(), "{text}");
         }
@@ -462,9 +397,8 @@ mod tests {
     fn a_document_that_refers_to_nothing_is_compiled_as_any_other() {
         let compile = |text: &str| {
             let document = Json::parse(text.as_bytes()).unwrap();
-            Compiler::new(None)
-                .compile("file:///x", Some(document))
-                .map(|schemas| format!("{schemas:#?}"))
+            let compiled = Compiler::new(None).compile("file:///x", document);
+            compiled.schemas.map(|schemas| format!("{schemas:#?}"))
         };
         let table = [
             r#"{"type": "object"}"#,

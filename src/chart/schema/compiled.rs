@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use super::documents::Draft;
+use super::dialect::Draft;
 use super::format::Check;
 use super::json::{Json, Number};
 

@@ -1,25 +1,16 @@
-//! Schema documents: their resources (`$id`), anchors, drafts, and how references lead from one to another.
+//! Schema documents: their resources (`$id`), anchors, dialects, and how references lead from one to another.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
+use super::dialect::{Dialect, Draft, Shape};
 use super::failure::escape;
 use super::json::{Json, Keywords};
+use super::loader::Loader;
 use super::urls::{encoded, join, percent_decode};
 use crate::template::go::quote::quote_go;
-
-/// A version of JSON Schema.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::chart) enum Draft {
-    V4,
-    V6,
-    V7,
-    V2019,
-    #[default]
-    V2020,
-}
 
 /// A schema's place: the URL of its document, and a JSON pointer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -46,82 +37,10 @@ pub(super) struct Document {
 #[derive(Debug, Clone)]
 pub(super) struct Resource {
     pub id: String,
-    pub draft: Draft,
+    pub dialect: Dialect,
     /// The pointers of anchors.
     pub anchors: BTreeMap<String, String>,
     pub dynamic_anchors: BTreeSet<String>,
-}
-
-impl Draft {
-    /// The draft whose metaschema has this URL.
-    pub fn from_url(url: &str) -> Option<Self> {
-        let url = url.split('#').next().unwrap_or(url);
-        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
-        Some(match rest.unwrap_or(url) {
-            "json-schema.org/schema" | "json-schema.org/draft/2020-12/schema" => Draft::V2020,
-            "json-schema.org/draft/2019-09/schema" => Draft::V2019,
-            "json-schema.org/draft-07/schema" => Draft::V7,
-            "json-schema.org/draft-06/schema" => Draft::V6,
-            "json-schema.org/draft-04/schema" => Draft::V4,
-            _ => return None,
-        })
-    }
-
-    fn id_keyword(self) -> &'static str {
-        if self == Draft::V4 { "id" } else { "$id" }
-    }
-
-    /// The schema's identifier without its fragment; empty if it has none.
-    fn id(self, schema: &Json) -> &str {
-        if self < Draft::V2019 && schema.get("$ref").is_some() {
-            return "";
-        }
-        let id = schema.get(self.id_keyword()).and_then(Json::text).unwrap_or_default();
-        id.split('#').next().unwrap_or_default()
-    }
-
-    /// The keywords that hold schemas: alone, in a list, or by name.
-    fn positions(self) -> impl Iterator<Item = (&'static str, Shape)> {
-        const POSITIONS: [(Draft, &str, Shape); 25] = [
-            (Draft::V4, "definitions", Shape::Named),
-            (Draft::V4, "not", Shape::One),
-            (Draft::V4, "allOf", Shape::List),
-            (Draft::V4, "anyOf", Shape::List),
-            (Draft::V4, "oneOf", Shape::List),
-            (Draft::V4, "properties", Shape::Named),
-            (Draft::V4, "additionalProperties", Shape::One),
-            (Draft::V4, "patternProperties", Shape::Named),
-            (Draft::V4, "items", Shape::One),
-            (Draft::V4, "items", Shape::List),
-            (Draft::V4, "additionalItems", Shape::One),
-            (Draft::V4, "dependencies", Shape::Named),
-            (Draft::V6, "propertyNames", Shape::One),
-            (Draft::V6, "contains", Shape::One),
-            (Draft::V7, "if", Shape::One),
-            (Draft::V7, "then", Shape::One),
-            (Draft::V7, "else", Shape::One),
-            (Draft::V2019, "$defs", Shape::Named),
-            (Draft::V2019, "dependentSchemas", Shape::Named),
-            (Draft::V2019, "unevaluatedProperties", Shape::One),
-            (Draft::V2019, "unevaluatedItems", Shape::One),
-            (Draft::V2019, "contentSchema", Shape::One),
-            (Draft::V2020, "prefixItems", Shape::List),
-            (Draft::V2020, "$defs", Shape::Named),
-            (Draft::V2020, "contentSchema", Shape::One),
-        ];
-        POSITIONS
-            .into_iter()
-            .filter(move |(since, ..)| *since <= self)
-            .map(|(_, keyword, shape)| (keyword, shape))
-    }
-}
-
-/// How schemas stand below a keyword.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Shape {
-    One,
-    List,
-    Named,
 }
 
 impl Place {
@@ -140,14 +59,14 @@ impl fmt::Display for Place {
 }
 
 impl Document {
-    pub fn new(url: &Arc<str>, root: Json) -> Self {
+    pub fn new(url: &Arc<str>, root: Arc<Json>) -> Self {
         let is_single = !has_below(&root, &["$anchor", "$dynamicAnchor", "$id", "$schema", "id"]);
         let refers = ["$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$ref"];
         Document {
             url: Arc::clone(url),
             is_single,
             is_alone: is_single && !refers.iter().any(|key| root.get(key).is_some()) && !has_below(&root, &refers),
-            root: Arc::new(root),
+            root,
             resources: BTreeMap::new(),
             seen: HashSet::new(),
         }
@@ -165,7 +84,7 @@ impl Document {
 
     /// Whether keywords lead from the root to what stands at `pointer`.
     fn leads_to(&self, pointer: &str) -> bool {
-        let draft = self.resource("").1.draft;
+        let draft = self.resource("").1.dialect.draft;
         let mut parts = pointer.split('/').skip(1).peekable();
         let mut schema = &*self.root;
         while let Some(keyword) = parts.next() {
@@ -204,34 +123,47 @@ impl Document {
         }
     }
 
-    /// Takes in the whole document, which is of a draft.
-    pub fn collect_root(&mut self, draft: Draft) -> Result<(), String> {
+    /// Takes in the whole document.
+    pub fn collect_root(&mut self, loader: &mut Loader<'_>) -> Result<(), String> {
         let (root, url) = (Arc::clone(&self.root), Arc::clone(&self.url));
-        self.collect(&root, &url, "", draft)
+        self.collect(&root, &url, "", Dialect::default(), loader)
+    }
+
+    /// The dialect of each resource, by pointer.
+    pub fn dialects(&self) -> impl Iterator<Item = (&str, Dialect)> {
+        let resources = self.resources.iter();
+        resources.map(|(pointer, resource)| (pointer.as_str(), resource.dialect))
     }
 
     /// Takes what a reference leads to for a schema, wherever it stands.
-    pub fn collect_at(&mut self, pointer: &str) -> Result<(), String> {
+    pub fn collect_at(&mut self, pointer: &str, loader: &mut Loader<'_>) -> Result<(), String> {
         let root = Arc::clone(&self.root);
         let Some(schema) = lookup(&root, pointer) else {
             return Ok(());
         };
         let (base, resource) = self.resource(pointer);
-        let (base, id, draft) = (base.to_owned(), resource.id.clone(), resource.draft);
-        self.collect(schema, &id, pointer, draft)?;
+        let (base, id, dialect) = (base.to_owned(), resource.id.clone(), resource.dialect);
+        self.collect(schema, &id, pointer, dialect, loader)?;
         if !self.resources.contains_key(pointer) {
             self.anchors(schema, pointer, &base)?;
         }
         Ok(())
     }
 
-    fn collect(&mut self, schema: &Json, base: &str, pointer: &str, fallback: Draft) -> Result<(), String> {
+    fn collect(
+        &mut self,
+        schema: &Json,
+        base: &str,
+        pointer: &str,
+        fallback: Dialect,
+        loader: &mut Loader<'_>,
+    ) -> Result<(), String> {
         if !self.seen.insert(pointer.to_owned()) {
             return Ok(());
         }
-        let new = |id: &str, draft: Draft| Resource {
+        let new = |id: &str, dialect: Dialect| Resource {
             id: id.to_owned(),
-            draft,
+            dialect,
             anchors: BTreeMap::new(),
             dynamic_anchors: BTreeSet::new(),
         };
@@ -242,27 +174,22 @@ impl Document {
             return Ok(());
         };
         let keywords = Keywords::of(map);
-        let mut draft = match schema.get("$schema").and_then(Json::text) {
-            Some(url) if !pointer.is_empty() => Draft::from_url(url).ok_or_else(|| unsupported(url)),
-            _ => Ok(fallback),
-        };
-        if draft.as_ref().map_or("", |draft| draft.id(schema)).is_empty() {
+        let is_root = pointer.is_empty();
+        let mut names_draft = schema.get("$schema").and_then(Json::text).is_some();
+        let mut draft = fallback.draft;
+        if names_draft {
+            draft = loader.draft(&Place::new(&self.url, pointer), schema, draft)?;
             // Only a resource may change the draft.
-            draft = Ok(fallback);
+            if !is_root && draft.id(schema).is_empty() {
+                (draft, names_draft) = (fallback.draft, false);
+            }
         }
-        let draft = draft?;
         let id = draft.id(schema);
         let mut base = base.to_owned();
         let mut home = self.resource(pointer).0.to_owned();
-        if !id.is_empty() || pointer.is_empty() {
+        if !id.is_empty() || is_root {
             if !id.is_empty() {
-                let place = || {
-                    format!(
-                        "error in parsing id at {}",
-                        quote_go(Place::new(&self.url, pointer).to_string())
-                    )
-                };
-                base = join(&base, id).map_err(|_| place())?.0;
+                base = join(&base, id).map_err(|_| self.unparsed("id", pointer))?.0;
             }
             match self.resources.iter().find(|(_, known)| known.id == base) {
                 Some((other, _)) if other != pointer => {
@@ -276,7 +203,12 @@ impl Document {
                 }
                 Some(_) => {}
                 None => {
-                    self.resources.insert(pointer.to_owned(), new(&base, draft));
+                    let mut dialect = fallback;
+                    if names_draft {
+                        let vocabularies = loader.vocabularies(schema, draft)?;
+                        dialect = Dialect { draft, vocabularies };
+                    }
+                    self.resources.insert(pointer.to_owned(), new(&base, dialect));
                 }
             }
             home = pointer.to_owned();
@@ -285,21 +217,22 @@ impl Document {
         if self.is_single {
             return Ok(());
         }
+        let below = self.resources.get(&home).map_or(fallback, |home| home.dialect);
         for (keyword, shape) in draft.positions().filter(|(keyword, _)| keywords.may_have(keyword)) {
             let Some(value) = map.get(keyword) else {
                 continue;
             };
             let at = format!("{pointer}/{}", escape(keyword));
             match (shape, value) {
-                (Shape::One, value) => self.collect(value, &base, &at, draft)?,
+                (Shape::One, value) => self.collect(value, &base, &at, below, loader)?,
                 (Shape::List, Json::Array(items)) => {
                     for (index, item) in items.iter().enumerate() {
-                        self.collect(item, &base, &format!("{at}/{index}"), draft)?;
+                        self.collect(item, &base, &format!("{at}/{index}"), below, loader)?;
                     }
                 }
                 (Shape::Named, Json::Object(map)) => {
                     for (name, item) in map.iter() {
-                        self.collect(item, &base, &format!("{at}/{}", escape(name)), draft)?;
+                        self.collect(item, &base, &format!("{at}/{}", escape(name)), below, loader)?;
                     }
                 }
                 _ => {}
@@ -308,12 +241,19 @@ impl Document {
         Ok(())
     }
 
+    /// What the library says of an identifier whose escapes are wrong.
+    fn unparsed(&self, what: &str, pointer: &str) -> String {
+        let place = Place::new(&self.url, pointer).to_string();
+        format!("error in parsing {what} at {}", quote_go(place))
+    }
+
     fn anchors(&mut self, schema: &Json, pointer: &str, home: &str) -> Result<(), String> {
         let url = quote_go(self.url.as_bytes());
+        let unparsed = self.unparsed("anchor", pointer);
         let Some(resource) = self.resources.get_mut(home) else {
             return Ok(());
         };
-        let draft = resource.draft;
+        let draft = resource.dialect.draft;
         let mut names: Vec<(String, bool)> = Vec::new();
         let text = |key: &str| schema.get(key).and_then(Json::text).map(str::to_owned);
         if draft < Draft::V2019 {
@@ -322,8 +262,9 @@ impl Document {
             }
             let id = text(draft.id_keyword()).unwrap_or_default();
             let fragment = id.split_once('#').map_or("", |(_, fragment)| fragment);
+            let fragment = percent_decode(fragment).map_err(|_| unparsed)?;
             if !fragment.is_empty() && !fragment.starts_with('/') {
-                names.push((percent_decode(fragment)?, false));
+                names.push((fragment, false));
             }
         } else {
             names.extend(text("$anchor").map(|name| (name, false)));
@@ -375,17 +316,12 @@ impl Document {
     }
 }
 
-fn unsupported(url: &str) -> String {
-    let url = url.split('#').next().unwrap_or_default();
-    format!(
-        "failing loading {}: schemas for the schemas of a part are built in, others are not fetched",
-        quote_go(url)
-    )
-}
-
 static NO_RESOURCE: Resource = Resource {
     id: String::new(),
-    draft: Draft::V2020,
+    dialect: Dialect {
+        draft: Draft::V2020,
+        vocabularies: None,
+    },
     anchors: BTreeMap::new(),
     dynamic_anchors: BTreeSet::new(),
 };
@@ -412,16 +348,42 @@ fn has_below(root: &Json, keys: &[&str]) -> bool {
 /// What stands at a JSON pointer.
 pub(super) fn lookup<'j>(root: &'j Json, pointer: &str) -> Option<&'j Json> {
     pointer.split('/').skip(1).try_fold(root, |value, part| {
-        let part = match part.contains('~') {
-            true => Cow::Owned(part.replace("~1", "/").replace("~0", "~")),
-            false => Cow::Borrowed(part),
-        };
+        let part = unescape(part)?;
         match value {
             Json::Object(map) => map.get(&part),
-            Json::Array(items) => items.get(part.parse::<usize>().ok()?),
+            // Go's `strconv.Atoi` takes `-0`.
+            Json::Array(items) => items.get(usize::try_from(part.parse::<i64>().ok()?).ok()?),
             _ => None,
         }
     })
+}
+
+/// What stands at a place of a document.
+///
+/// # Errors
+/// The library's words for a place where there is nothing.
+pub(super) fn found<'j>(root: &'j Json, place: &Place) -> Result<&'j Json, String> {
+    lookup(root, &place.pointer).ok_or_else(|| {
+        let shown = quote_go(place.to_string());
+        // The parts before the one that can't be read may lead nowhere, too.
+        let mut parts = place.pointer.split('/').skip(1);
+        let wrong = parts.position(|part| unescape(part).is_none());
+        let before = wrong.map(|at| place.pointer.split('/').take(at + 1).collect::<Vec<_>>().join("/"));
+        match before.and_then(|before| lookup(root, &before)) {
+            Some(_) => format!("invalid json-pointer {shown}"),
+            None => format!("json-pointer in {shown} not found"),
+        }
+    })
+}
+
+/// A part of a JSON pointer as it stands in a document; `None` if a tilde is followed by neither 0 nor 1.
+fn unescape(part: &str) -> Option<Cow<'_, str>> {
+    if !part.contains('~') {
+        return Some(Cow::Borrowed(part));
+    }
+    let mut tails = part.split('~').skip(1);
+    let is_escape = tails.all(|tail| tail.starts_with(['0', '1']));
+    is_escape.then(|| Cow::Owned(part.replace("~1", "/").replace("~0", "~")))
 }
 
 #[cfg(test)]
@@ -432,8 +394,8 @@ mod tests {
     fn a_document_without_names_is_not_searched_and_knows_its_schemas() {
         let url = Arc::from("file:///x");
         let new = |text: &str| {
-            let mut document = Document::new(&url, Json::parse(text.as_bytes()).unwrap());
-            document.collect_root(Draft::V7).unwrap();
+            let mut document = Document::new(&url, Arc::new(Json::parse(text.as_bytes()).unwrap()));
+            document.collect_root(&mut Loader::new(None)).unwrap();
             document
         };
         let text = r##"{"$schema": "http://json-schema.org/draft-07/schema#", "$id": "http://x.org/y",
@@ -464,7 +426,7 @@ mod tests {
             assert_eq!(single.knows(pointer), known, "{pointer}");
             assert_eq!(searched.knows(pointer), known, "{pointer}");
         }
-        single.collect_at("/other").unwrap();
+        single.collect_at("/other", &mut Loader::new(None)).unwrap();
         assert!(single.knows("/other"));
     }
 }

@@ -35,13 +35,8 @@ impl Failure {
                 Kind::Group | Kind::Reference => "validation failed",
                 Kind::Keyword(text) => text,
             };
-            let place: String = self
-                .location
-                .parts()
-                .iter()
-                .map(|part| format!("/{}", escape(part)))
-                .collect();
-            out.push(format!("{}- at {}: {message}", "  ".repeat(depth), quote(&place)));
+            let place = quote(&pointer(&self.location.parts()));
+            out.push(format!("{}- at {place}: {message}", "  ".repeat(depth)));
         }
         let depth = if skipped { depth } else { depth + 1 };
         self.causes.iter().for_each(|cause| cause.lines(depth, out));
@@ -54,6 +49,11 @@ impl Failure {
             _ => vec![self],
         }
     }
+}
+
+/// A JSON pointer.
+pub(super) fn pointer(parts: &[String]) -> String {
+    parts.iter().map(|part| format!("/{}", escape(part))).collect()
 }
 
 /// A part of a JSON pointer.

@@ -1,5 +1,7 @@
 //! JSON values whose numbers keep their text and their exact value.
 
+use std::cmp::Ordering;
+
 use num_bigint::{BigInt, Sign};
 
 use super::reader;
@@ -7,8 +9,8 @@ use crate::template::go::format::display;
 use crate::template::go::value::Value as Template;
 use crate::template::sprig::json_parse;
 
-/// Numbers with larger exponents count as zero digits more: no schema means them, and they would take much memory.
-const MAX_EXPONENT: i64 = 5_000;
+/// Go's `big.Rat` takes no number with a larger exponent.
+const MAX_EXPONENT: u64 = 1_000_000;
 
 /// A JSON value.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,9 +97,14 @@ impl Keywords {
     }
 }
 
+/// The number with as many zeros at its end.
+fn scaled(digits: BigInt, zeros: i64) -> BigInt {
+    digits * BigInt::from(10).pow(u32::try_from(zeros).unwrap_or_default())
+}
+
 impl PartialEq for Number {
     fn eq(&self, other: &Self) -> bool {
-        self.compare(other).is_eq()
+        self.is_rational() && other.is_rational() && self.compare(other).is_eq()
     }
 }
 
@@ -111,25 +118,22 @@ impl Number {
         &self.0
     }
 
-    /// The digits and the exponent of `digits * 10^exponent`.
-    fn decimal(&self) -> (BigInt, i64) {
+    /// The digits and the exponent of `digits * 10^exponent`; `None` if Go's `big.Rat` takes no such exponent.
+    fn decimal(&self) -> Option<(BigInt, i64)> {
         let (mantissa, exponent) = self.0.split_once(['e', 'E']).unwrap_or((&self.0, "0"));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let shift = i64::try_from(fraction.len()).unwrap_or(0);
-        let exponent: i64 = exponent.parse().unwrap_or(0);
         let digits: BigInt = format!("{whole}{fraction}").parse().unwrap_or_default();
-        (digits, exponent.clamp(-MAX_EXPONENT, MAX_EXPONENT) - shift)
+        let shift = i64::try_from(fraction.len()).ok()?;
+        let exponent = exponent.parse::<i64>().ok()?.checked_sub(shift)?;
+        if digits == BigInt::ZERO {
+            return Some((digits, 0));
+        }
+        (exponent.unsigned_abs() <= MAX_EXPONENT).then_some((digits, exponent))
     }
 
-    /// Both numbers' digits at the smaller of their exponents.
-    fn aligned(&self, other: &Self) -> (BigInt, BigInt) {
-        let (own, others) = (self.decimal(), other.decimal());
-        let low = own.1.min(others.1);
-        let scale = |(digits, exponent): (BigInt, i64)| {
-            let zeros = u32::try_from(exponent - low).unwrap_or(0);
-            digits * BigInt::from(10).pow(zeros)
-        };
-        (scale(own), scale(others))
+    /// Whether it is a number for the library: keywords with others are left out, and others equal nothing.
+    pub fn is_rational(&self) -> bool {
+        self.small().is_some() || self.decimal().is_some()
     }
 
     /// Most numbers are small and whole.
@@ -137,19 +141,48 @@ impl Number {
         self.0.parse().ok()
     }
 
-    pub fn compare(&self, other: &Self) -> std::cmp::Ordering {
+    pub fn compare(&self, other: &Self) -> Ordering {
         if let (Some(a), Some(b)) = (self.small(), other.small()) {
             return a.cmp(&b);
         }
-        let (a, b) = self.aligned(other);
-        a.cmp(&b)
+        let (a, b) = (self.decimal().unwrap_or_default(), other.decimal().unwrap_or_default());
+        let by_sign = a.0.sign().cmp(&b.0.sign());
+        if by_sign.is_ne() || a.0.sign() == Sign::NoSign {
+            return by_sign;
+        }
+        let size = |(digits, exponent): &(BigInt, i64)| digits.magnitude().to_string().len() as i64 + exponent;
+        let by_size = size(&a).cmp(&size(&b));
+        let by_size = if a.0.sign() == Sign::Minus {
+            by_size.reverse()
+        } else {
+            by_size
+        };
+        by_size.then_with(|| {
+            // Of the same size: neither gets more zeros than the other has digits.
+            let low = a.1.min(b.1);
+            scaled(a.0, a.1 - low).cmp(&scaled(b.0, b.1 - low))
+        })
     }
 
     /// Whether it is a whole multiple of `other`; nothing is one of zero.
     pub fn is_multiple_of(&self, other: &Self) -> bool {
-        let (a, b) = self.aligned(other);
-        let zero = BigInt::default();
-        b != zero && a % b == zero
+        let (Some((a, a_exponent)), Some((b, b_exponent))) = (self.decimal(), other.decimal()) else {
+            return false;
+        };
+        if b == BigInt::ZERO {
+            return false;
+        }
+        match a_exponent - b_exponent {
+            zeros @ 0.. => {
+                let power = BigInt::from(10).modpow(&BigInt::from(zeros), &b);
+                (a * power) % b == BigInt::ZERO
+            }
+            // What has fewer digits than it would have to have zeros is no multiple, unless it is zero.
+            zeros => {
+                let digits = a.magnitude().to_string().len() as i64;
+                a == BigInt::ZERO || digits > -zeros && a % scaled(b, -zeros) == BigInt::ZERO
+            }
+        }
     }
 
     pub fn is_integer(&self) -> bool {
@@ -169,8 +202,12 @@ impl Number {
         if !self.is_integer() {
             return None;
         }
-        let (digits, one) = self.aligned(&Number::new("1"));
-        let whole = digits / one;
+        let (digits, exponent) = self.decimal()?;
+        let whole = match exponent {
+            // More tens leave no bit in the last 64.
+            0.. => scaled(digits, exponent.min(64)),
+            _ => digits / scaled(BigInt::from(1), -exponent),
+        };
         let last = whole.iter_u64_digits().next().unwrap_or_default().cast_signed();
         Some(match whole.sign() {
             Sign::Minus => last.wrapping_neg(),
@@ -255,6 +292,10 @@ fn refusal(text: &[u8]) -> String {
             let is_blank = text.iter().all(u8::is_ascii_whitespace);
             if is_blank { "EOF" } else { "unexpected EOF" }.to_owned()
         }
+        // What is wrong at the end only is what was cut off.
+        Some(e) if json_parse::unmarshal(&[text, b"\x01"].concat()).err().as_ref() != Some(&e) => {
+            "unexpected EOF".to_owned()
+        }
         Some(e) => e,
         None => "invalid JSON".to_owned(),
     }
@@ -277,7 +318,22 @@ mod tests {
         assert_eq!(json.get("c").and_then(Json::text), Some("x\"y"));
         let multiple = |a: &str, b: &str| Number::new(a).is_multiple_of(&Number::new(b));
         assert!(multiple("0.3", "0.1") && multiple("1e3", "1e1") && !multiple("0.35", "0.1") && !multiple("1", "0"));
+        assert!(multiple("1e900000", "5e-9") && !multiple("1e900000", "7e-9") && !multiple("3", "1e900000"));
         assert!(Number::new("1.0").is_integer() && !Number::new("1e-1").is_integer());
+        let compare = |a: &str, b: &str| Number::new(a).compare(&Number::new(b)) as i8;
+        let table = [
+            ("1e900000", "1e899999", 1),
+            ("-1e900000", "-1", -1),
+            ("-2e-900000", "0", -1),
+            ("99e900000", "9.9e900001", 0),
+            ("0e99", "0", 0),
+        ];
+        for (a, b, want) in table {
+            assert_eq!((compare(a, b), compare(b, a)), (want, -want), "{a} {b}");
+        }
+        let rational = |text: &str| Number::new(text).is_rational();
+        assert!(rational("1e1000000") && !rational("1e1000001") && !rational("1.5e-1000000"));
+        assert_ne!(Number::new("1e1000001"), Number::new("1e1000001"));
     }
 
     #[test]
@@ -286,6 +342,9 @@ mod tests {
             ("", "EOF"),
             ("{", "unexpected EOF"),
             ("{} x", "invalid character after top-level value"),
+            ("{\"a\": tru", "unexpected EOF"),
+            ("-", "unexpected EOF"),
+            ("tru ", "invalid character ' ' in literal true (expecting 'e')"),
             ("{a", "invalid character 'a' looking for beginning of object key string"),
         ];
         for (text, want) in table {

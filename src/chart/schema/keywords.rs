@@ -4,11 +4,12 @@ use std::cmp::Ordering;
 
 use super::compile::Compiler;
 use super::compiled::{self, Additional, Compound, Dependency, Index, Items, Rare, Rarest, Schema, Types};
-use super::documents::{Draft, Place};
+use super::dialect::{Dialect, Draft};
+use super::documents::Place;
 use super::failure::escape;
 use super::format;
 use super::json::{Json, Keywords, Members, Number};
-use super::urls::encoded;
+use super::urls::{encoded, percent_decode};
 use crate::template::go::quote::quote_go;
 use crate::template::sprig::regex;
 
@@ -73,6 +74,7 @@ pub(super) enum Below<'c, 'j> {
 pub(super) struct Object<'c, 'f, 'j> {
     pub compiler: &'c mut Compiler<'f>,
     pub index: Index,
+    pub dialect: Dialect,
     pub map: &'j Members,
     pub keywords: Keywords,
     pub below: Below<'c, 'j>,
@@ -99,26 +101,55 @@ impl<'j> Object<'_, '_, 'j> {
         // Older drafts ignore what stands beside a reference, but for keywords that came after draft 4: `const` is asserted,
         // of the others only what they refer to must be there.
         if draft >= Draft::V2019 || schema.reference.is_none() {
-            rare.all_of = self.list("allOf").into();
-            rare.any_of = self.list("anyOf").into();
-            rare.one_of = self.list("oneOf").into();
-            rare.not = self.one("not");
-            self.read_items(draft, compound, rarest);
-            self.read_properties(compound, rarest)?;
-            self.read_assertions(schema, compound, rare)?;
-            rarest.multiple_of = self.number("multipleOf");
+            if self.dialect.has("applicator") {
+                rare.all_of = self.list("allOf").into();
+                rare.any_of = self.list("anyOf").into();
+                rare.one_of = self.list("oneOf").into();
+                rare.not = self.one("not");
+                if draft < Draft::V2020 {
+                    self.read_items(compound, rarest);
+                }
+                self.read_properties(compound, rarest)?;
+            }
+            if self.dialect.has("validation") {
+                self.read_assertions(schema, compound, rare)?;
+                rarest.multiple_of = self.number("multipleOf");
+            }
+            if self.asserts_formats()
+                && let Some(name) = self.text("format")
+            {
+                rare.format = format::find(name).map(|check| (name.into(), check));
+            }
         }
-        self.read_later(draft, rarest)
+        self.read_later(draft, rarest)?;
+        if draft >= Draft::V2020 && self.dialect.has("applicator") {
+            self.read_items_2020(compound, rarest);
+        }
+        Ok(())
+    }
+
+    /// Schemas of schemas do, and those of drafts in which no vocabulary is needed for it.
+    fn asserts_formats(&self) -> bool {
+        self.compiler.is_meta
+            || match self.dialect.draft {
+                Draft::V2020 => self.dialect.has("format-assertion"),
+                _ => self.dialect.has("format"),
+            }
     }
 
     /// The keywords that came after draft 4.
     fn read_later(&mut self, draft: Draft, rarest: &mut Rarest) -> Result<(), String> {
+        let (applies, asserts) = (self.dialect.has("applicator"), self.dialect.has("validation"));
         if draft >= Draft::V6 {
-            rarest.contains = self.one("contains");
-            rarest.property_names = self.one("propertyNames");
-            rarest.constant = self.get("const").cloned();
+            if applies {
+                rarest.contains = self.one("contains");
+                rarest.property_names = self.one("propertyNames");
+            }
+            if asserts {
+                rarest.constant = self.get("const").cloned();
+            }
         }
-        if draft >= Draft::V7 {
+        if draft >= Draft::V7 && applies {
             rarest.condition = self.one("if");
             // The branch that is never taken isn't a schema.
             if rarest.condition.is_some() {
@@ -134,46 +165,59 @@ impl<'j> Object<'_, '_, 'j> {
         if draft >= Draft::V2019 {
             rarest.recursive_reference = self.reference("$recursiveRef")?;
             rarest.recursive_anchor = self.is_true("$recursiveAnchor");
-            if rarest.contains.is_some() {
-                rarest.contains_range = [self.whole("minContains"), self.whole("maxContains")];
-            }
-            for (name, value) in self.object("dependentRequired") {
-                if let Json::Array(names) = value {
-                    rarest.dependent_required.push((name.to_owned(), texts(names)));
+            if asserts {
+                if rarest.contains.is_some() {
+                    rarest.contains_range = [self.whole("minContains"), self.whole("maxContains")];
+                }
+                for (name, value) in self.object("dependentRequired") {
+                    if let Json::Array(names) = value {
+                        rarest.dependent_required.push((name.to_owned(), texts(names)));
+                    }
                 }
             }
-            rarest.dependent_schemas = self.named("dependentSchemas");
-            rarest.unevaluated_items = self.one("unevaluatedItems");
-            rarest.unevaluated_properties = self.one("unevaluatedProperties");
+            if applies {
+                rarest.dependent_schemas = self.named("dependentSchemas");
+            }
+            let vocabulary = if draft >= Draft::V2020 {
+                "unevaluated"
+            } else {
+                "applicator"
+            };
+            if self.dialect.has(vocabulary) {
+                rarest.unevaluated_items = self.one("unevaluatedItems");
+                rarest.unevaluated_properties = self.one("unevaluatedProperties");
+            }
         }
         if draft >= Draft::V2020 {
             if let Some(target) = self.reference("$dynamicRef")? {
                 let text = self.text("$dynamicRef").unwrap_or_default();
                 let fragment = text.split_once('#').map_or("", |(_, fragment)| fragment);
-                let anchor = if fragment.starts_with('/') { "" } else { fragment };
-                rarest.dynamic_reference = Some((target, anchor.to_owned()));
+                let fragment = percent_decode(fragment).unwrap_or_default();
+                let anchor = Some(fragment).filter(|fragment| !fragment.starts_with('/'));
+                rarest.dynamic_reference = Some((target, anchor.unwrap_or_default()));
             }
             rarest.dynamic_anchor = self.text("$dynamicAnchor").map(str::to_owned);
         }
         Ok(())
     }
 
-    fn read_items(&mut self, draft: Draft, compound: &mut Compound, rarest: &mut Rarest) {
-        if draft >= Draft::V2020 {
-            let first = self.list("prefixItems");
-            let rest = self.one("items");
-            match rest {
-                Some(target) if first.is_empty() => compound.items = Items::All(target),
-                rest => {
-                    compound.items = Items::First(first.into());
-                    rarest.additional_items = rest.map(Additional::Schema);
-                }
-            }
-        } else if matches!(self.get("items"), Some(Json::Array(_))) {
+    fn read_items(&mut self, compound: &mut Compound, rarest: &mut Rarest) {
+        if matches!(self.get("items"), Some(Json::Array(_))) {
             compound.items = Items::First(self.list("items").into());
             rarest.additional_items = self.additional("additionalItems");
         } else if let Some(target) = self.one("items") {
             compound.items = Items::All(target);
+        }
+    }
+
+    fn read_items_2020(&mut self, compound: &mut Compound, rarest: &mut Rarest) {
+        let first = self.list("prefixItems");
+        match self.one("items") {
+            Some(target) if first.is_empty() => compound.items = Items::All(target),
+            rest => {
+                compound.items = Items::First(first.into());
+                rarest.additional_items = rest.map(Additional::Schema);
+            }
         }
     }
 
@@ -233,11 +277,6 @@ impl<'j> Object<'_, '_, 'j> {
         if let Some(pattern) = self.text("pattern") {
             self.check_pattern("pattern", pattern)?;
             rare.pattern = Some(pattern.into());
-        }
-        if (schema.draft < Draft::V2019 || self.compiler.is_meta)
-            && let Some(name) = self.text("format")
-        {
-            rare.format = format::find(name).map(|check| (name.into(), check));
         }
         Ok(())
     }
@@ -337,7 +376,7 @@ impl<'j> Object<'_, '_, 'j> {
 
     fn number(&self, key: &str) -> Option<Number> {
         match self.get(key) {
-            Some(Json::Number(n)) => Some(n.clone()),
+            Some(Json::Number(n)) if n.is_rational() => Some(n.clone()),
             _ => None,
         }
     }

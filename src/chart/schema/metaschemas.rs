@@ -1,13 +1,15 @@
 //! The schemas of schemas, by which every schema is checked before it is used.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use referencing::meta;
 use serde_json::{Value, json};
 
 use super::compile::Compiler;
-use super::compiled::Schema;
-use super::documents::Draft;
+use super::compiled::{Compound, Index, Rare, Rarest, Schema};
+use super::dialect::{Dialect, Draft};
+use super::documents::{self, Document};
 use super::failure::Failure;
 use super::json::Json;
 use super::{plain, validator};
@@ -119,35 +121,120 @@ fn compiled(draft: Draft) -> &'static [Schema] {
 }
 
 fn compile(draft: Draft) -> Vec<Schema> {
-    Compiler::for_metaschemas()
-        .compile(url(draft), None)
-        .unwrap_or_default()
+    let compiled = Compiler::for_metaschemas().compile_all(&[url(draft).to_owned()]);
+    compiled.unwrap_or_default().0
 }
 
-/// Checks that `schema` is one.
+/// Checks that what stands at `pointer` of a document is a schema.
 ///
 /// # Errors
 /// The library's report.
-pub(super) fn check(draft: Draft, schema: &Json) -> Result<(), String> {
-    if plain::is_plain(draft, schema) {
+pub(super) fn check(document: &Document, pointer: &str) -> Result<(), String> {
+    let Some(schema) = documents::lookup(&document.root, pointer) else {
+        return Ok(());
+    };
+    let dialect = document.resource(pointer).1.dialect;
+    if dialect.vocabularies.is_some() || document.dialects().any(|(_, other)| other != dialect) {
+        return check_mixed(document, dialect, schema);
+    }
+    if plain::is_plain(dialect.draft, schema) {
         return Ok(());
     }
-    check_whole(draft, schema)
+    check_whole(dialect.draft, schema)
 }
 
-/// As [`check`], always with the metaschema.
+/// As [`check`] with the metaschema, of a document whose resources are all of one draft.
 ///
 /// # Errors
 /// The library's report.
 pub(super) fn check_whole(draft: Draft, schema: &Json) -> Result<(), String> {
-    validator::validate(compiled(draft), 0, schema).map_err(|failure| {
-        let mut lines = vec![format!("jsonschema validation failed with '{}#'", url(draft))];
-        failure
-            .top()
-            .iter()
-            .for_each(|failure: &Failure| failure.lines(0, &mut lines));
-        lines.join("\n")
+    let result = validator::validate(compiled(draft), 0, schema);
+    result.map_err(|failure| report(&format!("{}#", url(draft)), failure))
+}
+
+fn report(url: &str, failure: Failure) -> String {
+    let mut lines = vec![format!("jsonschema validation failed with '{url}'")];
+    failure
+        .top()
+        .iter()
+        .for_each(|failure: &Failure| failure.lines(0, &mut lines));
+    lines.join("\n")
+}
+
+/// As [`check`], of a document whose resources are of several dialects.
+fn check_mixed(document: &Document, dialect: Dialect, schema: &Json) -> Result<(), String> {
+    let (schemas, roots) = mixed(document)?;
+    let root = |dialect: Dialect| roots.get(&dialect).copied().unwrap_or_default();
+    let embedded = document.dialects();
+    let embedded = embedded.map(|(pointer, dialect)| (pointer.to_owned(), root(dialect)));
+    let result = validator::validate_schema(&schemas, root(dialect), &embedded.collect(), schema);
+    result.map_err(|failure| match dialect.vocabularies {
+        Some(_) => report(OWN, failure),
+        None => report(&format!("{}#", url(dialect.draft)), failure),
     })
+}
+
+/// Where the metaschema stands that the library makes of vocabularies.
+const OWN: &str = "urn:mem:metaschema";
+
+/// The metaschemas of all dialects of a document, and which of the schemas they are.
+fn mixed(document: &Document) -> Result<(Vec<Schema>, BTreeMap<Dialect, Index>), String> {
+    let parts = |dialect: Dialect| -> Vec<String> {
+        let url = url(dialect.draft);
+        match dialect.vocabularies {
+            None => vec![url.to_owned()],
+            Some(vocabularies) => {
+                let folder = url.strip_suffix("schema").unwrap_or(url);
+                vocabularies
+                    .names()
+                    .map(|name| format!("{folder}meta/{name}"))
+                    .collect()
+            }
+        }
+    };
+    let dialects: BTreeMap<Dialect, Vec<String>> = document
+        .dialects()
+        .map(|(_, dialect)| (dialect, parts(dialect)))
+        .collect();
+    let urls: Vec<String> = dialects.values().flatten().cloned().collect();
+    let (mut schemas, found) = Compiler::for_metaschemas().compile_all(&urls)?;
+    let mut found = found.into_iter();
+    let mut roots = BTreeMap::new();
+    for (dialect, parts) in dialects {
+        let mut parts: Vec<Index> = found.by_ref().take(parts.len()).collect();
+        if dialect.vocabularies.is_some() {
+            let index = schemas.len() as Index;
+            schemas.push(all_of(dialect.draft, index, parts));
+            parts = vec![index];
+        }
+        roots.insert(dialect, parts.first().copied().unwrap_or_default());
+    }
+    Ok((schemas, roots))
+}
+
+/// The metaschema that requires what each of `parts` does; it will stand at `index`.
+fn all_of(draft: Draft, index: Index, parts: Vec<Index>) -> Schema {
+    let mut rarest = Rarest::default();
+    if draft >= Draft::V2020 {
+        rarest.dynamic_anchor = Some("meta".to_owned());
+        rarest.dynamic_anchors.insert("meta".to_owned(), index);
+    }
+    let rare = Rare {
+        all_of: parts.into(),
+        rarest: Some(Box::new(rarest)),
+        ..Rare::default()
+    };
+    let compound = Compound {
+        rare: Some(Box::new(rare)),
+        ..Compound::default()
+    };
+    Schema {
+        way: OWN.into(),
+        draft,
+        resource: index,
+        compound: Some(Box::new(compound)),
+        ..Schema::default()
+    }
 }
 
 #[cfg(test)]
@@ -159,9 +246,9 @@ mod tests {
         for draft in [Draft::V4, Draft::V6, Draft::V7, Draft::V2019, Draft::V2020] {
             assert!(compiled(draft).len() > 20, "{draft:?}");
             let own = document(url(draft)).unwrap();
-            assert_eq!(check(draft, &own), Ok(()), "{draft:?}");
+            assert_eq!(check_whole(draft, &own), Ok(()), "{draft:?}");
             let wrong = Json::parse(br#"{"type": 1}"#).unwrap();
-            assert!(check(draft, &wrong).is_err(), "{draft:?}");
+            assert!(check_whole(draft, &wrong).is_err(), "{draft:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Schemas that plainly are schemas. Checking one against its metaschema takes longer than all else that is done with
 //! it, and most charts' schemas are of a few keywords that every draft has.
 
-use super::documents::Draft;
+use super::dialect::Draft;
 use super::json::{Json, Members, Number};
 use crate::template::sprig::regex;
 
@@ -98,8 +98,7 @@ fn is_type(value: &Json) -> bool {
 }
 
 fn is_metaschema(url: &str) -> bool {
-    let url = url.strip_suffix('#').unwrap_or(url);
-    !url.contains('#') && url.starts_with("http") && Draft::from_url(url).is_some()
+    url.starts_with("http") && Draft::from_url(url).is_some()
 }
 
 /// Whether it is a reference within the document, without characters that an URL may not have.

@@ -14,61 +14,21 @@ pub(super) fn encoded(pointer: &str) -> String {
 
 /// A reference, resolved against a base URL: the URL without its fragment, and the fragment decoded.
 pub(super) fn join(base: &str, reference: &str) -> Result<(String, String), String> {
+    let parse = |url: &str| Url::parse(url.as_bytes()).map_err(|e| unparsed(url, &e));
+    let base = parse(base)?;
     let (path, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-    Url::parse(path.as_bytes()).map_err(|e| format!("error in parsing {}: {e}", quote_go(path)))?;
-    let fragment = percent_decode(fragment).map_err(|e| format!("error in parsing {}: {e}", quote_go(reference)))?;
-    Ok((resolve(base, path), fragment))
+    let fragment = percent_decode(fragment).map_err(|e| unparsed(reference, &e))?;
+    let path = parse(path)?;
+    let mut url = base.resolve(&path);
+    if path.scheme.is_empty() {
+        url = url.with_opaque_of(&base);
+    }
+    Ok((String::from_utf8_lossy(&url.text()).into_owned(), fragment))
 }
 
-/// RFC 3986, section 5.2, without fragments.
-fn resolve(base: &str, reference: &str) -> String {
-    let has_scheme = |text: &str| {
-        text.split_once(':').is_some_and(|(scheme, _)| {
-            scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-                && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
-        })
-    };
-    if reference.is_empty() {
-        return base.to_owned();
-    }
-    if has_scheme(reference) {
-        return reference.to_owned();
-    }
-    let (scheme, rest) = base.split_once(':').unwrap_or(("", base));
-    let Some(rest) = rest.strip_prefix("//") else {
-        // An opaque base (`urn:…`) has no hierarchy to resolve in.
-        return base.to_owned();
-    };
-    if let Some(other) = reference.strip_prefix("//") {
-        return format!("{scheme}://{other}");
-    }
-    let (host, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
-    let path = path.split('?').next().unwrap_or_default();
-    let (target, query) = reference.split_once('?').map_or((reference, ""), |(path, _)| {
-        (path, reference.get(path.len()..).unwrap_or_default())
-    });
-    let joined = if target.starts_with('/') {
-        target.to_owned()
-    } else if target.is_empty() {
-        path.to_owned()
-    } else {
-        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        format!("{folder}/{target}")
-    };
-    let mut parts: Vec<&str> = Vec::new();
-    for part in joined.split('/').skip(1) {
-        match part {
-            "." => {}
-            ".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    if joined.ends_with("/.") || joined.ends_with("/..") {
-        parts.push("");
-    }
-    format!("{scheme}://{host}/{}{query}", parts.join("/"))
+/// The library's words for what isn't an URL.
+pub(super) fn unparsed(url: &str, problem: &str) -> String {
+    format!("error in parsing {}: {problem}", quote_go(url))
 }
 
 /// Go's `url.PathUnescape`.
@@ -134,6 +94,9 @@ mod tests {
             ("https://x.org", "//y.org/z", "https://y.org/z", ""),
             ("urn:a:b", "c", "urn:a:b", ""),
             ("file:///x", "urn:q", "urn:q", ""),
+            ("file:///x/y", "HTTP://X.org/ü/../a b?c d", "http://X.org/a%20b?c d", ""),
+            ("file:///x/y", "file:/a//b/./c/..", "file:/a//b/", ""),
+            ("http://u:p@x.org/a?b", "", "http://u:p@x.org/a?b", ""),
         ];
         for (base, reference, url, fragment) in table {
             let want = Ok((url.to_owned(), fragment.to_owned()));

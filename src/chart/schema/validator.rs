@@ -4,11 +4,11 @@
 
 mod types;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::compiled::{self, Index, Schema};
-use super::documents::Draft;
-use super::failure::{Failure, Kind, count, shown};
+use super::dialect::Draft;
+use super::failure::{Failure, Kind, count, pointer, shown};
 use super::json::Json;
 use super::location::Location;
 
@@ -22,13 +22,39 @@ const MAX_DEPTH: usize = 2_000;
 /// # Errors
 /// The finding that holds all others.
 pub(super) fn validate(schemas: &[Schema], root: Index, value: &Json) -> Result<(), Failure> {
+    start(schemas, root, None, value)
+}
+
+/// Checks the schema `value` against the metaschema at `root`. Where a metaschema asks for a schema like itself, what
+/// stands there is checked by another one if `embedded` names one for its JSON pointer.
+///
+/// # Errors
+/// The finding that holds all others.
+pub(super) fn validate_schema(
+    schemas: &[Schema],
+    root: Index,
+    embedded: &BTreeMap<String, Index>,
+    value: &Json,
+) -> Result<(), Failure> {
+    start(schemas, root, Some(embedded), value)
+}
+
+fn start(
+    schemas: &[Schema],
+    root: Index,
+    embedded: Option<&BTreeMap<String, Index>>,
+    value: &Json,
+) -> Result<(), Failure> {
     let mut run = Run {
         schemas,
+        embedded,
         location: Location::top(),
         steps: 0,
     };
     let scope = Scope {
         schema: root,
+        read_as: root,
+        metaschema: root,
         value_id: 0,
         keyword: "",
         depth: 0,
@@ -39,6 +65,8 @@ pub(super) fn validate(schemas: &[Schema], root: Index, value: &Json) -> Result<
 
 struct Run<'s> {
     schemas: &'s [Schema],
+    /// As for [`validate_schema`].
+    embedded: Option<&'s BTreeMap<String, Index>>,
     location: Location,
     steps: usize,
 }
@@ -46,6 +74,10 @@ struct Run<'s> {
 /// The schemas on the way to the one being checked.
 struct Scope<'p> {
     schema: Index,
+    /// The metaschema that counts instead.
+    read_as: Index,
+    /// The metaschema of the resource that is being checked.
+    metaschema: Index,
     /// Scopes that check the same value have the same number.
     value_id: usize,
     /// The keyword of a reference that led here.
@@ -58,6 +90,8 @@ impl<'p> Scope<'p> {
     fn child(&'p self, schema: Index, keyword: &'static str, value_id: usize) -> Scope<'p> {
         Scope {
             schema,
+            read_as: schema,
+            metaschema: self.metaschema,
             value_id,
             keyword,
             depth: self.depth + 1,
@@ -129,6 +163,17 @@ impl<'s> Run<'s> {
         self.schema(self.schema(index)?.resource)
     }
 
+    /// Takes the metaschema of the resource that stands here for that of the one around it.
+    fn change_metaschema(&self, scope: &mut Scope<'_>) {
+        if let Some(embedded) = self.embedded
+            && scope.schema == scope.metaschema
+            && let Some(own) = embedded.get(&pointer(&self.location.parts()))
+        {
+            scope.read_as = *own;
+            scope.metaschema = *own;
+        }
+    }
+
     fn failure(&self, kind: Kind) -> Failure {
         Failure {
             location: self.location.copy(),
@@ -144,7 +189,7 @@ impl<'s> Run<'s> {
                 format!("the check takes more than {MAX_STEPS} steps or {MAX_DEPTH} levels: simplify the schema");
             return Err(self.failure(Kind::Keyword(text)));
         }
-        let Some(schema) = self.schema(scope.schema) else {
+        let Some(schema) = self.schema(scope.read_as) else {
             return Ok(Unevaluated::default());
         };
         let left = Unevaluated::of(value, schema, asked);
@@ -282,7 +327,8 @@ impl Check<'_, '_, '_> {
 
     /// The same value, by another schema.
     fn itself(&mut self, schema: Index, keyword: &'static str, quiet: bool) -> Result<(), Failure> {
-        let scope = self.scope.child(schema, keyword, self.scope.value_id);
+        let mut scope = self.scope.child(schema, keyword, self.scope.value_id);
+        self.run.change_metaschema(&mut scope);
         let asked = !self.left.is_empty();
         let other = self.run.check(self.value, &scope, asked, self.quiet || quiet)?;
         self.left.merge(&other);
@@ -293,7 +339,8 @@ impl Check<'_, '_, '_> {
     fn inner(&mut self, schema: Index, value: &Json, key: &str) -> Result<(), Failure> {
         let below = self.run.location.below(key);
         let here = std::mem::replace(&mut self.run.location, below);
-        let scope = self.scope.child(schema, "", self.scope.value_id + 1);
+        let mut scope = self.scope.child(schema, "", self.scope.value_id + 1);
+        self.run.change_metaschema(&mut scope);
         let result = self.run.check(value, &scope, false, self.quiet);
         self.run.location = here;
         result.map(drop)

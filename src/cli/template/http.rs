@@ -5,6 +5,7 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use axum::http::{HeaderName, Request, StatusCode, Uri};
+use data_encoding::BASE64;
 use hyper::ext::ReasonPhrase;
 use kube::client::Body;
 use kube::{Client, Config};
@@ -13,13 +14,14 @@ use super::resolver;
 use crate::chart::Fetch;
 use crate::chart::io_text;
 use crate::template::go::quote::quote_go;
+use crate::template::sprig::url_parse::Url;
 
 /// How long one answer may take; Helm waits as long for a schema.
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// The largest file that is taken, in bytes.
 const LARGEST: usize = 64 << 20;
-/// As many redirections as Go's client follows.
-const MOST_REDIRECTIONS: usize = 10;
+/// As many requests as Go's client makes where one leads to another.
+const MOST_REQUESTS: usize = 10;
 
 /// What came back.
 struct Answer {
@@ -77,7 +79,8 @@ fn get(url: &str, proxies: &Proxies) -> Result<Answer, String> {
 
 async fn follow(url: &str, proxies: &Proxies) -> Result<Answer, String> {
     let mut at = url.to_owned();
-    for _ in 0..=MOST_REDIRECTIONS {
+    let mut last = String::new();
+    for _ in 0..MOST_REQUESTS {
         let (answer, location) = match tokio::time::timeout(TIMEOUT, ask(&at, proxies)).await {
             Ok(result) => result.map_err(|problem| failed(&at, &problem))?,
             Err(_) => {
@@ -86,25 +89,35 @@ async fn follow(url: &str, proxies: &Proxies) -> Result<Answer, String> {
             }
         };
         match location {
-            Some(location) => at = join(&at, &location),
+            Some(location) => {
+                at = join(&at, &location).map_err(|problem| failed(&at, &problem))?;
+                last = location;
+            }
             None => return Ok(answer),
         }
     }
-    Err(failed(&at, &format!("stopped after {MOST_REDIRECTIONS} redirects")))
+    Err(failed(&last, &format!("stopped after {MOST_REQUESTS} redirects")))
 }
 
-/// Go's `url.Error` of a request.
+/// Go's `url.Error` of a request, which shows no password.
 pub fn failed(url: &str, problem: &str) -> String {
-    format!("Get {}: {problem}", quote_go(url))
+    let shown = Url::parse(url.as_bytes()).map(|url| url.text_without_password());
+    format!("Get {}: {problem}", quote_go(shown.unwrap_or_else(|_| url.into())))
 }
 
 /// One request: the answer, and where it leads on to.
 async fn ask(url: &str, proxies: &Proxies) -> Result<(Answer, Option<String>), String> {
-    let uri: Uri = url.parse().map_err(|e| format!("{e}"))?;
+    let url = Url::parse(url.as_bytes())?;
+    if url.host.is_empty() {
+        return Err("http: no Host in request URL".to_owned());
+    }
+    let text = String::from_utf8_lossy(&url.text()).into_owned();
+    let uri: Uri = text.parse().map_err(|e| format!("{e}"))?;
     let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
         return Err("http: no Host in request URL".to_owned());
     };
-    let server: Uri = format!("{scheme}://{authority}").parse().map_err(|e| format!("{e}"))?;
+    let host = authority.as_str().rsplit('@').next().unwrap_or_default();
+    let server: Uri = format!("{scheme}://{host}").parse().map_err(|e| format!("{e}"))?;
     let mut config = Config::new(server);
     config.default_retry = false;
     config.proxy_url = match proxies.of(&uri) {
@@ -112,11 +125,14 @@ async fn ask(url: &str, proxies: &Proxies) -> Result<(Answer, Option<String>), S
         None => None,
     };
     let client = Client::try_from(config).map_err(|e| e.to_string())?;
-    let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let request = Request::get(path)
-        .header("User-Agent", concat!("chartwright/", env!("CARGO_PKG_VERSION")))
-        .body(Body::empty())
-        .map_err(|e| e.to_string())?;
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let mut request = Request::get(format!("{}{query}", uri.path()))
+        .header("User-Agent", concat!("chartwright/", env!("CARGO_PKG_VERSION")));
+    if let Some((name, password)) = url.credentials() {
+        let credentials = BASE64.encode(&[name, b":", password].concat());
+        request = request.header("Authorization", format!("Basic {credentials}"));
+    }
+    let request = request.body(Body::empty()).map_err(|e| e.to_string())?;
     let response = client.send(request).await.map_err(|e| worded(&e, &uri))?;
     let (head, body) = response.into_parts();
     let location = match head.status.as_u16() {
@@ -172,20 +188,11 @@ pub(super) fn worded(error: &kube::Error, uri: &Uri) -> String {
 }
 
 /// Where a redirection leads.
-fn join(from: &str, location: &str) -> String {
-    if location.contains("://") {
-        return location.to_owned();
-    }
-    let (scheme, rest) = from.split_once("://").unwrap_or(("https", from));
-    let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-    match location {
-        other if other.starts_with("//") => format!("{scheme}:{other}"),
-        rooted if rooted.starts_with('/') => format!("{scheme}://{host}{rooted}"),
-        relative => {
-            let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-            format!("{scheme}://{host}{folder}/{relative}")
-        }
-    }
+fn join(from: &str, location: &str) -> Result<String, String> {
+    let parse = |url: &str| Url::parse(url.as_bytes());
+    let wrong = |e: String| format!("failed to parse Location header {}: {e}", quote_go(location));
+    let url = parse(from)?.resolve(&parse(location).map_err(wrong)?);
+    Ok(String::from_utf8_lossy(&url.text()).into_owned())
 }
 
 // === impl Proxies ===
@@ -347,6 +354,28 @@ mod tests {
     }
 
     #[test]
+    fn name_and_password_of_an_url_are_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let head: Vec<String> = lines.map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            )
+            .unwrap();
+            head
+        });
+        let answer = get(&format!("http://u%20:p@{address}?a=b"), &Proxies::default());
+        let head = server.join().unwrap();
+        assert_eq!(answer.map(|answer| answer.status), Ok(StatusCode::OK));
+        assert_eq!(head.first().map(String::as_str), Some("GET /?a=b HTTP/1.1"));
+        assert!(head.contains(&"authorization: Basic dSA6cA==".to_owned()), "{head:?}");
+    }
+
+    #[test]
     fn a_server_that_is_not_there_is_told_in_gos_words() {
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let url = format!("http://{closed}/x");
@@ -355,6 +384,7 @@ mod tests {
             problem,
             format!("Get {url:?}: dial tcp {closed}: connect: connection refused")
         );
+        assert_eq!(failed("HTTP://u%20:p@h/a b", "x"), r#"Get "http://u :***@h/a%20b": x"#);
     }
 
     #[test]
@@ -383,10 +413,11 @@ mod tests {
         for (from, location, want) in [
             ("http://a/b/c", "d", "http://a/b/d"),
             ("http://a/b/c", "/d", "http://a/d"),
+            ("http://u:p@a/b/c", "../d?e#f", "http://u:p@a/d?e#f"),
             ("http://a/b/c", "//d/e", "http://d/e"),
             ("http://a", "https://d/e", "https://d/e"),
         ] {
-            assert_eq!(join(from, location), want);
+            assert_eq!(join(from, location).as_deref(), Ok(want));
         }
     }
 }

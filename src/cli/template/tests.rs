@@ -135,6 +135,7 @@ fn charts_load_as_with_helm() {
         "folders",
         "schema",
         "schema-files",
+        "schema-sources",
         "kubeconfigs",
         "bytes",
         "arguments",

@@ -4,7 +4,7 @@ use super::netip;
 use crate::template::go::quote::quote_go;
 
 /// A URL in its parts, decoded, with what was written where that may be shown.
-#[derive(Default, Debug)]
+#[derive(Default, Debug, Clone)]
 pub struct Url {
     pub scheme: Vec<u8>,
     pub(super) opaque: Vec<u8>,
@@ -13,6 +13,8 @@ pub struct Url {
     pub path: Vec<u8>,
     /// The path as it was written, where that isn't how it is usually encoded.
     pub raw_path: Vec<u8>,
+    /// Whether there is a path, but no `//` before it.
+    pub(super) omit_host: bool,
     /// Whether a question mark stands before an empty query.
     pub(super) force_query: bool,
     pub(super) query: Vec<u8>,
@@ -22,7 +24,7 @@ pub struct Url {
 }
 
 /// Name and password, decoded.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct User {
     name: Vec<u8>,
     password: Option<Vec<u8>>,
@@ -119,6 +121,50 @@ fn cut(text: &[u8], separator: u8) -> (&[u8], Option<&[u8]>) {
         Some(at) => (text.get(..at).unwrap_or(&[]), text.get(at + 1..)),
         None => (text, None),
     }
+}
+
+/// Where the path `reference` leads to from `base`, without `.` and `..`.
+fn resolve_path(base: &[u8], reference: &[u8]) -> Vec<u8> {
+    let full = match reference.first() {
+        None => base.to_vec(),
+        Some(b'/') => reference.to_vec(),
+        Some(_) => {
+            let folder = base.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+            [base.get(..folder).unwrap_or(&[]), reference].concat()
+        }
+    };
+    if full.is_empty() {
+        return full;
+    }
+    let mut out = vec![b'/'];
+    let mut is_first = true;
+    let mut last: &[u8] = &[];
+    for part in full.split(|b| *b == b'/') {
+        last = part;
+        match part {
+            b"." => is_first = false,
+            b".." => {
+                let slash = out.iter().skip(1).rposition(|b| *b == b'/');
+                out.truncate(slash.map_or(1, |at| at + 1));
+                is_first = out.len() == 1;
+            }
+            part => {
+                if !is_first {
+                    out.push(b'/');
+                }
+                out.extend_from_slice(part);
+                is_first = false;
+            }
+        }
+    }
+    if matches!(last, b"." | b"..") {
+        out.push(b'/');
+    }
+    // One slash at its head was there before the first part.
+    if out.get(1) == Some(&b'/') {
+        out.remove(0);
+    }
+    out
 }
 
 /// The scheme and what follows its colon; no scheme is empty.
@@ -259,6 +305,8 @@ impl Url {
             let host = at.map_or(authority, |at| authority.get(at + 1..).unwrap_or(&[]));
             self.host = parse_host(&self.scheme, host)?;
             self.user = at.and_then(|at| authority.get(..at)).map(parse_user).transpose()?;
+        } else {
+            self.omit_host = !self.scheme.is_empty() && rest.starts_with(b"/");
         }
         self.path = unescape(rest, Part::Path)?;
         self.raw_path = unusual(rest, &self.path, Part::Path);
@@ -276,6 +324,77 @@ impl Url {
         host.strip_prefix(b"[")
             .and_then(|inner| inner.strip_suffix(b"]"))
             .unwrap_or(host)
+    }
+
+    /// `URL.EscapedPath`.
+    fn escaped_path(&self) -> Vec<u8> {
+        if self.path == b"*" {
+            b"*".to_vec()
+        } else {
+            encoded(&self.path, &self.raw_path, Part::Path)
+        }
+    }
+
+    fn set_path(&mut self, escaped: &[u8]) {
+        // What was escaped before is so rightly.
+        self.path = unescape(escaped, Part::Path).unwrap_or_default();
+        self.raw_path = unusual(escaped, &self.path, Part::Path);
+    }
+
+    /// `URL.ResolveReference`: where `reference` leads to from here.
+    pub fn resolve(&self, reference: &Url) -> Url {
+        let mut url = reference.clone();
+        if reference.scheme.is_empty() {
+            url.scheme.clone_from(&self.scheme);
+        }
+        if !reference.scheme.is_empty() || !reference.host.is_empty() || reference.user.is_some() {
+            url.set_path(&resolve_path(&reference.escaped_path(), b""));
+            return url;
+        }
+        if reference.path.is_empty() && !reference.force_query && reference.query.is_empty() {
+            url.query.clone_from(&self.query);
+            if reference.fragment.is_empty() {
+                url.fragment.clone_from(&self.fragment);
+                url.raw_fragment.clone_from(&self.raw_fragment);
+            }
+        }
+        if reference.path.is_empty() && !self.opaque.is_empty() {
+            url.opaque.clone_from(&self.opaque);
+            return url;
+        }
+        url.host.clone_from(&self.host);
+        url.user.clone_from(&self.user);
+        url.set_path(&resolve_path(&self.escaped_path(), &reference.escaped_path()));
+        url
+    }
+
+    /// The URL with what is opaque in `other`, if anything is.
+    pub fn with_opaque_of(self, other: &Url) -> Self {
+        if other.opaque.is_empty() {
+            return self;
+        }
+        Url {
+            opaque: other.opaque.clone(),
+            ..self
+        }
+    }
+
+    /// Name and password, of which the latter may be missing.
+    pub fn credentials(&self) -> Option<(&[u8], &[u8])> {
+        let user = self.user.as_ref()?;
+        Some((&user.name, user.password.as_deref().unwrap_or_default()))
+    }
+
+    /// The text with `***` for a password, as errors of Go's HTTP client show it.
+    pub fn text_without_password(&self) -> Vec<u8> {
+        let Some(user) = self.user.as_ref().filter(|user| user.password.is_some()) else {
+            return self.text();
+        };
+        let (text, written) = (self.text(), [&user.text()[..], b"@"].concat());
+        let at = text.windows(written.len()).position(|part| part == written);
+        let (before, rest) = text.split_at(at.unwrap_or_default());
+        let after = rest.get(written.len()..).unwrap_or_default();
+        [before, &user.name, b":***@", after].concat()
     }
 
     /// `URL.String`.
@@ -302,7 +421,8 @@ impl Url {
     }
 
     fn push_hierarchy(&self, out: &mut Vec<u8>) {
-        if !self.host.is_empty() || self.user.is_some() || (!self.scheme.is_empty() && !self.path.is_empty()) {
+        let has_path = !self.scheme.is_empty() && !self.path.is_empty() && !self.omit_host;
+        if !self.host.is_empty() || self.user.is_some() || has_path {
             out.extend_from_slice(b"//");
         }
         if let Some(user) = &self.user {
@@ -310,11 +430,7 @@ impl Url {
             out.push(b'@');
         }
         out.extend(escape(&self.host, Part::Host));
-        let path = if self.path == b"*" {
-            b"*".to_vec()
-        } else {
-            encoded(&self.path, &self.raw_path, Part::Path)
-        };
+        let path = self.escaped_path();
         if !path.is_empty() && !path.starts_with(b"/") && !self.host.is_empty() {
             out.push(b'/');
         }

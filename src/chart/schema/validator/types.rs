@@ -1,7 +1,7 @@
 //! The keywords that are about values of one type: objects, lists, strings, numbers.
 
 use super::super::compiled::{Additional, Dependency, Index, Items};
-use super::super::documents::Draft;
+use super::super::dialect::Draft;
 use super::super::failure::{Failure, Kind, count, number, quote, quote_all};
 use super::super::json::{Json, Members, Number};
 use super::{Check, Run, validate, whole};
