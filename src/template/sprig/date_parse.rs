@@ -325,7 +325,7 @@ impl Fields {
         }
     }
 
-    fn into_time(self) -> Time {
+    fn into_time(self, location: &Zone) -> Time {
         let hour = match self.hour {
             hour if self.pm && hour < 12 => hour + 12,
             12 if self.am && !self.pm => 0,
@@ -348,21 +348,21 @@ impl Fields {
         }
         if let Some(offset) = self.offset {
             let at = earlier(offset);
-            let (local, name) = Zone::Local.offset_at(at);
+            let (local, name) = location.offset_at(at);
             let is_local = local == offset && self.zone_name.as_ref().is_none_or(|given| *given == name);
             let zone = if is_local {
-                Zone::Local
+                location.clone()
             } else {
                 Zone::Fixed(offset, self.zone_name.unwrap_or_default())
             };
             return Time { at, zone, mono: None };
         }
         if let Some(name) = self.zone_name {
-            let (offset, local) = Zone::Local.offset_at(clock);
+            let (offset, local) = location.offset_at(clock);
             if name == local {
                 return Time {
                     at: earlier(offset),
-                    zone: Zone::Local,
+                    zone: location.clone(),
                     mono: None,
                 };
             }
@@ -378,8 +378,8 @@ impl Fields {
             };
         }
         Time {
-            at: Zone::Local.instant(clock),
-            zone: Zone::Local,
+            at: location.instant(clock),
+            zone: location.clone(),
             mono: None,
         }
     }
@@ -391,9 +391,9 @@ pub fn check(layout: &[u8], value: &[u8]) -> Result<(), String> {
     fields(layout, value).map(drop)
 }
 
-/// Reads `value` by `layout`; a time without a zone is local. An error is the text of Go's error.
-pub(super) fn parse(layout: &[u8], value: &[u8]) -> Result<Time, String> {
-    fields(layout, value).map(Fields::into_time)
+/// Reads `value` by `layout`; a time without a zone is of that location. An error is the text of Go's error.
+pub(super) fn parse(layout: &[u8], value: &[u8], location: &Zone) -> Result<Time, String> {
+    fields(layout, value).map(|fields| fields.into_time(location))
 }
 
 fn fields(layout: &[u8], value: &[u8]) -> Result<Fields, String> {

@@ -41,6 +41,7 @@ mod strings;
 mod strings_wrap;
 pub mod text;
 pub mod time;
+pub mod toml_time;
 mod types;
 mod url;
 pub mod url_parse;

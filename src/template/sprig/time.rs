@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 
 use super::date_layout;
 use super::duration::{as_duration, duration_value};
+use super::toml_time;
 use crate::template::go::func::Param;
 use crate::template::go::quote::quote_go;
 use crate::template::go::room::Room;
@@ -39,7 +40,7 @@ pub(super) const WEEKDAYS: [&str; 7] = [
 
 /// Go's layout for `Time.String`.
 const STRING_LAYOUT: &[u8] = b"2006-01-02 15:04:05.999999999 -0700 MST";
-const RFC3339: &[u8] = b"2006-01-02T15:04:05.999999999Z07:00";
+pub(super) const RFC3339: &[u8] = b"2006-01-02T15:04:05.999999999Z07:00";
 /// Go's zero time, the first of January of the year 1, in seconds since 1970.
 const ZERO_SECONDS: i64 = -62_135_596_800;
 /// The day from which Go's `time` counts, the first of March of the year -292277022400, in seconds since 1970.
@@ -339,47 +340,6 @@ fn nanoseconds(value: &Value) -> Option<i64> {
     }
 }
 
-/// The times that TOML knows. Facts: BurntSushi/toml v1.6.0, `internal/tz.go` and `parse.go`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TomlTime {
-    /// With an offset from UTC.
-    Offset,
-    DateTime,
-    Date,
-    Time,
-}
-
-impl TomlTime {
-    /// The name of the location that marks it.
-    fn zone(self) -> &'static str {
-        match self {
-            TomlTime::Offset => "",
-            TomlTime::DateTime => "datetime-local",
-            TomlTime::Date => "date-local",
-            TomlTime::Time => "time-local",
-        }
-    }
-
-    /// How it is read, and written.
-    fn layout(self) -> &'static [u8] {
-        match self {
-            TomlTime::Offset => RFC3339,
-            TomlTime::DateTime => b"2006-01-02T15:04:05.999999999",
-            TomlTime::Date => b"2006-01-02",
-            TomlTime::Time => b"15:04:05.999999999",
-        }
-    }
-}
-
-/// A time of a TOML text; `None` if it is none.
-pub fn toml_time(kind: TomlTime, text: &str) -> Option<Value> {
-    let mut time = super::date_parse::parse(kind.layout(), text.as_bytes()).ok()?;
-    if kind != TomlTime::Offset {
-        time.zone = Zone::Fixed(0, kind.zone().to_owned());
-    }
-    Some(time.into_value())
-}
-
 impl TimeObject {
     fn other(args: &[Value]) -> Result<Time, String> {
         args.first()
@@ -471,11 +431,7 @@ impl Object for TimeObject {
     }
 
     fn bare(&self) -> Option<String> {
-        let kinds = [TomlTime::DateTime, TomlTime::Date, TomlTime::Time];
-        let local = kinds
-            .iter()
-            .find(|kind| matches!(&self.0.zone, Zone::Fixed(_, name) if name == kind.zone()));
-        Some(self.0.text(local.map_or(RFC3339, |kind| kind.layout())))
+        Some(self.0.text(toml_time::layout(&self.0.zone)))
     }
 
     fn go_string(&self) -> Option<String> {
