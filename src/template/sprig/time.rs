@@ -95,19 +95,21 @@ impl Zone {
         match name {
             "" | "UTC" => Some(Zone::Utc),
             "Local" => Some(Zone::Local),
-            name if name.contains("..") || name.starts_with(['/', '\\']) => None,
-            // Go looks the file up as it is named, so letter case counts; jiff ignores it.
-            name => TimeZone::get(name)
-                .ok()
-                .filter(|zone| zone.iana_name() == Some(name))
-                .map(Zone::Named),
+            name if name.contains("..") || name.starts_with(['/', '\\']) || name.ends_with('/') => None,
+            name => {
+                // Go opens the file of that path, where `posix` has them all again.
+                let parts: Vec<&str> = name.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+                let name = parts.strip_prefix(&["posix"]).unwrap_or(&parts).join("/");
+                // Letter case counts; jiff ignores it.
+                let zone = TimeZone::get(&name).ok();
+                zone.filter(|zone| zone.iana_name() == Some(&name)).map(Zone::Named)
+            }
         }
     }
 
     /// Whether clocks are set forward at an instant.
     fn is_dst(&self, at: i128) -> bool {
-        let of =
-            |zone: &TimeZone| Timestamp::from_nanosecond(at).is_ok_and(|at| zone.to_offset_info(at).dst().is_dst());
+        let of = |zone: &TimeZone| zone.to_offset_info(within_reach(at)).dst().is_dst();
         match self {
             Zone::Utc | Zone::Fixed(..) => false,
             Zone::Local => of(&TimeZone::system()),
@@ -117,9 +119,8 @@ impl Zone {
 
     /// The offset in seconds and the abbreviation at an instant.
     pub(super) fn offset_at(&self, at: i128) -> (i32, String) {
-        let edge = if at < 0 { Timestamp::MIN } else { Timestamp::MAX };
         let of = |zone: &TimeZone| {
-            let info = zone.to_offset_info(Timestamp::from_nanosecond(at).unwrap_or(edge));
+            let info = zone.to_offset_info(within_reach(at));
             (info.offset().seconds(), info.abbreviation().to_owned())
         };
         match self {
@@ -133,11 +134,33 @@ impl Zone {
     fn name(&self) -> String {
         match self {
             Zone::Utc => "UTC".to_owned(),
-            Zone::Local => "Local".to_owned(),
+            Zone::Local => local_name(std::env::var("TZ").ok()),
             Zone::Named(zone) => zone.iana_name().unwrap_or_default().to_owned(),
             Zone::Fixed(_, name) => name.clone(),
         }
     }
+}
+
+/// The name of the machine's zone, by the variable `TZ`.
+fn local_name(variable: Option<String>) -> String {
+    let is_known = || TimeZone::try_system().is_ok();
+    let name = match variable.as_deref().map(|name| name.strip_prefix(':').unwrap_or(name)) {
+        None | Some("/etc/localtime") if is_known() => "Local",
+        Some(path) if path.starts_with('/') && is_known() => path,
+        Some(name) if !name.is_empty() && Zone::load(name).is_some() => name,
+        _ => "UTC",
+    };
+    name.to_owned()
+}
+
+/// An instant of jiff's years at which a zone has the same rules.
+fn within_reach(at: i128) -> Timestamp {
+    let (first, last) = (Timestamp::MIN, Timestamp::MAX);
+    // So long it takes until the calendar repeats, weekdays included.
+    const CYCLE: i128 = 146_097 * 86_400 * SECOND;
+    let beyond = at - last.as_nanosecond();
+    let cycles = if beyond > 0 { 1 + (beyond - 1) / CYCLE } else { 0 };
+    Timestamp::from_nanosecond(at - cycles * CYCLE).unwrap_or(first)
 }
 
 /// Days from 1970-01-01 to a date of the Gregorian calendar; months and days may overflow.
@@ -283,10 +306,24 @@ impl Time {
         String::from_utf8_lossy(&self.format(layout)).into_owned()
     }
 
+    /// What `MarshalText` and `MarshalJSON` write. Facts: Go's `time/format_rfc3339.go`.
+    fn strict(&self) -> Result<String, &'static str> {
+        let civil = self.civil();
+        if !(0..=9999).contains(&civil.year) {
+            return Err("year outside of range [0,9999]");
+        }
+        if civil.offset.unsigned_abs() >= 24 * 3600 {
+            return Err("timezone hour outside of range [0,23]");
+        }
+        Ok(self.text(RFC3339))
+    }
+
     /// `Time.AddDate`: days beyond a month's end run into the next.
     fn add_date(&self, years: i64, months: i64, days: i64) -> Option<Self> {
-        let reach = 10_000_000;
-        if [years, months, days].iter().any(|n| !(-reach..reach).contains(n)) {
+        // Go's own years end behind these.
+        let reaches = [100_000_000_000, 1_200_000_000_000, 36_500_000_000_000];
+        let mut parts = [years, months, days].into_iter().zip(reaches);
+        if parts.any(|(n, reach)| !(-reach..reach).contains(&n)) {
             return None;
         }
         let civil = self.civil();
@@ -296,7 +333,7 @@ impl Time {
             i64::from(civil.day) + days,
         );
         let of_day = i64::from(civil.hour) * 3_600 + i64::from(civil.minute) * 60 + i64::from(civil.second);
-        let clock = i128::from(date * 86_400 + of_day) * SECOND + i128::from(civil.nanosecond);
+        let clock = (i128::from(date) * 86_400 + i128::from(of_day)) * SECOND + i128::from(civil.nanosecond);
         Some(Time {
             at: self.zone.instant(clock),
             zone: self.zone.clone(),
@@ -366,6 +403,9 @@ impl Object for TimeObject {
             "AddDate" => &[Param::Int, Param::Int, Param::Int],
             "Format" => &[Param::String],
             "Sub" | "Before" | "After" | "Equal" | "Compare" => &[Param::Named("time.Time")],
+            "Unix" | "UnixMilli" | "UnixMicro" | "UnixNano" | "Year" | "Month" | "Day" | "Hour" | "Minute"
+            | "Second" | "Nanosecond" | "YearDay" | "Weekday" | "UTC" | "Local" | "Location" | "IsZero" | "String"
+            | "GoString" | "IsDST" | "MarshalText" | "MarshalJSON" => &[],
             _ => return None,
         })
     }
@@ -396,9 +436,13 @@ impl Object for TimeObject {
                 [Value::String(layout)] => Value::string(time.format(layout.as_bytes())),
                 _ => return Some(Err("expected a string".to_owned())),
             },
+            "GoString" => Value::string(self.go_string().unwrap_or_default()),
             "IsDST" => Value::Bool(time.zone.is_dst(time.at)),
-            "MarshalText" => marshalled(&time.format(RFC3339), 35),
-            "MarshalJSON" => marshalled(format!("\"{}\"", time.text(RFC3339)).as_bytes(), 37),
+            "MarshalText" | "MarshalJSON" => match time.strict() {
+                Ok(text) if method == "MarshalText" => marshalled(text.as_bytes(), 35),
+                Ok(text) => marshalled(format!("\"{text}\"").as_bytes(), 37),
+                Err(text) => return Some(Err(format!("Time.{method}: {text}"))),
+            },
             "Truncate" | "Round" => match args.first().and_then(nanoseconds) {
                 Some(unit) => time.to_multiple(unit, method == "Round").into_value(),
                 None => return Some(Err("expected an argument of type time.Duration".to_owned())),
@@ -456,7 +500,11 @@ impl Object for TimeObject {
     }
 
     fn to_json(&self) -> Result<serde_json::Value, String> {
-        Ok(self.0.text(RFC3339).into())
+        let text = self
+            .0
+            .strict()
+            .map_err(|text| format!("json: error calling MarshalJSON for type time.Time: Time.MarshalJSON: {text}"))?;
+        Ok(text.into())
     }
 
     fn as_any(&self) -> &dyn Any {
