@@ -24,6 +24,7 @@ mod encoding;
 mod float;
 pub mod json;
 pub mod json_parse;
+mod key_errors;
 mod keys;
 pub mod limit;
 mod list;
