@@ -2,7 +2,7 @@
 
 use serde_json::{Map as JsonMap, Value as Json};
 
-use super::toml;
+use super::{toml, toml_read};
 use crate::template::go::func::CallError;
 use crate::template::go::meter::{self, Overrun};
 use crate::template::go::value::{Entries, List, ListKind, Map, MapKind, Str, Value};
@@ -349,11 +349,5 @@ pub(super) fn must_to_toml(args: &[Value]) -> Out {
 }
 
 pub(super) fn from_toml(args: &[Value]) -> Out {
-    let text = text(args);
-    // A byte order mark of UTF-16 is skipped.
-    let text = text
-        .strip_prefix(b"\xff\xfe")
-        .or(text.strip_prefix(b"\xfe\xff"))
-        .unwrap_or(text);
-    Ok(toml::decode(text).unwrap_or_else(error_map))
+    Ok(toml_read::read(text(args)).unwrap_or_else(error_map))
 }

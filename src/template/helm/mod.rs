@@ -18,8 +18,9 @@ mod limits;
 mod lookup;
 mod random;
 mod toml;
-mod toml_error;
+mod toml_lexer;
 mod toml_number;
+mod toml_read;
 
 pub use capabilities::{Capabilities, KubeVersion};
 pub use context::{Context, Environment, Used};

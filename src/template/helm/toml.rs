@@ -1,15 +1,12 @@
-//! `toToml` and `fromToml`. Facts: BurntSushi/toml v1.6.0: keys sorted, plain keys before tables, two spaces a level.
+//! `toToml`. Facts: BurntSushi/toml v1.6.0: keys sorted, plain keys before tables, two spaces a level.
 
 use super::convert::{COMPLEX, is_exported};
-use super::toml_error;
 use crate::template::go::meter::{self, Overrun};
-use crate::template::go::room::Room;
-use crate::template::go::value::{Entries, List, ListKind, Map, MapKind, Object, Str, Value};
+use crate::template::go::value::{List, Map, MapKind, Object, Str, Value};
 use crate::template::sprig::text::display;
-use crate::template::sprig::time::{TomlTime, toml_time};
 
-const TOO_DEEP: &str = "toml: the value is nested too deeply, or contains itself";
-const MAX_DEPTH: usize = 200;
+pub(super) const TOO_DEEP: &str = "toml: the value is nested too deeply, or contains itself";
+pub(super) const MAX_DEPTH: usize = 200;
 
 /// Writes a map as a TOML document.
 ///
@@ -30,69 +27,8 @@ pub fn encode(value: &Value) -> Result<Vec<u8>, String> {
     Ok(encoder.out)
 }
 
-/// Reads a TOML document: whole numbers are `int64`, dates are times.
-///
-/// # Errors
-/// What the parser says.
-pub fn decode(bytes: &[u8]) -> Result<Value, String> {
-    if let Some(problem) = toml_error::refused(bytes) {
-        return Err(problem);
-    }
-    let text = std::str::from_utf8(bytes).unwrap_or_default();
-    let table: toml::Table = text.parse().map_err(|e| toml_error::text(bytes, &e))?;
-    // What is out of a float's range is infinite to the other library, and an error here.
-    if table.values().any(holds_infinity)
-        && let Some(problem) = toml_error::found(bytes)
-    {
-        return Err(problem);
-    }
-    Ok(from_table(table))
-}
-
-fn holds_infinity(value: &toml::Value) -> bool {
-    match value {
-        toml::Value::Float(n) => n.is_infinite(),
-        toml::Value::Array(items) => items.iter().any(holds_infinity),
-        toml::Value::Table(table) => table.values().any(holds_infinity),
-        _ => false,
-    }
-}
-
-fn from_table(table: toml::Table) -> Value {
-    Value::map(
-        table
-            .into_iter()
-            .map(|(key, value)| (Str::from(key), from_toml(value)))
-            .collect::<Entries>(),
-    )
-}
-
-fn from_toml(value: toml::Value) -> Value {
-    match value {
-        toml::Value::String(text) => Value::string(text),
-        toml::Value::Integer(n) => Value::Int64(n),
-        toml::Value::Float(n) => Value::Float64(n),
-        toml::Value::Boolean(b) => Value::Bool(b),
-        toml::Value::Datetime(date) => {
-            let kind = match (date.date, date.time, date.offset) {
-                (Some(_), Some(_), Some(_)) => TomlTime::Offset,
-                (Some(_), Some(_), None) => TomlTime::DateTime,
-                (Some(_), None, _) => TomlTime::Date,
-                (None, ..) => TomlTime::Time,
-            };
-            toml_time(kind, &date.to_string()).unwrap_or_else(|| Value::string(date.to_string()))
-        }
-        toml::Value::Array(items) => {
-            let items: Vec<Value> = items.into_iter().map(from_toml).collect();
-            // The library appends them one by one, where there is room for two already.
-            Value::List(List::with_room(ListKind::Any, items, Room::Appended(2)))
-        }
-        toml::Value::Table(table) => from_table(table),
-    }
-}
-
 /// Fails where nesting is too deep, or the render has no memory left.
-fn check(depth: usize) -> Result<(), String> {
+pub(super) fn check(depth: usize) -> Result<(), String> {
     if depth > MAX_DEPTH {
         return Err(TOO_DEEP.to_owned());
     }
@@ -148,7 +84,7 @@ impl Encoder {
     }
 
     fn key(&mut self, key: &Str) {
-        self.out.extend(key_text(key));
+        self.out.extend(key_text(key.as_bytes()));
         self.write(" = ");
     }
 
@@ -163,7 +99,7 @@ impl Encoder {
         self.write(&"  ".repeat(path.len().saturating_sub(1)));
         self.write(brackets.0);
         self.out
-            .extend(path.iter().map(key_text).collect::<Vec<_>>().join(&b'.'));
+            .extend(path.iter().map(|part| key_text(part)).collect::<Vec<_>>().join(&b'.'));
         self.write(brackets.1);
         self.newline();
     }
@@ -306,12 +242,12 @@ fn is_complex(value: &Value) -> bool {
     matches!(value, Value::Object(object) if object.kind() == COMPLEX)
 }
 
-fn key_text(key: &Str) -> Vec<u8> {
+pub(super) fn key_text(key: &[u8]) -> Vec<u8> {
     let bare = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
-    if !key.is_empty() && key.as_bytes().iter().all(bare) {
-        key.as_bytes().to_vec()
+    if !key.is_empty() && key.iter().all(bare) {
+        key.to_vec()
     } else {
-        quoted(key.as_bytes())
+        quoted(key)
     }
 }
 
@@ -393,15 +329,5 @@ mod tests {
             assert_eq!(String::from_utf8(got).unwrap(), want);
         }
         assert!(encode(&Value::from_json(&json!({"a": [null]}))).is_err());
-    }
-
-    #[test]
-    fn reads_numbers_in_their_kinds() {
-        let Value::Map(map) = decode(b"a = 1\nb = 1.5\n[c]\nd = [true]\n").unwrap() else {
-            panic!("not a map")
-        };
-        assert!(matches!(map.get(b"a"), Some(Value::Int64(1))));
-        assert!(matches!(map.get(b"b"), Some(Value::Float64(n)) if n == 1.5));
-        assert!(decode(b"a = ").is_err());
     }
 }

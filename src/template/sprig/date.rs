@@ -152,11 +152,11 @@ fn duration_round<C: Env>(env: &mut C, args: &[Value]) -> Out {
 
 /// What can't be read is Go's zero time.
 fn to_date(args: &[Value]) -> Out {
-    Ok(date_parse::parse(args.text(0)?, args.text(1)?)
+    Ok(date_parse::parse(args.text(0)?, args.text(1)?, &Zone::Local)
         .unwrap_or_else(|_| Time::zero())
         .into_value())
 }
 
 fn must_to_date(args: &[Value]) -> Out {
-    Ok(date_parse::parse(args.text(0)?, args.text(1)?)?.into_value())
+    Ok(date_parse::parse(args.text(0)?, args.text(1)?, &Zone::Local)?.into_value())
 }

@@ -123,7 +123,9 @@ fn element_at(text: &[u8]) -> Option<(usize, Element, usize)> {
 
 /// An offset in seconds as an element writes it.
 fn offset_text(seconds: i32, colon: bool, parts: u8) -> String {
-    let sign = if seconds < 0 { '-' } else { '+' };
+    // Go takes the sign from the minutes, and writes another before seconds that stand alone.
+    let sign = if seconds <= -60 { '-' } else { '+' };
+    let inner_sign = if (-59..0).contains(&seconds) { "-" } else { "" };
     let size = seconds.unsigned_abs();
     let separator = if colon { ":" } else { "" };
     let mut text = format!("{sign}{:02}", size / 3600);
@@ -131,7 +133,7 @@ fn offset_text(seconds: i32, colon: bool, parts: u8) -> String {
         text.push_str(&format!("{separator}{:02}", size / 60 % 60));
     }
     if parts > 2 {
-        text.push_str(&format!("{separator}{:02}", size % 60));
+        text.push_str(&format!("{separator}{inner_sign}{:02}", size % 60));
     }
     text
 }
@@ -179,7 +181,7 @@ fn element_text(civil: &Civil, element: Element) -> String {
         Element::Second => civil.second.to_string(),
         Element::ZeroSecond => format!("{:02}", civil.second),
         Element::LongYear => format!("{year_sign}{:04}", civil.year.unsigned_abs()),
-        Element::Year => format!("{:02}", civil.year.rem_euclid(100)),
+        Element::Year => format!("{:02}", civil.year.unsigned_abs() % 100),
         Element::UpperPm => if civil.hour >= 12 { "PM" } else { "AM" }.to_owned(),
         Element::LowerPm => if civil.hour >= 12 { "pm" } else { "am" }.to_owned(),
         Element::ZoneName if !civil.zone.is_empty() => civil.zone.clone(),
@@ -192,8 +194,7 @@ fn element_text(civil: &Civil, element: Element) -> String {
             separator,
             trim,
         } => {
-            let mut text: String = format!("{:09}", civil.nanosecond).chars().take(digits).collect();
-            text.extend(std::iter::repeat_n('0', digits.saturating_sub(9).min(1000)));
+            let text: String = format!("{:09}", civil.nanosecond).chars().take(digits).collect();
             let text = if trim { text.trim_end_matches('0') } else { &text };
             if text.is_empty() {
                 String::new()

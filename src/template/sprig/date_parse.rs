@@ -90,6 +90,15 @@ fn all_digits(text: &[u8]) -> Parsed<i32> {
     Ok(text.iter().fold(0, |n, b| n * 10 + i32::from(b - b'0')))
 }
 
+/// Go's `atoi`: digits with a sign or without.
+fn signed(text: &[u8]) -> Parsed<i32> {
+    match text {
+        [b'+', digits @ ..] => all_digits(digits),
+        [b'-', digits @ ..] => Ok(-all_digits(digits)?),
+        digits => all_digits(digits),
+    }
+}
+
 /// A name from a table, whatever its letter case; `len` is how much of each name counts, if not all.
 fn lookup(value: &mut &[u8], names: &[&str], len: Option<usize>) -> Parsed<i32> {
     for (index, name) in names.iter().enumerate() {
@@ -121,8 +130,8 @@ fn nanoseconds(text: &[u8]) -> Parsed<u32> {
         return Err(Bad::Mismatch);
     };
     let digits = digits.get(..9).unwrap_or(digits);
-    let n = all_digits(digits)?;
-    Ok(n.cast_unsigned() * 10u32.pow(9 - digits.len() as u32))
+    let n = u32::try_from(signed(digits)?).map_err(|_| Bad::Range("fractional second"))?;
+    Ok(n * 10u32.pow(9 - digits.len() as u32))
 }
 
 fn is_fraction(text: &[u8]) -> bool {
@@ -161,7 +170,11 @@ fn signed_offset_len(text: &[u8]) -> usize {
     }
     let len = fraction_len(text);
     let hours = text.get(1..len).unwrap_or(&[]);
-    let small = hours.len() < 10 && all_digits(hours).is_ok_and(|hours| hours <= 23);
+    let zeros = hours.iter().take_while(|digit| **digit == b'0').count();
+    let small = match hours.get(zeros..).unwrap_or(&[]) {
+        [] => zeros > 0,
+        hours => hours.len() < 3 && all_digits(hours).is_ok_and(|hours| hours <= 23),
+    };
     if small { len } else { 0 }
 }
 
@@ -169,7 +182,7 @@ impl Fields {
     fn read(&mut self, element: Element, value: &mut &[u8], rest_of_layout: &[u8]) -> Parsed<()> {
         match element {
             Element::Year => {
-                let year = all_digits(take(value, 2)?)?;
+                let year = signed(take(value, 2)?)?;
                 self.year = if year >= 69 { year + 1900 } else { year + 2000 };
             }
             Element::LongYear => self.year = all_digits(take(value, 4)?)?,
@@ -325,7 +338,7 @@ impl Fields {
         }
     }
 
-    fn into_time(self) -> Time {
+    fn into_time(self, location: &Zone) -> Time {
         let hour = match self.hour {
             hour if self.pm && hour < 12 => hour + 12,
             12 if self.am && !self.pm => 0,
@@ -348,21 +361,21 @@ impl Fields {
         }
         if let Some(offset) = self.offset {
             let at = earlier(offset);
-            let (local, name) = Zone::Local.offset_at(at);
+            let (local, name) = location.offset_at(at);
             let is_local = local == offset && self.zone_name.as_ref().is_none_or(|given| *given == name);
             let zone = if is_local {
-                Zone::Local
+                location.clone()
             } else {
                 Zone::Fixed(offset, self.zone_name.unwrap_or_default())
             };
             return Time { at, zone, mono: None };
         }
         if let Some(name) = self.zone_name {
-            let (offset, local) = Zone::Local.offset_at(clock);
+            let (offset, local) = location.offset_at(clock);
             if name == local {
                 return Time {
                     at: earlier(offset),
-                    zone: Zone::Local,
+                    zone: location.clone(),
                     mono: None,
                 };
             }
@@ -378,8 +391,8 @@ impl Fields {
             };
         }
         Time {
-            at: Zone::Local.instant(clock),
-            zone: Zone::Local,
+            at: location.instant(clock),
+            zone: location.clone(),
             mono: None,
         }
     }
@@ -391,9 +404,9 @@ pub fn check(layout: &[u8], value: &[u8]) -> Result<(), String> {
     fields(layout, value).map(drop)
 }
 
-/// Reads `value` by `layout`; a time without a zone is local. An error is the text of Go's error.
-pub(super) fn parse(layout: &[u8], value: &[u8]) -> Result<Time, String> {
-    fields(layout, value).map(Fields::into_time)
+/// Reads `value` by `layout`; a time without a zone is of that location. An error is the text of Go's error.
+pub(super) fn parse(layout: &[u8], value: &[u8], location: &Zone) -> Result<Time, String> {
+    fields(layout, value).map(|fields| fields.into_time(location))
 }
 
 fn fields(layout: &[u8], value: &[u8]) -> Result<Fields, String> {

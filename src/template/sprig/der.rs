@@ -101,12 +101,38 @@ pub(super) fn to_pem(label: &str, der: &[u8]) -> String {
     out
 }
 
-/// The label and the bytes of the first block. Blocks with headers (encrypted keys) aren't read.
+/// The label and the bytes of the first block, as `pem.Decode` finds it: lines that begin and end a block are whole, and
+/// what is broken is passed over. Headers are left out.
 pub(super) fn from_pem(text: &[u8]) -> Option<(String, Vec<u8>)> {
+    const BEGIN: &str = "-----BEGIN ";
+    const END: &str = "\n-----END ";
     let text = String::from_utf8_lossy(text);
-    let (_, after) = text.split_once("-----BEGIN ")?;
-    let (label, after) = after.split_once("-----")?;
-    let (body, _) = after.split_once(&format!("-----END {label}-----"))?;
-    let digits: String = body.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-    Some((label.to_owned(), BASE64.decode(digits.as_bytes()).ok()?))
+    let mut rest: &str = &text;
+    loop {
+        let (before, after) = rest.split_once(END)?;
+        let block = before
+            .rfind(BEGIN)
+            .filter(|at| *at == 0 || before.get(..*at).is_some_and(|b| b.ends_with('\n')));
+        // An empty block's end begins with the line feed that ends its first line.
+        let lines = block.and_then(|at| rest.get(at + BEGIN.len()..before.len() + 1));
+        rest = after;
+        let Some((line, mut body)) = lines.and_then(|lines| lines.split_once('\n')) else {
+            continue;
+        };
+        let Some(label) = line.trim_end_matches([' ', '\t', '\r']).strip_suffix("-----") else {
+            continue;
+        };
+        while let Some((_, next)) = body.split_once('\n').filter(|(line, _)| line.contains(':')) {
+            body = next;
+        }
+        let end = after.split_once('\n').map_or(after, |(line, _)| line);
+        let end = end.strip_prefix(label).and_then(|end| end.strip_prefix("-----"));
+        if !end.is_some_and(|end| end.trim_end_matches([' ', '\t', '\r']).is_empty()) {
+            continue;
+        }
+        let digits: String = body.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+        if let Ok(der) = BASE64.decode(digits.as_bytes()) {
+            return Some((label.to_owned(), der));
+        }
+    }
 }

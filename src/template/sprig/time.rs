@@ -88,19 +88,21 @@ impl Zone {
         match name {
             "" | "UTC" => Some(Zone::Utc),
             "Local" => Some(Zone::Local),
-            name if name.contains("..") || name.starts_with(['/', '\\']) => None,
-            // Go looks the file up as it is named, so letter case counts; jiff ignores it.
-            name => TimeZone::get(name)
-                .ok()
-                .filter(|zone| zone.iana_name() == Some(name))
-                .map(Zone::Named),
+            name if name.contains("..") || name.starts_with(['/', '\\']) || name.ends_with('/') => None,
+            name => {
+                // Go opens the file of that path, where `posix` has them all again.
+                let parts: Vec<&str> = name.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+                let name = parts.strip_prefix(&["posix"]).unwrap_or(&parts).join("/");
+                // Letter case counts; jiff ignores it.
+                let zone = TimeZone::get(&name).ok();
+                zone.filter(|zone| zone.iana_name() == Some(&name)).map(Zone::Named)
+            }
         }
     }
 
     /// Whether clocks are set forward at an instant.
     pub(super) fn is_dst(&self, at: i128) -> bool {
-        let of =
-            |zone: &TimeZone| Timestamp::from_nanosecond(at).is_ok_and(|at| zone.to_offset_info(at).dst().is_dst());
+        let of = |zone: &TimeZone| zone.to_offset_info(within_reach(at)).dst().is_dst();
         match self {
             Zone::Utc | Zone::Fixed(..) => false,
             Zone::Local => of(&TimeZone::system()),
@@ -110,9 +112,8 @@ impl Zone {
 
     /// The offset in seconds and the abbreviation at an instant.
     pub(super) fn offset_at(&self, at: i128) -> (i32, String) {
-        let edge = if at < 0 { Timestamp::MIN } else { Timestamp::MAX };
         let of = |zone: &TimeZone| {
-            let info = zone.to_offset_info(Timestamp::from_nanosecond(at).unwrap_or(edge));
+            let info = zone.to_offset_info(within_reach(at));
             (info.offset().seconds(), info.abbreviation().to_owned())
         };
         match self {
@@ -127,11 +128,33 @@ impl Zone {
     pub(super) fn name(&self) -> String {
         match self {
             Zone::Utc => "UTC".to_owned(),
-            Zone::Local => "Local".to_owned(),
+            Zone::Local => local_name(std::env::var("TZ").ok()),
             Zone::Named(zone) => zone.iana_name().unwrap_or_default().to_owned(),
             Zone::Fixed(_, name) => name.clone(),
         }
     }
+}
+
+/// The name of the machine's zone, by the variable `TZ`.
+fn local_name(variable: Option<String>) -> String {
+    let is_known = || TimeZone::try_system().is_ok();
+    let name = match variable.as_deref().map(|name| name.strip_prefix(':').unwrap_or(name)) {
+        None | Some("/etc/localtime") if is_known() => "Local",
+        Some(path) if path.starts_with('/') && is_known() => path,
+        Some(name) if !name.is_empty() && Zone::load(name).is_some() => name,
+        _ => "UTC",
+    };
+    name.to_owned()
+}
+
+/// An instant of jiff's years at which a zone has the same rules.
+fn within_reach(at: i128) -> Timestamp {
+    let (first, last) = (Timestamp::MIN, Timestamp::MAX);
+    // So long it takes until the calendar repeats, weekdays included.
+    const CYCLE: i128 = 146_097 * 86_400 * SECOND;
+    let beyond = at - last.as_nanosecond();
+    let cycles = if beyond > 0 { 1 + (beyond - 1) / CYCLE } else { 0 };
+    Timestamp::from_nanosecond(at - cycles * CYCLE).unwrap_or(first)
 }
 
 /// Days from 1970-01-01 to a date of the Gregorian calendar; months and days may overflow.
@@ -276,8 +299,10 @@ impl Time {
 
     /// `Time.AddDate`: days beyond a month's end run into the next.
     pub(super) fn add_date(&self, years: i64, months: i64, days: i64) -> Option<Self> {
-        let reach = 10_000_000;
-        if [years, months, days].iter().any(|n| !(-reach..reach).contains(n)) {
+        // Go's own years end behind these.
+        let reaches = [100_000_000_000, 1_200_000_000_000, 36_500_000_000_000];
+        let mut parts = [years, months, days].into_iter().zip(reaches);
+        if parts.any(|(n, reach)| !(-reach..reach).contains(&n)) {
             return None;
         }
         let civil = self.civil();
@@ -287,7 +312,7 @@ impl Time {
             i64::from(civil.day) + days,
         );
         let of_day = i64::from(civil.hour) * 3_600 + i64::from(civil.minute) * 60 + i64::from(civil.second);
-        let clock = i128::from(date * 86_400 + of_day) * SECOND + i128::from(civil.nanosecond);
+        let clock = (i128::from(date) * 86_400 + i128::from(of_day)) * SECOND + i128::from(civil.nanosecond);
         Some(Time {
             at: self.zone.instant(clock),
             zone: self.zone.clone(),
@@ -304,45 +329,4 @@ impl Zone {
         let guess = clock - seconds(self.offset_at(clock).0);
         clock - seconds(self.offset_at(guess).0)
     }
-}
-
-/// The times that TOML knows. Facts: BurntSushi/toml v1.6.0, `internal/tz.go` and `parse.go`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TomlTime {
-    /// With an offset from UTC.
-    Offset,
-    DateTime,
-    Date,
-    Time,
-}
-
-impl TomlTime {
-    /// The name of the location that marks it.
-    pub(super) fn zone(self) -> &'static str {
-        match self {
-            TomlTime::Offset => "",
-            TomlTime::DateTime => "datetime-local",
-            TomlTime::Date => "date-local",
-            TomlTime::Time => "time-local",
-        }
-    }
-
-    /// How it is read, and written.
-    pub(super) fn layout(self) -> &'static [u8] {
-        match self {
-            TomlTime::Offset => RFC3339,
-            TomlTime::DateTime => b"2006-01-02T15:04:05.999999999",
-            TomlTime::Date => b"2006-01-02",
-            TomlTime::Time => b"15:04:05.999999999",
-        }
-    }
-}
-
-/// A time of a TOML text; `None` if it is none.
-pub fn toml_time(kind: TomlTime, text: &str) -> Option<Value> {
-    let mut time = super::date_parse::parse(kind.layout(), text.as_bytes()).ok()?;
-    if kind != TomlTime::Offset {
-        time.zone = Zone::Fixed(0, kind.zone().to_owned());
-    }
-    Some(time.into_value())
 }

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use super::args::NIL_POINTER;
 use super::duration::{as_duration, duration_value};
 use super::text::raw_bytes;
-use super::time::{MONTHS, RFC3339, Time, TomlTime, WEEKDAYS, ZERO_SECONDS, Zone};
+use super::time::{MONTHS, RFC3339, Time, WEEKDAYS, ZERO_SECONDS, Zone};
+use super::toml_time;
 use crate::template::go::func::Param;
 use crate::template::go::quote::quote_go;
 use crate::template::go::room::Room;
@@ -217,11 +218,7 @@ impl Object for TimeObject {
     }
 
     fn bare(&self) -> Option<String> {
-        let kinds = [TomlTime::DateTime, TomlTime::Date, TomlTime::Time];
-        let local = kinds
-            .iter()
-            .find(|kind| matches!(&self.0.zone, Zone::Fixed(_, name) if name == kind.zone()));
-        Some(self.0.text(local.map_or(RFC3339, |kind| kind.layout())))
+        Some(self.0.text(toml_time::layout(&self.0.zone)))
     }
 
     fn go_string(&self) -> Option<String> {
