@@ -123,15 +123,20 @@ fn sort_findings(error: &str) -> String {
     let lines: Vec<&str> = error.split('\n').collect();
     let is_finding = |line: &&str| depth(line).is_some();
     let runs = lines.chunk_by(|a, b| is_finding(a) && is_finding(b));
-    runs.map(|run| {
-        if is_finding(&run[0]) {
-            sort_level(run)
-        } else {
-            run.join("\n")
-        }
+    runs.map(|run| match run {
+        [.., last] if is_finding(last) && last.ends_with(':') => sort_letters(run),
+        [first, ..] if is_finding(first) => sort_level(run),
+        run => run.join("\n"),
     })
     .collect::<Vec<_>>()
     .join("\n")
+}
+
+/// The name of the next chart stands right behind the last finding, whichever that is.
+fn sort_letters(findings: &[&str]) -> String {
+    let mut letters: Vec<char> = findings.concat().chars().collect();
+    letters.sort_unstable();
+    letters.into_iter().collect()
 }
 
 /// How far a finding is indented; nothing for other lines.
@@ -198,6 +203,10 @@ mod tests {
                 "- at 'a'\n  - at '2'\n- at 'b'\n  - at '1'",
             ),
             ("no finding\n  at all", "no finding\n  at all"),
+            (
+                "a:\n- at '2'\n- at '1'b:\nc\n- at '3'",
+                "a:\n    ''''--12:aabtt\nc\n- at '3'",
+            ),
         ] {
             assert_eq!(sort_findings(error), sorted);
         }
