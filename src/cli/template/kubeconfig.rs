@@ -23,24 +23,68 @@ pub async fn config(flags: &Parsed, process: &Process<'_>) -> Result<Config, Str
     let overrides = overrides(flags, process);
     let mut config = match select(flags, process, &overrides)? {
         Some(selected) => selected.connect().await?,
-        None => unnamed()?,
+        None => Config::new(parsed(DEFAULT_SERVER)?),
     };
-    if let Some(url) = given(flags, process, "kube-apiserver", "HELM_KUBEAPISERVER") {
-        config.cluster_url = parsed(&url)?;
+    let server = given(flags, process, "kube-apiserver", "HELM_KUBEAPISERVER");
+    let tls_name = given(flags, process, "kube-tls-server-name", "HELM_KUBETLS_SERVER_NAME");
+    if server.is_some() || tls_name.is_some() {
+        config.tls_server_name = tls_name;
+    }
+    if let Some(url) = &server {
+        config.cluster_url = parsed(url)?;
     }
     overrides.apply(&mut config.auth_info);
-    if let Some(name) = given(flags, process, "kube-tls-server-name", "HELM_KUBETLS_SERVER_NAME") {
-        config.tls_server_name = Some(name);
+    // A pod's own way, with its token, is taken only where nothing says another.
+    let is_default = config.cluster_url == parsed(DEFAULT_SERVER)? && config.auth_info.impersonate.is_none();
+    if is_default
+        && server.is_none()
+        && let Ok(pod) = Config::incluster()
+    {
+        return within_pod(pod, &overrides);
     }
-    if flags.bool("kube-insecure-skip-tls-verify") || env_bool(process, "HELM_KUBEINSECURE_SKIP_TLS_VERIFY") {
-        config.accept_invalid_certs = true;
-    }
-    if let Some(path) = &overrides.authority {
+    let insecure =
+        flags.bool("kube-insecure-skip-tls-verify") || env_bool(process, "HELM_KUBEINSECURE_SKIP_TLS_VERIFY");
+    if insecure || overrides.authority.is_some() {
+        config.accept_invalid_certs = insecure;
         config.root_cert = None;
-        config.root_cert_file = Some(process.dir.join(path));
+        config.root_cert_file = overrides.authority_file();
     }
+    if config.cluster_url.scheme_str() != Some("https") {
+        config.auth_info = without_secrets(&config.auth_info);
+    }
+    prefer_file(&mut config.auth_info);
     check_tls(&config)?;
     Ok(config)
+}
+
+/// Of a pod's way only token and authority can be other ones (`inClusterClientConfig`).
+fn within_pod(mut pod: Config, overrides: &Overrides<'_>) -> Result<Config, String> {
+    if let Some(token) = &overrides.token {
+        pod.auth_info.token = Some(token.clone().into());
+    }
+    if let Some(file) = overrides.authority_file() {
+        pod.root_cert = None;
+        pod.root_cert_file = Some(file);
+    }
+    check_tls(&pod)?;
+    Ok(pod)
+}
+
+/// What is told of a user to who could be overheard: whom to impersonate.
+fn without_secrets(user: &AuthInfo) -> AuthInfo {
+    AuthInfo {
+        impersonate: user.impersonate.clone(),
+        impersonate_groups: user.impersonate_groups.clone(),
+        ..AuthInfo::default()
+    }
+}
+
+/// Of a token and a file with one the file counts, if it can be read.
+fn prefer_file(user: &mut AuthInfo) {
+    let file = user.token_file.as_ref().filter(|file| !file.is_empty());
+    if file.is_some_and(|file| std::fs::read(file).is_ok()) {
+        user.token = None;
+    }
 }
 
 /// The namespace that the kubeconfig says, if it says one.
@@ -74,14 +118,6 @@ fn overrides<'a>(flags: &Parsed, process: &Process<'a>) -> Overrides<'a> {
             true => groups,
             false => Vec::new(),
         },
-    }
-}
-
-/// Where no context is named, a pod knows where its cluster is.
-fn unnamed() -> Result<Config, String> {
-    match Config::incluster() {
-        Ok(config) => Ok(config),
-        Err(_) => Ok(Config::new(parsed(DEFAULT_SERVER)?)),
     }
 }
 
@@ -241,10 +277,16 @@ mod tests {
     use super::*;
     use crate::cli::template::flags;
 
-    fn server(kubeconfig: &str) -> String {
+    fn connection(kubeconfig: &str, args: &[&str]) -> Config {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("kc"), kubeconfig).unwrap();
-        let flags = flags::parse(&["--kubeconfig=kc".to_owned()]).1.unwrap();
+        std::fs::write(folder.path().join("token"), "of the file").unwrap();
+        let args: Vec<String> = ["--kubeconfig=kc"]
+            .iter()
+            .chain(args)
+            .map(ToString::to_string)
+            .collect();
+        let flags = flags::parse(&args).1.unwrap();
         let process = Process {
             stdin: &mut std::io::empty(),
             dir: folder.path(),
@@ -253,8 +295,64 @@ mod tests {
             when_large: || {},
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let config = runtime.block_on(config(&flags, &process)).unwrap();
-        config.cluster_url.to_string()
+        runtime.block_on(config(&flags, &process)).unwrap()
+    }
+
+    /// A kubeconfig for a server, with what is said of the cluster and of the user.
+    fn kubeconfig(server: &str, cluster: &str, user: &str) -> String {
+        format!(
+            "clusters: [{{name: c, cluster: {{server: \"{server}\", {cluster}}}}}]\n\
+             users: [{{name: u, user: {{{user}}}}}]\n\
+             contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\ncurrent-context: x\n"
+        )
+    }
+
+    #[test]
+    fn secrets_are_kept_from_who_could_be_overheard() {
+        let user = "token: t, as: somebody, as-groups: [g]";
+        for (server, args, told) in [
+            ("https://a", &[][..], true),
+            ("http://a", &[], false),
+            ("a:1", &[], false),
+            ("https://a", &["--kube-apiserver=http://b"], false),
+            ("http://a", &["--kube-apiserver=https://b"], true),
+            ("http://a", &["--kube-token=t"], false),
+        ] {
+            let user = connection(&kubeconfig(server, "", user), args).auth_info;
+            assert_eq!(user.token.is_some(), told, "{server} {args:?}");
+            assert_eq!(user.impersonate.as_deref(), Some("somebody"));
+            assert_eq!(user.impersonate_groups, Some(vec!["g".to_owned()]));
+        }
+    }
+
+    #[test]
+    fn the_token_of_a_file_counts() {
+        for (file, inline) in [("token", false), ("nowhere", true)] {
+            let text = kubeconfig("https://a", "", &format!("token: t, tokenFile: {file}"));
+            let user = connection(&text, &[]).auth_info;
+            assert_eq!(user.token.is_some(), inline, "{file}");
+        }
+    }
+
+    #[test]
+    fn flags_replace_what_a_kubeconfig_says_of_tls() {
+        let text = kubeconfig(
+            "https://a",
+            "certificate-authority-data: WA==, tls-server-name: name",
+            "",
+        );
+        let config = connection(&text, &["--kube-insecure-skip-tls-verify"]);
+        assert!(config.accept_invalid_certs && config.root_cert.is_none());
+        assert_eq!(config.tls_server_name.as_deref(), Some("name"));
+        let config = connection(
+            &text,
+            &["--kube-insecure-skip-tls-verify", "--kube-apiserver=https://b"],
+        );
+        assert_eq!(config.tls_server_name, None);
+    }
+
+    fn server(kubeconfig: &str) -> String {
+        connection(kubeconfig, &[]).cluster_url.to_string()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What client-go finds wrong with a kubeconfig's cluster and user (`tools/clientcmd/validation.go`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kube::config::{AuthInfo, Cluster, ExecConfig};
 
@@ -36,6 +36,11 @@ impl Overrides<'_> {
         if !self.groups.is_empty() {
             info.impersonate_groups = Some(self.groups.clone());
         }
+    }
+
+    /// The certificate authority's file, from wherever one looks.
+    pub fn authority_file(&self) -> Option<PathBuf> {
+        self.authority.as_ref().map(|path| self.dir.join(path))
     }
 
     /// Why a file can't be read.
