@@ -4,7 +4,7 @@
 
 mod types;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::compiled::{self, Index, Schema};
 use super::dialect::Draft;
@@ -16,6 +16,9 @@ use super::location::Location;
 const MAX_STEPS: usize = 2_000_000;
 /// How deep schemas may nest while checking, references included.
 const MAX_DEPTH: usize = 2_000;
+
+/// Which schema checks the resource at a JSON pointer.
+pub(super) type Embedded<'e> = dyn Fn(&str) -> Option<Index> + 'e;
 
 /// Checks `value` against the schema at `root`.
 ///
@@ -33,7 +36,7 @@ pub(super) fn validate(schemas: &[Schema], root: Index, value: &Json) -> Result<
 pub(super) fn validate_schema(
     schemas: &[Schema],
     root: Index,
-    embedded: &BTreeMap<String, Index>,
+    embedded: &Embedded<'_>,
     value: &Json,
 ) -> Result<(), Failure> {
     start(schemas, root, Some(embedded), value)
@@ -42,7 +45,7 @@ pub(super) fn validate_schema(
 fn start(
     schemas: &[Schema],
     root: Index,
-    embedded: Option<&BTreeMap<String, Index>>,
+    embedded: Option<&Embedded<'_>>,
     value: &Json,
 ) -> Result<(), Failure> {
     let mut run = Run {
@@ -66,7 +69,7 @@ fn start(
 struct Run<'s> {
     schemas: &'s [Schema],
     /// As for [`validate_schema`].
-    embedded: Option<&'s BTreeMap<String, Index>>,
+    embedded: Option<&'s Embedded<'s>>,
     location: Location,
     steps: usize,
 }
@@ -167,10 +170,10 @@ impl<'s> Run<'s> {
     fn change_metaschema(&self, scope: &mut Scope<'_>) {
         if let Some(embedded) = self.embedded
             && scope.schema == scope.metaschema
-            && let Some(own) = embedded.get(&pointer(&self.location.parts()))
+            && let Some(own) = embedded(&pointer(&self.location.parts()))
         {
-            scope.read_as = *own;
-            scope.metaschema = *own;
+            scope.read_as = own;
+            scope.metaschema = own;
         }
     }
 
