@@ -269,6 +269,32 @@ mod tests {
     }
 
     #[test]
+    fn long_lists_are_searched_for_equal_items_at_once() {
+        let mut items: Vec<usize> = (0..40_000).collect();
+        let schema = r#"{"properties": {"a": {"uniqueItems": true}}}"#;
+        assert_eq!(check(schema, &json!({"a": items}), None), Ok(()));
+        let draft = "http://json-schema.org/draft-07/schema#";
+        let long = json!({"$schema": draft, "properties": {"a": {"enum": items}}}).to_string();
+        assert_eq!(check(&long, &json!({"a": 7}), None), Ok(()));
+        items.extend([7, 5]);
+        let equal = Err("- at '/a': items at 7 and 40,000 are equal\n".to_owned());
+        assert_eq!(check(schema, &json!({"a": items}), None), equal);
+    }
+
+    #[test]
+    fn comparisons_and_findings_are_limited() {
+        let words = "simplify the schema";
+        let options: Vec<usize> = (0..40_000).collect();
+        let long = json!({"additionalProperties": {"items": {"enum": options}}}).to_string();
+        refuses(check(&long, &json!({"a": vec![39_999; 2_000]}), None), words);
+        let many = json!({"additionalProperties": {"allOf": vec![false; 60_000]}}).to_string();
+        refuses(check(&many, &json!({"k".repeat(50_000): 1}), None), words);
+        // What alternatives find isn't kept.
+        let either = r#"{"properties": {"a": {"items": {"anyOf": [{"type": "string"}, {"type": "integer"}]}}}}"#;
+        assert_eq!(check(either, &json!({"a": vec![1; 200_000]}), None), Ok(()));
+    }
+
+    #[test]
     fn pointers_of_subschemas_are_limited() {
         let name = "n".repeat(60_000);
         let open = format!(r#"{{"properties": {{"{name}": "#).repeat(60);
@@ -300,7 +326,22 @@ mod tests {
     }
 
     #[test]
-    fn chains_of_metaschemas_end() {
+    fn long_numbers_and_chains_end() {
+        let [whole, long] = ["0", "7"].map(|digit| format!("1.{}", digit.repeat(900_000)));
+        assert_eq!(
+            check(
+                &format!(r#"{{"maxLength": {whole}, "minimum": {long}}}"#),
+                &json!({}),
+                None
+            ),
+            Ok(())
+        );
+        let schema = format!(r#"{{"properties": {{"a": {{"multipleOf": {long}}}}}}}"#);
+        refuses(
+            check(&schema, &json!({"a": 1}), None),
+            "a multipleOf of more than 10000 digits",
+        );
+
         let next = AtomicUsize::new(0);
         let fetch = Fetch::new(move |_| {
             let at = next.fetch_add(1, Ordering::SeqCst);
