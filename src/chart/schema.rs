@@ -253,4 +253,101 @@ mod tests {
             }
         }
     }
+
+    /// What a schema says of a JSON value, which is an object.
+    fn check(schema: &str, values: &serde_json::Value, fetch: Option<&Fetch>) -> Result<(), String> {
+        let Value::Map(values) = Value::from_json(values) else {
+            panic!()
+        };
+        Schema::new(Str::from(schema)).compiled(fetch).check(&values)
+    }
+
+    /// Whether the check is refused with these words.
+    fn refuses(result: Result<(), String>, words: &str) {
+        let text = result.unwrap_err();
+        assert!(text.contains(words) && text.len() < 1_000, "{:.1000}", text);
+    }
+
+    #[test]
+    fn long_lists_are_searched_for_equal_items_at_once() {
+        let mut items: Vec<usize> = (0..40_000).collect();
+        let schema = r#"{"properties": {"a": {"uniqueItems": true}}}"#;
+        assert_eq!(check(schema, &json!({"a": items}), None), Ok(()));
+        let draft = "http://json-schema.org/draft-07/schema#";
+        let long = json!({"$schema": draft, "properties": {"a": {"enum": items}}}).to_string();
+        assert_eq!(check(&long, &json!({"a": 7}), None), Ok(()));
+        items.extend([7, 5]);
+        let equal = Err("- at '/a': items at 7 and 40,000 are equal\n".to_owned());
+        assert_eq!(check(schema, &json!({"a": items}), None), equal);
+    }
+
+    #[test]
+    fn comparisons_and_findings_are_limited() {
+        let words = "simplify the schema";
+        let options: Vec<usize> = (0..40_000).collect();
+        let long = json!({"additionalProperties": {"items": {"enum": options}}}).to_string();
+        refuses(check(&long, &json!({"a": vec![39_999; 2_000]}), None), words);
+        let many = json!({"additionalProperties": {"allOf": vec![false; 60_000]}}).to_string();
+        refuses(check(&many, &json!({"k".repeat(50_000): 1}), None), words);
+        // What alternatives find isn't kept.
+        let either = r#"{"properties": {"a": {"items": {"anyOf": [{"type": "string"}, {"type": "integer"}]}}}}"#;
+        assert_eq!(check(either, &json!({"a": vec![1; 200_000]}), None), Ok(()));
+    }
+
+    #[test]
+    fn pointers_of_subschemas_are_limited() {
+        let name = "n".repeat(60_000);
+        let open = format!(r#"{{"properties": {{"{name}": "#).repeat(60);
+        let schema = format!(
+            r##"{{"$ref": "#/$defs/a", "$defs": {{"a": {open}true{}}}}}"##,
+            "}}".repeat(60)
+        );
+        refuses(check(&schema, &json!({}), None), "nest less");
+        let schema = schema.replacen('{', r#"{"$anchor": "a", "#, 1);
+        refuses(check(&schema, &json!({}), None), "nest less");
+    }
+
+    #[test]
+    fn identifiers_and_dialects_are_looked_up_once() {
+        let count = 20_000;
+        let own = (0..count).map(|n| (format!("a{n}"), json!({"$id": format!("http://x.org/{n}")})));
+        let to = (0..count).map(|n| (format!("p{n}"), json!({"$ref": format!("http://x.org/{n}")})));
+        let draft = "http://json-schema.org/draft-07/schema#";
+        let (own, to): (serde_json::Value, serde_json::Value) = (own.collect(), to.collect());
+        let schema = json!({"$schema": draft, "definitions": own, "properties": to}).to_string();
+        assert_eq!(check(&schema, &json!({"p1": 1}), None), Ok(()));
+
+        let parts: serde_json::Value = (0..2_000).map(|n| (format!("a{n}"), json!({}))).collect();
+        let to = (0..2_000).map(|n| (format!("p{n}"), json!({"$ref": format!("#/x/a{n}")})));
+        let to: serde_json::Value = to.collect();
+        let other = json!({"id": "http://x.org/4", "$schema": "http://json-schema.org/draft-04/schema#"});
+        let schema = json!({"$schema": draft, "definitions": {"o": other}, "x": parts, "properties": to}).to_string();
+        assert_eq!(check(&schema, &json!({"p1": 1}), None), Ok(()));
+    }
+
+    #[test]
+    fn long_numbers_and_chains_end() {
+        let [whole, long] = ["0", "7"].map(|digit| format!("1.{}", digit.repeat(900_000)));
+        assert_eq!(
+            check(
+                &format!(r#"{{"maxLength": {whole}, "minimum": {long}}}"#),
+                &json!({}),
+                None
+            ),
+            Ok(())
+        );
+        let schema = format!(r#"{{"properties": {{"a": {{"multipleOf": {long}}}}}}}"#);
+        refuses(
+            check(&schema, &json!({"a": 1}), None),
+            "a multipleOf of more than 10000 digits",
+        );
+
+        let next = AtomicUsize::new(0);
+        let fetch = Fetch::new(move |_| {
+            let at = next.fetch_add(1, Ordering::SeqCst);
+            Ok(format!(r#"{{"$schema": "http://x.org/{at}"}}"#).into_bytes())
+        });
+        let result = check(r#"{"$schema": "http://x.org/x"}"#, &json!({}), Some(&fetch));
+        refuses(result, "leads through more than 100 documents");
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::compiled::{Compound, Index, Rare, Rarest, Schema};
 use super::dialect::{Dialect, Draft};
-use super::documents::{self, Document, Place};
+use super::documents::{self, Document, MAX_POINTERS, Place};
 use super::json::{Json, Keywords};
 use super::keywords::{Below, COMPOUND, Object, RARE, RAREST};
 use super::loader::Loader;
@@ -27,6 +27,8 @@ pub(super) struct Compiler<'f> {
     /// Where each of `schemas` stands.
     places: Vec<Place>,
     known: HashMap<Place, Index>,
+    /// The bytes of their pointers.
+    pointers: usize,
     /// Metaschemas assert formats, and aren't checked themselves.
     pub is_meta: bool,
     loader: Loader<'f>,
@@ -52,6 +54,7 @@ impl<'f> Compiler<'f> {
             schemas: Vec::new(),
             places: Vec::new(),
             known: HashMap::new(),
+            pointers: 0,
             is_meta: false,
             loader: Loader::new(fetch),
         }
@@ -124,6 +127,9 @@ impl<'f> Compiler<'f> {
             let document = self.documents.get(&place.url);
             if let Some(root) = document.map(|document| Arc::clone(&document.root)) {
                 self.compile_at(at, &place, documents::found(&root, &place)?)?;
+            }
+            if self.pointers > MAX_POINTERS {
+                return Err(documents::too_long());
             }
             at = next(at)?;
         }
@@ -204,6 +210,11 @@ impl<'f> Compiler<'f> {
     pub fn enqueue_as(&mut self, place: Place, way: impl FnOnce(&Place) -> (Option<Index>, String)) -> Index {
         if let Some(known) = self.known.get(&place) {
             return *known;
+        }
+        // With too many of them the end is near: `compile_places` says so.
+        self.pointers += place.pointer.len();
+        if self.pointers > MAX_POINTERS {
+            return 0;
         }
         let (above, way) = way(&place);
         let index = self.push(above, way);

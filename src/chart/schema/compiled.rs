@@ -185,6 +185,13 @@ impl Schema {
         self.properties.get(at).map(|(_, target)| *target)
     }
 
+    /// About how many comparisons a value takes, besides those that its own size tells.
+    pub fn comparisons(&self) -> usize {
+        let options = self.enumeration.as_ref().map_or(0, |options| options.len());
+        let named = self.dependencies.len() + self.dependent_required.len() + self.dependent_schemas.len();
+        options + self.required.len() + named
+    }
+
     pub fn all_properties_evaluated(&self) -> bool {
         self.additional_properties.is_some()
     }

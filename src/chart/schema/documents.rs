@@ -1,16 +1,25 @@
 //! Schema documents: their resources (`$id`), anchors, dialects, and how references lead from one to another.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::dialect::{Dialect, Draft, Shape};
 use super::failure::escape;
 use super::json::{Json, Keywords};
 use super::loader::Loader;
+use super::metaschemas::Mixed;
 use super::urls::{encoded, join, percent_decode};
 use crate::template::go::quote::quote_go;
+
+/// How many bytes the pointers of a document's schemas may have in all.
+pub(super) const MAX_POINTERS: usize = 64 << 20;
+
+/// What is said where there are more than [`MAX_POINTERS`].
+pub(super) fn too_long() -> String {
+    format!("the JSON pointers of the schema's subschemas have more than {MAX_POINTERS} bytes: nest less")
+}
 
 /// A schema's place: the URL of its document, and a JSON pointer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -25,12 +34,20 @@ pub(super) struct Document {
     pub root: Arc<Json>,
     /// By pointer.
     resources: BTreeMap<String, Resource>,
+    /// Where the resource with an `$id` stands.
+    ids: HashMap<String, String>,
+    /// Those of all resources.
+    dialects: BTreeSet<Dialect>,
+    /// Their metaschemas, once they were needed.
+    pub mixed: OnceLock<Result<Mixed, String>>,
     /// The document is its only resource, and has no anchor below the root: it isn't searched for others.
     is_single: bool,
     /// Besides that, nothing refers to anything.
     is_alone: bool,
     /// Where schemas are known to stand; of a document with a single resource only those that no keyword leads to.
     seen: HashSet<String>,
+    /// The bytes of their pointers.
+    pointers: usize,
 }
 
 /// A part of a document with an `$id` of its own; the document itself is one.
@@ -68,7 +85,11 @@ impl Document {
             is_alone: is_single && !refers.iter().any(|key| root.get(key).is_some()) && !has_below(&root, &refers),
             root,
             resources: BTreeMap::new(),
+            ids: HashMap::new(),
+            dialects: BTreeSet::new(),
+            mixed: OnceLock::new(),
             seen: HashSet::new(),
+            pointers: 0,
         }
     }
 
@@ -129,10 +150,14 @@ impl Document {
         self.collect(&root, &url, "", Dialect::default(), loader)
     }
 
-    /// The dialect of each resource, by pointer.
-    pub fn dialects(&self) -> impl Iterator<Item = (&str, Dialect)> {
-        let resources = self.resources.iter();
-        resources.map(|(pointer, resource)| (pointer.as_str(), resource.dialect))
+    /// The dialects of its resources.
+    pub fn dialects(&self) -> &BTreeSet<Dialect> {
+        &self.dialects
+    }
+
+    /// The dialect of the resource that stands at `pointer`.
+    pub fn dialect_at(&self, pointer: &str) -> Option<Dialect> {
+        self.resources.get(pointer).map(|resource| resource.dialect)
     }
 
     /// Takes what a reference leads to for a schema, wherever it stands.
@@ -161,6 +186,10 @@ impl Document {
         if !self.seen.insert(pointer.to_owned()) {
             return Ok(());
         }
+        self.pointers += pointer.len();
+        if self.pointers > MAX_POINTERS {
+            return Err(too_long());
+        }
         let new = |id: &str, dialect: Dialect| Resource {
             id: id.to_owned(),
             dialect,
@@ -169,7 +198,7 @@ impl Document {
         };
         let Json::Object(map) = schema else {
             if pointer.is_empty() {
-                self.resources.insert(String::new(), new(base, fallback));
+                self.add("", new(base, fallback));
             }
             return Ok(());
         };
@@ -189,10 +218,10 @@ impl Document {
         let mut home = self.resource(pointer).0.to_owned();
         if !id.is_empty() || is_root {
             if !id.is_empty() {
-                base = join(&base, id).map_err(|_| self.unparsed("id", pointer))?.0;
+                base = join(&base, id).map_err(|_| unparsed(&self.url, "id", pointer))?.0;
             }
-            match self.resources.iter().find(|(_, known)| known.id == base) {
-                Some((other, _)) if other != pointer => {
+            match self.ids.get(&base) {
+                Some(other) if other != pointer => {
                     return Err(format!(
                         "duplicate id {} in {} at {} and {}",
                         quote_go(&base),
@@ -208,7 +237,7 @@ impl Document {
                         let vocabularies = loader.vocabularies(schema, draft)?;
                         dialect = Dialect { draft, vocabularies };
                     }
-                    self.resources.insert(pointer.to_owned(), new(&base, dialect));
+                    self.add(pointer, new(&base, dialect));
                 }
             }
             home = pointer.to_owned();
@@ -241,15 +270,16 @@ impl Document {
         Ok(())
     }
 
-    /// What the library says of an identifier whose escapes are wrong.
-    fn unparsed(&self, what: &str, pointer: &str) -> String {
-        let place = Place::new(&self.url, pointer).to_string();
-        format!("error in parsing {what} at {}", quote_go(place))
+    fn add(&mut self, pointer: &str, resource: Resource) {
+        if self.dialects.insert(resource.dialect) {
+            self.mixed = OnceLock::new();
+        }
+        self.ids.insert(resource.id.clone(), pointer.to_owned());
+        self.resources.insert(pointer.to_owned(), resource);
     }
 
     fn anchors(&mut self, schema: &Json, pointer: &str, home: &str) -> Result<(), String> {
-        let url = quote_go(self.url.as_bytes());
-        let unparsed = self.unparsed("anchor", pointer);
+        let own_url = Arc::clone(&self.url);
         let Some(resource) = self.resources.get_mut(home) else {
             return Ok(());
         };
@@ -262,7 +292,7 @@ impl Document {
             }
             let id = text(draft.id_keyword()).unwrap_or_default();
             let fragment = id.split_once('#').map_or("", |(_, fragment)| fragment);
-            let fragment = percent_decode(fragment).map_err(|_| unparsed)?;
+            let fragment = percent_decode(fragment).map_err(|_| unparsed(&own_url, "anchor", pointer))?;
             if !fragment.is_empty() && !fragment.starts_with('/') {
                 names.push((fragment, false));
             }
@@ -276,8 +306,9 @@ impl Document {
             match resource.anchors.get(&name) {
                 Some(known) if known != pointer => {
                     return Err(format!(
-                        "duplicate anchor {} in {url} at {} and {}",
+                        "duplicate anchor {} in {} at {} and {}",
                         quote_go(&name),
+                        quote_go(own_url.as_bytes()),
                         quote_go(known),
                         quote_go(pointer)
                     ));
@@ -297,7 +328,8 @@ impl Document {
         let found = if url == &*self.url {
             self.resources.get_key_value("")
         } else {
-            self.resources.iter().find(|(_, resource)| resource.id == url)
+            let pointer = self.ids.get(url);
+            pointer.and_then(|pointer| self.resources.get_key_value(pointer))
         };
         let Some((base, resource)) = found else {
             return Ok(None);
@@ -314,6 +346,12 @@ impl Document {
             )),
         }
     }
+}
+
+/// What the library says of an identifier whose escapes are wrong.
+fn unparsed(url: &Arc<str>, what: &str, pointer: &str) -> String {
+    let place = Place::new(url, pointer).to_string();
+    format!("error in parsing {what} at {}", quote_go(place))
 }
 
 static NO_RESOURCE: Resource = Resource {

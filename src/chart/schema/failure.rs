@@ -1,5 +1,8 @@
 //! What a schema finds, as santhosh-tekuri/jsonschema v6 words it.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use super::json::Json;
 use super::location::Location;
 use crate::template::go::format::display;
@@ -7,16 +10,28 @@ use crate::template::go::quote::quote_go;
 use crate::template::go::value::Value as Template;
 
 /// One finding, and those that led to it.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Failure {
     /// The place in the values.
     pub location: Location,
     pub kind: Kind,
     pub causes: Vec<Failure>,
+    _share: Share,
+}
+
+/// How many bytes the findings of a check take that are kept.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Kept(Rc<Cell<usize>>);
+
+/// What one finding takes of [`Kept`].
+#[derive(Debug)]
+struct Share {
+    of: Kept,
+    bytes: usize,
 }
 
 /// What a line of the report says.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) enum Kind {
     /// Several findings of one schema.
     Group,
@@ -26,7 +41,38 @@ pub(super) enum Kind {
     Keyword(String),
 }
 
+impl Kept {
+    pub fn bytes(&self) -> usize {
+        self.0.get()
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.of.0.set(self.of.bytes().saturating_sub(self.bytes));
+    }
+}
+
 impl Failure {
+    /// A finding that counts as kept until it is dropped.
+    pub fn new(location: Location, kind: Kind, causes: Vec<Failure>, kept: &Kept) -> Self {
+        let text = match &kind {
+            Kind::Keyword(text) => text.len(),
+            Kind::Group | Kind::Reference => 0,
+        };
+        let bytes = size_of::<Failure>() + location.size() + text;
+        kept.0.set(kept.bytes().saturating_add(bytes));
+        Failure {
+            location,
+            kind,
+            causes,
+            _share: Share {
+                of: kept.clone(),
+                bytes,
+            },
+        }
+    }
+
     /// The lines of the report: `- at '/a': …`, causes below their finding and two blanks further in.
     pub fn lines(&self, depth: usize, out: &mut Vec<String>) {
         let skipped = matches!(self.kind, Kind::Reference) && self.causes.len() == 1;
@@ -52,7 +98,7 @@ impl Failure {
 }
 
 /// A JSON pointer.
-pub(super) fn pointer(parts: &[String]) -> String {
+pub(super) fn pointer(parts: &[Rc<str>]) -> String {
     parts.iter().map(|part| format!("/{}", escape(part))).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use num_bigint::{BigInt, Sign};
+use num_bigint::BigInt;
 
 use super::reader;
 use crate::template::go::format::display;
@@ -97,14 +97,42 @@ impl Keywords {
     }
 }
 
-/// The number with as many zeros at its end.
-fn scaled(digits: BigInt, zeros: i64) -> BigInt {
-    digits * BigInt::from(10).pow(u32::try_from(zeros).unwrap_or_default())
+/// The value of a number: `digits * 10^exponent`, with no zero at either end of the digits. Zero has none.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Decimal {
+    is_negative: bool,
+    digits: String,
+    exponent: i64,
+}
+
+impl Decimal {
+    /// How it compares to zero.
+    fn sign(&self) -> Ordering {
+        match (self.digits.is_empty(), self.is_negative) {
+            (true, _) => Ordering::Equal,
+            (_, true) => Ordering::Less,
+            (_, false) => Ordering::Greater,
+        }
+    }
+
+    /// How many digits stand before the point.
+    fn size(&self) -> i64 {
+        i64::try_from(self.digits.len())
+            .unwrap_or(i64::MAX)
+            .saturating_add(self.exponent)
+    }
+
+    fn whole_digits(&self) -> BigInt {
+        self.digits.parse().unwrap_or_default()
+    }
 }
 
 impl PartialEq for Number {
     fn eq(&self, other: &Self) -> bool {
-        self.is_rational() && other.is_rational() && self.compare(other).is_eq()
+        match (self.small(), other.small()) {
+            (Some(a), Some(b)) => a == b,
+            _ => self.decimal().is_some_and(|own| Some(own) == other.decimal()),
+        }
     }
 }
 
@@ -118,17 +146,45 @@ impl Number {
         &self.0
     }
 
-    /// The digits and the exponent of `digits * 10^exponent`; `None` if Go's `big.Rat` takes no such exponent.
-    fn decimal(&self) -> Option<(BigInt, i64)> {
+    /// Its value; `None` if Go's `big.Rat` takes no such exponent.
+    fn decimal(&self) -> Option<Decimal> {
         let (mantissa, exponent) = self.0.split_once(['e', 'E']).unwrap_or((&self.0, "0"));
+        let (is_negative, mantissa) = mantissa
+            .strip_prefix('-')
+            .map_or((false, mantissa), |rest| (true, rest));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let digits: BigInt = format!("{whole}{fraction}").parse().unwrap_or_default();
         let shift = i64::try_from(fraction.len()).ok()?;
         let exponent = exponent.parse::<i64>().ok()?.checked_sub(shift)?;
-        if digits == BigInt::ZERO {
-            return Some((digits, 0));
+        let all = format!("{whole}{fraction}");
+        let digits = all.trim_end_matches('0');
+        let zeros = i64::try_from(all.len() - digits.len()).ok()?;
+        let digits = digits.trim_start_matches('0');
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return Some(Decimal::default());
         }
-        (exponent.unsigned_abs() <= MAX_EXPONENT).then_some((digits, exponent))
+        (exponent.unsigned_abs() <= MAX_EXPONENT).then(|| Decimal {
+            is_negative,
+            digits: digits.to_owned(),
+            exponent: exponent + zeros,
+        })
+    }
+
+    /// A text that numbers of the same value have in common; `None` if it equals nothing.
+    fn normal(&self) -> Option<String> {
+        if let Some(small) = self.small() {
+            let text = small.to_string();
+            let digits = text.trim_end_matches('0');
+            return Some(match digits {
+                "" => "0e0".to_owned(),
+                _ => format!("{digits}e{}", text.len() - digits.len()),
+            });
+        }
+        let value = self.decimal()?;
+        Some(match value.sign() {
+            Ordering::Equal => "0e0".to_owned(),
+            Ordering::Less => format!("-{}e{}", value.digits, value.exponent),
+            Ordering::Greater => format!("{}e{}", value.digits, value.exponent),
+        })
     }
 
     /// Whether it is a number for the library: keywords with others are left out, and others equal nothing.
@@ -146,47 +202,48 @@ impl Number {
             return a.cmp(&b);
         }
         let (a, b) = (self.decimal().unwrap_or_default(), other.decimal().unwrap_or_default());
-        let by_sign = a.0.sign().cmp(&b.0.sign());
-        if by_sign.is_ne() || a.0.sign() == Sign::NoSign {
+        let by_sign = a.sign().cmp(&b.sign());
+        if by_sign.is_ne() {
             return by_sign;
         }
-        let size = |(digits, exponent): &(BigInt, i64)| digits.magnitude().to_string().len() as i64 + exponent;
-        let by_size = size(&a).cmp(&size(&b));
-        let by_size = if a.0.sign() == Sign::Minus {
-            by_size.reverse()
-        } else {
-            by_size
-        };
-        by_size.then_with(|| {
-            // Of the same size: neither gets more zeros than the other has digits.
-            let low = a.1.min(b.1);
-            scaled(a.0, a.1 - low).cmp(&scaled(b.0, b.1 - low))
-        })
+        let by_size = a.size().cmp(&b.size()).then_with(|| a.digits.cmp(&b.digits));
+        if a.is_negative { by_size.reverse() } else { by_size }
+    }
+
+    /// How many digits it has that count for [`Number::is_multiple_of`], which divides by them.
+    pub fn digits(&self) -> usize {
+        self.decimal().map_or(0, |value| value.digits.len())
     }
 
     /// Whether it is a whole multiple of `other`; nothing is one of zero.
     pub fn is_multiple_of(&self, other: &Self) -> bool {
-        let (Some((a, a_exponent)), Some((b, b_exponent))) = (self.decimal(), other.decimal()) else {
+        let (Some(a), Some(b)) = (self.decimal(), other.decimal()) else {
             return false;
         };
-        if b == BigInt::ZERO {
+        if b.digits.is_empty() {
             return false;
         }
-        match a_exponent - b_exponent {
+        if a.digits.is_empty() {
+            return true;
+        }
+        let (dividend, divisor, ten) = (a.whole_digits(), b.whole_digits(), BigInt::from(10));
+        match a.exponent - b.exponent {
             zeros @ 0.. => {
-                let power = BigInt::from(10).modpow(&BigInt::from(zeros), &b);
-                (a * power) % b == BigInt::ZERO
+                let power = ten.modpow(&BigInt::from(zeros), &divisor);
+                (dividend * power) % divisor == BigInt::ZERO
             }
-            // What has fewer digits than it would have to have zeros is no multiple, unless it is zero.
+            // What has no more digits than it would have to have zeros is no multiple.
             zeros => {
-                let digits = a.magnitude().to_string().len() as i64;
-                a == BigInt::ZERO || digits > -zeros && a % scaled(b, -zeros) == BigInt::ZERO
+                let zeros = zeros.unsigned_abs();
+                let fits = u64::try_from(a.digits.len()).is_ok_and(|digits| digits > zeros);
+                let power = u32::try_from(zeros).ok().filter(|_| fits).map(|zeros| ten.pow(zeros));
+                power.is_some_and(|power| dividend % (divisor * power) == BigInt::ZERO)
             }
         }
     }
 
     pub fn is_integer(&self) -> bool {
-        self.small().is_some() || self.is_multiple_of(&Number::new("1"))
+        self.small().is_some() || self.decimal().is_some_and(|value| value.exponent >= 0)
     }
 
     /// The nearest float.
@@ -199,20 +256,15 @@ impl Number {
         if let Some(small) = self.small() {
             return Some(small);
         }
-        if !self.is_integer() {
-            return None;
-        }
-        let (digits, exponent) = self.decimal()?;
-        let whole = match exponent {
-            // More tens leave no bit in the last 64.
-            0.. => scaled(digits, exponent.min(64)),
-            _ => digits / scaled(BigInt::from(1), -exponent),
-        };
-        let last = whole.iter_u64_digits().next().unwrap_or_default().cast_signed();
-        Some(match whole.sign() {
-            Sign::Minus => last.wrapping_neg(),
-            _ => last,
-        })
+        let value = self.decimal().filter(|value| value.exponent >= 0)?;
+        // More tens leave no bit in the last 64.
+        let zeros = std::iter::repeat_n(b'0', usize::try_from(value.exponent.min(64)).ok()?);
+        let digits = value.digits.bytes().chain(zeros);
+        let last = digits.fold(0_u64, |last, digit| {
+            last.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'))
+        });
+        let last = last.cast_signed();
+        Some(if value.is_negative { last.wrapping_neg() } else { last })
     }
 }
 
@@ -266,6 +318,43 @@ impl Json {
         }
     }
 
+    /// Adds a text that equal values have in common, and no others; `false` if the value equals nothing.
+    pub fn normal(&self, out: &mut String) -> bool {
+        match self {
+            Json::Null => out.push('n'),
+            Json::Bool(b) => out.push(if *b { 't' } else { 'f' }),
+            Json::Number(n) => match n.normal() {
+                Some(text) => out.push_str(&text),
+                None => return false,
+            },
+            Json::String(text) => text_normal(text, out),
+            Json::Array(items) => {
+                out.push('[');
+                let mut each = items.iter().map(|item| {
+                    let equals = item.normal(out);
+                    out.push(',');
+                    equals
+                });
+                let all = each.all(|equals| equals);
+                out.push(']');
+                return all;
+            }
+            Json::Object(members) => {
+                out.push('{');
+                let mut each = members.iter().map(|(name, value)| {
+                    text_normal(name, out);
+                    let equals = value.normal(out);
+                    out.push(',');
+                    equals
+                });
+                let all = each.all(|equals| equals);
+                out.push('}');
+                return all;
+            }
+        }
+        true
+    }
+
     /// Whether it is a list or an object.
     pub fn holds_others(&self) -> bool {
         matches!(self, Json::Array(_) | Json::Object(_))
@@ -282,6 +371,13 @@ impl Json {
             Json::Object(_) => "object",
         }
     }
+}
+
+/// A text after its length.
+fn text_normal(text: &str, out: &mut String) {
+    out.push_str(&text.len().to_string());
+    out.push(':');
+    out.push_str(text);
 }
 
 /// How Go's decoder refuses what isn't JSON.
@@ -334,6 +430,62 @@ mod tests {
         let rational = |text: &str| Number::new(text).is_rational();
         assert!(rational("1e1000000") && !rational("1e1000001") && !rational("1.5e-1000000"));
         assert_ne!(Number::new("1e1000001"), Number::new("1e1000001"));
+    }
+
+    #[test]
+    fn values_are_equal_when_their_normal_texts_are() {
+        let texts = [
+            "1",
+            "1.0",
+            "10e-1",
+            "100",
+            "1e2",
+            "-1",
+            "-1.0",
+            "0",
+            "-0",
+            "0.0",
+            "0e5",
+            "0.5",
+            "5e-1",
+            "12",
+            "true",
+            "null",
+            r#""1""#,
+            r#""a,""#,
+            "[1,2]",
+            "[1.0,2]",
+            "[12]",
+            "[[1],2]",
+            "[]",
+            "{}",
+            r#"{"a":1,"b":2}"#,
+            r#"{"b":2,"a":1.0}"#,
+            r#"["a","b"]"#,
+            r#"["a,1:b"]"#,
+            "9223372036854775808",
+            "9223372036854775808.0",
+            "1e1000001",
+            "[1e1000001]",
+        ];
+        for (a, b) in texts.iter().flat_map(|a| texts.iter().map(move |b| (a, b))) {
+            let normal = |text: &str| {
+                let (value, mut out) = (Json::parse(text.as_bytes()).unwrap(), String::new());
+                let equals = value.normal(&mut out);
+                (value, equals.then_some(out))
+            };
+            let ((x, x_normal), (y, y_normal)) = (normal(a), normal(b));
+            assert_eq!(x == y, x_normal.is_some() && x_normal == y_normal, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_a_million_digits_are_compared_at_once() {
+        let long = |last: &str| Number::new(&format!("1.{}{last}", "3".repeat(900_000)));
+        assert!(long("1").compare(&long("2")).is_lt() && long("1") == long("10") && !long("1").is_integer());
+        assert_eq!(Number::new(&"7".repeat(20)).to_count(), Some(3_990_801_482_939_571_313));
+        assert_eq!(long("1").to_count(), None);
+        assert!(Number::new(&format!("{}.0", "9".repeat(900_000))).to_count().is_some());
     }
 
     #[test]

@@ -62,6 +62,9 @@ pub(super) const RAREST: [&str; 21] = [
     "unevaluatedProperties",
 ];
 
+/// How many digits the number of a `multipleOf` may have.
+const MAX_DIGITS: usize = 10_000;
+
 /// How the schemas below a keyword are found again when their turn comes.
 pub(super) enum Below<'c, 'j> {
     /// By their places, which references lead to as well.
@@ -113,7 +116,11 @@ impl<'j> Object<'_, '_, 'j> {
             }
             if self.dialect.has("validation") {
                 self.read_assertions(schema, compound, rare)?;
-                rarest.multiple_of = self.number("multipleOf");
+                let step = self.number("multipleOf");
+                if step.as_ref().is_some_and(|step| step.digits() > MAX_DIGITS) {
+                    return Err(format!("the schema has a multipleOf of more than {MAX_DIGITS} digits"));
+                }
+                rarest.multiple_of = step;
             }
             if self.asserts_formats()
                 && let Some(name) = self.text("format")

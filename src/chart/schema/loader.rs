@@ -19,6 +19,9 @@ use crate::template::sprig::url_parse::Url;
 /// The largest schema file that is read, in bytes.
 const MAX_FILE: u64 = 5 * 1024 * 1024;
 
+/// How many schemas of schemas may lead to a draft.
+const MAX_CHAIN: usize = 100;
+
 /// Loads documents, each once.
 pub(super) struct Loader<'f> {
     loaded: BTreeMap<String, Arc<Json>>,
@@ -123,6 +126,12 @@ impl<'f> Loader<'f> {
             }
             if !passed.insert(url.to_owned()) {
                 return Err(format!("cycle in resolving $schema in {}", quote_go(url)));
+            }
+            if passed.len() > MAX_CHAIN {
+                return Err(format!(
+                    "$schema in {} leads through more than {MAX_CHAIN} documents",
+                    quote_go(place.to_string())
+                ));
             }
             next = named(&*self.load(url)?);
             at = format!("{url}#");

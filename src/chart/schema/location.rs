@@ -12,7 +12,7 @@ const ROOM: usize = 8;
 /// as it is, and not copied, shows what was written over it later. `propertyNames` keeps it so.
 #[derive(Debug, Clone)]
 pub(super) struct Location {
-    memory: Rc<RefCell<Vec<String>>>,
+    memory: Rc<RefCell<Vec<Rc<str>>>>,
     room: usize,
     length: usize,
 }
@@ -36,14 +36,14 @@ impl Location {
         child.length += 1;
         let mut memory = child.memory.borrow_mut();
         match memory.get_mut(self.length) {
-            Some(part) => key.clone_into(part),
-            None => memory.push(key.to_owned()),
+            Some(part) => *part = Rc::from(key),
+            None => memory.push(Rc::from(key)),
         }
         drop(memory);
         child
     }
 
-    /// The same place in memory of its own.
+    /// The same place in memory of its own, but for the parts themselves.
     pub fn copy(&self) -> Self {
         Location {
             memory: Rc::new(RefCell::new(self.parts())),
@@ -52,9 +52,16 @@ impl Location {
     }
 
     /// What stands in its memory now.
-    pub fn parts(&self) -> Vec<String> {
+    pub fn parts(&self) -> Vec<Rc<str>> {
         let memory = self.memory.borrow();
         memory.get(..self.length).unwrap_or_default().to_vec()
+    }
+
+    /// The bytes of its parts, and of what refers to them.
+    pub fn size(&self) -> usize {
+        let memory = self.memory.borrow();
+        let parts = memory.get(..self.length).unwrap_or_default();
+        parts.iter().map(|part| part.len() + size_of::<Rc<str>>()).sum()
     }
 }
 
@@ -65,16 +72,17 @@ mod tests {
     #[test]
     fn places_share_memory_until_it_is_full() {
         let place = |from: &Location, parts: &[&str]| parts.iter().fold(from.clone(), |at, part| at.below(part));
+        let shown = |place: &Location| super::super::failure::pointer(&place.parts());
         let a = place(&Location::top(), &["l", "0"]);
         let copy = a.copy();
         let top = Location { length: 0, ..a.clone() };
         place(&top, &["l", "2"]);
-        assert_eq!(a.parts(), ["l", "2"]);
-        assert_eq!(copy.parts(), ["l", "0"]);
+        assert_eq!(shown(&a), "/l/2");
+        assert_eq!(shown(&copy), "/l/0");
 
         let full = place(&Location::top(), &["1", "2", "3", "4", "5", "6", "7", "8"]);
         let (ninth, other) = (full.below("x"), full.below("y"));
-        assert_eq!(ninth.parts().last().map(String::as_str), Some("x"));
+        assert_eq!(ninth.parts().last().map(|part| &**part), Some("x"));
         let (deep, deeper) = (other.below("a"), other.below("b"));
         assert_eq!(deep.parts(), deeper.parts());
     }

@@ -1,6 +1,6 @@
 //! The schemas of schemas, by which every schema is checked before it is used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use referencing::meta;
@@ -134,7 +134,7 @@ pub(super) fn check(document: &Document, pointer: &str) -> Result<(), String> {
         return Ok(());
     };
     let dialect = document.resource(pointer).1.dialect;
-    if dialect.vocabularies.is_some() || document.dialects().any(|(_, other)| other != dialect) {
+    if dialect.vocabularies.is_some() || document.dialects().iter().any(|other| *other != dialect) {
         return check_mixed(document, dialect, schema);
     }
     if plain::is_plain(dialect.draft, schema) {
@@ -163,11 +163,11 @@ fn report(url: &str, failure: Failure) -> String {
 
 /// As [`check`], of a document whose resources are of several dialects.
 fn check_mixed(document: &Document, dialect: Dialect, schema: &Json) -> Result<(), String> {
-    let (schemas, roots) = mixed(document)?;
-    let root = |dialect: Dialect| roots.get(&dialect).copied().unwrap_or_default();
-    let embedded = document.dialects();
-    let embedded = embedded.map(|(pointer, dialect)| (pointer.to_owned(), root(dialect)));
-    let result = validator::validate_schema(&schemas, root(dialect), &embedded.collect(), schema);
+    let mixed = document.mixed.get_or_init(|| mixed(document.dialects()));
+    let mixed = mixed.as_ref().map_err(String::clone)?;
+    let root = |dialect: Dialect| mixed.roots.get(&dialect).copied().unwrap_or_default();
+    let embedded = |pointer: &str| document.dialect_at(pointer).map(root);
+    let result = validator::validate_schema(&mixed.schemas, root(dialect), &embedded, schema);
     result.map_err(|failure| match dialect.vocabularies {
         Some(_) => report(OWN, failure),
         None => report(&format!("{}#", url(dialect.draft)), failure),
@@ -177,8 +177,14 @@ fn check_mixed(document: &Document, dialect: Dialect, schema: &Json) -> Result<(
 /// Where the metaschema stands that the library makes of vocabularies.
 const OWN: &str = "urn:mem:metaschema";
 
-/// The metaschemas of all dialects of a document, and which of the schemas they are.
-fn mixed(document: &Document) -> Result<(Vec<Schema>, BTreeMap<Dialect, Index>), String> {
+/// The metaschemas of several dialects.
+pub(super) struct Mixed {
+    schemas: Vec<Schema>,
+    /// Which of them are the dialects' own.
+    roots: BTreeMap<Dialect, Index>,
+}
+
+fn mixed(dialects: &BTreeSet<Dialect>) -> Result<Mixed, String> {
     let parts = |dialect: Dialect| -> Vec<String> {
         let url = url(dialect.draft);
         match dialect.vocabularies {
@@ -192,10 +198,7 @@ fn mixed(document: &Document) -> Result<(Vec<Schema>, BTreeMap<Dialect, Index>),
             }
         }
     };
-    let dialects: BTreeMap<Dialect, Vec<String>> = document
-        .dialects()
-        .map(|(_, dialect)| (dialect, parts(dialect)))
-        .collect();
+    let dialects: BTreeMap<Dialect, Vec<String>> = dialects.iter().map(|dialect| (*dialect, parts(*dialect))).collect();
     let urls: Vec<String> = dialects.values().flatten().cloned().collect();
     let (mut schemas, found) = Compiler::for_metaschemas().compile_all(&urls)?;
     let mut found = found.into_iter();
@@ -209,7 +212,7 @@ fn mixed(document: &Document) -> Result<(Vec<Schema>, BTreeMap<Dialect, Index>),
         }
         roots.insert(dialect, parts.first().copied().unwrap_or_default());
     }
-    Ok((schemas, roots))
+    Ok(Mixed { schemas, roots })
 }
 
 /// The metaschema that requires what each of `parts` does; it will stand at `index`.

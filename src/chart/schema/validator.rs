@@ -4,18 +4,25 @@
 
 mod types;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::compiled::{self, Index, Schema};
 use super::dialect::Draft;
-use super::failure::{Failure, Kind, count, pointer, shown};
+use super::failure::{Failure, Kept, Kind, count, pointer, shown};
 use super::json::Json;
 use super::location::Location;
 
-/// How many schemas one check may visit.
+/// How many schemas one check may visit; other work counts as well.
 const MAX_STEPS: usize = 2_000_000;
+/// How many comparisons of short texts or numbers count as one step.
+const COMPARISONS: usize = 16;
 /// How deep schemas may nest while checking, references included.
 const MAX_DEPTH: usize = 2_000;
+/// How many bytes findings may take.
+const MAX_FINDINGS: usize = 16 << 20;
+
+/// Which schema checks the resource at a JSON pointer.
+pub(super) type Embedded<'e> = dyn Fn(&str) -> Option<Index> + 'e;
 
 /// Checks `value` against the schema at `root`.
 ///
@@ -33,24 +40,26 @@ pub(super) fn validate(schemas: &[Schema], root: Index, value: &Json) -> Result<
 pub(super) fn validate_schema(
     schemas: &[Schema],
     root: Index,
-    embedded: &BTreeMap<String, Index>,
+    embedded: &Embedded<'_>,
     value: &Json,
 ) -> Result<(), Failure> {
     start(schemas, root, Some(embedded), value)
 }
 
-fn start(
-    schemas: &[Schema],
-    root: Index,
-    embedded: Option<&BTreeMap<String, Index>>,
-    value: &Json,
-) -> Result<(), Failure> {
+fn start(schemas: &[Schema], root: Index, embedded: Option<&Embedded<'_>>, value: &Json) -> Result<(), Failure> {
     let mut run = Run {
         schemas,
         embedded,
         location: Location::top(),
         steps: 0,
+        kept: Kept::default(),
+        is_over: false,
     };
+    whole_check(&mut run, root, value)
+}
+
+/// The check of a whole value.
+fn whole_check(run: &mut Run<'_>, root: Index, value: &Json) -> Result<(), Failure> {
     let scope = Scope {
         schema: root,
         read_as: root,
@@ -60,15 +69,33 @@ fn start(
         depth: 0,
         parent: None,
     };
-    run.check(value, &scope, false, false).map(drop)
+    let result = run.check(value, &scope, false, false).map(drop);
+    match run.is_over {
+        true => {
+            let text = format!(
+                "the check takes more than {MAX_STEPS} steps or {MAX_DEPTH} levels, or finds more than \
+                 {MAX_FINDINGS} bytes: simplify the schema"
+            );
+            Err(Failure::new(
+                Location::top(),
+                Kind::Keyword(text),
+                Vec::new(),
+                &run.kept,
+            ))
+        }
+        false => result,
+    }
 }
 
 struct Run<'s> {
     schemas: &'s [Schema],
     /// As for [`validate_schema`].
-    embedded: Option<&'s BTreeMap<String, Index>>,
+    embedded: Option<&'s Embedded<'s>>,
     location: Location,
     steps: usize,
+    kept: Kept,
+    /// A limit was reached: nothing else counts.
+    is_over: bool,
 }
 
 /// The schemas on the way to the one being checked.
@@ -167,31 +194,36 @@ impl<'s> Run<'s> {
     fn change_metaschema(&self, scope: &mut Scope<'_>) {
         if let Some(embedded) = self.embedded
             && scope.schema == scope.metaschema
-            && let Some(own) = embedded.get(&pointer(&self.location.parts()))
+            && let Some(own) = embedded(&pointer(&self.location.parts()))
         {
-            scope.read_as = *own;
-            scope.metaschema = *own;
+            scope.read_as = own;
+            scope.metaschema = own;
         }
     }
 
     fn failure(&self, kind: Kind) -> Failure {
-        Failure {
-            location: self.location.copy(),
-            kind,
-            causes: Vec::new(),
-        }
+        self.failure_of(kind, Vec::new())
+    }
+
+    fn failure_of(&self, kind: Kind, causes: Vec<Failure>) -> Failure {
+        Failure::new(self.location.copy(), kind, causes, &self.kept)
+    }
+
+    /// Counts work; `false` if that is too much.
+    fn spend(&mut self, steps: usize) -> bool {
+        self.steps = self.steps.saturating_add(steps);
+        self.is_over |= self.steps > MAX_STEPS || self.kept.bytes() > MAX_FINDINGS;
+        !self.is_over
     }
 
     fn check(&mut self, value: &Json, scope: &Scope<'_>, asked: bool, quiet: bool) -> Result<Unevaluated, Failure> {
-        self.steps += 1;
-        if self.steps > MAX_STEPS || scope.depth > MAX_DEPTH {
-            let text =
-                format!("the check takes more than {MAX_STEPS} steps or {MAX_DEPTH} levels: simplify the schema");
-            return Err(self.failure(Kind::Keyword(text)));
-        }
         let Some(schema) = self.schema(scope.read_as) else {
             return Ok(Unevaluated::default());
         };
+        self.is_over |= scope.depth > MAX_DEPTH;
+        if !self.spend(1 + schema.comparisons() / COMPARISONS) {
+            return Err(self.failure(Kind::Group));
+        }
         let left = Unevaluated::of(value, schema, asked);
         if let Some(accepts) = schema.boolean {
             return if accepts {
@@ -243,11 +275,7 @@ impl<'s> Run<'s> {
         match found.len() {
             0 => Ok(left),
             1 => Err(found.remove(0)),
-            _ => {
-                let mut group = self.failure(Kind::Group);
-                group.causes = found;
-                Err(group)
-            }
+            _ => Err(self.failure_of(Kind::Group, found)),
         }
     }
 
@@ -316,8 +344,7 @@ impl Check<'_, '_, '_> {
     }
 
     fn say_because(&mut self, text: &str, causes: Vec<Failure>) {
-        let mut failure = self.run.failure(Kind::Keyword(text.to_owned()));
-        failure.causes = causes;
+        let failure = self.run.failure_of(Kind::Keyword(text.to_owned()), causes);
         self.found.push(failure);
     }
 
@@ -347,11 +374,8 @@ impl Check<'_, '_, '_> {
     }
 
     fn reference(&mut self, schema: Index, keyword: &'static str) -> Result<(), Failure> {
-        self.itself(schema, keyword, false).map_err(|failure| {
-            let mut reference = self.run.failure(Kind::Reference);
-            reference.causes = failure.top();
-            reference
-        })
+        self.itself(schema, keyword, false)
+            .map_err(|failure| self.run.failure_of(Kind::Reference, failure.top()))
     }
 
     fn dynamic_references(&mut self) {

@@ -1,11 +1,17 @@
 //! The keywords that are about values of one type: objects, lists, strings, numbers.
 
+use std::collections::HashMap;
+
 use super::super::compiled::{Additional, Dependency, Index, Items};
 use super::super::dialect::Draft;
 use super::super::failure::{Failure, Kind, count, number, quote, quote_all};
 use super::super::json::{Json, Members, Number};
-use super::{Check, Run, validate, whole};
+use super::super::location::Location;
+use super::{Check, Run, whole, whole_check};
 use crate::template::sprig::regex;
+
+/// How many bytes of a list's items are compared in one step.
+const BYTES: usize = 32;
 
 impl Check<'_, '_, '_> {
     pub(super) fn by_type(&mut self) {
@@ -55,8 +61,10 @@ impl Check<'_, '_, '_> {
             }
         }
         let mut additional = Vec::new();
+        self.run
+            .spend(map.len().saturating_mul(schema.pattern_properties.len()));
         for (name, value) in map.iter() {
-            if self.done() {
+            if self.done() || self.run.is_over {
                 return;
             }
             let mut evaluated = false;
@@ -97,11 +105,10 @@ impl Check<'_, '_, '_> {
         if let Some(target) = schema.property_names {
             for name in map.keys() {
                 if let Err(failure) = self.run.key(target, name) {
-                    self.found.push(Failure {
-                        location: self.run.location.clone(),
-                        kind: Kind::Keyword(format!("invalid propertyName {}", quote(name))),
-                        causes: failure.top(),
-                    });
+                    let kind = Kind::Keyword(format!("invalid propertyName {}", quote(name)));
+                    let location = self.run.location.clone();
+                    let failure = Failure::new(location, kind, failure.top(), &self.run.kept);
+                    self.found.push(failure);
                 }
             }
         }
@@ -135,15 +142,10 @@ impl Check<'_, '_, '_> {
     fn array(&mut self, items: &[Json]) {
         let schema = self.schema;
         self.bounds(["minItems", "maxItems"], items.len(), schema.items_range);
-        if schema.unique_items {
-            let equal = (1..items.len()).find_map(|second| {
-                let item = items.get(second)?;
-                let first = items.iter().take(second).position(|earlier| earlier == item)?;
-                Some((first, second))
-            });
-            if let Some((first, second)) = equal {
-                self.say(format!("items at {} and {} are equal", whole(first), whole(second)));
-            }
+        if schema.unique_items
+            && let Some((first, second)) = self.first_equal(items)
+        {
+            self.say(format!("items at {} and {} are equal", whole(first), whole(second)));
         }
         let mut evaluated = 0;
         match &schema.items {
@@ -172,6 +174,22 @@ impl Check<'_, '_, '_> {
         if let Some(target) = schema.contains {
             self.contains(items, target);
         }
+    }
+
+    /// The first item that equals an earlier one, after that.
+    fn first_equal(&mut self, items: &[Json]) -> Option<(usize, usize)> {
+        let mut known = HashMap::new();
+        for (at, item) in items.iter().enumerate() {
+            let mut normal = String::new();
+            let equals = item.normal(&mut normal);
+            if !self.run.spend(1 + normal.len() / BYTES) {
+                return None;
+            }
+            if equals && let Some(earlier) = known.insert(normal, at) {
+                return Some((earlier, at));
+            }
+        }
+        None
     }
 
     fn each(&mut self, items: &[Json], from: usize, target: Index) {
@@ -258,6 +276,17 @@ impl Check<'_, '_, '_> {
 impl Run<'_> {
     /// Checks the name of a property, as a value of its own.
     fn key(&mut self, schema: Index, name: &str) -> Result<(), Failure> {
-        validate(self.schemas, schema, &Json::String(name.into()))
+        let mut run = Run {
+            schemas: self.schemas,
+            embedded: None,
+            location: Location::top(),
+            steps: self.steps,
+            kept: self.kept.clone(),
+            is_over: false,
+        };
+        let result = whole_check(&mut run, schema, &Json::String(name.into()));
+        self.steps = run.steps;
+        self.is_over |= run.is_over;
+        result
     }
 }
