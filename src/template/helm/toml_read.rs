@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::toml::{MAX_DEPTH, TOO_DEEP, check, key_text};
 use super::toml_lexer::{Flaw, Lexer, is_blank, is_letter, shown};
 use super::toml_number::Kind;
+use crate::template::go::meter;
 use crate::template::go::quote::quote_go;
 use crate::template::go::room::Room;
 use crate::template::go::value::{Entries, List, ListKind, Map, MapKind, Str, Value};
@@ -127,6 +128,24 @@ impl Reader<'_> {
         self.flaw(format!("Key '{}' has already been defined.", joined(key)))
     }
 
+    /// Counts a copy of a path. Every key makes some, so that a short text with a long table's name makes much.
+    fn count(&self, path: &[String]) -> Done {
+        let bytes: usize = path.iter().map(|part| size_of::<String>() + part.len()).sum();
+        if meter::spend(bytes as u64) {
+            Ok(())
+        } else {
+            Err(self.flaw(meter::Overrun::Memory.to_string()))
+        }
+    }
+
+    /// The path of a key in the open table.
+    fn path(&self, name: &str) -> Result<Vec<String>, Flaw> {
+        self.count(&self.context)?;
+        let mut path = self.context.clone();
+        path.push(name.to_owned());
+        Ok(path)
+    }
+
     fn mark(&mut self, path: &[String]) -> &mut Mark {
         let mut mark = &mut self.marks;
         for part in path {
@@ -136,12 +155,13 @@ impl Reader<'_> {
     }
 
     /// Marks a value's key as a list's or not. A key without a name marks its table, in the library, too.
-    fn mark_list(&mut self, is_list: bool) {
-        let mut path = self.context.clone();
-        if !self.key.is_empty() || path.is_empty() {
-            path.push(self.key.clone());
+    fn mark_list(&mut self, is_list: bool) -> Done {
+        let mut path = self.path(&self.key)?;
+        if self.key.is_empty() && path.len() > 1 {
+            path.pop();
         }
         self.mark(&path).is_list = is_list;
+        Ok(())
     }
 
     /// Opens a table, or the next one of a list of tables, and makes those that it lies in.
@@ -149,6 +169,7 @@ impl Reader<'_> {
         if path.len() > MAX_DEPTH {
             return Err(self.flaw(TOO_DEEP.to_owned()));
         }
+        self.count(path)?;
         let mut table = &mut self.root;
         let mut marks = &mut self.marks;
         for (index, part) in parents(path).iter().enumerate() {
@@ -185,8 +206,7 @@ impl Reader<'_> {
 
     /// Sets a key of the open table. One that was only implied stays as it is.
     fn set(&mut self, name: &str, node: Node) -> Done {
-        let mut path = self.context.clone();
-        path.push(name.to_owned());
+        let path = self.path(name)?;
         let Mark {
             is_implicit, is_list, ..
         } = *self.mark(&path);
@@ -213,8 +233,7 @@ impl Reader<'_> {
     /// Opens the tables that the parts of a key but its last imply.
     fn imply(&mut self, key: &[String]) -> Done {
         for part in parents(key) {
-            let mut path = self.context.clone();
-            path.push(part.clone());
+            let path = self.path(part)?;
             self.mark(&path).is_implicit = true;
             self.open(&path, false)?;
         }
@@ -241,9 +260,9 @@ impl Reader<'_> {
                 None => return Ok(()),
                 Some('[') => self.header()?,
                 Some(_) => {
-                    let outer = self.context.clone();
+                    let outer = self.context.len();
                     self.pair(0)?;
-                    self.context = outer;
+                    self.context.truncate(outer);
                     self.key.clear();
                 }
             }
@@ -332,7 +351,7 @@ impl Reader<'_> {
         self.imply(&key)?;
         let value = self.value(false, depth)?;
         self.set(last(&key), Node::Value(value.clone()))?;
-        self.mark_list(matches!(value, Value::List(_)));
+        self.mark_list(matches!(value, Value::List(_)))?;
         Ok((key, value))
     }
 
@@ -380,7 +399,7 @@ impl Reader<'_> {
     }
 
     fn list(&mut self, depth: usize) -> Result<Value, Flaw> {
-        self.mark_list(true);
+        self.mark_list(true)?;
         let mut items = Vec::new();
         loop {
             self.lexer.skip_lines()?;
@@ -408,10 +427,9 @@ impl Reader<'_> {
 
     /// An inline table. The library holds it twice: as it stands there, and among the tables that a key may reach.
     fn inline(&mut self, is_in_list: bool, depth: usize) -> Result<Value, Flaw> {
-        let (outer, outer_key) = (self.context.clone(), std::mem::take(&mut self.key));
-        let mut path = outer.clone();
-        path.push(outer_key.clone());
-        self.context.clone_from(&path);
+        let (outer, outer_key) = (self.context.len(), std::mem::take(&mut self.key));
+        let path = self.path(&outer_key)?;
+        self.context.push(outer_key.clone());
         self.mark(&path).is_implicit = true;
         self.open(&path, is_in_list)?;
         let table = Map::new(MapKind::Any, Entries::new());
@@ -425,7 +443,7 @@ impl Reader<'_> {
             }
             let (key, value) = self.pair(depth + 1)?;
             self.put(&table, &key, value)?;
-            self.context.clone_from(&path);
+            self.context.truncate(path.len());
             self.lexer.skip_lines()?;
             match self.lexer.next()? {
                 Some(',') => {}
@@ -437,7 +455,8 @@ impl Reader<'_> {
                 }
             }
         }
-        (self.context, self.key) = (outer, outer_key);
+        self.context.truncate(outer);
+        self.key = outer_key;
         Ok(Value::Map(table))
     }
 
@@ -486,5 +505,19 @@ mod tests {
         for text in [deep, dotted, tables] {
             assert!(read(&text).is_err_and(|text| text.ends_with(TOO_DEEP)));
         }
+    }
+
+    #[test]
+    fn counts_the_paths_that_it_copies() {
+        let _meter = meter::Meter::open(1 << 20, None);
+        let text = [
+            b"[",
+            "n".repeat(10_000).as_bytes(),
+            b"]\na=[",
+            &b"{},".repeat(100),
+            b"]",
+        ]
+        .concat();
+        assert!(read(&text).is_err_and(|text| text.ends_with(&meter::Overrun::Memory.to_string())));
     }
 }

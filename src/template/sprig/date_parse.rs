@@ -341,7 +341,7 @@ impl Fields {
     fn into_time(self, location: &Zone) -> Time {
         let hour = match self.hour {
             hour if self.pm && hour < 12 => hour + 12,
-            12 if self.am && !self.pm => 0,
+            12 if self.am => 0,
             hour => hour,
         };
         let days = days_from_civil(
@@ -359,7 +359,8 @@ impl Fields {
                 mono: None,
             };
         }
-        if let Some(offset) = self.offset {
+        // To Go, -1 is no offset.
+        if let Some(offset) = self.offset.filter(|offset| *offset != -1) {
             let at = earlier(offset);
             let (local, name) = location.offset_at(at);
             let is_local = local == offset && self.zone_name.as_ref().is_none_or(|given| *given == name);
@@ -371,8 +372,7 @@ impl Fields {
             return Time { at, zone, mono: None };
         }
         if let Some(name) = self.zone_name {
-            let (offset, local) = location.offset_at(clock);
-            if name == local {
+            if let Some(offset) = location.offset_named(&name, clock) {
                 return Time {
                     at: earlier(offset),
                     zone: location.clone(),
@@ -429,4 +429,26 @@ fn fields(layout: &[u8], value: &[u8]) -> Result<Fields, String> {
     }
     fields.settle_day().map_err(&with_message)?;
     Ok(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Helm with the variable `TZ`.
+    #[test]
+    fn a_zone_may_be_named_that_does_not_hold_then() {
+        for (location, value, expected) in [
+            ("America/New_York", "2020-07-01 EST", "2020-07-01 01:00:00 -0400 EDT"),
+            ("America/New_York", "2020-01-01 EDT", "2019-12-31 23:00:00 -0500 EST"),
+            ("America/New_York", "1942-07-01 EWT", "1942-07-01 00:00:00 -0400 EWT"),
+            ("America/New_York", "2020-07-01 EWT", "2020-07-01 00:00:00 -0400 EDT"),
+            ("America/New_York", "2020-07-01 LMT", "2020-07-01 00:56:02 -0400 EDT"),
+            ("Australia/Sydney", "2020-07-01 LMT", "2020-06-30 23:55:08 +1000 AEST"),
+            ("Australia/Sydney", "2020-07-01 EDT", "2020-07-01 00:00:00 +0000 EDT"),
+        ] {
+            let time = parse(b"2006-01-02 MST", value.as_bytes(), &Zone::load(location).unwrap()).unwrap();
+            assert_eq!(time.shown(), expected, "{location} {value}");
+        }
+    }
 }

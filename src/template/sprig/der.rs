@@ -2,6 +2,8 @@
 
 use data_encoding::BASE64;
 
+use super::encoding::decode_base64;
+
 pub(super) const INTEGER: u8 = 0x02;
 pub(super) const OCTET_STRING: u8 = 0x04;
 pub(super) const OID: u8 = 0x06;
@@ -130,9 +132,24 @@ pub(super) fn from_pem(text: &[u8]) -> Option<(String, Vec<u8>)> {
         if !end.is_some_and(|end| end.trim_end_matches([' ', '\t', '\r']).is_empty()) {
             continue;
         }
-        let digits: String = body.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-        if let Ok(der) = BASE64.decode(digits.as_bytes()) {
+        let digits: Vec<u8> = body.bytes().filter(|b| !matches!(b, b' ' | b'\t')).collect();
+        if let Ok(der) = decode_base64(&digits) {
             return Some((label.to_owned(), der));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Go's `encoding/pem` and `base64.StdEncoding`.
+    #[test]
+    fn pem_may_have_bits_over_but_no_other_blanks() {
+        let block = |digits: &str| from_pem(format!("-----BEGIN X-----\n{digits}\n-----END X-----\n").as_bytes());
+        assert_eq!(block("Q\t R\r\n=="), Some(("X".to_owned(), b"A".to_vec())));
+        for digits in ["QQ\x0c==", "QQ\x0b==", "QQ", "QQ==QQ=="] {
+            assert_eq!(block(digits), None, "{digits:?}");
         }
     }
 }

@@ -107,7 +107,10 @@ fn cached<T: Clone>(cache: &Cache<T>, pattern: &[u8], compile: impl FnOnce() -> 
         cache.clear();
     }
     let compiled = compile();
-    cache.insert(pattern.to_vec(), compiled.clone());
+    // What ran out of time says nothing of the pattern.
+    if !meter::has_overrun() {
+        cache.insert(pattern.to_vec(), compiled.clone());
+    }
     compiled
 }
 
@@ -155,10 +158,22 @@ fn build(pattern: &str, most: usize) -> Option<regex::bytes::Regex> {
     builder.size_limit(most).nest_limit(MAX_NESTING).build().ok()
 }
 
+/// About the memory that the program of a pattern takes.
+fn program_size(pattern: &str) -> usize {
+    let program = thompson::NFA::compiler()
+        .syntax(syntax::Config::new().utf8(false).nest_limit(MAX_NESTING))
+        .configure(thompson::Config::new().utf8(false).nfa_size_limit(Some(MAX_PROGRAM)))
+        .build(pattern);
+    program.map_or(MAX_PROGRAM, |program| program.memory_usage())
+}
+
 impl GoRegex {
     fn new(pattern: &[u8]) -> Result<Self, String> {
         let translated = regex_syntax::translate(pattern)?;
         for most in [LARGE_PROGRAM, MAX_PROGRAM] {
+            if !meter::in_time() {
+                break;
+            }
             if let Some(regex) = build(&translated.pattern, most) {
                 return Ok(GoRegex {
                     regex,
@@ -168,7 +183,7 @@ impl GoRegex {
                 });
             }
         }
-        Err(regex_syntax::worded("expression too large", &runes::lossy(pattern)))
+        Err(regex_syntax::worded(regex_syntax::TOO_LARGE, &runes::lossy(pattern)))
     }
 
     /// `MatchString`.
@@ -192,10 +207,7 @@ impl GoRegex {
         if text.len() <= SMALL_TEXT {
             return true;
         }
-        let size = *self.size.get_or_init(|| {
-            let fits = |size: &usize| build(self.regex.as_str(), *size).is_some();
-            (12..26).map(|power| 1 << power).find(fits).unwrap_or(MAX_PROGRAM)
-        });
+        let size = *self.size.get_or_init(|| program_size(self.regex.as_str()));
         let fits = size.saturating_mul(text.len()) <= MAX_WORK;
         if !fits {
             meter::report(meter::Overrun::Regex);
@@ -555,5 +567,24 @@ mod tests {
             assert_eq!(compiled.is_ok(), is_fine, "{pattern}");
             assert_eq!(check(pattern.as_bytes()), compiled, "{pattern}");
         }
+    }
+
+    #[test]
+    fn a_pattern_that_is_long_to_translate_is_refused() {
+        for (part, times) in [("é", 400_000), (r"\pL", 20_000), ("a", 400_000)] {
+            let pattern = format!("(?i){}", part.repeat(times));
+            let error = compile(pattern.as_bytes()).map(drop).unwrap_err();
+            assert_eq!(error, regex_syntax::worded(regex_syntax::TOO_LARGE, &pattern));
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_time_was_too_short_for_may_compile_later() {
+        let pattern = b"^no-time-for-this{3}$";
+        let meter = meter::Meter::open(u64::MAX, Some(std::time::Duration::ZERO));
+        assert!(compile(pattern).is_err());
+        assert_eq!(meter::take_overrun(), Some(meter::Overrun::Time));
+        drop(meter);
+        assert!(compile(pattern).is_ok());
     }
 }

@@ -7,10 +7,11 @@ pub(super) const NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
 const EVERYTHING: &str = r"\x{0}-\x{10FFFF}";
 
 /// Letters that a later Unicode than Go's gave another case, with the ones that it paired them with.
-const NEWLY_PAIRED: &str = concat!(
-    r"[\x{19B}\x{264}\x{390}\x{3B0}\x{1C89}\x{1C8A}\x{1FD3}\x{1FE3}\x{A7CB}-\x{A7CD}\x{A7DA}-\x{A7DC}",
-    r"\x{FB05}\x{FB06}\x{10D50}-\x{10D65}\x{10D70}-\x{10D85}]"
-);
+#[rustfmt::skip]
+const NEWLY_PAIRED: &[(u32, u32)] = &[
+    (0x19B, 0x19B), (0x264, 0x264), (0x390, 0x390), (0x3B0, 0x3B0), (0x1C89, 0x1C8A), (0x1FD3, 0x1FD3),
+    (0x1FE3, 0x1FE3), (0xA7CB, 0xA7CD), (0xA7DA, 0xA7DC), (0xFB05, 0xFB06), (0x10D50, 0x10D65), (0x10D70, 0x10D85),
+];
 
 /// The general categories, canonically named.
 #[rustfmt::skip]
@@ -154,5 +155,12 @@ pub(super) fn folded(class: &str, wide: bool) -> String {
     if !wide {
         return format!("(?i:{class})");
     }
-    format!("(?:(?i:[{class}--{NEWLY_PAIRED}])|[{class}&&{NEWLY_PAIRED}])")
+    let newly_paired: String = NEWLY_PAIRED.iter().map(|(low, high)| range(*low, *high)).collect();
+    format!("(?:(?i:[{class}--[{newly_paired}]])|[{class}&&[{newly_paired}]])")
+}
+
+/// Whether a character has no other case to Go, though it has to the crate.
+pub(super) fn is_newly_paired(c: char) -> bool {
+    let is_within = |(low, high): &(u32, u32)| (*low..=*high).contains(&(c as u32));
+    NEWLY_PAIRED.iter().any(is_within)
 }

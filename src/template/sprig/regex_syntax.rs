@@ -29,6 +29,13 @@ const BAD_ESCAPE: &str = "invalid escape sequence";
 const BAD_NAME: &str = "invalid named capture";
 const BAD_REPEAT_SIZE: &str = "invalid repeat count";
 const BAD_UTF8: &str = "invalid UTF-8";
+pub(super) const TOO_LARGE: &str = "expression too large";
+
+/// The longest translation, in bytes: the crate takes some hundred bytes of memory for each before it looks at the size
+/// of a program. Go stops at 3.3 million instructions.
+const MAX_TRANSLATION: usize = 2 << 20;
+/// The most classes such as `\pL`, for which the crate intersects hundreds of ranges each. Go stops at some 26,000 `\pL`.
+const MAX_UNICODE_CLASSES: usize = 1000;
 
 /// What `(?ims)` and `(?U)` set.
 #[derive(Clone, Copy, Default)]
@@ -52,6 +59,9 @@ struct Translator<'a> {
     outer_flags: Vec<Flags>,
     /// Where the repetition operator starts that came right before.
     last_repeat: Option<usize>,
+    /// Where the last `:]` is, which may end the name of a class.
+    last_name_end: Option<usize>,
+    unicode_classes: usize,
 }
 
 /// Translates a pattern. An error is the text of Go's error.
@@ -70,6 +80,8 @@ pub(super) fn translate(pattern: &[u8]) -> Result<Translated, String> {
         flags: Flags::default(),
         outer_flags: Vec::new(),
         last_repeat: None,
+        last_name_end: text.rfind(":]"),
+        unicode_classes: 0,
     };
     translator.run()?;
     Ok(Translated {
@@ -122,6 +134,14 @@ impl<'a> Translator<'a> {
         worded("expression nests too deeply", self.text)
     }
 
+    /// Fails if the translation becomes too large by `more` bytes.
+    fn check_size(&self, more: usize) -> Result<(), String> {
+        if self.out.len() + more > MAX_TRANSLATION || self.unicode_classes > MAX_UNICODE_CLASSES {
+            return Err(worded(TOO_LARGE, self.text));
+        }
+        Ok(())
+    }
+
     fn run(&mut self) -> Result<(), String> {
         while let Some(c) = self.peek() {
             let start = self.at;
@@ -153,7 +173,8 @@ impl<'a> Translator<'a> {
                         if min > MAX_REPEAT || !in_order {
                             return Err(worded(BAD_REPEAT_SIZE, self.since(start)));
                         }
-                        self.repeat(start, max.unwrap_or(min))?;
+                        // To Go, `{0,}` is no repetition of nothing.
+                        self.repeat(start, max.unwrap_or(min.max(1)))?;
                         is_repeat = true;
                     }
                 },
@@ -165,6 +186,7 @@ impl<'a> Translator<'a> {
                 }
             }
             self.last_repeat = is_repeat.then_some(start);
+            self.check_size(0)?;
         }
         if self.tree.has_open_group() {
             return Err(worded(MISSING_PAREN, self.text));
@@ -185,7 +207,7 @@ impl<'a> Translator<'a> {
             'a'..='z' | 'A'..='Z' if self.flags.fold => self.out.push_str(&format!("(?i:{c})")),
             c if c.is_ascii_alphanumeric() => self.out.push(c),
             c if c.is_ascii() => self.out.push_str(&format!("\\x{:02X}", c as u32)),
-            c if self.flags.fold => self.out.push_str(&regex_class::folded(&format!("[{c}]"), true)),
+            c if self.flags.fold && !regex_class::is_newly_paired(c) => self.out.push_str(&format!("(?i:{c})")),
             c => self.out.push(c),
         }
     }
@@ -399,7 +421,10 @@ impl<'a> Translator<'a> {
         };
         let bare = name.strip_prefix('^');
         match regex_class::of_unicode(bare.unwrap_or(name), negated != bare.is_some()) {
-            Some(class) => Ok(Some((class, true))),
+            Some(class) => {
+                self.unicode_classes += 1;
+                Ok(Some((class, true)))
+            }
             None => Err(worded(BAD_RANGE, self.since(start))),
         }
     }
@@ -481,6 +506,7 @@ impl<'a> Translator<'a> {
         let (mut is_first, mut is_wide) = (true, false);
         while is_first || !self.rest().starts_with(']') {
             is_first = false;
+            self.check_size(class.len())?;
             if let Some(named) = self.named_class()? {
                 class.push_str(named);
                 continue;
@@ -513,7 +539,8 @@ impl<'a> Translator<'a> {
     /// `[:alpha:]` and its kin.
     fn named_class(&mut self) -> Result<Option<&'static str>, String> {
         let rest = self.rest();
-        if !rest.starts_with("[:") || rest.len() < 3 {
+        let may_end = self.last_name_end.is_some_and(|end| self.at + 2 <= end);
+        if !rest.starts_with("[:") || !may_end {
             return Ok(None);
         }
         let Some(end) = rest.get(2..).and_then(|tail| tail.find(":]")) else {

@@ -21,6 +21,7 @@ pub(super) fn table<C>() -> Vec<Func<C>> {
 
 /// The longest version that is read, in bytes.
 const MAX_VERSION: usize = 256;
+const INVALID: &str = "invalid semantic version";
 
 /// A version. Equality is of all its parts; [`Version::compare`] is the order that ignores metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -48,7 +49,7 @@ impl Version {
         if text.len() > MAX_VERSION {
             return Err(format!("version string is too long (max {MAX_VERSION} bytes)"));
         }
-        let invalid = || "invalid semantic version".to_owned();
+        let invalid = || INVALID.to_owned();
         let body = text.strip_prefix('v').unwrap_or(text);
         let (body, metadata) = body
             .split_once('+')
@@ -330,12 +331,20 @@ impl Object for VersionObject {
     }
 }
 
+/// [`Version::parse`] of a text that may not be UTF-8; the limit is of its own bytes.
+fn parse(text: &[u8]) -> Result<Version, String> {
+    match std::str::from_utf8(text) {
+        Err(_) if text.len() <= MAX_VERSION => Err(INVALID.to_owned()),
+        _ => Version::parse(&String::from_utf8_lossy(text)),
+    }
+}
+
 fn semver(args: &[Value]) -> Out {
-    Ok(object(Version::parse(&String::from_utf8_lossy(args.text(0)?))?, true))
+    Ok(object(parse(args.text(0)?)?, true))
 }
 
 fn semver_compare(args: &[Value]) -> Out {
     let constraints = Constraints::parse(&String::from_utf8_lossy(args.text(0)?))?;
-    let version = Version::parse(&String::from_utf8_lossy(args.text(1)?))?;
+    let version = parse(args.text(1)?)?;
     Ok(Value::Bool(constraints.check(&version)))
 }

@@ -82,7 +82,7 @@ impl TimeObject {
         };
         let (minutes, seconds) = (offset / 60, offset % 60);
         let mut out = vec![if seconds == 0 { 1 } else { 2 }];
-        out.extend_from_slice(&(time.unix_seconds() - ZERO_SECONDS).to_be_bytes());
+        out.extend_from_slice(&time.unix_seconds().wrapping_sub(ZERO_SECONDS).to_be_bytes());
         out.extend_from_slice(&time.civil().nanosecond.to_be_bytes());
         out.extend_from_slice(&(minutes as i16).to_be_bytes());
         if seconds != 0 {
