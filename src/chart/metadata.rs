@@ -465,7 +465,11 @@ pub(super) fn check_lock(document: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_time(value: &Value) -> Result<(), Error> {
+/// Checks a field of type `time.Time`.
+///
+/// # Errors
+/// What is no time, in the words of Go.
+pub(crate) fn check_time(value: &Value) -> Result<(), Error> {
     let problem = match value {
         Value::Null => return Ok(()),
         Value::String(text) => match date_parse::check(b"2006-01-02T15:04:05Z07:00", text.as_bytes()) {
