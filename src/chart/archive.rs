@@ -4,6 +4,7 @@
 //! variants and defects count, and what is said of those that don't.
 
 mod broken;
+mod budget;
 mod gzip;
 mod header;
 mod pax;
@@ -13,6 +14,7 @@ mod tar;
 use std::path::Path;
 
 use self::broken::Broken;
+pub(super) use self::budget::Budget;
 use self::tar::Archive;
 use super::{Error, File, sniff};
 use crate::template::go::quote::quote_go;
@@ -24,7 +26,7 @@ pub(super) const MAX_CHART: u64 = 100 * 1024 * 1024;
 const MAGIC: &[u8] = b"\x1f\x8b\x08";
 
 /// Reads the files of the archive `path`, which holds `data`, in the archive's order.
-pub(super) fn read(path: &Path, data: &[u8]) -> Result<Vec<File>, Error> {
+pub(super) fn read(path: &Path, data: &[u8], budget: &mut Budget) -> Result<Vec<File>, Error> {
     let name = path.display().to_string();
     let sort = sniff::content_type(data);
     if sort != "application/x-gzip" && !data.starts_with(MAGIC) {
@@ -34,8 +36,9 @@ pub(super) fn read(path: &Path, data: &[u8]) -> Result<Vec<File>, Error> {
             format!("file '{name}' does not appear to be a gzipped archive; got '{sort}'")
         }));
     }
-    unpack(data).map_err(|error| match says_not_gzip(&error) {
+    unpack(data, budget).map_err(|error| match says_not_gzip(&error) {
         true => explain(path, error),
+        false if budget.is_exceeded() => error,
         false => Error::Chart("unable to load chart archive".to_owned()),
     })
 }
@@ -58,19 +61,20 @@ fn says_not_gzip(error: &Error) -> bool {
 /// Unpacks a gzipped tar archive. The first part of every path (the chart's folder) is dropped.
 ///
 /// # Errors
-/// Paths that leave the archive's folder, broken archives, and more than 100 MiB.
-pub(super) fn unpack(data: &[u8]) -> Result<Vec<File>, Error> {
+/// Paths that leave the archive's folder, broken archives, more than 100 MiB of files, and more than the budget has.
+pub(super) fn unpack(data: &[u8], budget: &mut Budget) -> Result<Vec<File>, Error> {
     let too_large = || {
         Error::Chart(format!(
             "decompressed chart is larger than the maximum size {MAX_CHART}"
         ))
     };
-    let mut archive = Archive::new(data)?;
+    let mut archive = Archive::new(data, budget)?;
     let mut files = Vec::new();
     let mut left = MAX_CHART;
     let mut bytes = Vec::new();
     while let Some(entry) = archive.next()? {
         let name = inner_path(&entry.name)?;
+        archive.count(name.len())?;
         let size = u64::try_from(entry.size).unwrap_or_default();
         if size > left {
             return Err(too_large());

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use serde_json::{Value as Json, json};
@@ -194,11 +194,12 @@ fn enable(
             dependency.enabled = enabled;
         }
     }
-    let disabled: Vec<String> = declared.iter().filter(|d| !d.enabled).map(|d| d.name.clone()).collect();
-    declared.retain(|d| !disabled.contains(&d.name));
+    // Disabled is a name, and whatever else has it.
+    let disabled = declared.iter().filter(|dependency| !dependency.enabled);
+    let disabled: HashSet<String> = disabled.map(|dependency| dependency.name.clone()).collect();
+    declared.retain(|dependency| !disabled.contains(&dependency.name));
     metadata.has_dependencies = !declared.is_empty();
-    node.dependencies
-        .retain(|child| !disabled.iter().any(|name| name == child.name()));
+    node.dependencies.retain(|child| !disabled.contains(child.name()));
     for child in &mut node.dependencies {
         let path = format!("{path}{}.", child.name());
         enable(child, &values, &path, shared, warnings)?;

@@ -1,5 +1,8 @@
 //! A chart's files, sorted by role into a [`Chart`]. Facts: Helm's `pkg/chart/v2/loader/load.go`.
 
+use std::collections::HashMap;
+
+use super::archive::Budget;
 use super::schema::Schema;
 use super::{Chart, Error, File, Format, Frozen, Metadata, Purpose, Schemas, Warning, archive, metadata};
 use crate::template::go::Str;
@@ -121,134 +124,156 @@ pub(super) fn head(file: &File) -> Result<Head, Error> {
 
 /// Builds a chart, and the charts in its `charts/`, from files in the loader's order.
 pub(super) fn assemble(files: Vec<Entry>, head: &Head, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
-    build(files, head.format, Some(head), warnings)
+    let mut tree = Tree {
+        format: head.format,
+        warnings,
+        budget: Budget::of_all(),
+    };
+    tree.build(files, Some(head))
 }
 
-fn build(files: Vec<Entry>, format: Format, head: Option<&Head>, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
-    let mut chart = Chart {
-        format,
-        ..Chart::default()
-    };
-    let mut subcharts: Vec<(String, Vec<Entry>)> = Vec::new();
-    let mut has_metadata = false;
-    // An archive may hold it more than once: each is read over what those before it said.
-    let own = files.iter().map(|entry| &entry.file);
-    for file in own.filter(|file| file.name == "Chart.yaml") {
-        has_metadata = true;
-        match head.filter(|head| head.text == file.data) {
-            Some(head) => chart.metadata.apply(&head.document).map_err(|e| within(file, e))?,
-            None => apply(&mut chart.metadata, file)?,
-        }
-        if chart.metadata.api_version.is_empty() {
-            chart.metadata.api_version = match format {
-                Format::Released => "v1".to_owned(),
-                Format::V3 => "v3".to_owned(),
-            };
-        }
-    }
-    for Entry { file, begun } in files {
-        match file.name.as_str() {
-            "Chart.yaml" => {}
-            "Chart.lock" => check_lock(&file)?,
-            "values.yaml" => {
-                let values = match begun {
-                    Begun::Values(promise) => promise.get().clone(),
-                    _ => Frozen::read(&file.data),
+/// What all charts of a tree have in common while they are built.
+struct Tree<'w> {
+    format: Format,
+    warnings: &'w mut Vec<Warning>,
+    /// For the archives in it.
+    budget: Budget,
+}
+
+impl Tree<'_> {
+    fn build(&mut self, files: Vec<Entry>, head: Option<&Head>) -> Result<Chart, Error> {
+        let format = self.format;
+        let mut chart = Chart {
+            format,
+            ..Chart::default()
+        };
+        let mut subcharts: Vec<(String, Vec<Entry>)> = Vec::new();
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut has_metadata = false;
+        // An archive may hold it more than once: each is read over what those before it said.
+        let own = files.iter().map(|entry| &entry.file);
+        for file in own.filter(|file| file.name == "Chart.yaml") {
+            has_metadata = true;
+            match head.filter(|head| head.text == file.data) {
+                Some(head) => chart.metadata.apply(&head.document).map_err(|e| within(file, e))?,
+                None => apply(&mut chart.metadata, file)?,
+            }
+            if chart.metadata.api_version.is_empty() {
+                chart.metadata.api_version = match format {
+                    Format::Released => "v1".to_owned(),
+                    Format::V3 => "v3".to_owned(),
                 };
-                chart.values = values.map_err(|e| Error::Chart(format!("cannot load values.yaml: {e}")))?;
             }
-            "values.schema.json" => {
-                chart.schema = Some(match begun {
-                    Begun::Schema(schema) => schema,
-                    _ => Schema::new(file.data),
-                });
-            }
-            "requirements.yaml" if format == Format::Released => {
-                has_metadata = true;
-                if !chart.is_v1() {
-                    warnings.push(moved(
-                        "Dependencies are handled in Chart.yaml",
-                        "dependencies to Chart.yaml",
-                    ));
+        }
+        for Entry { file, begun } in files {
+            match file.name.as_str() {
+                "Chart.yaml" => {}
+                "Chart.lock" => check_lock(&file)?,
+                "values.yaml" => {
+                    let values = match begun {
+                        Begun::Values(promise) => promise.get().clone(),
+                        _ => Frozen::read(&file.data),
+                    };
+                    chart.values = values.map_err(|e| Error::Chart(format!("cannot load values.yaml: {e}")))?;
                 }
-                apply(&mut chart.metadata, &file)?;
-                // It may have set another `apiVersion`.
-                if chart.is_v1() {
-                    chart.files.push(file);
+                "values.schema.json" => {
+                    chart.schema = Some(match begun {
+                        Begun::Schema(schema) => schema,
+                        _ => Schema::new(file.data),
+                    });
                 }
-            }
-            "requirements.lock" if format == Format::Released => {
-                has_metadata = true;
-                check_lock(&file)?;
-                match chart.is_v1() {
-                    true => chart.files.push(file),
-                    false => warnings.push(moved("Dependency locking is handled in Chart.lock", "to Chart.lock")),
+                "requirements.yaml" if format == Format::Released => {
+                    has_metadata = true;
+                    if !chart.is_v1() {
+                        self.warnings.push(moved(
+                            "Dependencies are handled in Chart.yaml",
+                            "dependencies to Chart.yaml",
+                        ));
+                    }
+                    apply(&mut chart.metadata, &file)?;
+                    // It may have set another `apiVersion`.
+                    if chart.is_v1() {
+                        chart.files.push(file);
+                    }
                 }
+                "requirements.lock" if format == Format::Released => {
+                    has_metadata = true;
+                    check_lock(&file)?;
+                    match chart.is_v1() {
+                        true => chart.files.push(file),
+                        false => self
+                            .warnings
+                            .push(moved("Dependency locking is handled in Chart.lock", "to Chart.lock")),
+                    }
+                }
+                name if name.starts_with("templates/") => chart.templates.push(file),
+                name if name.starts_with("charts/") && !name.ends_with(".prov") => {
+                    let inner = name["charts/".len()..].to_owned();
+                    let folder = inner.split('/').next().unwrap_or_default().to_owned();
+                    let file = File {
+                        name: inner,
+                        data: file.data,
+                    };
+                    let entry = Entry { file, begun };
+                    match places.get(&folder) {
+                        Some(place) => subcharts[*place].1.push(entry),
+                        None => {
+                            places.insert(folder.clone(), subcharts.len());
+                            subcharts.push((folder, vec![entry]));
+                        }
+                    }
+                }
+                _ => chart.files.push(file),
             }
-            name if name.starts_with("templates/") => chart.templates.push(file),
-            name if name.starts_with("charts/") && !name.ends_with(".prov") => {
-                let inner = name["charts/".len()..].to_owned();
-                let folder = inner.split('/').next().unwrap_or_default().to_owned();
+        }
+        if !has_metadata {
+            return Err(Error::Chart("Chart.yaml file is missing".to_owned()));
+        }
+        chart.metadata.validate()?;
+        chart.crds = chart.files.iter().filter(|file| is_crd(&file.name)).cloned().collect();
+        for (folder, files) in subcharts {
+            if folder.starts_with(['_', '.']) {
+                continue;
+            }
+            if folder.ends_with(".tgz")
+                && let Some(Entry { file, .. }) = files.first().filter(|entry| entry.file.name != folder)
+            {
+                return Err(Error::Chart(format!(
+                    "error unpacking subchart tar in {}: expected {folder}, got {}",
+                    chart.metadata.name, file.name
+                )));
+            }
+            let subchart = self.load_subchart(&folder, files).map_err(|source| Error::Subchart {
+                name: folder,
+                parent: chart.metadata.name.clone(),
+                source: Box::new(source),
+            })?;
+            chart.dependencies.push(subchart);
+        }
+        Ok(chart)
+    }
+
+    fn load_subchart(&mut self, folder: &str, files: Vec<Entry>) -> Result<Chart, Error> {
+        if folder.ends_with(".tgz") {
+            let Some(Entry { file, .. }) = files.first() else {
+                return Err(Error::Chart("no files in chart archive".to_owned()));
+            };
+            let files = archive::unpack(&file.data, &mut self.budget)?;
+            return self.build(files.into_iter().map(Entry::from).collect(), None);
+        }
+        let inner = files
+            .into_iter()
+            .filter_map(|Entry { file, begun }| {
+                let (_, name) = file.name.split_once('/')?;
                 let file = File {
-                    name: inner,
+                    name: name.to_owned(),
                     data: file.data,
                 };
-                let entry = Entry { file, begun };
-                match subcharts.iter_mut().find(|(known, _)| *known == folder) {
-                    Some((_, list)) => list.push(entry),
-                    None => subcharts.push((folder, vec![entry])),
-                }
-            }
-            _ => chart.files.push(file),
-        }
+                Some(Entry { file, begun })
+            })
+            .collect();
+        self.build(inner, None)
     }
-    if !has_metadata {
-        return Err(Error::Chart("Chart.yaml file is missing".to_owned()));
-    }
-    chart.metadata.validate()?;
-    chart.crds = chart.files.iter().filter(|file| is_crd(&file.name)).cloned().collect();
-    for (folder, files) in subcharts {
-        if folder.starts_with(['_', '.']) {
-            continue;
-        }
-        if folder.ends_with(".tgz")
-            && let Some(Entry { file, .. }) = files.first().filter(|entry| entry.file.name != folder)
-        {
-            return Err(Error::Chart(format!(
-                "error unpacking subchart tar in {}: expected {folder}, got {}",
-                chart.metadata.name, file.name
-            )));
-        }
-        let subchart = load_subchart(&folder, files, format, warnings).map_err(|source| Error::Subchart {
-            name: folder,
-            parent: chart.metadata.name.clone(),
-            source: Box::new(source),
-        })?;
-        chart.dependencies.push(subchart);
-    }
-    Ok(chart)
-}
-
-fn load_subchart(folder: &str, files: Vec<Entry>, format: Format, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
-    if folder.ends_with(".tgz") {
-        let Some(Entry { file, .. }) = files.first() else {
-            return Err(Error::Chart("no files in chart archive".to_owned()));
-        };
-        let files = archive::unpack(&file.data)?;
-        return build(files.into_iter().map(Entry::from).collect(), format, None, warnings);
-    }
-    let inner = files
-        .into_iter()
-        .filter_map(|Entry { file, begun }| {
-            let (_, name) = file.name.split_once('/')?;
-            let file = File {
-                name: name.to_owned(),
-                data: file.data,
-            };
-            Some(Entry { file, begun })
-        })
-        .collect();
-    build(inner, format, None, warnings)
 }
 
 fn read(file: &File, kind: &GoType) -> Result<serde_json::Value, Error> {
@@ -291,6 +316,39 @@ fn is_crd(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chart::tests::archive;
+
+    #[test]
+    fn archives_of_a_chart_have_one_budget() {
+        let chart_yaml = "apiVersion: v2\nname: x\nversion: 1.0.0\n";
+        let sub = archive(&[("x/Chart.yaml", chart_yaml.as_bytes()), ("x/large", &[b'-'; 10_000])]);
+        let file = |name: &str, data: &[u8]| {
+            Entry::from(File {
+                name: name.to_owned(),
+                data: data.into(),
+            })
+        };
+        let build = |limit| {
+            let mut tree = Tree {
+                format: Format::Released,
+                warnings: &mut Vec::new(),
+                budget: Budget::new(limit),
+            };
+            let files = vec![
+                file("Chart.yaml", chart_yaml.as_bytes()),
+                file("charts/a.tgz", &sub),
+                file("charts/b/Chart.yaml", chart_yaml.as_bytes()),
+                file("charts/b/charts/c.tgz", &sub),
+            ];
+            tree.build(files, None)
+        };
+        assert_eq!(build(30_000).unwrap().dependencies.len(), 2);
+        assert_eq!(
+            build(20_000).unwrap_err().to_string(),
+            "error unpacking subchart b in x: error unpacking subchart c.tgz in x: archives take more than the limit of \
+             20000 bytes when they are unpacked, names and headers included"
+        );
+    }
 
     #[test]
     fn what_was_begun_is_not_begun_again() {

@@ -1,7 +1,7 @@
 //! `Chart.yaml`. Facts: Helm's `pkg/chart/v2/{metadata,dependency}.go`, read as `encoding/json` reads a struct: keys
 //! match without regard to case, unknown ones are skipped, keys that match the same field all count, in their order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -156,17 +156,16 @@ impl Metadata {
             let texts = [&mut maintainer.name, &mut maintainer.email, &mut maintainer.url];
             texts.into_iter().for_each(sanitize);
         }
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen = HashSet::new();
         for dependency in &mut self.dependencies {
             if dependency.is_null {
                 return refuse("dependencies must not contain empty or null nodes".to_owned());
             }
             dependency.validate()?;
             let key = dependency.effective_name();
-            if seen.contains(&key) {
+            if !seen.insert(key) {
                 return refuse(format!("more than one dependency with name or alias {}", quote_go(key)));
             }
-            seen.push(key);
         }
         Ok(())
     }
@@ -466,7 +465,11 @@ pub(super) fn check_lock(document: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_time(value: &Value) -> Result<(), Error> {
+/// Checks a field of type `time.Time`.
+///
+/// # Errors
+/// What is no time, in the words of Go.
+pub(crate) fn check_time(value: &Value) -> Result<(), Error> {
     let problem = match value {
         Value::Null => return Ok(()),
         Value::String(text) => match date_parse::check(b"2006-01-02T15:04:05Z07:00", text.as_bytes()) {

@@ -30,6 +30,7 @@ use std::sync::OnceLock;
 
 use crate::template::go::parallel::Helper;
 use crate::template::go::{Map, Str};
+use archive::Budget;
 pub use fetch::Fetch;
 use files::{Entry, Head};
 pub use frozen::Frozen;
@@ -171,7 +172,7 @@ pub fn load_archive_for(
     if data.len() >= LARGE_ARCHIVE {
         (purpose.when_large)();
     }
-    let files = archive::read(path, data)?;
+    let files = archive::read(path, data, &mut Budget::of_one())?;
     from_archive(files, purpose, warnings, |error| archive::explain(path, error))
 }
 
@@ -180,7 +181,7 @@ pub fn load_archive_for(
 /// # Errors
 /// As [`load`].
 pub fn load_archive(data: &[u8]) -> Result<Chart, Error> {
-    let files = archive::unpack(data)?;
+    let files = archive::unpack(data, &mut Budget::of_one())?;
     with_warnings(|warnings| from_archive(files, &Purpose::default(), warnings, |error| error))
 }
 

@@ -113,7 +113,7 @@ fn a_link_that_leads_nowhere_is_named_with_what_is_missing() {
     );
 }
 
-fn archive(entries: &[(&str, &[u8])]) -> Vec<u8> {
+pub(super) fn archive(entries: &[(&str, &[u8])]) -> Vec<u8> {
     let mut builder = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
     for (name, data) in entries {
         let mut header = tar::Header::new_gnu();
@@ -140,7 +140,7 @@ fn archives_load_and_stay_inside() {
     let chart = load(file.path()).unwrap();
     assert_eq!(chart.dependencies.iter().map(Chart::name).collect::<Vec<_>>(), ["sub"]);
     let escaping = archive(&[("x/Chart.yaml", chart_yaml), ("x/../../evil", b"e")]);
-    let error = archive::unpack(&escaping).unwrap_err();
+    let error = archive::unpack(&escaping, &mut Budget::of_one()).unwrap_err();
     assert_eq!(error.to_string(), "chart illegally references parent directory");
 }
 
@@ -180,6 +180,26 @@ fn bombs_are_refused_before_they_take_memory() {
     assert_eq!(
         load(folder.path()).unwrap_err().to_string(),
         "error reading large: chart exceeds maximum decompressed size of 104857600 bytes"
+    );
+}
+
+#[test]
+fn names_count_as_well_as_files() {
+    let path = format!("x/{}", "n".repeat(10_000));
+    let mut builder = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+    for _ in 0..30 {
+        builder.append_pax_extensions([("path", path.as_bytes())]).unwrap();
+        let mut header = tar::Header::new_ustar();
+        header.set_size(0);
+        header.set_cksum();
+        builder.append(&header, &b""[..]).unwrap();
+    }
+    let packed = builder.into_inner().unwrap().finish().unwrap();
+    let read = |limit| archive::read(Path::new("x.tgz"), &packed, &mut Budget::new(limit));
+    assert_eq!(read(700_000).unwrap().len(), 30);
+    assert_eq!(
+        read(600_000).unwrap_err().to_string(),
+        "archives take more than the limit of 600000 bytes when they are unpacked, names and headers included"
     );
 }
 

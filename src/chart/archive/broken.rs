@@ -1,6 +1,6 @@
-//! Why an archive can't be read, in Go's words.
+//! Why an archive can't be read, in Go's words where they are Go's.
 
-/// An error of Go's `io`, `compress/gzip`, `compress/flate` or `archive/tar`.
+/// An error of Go's `io`, `compress/gzip`, `compress/flate` or `archive/tar`, or a limit of our own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Broken {
     /// There is nothing more, where an archive may end.
@@ -24,6 +24,8 @@ pub(super) enum Broken {
     SparseLacksData,
     #[error("archive/tar: sparse file contains unreferenced data")]
     SparseLeavesData,
+    #[error("archives take more than the limit of {0} bytes when they are unpacked, names and headers included")]
+    OverBudget(u64),
 }
 
 impl Broken {

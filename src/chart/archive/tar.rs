@@ -1,6 +1,7 @@
 //! A tar archive, entry by entry. Facts: Go's `archive/tar`, which reads all variants and is strict in what it refuses.
 
 use super::broken::Broken;
+use super::budget::Budget;
 use super::gzip::Gunzip;
 use super::header::{self, BLOCK, Block, Header};
 use super::pax::{self, Records};
@@ -12,6 +13,7 @@ pub(super) const MAX_SPECIAL: usize = 1 << 20;
 /// A reader of a gzipped tar archive.
 pub(super) struct Archive<'d> {
     data: Gunzip<'d>,
+    budget: &'d mut Budget,
     /// How much of the entry's data wasn't read yet, and what it is filled up with.
     left: u64,
     padding: usize,
@@ -29,9 +31,10 @@ pub(super) struct Entry {
 impl<'d> Archive<'d> {
     /// # Errors
     /// Data that isn't gzipped.
-    pub fn new(packed: &'d [u8]) -> Result<Self, Broken> {
+    pub fn new(packed: &'d [u8], budget: &'d mut Budget) -> Result<Self, Broken> {
         Ok(Archive {
             data: Gunzip::new(packed)?,
+            budget,
             left: 0,
             padding: 0,
         })
@@ -60,6 +63,21 @@ impl<'d> Archive<'d> {
             Some(regions) => self.read_sparse(regions, entry.size, into),
             None => self.read_data(self.left, into),
         }
+    }
+
+    /// Has memory that is kept for an entry count as if it were unpacked.
+    ///
+    /// # Errors
+    /// More than the archive may take.
+    pub fn count(&mut self, bytes: usize) -> Result<(), Broken> {
+        self.budget.take(bytes)
+    }
+
+    /// The next bytes of all that is unpacked: at least one, at most `most`.
+    fn unpacked(&mut self, most: usize) -> Result<&[u8], Broken> {
+        let part = self.data.read(most)?;
+        self.budget.take(part.len())?;
+        Ok(part)
     }
 
     /// The next entry, with what the special ones before it say of it; none for a folder and for what is said of all.
@@ -103,10 +121,10 @@ impl<'d> Archive<'d> {
     fn skip(&mut self) -> Result<(), Broken> {
         while self.left > 0 {
             let most = usize::try_from(self.left).unwrap_or(usize::MAX);
-            self.left -= self.data.read(most).map_err(Broken::within)?.len() as u64;
+            self.left -= self.unpacked(most).map_err(Broken::within)?.len() as u64;
         }
         while self.padding > 0 {
-            self.padding -= self.data.read(self.padding)?.len();
+            self.padding -= self.unpacked(self.padding)?.len();
         }
         Ok(())
     }
@@ -128,7 +146,7 @@ impl<'d> Archive<'d> {
         let mut block = [0; BLOCK];
         let mut filled = 0;
         while filled < BLOCK {
-            let part = match self.data.read(BLOCK - filled) {
+            let part = match self.unpacked(BLOCK - filled) {
                 Ok(part) => part,
                 Err(end) if filled == 0 => return Err(end),
                 Err(end) => return Err(end.within()),
@@ -153,10 +171,11 @@ impl<'d> Archive<'d> {
     pub(super) fn read_data(&mut self, mut count: u64, into: &mut Vec<u8>) -> Result<(), Broken> {
         while count > 0 {
             let most = usize::try_from(count).unwrap_or(usize::MAX);
-            let part = self.data.read(most).map_err(Broken::within)?;
+            let part = self.unpacked(most).map_err(Broken::within)?;
             into.extend_from_slice(part);
-            count -= part.len() as u64;
-            self.left -= part.len() as u64;
+            let read = part.len() as u64;
+            count -= read;
+            self.left -= read;
         }
         Ok(())
     }

@@ -8,13 +8,32 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::Process;
-use crate::chart::metadata::json_kind;
+use crate::chart::metadata::{check_time, json_kind};
 use crate::chart::{io_text, json};
 use crate::cli::pflag::Parsed;
 use crate::template::go::quote::quote_go;
-use crate::yaml;
+use crate::yaml::{self, GoType};
 
 const RAW_MAP: &str = "map[string]json.RawMessage";
+
+/// `repo.File` and `repo.Entry`
+const FILE: [(&str, GoType); 3] = [
+    ("apiVersion", GoType::Text),
+    ("generated", GoType::Any),
+    ("repositories", GoType::List(&GoType::Struct(&ENTRY))),
+];
+const ENTRY: [(&str, GoType); 9] = [
+    ("name", GoType::Text),
+    ("url", GoType::Text),
+    ("username", GoType::Text),
+    ("password", GoType::Text),
+    ("certFile", GoType::Text),
+    ("keyFile", GoType::Text),
+    ("caFile", GoType::Text),
+    // Booleans.
+    ("insecure_skip_tls_verify", GoType::Any),
+    ("pass_credentials_all", GoType::Any),
+];
 
 /// The file of logins, which must be one of Docker's. `flags` are those that all commands have.
 ///
@@ -48,7 +67,7 @@ pub fn check_logins(flags: &Parsed, process: &Process<'_>) -> Result<(), String>
     if text.trim_ascii().is_empty() {
         return Ok(());
     }
-    let content = json::first(&text).and_then(|(content, _)| typed(&content, RAW_MAP).map(|()| content));
+    let content = json::kinds(&text).and_then(|content| typed(&content, RAW_MAP).map(|()| content));
     let content = content.map_err(|e| {
         // What a decoder of a stream says of one that ends too early.
         let e = e.replace("unexpected end of JSON input", "unexpected EOF");
@@ -109,14 +128,63 @@ pub fn repositories(flags: &Parsed, process: &Process<'_>) -> Result<Vec<String>
             ));
         }
     };
-    let file = yaml::to_json(&text).map_err(|e| e.to_string())?;
-    typed(&file, "repo.File").map_err(|e| format!("error unmarshaling JSON: while decoding JSON: {e}"))?;
-    let entries = file.get("repositories").and_then(Value::as_array);
-    let names = entries
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| entry.get("name")?.as_str());
-    Ok(names.map(str::to_owned).collect())
+    let file = yaml::to_json_of(&text, &GoType::Struct(&FILE)).map_err(|e| e.to_string())?;
+    names(&file)
+}
+
+/// The names in a file of repositories.
+fn names(file: &Value) -> Result<Vec<String>, String> {
+    typed(file, "repo.File").map_err(|e| undecoded(&e))?;
+    let mut names = Vec::new();
+    for (key, value) in file.as_object().into_iter().flatten() {
+        match (yaml::field(key, &FILE), value) {
+            ("generated", value) => check_time(value).map_err(|e| e.to_string())?,
+            ("repositories", Value::Array(entries)) => {
+                names = entries.iter().map(name).collect::<Result<_, _>>()?;
+            }
+            ("", _) | (_, Value::Null) | ("apiVersion", Value::String(_)) => {}
+            ("apiVersion", other) => return Err(mismatch(other, "File.apiVersion", "string")),
+            (field, other) => return Err(mismatch(other, &format!("File.{field}"), "[]*repo.Entry")),
+        }
+    }
+    Ok(names)
+}
+
+/// The name of a repository; empty if it has none.
+fn name(entry: &Value) -> Result<String, String> {
+    let mut name = String::new();
+    let fields = match entry {
+        Value::Object(fields) => Some(fields),
+        Value::Null => None,
+        other => return Err(mismatch(other, "File.repositories", "repo.Entry")),
+    };
+    for (key, value) in fields.into_iter().flatten() {
+        let field = yaml::field(key, &ENTRY);
+        let wanted = match field {
+            "insecure_skip_tls_verify" | "pass_credentials_all" => "bool",
+            _ => "string",
+        };
+        match (field, value) {
+            ("name", Value::String(text)) => name.clone_from(text),
+            ("", _) | (_, Value::Null) => {}
+            (_, Value::String(_)) if wanted == "string" => {}
+            (_, Value::Bool(_)) if wanted == "bool" => {}
+            (field, other) => return Err(mismatch(other, &format!("Entry.repositories.{field}"), wanted)),
+        }
+    }
+    Ok(name)
+}
+
+fn mismatch(value: &Value, field: &str, wanted: &str) -> String {
+    undecoded(&format!(
+        "json: cannot unmarshal {} into Go struct field {field} of type {wanted}",
+        json_kind(value)
+    ))
+}
+
+/// What sigs.k8s.io/yaml says of what doesn't fit a type.
+fn undecoded(problem: &str) -> String {
+    format!("error unmarshaling JSON: while decoding JSON: {problem}")
 }
 
 /// The path of a file of Helm's configuration (`cli.New`, `helmpath.ConfigPath`).

@@ -27,6 +27,14 @@ pub fn unmarshal_all(text: &[u8]) -> Result<(Value, Option<String>), String> {
     }
 }
 
+/// Parses the JSON value that a text begins with, for who only looks at kinds: a number may be larger than a float64 can be.
+/// It is 0 then.
+pub fn first_of_any_size(text: &[u8]) -> Result<Value, String> {
+    let mut parser = Parser::new(text);
+    parser.huge = Value::Float64(0.0);
+    parser.first()
+}
+
 /// Parses the JSON value that a text begins with, as a decoder of a stream does. Gives the place behind it, too.
 pub fn first(text: &[u8]) -> Result<(Value, usize), String> {
     let mut parser = Parser::new(text);
@@ -40,6 +48,8 @@ pub fn first(text: &[u8]) -> Result<(Value, usize), String> {
 struct Parser<'a> {
     text: &'a [u8],
     at: usize,
+    /// What stands in place of a number that is too large, and the first error of that sort.
+    huge: Value,
     problem: Option<String>,
 }
 
@@ -72,6 +82,7 @@ impl<'a> Parser<'a> {
         Parser {
             text,
             at: 0,
+            huge: Value::Nil,
             problem: None,
         }
     }
@@ -96,7 +107,7 @@ impl Parser<'_> {
     fn value(&mut self, depth: usize) -> Result<Value, String> {
         match self.peek() {
             None => Err(END.to_owned()),
-            Some(b'{' | b'[') if depth >= MAX_DEPTH => Err("exceeded max depth".to_owned()),
+            Some(byte @ (b'{' | b'[')) if depth >= MAX_DEPTH => Err(unexpected(byte, "exceeded max depth")),
             Some(b'{') => self.object(depth),
             Some(b'[') => self.array(depth),
             Some(b'"') => self.string().map(Value::String),
@@ -166,7 +177,7 @@ impl Parser<'_> {
             _ => {
                 let problem = || format!("json: cannot unmarshal number {text} into Go value of type float64");
                 self.problem.get_or_insert_with(problem);
-                Ok(Value::Nil)
+                Ok(self.huge.clone())
             }
         }
     }

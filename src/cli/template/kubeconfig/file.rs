@@ -3,6 +3,7 @@
 //! Facts: `tools/clientcmd/loader.go` and `tools/clientcmd/api/v1/{types,conversion}.go` of client-go, the serializer and
 //! `pkg/runtime/scheme.go` of apimachinery.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use data_encoding::BASE64;
@@ -218,11 +219,10 @@ fn check_kind(json: &Value) -> Result<(), String> {
 /// Refuses two entries of one name. The text shows the list as Go prints it, but for clusters and users, which have secrets.
 fn check_names(list: Option<&Value>, go: &str) -> Result<(), String> {
     let items = list.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for item in items {
         let name = text(item, "name");
-        if seen.contains(&name) {
+        if !seen.insert(name) {
             let shown = items.iter().map(|item| {
                 let context = &item["context"];
                 let [cluster, user, namespace] = ["cluster", "user", "namespace"].map(|key| text(context, key));
@@ -236,9 +236,13 @@ fn check_names(list: Option<&Value>, go: &str) -> Result<(), String> {
                 "error converting *[]Named{go} into *map[string]*api.{go}: duplicate name \"{name}\" in list{shown}"
             ));
         }
-        seen.push(name);
     }
     Ok(())
+}
+
+/// The text of a key; empty if there is none.
+fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// `ResolveLocalPaths`: paths are relative to the file's folder.
