@@ -1,11 +1,10 @@
 //! The little language of `--set` and its relatives. Facts: Helm's `pkg/strvals`.
 
-use std::num::IntErrorKind;
-
 use serde_json::{Map, Value};
 
 use super::json;
 
+use crate::template::go::integer::atoi;
 use crate::template::go::printf::sprintf;
 use crate::template::go::quote::quote_go;
 use crate::template::go::value::Value as Template;
@@ -232,16 +231,7 @@ impl Parser<'_> {
         let Ok((text, _)) = self.until(&[']']) else {
             return Err(Stop::End);
         };
-        text.parse().map_err(|e: std::num::ParseIntError| {
-            let reason = match e.kind() {
-                IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
-                _ => "invalid syntax",
-            };
-            Stop::Error(format!(
-                "error parsing index: strconv.Atoi: parsing {}: {reason}",
-                quote_go(&text)
-            ))
-        })
+        atoi(&text).map_err(|problem| Stop::Error(format!("error parsing index: {problem}")))
     }
 
     fn item(&mut self, list: &mut Vec<Value>, index: i64, nesting: usize) -> Step<()> {

@@ -1,8 +1,8 @@
 //! The formats that drafts up to 7 assert, as santhosh-tekuri/jsonschema v6 checks them.
 
 use super::urls::percent_decode;
+use crate::template::go::integer::atoi;
 use crate::template::go::printf::sprintf;
-use crate::template::go::quote::quote_go;
 use crate::template::go::value::Value as Template;
 use crate::template::sprig::url_parse::Url;
 use crate::template::sprig::{date_parse, netip, regex};
@@ -138,17 +138,6 @@ fn duration(text: &str) -> Checked {
         }
     }
     Ok(())
-}
-
-/// Go's `strconv.Atoi`.
-fn atoi(text: &str) -> Result<i64, String> {
-    text.parse().map_err(|e: std::num::ParseIntError| {
-        let reason = match e.kind() {
-            std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => "value out of range",
-            _ => "invalid syntax",
-        };
-        format!("strconv.Atoi: parsing {}: {reason}", quote_go(text))
-    })
 }
 
 fn ipv4(text: &str) -> Checked {

@@ -1,24 +1,14 @@
 //! The values of klog's flags, which Helm's users may give. Facts: `k8s.io/klog/v2`, Go's `flag` and `strconv`.
 
-use std::num::{IntErrorKind, ParseIntError};
-
 use crate::cli::pflag::parse_bool;
-use crate::template::go::quote::quote_go;
+use crate::template::go::integer::{IntegerError, decimal, parse_uint};
 
 /// What Go's `flag` says of numbers and booleans that are none.
 const WRONG: &str = "parse error";
 
 /// A number of klog's own types.
 pub fn level(value: &str) -> Result<(), String> {
-    let explain = |e: ParseIntError| {
-        let reason = if is_range(&e) {
-            "value out of range"
-        } else {
-            "invalid syntax"
-        };
-        format!("strconv.ParseInt: parsing {}: {reason}", quote_go(value))
-    };
-    value.parse::<i32>().map(drop).map_err(explain)
+    decimal("ParseInt", value, 32).map(drop)
 }
 
 /// `severityValue.Set`
@@ -60,30 +50,15 @@ pub fn place(value: &str) -> Result<(), String> {
 
 /// `uintValue.Set` of Go's `flag`, which takes other bases.
 pub fn size(value: &str) -> Result<(), String> {
-    let lower = value.to_ascii_lowercase();
-    let (base, digits) = match lower.split_at_checked(2) {
-        Some(("0x", digits)) => (16, digits),
-        Some(("0o", digits)) => (8, digits),
-        Some(("0b", digits)) => (2, digits),
-        _ if lower.len() > 1 && lower.starts_with('0') => (8, &lower[1..]),
-        _ => (10, lower.as_str()),
-    };
-    let is_whole = digits.split('_').all(|part| !part.is_empty()) && !digits.starts_with('+');
-    if !is_whole {
-        return Err(WRONG.to_owned());
-    }
-    match u64::from_str_radix(&digits.replace('_', ""), base) {
-        Err(e) if is_range(&e) => Err("value out of range".to_owned()),
-        Err(_) => Err(WRONG.to_owned()),
-        Ok(_) => Ok(()),
-    }
+    parse_uint(value.as_bytes(), 0, 64)
+        .map(drop)
+        .map_err(|problem| match problem {
+            IntegerError::Syntax => WRONG.to_owned(),
+            range @ IntegerError::Range(_) => range.to_string(),
+        })
 }
 
 /// `boolValue.Set` of Go's `flag`.
 pub fn boolean(value: &str) -> Result<(), String> {
     parse_bool(value).map(drop).ok_or_else(|| WRONG.to_owned())
-}
-
-fn is_range(error: &ParseIntError) -> bool {
-    matches!(error.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow)
 }

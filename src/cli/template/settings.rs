@@ -244,6 +244,12 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_repositories_match_without_case() {
+        let file = serde_json::json!({"REPOSITORIES": [{"Name": "foo"}, null, {"url": "x"}]});
+        assert_eq!(names(&file).unwrap(), ["foo", "", ""]);
+    }
+
+    #[test]
     fn releases_are_kept_by_what_helm_knows() {
         assert_eq!(driver("configmaps"), Ok(()));
         assert_eq!(driver("Secret"), Err("unknown driver \"Secret\"".to_owned()));

@@ -22,6 +22,7 @@ pub mod format;
 pub mod func;
 pub mod hex_float;
 pub mod host;
+pub mod integer;
 mod items;
 mod lexer;
 pub mod memory;

@@ -1,6 +1,7 @@
 //! Numbers as Go reads and writes them: the constants of a template and `strconv.FormatFloat`.
 
 use super::hex_float;
+use super::integer::{self, underscores_fit};
 use super::quote::{quote_go, unquote_char};
 
 /// A number constant, in all the types that it fits: whether it is an int or a float is for its place to say.
@@ -148,36 +149,12 @@ fn whole(float: f64) -> Option<i64> {
 
 /// `strconv.ParseInt(text, 0, 64)`.
 pub fn parse_int(text: &str) -> Option<i64> {
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let magnitude = parse_uint(digits)?;
-    if negative {
-        0i64.checked_sub_unsigned(magnitude)
-    } else {
-        i64::try_from(magnitude).ok()
-    }
+    integer::parse_int(text.as_bytes(), 0, 64).ok()
 }
 
-/// `strconv.ParseUint(text, 0, 64)`: the base by the prefix `0x`, `0o`, `0`, `0b`, underscores between digits.
+/// `strconv.ParseUint(text, 0, 64)`.
 pub fn parse_uint(text: &str) -> Option<u64> {
-    let lower = text.to_ascii_lowercase();
-    let (base, digits) = if let Some(digits) = lower.strip_prefix("0x") {
-        (16, digits)
-    } else if let Some(digits) = lower.strip_prefix("0o") {
-        (8, digits)
-    } else if let Some(digits) = lower.strip_prefix("0b") {
-        (2, digits)
-    } else if let Some(digits) = lower.strip_prefix('0').filter(|digits| !digits.is_empty()) {
-        (8, digits)
-    } else {
-        (10, lower.as_str())
-    };
-    if digits.starts_with(['+', '-']) || !underscores_fit(text) {
-        return None;
-    }
-    u64::from_str_radix(&digits.replace('_', ""), base).ok()
+    integer::parse_uint(text.as_bytes(), 0, 64).ok()
 }
 
 /// `strconv.ParseFloat(text, 64)` without `inf` and `nan`; out of range is `None`.
@@ -187,7 +164,7 @@ pub fn parse_float(text: &str) -> Option<f64> {
 
 /// The same; out of range is infinite.
 fn parse_float_or_range(text: &str) -> Option<f64> {
-    if text.contains('_') && !underscores_fit(text) {
+    if text.contains('_') && !underscores_fit(text.as_bytes()) {
         return None;
     }
     let text = text.replace('_', "").to_ascii_lowercase();
@@ -199,30 +176,6 @@ fn parse_float_or_range(text: &str) -> Option<f64> {
         Some(hex) => hex_float::parse(hex).map(|value| if text.starts_with('-') { -value } else { value }),
         None => text.parse().ok(),
     }
-}
-
-/// Whether each underscore stands between two digits or between a base prefix and a digit.
-fn underscores_fit(text: &str) -> bool {
-    let text = text.strip_prefix(['+', '-']).unwrap_or(text).to_ascii_lowercase();
-    let prefixed = ["0x", "0o", "0b"].iter().any(|prefix| text.starts_with(prefix));
-    let hex = text.starts_with("0x");
-    // What the last character was: a digit (or a prefix), an underscore, or neither.
-    let (mut digit, mut underscore) = (prefixed, false);
-    for c in text.chars().skip(if prefixed { 2 } else { 0 }) {
-        if c.is_ascii_digit() || hex && c.is_ascii_hexdigit() {
-            (digit, underscore) = (true, false);
-        } else if c == '_' {
-            if !digit {
-                return false;
-            }
-            (digit, underscore) = (false, true);
-        } else if underscore {
-            return false;
-        } else {
-            digit = false;
-        }
-    }
-    !underscore
 }
 
 /// `strconv.FormatFloat(value, verb, precision, 64)`: verbs `e E f g G b x X`; a negative precision is the smallest

@@ -4,6 +4,7 @@ use super::args::{Args, Out};
 use super::{pure, text};
 use crate::template::go::func::Func;
 use crate::template::go::hex_float;
+use crate::template::go::integer::{IntegerError, parse_int, underscores_fit};
 use crate::template::go::room::Room;
 use crate::template::go::value::{List, ListKind, Value};
 
@@ -27,7 +28,7 @@ pub fn to_int64(value: &Value) -> i64 {
         Value::Uint8(n) => i64::from(*n),
         Value::Uint64(n) => n.cast_signed(),
         Value::Float64(n) => float_to_int(*n),
-        Value::String(text) => parse_int(without_zero_decimal(text.as_bytes()), 0).unwrap_or(0),
+        Value::String(text) => parse_int(without_zero_decimal(text.as_bytes()), 0, 64).unwrap_or(0),
         // cast knows these two named numbers, but not durations.
         Value::Object(object) if matches!(object.type_name(), "time.Month" | "time.Weekday") => {
             object.as_int().unwrap_or(0)
@@ -68,79 +69,13 @@ fn without_zero_decimal(text: &[u8]) -> &[u8] {
     }
 }
 
-/// Why a string is no number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NumberError {
-    Syntax,
-    /// Out of range; holds the nearest int64, which is what Go returns along with its error.
-    Range(i64),
-}
-
-/// `strconv.ParseInt(text, base, 64)`. Base 0 reads Go's prefixes `0x`, `0o`, `0`, `0b` and underscores.
-pub fn parse_int(text: &[u8], base: u32) -> Result<i64, NumberError> {
-    let (negative, unsigned) = match text {
-        [b'-', rest @ ..] => (true, rest),
-        [b'+', rest @ ..] => (false, rest),
-        rest => (false, rest),
-    };
-    let (radix, digits) = match unsigned {
-        _ if base != 0 => (base, unsigned),
-        [b'0', b'x' | b'X', rest @ ..] if !rest.is_empty() => (16, rest),
-        [b'0', b'o' | b'O', rest @ ..] if !rest.is_empty() => (8, rest),
-        [b'0', b'b' | b'B', rest @ ..] if !rest.is_empty() => (2, rest),
-        [b'0', rest @ ..] if !rest.is_empty() => (8, rest),
-        _ => (10, unsigned),
-    };
-    if digits.is_empty() || (base == 0 && !underscores_fit(unsigned)) {
-        return Err(NumberError::Syntax);
-    }
-    let nearest = if negative { i64::MIN } else { i64::MAX };
-    let mut magnitude: u64 = 0;
-    for byte in digits {
-        if *byte == b'_' && base == 0 {
-            continue;
-        }
-        let digit = char::from(*byte).to_digit(radix).ok_or(NumberError::Syntax)?;
-        // Go reads no further, so that it doesn't matter what follows.
-        magnitude = magnitude
-            .checked_mul(u64::from(radix))
-            .and_then(|n| n.checked_add(u64::from(digit)))
-            .ok_or(NumberError::Range(nearest))?;
-    }
-    if magnitude > nearest.unsigned_abs() {
-        return Err(NumberError::Range(nearest));
-    }
-    Ok(if negative {
-        0i64.wrapping_sub_unsigned(magnitude)
-    } else {
-        magnitude.cast_signed()
-    })
-}
-
-/// Underscores may only separate digits; a base prefix counts as a digit.
-fn underscores_fit(unsigned: &[u8]) -> bool {
-    let (prefixed, digits) = match unsigned {
-        [b'0', b'x' | b'X' | b'o' | b'O' | b'b' | b'B', rest @ ..] => (true, rest),
-        rest => (false, rest),
-    };
-    let (mut after_digit, mut after_underscore) = (prefixed, false);
-    for byte in digits {
-        let digit = byte.is_ascii_digit() || (prefixed && byte.is_ascii_hexdigit());
-        if (*byte == b'_' && !after_digit) || (after_underscore && !digit) {
-            return false;
-        }
-        (after_digit, after_underscore) = (digit, *byte == b'_');
-    }
-    !after_underscore
-}
-
 /// `strconv.ParseFloat(text, 64)`; out of range is no number, as cast drops the infinity that Go returns.
 pub fn parse_float(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     if text.contains('_') {
         let plain: String = text.chars().filter(|c| *c != '_').collect();
-        return if underscores_fit(unsigned.as_bytes()) {
+        return if underscores_fit(text.as_bytes()) {
             parse_float(plain.as_bytes())
         } else {
             None
@@ -177,13 +112,13 @@ fn float64(args: &[Value]) -> Out {
 
 /// Reads the value's text as an octal number, for file modes.
 fn to_decimal(args: &[Value]) -> Out {
-    Ok(Value::Int64(parse_int(&text::display(args.any(0)), 8).unwrap_or(0)))
+    Ok(Value::Int64(parse_int(&text::display(args.any(0)), 8, 64).unwrap_or(0)))
 }
 
 fn atoi(args: &[Value]) -> Out {
-    Ok(Value::Int(match parse_int(args.text(0)?, 10) {
-        Ok(n) | Err(NumberError::Range(n)) => n,
-        Err(NumberError::Syntax) => 0,
+    Ok(Value::Int(match parse_int(args.text(0)?, 10, 64) {
+        Ok(n) | Err(IntegerError::Range(n)) => n,
+        Err(IntegerError::Syntax) => 0,
     }))
 }
 

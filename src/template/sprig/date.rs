@@ -1,11 +1,11 @@
 //! Dates and durations.
 
 use super::args::{Args, Out};
-use super::convert::parse_int;
 use super::duration::{duration_text, parse_duration, round_duration};
 use super::time::{Time, Zone};
 use super::{Env, date_parse, draw, impure, pure};
 use crate::template::go::func::{CallError, Func, Param};
+use crate::template::go::integer::{IntegerError, parse_int};
 use crate::template::go::value::Value;
 
 const TIME: Param = Param::Named("time.Time");
@@ -111,9 +111,9 @@ fn must_date_modify(args: &[Value]) -> Out {
 /// Seconds, of a string or an int64 only, as a duration's text.
 fn duration(args: &[Value]) -> Out {
     let seconds = match args.any(0) {
-        Value::String(text) => match parse_int(text.as_bytes(), 10) {
-            Ok(n) | Err(super::convert::NumberError::Range(n)) => n,
-            Err(super::convert::NumberError::Syntax) => 0,
+        Value::String(text) => match parse_int(text.as_bytes(), 10, 64) {
+            Ok(n) | Err(IntegerError::Range(n)) => n,
+            Err(IntegerError::Syntax) => 0,
         },
         Value::Int64(n) => *n,
         _ => 0,
