@@ -128,6 +128,7 @@ pub(super) fn assemble(files: Vec<Entry>, head: &Head, warnings: &mut Vec<Warnin
         format: head.format,
         warnings,
         budget: Budget::of_all(),
+        depth: 0,
     };
     tree.build(files, Some(head))
 }
@@ -138,7 +139,12 @@ struct Tree<'w> {
     warnings: &'w mut Vec<Warning>,
     /// For the archives in it.
     budget: Budget,
+    /// How many charts are around the one that is built.
+    depth: usize,
 }
+
+/// How deep charts may nest. Helm bounds it by its stack.
+const MAX_DEPTH: usize = 64;
 
 impl Tree<'_> {
     fn build(&mut self, files: Vec<Entry>, head: Option<&Head>) -> Result<Chart, Error> {
@@ -243,11 +249,18 @@ impl Tree<'_> {
                     chart.metadata.name, file.name
                 )));
             }
+            if self.depth == MAX_DEPTH {
+                return Err(Error::Chart(format!(
+                    "charts nest deeper than the limit of {MAX_DEPTH} levels"
+                )));
+            }
+            self.depth += 1;
             let subchart = self.load_subchart(&folder, files).map_err(|source| Error::Subchart {
                 name: folder,
                 parent: chart.metadata.name.clone(),
                 source: Box::new(source),
             })?;
+            self.depth -= 1;
             chart.dependencies.push(subchart);
         }
         Ok(chart)
@@ -333,6 +346,7 @@ mod tests {
                 format: Format::Released,
                 warnings: &mut Vec::new(),
                 budget: Budget::new(limit),
+                depth: 0,
             };
             let files = vec![
                 file("Chart.yaml", chart_yaml.as_bytes()),

@@ -437,6 +437,23 @@ fn refusals_are_worded_as_helm_words_them() {
 }
 
 #[test]
+fn charts_nest_as_deep_as_the_limit_lets_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let add = |depth: usize| {
+        let path = format!("{}Chart.yaml", "charts/y/".repeat(depth));
+        write(folder.path(), &path, b"apiVersion: v2\nname: y\nversion: 1.0.0\n");
+    };
+    (0..=64).for_each(add);
+    assert!(load(folder.path()).is_ok());
+    add(65);
+    let error = load(folder.path()).unwrap_err().to_string();
+    assert!(
+        error.ends_with("charts nest deeper than the limit of 64 levels"),
+        "{error}"
+    );
+}
+
+#[test]
 fn values_that_would_be_imported_without_end_are_refused() {
     let long = ["p"; crate::yaml::MAX_DEPTH + 1].join(".");
     let endless = "{child: a, parent: p}, {child: a, parent: p.q}".to_owned();
