@@ -318,41 +318,32 @@ impl Json {
         }
     }
 
-    /// Adds a text that equal values have in common, and no others; `false` if the value equals nothing.
-    pub fn normal(&self, out: &mut String) -> bool {
+    /// Adds a text that equal values have in common, and no others; `None` if the value equals nothing.
+    pub fn normal(&self, out: &mut String) -> Option<()> {
         match self {
             Json::Null => out.push('n'),
             Json::Bool(b) => out.push(if *b { 't' } else { 'f' }),
-            Json::Number(n) => match n.normal() {
-                Some(text) => out.push_str(&text),
-                None => return false,
-            },
+            Json::Number(n) => out.push_str(&n.normal()?),
             Json::String(text) => text_normal(text, out),
             Json::Array(items) => {
                 out.push('[');
-                let mut each = items.iter().map(|item| {
-                    let equals = item.normal(out);
+                for item in items {
+                    item.normal(out)?;
                     out.push(',');
-                    equals
-                });
-                let all = each.all(|equals| equals);
+                }
                 out.push(']');
-                return all;
             }
             Json::Object(members) => {
                 out.push('{');
-                let mut each = members.iter().map(|(name, value)| {
+                for (name, value) in members.iter() {
                     text_normal(name, out);
-                    let equals = value.normal(out);
+                    value.normal(out)?;
                     out.push(',');
-                    equals
-                });
-                let all = each.all(|equals| equals);
+                }
                 out.push('}');
-                return all;
             }
         }
-        true
+        Some(())
     }
 
     /// Whether it is a list or an object.
@@ -472,7 +463,7 @@ mod tests {
             let normal = |text: &str| {
                 let (value, mut out) = (Json::parse(text.as_bytes()).unwrap(), String::new());
                 let equals = value.normal(&mut out);
-                (value, equals.then_some(out))
+                (value, equals.map(|()| out))
             };
             let ((x, x_normal), (y, y_normal)) = (normal(a), normal(b));
             assert_eq!(x == y, x_normal.is_some() && x_normal == y_normal, "{a} {b}");

@@ -1,7 +1,7 @@
 //! URLs of schemas, and how references lead from one to another.
 
 use crate::template::go::quote::quote_go;
-use crate::template::sprig::url_parse::Url;
+use crate::template::sprig::url_parse::{self, Url};
 
 /// A JSON pointer, or an anchor, as it stands in an URL.
 pub(super) fn encoded(pointer: &str) -> String {
@@ -31,26 +31,10 @@ pub(super) fn unparsed(url: &str, problem: &str) -> String {
     format!("error in parsing {}: {problem}", quote_go(url))
 }
 
-/// Go's `url.PathUnescape`.
+/// Go's `url.PathUnescape`, as text.
 pub(super) fn percent_decode(text: &str) -> Result<String, String> {
-    let bytes = text.as_bytes();
-    let mut out = Vec::new();
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        if *byte != b'%' {
-            out.push(*byte);
-            at += 1;
-            continue;
-        }
-        let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-        let (Some(high), Some(low)) = (digit(at + 1), digit(at + 2)) else {
-            let bad: Vec<u8> = bytes.iter().skip(at).take(3).copied().collect();
-            return Err(format!("invalid URL escape {}", quote_go(&bad)));
-        };
-        out.push((high * 16 + low) as u8);
-        at += 3;
-    }
-    Ok(String::from_utf8_lossy(&out).into_owned())
+    let decoded = url_parse::path_unescape(text.as_bytes())?;
+    Ok(String::from_utf8_lossy(&decoded).into_owned())
 }
 
 fn is_unescaped(byte: u8) -> bool {

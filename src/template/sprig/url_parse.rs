@@ -64,6 +64,14 @@ fn escape(text: &[u8], part: Part) -> Vec<u8> {
     out
 }
 
+/// `url.PathUnescape`
+///
+/// # Errors
+/// A percent sign without two hexadecimal digits.
+pub fn path_unescape(text: &[u8]) -> Result<Vec<u8>, String> {
+    unescape(text, Part::Path)
+}
+
 fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
     let bad_escape = |at: usize| {
         let shown = text.get(at..).unwrap_or(&[]);

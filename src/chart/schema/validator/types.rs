@@ -181,7 +181,7 @@ impl Check<'_, '_, '_> {
         let mut known = HashMap::new();
         for (at, item) in items.iter().enumerate() {
             let mut normal = String::new();
-            let equals = item.normal(&mut normal);
+            let equals = item.normal(&mut normal).is_some();
             if !self.run.spend(1 + normal.len() / BYTES) {
                 return None;
             }
