@@ -73,7 +73,7 @@ lint: check-tools ## Check formatting and clippy's advice; a warning is an error
 test: check-tools ## Run everything that CI runs: lint, control plane, all tests, cargo deny.
 	@$(MAKE) lint
 	@$(MAKE) control-plane
-	$(call say,tests: unit$(,) layering$(,) integration on a real API server (3 minutes the first time$(,) else 1 to 2))
+	$(call say,tests: unit$(,) layering$(,) integration on a real API server$(,) torture (20 minutes on 2 cores))
 	$(CARGO) test $(LOCKED)
 	$(call say,random templates and YAML against the real Helm (half a minute$(,) 2 minutes more the first time))
 	@$(MAKE) fuzz-helm-bounded

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::memory;
 use crate::telemetry::logging::{Encoder, Level, LogOptions, TimeEncoding};
 use crate::telemetry::server::BindAddress;
 use crate::watches::duration;
@@ -46,6 +47,11 @@ pub struct RunArgs {
     /// rendered at a time as there are CPUs
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 32)]
     max_concurrent_reconciles: i64,
+
+    /// Memory that the process may take, such as 512Mi; 0 is no limit. Renders get a share of it each, and wait for it
+    /// [default: the container's limit]
+    #[arg(long, value_name = "BYTES", env = "MEMORY_LIMIT", hide_env_values = true)]
+    memory_limit: Option<String>,
 
     /// Namespaces whose CRs are watched, separated by commas; none is all of them
     #[arg(long, value_name = "NAMESPACES", env = "WATCH_NAMESPACE", hide_env_values = true)]
@@ -156,6 +162,8 @@ pub struct RunOptions {
     pub reconcile_period: Duration,
     /// The limit of watches that don't say their own; at least 1.
     pub max_concurrent_reconciles: usize,
+    /// Bytes that the process may take, if that was given; 0 is no limit.
+    pub memory_limit: Option<u64>,
     /// Whose CRs are watched.
     pub watch_namespaces: WatchNamespaces,
     /// A kubeconfig other than the one that the environment leads to.
@@ -256,6 +264,12 @@ impl RunArgs {
         };
         let own_namespace = namespace("--namespace (or POD_NAMESPACE)", self.namespace);
         let lease_namespace = namespace("--leader-election-namespace", self.leader_election_namespace);
+        let memory_limit = non_empty(self.memory_limit).and_then(|text| {
+            let parsed = memory::parse(&text);
+            parsed
+                .map_err(|error| errors.push(format!("--memory-limit (or MEMORY_LIMIT) {text:?}: {error}")))
+                .ok()
+        });
         let watch_namespaces = WatchNamespaces::parse(self.watch_namespace.as_deref(), &mut errors);
 
         let leader_election = leader_elect.unwrap_or(false).then(|| {
@@ -280,6 +294,7 @@ impl RunArgs {
             watches_file: self.watches_file,
             reconcile_period: self.reconcile_period,
             max_concurrent_reconciles: concurrency.max(1),
+            memory_limit,
             watch_namespaces,
             kubeconfig: self.kubeconfig.filter(|path| !path.as_os_str().is_empty()),
             namespace: own_namespace,

@@ -2,6 +2,8 @@
 
 pub mod completion;
 pub mod flags;
+mod leftovers;
+mod memory;
 pub mod pflag;
 mod release_finalizers;
 mod render;
@@ -38,6 +40,7 @@ enum Command {
     Run(Box<flags::RunArgs>),
     Render(render::RenderArgs),
     ReleaseFinalizers(release_finalizers::ReleaseFinalizersArgs),
+    Leftovers(leftovers::LeftoversArgs),
     /// Replaced by `template::command`.
     Template,
     Completion(completion::CompletionArgs),
@@ -80,6 +83,7 @@ pub fn main(program: &Program) -> ExitCode {
         Command::Template => return template::run(&[], program),
         Command::Render(args) => render::run(&args),
         Command::ReleaseFinalizers(args) => release_finalizers::run(&args),
+        Command::Leftovers(args) => leftovers::run(&args),
         Command::Completion(args) => completion::run(&args, command(), &mut io::stdout()).map_err(Into::into),
         Command::Version(args) => version::run(&args, &mut io::stdout()).map_err(Into::into),
     };

@@ -30,9 +30,11 @@ Examples:
 const ABOUT: &str = "\
 Free custom resources that no operator looks after any more
 
-Takes the finalizer chartwright.dev/release off the custom resources that are selected, and nothing else: their members \
-stay, with their labels, so that an operator can take them over for a custom resource of the same name. Stop the \
-operator before, or take the kind out of its watches.yaml: one that still watches a custom resource puts its finalizer \
+Takes the finalizer chartwright.dev/release off the custom resources that are selected. Their members stay, with their \
+labels, so that an operator can take them over for a custom resource of the same name: those of one that is being deleted \
+lose their owner reference, or the garbage collector would take them. One that is not keeps what it owns, and when it is \
+deleted one day, the garbage collector takes what has an owner reference, unless --orphan took that off. Stop the operator \
+before, or take the kind out of its watches.yaml: one that still watches a custom resource puts its finalizer \
 on again, or would have deleted its members.";
 
 /// Free custom resources that no operator looks after any more
@@ -44,7 +46,7 @@ pub struct ReleaseFinalizersArgs {
     /// Only those that are being deleted
     #[arg(long)]
     deleting: bool,
-    /// Take our labels and our annotation off the members as well, so that nothing takes them for members again
+    /// Take our labels, our annotation and the owner reference off the members as well, so that nothing takes them for members again
     #[arg(long)]
     orphan: bool,
     /// Say what would be done, and change nothing
@@ -194,7 +196,7 @@ async fn free_one(args: &ReleaseFinalizersArgs, discovery: &Discovery, found: &F
     let mut text = String::new();
     let superset = Superset::of_resource(custom);
     if args.orphan {
-        for id in orphan(args, discovery, &superset, found).await? {
+        for id in dispose(args, discovery, &superset, found, Purpose::Orphan).await? {
             let done = if args.dry_run {
                 "would lose its marks"
             } else {
@@ -203,6 +205,9 @@ async fn free_one(args: &ReleaseFinalizersArgs, discovery: &Discovery, found: &F
             writeln!(text, "  {id}: {done}")?;
         }
     } else if !superset.is_empty() {
+        if custom.deleting {
+            dispose(args, discovery, &superset, found, Purpose::Suspended).await?;
+        }
         let kinds: Vec<String> = superset.kinds.iter().map(ToString::to_string).collect();
         writeln!(
             text,
@@ -226,12 +231,14 @@ async fn free_one(args: &ReleaseFinalizersArgs, discovery: &Discovery, found: &F
     Ok(format!("{}{state}: {done}\n{text}", describe(found)))
 }
 
-/// Takes our marks off the members, wherever the custom resource says that there may be any.
-async fn orphan(
+/// Takes our marks off the members (`Orphan`), or only the reference to their owner (`Suspended`), wherever the custom
+/// resource says that there may be any.
+async fn dispose(
     args: &ReleaseFinalizersArgs,
     discovery: &Discovery,
     superset: &Superset,
     found: &Found,
+    purpose: Purpose,
 ) -> anyhow::Result<Vec<ObjectId>> {
     let owner = found.custom.owner(&found.group_kind);
     let snapshot = discovery.snapshot();
@@ -249,12 +256,16 @@ async fn orphan(
             let listed = objects::list_set(discovery, resource, namespace, &owner.set).await;
             for (namespace, name, live) in listed.with_context(|| format!("{kind}"))? {
                 let id = ObjectId::new(kind.clone(), namespace, name);
-                if verdict(&id, &live, &owner, Purpose::Orphan) != Verdict::Release {
+                let verdict = verdict(&id, &live, &owner, purpose);
+                if !matches!(verdict, Verdict::Release | Verdict::Disown) {
                     continue;
                 }
-                if !args.dry_run
-                    && objects::release(discovery, resource, &id, &live).await? == objects::Deleted::Changed
-                {
+                let done = match verdict {
+                    _ if args.dry_run => objects::Deleted::Accepted,
+                    Verdict::Disown => objects::disown(discovery, resource, &id, &live).await?,
+                    _ => objects::release(discovery, resource, &id, &live).await?,
+                };
+                if done == objects::Deleted::Changed {
                     bail!("{id} was changed meanwhile; try again");
                 }
                 orphans.push(id);

@@ -1,5 +1,6 @@
 //! `chartwright render -f cr.yaml`: what `run` would apply for a custom resource.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use serde_json::Value;
 use super::flags::operator_namespace;
 use crate::cluster::discovery::Resource;
 use crate::cluster::{self, Discovery, events::Events};
+use crate::plan::apply::{content, signed};
 use crate::plan::digest::Key;
 use crate::plan::identity::GroupKind;
 use crate::plan::status::Phase;
@@ -69,8 +71,8 @@ pub fn run(args: &RenderArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut out = String::new();
     for object in read(&args.filename)? {
-        let prepared = runtime.block_on(prepare(args, &watches, object))?;
-        print(&prepared, &mut out)?;
+        let (prepared, is_keyed) = runtime.block_on(prepare(args, &watches, object))?;
+        print(&prepared, is_keyed, &mut out)?;
     }
     std::io::stdout().write_all(out.as_bytes())?;
     Ok(())
@@ -204,8 +206,8 @@ fn applied_to(live: DynamicObject, file: DynamicObject) -> DynamicObject {
         types: file.types,
     }
 }
-
-async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow::Result<Prepared> {
+/// What is rendered, and whether the digests of its members are those of the operator: its key is needed for that.
+async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow::Result<(Prepared, bool)> {
     let (group_kind, version) =
         GroupKind::of(&object).context("an object without apiVersion and kind is no custom resource")?;
     let mut object: DynamicObject = serde_json::from_value(object).with_context(|| format!("{group_kind}"))?;
@@ -265,7 +267,8 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
             resource.annotations.remove(ours);
         }
     }
-    if key.is_none() && release.record.revision > 0 {
+    let is_keyed = key.is_some();
+    if !is_keyed && release.record.revision > 0 {
         let secret = cluster::keys::secret_name(&args.operator_name);
         eprintln!(
             "warning: there is no Secret {own_namespace}/{secret}, the operator's key: without it a release that is as \
@@ -294,7 +297,6 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         stamp,
         siblings: Vec::new(),
         concurrency: 1,
-        baselines: Default::default(),
         lossy: Default::default(),
     };
     let prepared = reconcile::prepare(&context, &unit, &resource, &release, &mut Answers::new()).await;
@@ -307,10 +309,11 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
     if let Some(problem) = prepared.desired.problems.first() {
         bail!("{problem}");
     }
-    Ok(prepared)
+    Ok((prepared, is_keyed))
 }
 
-fn print(prepared: &Prepared, out: &mut String) -> anyhow::Result<()> {
+/// `is_keyed`: the digests of the members are those of the operator.
+fn print(prepared: &Prepared, is_keyed: bool, out: &mut String) -> anyhow::Result<()> {
     for warning in &prepared.warnings {
         eprintln!("warning: {warning}");
     }
@@ -324,10 +327,14 @@ fn print(prepared: &Prepared, out: &mut String) -> anyhow::Result<()> {
         eprintln!("not run: {hook}");
     }
     for member in &prepared.desired.members {
+        let mut object = content(member, None);
+        if is_keyed {
+            object = Cow::Owned(signed(&object, &member.digest));
+        }
         out.push_str(&format!(
             "---\n# Source: {}\n{}",
             member.source,
-            yaml::to_string(&member.object)?
+            yaml::to_string(object.as_ref())?
         ));
     }
     Ok(())

@@ -8,10 +8,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::flags::{RunArgs, RunOptions, WatchNamespaces, operator_namespace};
+use super::memory;
 use crate::telemetry::logging;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::Health;
-use crate::telemetry::server::{Server, metrics_router, probes_router};
+use crate::telemetry::server::{Apart, metrics_router, probes_router};
 use crate::{cluster, controller, watches};
 
 /// Wrong use of the command line.
@@ -47,38 +48,37 @@ fn start(options: RunOptions) -> anyhow::Result<()> {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
+    let metrics = Arc::new(Metrics::new());
+    let health = Health::new();
+    let mut servers = Apart::new().context("async runtime")?;
+    servers.serve(
+        "--metrics-bind-address",
+        &options.metrics_address,
+        metrics_router(metrics.clone()),
+    )?;
+    servers.serve(
+        "--health-probe-bind-address",
+        &options.probe_address,
+        probes_router(health.clone()),
+    )?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("async runtime")?;
-    let result = runtime.block_on(operate(options, watches));
+    let result = runtime.block_on(operate(options, watches, metrics, health));
+    servers.end();
     // A render that ignores the stop must not hold the process.
     runtime.shutdown_background();
     result
 }
 
-async fn operate(options: RunOptions, watches: Vec<watches::Watch>) -> anyhow::Result<()> {
+async fn operate(
+    options: RunOptions,
+    watches: Vec<watches::Watch>,
+    metrics: Arc<Metrics>,
+    health: Health,
+) -> anyhow::Result<()> {
     let stop = stop_on_signal()?;
-    let metrics = Arc::new(Metrics::new());
-    let health = Health::new();
-    let servers_end = CancellationToken::new();
-    let mut servers = tokio::task::JoinSet::new();
-    for (flag, address, router) in [
-        (
-            "--metrics-bind-address",
-            &options.metrics_address,
-            metrics_router(metrics.clone()),
-        ),
-        (
-            "--health-probe-bind-address",
-            &options.probe_address,
-            probes_router(health.clone()),
-        ),
-    ] {
-        if let Some(server) = Server::bind(flag, address, router).await? {
-            servers.spawn(server.run(servers_end.clone()));
-        }
-    }
     let client = cluster::connect_without_retries(options.kubeconfig.as_deref()).await?;
     let own_namespace = operator_namespace(options.namespace.as_deref(), client.default_namespace());
     let namespaces = match options.watch_namespaces {
@@ -96,12 +96,13 @@ async fn operate(options: RunOptions, watches: Vec<watches::Watch>) -> anyhow::R
         lease,
         reconcile_period: options.reconcile_period,
         concurrency: options.max_concurrent_reconciles,
+        memory: options
+            .memory_limit
+            .or_else(memory::of_container)
+            .filter(|limit| *limit > 0),
         shutdown_timeout: options.shutdown_timeout,
     };
-    let result = controller::run(client, operator, metrics, health, stop).await;
-    servers_end.cancel();
-    while servers.join_next().await.is_some() {}
-    result
+    controller::run(client, operator, metrics, health, stop).await
 }
 
 /// A token that the first SIGTERM or SIGINT cancels; the second one ends the process.

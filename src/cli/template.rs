@@ -320,6 +320,7 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
         },
         include_crds: flags.bool("include-crds"),
         skip_schema: flags.bool("skip-schema-validation"),
+        ..Input::new(Release::install("", ""), &capabilities, &lookups)
     };
     let mut log = Vec::new();
     let result = renderer.render_logged(&input, &mut log);

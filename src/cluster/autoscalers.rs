@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::decoding::Whole;
 use super::discovery::Discovery;
 use super::error::Result;
 use super::objects::list_whole;
@@ -14,5 +15,5 @@ pub async fn list(discovery: &Discovery, namespace: &str) -> Result<Vec<Value>> 
         return Ok(Vec::new());
     };
     let found = list_whole(discovery, resource, Some(namespace)).await?;
-    Ok(found.into_iter().map(|object| object.data).collect())
+    Ok(found.iter().map(Whole::outline).collect())
 }

@@ -1,17 +1,26 @@
 //! The connection: which API server, as whom, and the bound on every request.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
+
+use http::Request;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use tokio::sync::Semaphore;
 
+use super::certificate;
 use super::error::{Error, Result};
 use super::silence::{self, Audible};
 use super::throttle;
 
 /// The longest that one request may take; a watch has its own clock.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Requests of this process that are under way at one time, besides watches and what leadership depends on: each watch of
+/// `watches.yaml` has a bound of its own, and there may be many of them.
+const REQUESTS: usize = 128;
 
 /// Connects as kubectl would: the file given, `KUBECONFIG`, the pod's service account, `~/.kube/config`.
 ///
@@ -34,38 +43,61 @@ pub async fn connect_without_retries(kubeconfig: Option<&Path>) -> anyhow::Resul
 
 async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
     use anyhow::Context;
-    Ok(match kubeconfig {
+    let config = match kubeconfig {
         Some(path) => {
-            let file = Kubeconfig::read_from(path).with_context(|| format!("kubeconfig {}", path.display()))?;
-            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+            let place = || format!("kubeconfig {}", path.display());
+            let file = Kubeconfig::read_from(path).with_context(place)?;
+            let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
                 .await
-                .with_context(|| format!("kubeconfig {}", path.display()))?
+                .with_context(place)?;
+            certificate::check(&config)
+                .map_err(anyhow::Error::msg)
+                .with_context(place)?;
+            config
         }
-        None => Config::infer().await.context(
-            "no API server configured: set KUBECONFIG or --kubeconfig, or run in a pod with a service account",
-        )?,
-    })
+        None => {
+            let config = Config::infer().await.context(
+                "no API server configured: set KUBECONFIG or --kubeconfig, or run in a pod with a service account",
+            )?;
+            certificate::check(&config).map_err(anyhow::Error::msg)?;
+            config
+        }
+    };
+    Ok(config)
 }
 
 /// The same client for an operator. It gives up when no answer begins within [`REQUEST_TIMEOUT`]: on a connection whose
 /// other side is gone, kube's watches would wait for ever for a list or for the beginning of a watch. A watch that falls
-/// silent ends ([`silence`]), and who is asked to come back later is told when ([`throttle`]).
+/// silent ends ([`silence`]), and who is asked to come back later is told when ([`throttle`]). So many requests at once,
+/// and no more, are under way, until their answers are read ([`REQUESTS`]).
 #[must_use]
 pub fn answering(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let silence = silence::longest_silence();
+    let requests = Arc::new(Semaphore::new(REQUESTS));
     let service = tower::service_fn(move |request| {
         let client = client.clone();
+        let requests = requests.clone();
         async move {
             let limit = silence::is_watch(&request).then_some(silence);
+            let permit = match limit.is_some() || is_lease(&request) {
+                true => None,
+                // It is never closed.
+                false => requests.acquire_owned().await.ok(),
+            };
             let answer = async { throttle::told(client.send(request).await?).await };
             match tokio::time::timeout(REQUEST_TIMEOUT, answer).await {
-                Ok(answer) => answer.map(|answer| answer.map(|body| Audible::new(body, limit))),
+                Ok(answer) => answer.map(|answer| answer.map(|body| Audible::new(body, limit, permit))),
                 Err(_) => Err(kube::Error::Service(Box::new(Error::TimedOut(REQUEST_TIMEOUT)))),
             }
         }
     });
     Client::new(service, namespace)
+}
+
+/// Leadership is lost by a request that waits behind others.
+fn is_lease<B>(request: &Request<B>) -> bool {
+    request.uri().path().starts_with("/apis/coordination.k8s.io/")
 }
 
 /// Bounds a request in time: a server that never answers must not keep a worker.
@@ -84,6 +116,49 @@ mod tests {
     async fn a_request_without_an_answer_ends() {
         let answer = bounded(std::future::pending::<kube::Result<()>>()).await;
         assert!(matches!(answer, Err(Error::TimedOut(REQUEST_TIMEOUT))), "{answer:?}");
+    }
+
+    #[tokio::test]
+    async fn so_many_requests_are_under_way_and_no_more() {
+        let begun = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let count = begun.clone();
+        let silent = tower::service_fn(move |request: Request<kube::client::Body>| {
+            count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            async move {
+                if request.uri().path() == "/short" {
+                    return Ok(http::Response::new(kube::client::Body::empty()));
+                }
+                std::future::pending::<std::result::Result<_, Error>>().await
+            }
+        });
+        let client = answering(Client::new(silent, "shop"));
+        let ask = |uri: &'static str| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let request = Request::get(uri).body(kube::client::Body::empty()).unwrap();
+                client.send(request).await.map(drop)
+            })
+        };
+        let under_way = async |expected: usize| {
+            for _ in 0..1000 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(begun.load(std::sync::atomic::Ordering::SeqCst), expected);
+        };
+        for _ in 0..3 * REQUESTS {
+            ask("/short").await.unwrap().unwrap();
+        }
+        let done = 3 * REQUESTS;
+        let first: Vec<_> = (0..REQUESTS + 20).map(|_| ask("/api/v1/pods")).collect();
+        under_way(done + REQUESTS).await;
+        let others = [
+            "/api/v1/pods?watch=true",
+            "/apis/coordination.k8s.io/v1/namespaces/shop/leases/a",
+        ];
+        let _others = others.map(ask);
+        under_way(done + REQUESTS + others.len()).await;
+        first[0].abort();
+        under_way(done + REQUESTS + others.len() + 1).await;
     }
 
     #[tokio::test(start_paused = true)]

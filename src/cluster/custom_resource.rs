@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{PatchOperation, RemoveOperation, TestOperation};
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::connect::bounded;
+use super::decoding::{MetadataOnly, Whole};
 use super::discovery::{Discovery, Resource};
 use super::error::{Error, Result};
 use crate::plan::applyset::FINALIZER;
@@ -41,8 +42,8 @@ pub async fn apply_metadata(
     target: &Target,
     labels: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,
-) -> Result<DynamicObject> {
-    let api = discovery.api::<DynamicObject>(&target.resource, target.namespace.as_deref());
+) -> Result<Whole> {
+    let api = discovery.api::<Whole>(&target.resource, target.namespace.as_deref());
     let patch = json!({
         "apiVersion": target.resource.api.api_version,
         "kind": target.resource.api.kind,
@@ -56,7 +57,7 @@ pub async fn apply_metadata(
 }
 
 /// Applies the status: all of it that is ours.
-pub async fn apply_status(discovery: &Discovery, target: &Target, status: &Value) -> Result<DynamicObject> {
+pub async fn apply_status(discovery: &Discovery, target: &Target, status: &Value) -> Result<Whole> {
     let patch = json!({
         "apiVersion": target.resource.api.api_version,
         "kind": target.resource.api.kind,
@@ -76,8 +77,9 @@ async fn write_status(
     mut patch: Value,
     parameters: &PatchParams,
     form: fn(Value) -> Patch<Value>,
-) -> Result<DynamicObject> {
-    let api = discovery.api::<DynamicObject>(&target.resource, target.namespace.as_deref());
+) -> Result<Whole> {
+    let api = discovery.api::<Whole>(&target.resource, target.namespace.as_deref());
+    let metadata = discovery.api::<MetadataOnly>(&target.resource, target.namespace.as_deref());
     let mut version = target.version.to_string();
     for tries in 1..=TRIES {
         patch["metadata"]["resourceVersion"] = version.as_str().into();
@@ -85,7 +87,7 @@ async fn write_status(
         if tries == TRIES || !matches!(answer, Err(Error::Conflict(_))) {
             return answer;
         }
-        let found = bounded(api.get_metadata(&target.name)).await?.metadata;
+        let found = bounded(metadata.get(&target.name)).await?.metadata;
         if found.uid.as_deref() != Some(&target.uid) {
             return Err(Error::NotFound(format!("{} is another one now", target.name)));
         }
@@ -100,11 +102,11 @@ pub async fn with_finalizer(
     resource: &Resource,
     namespace: Option<&str>,
 ) -> Result<Vec<ObjectMeta>> {
-    let api = discovery.api::<DynamicObject>(resource, namespace);
+    let api = discovery.api::<MetadataOnly>(resource, namespace);
     let mut parameters = ListParams::default().limit(PAGE);
     let mut found = Vec::new();
     loop {
-        let page = bounded(api.list_metadata(&parameters)).await?;
+        let page = bounded(api.list(&parameters)).await?;
         let ours = |metadata: &ObjectMeta| metadata.finalizers.iter().flatten().any(|name| name == FINALIZER);
         found.extend(page.items.into_iter().map(|object| object.metadata).filter(ours));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -116,12 +118,7 @@ pub async fn with_finalizer(
 
 /// Merges the status, for a schema that doesn't have all of our fields: the API server refuses to apply such a status,
 /// and merges what it knows of it. `fields`: those that are ours, so that absent ones go.
-pub async fn merge_status(
-    discovery: &Discovery,
-    target: &Target,
-    status: &Value,
-    fields: &[&str],
-) -> Result<DynamicObject> {
+pub async fn merge_status(discovery: &Discovery, target: &Target, status: &Value, fields: &[&str]) -> Result<Whole> {
     let mut merged: serde_json::Map<String, Value> =
         fields.iter().map(|field| ((*field).to_owned(), Value::Null)).collect();
     merged.extend(status.as_object().cloned().unwrap_or_default());
@@ -131,6 +128,19 @@ pub async fn merge_status(
         ..PatchParams::default()
     };
     write_status(discovery, target, patch, &parameters, Patch::Merge).await
+}
+
+/// True if the custom resource is there: not only one of its name.
+///
+/// # Errors
+/// Also if its kind isn't served. So it is listed: an API server that starts says of everything whose
+/// CustomResourceDefinition it doesn't know yet that it is not found.
+pub async fn is_there(discovery: &Discovery, target: &Target) -> Result<bool> {
+    let api = discovery.api::<MetadataOnly>(&target.resource, target.namespace.as_deref());
+    let parameters = ListParams::default().fields(&format!("metadata.name={}", target.name));
+    let found = bounded(api.list(&parameters)).await?;
+    let is_it = |object: &MetadataOnly| object.metadata.uid.as_deref() == Some(&target.uid);
+    Ok(found.items.iter().any(is_it))
 }
 
 /// Takes the finalizer off, and helm-operator's, if the list of finalizers is still the one that was read.
@@ -154,13 +164,84 @@ pub async fn remove_finalizer(discovery: &Discovery, target: &Target, finalizers
         patch.push(PatchOperation::Remove(RemoveOperation { path }));
     }
     let patch = json_patch::Patch(patch);
-    let api = discovery.api::<DynamicObject>(&target.resource, target.namespace.as_deref());
+    let api = discovery.api::<MetadataOnly>(&target.resource, target.namespace.as_deref());
     let patch = Patch::<()>::Json(patch);
-    match bounded(api.patch_metadata(&target.name, &PatchParams::default(), &patch)).await {
+    match bounded(api.patch(&target.name, &PatchParams::default(), &patch)).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_not_found() => Ok(()),
         // A failed test is 422; the list changed since it was read. What names a field is the schema's.
         Err(Error::Invalid(error)) => Err(Error::Conflict(error)),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use kube::api::ApiResource;
+    use kube::client::Body;
+
+    use super::*;
+
+    /// Asks a server that answers requests for widgets so whether the one of UID `u` is there.
+    async fn asked(code: u16, answer: Value) -> Result<bool> {
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let (code, answer) = match request.uri().path() {
+                "/version" => (
+                    200,
+                    json!({
+                        "major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "",
+                        "buildDate": "", "goVersion": "", "compiler": "", "platform": "",
+                    }),
+                ),
+                path if path.ends_with("/widgets") => (code, answer.clone()),
+                _ => (200, json!({"metadata": {}, "items": []})),
+            };
+            let response = http::Response::builder().status(code);
+            std::future::ready(Ok::<_, Infallible>(
+                response.body(Body::from(answer.to_string().into_bytes())).unwrap(),
+            ))
+        });
+        let discovery = Discovery::new(kube::Client::new(service, "shop")).await.unwrap();
+        let resource = Resource {
+            api: ApiResource {
+                group: "a.test".into(),
+                version: "v1".into(),
+                api_version: "a.test/v1".into(),
+                kind: "Widget".into(),
+                plural: "widgets".into(),
+            },
+            namespaced: true,
+            watchable: true,
+            status: true,
+        };
+        let target = Target {
+            version: 1,
+            resource,
+            namespace: Some("shop".into()),
+            name: "a".into(),
+            uid: "u".into(),
+        };
+        is_there(&discovery, &target).await
+    }
+
+    #[tokio::test]
+    async fn what_is_not_served_is_not_gone() {
+        let list = |uids: &[&str]| {
+            let items = uids.iter().map(|uid| json!({"metadata": {"name": "a", "uid": uid}}));
+            json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {},
+                "items": items.collect::<Vec<_>>(),
+            })
+        };
+        assert!(asked(200, list(&["u"])).await.unwrap());
+        assert!(!asked(200, list(&[])).await.unwrap());
+        assert!(!asked(200, list(&["another"])).await.unwrap(), "of its name");
+        let unknown = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "NotFound", "code": 404,
+            "message": "the server could not find the requested resource", "details": {},
+        });
+        assert!(asked(404, unknown).await.is_err());
     }
 }

@@ -4,16 +4,19 @@
 //! APIService changes, and readers hold a consistent one.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
 use kube::api::ApiResource;
 use kube::core::DynamicResourceScope;
 use kube::{Api, Client};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, Notify, watch};
 
 use super::connect::bounded;
 use super::error::{Error, Result};
+use super::path::segment;
+use super::throttle;
 use crate::plan::identity::GroupKind;
 use crate::render::{Capabilities, KubeVersion};
 
@@ -36,10 +39,20 @@ pub struct Snapshot {
     /// Group versions whose discovery is stale: their aggregated API server is down.
     pub failed: Vec<String>,
     pub capabilities: Capabilities,
-    /// Changes whenever `capabilities` do.
+    /// Changes whenever `capabilities` do, or what does not answer.
     pub digest: String,
+    /// Changes whenever `capabilities.api_versions` do.
+    pub versions: String,
     /// Not read from an API server.
     offline: bool,
+    missed: Arc<Missed>,
+}
+
+/// The groups that somebody needed while they did not answer, until they do.
+#[derive(Debug, Default)]
+struct Missed {
+    groups: std::sync::Mutex<BTreeSet<String>>,
+    told: Notify,
 }
 
 /// Kinds without a namespace that charts bring, for renders without an API server (Kubernetes API reference, 1.37).
@@ -72,6 +85,26 @@ const CLUSTER_SCOPED: [&str; 21] = [
 pub struct Discovery {
     client: Client,
     snapshot: watch::Sender<Arc<Snapshot>>,
+    reads: Arc<Reads>,
+}
+
+/// Those who want discovery to be read anew at one time share a read.
+struct Reads {
+    /// How many have begun.
+    begun: AtomicU64,
+    /// The last one that ended, by its number, and what came of it. Locked while one is under way.
+    last: Mutex<(u64, Result<()>)>,
+}
+
+// === impl Reads ===
+
+impl Default for Reads {
+    fn default() -> Self {
+        Reads {
+            begun: AtomicU64::new(0),
+            last: Mutex::new((0, Ok(()))),
+        }
+    }
 }
 
 // === impl Snapshot ===
@@ -120,15 +153,36 @@ impl Snapshot {
     /// A version of the group could not be read: kinds of it may be served though this snapshot lacks them.
     pub fn has_answered(&self, group: &str) -> Result<()> {
         let mut failed = self.failed.iter();
-        match failed.any(|failed| failed.split_once('/').map_or("", |(group, _)| group) == group) {
-            true => Err(Error::Unavailable(format!("API group {group} does not answer"))),
-            false => Ok(()),
+        if !failed.any(|failed| group_of(failed) == group) {
+            return Ok(());
         }
+        if self.missed.groups().insert(group.to_owned()) {
+            self.missed.told.notify_one();
+        }
+        Err(Error::Unavailable(format!("API group {group} does not answer")))
     }
 
-    /// True if nothing is known to be missing. A failed group version hides the kinds it serves.
+    /// True if nothing is known to be missing.
     pub fn is_complete(&self) -> bool {
         self.failed.is_empty()
+    }
+
+    /// True if a kind is certainly not served in any version. A failed group version hides the kinds it serves.
+    pub fn is_gone(&self, group_kind: &GroupKind) -> bool {
+        matches!(self.served(group_kind), Ok(None))
+    }
+}
+
+/// The group of `group/version`, or of `group/version/Kind`.
+pub fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+// === impl Missed ===
+
+impl Missed {
+    fn groups(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -140,6 +194,7 @@ impl Discovery {
         let discovery = Discovery {
             client,
             snapshot: watch::Sender::default(),
+            reads: Arc::default(),
         };
         discovery.refresh().await?;
         Ok(discovery)
@@ -162,6 +217,7 @@ impl Discovery {
             Discovery {
                 client: client.clone(),
                 snapshot: watch::Sender::new(Arc::new(snapshot)),
+                reads: Arc::default(),
             },
             client,
         ))
@@ -176,20 +232,48 @@ impl Discovery {
         self.snapshot.subscribe()
     }
 
-    /// Reads everything anew.
+    /// True if somebody needs a group that does not answer, as far as is known.
+    pub fn misses(&self) -> bool {
+        !self.snapshot().missed.groups().is_empty()
+    }
+
+    /// Until somebody needs one that nobody needed before.
+    pub async fn missed(&self) {
+        let missed = self.snapshot().missed.clone();
+        missed.told.notified().await;
+    }
+
+    /// Reads everything anew, or waits for another who does, if he began later than this was called.
     ///
+    /// # Errors
+    /// As [`Discovery::read`].
+    pub async fn refresh(&self) -> Result<()> {
+        let asked = self.reads.begun.load(Ordering::SeqCst);
+        let mut last = self.reads.last.lock().await;
+        if last.0 > asked {
+            return last.1.clone().inspect_err(throttle::note);
+        }
+        let number = self.reads.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        let read = self.read().await;
+        *last = (number, read.clone());
+        read
+    }
+
     /// An API server that starts answers before it knows its CustomResourceDefinitions, and its discovery then lacks
     /// their kinds without a sign of it. To take that for the truth is to forget releases and to leave members behind,
     /// so nothing is read before the server says that it is ready.
     ///
     /// # Errors
     /// If it is not ready, or does not answer; what was read before stands.
-    pub async fn refresh(&self) -> Result<()> {
+    async fn read(&self) -> Result<()> {
         self.await_ready().await?;
         let version = bounded(self.client.apiserver_version()).await?;
         let core = bounded(self.client.list_core_api_versions_aggregated()).await?;
         let groups = bounded(self.client.list_api_groups_aggregated()).await?;
-        let mut snapshot = Snapshot::default();
+        let mut snapshot = Snapshot {
+            missed: self.snapshot().missed.clone(),
+            ..Snapshot::default()
+        };
         let mut api_versions = BTreeSet::new();
         for group in core.items.into_iter().chain(groups.items) {
             let group_name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
@@ -251,7 +335,11 @@ impl Discovery {
             kube_version: KubeVersion::of_server(&version.git_version, &version.major, &version.minor),
             api_versions: api_versions.into_iter().collect(),
         };
-        snapshot.digest = digest(&snapshot);
+        let version = &snapshot.capabilities.kube_version.version;
+        snapshot.versions = digest(snapshot.capabilities.api_versions.iter());
+        snapshot.digest = digest([version, &snapshot.versions].into_iter().chain(&snapshot.failed));
+        let is_missed = |group: &String| snapshot.failed.iter().any(|failed| group_of(failed) == group);
+        snapshot.missed.groups().retain(is_missed);
         self.snapshot.send_if_modified(|known| {
             let changed = known.digest != snapshot.digest;
             *known = Arc::new(snapshot);
@@ -293,45 +381,132 @@ impl Discovery {
     {
         match namespace {
             Some(namespace) if resource.namespaced => {
-                Api::namespaced_with(self.client.clone(), namespace, &resource.api)
+                Api::namespaced_with(self.client.clone(), &segment(namespace), &resource.api)
             }
             _ => Api::all_with(self.client.clone(), &resource.api),
         }
     }
 }
 
-fn digest(snapshot: &Snapshot) -> String {
+fn digest<'a>(texts: impl Iterator<Item = &'a String>) -> String {
     use sha2::{Digest, Sha256};
     let mut hash = Sha256::new();
-    hash.update(&snapshot.capabilities.kube_version.version);
-    for text in snapshot.capabilities.api_versions.iter().chain(&snapshot.failed) {
-        hash.update([0]);
+    for text in texts {
         hash.update(text);
+        hash.update([0]);
     }
     data_encoding::HEXLOWER.encode(&hash.finalize()[..16])
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::collections::HashSet as Set;
     use std::convert::Infallible;
     use std::sync::Mutex;
+    use std::sync::atomic::AtomicUsize;
 
     use kube::client::Body;
     use serde_json::{Value, json};
 
     use super::*;
 
+    /// Groups with the kind `Widget` each; those that end in `!` don't answer.
     fn groups(names: &[&str]) -> Value {
         let group = |name: &&str| {
+            let stale = name.strip_suffix('!');
+            let name = stale.unwrap_or(name);
             let resource = json!({
                 "resource": "widgets", "singularResource": "widget", "scope": "Namespaced", "verbs": ["list", "watch"],
                 "responseKind": {"group": name, "version": "v1", "kind": "Widget"},
             });
-            let version = json!({"version": "v1", "freshness": "Current", "resources": [resource]});
+            let version = match stale {
+                None => json!({"version": "v1", "freshness": "Current", "resources": [resource]}),
+                Some(_) => json!({"version": "v1", "freshness": "Stale", "resources": []}),
+            };
             json!({"metadata": {"name": name}, "versions": [version]})
         };
         let items: Vec<Value> = names.iter().map(group).collect();
         json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
+    }
+
+    /// What an API server that serves these groups says of itself.
+    fn told(path: &str, names: &[&str]) -> Value {
+        match path {
+            "/version" => json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "",
+                "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "", "platform": ""}),
+            "/apis" => groups(names),
+            "/api" => groups(&[]),
+            _ => json!({}),
+        }
+    }
+
+    /// The discovery of an API server that serves `Widget.a.test`, and answers other requests like this.
+    pub(in super::super) async fn answering_with(
+        answer: impl Fn(&http::Request<Body>) -> Option<Value> + Send + Sync + 'static,
+    ) -> Discovery {
+        let answer = Arc::new(answer);
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let answer = answer.clone();
+            async move {
+                tokio::task::yield_now().await;
+                let body = answer(&request).unwrap_or_else(|| told(request.uri().path(), &["a.test"]));
+                Ok::<_, Infallible>(http::Response::new(Body::from(body.to_string().into_bytes())))
+            }
+        });
+        Discovery::new(Client::new(service, "shop")).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn those_who_want_it_read_at_one_time_share_a_read() {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let count = reads.clone();
+        let discovery = answering_with(move |request| {
+            count.fetch_add(usize::from(request.uri().path() == "/apis"), Ordering::SeqCst);
+            None
+        })
+        .await;
+        assert_eq!(reads.swap(0, Ordering::SeqCst), 1);
+        let all = (0..50).map(|_| discovery.refresh());
+        assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
+        let first = reads.swap(0, Ordering::SeqCst);
+        assert!(
+            (1..=2).contains(&first),
+            "one that is under way says nothing of what came since: {first}"
+        );
+        discovery.refresh().await.unwrap();
+        assert_eq!(
+            reads.load(Ordering::SeqCst),
+            1,
+            "who comes later wants to know what is then"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_group_that_does_not_answer_is_missed_by_who_needs_it() {
+        let down = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let is_down = down.clone();
+        let discovery = answering_with(move |request| {
+            let is_apis = request.uri().path() == "/apis" && is_down.load(Ordering::SeqCst);
+            is_apis.then(|| groups(&["a.test", "down.test!"]))
+        })
+        .await;
+        let snapshot = discovery.snapshot();
+        let kind = |group: &str| GroupKind::new(group, "Widget");
+        assert!(!discovery.misses(), "nobody needs it");
+        assert!(snapshot.served(&kind("a.test")).is_ok() && snapshot.is_gone(&kind("none.test")));
+        assert!(!discovery.misses());
+        assert!(!snapshot.is_gone(&kind("down.test")));
+        assert!(discovery.misses());
+        tokio::time::timeout(std::time::Duration::from_secs(5), discovery.missed())
+            .await
+            .unwrap();
+        discovery.refresh().await.unwrap();
+        assert!(discovery.misses(), "until it answers");
+        let asked: Set<_> = [snapshot.digest.clone(), discovery.snapshot().digest.clone()].into();
+        assert_eq!(asked.len(), 1);
+        down.store(false, Ordering::SeqCst);
+        discovery.refresh().await.unwrap();
+        assert!(!discovery.misses());
     }
 
     /// kube-apiserver 1.36.3 that was killed and started again listed its own 20 groups, none of them stale, and no group
@@ -345,13 +520,7 @@ mod tests {
                 let (status, names) = served.lock().unwrap().clone();
                 let (status, body) = match request.uri().path() {
                     "/readyz" => (status, "[-]poststarthook/crd-informer-synced failed".into()),
-                    "/version" => (
-                        200,
-                        json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "",
-                        "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "", "platform": ""}),
-                    ),
-                    "/apis" => (200, groups(&names)),
-                    _ => (200, groups(&[])),
+                    path => (200, told(path, &names)),
                 };
                 async move {
                     let response = http::Response::builder().status(status);

@@ -18,6 +18,9 @@ pub enum Error {
     /// As `Invalid`, with what the server says of single fields.
     #[error("{message}")]
     Unprocessable { message: String, causes: Vec<Cause> },
+    /// More than the API server or etcd takes (1.5 MiB, as a rule).
+    #[error("{0}")]
+    TooLarge(String),
     /// An address or a port that another object holds: it may let it go.
     #[error("{0}")]
     Taken(String),
@@ -54,7 +57,15 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// True if only a change of the request can help.
     pub fn is_permanent(&self) -> bool {
-        matches!(self, Error::Invalid(_) | Error::Unprocessable { .. })
+        matches!(
+            self,
+            Error::Invalid(_) | Error::Unprocessable { .. } | Error::TooLarge(_)
+        )
+    }
+
+    /// True if it tells of the schema of a kind, not of what one object says: an apply has a field that it doesn't know.
+    pub fn is_of_schema(&self) -> bool {
+        matches!(self, Error::Invalid(text) if text.contains(UNTYPED))
     }
 
     /// True if the server gave no answer to the question; it may give one later.
@@ -117,10 +128,12 @@ impl From<kube::Error> for Error {
             },
             404 => Error::NotFound(text),
             409 => Error::Conflict(text),
-            400 | 413 | 415 | 422 => Error::Invalid(text),
+            413 => Error::TooLarge(text),
+            500 if is_too_large(&text) => Error::TooLarge(text),
+            400 | 415 | 422 => Error::Invalid(text),
             401 | 403 => Error::Forbidden(text),
             // A patch of an object that its schema refuses in structured merge: the server calls it an internal error.
-            500 if text.contains("failed to create typed patch object") => Error::Invalid(text),
+            500 if text.contains(UNTYPED) => Error::Invalid(text),
             _ => Error::Unavailable(text),
         }
     }
@@ -133,6 +146,14 @@ impl From<&kube::core::response::StatusCause> for Cause {
             message: cause.message.clone(),
         }
     }
+}
+
+/// What the API server says of an apply that doesn't fit the schema.
+const UNTYPED: &str = "failed to create typed patch object";
+
+/// etcd's words, and those of the API server's client for it.
+fn is_too_large(text: &str) -> bool {
+    text.contains("request is too large") || text.contains("trying to send message larger than max")
 }
 
 /// Webhooks and policies choose their own status codes; the words before their message are the API server's.
@@ -165,6 +186,25 @@ mod tests {
             .is_permanent()
         );
         assert!(matches!(error(500, "etcd"), Error::Unavailable(_)));
+        for (code, text) in [
+            (413, "Request entity too large: limit is 3145728"),
+            (500, "etcdserver: request is too large"),
+            (
+                500,
+                "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2109821 vs. 2097152)",
+            ),
+        ] {
+            let error = error(code, text);
+            assert!(matches!(error, Error::TooLarge(_)) && error.is_permanent(), "{text}");
+        }
+        assert!(
+            error(
+                500,
+                "failed to create typed patch object (a; v1, Kind=A): .status.x: field not declared"
+            )
+            .is_of_schema()
+        );
+        assert!(!error(400, "the object is too odd").is_of_schema());
         assert!(matches!(error(403, "x"), Error::Forbidden(_)));
         for text in [
             "admission webhook \"a.b\" denied the request: field is immutable",

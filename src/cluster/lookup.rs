@@ -1,12 +1,18 @@
 //! Answers a template's `lookup` from the cluster.
 
-use kube::api::DynamicObject;
+use std::collections::HashMap;
+
+use futures::{StreamExt, TryStreamExt};
+use kube::api::ListParams;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use super::connect::bounded;
-use super::discovery::{Discovery, Snapshot};
-use super::error::Result;
+use super::decoding::Whole;
+use super::discovery::{Discovery, Resource, Snapshot};
+use super::error::{Error, Result};
 use super::objects::list_whole;
+use super::path::{check, segment};
 use crate::plan::identity::GroupKind;
 use crate::plan::lookups::Target;
 use crate::render::LookupKey;
@@ -53,44 +59,241 @@ pub fn target(snapshot: &Snapshot, key: &LookupKey) -> Target {
 /// not served, is an empty mapping.
 ///
 /// # Errors
-/// Also if the kind's API group does not answer at present: that nothing is there is not known then.
+/// Also if the kind's API group does not answer at present: that nothing is there is not known then. `Invalid` for a name
+/// that client-go refuses.
 pub async fn fetch(discovery: &Discovery, snapshot: &Snapshot, key: &LookupKey) -> Result<Value> {
     let (group_kind, version) = group_kind(key);
     let Some(resource) = snapshot.resource(&group_kind, &version) else {
         return snapshot.has_answered(&group_kind.group).map(|()| json!({}));
     };
     let namespace = (!key.namespace.is_empty()).then_some(key.namespace.as_str());
+    check(namespace.filter(|_| resource.namespaced).unwrap_or_default(), &key.name)?;
     if !key.name.is_empty() {
-        let api = discovery.api::<DynamicObject>(resource, namespace);
-        return match bounded(api.get(&key.name)).await {
-            Ok(object) => Ok(plain(object)),
+        let api = discovery.api::<Whole>(resource, namespace);
+        return match bounded(api.get(&segment(&key.name))).await {
+            Ok(object) => plain(&object),
             Err(error) if error.is_not_found() => Ok(json!({})),
             Err(error) => Err(error),
         };
     }
     let found = list_whole(discovery, resource, namespace).await?;
-    let items = found.into_iter().map(|mut object| {
-        object.types = Some(kube::core::TypeMeta {
-            api_version: resource.api.api_version.clone(),
-            kind: resource.api.kind.clone(),
-        });
-        plain(object)
-    });
-    let items: Vec<Value> = items.collect();
+    let items = found.iter().map(|object| typed(object, resource));
+    let items = items.collect::<Result<Vec<Value>>>()?;
     Ok(json!({
         "apiVersion": resource.api.api_version, "kind": format!("{}List", resource.api.kind), "metadata": {}, "items": items,
     }))
 }
 
+/// So many names that are looked up in one place make one LIST of it cheaper than a GET for each.
+const WORTH_A_LIST: usize = 20;
+/// Objects in a page of such a list: whole ones, of which few may be wanted.
+const PAGE: u32 = 100;
+/// Requests of one release for what it looks up that are under way at a time.
+const AT_ONCE: usize = 8;
+
+/// As [`fetch`] for each of the keys, some at a time. `gate` bounds how many of these requests the process makes at once.
+///
+/// # Errors
+/// Those of [`fetch`], with the first key that met one.
+pub async fn fetch_all(
+    discovery: &Discovery,
+    snapshot: &Snapshot,
+    keys: &[LookupKey],
+    gate: &Semaphore,
+) -> std::result::Result<Vec<Value>, (LookupKey, Error)> {
+    let mut places: HashMap<(&str, &str, &str), Vec<&str>> = HashMap::new();
+    for key in keys.iter().filter(|key| is_plain(&key.name)) {
+        let place = (key.api_version.as_str(), key.kind.as_str(), key.namespace.as_str());
+        places.entry(place).or_default().push(&key.name);
+    }
+    let mut found: HashMap<&LookupKey, Value> = HashMap::new();
+    places.retain(|_, names| names.len() >= WORTH_A_LIST);
+    for key in keys.iter().filter(|key| is_plain(&key.name)) {
+        let place = (key.api_version.as_str(), key.kind.as_str(), key.namespace.as_str());
+        let Some(names) = places.remove(&place) else { continue };
+        let _permit = gate.acquire().await;
+        // Who may not list, or not so much, gets each.
+        let Ok(mut objects) = list_named(discovery, snapshot, key, &names).await else {
+            continue;
+        };
+        let here = |other: &&LookupKey| {
+            (&other.api_version, &other.kind, &other.namespace) == (&key.api_version, &key.kind, &key.namespace)
+        };
+        for key in keys.iter().filter(here) {
+            if let Some(object) = objects.remove(&key.name) {
+                found.insert(key, object);
+            }
+        }
+    }
+    let known: Vec<_> = keys.iter().map(|key| (key.clone(), found.remove(key))).collect();
+    let fetched = known.into_iter().map(|(key, known)| async move {
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let _permit = gate.acquire().await;
+        let fetched = fetch(discovery, snapshot, &key).await;
+        fetched.map_err(|error| (key, error))
+    });
+    futures::stream::iter(fetched).buffered(AT_ONCE).try_collect().await
+}
+
+/// True if it can be the name of an object; for any other, whoever is asked for it has the words.
+fn is_plain(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b':');
+    !name.is_empty() && name.bytes().all(is_plain) && check("", name).is_ok()
+}
+
+/// Of the objects in the place of a lookup those of these names, as [`fetch`] answers them. What isn't there is empty,
+/// unless there are so many others that not all could be seen; then it is left out.
+async fn list_named(
+    discovery: &Discovery,
+    snapshot: &Snapshot,
+    place: &LookupKey,
+    names: &[&str],
+) -> Result<HashMap<String, Value>> {
+    let (group_kind, version) = group_kind(place);
+    let Some(resource) = snapshot.resource(&group_kind, &version) else {
+        return Ok(HashMap::new());
+    };
+    // A namespace is none of a cluster-scoped kind's; without one, a kind that has namespaces is refused by name.
+    if resource.namespaced && place.namespace.is_empty() {
+        return Ok(HashMap::new());
+    }
+    check(&place.namespace, "")?;
+    let namespace = (!place.namespace.is_empty()).then_some(place.namespace.as_str());
+    let api = discovery.api::<Whole>(resource, namespace);
+    let mut parameters = ListParams::default().limit(PAGE);
+    let mut found = HashMap::new();
+    // A page for so many requests that it saves.
+    for _ in 0..=names.len() / WORTH_A_LIST {
+        let page = bounded(api.list(&parameters)).await?;
+        for object in page.items {
+            let name = object.metadata.name.clone().unwrap_or_default();
+            if names.contains(&name.as_str()) {
+                found.insert(name, typed(&object, resource)?);
+            }
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => {
+                for name in names {
+                    found.entry((*name).to_owned()).or_insert_with(|| json!({}));
+                }
+                break;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// What stands in a list doesn't say what it is.
+fn typed(object: &Whole, resource: &Resource) -> Result<Value> {
+    let mut item = plain(object)?;
+    item["apiVersion"] = resource.api.api_version.as_str().into();
+    item["kind"] = resource.api.kind.as_str().into();
+    Ok(item)
+}
+
 /// The object as data, without what changes at every write: a template that printed those would never settle.
-fn plain(mut object: DynamicObject) -> Value {
-    object.metadata.managed_fields = None;
-    serde_json::to_value(object).unwrap_or_default()
+fn plain(object: &Whole) -> Result<Value> {
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    let mut value = object
+        .value()
+        .map_err(|error| Error::Invalid(format!("{name} {error}")))?;
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    Ok(value)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::discovery::tests::answering_with;
     use super::*;
+
+    /// A namespace with so many widgets; and the requests for them, with how many were under way at most.
+    async fn widgets(count: usize) -> (Discovery, Arc<std::sync::Mutex<Vec<String>>>) {
+        let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let log = asked.clone();
+        let discovery = answering_with(move |request| {
+            let path = request.uri().path().strip_prefix("/apis/a.test/v1/namespaces/shop/widgets")?;
+            log.lock().unwrap().push(path.to_owned());
+            let widget = |number: usize| json!({"metadata": {"name": format!("w{number}"), "namespace": "shop"}, "spec": number});
+            if !path.is_empty() {
+                return Some(widget(path.trim_start_matches("/w").parse().unwrap()));
+            }
+            let query = request.uri().query().unwrap_or_default();
+            let from = query.split_once("continue=").map_or("", |(_, rest)| rest.split('&').next().unwrap_or_default());
+            let from: usize = from.parse().unwrap_or_default();
+            let next = from + PAGE as usize;
+            let items: Vec<Value> = (from..count.min(next)).map(widget).collect();
+            let token = if next < count { next.to_string() } else { String::new() };
+            Some(json!({"kind": "WidgetList", "apiVersion": "a.test/v1", "metadata": {"continue": token}, "items": items}))
+        })
+        .await;
+        (discovery, asked)
+    }
+
+    fn named(name: String) -> LookupKey {
+        LookupKey {
+            api_version: "a.test/v1".into(),
+            kind: "Widget".into(),
+            namespace: "shop".into(),
+            name,
+        }
+    }
+
+    #[tokio::test]
+    async fn many_names_in_one_place_are_listed() {
+        let (discovery, requests) = widgets(150).await;
+        let snapshot = discovery.snapshot();
+        let gate = Semaphore::new(4);
+        let look_up = async |numbers: &[usize]| {
+            let keys: Vec<LookupKey> = numbers.iter().map(|number| named(format!("w{number}"))).collect();
+            let found = fetch_all(&discovery, &snapshot, &keys, &gate).await.unwrap();
+            let found: Vec<Option<u64>> = found.iter().map(|object| object["spec"].as_u64()).collect();
+            let gets = std::mem::take(&mut *requests.lock().unwrap());
+            let lists = gets.iter().filter(|path| path.is_empty()).count();
+            (found, lists, gets.len() - lists)
+        };
+        let few: Vec<usize> = (0..WORTH_A_LIST - 1).collect();
+        let numbers = |numbers: &[usize]| numbers.iter().map(|number| Some(*number as u64)).collect::<Vec<_>>();
+        assert_eq!(look_up(&few).await, (numbers(&few), 0, few.len()));
+        let many: Vec<usize> = (100..140).collect();
+        assert_eq!(look_up(&many).await, (numbers(&many), 2, 0));
+        let absent: Vec<usize> = (500..540).collect();
+        assert_eq!(
+            look_up(&absent).await,
+            (vec![None; 40], 2, 0),
+            "what isn't there is empty"
+        );
+
+        // Where there is much more than is wanted, not all of it is read.
+        let (discovery, requests) = widgets(2000).await;
+        let snapshot = discovery.snapshot();
+        let keys: Vec<LookupKey> = (190..210).map(|number| named(format!("w{number}"))).collect();
+        let found = fetch_all(&discovery, &snapshot, &keys, &gate).await.unwrap();
+        assert_eq!(
+            (found[0]["spec"].as_u64(), found[19]["spec"].as_u64()),
+            (Some(190), Some(209))
+        );
+        assert_eq!(found[0].get("kind"), Some(&json!("Widget")));
+        let requests = requests.lock().unwrap();
+        assert_eq!(requests.iter().filter(|path| path.is_empty()).count(), 2);
+        assert_eq!(requests.len(), 2 + 10, "{requests:?}");
+    }
+
+    #[tokio::test]
+    async fn the_first_that_fails_is_told() {
+        let discovery = answering_with(|_| None).await;
+        let keys = ["a", "b/x", "c/x"].map(|name| named(name.to_owned()));
+        let (key, error) = fetch_all(&discovery, &discovery.snapshot(), &keys, &Semaphore::new(1))
+            .await
+            .unwrap_err();
+        assert_eq!(key.name, "b/x", "{error}");
+    }
 
     #[test]
     fn descriptions_can_be_read_back() {

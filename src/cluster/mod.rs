@@ -1,8 +1,10 @@
 //! The API server: I/O only. Whoever calls decides; here is how each request is made, bounded and understood.
 
 pub mod autoscalers;
+pub mod certificate;
 pub mod connect;
 pub mod custom_resource;
+pub mod decoding;
 pub mod discovery;
 pub mod error;
 pub mod events;
@@ -11,6 +13,8 @@ pub mod keys;
 pub mod looks;
 pub mod lookup;
 pub mod objects;
+pub mod path;
+pub mod pods;
 pub mod record;
 pub mod secrets;
 pub mod silence;

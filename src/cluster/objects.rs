@@ -4,26 +4,25 @@ use std::collections::HashSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{
-    DeleteParams, DynamicObject, ListParams, PartialObjectMeta, Patch, PatchParams, Preconditions, PropagationPolicy,
-    ValidationDirective,
+    DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy, ValidationDirective,
 };
-use kube::core::ObjectMeta;
+use kube::core::{ObjectMeta, Request};
 use serde_json::{Value, json};
 
 use super::connect::bounded;
+use super::decoding::{MetadataOnly, Whole};
 use super::discovery::{Discovery, Resource};
 use super::error::{Error, Result};
+use super::path::segment;
 use crate::plan::identity::ObjectId;
 use crate::plan::members::Live;
-use crate::plan::{annotations, applyset, fingerprint, health};
+use crate::plan::{annotations, applyset, fingerprint, health, references};
 
 /// The field manager of members. Frozen for ever: another name would orphan every field that this one owns.
 pub const FIELD_MANAGER: &str = "chartwright";
 
 /// Objects read in one request; a larger list comes in pages.
 const PAGE: u32 = 500;
-/// Pods looked at to find out why a workload isn't well.
-const FEW: u32 = 50;
 /// A version that no object has: etcd counts from 1, and 1 is the store before anything was written to it.
 pub const NO_VERSION: &str = "1";
 
@@ -43,11 +42,13 @@ pub fn live(metadata: &ObjectMeta) -> Live {
         .iter()
         .flatten()
         .find(|owner| owner.controller == Some(true));
+    let tracking = annotation(applyset::TRACKING_ANNOTATION);
     Live {
         uid: metadata.uid.clone().unwrap_or_default(),
         resource_version: metadata.resource_version.clone().unwrap_or_default(),
         part_of: label(applyset::PART_OF_LABEL),
-        tracking: annotation(applyset::TRACKING_ANNOTATION),
+        owner: references::of_owner(metadata, tracking.as_deref()),
+        tracking,
         keep: annotation(annotations::RESOURCE_POLICY).is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep")),
         prune_allowed: annotation(annotations::PRUNE).is_some_and(|value| value == "true"),
         disabled: annotation(annotations::RECONCILE).is_some_and(|value| value.trim() == "disabled"),
@@ -57,7 +58,11 @@ pub fn live(metadata: &ObjectMeta) -> Live {
         force: annotation(annotations::FORCE).is_some_and(|value| value.trim() == "true"),
         scaled_by: fingerprint::scaled_by(managed_fields),
         finished: false,
-        fingerprint: fingerprint::fingerprint(managed_fields, FIELD_MANAGER),
+        fingerprint: fingerprint::fingerprint(
+            managed_fields,
+            FIELD_MANAGER,
+            annotation(applyset::DIGEST_ANNOTATION).as_deref(),
+        ),
         deleting: metadata.deletion_timestamp.is_some(),
         controller: controller.map(|owner| (format!("{}/{}", owner.kind, owner.name), owner.uid.clone())),
         last_writer: fingerprint::foreign_writers(managed_fields, FIELD_MANAGER)
@@ -69,10 +74,10 @@ pub fn live(metadata: &ObjectMeta) -> Live {
 }
 
 /// As [`live`], with the health of kinds that have one.
-pub fn live_with_health(id: &ObjectId, object: DynamicObject) -> Live {
+pub fn live_with_health(id: &ObjectId, object: &Whole) -> Live {
     let mut live = live(&object.metadata);
     if health::has_health(&id.group_kind.group, &id.group_kind.kind) {
-        let mut value = object.data;
+        let mut value = object.outline();
         if let Some(fields) = value.as_object_mut() {
             fields.insert("metadata".into(), health_metadata(&object.metadata));
         }
@@ -123,8 +128,8 @@ pub async fn look(discovery: &Discovery, resource: &Resource, id: &ObjectId) -> 
 
 /// The same, with what `managedFields` say in full.
 pub async fn look_closely(discovery: &Discovery, resource: &Resource, id: &ObjectId) -> Result<Option<Closely>> {
-    let api = discovery.api::<DynamicObject>(resource, namespace(id));
-    match bounded(api.get_metadata(&id.name)).await {
+    let api = discovery.api::<MetadataOnly>(resource, namespace(id));
+    match bounded(api.get(&segment(&id.name))).await {
         Ok(object) => Ok(Some((
             live(&object.metadata),
             object.metadata.managed_fields.unwrap_or_default(),
@@ -134,21 +139,14 @@ pub async fn look_closely(discovery: &Discovery, resource: &Resource, id: &Objec
     }
 }
 
-/// All objects of a kind in a namespace, or (`None`) wherever they are, without their `managedFields`.
-pub async fn list_whole(
-    discovery: &Discovery,
-    resource: &Resource,
-    namespace: Option<&str>,
-) -> Result<Vec<DynamicObject>> {
-    let api = discovery.api::<DynamicObject>(resource, namespace);
+/// All objects of a kind in a namespace, or (`None`) wherever they are.
+pub async fn list_whole(discovery: &Discovery, resource: &Resource, namespace: Option<&str>) -> Result<Vec<Whole>> {
+    let api = discovery.api::<Whole>(resource, namespace);
     let mut parameters = ListParams::default().limit(PAGE);
     let mut found = Vec::new();
     loop {
         let page = bounded(api.list(&parameters)).await?;
-        found.extend(page.items.into_iter().map(|mut object| {
-            object.metadata.managed_fields = None;
-            object
-        }));
+        found.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters = parameters.continue_token(&token),
             None => return Ok(found),
@@ -156,24 +154,16 @@ pub async fn list_whole(
     }
 }
 
-/// The pods that a label selector finds in a namespace, a page of them: enough to see what ails them.
-pub async fn pods(discovery: &Discovery, namespace: &str, selector: &str) -> Result<Vec<Value>> {
-    let parameters = ListParams::default().labels(selector).limit(FEW);
-    let pods = bounded(discovery.pods(namespace).list(&parameters)).await?;
-    let values = pods.items.into_iter().map(serde_json::to_value);
-    values
-        .collect::<std::result::Result<_, _>>()
-        .map_err(|error| Error::Invalid(error.to_string()))
-}
-
 /// The whole object, with what the plan needs to know of it. `None` if it does not exist.
 pub async fn read(discovery: &Discovery, resource: &Resource, id: &ObjectId) -> Result<Option<(Live, Value)>> {
-    let api = discovery.api::<DynamicObject>(resource, namespace(id));
-    let Some(object) = bounded(api.get_opt(&id.name)).await? else {
+    let api = discovery.api::<Whole>(resource, namespace(id));
+    let Some(object) = bounded(api.get_opt(&segment(&id.name))).await? else {
         return Ok(None);
     };
     let live = live(&object.metadata);
-    let value = serde_json::to_value(object).map_err(|error| Error::Invalid(error.to_string()))?;
+    let value = object
+        .value()
+        .map_err(|error| Error::Invalid(format!("{id} {error}")))?;
     Ok(Some((live, value)))
 }
 
@@ -222,7 +212,7 @@ async fn apply_if(
     object: &Value,
     condition: Option<Onto<'_>>,
 ) -> Result<Live> {
-    let api = discovery.api::<DynamicObject>(resource, namespace(id));
+    let api = discovery.api::<Whole>(resource, namespace(id));
     let mut object = object.clone();
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let metadata = metadata.ok_or_else(|| Error::Invalid(format!("{id}: no metadata")))?;
@@ -237,8 +227,8 @@ async fn apply_if(
         field_validation: Some(ValidationDirective::Strict),
         ..PatchParams::apply(FIELD_MANAGER)
     };
-    let answer = bounded(api.patch(&id.name, &parameters, &Patch::Apply(object))).await?;
-    Ok(live_with_health(id, answer))
+    let answer = bounded(api.patch(&segment(&id.name), &parameters, &Patch::Apply(object))).await?;
+    Ok(live_with_health(id, &answer))
 }
 
 /// True if a server does not take a version with an object that it is to create. Those built on k8s.io/apiserver do.
@@ -319,17 +309,28 @@ pub async fn list_set(
     namespace: Option<&str>,
     set: &str,
 ) -> Result<Vec<(String, String, Live)>> {
-    let api = discovery.api::<DynamicObject>(resource, namespace);
-    let mut parameters = ListParams::default()
-        .labels(&format!("{}={set}", applyset::PART_OF_LABEL))
-        .limit(PAGE);
+    let labels = format!("{}={set}", applyset::PART_OF_LABEL);
+    let listed = list_metadata(discovery, resource, namespace, &labels).await?;
+    let found = listed.into_iter().map(|metadata| {
+        let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
+        (namespace.unwrap_or_default(), name.unwrap_or_default(), live(&metadata))
+    });
+    Ok(found.collect())
+}
+
+/// The metadata of the objects of a kind that a label selector finds: live, all pages. An empty one finds all.
+pub async fn list_metadata(
+    discovery: &Discovery,
+    resource: &Resource,
+    namespace: Option<&str>,
+    labels: &str,
+) -> Result<Vec<ObjectMeta>> {
+    let api = discovery.api::<MetadataOnly>(resource, namespace);
+    let mut parameters = ListParams::default().labels(labels).limit(PAGE);
     let mut found = Vec::new();
     loop {
-        let page = bounded(api.list_metadata(&parameters)).await?;
-        for PartialObjectMeta { metadata, .. } in page.items {
-            let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
-            found.push((namespace.unwrap_or_default(), name.unwrap_or_default(), live(&metadata)));
-        }
+        let page = bounded(api.list(&parameters)).await?;
+        found.extend(page.items.into_iter().map(|MetadataOnly { metadata, .. }| metadata));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters = parameters.continue_token(&token),
             None => return Ok(found),
@@ -345,11 +346,11 @@ pub async fn names_of_others(
     namespace: Option<&str>,
     operator: &str,
 ) -> Result<Option<HashSet<String>>> {
-    let api = discovery.api::<DynamicObject>(resource, namespace);
+    let api = discovery.api::<MetadataOnly>(resource, namespace);
     let parameters = ListParams::default()
         .labels(&format!("{}!={operator}", applyset::OPERATOR_LABEL))
         .limit(PAGE);
-    let page = bounded(api.list_metadata(&parameters)).await?;
+    let page = bounded(api.list(&parameters)).await?;
     if page.metadata.continue_.is_some_and(|token| !token.is_empty()) {
         return Ok(None);
     }
@@ -372,7 +373,7 @@ pub enum Deleted {
 ///
 /// What the object makes by itself (a Deployment's pods) goes after it, in the background, as with Helm.
 pub async fn delete(discovery: &Discovery, resource: &Resource, id: &ObjectId, seen: &Live) -> Result<Deleted> {
-    let api = discovery.api::<DynamicObject>(resource, namespace(id));
+    let api = discovery.api::<MetadataOnly>(resource, namespace(id));
     let parameters = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Background),
         preconditions: Some(Preconditions {
@@ -381,7 +382,10 @@ pub async fn delete(discovery: &Discovery, resource: &Resource, id: &ObjectId, s
         }),
         ..DeleteParams::default()
     };
-    match bounded(api.delete(&id.name, &parameters)).await {
+    let request = Request::new(api.resource_url()).delete(&segment(&id.name), &parameters);
+    let request = request.map_err(|error| Error::Invalid(error.to_string()))?;
+    // What the answer shows of the object is of no interest.
+    match bounded(api.into_client().request_text(request)).await {
         Ok(_) => Ok(Deleted::Accepted),
         Err(error) if error.is_not_found() => Ok(Deleted::Absent),
         // A precondition failed.
@@ -390,20 +394,52 @@ pub async fn delete(discovery: &Discovery, resource: &Resource, id: &ObjectId, s
     }
 }
 
-/// Takes our labels and annotation off an object that stays behind, so that nothing takes it for a member again: in the
-/// very state that was looked at, as [`delete`].
+/// Takes our labels, annotation and owner reference off an object that stays behind, so that nothing takes it for a
+/// member again, nor the garbage collector for an orphan: in the very state that was looked at, as [`delete`].
 pub async fn release(discovery: &Discovery, resource: &Resource, id: &ObjectId, seen: &Live) -> Result<Deleted> {
-    let api = discovery.api::<DynamicObject>(resource, namespace(id));
-    let patch = json!({"metadata": {
-        "uid": seen.uid, "resourceVersion": seen.resource_version,
+    let patch = json!({
         "labels": {(applyset::PART_OF_LABEL): null, (applyset::OPERATOR_LABEL): null},
-        "annotations": {(applyset::TRACKING_ANNOTATION): null},
-    }});
+        "annotations": {(applyset::TRACKING_ANNOTATION): null, (applyset::DIGEST_ANNOTATION): null},
+    });
+    patch_seen(discovery, resource, id, seen, patch).await
+}
+
+/// Takes only the owner reference off: the object stays the member that it is when its custom resource goes.
+pub async fn disown(discovery: &Discovery, resource: &Resource, id: &ObjectId, seen: &Live) -> Result<Deleted> {
+    patch_seen(discovery, resource, id, seen, json!({})).await
+}
+
+/// Patches metadata, and takes the reference to the custom resource off that the tracking annotation names.
+async fn patch_seen(
+    discovery: &Discovery,
+    resource: &Resource,
+    id: &ObjectId,
+    seen: &Live,
+    mut metadata: Value,
+) -> Result<Deleted> {
+    let api = discovery.api::<MetadataOnly>(resource, namespace(id));
+    if seen.owner.is_some() {
+        // A patch says of a list which items stay, and those of others aren't known.
+        let found = match bounded(api.get(&segment(&id.name))).await {
+            Ok(object) => object.metadata,
+            Err(error) if error.is_not_found() => return Ok(Deleted::Absent),
+            Err(error) => return Err(error),
+        };
+        if found.resource_version.as_ref() != Some(&seen.resource_version) {
+            return Ok(Deleted::Changed);
+        }
+        let owner = seen.tracking.as_deref().and_then(applyset::parse_tracking_id);
+        let rest = owner.and_then(|owner| references::without(&found, &owner.owner_uid));
+        metadata["ownerReferences"] = rest.unwrap_or_else(|| json!(found.owner_references));
+    }
+    metadata["uid"] = seen.uid.as_str().into();
+    metadata["resourceVersion"] = seen.resource_version.as_str().into();
+    let patch = json!({"metadata": metadata});
     let parameters = PatchParams {
         field_manager: Some(FIELD_MANAGER.into()),
         ..PatchParams::default()
     };
-    match bounded(api.patch_metadata(&id.name, &parameters, &Patch::Merge(&patch))).await {
+    match bounded(api.patch(&segment(&id.name), &parameters, &Patch::Merge(&patch))).await {
         Ok(_) => Ok(Deleted::Accepted),
         Err(error) if error.is_not_found() => Ok(Deleted::Absent),
         Err(Error::Conflict(_)) => Ok(Deleted::Changed),

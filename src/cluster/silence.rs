@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::Request;
 use http_body::{Frame, SizeHint};
 use kube::client::Body;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
 /// A watch that said nothing for this long ends, and begins anew where it was: a little more than two bookmarks
@@ -39,14 +40,20 @@ pub(super) struct Audible {
     body: Body,
     /// How long it may be silent, and when that will have been too long; `None`: for ever.
     limit: Option<(Duration, Pin<Box<Sleep>>)>,
+    /// The request is under way until its answer is read.
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 // === impl Audible ===
 
 impl Audible {
-    pub(super) fn new(body: Body, limit: Option<Duration>) -> Self {
+    pub(super) fn new(body: Body, limit: Option<Duration>, permit: Option<OwnedSemaphorePermit>) -> Self {
         let limit = limit.map(|silence| (silence, Box::pin(tokio::time::sleep(silence))));
-        Audible { body, limit }
+        Audible {
+            body,
+            limit,
+            _permit: permit,
+        }
     }
 }
 

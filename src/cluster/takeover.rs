@@ -1,20 +1,29 @@
 //! Requests that only a takeover needs: metadata with everything in it, patches of it, and Helm's release Secrets.
 
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::core::ObjectMeta;
 use serde_json::Value;
 
 use super::connect::bounded;
+use super::decoding::MetadataOnly;
 use super::discovery::{Discovery, Resource};
 use super::error::{Error, Result};
 use super::objects::FIELD_MANAGER;
+use super::path::segment;
+
+/// Secrets in a page of a list.
+const PAGE: u32 = 500;
 
 /// A Secret in which Helm stored a revision of a release.
 pub struct ReleaseSecret {
     pub name: String,
     pub uid: String,
-    /// `data.release`.
-    pub release: Vec<u8>,
+    /// UIDs of its owners.
+    pub owners: Vec<String>,
+    /// The revision, and whether it is the one that is live, as its labels say.
+    pub version: i64,
+    pub deployed: bool,
 }
 
 /// All metadata of an object. `None` if it does not exist. `namespace` is empty for a cluster-scoped one.
@@ -24,8 +33,8 @@ pub async fn metadata(
     namespace: &str,
     name: &str,
 ) -> Result<Option<ObjectMeta>> {
-    let api = discovery.api::<DynamicObject>(resource, (!namespace.is_empty()).then_some(namespace));
-    match bounded(api.get_metadata(name)).await {
+    let api = discovery.api::<MetadataOnly>(resource, (!namespace.is_empty()).then_some(namespace));
+    match bounded(api.get(&segment(name))).await {
         Ok(object) => Ok(Some(object.metadata)),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
@@ -40,30 +49,49 @@ pub async fn rewrite(
     name: &str,
     patch: &Value,
 ) -> Result<ObjectMeta> {
-    let api = discovery.api::<DynamicObject>(resource, (!namespace.is_empty()).then_some(namespace));
+    let api = discovery.api::<MetadataOnly>(resource, (!namespace.is_empty()).then_some(namespace));
     let parameters = PatchParams {
         field_manager: Some(FIELD_MANAGER.into()),
         ..PatchParams::default()
     };
-    let answer = bounded(api.patch_metadata(name, &parameters, &Patch::Merge(patch))).await?;
+    let answer = bounded(api.patch(&segment(name), &parameters, &Patch::Merge(patch))).await?;
     Ok(answer.metadata)
 }
 
-/// The Secrets in which Helm keeps the revisions of a release.
+/// The Secrets in which Helm keeps the revisions of a release: only what they are, since all together may be large.
 pub async fn releases(discovery: &Discovery, namespace: &str, release: &str) -> Result<Vec<ReleaseSecret>> {
     let api = discovery.secrets(namespace);
-    let parameters = ListParams::default().labels(&format!("owner=helm,name={release}"));
-    let list = bounded(api.list(&parameters)).await?;
-    let found = list.items.into_iter().filter_map(|secret| {
-        let is_release = secret.type_.as_deref() == Some("helm.sh/release.v1");
-        let release = secret.data.unwrap_or_default().remove("release")?.0;
-        is_release.then(|| ReleaseSecret {
-            name: secret.metadata.name.unwrap_or_default(),
-            uid: secret.metadata.uid.unwrap_or_default(),
-            release,
-        })
-    });
-    Ok(found.collect())
+    let mut parameters = ListParams::default()
+        .labels(&format!("owner=helm,name={release}"))
+        .limit(PAGE);
+    let mut found = Vec::new();
+    loop {
+        let page = bounded(api.list_metadata(&parameters)).await?;
+        found.extend(page.items.into_iter().map(|secret| {
+            let labels = secret.metadata.labels.unwrap_or_default();
+            let label = |name: &str| labels.get(name).map(String::as_str).unwrap_or_default();
+            let owners = secret.metadata.owner_references.unwrap_or_default();
+            ReleaseSecret {
+                owners: owners.into_iter().map(|owner| owner.uid).collect(),
+                version: label("version").parse().unwrap_or_default(),
+                deployed: label("status") == "deployed",
+                name: secret.metadata.name.unwrap_or_default(),
+                uid: secret.metadata.uid.unwrap_or_default(),
+            }
+        }));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// `data.release` of one of them. `None` if it is gone, or no release of Helm's.
+pub async fn stored(discovery: &Discovery, namespace: &str, secret: &ReleaseSecret) -> Result<Option<Vec<u8>>> {
+    let found = bounded(discovery.secrets(namespace).get_opt(&secret.name)).await?;
+    let is_release = |found: &Secret| found.type_.as_deref() == Some("helm.sh/release.v1");
+    let found = found.filter(|found| is_release(found) && found.metadata.uid.as_deref() == Some(&secret.uid));
+    Ok(found.and_then(|secret| Some(secret.data?.remove("release")?.0)))
 }
 
 /// Removes one of them; one that isn't there is removed.

@@ -2,6 +2,7 @@
 //! time. The request fails at once, and whoever made it comes back when the time is over.
 
 use std::cell::Cell;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use http::{HeaderMap, Response};
@@ -26,6 +27,15 @@ pub async fn noticing<T>(work: impl Future<Output = T>) -> T {
 /// `None` outside [`noticing`].
 pub fn asked_to_wait() -> Option<Duration> {
     ASKED.try_with(Cell::get).ok().flatten()
+}
+
+/// A while after the time that was asked for, the same for the same asker: those who were all told the same don't come
+/// back as one.
+pub fn spread(after: Duration, asker: impl Hash) -> Duration {
+    let mut hash = DefaultHasher::new();
+    asker.hash(&mut hash);
+    let percent = hash.finish() % 51;
+    after + after.mul_f64(percent as f64 / 100.0)
 }
 
 /// Remembers what an error asks for.
@@ -149,6 +159,19 @@ mod tests {
             "{error:?} {asked:?}"
         );
         assert_eq!(begun.elapsed(), Duration::ZERO, "nobody slept");
+    }
+
+    #[test]
+    fn those_who_are_told_the_same_come_back_at_different_times() {
+        let asked = Duration::from_secs(4);
+        let times: std::collections::BTreeSet<Duration> = (0..100).map(|asker| spread(asked, asker)).collect();
+        assert!(times.len() > 30, "{times:?}");
+        assert!(
+            times.iter().all(|time| (asked..=asked * 3 / 2).contains(time)),
+            "{times:?}"
+        );
+        assert_eq!(spread(asked, "a"), spread(asked, "a"));
+        assert_eq!(spread(Duration::ZERO, "a"), Duration::ZERO);
     }
 
     #[tokio::test]

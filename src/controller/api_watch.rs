@@ -1,17 +1,20 @@
 //! Keeps discovery up to date: CustomResourceDefinitions and APIServices that come or go change what can be rendered,
 //! applied and watched.
 
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::StreamExt;
-use kube::api::{DynamicObject, PartialObjectMeta};
-use tokio::sync::mpsc;
+use futures::{FutureExt, Stream, StreamExt};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::shared::Shared;
 use super::watching::{News, watch};
+use crate::cluster::decoding::{MetadataOnly, Whole};
 use crate::plan::identity::GroupKind;
+use crate::reconcile::lock;
 
 /// A new CRD is served some time after it is established, and discovery follows later still; each wait counts from the
 /// one before.
@@ -21,80 +24,217 @@ const LOOKS: [Duration; 4] = [
     Duration::from_secs(1),
     Duration::from_secs(3),
 ];
+/// Of these, those that follow on a change that comes while we look: many come at a time, as a rule.
+const FURTHER: usize = 2;
 
 /// How often discovery is read without the right to watch what changes it.
 const POLL: Duration = Duration::from_secs(30);
 
-/// How often it is read while the API server of some group does not answer: discovery has that group again some time
-/// after its APIService has changed for the last time. And while the API server itself is not ready.
+/// How often it is read while the API server of a group that somebody needs does not answer: discovery has that group
+/// again some time after its APIService has changed for the last time. And while the API server itself is not ready.
 const POLL_INCOMPLETE: Duration = Duration::from_secs(10);
 
-const KINDS: [(&str, &str); 2] = [
-    ("apiextensions.k8s.io", "CustomResourceDefinition"),
-    ("apiregistration.k8s.io", "APIService"),
-];
+const CRD: &str = "CustomResourceDefinition";
+const API_SERVICE: &str = "APIService";
+
+/// What the watches tell.
+#[derive(Default)]
+struct Told {
+    /// What is served may have changed.
+    changed: Notify,
+    /// The kinds whose watch does not work.
+    blind: Mutex<HashSet<&'static str>>,
+}
 
 /// Runs until told to stop.
 pub async fn run(shared: Arc<Shared>, stop: CancellationToken) {
-    let (sender, mut changes) = mpsc::channel::<()>(1);
+    let told = Arc::new(Told::default());
     let mut tasks = tokio::task::JoinSet::new();
-    for (group, kind) in KINDS {
-        tasks.spawn(follow(shared.clone(), GroupKind::new(group, kind), sender.clone()));
-    }
-    drop(sender);
+    tasks.spawn(follow_crds(shared.clone(), told.clone()));
+    tasks.spawn(follow_api_services(shared.clone(), told.clone()));
     let mut read = true;
+    let discovery = &shared.context.discovery;
     loop {
+        let is_blind = !lock(&told.blind).is_empty();
         tokio::select! {
             () = stop.cancelled() => break,
-            change = changes.recv() => if change.is_none() { break },
-            () = tokio::time::sleep(POLL_INCOMPLETE), if !read || !shared.context.discovery.snapshot().is_complete() => {
+            () = told.changed.notified() => {}
+            () = discovery.missed() => continue,
+            () = tokio::time::sleep(POLL_INCOMPLETE), if !read || discovery.misses() => {
+                read = shared.refresh_discovery().await;
+                continue;
+            }
+            () = tokio::time::sleep(POLL), if is_blind => {
                 read = shared.refresh_discovery().await;
                 continue;
             }
         }
-        // A change that comes while we look begins the series anew.
-        let mut looks = LOOKS.iter();
-        while let Some(wait) = looks.next() {
+        let mut looks = LOOKS.as_slice();
+        while let Some((wait, rest)) = looks.split_first() {
+            looks = rest;
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = tokio::time::sleep(*wait) => {}
             }
             read = shared.refresh_discovery().await;
-            if changes.try_recv().is_ok() {
-                looks = LOOKS.iter();
+            // The API server takes a while to judge by a new schema.
+            shared.context.schemas.changed();
+            if told.changed.notified().now_or_never().is_some() {
+                looks = LOOKS.get(FURTHER..).unwrap_or_default();
             }
         }
     }
     tasks.shutdown().await;
 }
 
-async fn follow(shared: Arc<Shared>, group_kind: GroupKind, changes: mpsc::Sender<()>) {
+/// Watches CustomResourceDefinitions, and knows which there are: a chart's `crds/` need not be sent to find that out.
+async fn follow_crds(shared: Arc<Shared>, told: Arc<Told>) {
+    let group_kind = GroupKind::new("apiextensions.k8s.io", CRD);
+    let snapshot = shared.context.discovery.snapshot();
+    let Some(resource) = snapshot.preferred(&group_kind) else {
+        shared.crds.send_replace(Some(HashSet::new()));
+        return;
+    };
+    let api = shared.context.discovery.api::<MetadataOnly>(resource, None);
+    let name = |object: &MetadataOnly| object.metadata.name.clone().unwrap_or_default();
+    let mut seen = HashSet::new();
+    let stream = watch(api, None, true).inspect(|news| {
+        match news {
+            News::ListStarts => seen.clear(),
+            News::Listed(object) => drop(seen.insert(name(object))),
+            News::Unreadable(object) => drop(seen.insert(object.metadata.name.clone().unwrap_or_default())),
+            News::ListEnds => drop(shared.crds.send_replace(Some(std::mem::take(&mut seen)))),
+            News::Changed(object) => shared.crds.send_modify(|crds| {
+                crds.get_or_insert_default().insert(name(object));
+            }),
+            News::Deleted(object) => shared.crds.send_modify(|crds| {
+                crds.get_or_insert_default().remove(&name(object));
+            }),
+            News::Steady => {}
+            // Nothing is known then.
+            News::Failed { .. } => drop(shared.crds.send_replace(Some(HashSet::new()))),
+        }
+    });
+    // Also a change of its status may mean that it is served.
+    let version = |object: &MetadataOnly| {
+        let metadata = &object.metadata;
+        (name(object), hash((&metadata.uid, &metadata.resource_version)))
+    };
+    follow(&shared, CRD, stream, version, told).await;
+}
+
+async fn follow_api_services(shared: Arc<Shared>, told: Arc<Told>) {
+    let group_kind = GroupKind::new("apiregistration.k8s.io", API_SERVICE);
     let snapshot = shared.context.discovery.snapshot();
     let Some(resource) = snapshot.preferred(&group_kind) else {
         return;
     };
-    let api = shared
-        .context
-        .discovery
-        .api::<PartialObjectMeta<DynamicObject>>(resource, None);
-    let mut stream = std::pin::pin!(watch(api, None, true));
-    let mut listed = false;
+    let api = shared.context.discovery.api::<Whole>(resource, None);
+    // Its status is written again and again while its server does not answer, each time with other words.
+    let stream = watch(api, None, false);
+    follow(&shared, API_SERVICE, stream, availability, told).await;
+}
+
+/// The name of an APIService, and what changes when its kinds come or go.
+fn availability(object: &Whole) -> (String, u64) {
+    let data = object.outline();
+    let conditions = data.pointer("/status/conditions").and_then(|list| list.as_array());
+    let available = conditions
+        .into_iter()
+        .flatten()
+        .find(|condition| condition["type"] == "Available")
+        .map(|condition| condition["status"].to_string());
+    let spec = data.get("spec").map(ToString::to_string);
+    let name = object.metadata.name.clone().unwrap_or_default();
+    (name, hash((&object.metadata.uid, spec, available)))
+}
+
+fn hash(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Tells of what changes that matters. `state`: the name of an object, and what changes when it does.
+async fn follow<K>(
+    shared: &Shared,
+    kind: &'static str,
+    stream: impl Stream<Item = News<K>>,
+    state: impl Fn(&K) -> (String, u64),
+    told: Arc<Told>,
+) {
+    let mut stream = std::pin::pin!(stream);
+    let mut known: HashMap<String, u64> = HashMap::new();
+    let mut seen = HashSet::new();
+    let (mut listed, mut failing) = (false, false);
     while let Some(news) = stream.next().await {
-        match news {
-            News::ListStarts => {}
-            // The first list is what discovery has read already.
-            News::ListEnds if !listed => listed = true,
-            News::Listed(_) if !listed => {}
-            News::Listed(_) | News::ListEnds | News::Changed(_) | News::Deleted(_) => {
-                // A full channel means that a look is due anyway.
-                let _ = changes.try_send(());
+        let changed = match &news {
+            News::ListStarts => {
+                seen.clear();
+                false
+            }
+            News::Steady | News::Unreadable(_) => false,
+            News::Listed(object) | News::Changed(object) => {
+                let (name, state) = state(object);
+                if matches!(news, News::Listed(_)) {
+                    seen.insert(name.clone());
+                }
+                // The first list is what discovery has read already.
+                known.insert(name, state) != Some(state) && listed
+            }
+            News::Deleted(object) => known.remove(&state(object).0).is_some(),
+            News::ListEnds => {
+                let before = known.len();
+                known.retain(|name, _| seen.contains(name));
+                let changed = known.len() != before;
+                let first = !std::mem::replace(&mut listed, true);
+                changed && !first
             }
             News::Failed { error, .. } => {
-                shared.context.metrics.watch_failed(&group_kind.kind);
-                tracing::warn!(kind = %group_kind, %error, "watch failed: new kinds are noticed late");
-                tokio::time::sleep(POLL).await;
-                let _ = changes.try_send(());
+                shared.context.metrics.watch_failed(kind);
+                tracing::warn!(kind, %error, "watch failed: new kinds are noticed late");
+                false
             }
+        };
+        let fails = matches!(news, News::Failed { .. });
+        let works = matches!(
+            news,
+            News::Steady | News::ListEnds | News::Changed(_) | News::Deleted(_)
+        );
+        let turned = if failing { works } else { fails };
+        if turned {
+            failing = fails;
+            let mut blind = lock(&told.blind);
+            match fails {
+                true => blind.insert(kind),
+                false => blind.remove(kind),
+            };
         }
+        // There may have been changes that nobody saw.
+        if changed || turned {
+            told.changed.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_an_api_service_says_of_its_failure_is_no_news() {
+        let service = |status: &str, message: &str, port: u16| {
+            let object = json!({
+                "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+                "metadata": {"name": "v1.a.test", "uid": "u"}, "spec": {"service": {"port": port}},
+                "status": {"conditions": [{"type": "Available", "status": status, "message": message}]},
+            });
+            availability(&serde_json::from_value(object).unwrap())
+        };
+        let down = service("False", "dial tcp: no route", 443);
+        assert_eq!(down, service("False", "dial tcp: i/o timeout", 443));
+        assert_ne!(down, service("True", "", 443));
+        assert_ne!(down, service("False", "dial tcp: no route", 444));
     }
 }

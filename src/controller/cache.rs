@@ -3,14 +3,34 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
+use crate::plan::deletion::{End, Held, end};
 use crate::reconcile::{CustomResource, Key, Release, lock};
 
-/// Both maps of a unit.
+/// The maps of a unit.
 #[derive(Default)]
 pub struct Cache {
     resources: Mutex<HashMap<Key, Arc<CustomResource>>>,
     /// Boxed: a table has places to spare.
     releases: Mutex<HashMap<Key, Box<Release>>>,
+    /// Locked before the others, where it is locked with them.
+    ends: Mutex<Ends>,
+    /// What our own writes told while a list is under way, by the namespace that is listed.
+    lists: Mutex<HashMap<Option<String>, HashSet<Key>>>,
+}
+
+#[derive(Default)]
+struct Ends {
+    /// Releases that are worked on: their memory is elsewhere.
+    running: HashSet<Key>,
+    lost: HashMap<Key, Vec<Lost>>,
+}
+
+/// A custom resource that is there no more, until it is clear what that means for its release.
+pub struct Lost {
+    before: Arc<CustomResource>,
+    /// As its watch told it with its end; `None`: it was missing.
+    told: Option<CustomResource>,
+    pub release: Release,
 }
 
 // === impl Cache ===
@@ -29,6 +49,34 @@ impl Cache {
         Self::take_in(&mut lock(&self.resources), resource)
     }
 
+    /// A list begins, of one namespace or of all.
+    pub fn list_starts(&self, namespace: Option<&str>) {
+        lock(&self.lists).insert(namespace.map(str::to_owned), HashSet::new());
+    }
+
+    /// Takes in what a list shows, as [`Cache::observe`]. A list is read when it is asked for: what was known before it
+    /// began can't be newer, whatever its version, unless etcd went back in time. Then the list is right.
+    pub fn listed(&self, namespace: Option<&str>, resource: CustomResource) -> bool {
+        let learned = lock(&self.lists)
+            .get(&namespace.map(str::to_owned))
+            .is_some_and(|learned| learned.contains(&resource.key));
+        let mut resources = lock(&self.resources);
+        let is_older = |known: &Arc<CustomResource>| known.uid == resource.uid && known.version > resource.version;
+        if !learned && resources.get(&resource.key).is_some_and(is_older) {
+            tracing::warn!(
+                resource = %resource.key,
+                "the API server lists an older version than it told before: it was restored from a backup"
+            );
+            resources.insert(resource.key.clone(), Arc::new(resource));
+            return true;
+        }
+        Self::take_in(&mut resources, resource)
+    }
+
+    pub fn list_ends(&self, namespace: Option<&str>) {
+        lock(&self.lists).remove(&namespace.map(str::to_owned));
+    }
+
     /// Takes in what one of our own writes answered. False if the custom resource went meanwhile: what its watch told
     /// last is that it is gone, or that another one of the same name came in its place.
     pub fn learn(&self, written: CustomResource) -> bool {
@@ -37,6 +85,9 @@ impl Cache {
             .get(&written.key)
             .is_some_and(|known| known.uid == written.uid);
         if is_there {
+            for learned in lock(&self.lists).values_mut() {
+                learned.insert(written.key.clone());
+            }
             Self::take_in(&mut resources, written);
         }
         is_there
@@ -60,7 +111,37 @@ impl Cache {
         true
     }
 
-    /// A custom resource is gone, or no longer ours. Returns what was known of it.
+    /// A custom resource is there no more; `told` is what its watch told of it with that. Returns what was known of it,
+    /// and whether its release has to be seen to.
+    pub fn lose(&self, key: &Key, told: Option<CustomResource>) -> Option<(Arc<CustomResource>, bool)> {
+        let mut ends = lock(&self.ends);
+        let before = lock(&self.resources).remove(key)?;
+        let release = lock(&self.releases).remove(key);
+        let told = told.filter(|told| told.uid == before.uid);
+        let lost = Lost {
+            before: before.clone(),
+            told,
+            release: release.map(|release| *release).unwrap_or_default(),
+        };
+        // What is under way may put the finalizer on, or take it off.
+        let matters = ends.running.contains(key) || lost.end() != End::Released;
+        if matters {
+            ends.lost.entry(key.clone()).or_default().push(lost);
+        }
+        Some((before, matters))
+    }
+
+    /// Takes out those of a key that were lost. Not while it is worked on.
+    pub fn take_lost(&self, key: &Key) -> Vec<Lost> {
+        lock(&self.ends).lost.remove(key).unwrap_or_default()
+    }
+
+    /// Puts one back, to be tried again.
+    pub fn put_lost(&self, key: &Key, lost: Lost) {
+        lock(&self.ends).lost.entry(key.clone()).or_default().push(lost);
+    }
+
+    /// A custom resource is no longer ours. Returns what was known of it.
     pub fn remove(&self, key: &Key) -> Option<Arc<CustomResource>> {
         lock(&self.releases).remove(key);
         lock(&self.resources).remove(key)
@@ -77,6 +158,8 @@ impl Cache {
 
     /// Takes the memory of a release out for a reconcile; a panic loses it, and the status brings it back.
     pub fn take_release(&self, key: &Key) -> Release {
+        let mut ends = lock(&self.ends);
+        ends.running.insert(key.clone());
         lock(&self.releases)
             .remove(key)
             .map(|release| *release)
@@ -87,21 +170,59 @@ impl Cache {
     pub fn is_complete(&self, key: &Key) -> bool {
         lock(&self.releases)
             .get(key)
-            .is_some_and(|release| !release.record.inputs.is_empty())
+            .is_some_and(|release| !release.record.inputs.is_empty() && !release.is_waiting())
     }
 
-    /// True if its render looked something up: a kind that comes or goes may change what it found.
-    pub fn looks_up(&self, key: &Key) -> bool {
+    /// True if its render looked something up, or asked what is served: a kind that comes or goes may change the answer.
+    pub fn reads_cluster(&self, key: &Key) -> bool {
         lock(&self.releases)
             .get(key)
-            .is_some_and(|release| !release.record.lookups.is_empty())
+            .is_some_and(|release| !release.record.lookups.is_empty() || !release.record.capabilities.is_empty())
     }
 
-    /// Puts it back, unless the custom resource went meanwhile.
-    pub fn put_release(&self, key: &Key, release: Release) {
-        if lock(&self.resources).contains_key(key) {
-            lock(&self.releases).insert(key.clone(), Box::new(release));
+    /// A reconcile ended: its memory is put back. If the custom resource (of this UID) went meanwhile, it is for who sees
+    /// to that. `release`: `None` if nothing of it is left; `written`: the custom resource as the last write left it.
+    pub fn put_release(&self, key: &Key, uid: &str, release: Option<Release>, written: Option<CustomResource>) {
+        let mut ends = lock(&self.ends);
+        ends.running.remove(key);
+        let waiting = ends.lost.get_mut(key);
+        let lost = waiting.and_then(|waiting| Some((waiting.iter().position(|lost| lost.before.uid == uid)?, waiting)));
+        match (lost, release) {
+            (Some((place, waiting)), None) => drop(waiting.remove(place)),
+            (Some((place, waiting)), Some(release)) => {
+                if let Some(lost) = waiting.get_mut(place) {
+                    lost.release = release;
+                    if let Some(written) = written.filter(|written| written.version > lost.before.version) {
+                        lost.before = Arc::new(written);
+                    }
+                }
+            }
+            (None, Some(release)) => {
+                if lock(&self.resources).get(key).is_some_and(|known| known.uid == uid) {
+                    lock(&self.releases).insert(key.clone(), Box::new(release));
+                }
+            }
+            (None, None) => {}
         }
+    }
+}
+
+// === impl Lost ===
+
+impl Lost {
+    /// The custom resource as it was last.
+    pub fn resource(&self) -> &CustomResource {
+        self.told.as_ref().unwrap_or(&self.before)
+    }
+
+    /// How it ended.
+    pub fn end(&self) -> End {
+        let held = |resource: &CustomResource| Held {
+            held: resource.has_finalizer(),
+            deleting: resource.deleting,
+        };
+        let has_members = !self.release.record.entries.is_empty();
+        end(held(&self.before), self.told.as_ref().map(held), has_members)
     }
 }
 
@@ -160,6 +281,25 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_what_was_restored_is_believed() {
+        let cache = Cache::default();
+        cache.observe(resource(50, 2));
+        let key = resource(1, 1).key;
+        cache.list_starts(None);
+        assert!(cache.listed(None, resource(30, 1)), "news, though its version is lower");
+        cache.list_ends(None);
+        assert_eq!(cache.get(&key).unwrap().version, 30);
+        assert!(cache.observe(resource(31, 3)), "and from then on");
+
+        // A write while the list is read is newer than the list.
+        cache.list_starts(None);
+        assert!(cache.learn(resource(33, 3)));
+        assert!(!cache.listed(None, resource(32, 3)));
+        cache.list_ends(None);
+        assert_eq!(cache.get(&key).unwrap().version, 33);
+    }
+
+    #[test]
     fn old_news_and_our_own_writes_start_nothing() {
         let cache = Cache::default();
         assert!(cache.observe(resource(5, 1)));
@@ -176,10 +316,57 @@ mod tests {
         assert_eq!(cache.missing_from(Some("other"), &HashSet::new()), []);
         assert_eq!(cache.missing_from(None, &HashSet::new()), std::slice::from_ref(&key));
         assert!(cache.remove(&key).is_some() && cache.get(&key).is_none());
-        cache.put_release(&key, Release::default());
+        cache.put_release(&key, "u", Some(Release::default()), None);
         assert!(
             lock(&cache.releases).is_empty(),
             "a release does not outlive its custom resource"
         );
+    }
+
+    #[test]
+    fn what_a_running_reconcile_learns_of_a_lost_custom_resource_is_kept() {
+        let of = |uid: &str, version: u64, finalizers: serde_json::Value| {
+            with(
+                json!({"uid": uid, "resourceVersion": version.to_string(), "finalizers": finalizers}),
+                1,
+            )
+        };
+        let key = resource(1, 1).key;
+        let ours = json!(["chartwright.dev/release"]);
+        let release = |revision: i64| {
+            let mut release = Release::default();
+            release.record.revision = revision;
+            Some(release)
+        };
+        // Lost in the middle of its first reconcile, whose claim only the write's answer tells.
+        let cache = Cache::default();
+        cache.observe(of("u", 1, json!([])));
+        drop(cache.take_release(&key));
+        assert!(cache.lose(&key, None).unwrap().1);
+        cache.observe(of("successor", 4, json!([])));
+        cache.put_release(&key, "u", release(7), Some(of("u", 2, ours.clone())));
+        let lost = cache.take_lost(&key);
+        assert_eq!((lost.len(), lost[0].end()), (1, End::Vanished));
+        assert_eq!((lost[0].release.record.revision, lost[0].resource().version), (7, 2));
+        assert_eq!(cache.get(&key).unwrap().uid, "successor");
+        assert_eq!(cache.take_release(&key).record.revision, 0, "not its predecessor's");
+
+        // Its watch tells that it went before the reconcile that let it go ends.
+        let cache = Cache::default();
+        cache.observe(of("u", 1, ours.clone()));
+        drop(cache.take_release(&key));
+        let deleted = with(
+            json!({"uid": "u", "resourceVersion": "3", "finalizers": ours, "deletionTimestamp": "2026-01-01T00:00:00Z"}),
+            1,
+        );
+        assert!(cache.lose(&key, Some(deleted)).unwrap().1);
+        cache.put_release(&key, "u", None, None);
+        assert!(cache.take_lost(&key).is_empty());
+
+        // Nothing was ever made for it.
+        let cache = Cache::default();
+        cache.observe(of("u", 1, json!([])));
+        assert!(!cache.lose(&key, Some(of("u", 2, json!([])))).unwrap().1);
+        assert!(cache.lose(&key, None).is_none());
     }
 }

@@ -5,40 +5,36 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
-use kube::api::{DynamicObject, PartialObjectMeta};
+use jiff::Timestamp;
 use kube::core::ObjectMeta;
 
 use super::shared::Shared;
-use super::watching::{News, watch};
+use super::watching::{News, TOLD, watch};
+use crate::cluster::decoding::{MetadataOnly, Whole};
+use crate::cluster::discovery::Resource;
 use crate::cluster::objects;
 use crate::plan::applyset;
 use crate::plan::health::has_health;
 use crate::plan::identity::ObjectId;
 use crate::plan::members::{Live, Scope};
 
-/// Watches one scope until it is aborted.
-pub async fn scope_watch(shared: Arc<Shared>, scope: Scope) {
-    let snapshot = shared.context.discovery.snapshot();
-    let Some(resource) = snapshot.preferred(&scope.group_kind) else {
-        return;
-    };
+/// Watches one scope until it is aborted. `resource`: its kind, in the version that is watched.
+pub async fn scope_watch(shared: Arc<Shared>, scope: Scope, resource: Option<Resource>) {
+    let Some(resource) = &resource else { return };
     if !resource.watchable {
         let error = "the API server does not let this kind be watched".to_owned();
-        shared.context.members().set_failing(&scope, error);
+        shared.context.members().set_failing(&scope, error, Timestamp::now());
         return;
     }
     let labels = format!("{}={}", applyset::OPERATOR_LABEL, shared.context.operator);
     let namespace = scope.namespace.as_deref();
     if has_health(&scope.group_kind.group, &scope.group_kind.kind) {
-        let api = shared.context.discovery.api::<DynamicObject>(resource, namespace);
+        let api = shared.context.discovery.api::<Whole>(resource, namespace);
         let stream = watch(api, Some(&labels), false)
-            .map(|news| news.map(|object, id: &ObjectId| objects::live_with_health(id, object), &scope));
+            .map(|news| news.map(|object, id: &ObjectId| objects::live_with_health(id, &object), &scope));
         follow(&shared, &scope, stream).await;
     } else {
-        let api = shared
-            .context
-            .discovery
-            .api::<PartialObjectMeta<DynamicObject>>(resource, namespace);
+        let api = shared.context.discovery.api::<MetadataOnly>(resource, namespace);
         let stream = watch(api, Some(&labels), true)
             .map(|news| news.map(|object, _: &ObjectId| objects::live(&object.metadata), &scope));
         follow(&shared, &scope, stream).await;
@@ -61,7 +57,17 @@ impl<K: kube::Resource> News<K> {
             News::Listed(object) => News::Listed(member(object)),
             News::Changed(object) => News::Changed(member(object)),
             News::Deleted(object) => News::Deleted(member(object)),
-            News::Failed { error, listing } => News::Failed { error, listing },
+            News::Unreadable(unreadable) => News::Unreadable(unreadable),
+            News::Failed {
+                error,
+                listing,
+                refused,
+            } => News::Failed {
+                error,
+                listing,
+                refused,
+            },
+            News::Steady => News::Steady,
         }
     }
 }
@@ -80,37 +86,85 @@ async fn follow(shared: &Shared, scope: &Scope, stream: impl Stream<Item = News<
     let mut stream = std::pin::pin!(stream);
     let mut seen: HashSet<ObjectId> = HashSet::new();
     let mut synced = false;
+    // It was refused after a list that was not: another list alone doesn't prove that it works again.
+    let mut shaky = false;
     while let Some(news) = stream.next().await {
         let sets = match news {
             News::ListStarts => {
                 seen.clear();
+                shared.context.members().list_starts(scope);
                 continue;
             }
             News::Listed((id, live)) => {
                 seen.insert(id.clone());
-                shared.context.members().observe(&id, live)
+                shared.context.members().listed(scope, &id, live)
             }
             News::Changed((id, live)) => shared.context.members().observe(&id, live),
             News::Deleted((id, _)) => shared.context.members().remove(&id),
             News::ListEnds => {
-                synced = true;
-                let mut members = shared.context.members();
-                let sets = members.retain(scope, &seen);
-                members.set_synced(scope);
-                drop(members);
+                let mut sets = shared.context.members().retain(scope, &seen);
                 seen = HashSet::new();
-                shared.synced.notify_waiters();
+                if !shaky {
+                    synced = true;
+                    sets.extend(works(shared, scope));
+                }
                 sets
             }
-            News::Failed { error, listing } => {
+            News::Unreadable(unreadable) => {
+                // It is there, and nothing else is known of it.
+                seen.insert(id_of(&unreadable.metadata, scope));
+                shared.context.metrics.unreadable(&scope.group_kind.kind);
+                continue;
+            }
+            News::Steady => {
+                shaky = false;
+                match synced {
+                    true => continue,
+                    false => {
+                        synced = true;
+                        works(shared, scope)
+                    }
+                }
+            }
+            News::Failed {
+                error,
+                listing,
+                refused,
+            } => {
                 shared.context.metrics.watch_failed(&scope.group_kind.kind);
                 tracing::warn!(kind = %scope.group_kind, namespace = scope.namespace, %error, "watch failed; trying again");
-                if listing || !synced {
-                    shared.context.members().set_failing(scope, error);
+                if refused.is_some() {
+                    shaky = !listing;
                 }
-                continue;
+                synced &= refused.is_none() && !listing;
+                if synced {
+                    continue;
+                }
+                let mut members = shared.context.members();
+                members.set_failing(scope, error, Timestamp::now());
+                let sets = match refused.is_some_and(|refused| refused >= TOLD) {
+                    true => members.tell_failing(scope),
+                    false => Vec::new(),
+                };
+                drop(members);
+                shared.count_failing(&scope.group_kind);
+                sets
             }
         };
         shared.router.notify(&sets);
+        // Of what nobody's release asks any more, nothing is remembered.
+        if scope.group_kind.kind == "Job" {
+            for set in sets.iter().filter(|set| !shared.router.knows(set)) {
+                shared.context.members().take_finished(set);
+            }
+        }
     }
+}
+
+/// From now on what a scope does not show is gone. Returns the sets that must hear of it.
+fn works(shared: &Shared, scope: &Scope) -> Vec<String> {
+    let sets = shared.context.members().set_synced(scope);
+    shared.count_failing(&scope.group_kind);
+    shared.synced.notify_waiters();
+    sets
 }

@@ -1,12 +1,18 @@
 //! A chart's `crds/` folder belongs to the watch, not to a release: created when they are absent, without our labels,
 //! never changed, pruned or deleted.
 
+use std::collections::HashSet;
+use std::time::Duration;
+
 use serde_json::Value;
 
+use super::shared::Shared;
 use crate::chart::Chart;
 use crate::cluster::objects;
 use crate::plan::identity::{GroupKind, ObjectId};
-use crate::reconcile::Context;
+
+/// How long it may take to list those that are there; without that list, each is sent to see whether it is.
+const LIST_WAIT: Duration = Duration::from_secs(10);
 
 /// What an attempt to create them came to.
 #[derive(Default)]
@@ -19,15 +25,25 @@ pub struct Created {
 }
 
 /// Creates the chart's CustomResourceDefinitions that are not there yet.
-pub async fn create(context: &Context, chart: &Chart) -> Created {
+pub async fn create(shared: &Shared, chart: &Chart) -> Created {
+    let context = &shared.context;
     let crd = GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition");
     let Created {
         mut count,
         mut problems,
         mut again,
     } = Created::default();
+    let objects = objects_of(chart, &mut problems);
+    if objects.is_empty() {
+        return Created {
+            problems,
+            ..Created::default()
+        };
+    }
+    let mut known = shared.crds.subscribe();
+    let _ = tokio::time::timeout(LIST_WAIT, known.wait_for(Option::is_some)).await;
     let snapshot = context.discovery.snapshot();
-    for (source, object) in objects_of(chart, &mut problems) {
+    for (source, object) in objects {
         let Some((group_kind, version)) = GroupKind::of(&object) else {
             problems.push(format!("{source}: not a Kubernetes object"));
             continue;
@@ -43,6 +59,10 @@ pub async fn create(context: &Context, chart: &Chart) -> Created {
             .and_then(Value::as_str)
             .unwrap_or_default()
             .to_owned();
+        let is_there = |known: &Option<HashSet<String>>| known.as_ref().is_some_and(|known| known.contains(&name));
+        if is_there(&shared.crds.borrow()) {
+            continue;
+        }
         let id = ObjectId::new(group_kind.clone(), "", name);
         let Some(resource) = snapshot.resource(&group_kind, &version) else {
             problems.push(format!(

@@ -4,29 +4,29 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use kube::api::{DynamicObject, PartialObjectMeta};
+use jiff::Timestamp;
 use kube::core::ObjectMeta;
 
 use super::shared::Shared;
-use super::watching::{News, watch};
+use super::watching::{News, TOLD, watch};
+use crate::cluster::decoding::MetadataOnly;
+use crate::cluster::discovery::Resource;
 use crate::plan::members::Scope;
 
-/// Watches one scope until it is aborted.
-pub async fn scope_watch(shared: Arc<Shared>, scope: Scope) {
-    let snapshot = shared.context.discovery.snapshot();
-    let Some(resource) = snapshot
-        .preferred(&scope.group_kind)
-        .filter(|resource| resource.watchable)
-    else {
-        shared.context.looked_up().set_failing(&scope);
+/// Watches one scope until it is aborted. `resource`: its kind, in the version that is watched.
+pub async fn scope_watch(shared: Arc<Shared>, scope: Scope, resource: Option<Resource>) {
+    let Some(resource) = resource.filter(|resource| resource.watchable) else {
+        shared.context.looked_up().set_failing(&scope, false);
         return;
     };
     let api = shared
         .context
         .discovery
-        .api::<PartialObjectMeta<DynamicObject>>(resource, scope.namespace.as_deref());
+        .api::<MetadataOnly>(&resource, scope.namespace.as_deref());
     let mut stream = std::pin::pin!(watch(api, None, true));
     let mut seen = HashSet::new();
+    // It was refused after a list that was not: another list alone doesn't prove that it works again.
+    let mut shaky = false;
     while let Some(news) = stream.next().await {
         let index = &shared.context;
         let sets = match news {
@@ -48,22 +48,59 @@ pub async fn scope_watch(shared: Arc<Shared>, scope: Scope) {
                 index.looked_up().remove(&scope, namespace, name)
             }
             News::ListEnds => {
-                let sets = index.looked_up().listed(&scope, &seen);
+                let sets = match shaky {
+                    true => index.looked_up().retain(&scope, &seen),
+                    false => index.looked_up().listed(&scope, &seen),
+                };
+                // It may take the place of others.
+                index.wanted.notify_one();
                 seen = HashSet::new();
+                shared.count_failing(&scope.group_kind);
                 shared.synced.notify_waiters();
                 sets
             }
-            News::Failed { error, listing } => {
+            News::Unreadable(unreadable) => {
+                let (namespace, name, version) = facts(&unreadable.metadata);
+                seen.insert((namespace.to_owned(), name.to_owned()));
+                index.metrics.unreadable(&scope.group_kind.kind);
+                index.looked_up().observe(&scope, namespace, name, version)
+            }
+            News::Steady if !shaky => continue,
+            News::Steady => {
+                shaky = false;
+                let sets = index.looked_up().trust(&scope);
+                index.wanted.notify_one();
+                shared.count_failing(&scope.group_kind);
+                sets
+            }
+            News::Failed {
+                error,
+                listing,
+                refused,
+            } => {
                 index.metrics.watch_failed(&scope.group_kind.kind);
                 tracing::warn!(
                     kind = %scope.group_kind, namespace = scope.namespace, %error,
                     "what templates look up cannot be watched: they are rendered at every look; trying again"
                 );
-                if listing {
-                    index.looked_up().set_failing(&scope);
-                    shared.synced.notify_waiters();
+                if refused.is_some() {
+                    shaky = !listing;
                 }
-                continue;
+                if !listing && refused.is_none() {
+                    continue;
+                }
+                let mut looked_up = index.looked_up();
+                if looked_up.set_refused(&scope, error, Timestamp::now()) {
+                    index.wanted.notify_one();
+                }
+                let sets = match refused.is_some_and(|refused| refused >= TOLD) {
+                    true => looked_up.tell_failing(&scope),
+                    false => Vec::new(),
+                };
+                drop(looked_up);
+                shared.count_failing(&scope.group_kind);
+                shared.synced.notify_waiters();
+                sets
             }
         };
         shared.router.notify(&sets);

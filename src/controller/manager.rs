@@ -36,9 +36,14 @@ pub struct Options {
     pub reconcile_period: Duration,
     /// Reconciles at a time, for each watch that says nothing else.
     pub concurrency: usize,
+    /// Bytes that the process may take; `None`: as many as there are.
+    pub memory: Option<u64>,
     /// How long running reconciles may take to end.
     pub shutdown_timeout: Duration,
 }
+
+/// What the program takes by itself, in bytes.
+const PROGRAM: u64 = 30 << 20;
 
 /// The API server may be starting, or this pod's network: it is asked again for this long before giving up.
 const CONNECT_WAIT: Duration = Duration::from_secs(60);
@@ -56,6 +61,7 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     let client = cluster::answering(client);
     let blueprints = blueprints(&options);
+    tell_sizes(&options, &blueprints, &metrics);
     let Some((lease, namespace)) = options.lease.clone() else {
         metrics.leader.set(1);
         return lead(client, options, blueprints, metrics, health, stop).await;
@@ -105,6 +111,32 @@ fn blueprints(options: &Options) -> Vec<Blueprint> {
     blueprints
 }
 
+/// So many objects are named in one line of the log.
+const NAMED: usize = 10;
+
+/// Tells what the charts take, and warns where little is left of what they may.
+fn tell_sizes(options: &Options, blueprints: &[Blueprint], metrics: &Metrics) {
+    let limit = options.memory.unwrap_or_default();
+    metrics.memory_limit.set(i64::try_from(limit).unwrap_or(i64::MAX));
+    let mut charts: HashMap<&PathBuf, u64> = HashMap::new();
+    for blueprint in blueprints {
+        let Ok(renderer) = &blueprint.renderer else { continue };
+        let watch = &blueprint.watch;
+        metrics.set_chart_size(&watch.group, &watch.kind, renderer.size());
+        charts.insert(&watch.chart, renderer.size());
+    }
+    let charts = charts.values().sum::<u64>();
+    if options.memory.is_some_and(|limit| charts + PROGRAM > limit / 2) {
+        tracing::warn!(
+            limit,
+            charts,
+            "the charts and the operator itself need more than half of the memory limit, and renders have the other half; \
+             give the operator at least {} MiB",
+            (2 * (charts + PROGRAM)).div_ceil(1 << 20)
+        );
+    }
+}
+
 /// The work of the leader.
 async fn lead(
     client: kube::Client,
@@ -135,7 +167,7 @@ async fn lead(
         () = stop.cancelled() => return Ok(()),
     };
     let events = Events::new(client, &options.operator, std::env::var("HOSTNAME").ok());
-    let context = Arc::new(Context::new(
+    let context = Context::new(
         discovery,
         events,
         metrics,
@@ -143,7 +175,8 @@ async fn lead(
         options.operator.clone(),
         options.own_namespace.clone(),
         options.namespaces.clone(),
-    ));
+    );
+    let context = Arc::new(context.within(options.memory));
     let shared = Arc::new(Shared::new(context));
     health.set_waiting("the first lists");
 
@@ -159,11 +192,12 @@ async fn lead(
         health.set_ready();
     }
     for blueprint in blueprints {
-        let (waiting, health) = (waiting.clone(), health.clone());
+        let (waiting, health, context) = (waiting.clone(), health.clone(), shared.context.clone());
         let told = AtomicBool::new(false);
         let ready = move || {
             if !told.swap(true, Ordering::SeqCst) && waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
                 health.set_ready();
+                tell_leftovers(&context);
             }
         };
         units.spawn(blueprint.supervise(shared.clone(), stop.clone(), ready));
@@ -188,6 +222,34 @@ async fn lead(
     services.shutdown().await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Names what is left of custom resources that are gone: one that went while no operator ran, in spite of its finalizer,
+/// or while it was suspended. Which of these it was, people know.
+fn tell_leftovers(context: &Context) {
+    // A kind that isn't listed has custom resources that nobody knows.
+    if !context.discovery.snapshot().is_complete() {
+        return;
+    }
+    let left = context.leftovers();
+    context
+        .metrics
+        .leftovers
+        .set(i64::try_from(left.len()).unwrap_or(i64::MAX));
+    if left.is_empty() {
+        return;
+    }
+    let some: Vec<String> = left.iter().take(NAMED).map(ToString::to_string).collect();
+    let more = match left.len() > NAMED {
+        true => ", ...",
+        false => "",
+    };
+    tracing::warn!(
+        count = left.len(),
+        "objects of custom resources that are not there: {}{more}; `chartwright leftovers` lists them and, if asked to, \
+         deletes them",
+        some.join(", ")
+    );
 }
 
 /// Asks again while the API server is not there yet; what it refuses is not asked twice.

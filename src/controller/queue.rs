@@ -18,7 +18,9 @@ pub struct Queue<K> {
 }
 
 struct State<K> {
-    /// When each key is due; the number keeps keys of the same instant in order.
+    /// Keys whose time has come, as far as somebody looked. The number keeps keys of the same instant in order.
+    ready: BTreeMap<(Instant, u64), K>,
+    /// When each of the others is due.
     due: BTreeMap<(Instant, u64), K>,
     scheduled: HashMap<K, (Instant, u64)>,
     running: HashSet<K>,
@@ -34,6 +36,7 @@ struct State<K> {
 impl<K> Default for Queue<K> {
     fn default() -> Self {
         let state = State {
+            ready: BTreeMap::new(),
             due: BTreeMap::new(),
             scheduled: HashMap::new(),
             running: HashSet::new(),
@@ -90,22 +93,17 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         loop {
             let wait = {
                 let mut state = self.lock();
-                match state.due.first_key_value().map(|(at, _)| *at) {
-                    Some((when, _)) if when <= Instant::now() => {
-                        if let Some((_, key)) = state.due.pop_first() {
-                            state.scheduled.remove(&key);
-                            state.running.insert(key.clone());
-                            if !state.due.is_empty() {
-                                // One wake-up may stand for several keys.
-                                self.changed.notify_one();
-                            }
-                            return key;
-                        }
-                        continue;
+                state.look(Instant::now());
+                if let Some((_, key)) = state.ready.pop_first() {
+                    state.scheduled.remove(&key);
+                    state.running.insert(key.clone());
+                    if !state.scheduled.is_empty() {
+                        // One wake-up may stand for several keys.
+                        self.changed.notify_one();
                     }
-                    Some((when, _)) => Some(when),
-                    None => None,
+                    return key;
                 }
+                state.due.first_key_value().map(|((when, _), _)| *when)
             };
             match wait {
                 Some(when) => {
@@ -143,17 +141,25 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.changed.notify_one();
     }
 
+    /// As [`Queue::done`], for a worker: then others have their turn. A key that is due all the time, and worked on without
+    /// waiting for anything, would otherwise keep a thread for itself, and with it what timers, sockets and signals tell.
+    pub async fn done_for_now(&self, key: K, delay: Option<Duration>, put_off: bool) {
+        self.done(key, delay, put_off);
+        tokio::task::yield_now().await;
+    }
+
     /// Keys that are due now, waiting for a worker.
     pub fn depth(&self) -> usize {
-        let now = Instant::now();
-        self.lock().due.range(..=(now, u64::MAX)).count()
+        let mut state = self.lock();
+        state.look(Instant::now());
+        state.ready.len()
     }
 
     /// Takes a key out, unless it is running.
     pub fn forget(&self, key: &K) {
         let mut state = self.lock();
         if let Some(at) = state.scheduled.remove(key) {
-            state.due.remove(&at);
+            state.take(&at);
         }
         state.again.remove(key);
         state.woken.remove(key);
@@ -166,12 +172,26 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
+    /// Moves the keys whose time has come; each is moved once.
+    fn look(&mut self, now: Instant) {
+        while let Some(first) = self.due.first_entry().filter(|first| first.key().0 <= now) {
+            let (at, key) = first.remove_entry();
+            self.ready.insert(at, key);
+        }
+    }
+
+    fn take(&mut self, at: &(Instant, u64)) {
+        if self.due.remove(at).is_none() {
+            self.ready.remove(at);
+        }
+    }
+
     fn schedule(&mut self, key: K, when: Instant) {
         match self.scheduled.get(&key) {
             Some((known, _)) if *known <= when => return,
             Some(at) => {
                 let at = *at;
-                self.due.remove(&at);
+                self.take(&at);
             }
             None => {}
         }
@@ -183,6 +203,8 @@ impl<K: Clone + Eq + Hash> State<K> {
 
 #[cfg(test)]
 mod tests {
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
 
     fn add_after(queue: &Queue<&'static str>, key: &'static str, delay: Duration) {
@@ -254,6 +276,68 @@ mod tests {
         queue.done("a", None, false);
         queue.wake("a");
         assert_eq!(next_within(&queue, SOON).await, Some("a"), "it isn't put off any more");
+    }
+
+    #[tokio::test]
+    async fn a_key_that_is_always_due_starves_nobody() {
+        const TOO_OFTEN: usize = 100_000;
+        let queue = std::sync::Arc::new(Queue::default());
+        let stop = CancellationToken::new();
+        let rounds = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let workers: Vec<_> = (0..4)
+            .map(|_| {
+                let (queue, stop, rounds) = (queue.clone(), stop.clone(), rounds.clone());
+                tokio::spawn(async move {
+                    while !stop.is_cancelled() {
+                        let key = queue.next().await;
+                        // What would never end fails instead.
+                        if rounds.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > TOO_OFTEN {
+                            stop.cancel();
+                        }
+                        queue.done_for_now(key, Some(Duration::ZERO), false).await;
+                    }
+                })
+            })
+            .collect();
+        for key in ["a", "b", "c", "d", "e"] {
+            queue.add(key);
+        }
+        // As a signal that comes in: it is told by the driver of the runtime.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        stop.cancel();
+        let ended = futures::future::join_all(workers);
+        tokio::time::timeout(Duration::from_secs(10), ended).await.unwrap();
+        let rounds = rounds.load(std::sync::atomic::Ordering::Relaxed);
+        assert!((5..TOO_OFTEN).contains(&rounds), "{rounds}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn thousands_of_rounds_leave_nothing_and_the_depth_is_not_counted() {
+        let queue = Queue::default();
+        let started = std::time::Instant::now();
+        const KEYS: u32 = 30_000;
+        for key in 0..KEYS {
+            queue.add(key);
+        }
+        for round in 0..KEYS {
+            assert_eq!(queue.depth(), (KEYS - round) as usize);
+            let key = queue.next().await;
+            queue.wake(key);
+            queue.done(key, Some(Duration::from_secs(60)), true);
+        }
+        assert_eq!(queue.depth(), 0, "all of them wait");
+        for _ in 0..KEYS {
+            let key = queue.next().await;
+            queue.add(key);
+            queue.forget(&key);
+            queue.done(key, None, false);
+        }
+        let elapsed = started.elapsed();
+        assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
+        let state = queue.lock();
+        assert!(state.ready.is_empty() && state.due.is_empty() && state.scheduled.is_empty());
+        assert!(state.running.is_empty() && state.again.is_empty() && state.woken.is_empty());
+        assert!(state.put_off.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

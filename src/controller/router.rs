@@ -46,6 +46,11 @@ impl Router {
         }
     }
 
+    /// True if somebody hears of news about a set.
+    pub fn knows(&self, set: &str) -> bool {
+        self.lock().contains_key(set)
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Address>> {
         lock(&self.sets)
     }
@@ -70,6 +75,7 @@ mod tests {
                 key: key.clone(),
             },
         );
+        assert!(router.knows("set-a") && !router.knows("set-b"));
         router.notify(&["set-b".into()]);
         assert_eq!(queue.depth(), 0);
         router.notify(&["set-a".into(), "set-a".into()]);

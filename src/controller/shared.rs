@@ -1,10 +1,12 @@
 //! What the units, the child watches and the discovery of one process share.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::router::Router;
+use crate::plan::identity::GroupKind;
 use crate::reconcile::Context;
 
 /// Shared by every task of the operator.
@@ -13,6 +15,9 @@ pub struct Shared {
     pub router: Router,
     /// Told whenever a child watch has its first complete list.
     pub synced: Notify,
+    /// The names of the CustomResourceDefinitions that are there, as far as that is known; `None` before anybody has
+    /// tried to list them.
+    pub crds: watch::Sender<Option<HashSet<String>>>,
 }
 
 // === impl Shared ===
@@ -23,7 +28,16 @@ impl Shared {
             context,
             router: Router::default(),
             synced: Notify::new(),
+            crds: watch::Sender::default(),
         }
+    }
+
+    /// Says how many watches of a kind do not work at present.
+    pub fn count_failing(&self, group_kind: &GroupKind) {
+        let kind = &group_kind.kind;
+        let members = self.context.members().count_failing(kind);
+        let looked_up = self.context.looked_up().count_failing(kind);
+        self.context.metrics.set_watches_failing(kind, members + looked_up);
     }
 
     /// Reads discovery anew, or says why it can't.

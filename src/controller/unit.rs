@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
-use kube::api::DynamicObject;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -19,20 +18,23 @@ use super::router::Address;
 use super::shared::Shared;
 use super::watching::{News, watch};
 use crate::chart::stamp::Stamp;
+use crate::cluster::decoding::Whole;
 use crate::cluster::discovery::Resource;
+use crate::plan::deletion::End;
 use crate::plan::identity::GroupKind;
-use crate::reconcile::{self, CustomResource, Key, Outcome, Reads, Superset, Unit};
+use crate::reconcile::{self, CustomResource, Key, Outcome, Reads, Release, Unit};
 use crate::render::Renderer;
 use crate::telemetry::test_limit;
 use crate::watches::Watch;
 use crate::watches::names::is_built_in;
 use crate::watches::selector::LabelSelector;
 
-/// How long the first reconciles wait for the child watches to list what exists. A watch that can't is reported by the
-/// releases that need it.
+/// How long the process isn't ready for want of the child watches' first lists.
 const SYNC_WAIT: Duration = Duration::from_secs(15);
 /// Between two attempts to create the chart's CustomResourceDefinitions.
 const CRDS_AGAIN: Duration = Duration::from_secs(30);
+/// Kinds come and go in waves, an installation at a time: so long are changes gathered before releases hear of them.
+const GATHERED: Duration = Duration::from_millis(1500);
 /// After a panic; the same input will likely panic again.
 const AFTER_PANIC: Duration = Duration::from_secs(60);
 
@@ -93,7 +95,7 @@ impl Blueprint {
     async fn create_crds(&self, shared: &Shared, told: &mut Vec<String>) -> bool {
         let kind = self.group_kind();
         let Ok(renderer) = &self.renderer else { return false };
-        let created = crds::create(&shared.context, renderer.chart()).await;
+        let created = crds::create(shared, renderer.chart()).await;
         for problem in created.problems.iter().filter(|problem| !told.contains(problem)) {
             tracing::warn!(%kind, "crds/: {problem}");
         }
@@ -137,6 +139,8 @@ impl Blueprint {
                     }
                     told = true;
                 }
+                // If it is its group that does not answer, somebody waits for it.
+                let _ = snapshot.has_answered(&group_kind.group);
                 ready();
                 tokio::select! {
                     () = stop.cancelled() => return,
@@ -175,7 +179,6 @@ impl Serving {
             stamp: blueprint.stamp.clone(),
             siblings: blueprint.siblings.clone(),
             concurrency: blueprint.concurrency,
-            baselines: Default::default(),
             lossy: Default::default(),
         });
         Arc::new(Serving {
@@ -219,11 +222,12 @@ impl Serving {
                     }
                 }
                 self.want_members();
-                self.await_sync().await;
-                ready();
+                // Each release waits for what it needs itself.
                 for _ in 0..self.unit.concurrency {
                     workers.spawn(self.clone().work(ended.clone()));
                 }
+                self.await_sync().await;
+                ready();
                 std::future::pending::<()>().await;
             } => {}
         }
@@ -240,7 +244,7 @@ impl Serving {
         }
     }
 
-    /// Ends when the kind is gone from a complete discovery. Until then it wakes releases: those that read
+    /// Ends when the kind is no longer served. Until then it wakes releases: those that read
     /// `.Capabilities` when kinds come or go, and those that are not complete, for they may wait for a CRD or a watch.
     async fn unserved(&self) {
         let mut served = self.shared.context.discovery.subscribe();
@@ -248,14 +252,19 @@ impl Serving {
         loop {
             let snapshot = self.shared.context.discovery.snapshot();
             let resource = snapshot.resource(&self.unit.group_kind, &self.unit.watch.version);
-            if resource.is_none() && snapshot.is_complete() {
+            // It may be served all the same while its group does not answer.
+            if resource.is_none() && snapshot.has_answered(&self.unit.group_kind.group).is_ok() {
                 tracing::warn!(kind = %self.unit.group_kind, "the API server no longer serves this kind");
                 return;
             }
             // A watch that is synced at last completes what a prune must know.
             let kinds_changed = tokio::select! {
                 changed = served.changed() => match changed {
-                    Ok(()) => true,
+                    Ok(()) => {
+                        tokio::time::sleep(GATHERED).await;
+                        served.mark_unchanged();
+                        true
+                    }
                     Err(_) => return std::future::pending().await,
                 },
                 () = synced.as_mut() => {
@@ -265,8 +274,7 @@ impl Serving {
                 }
             };
             for resource in self.cache.all() {
-                let depends = || self.unit.reads_capabilities(&resource) || self.cache.looks_up(&resource.key);
-                let rendered_anew = kinds_changed && depends();
+                let rendered_anew = kinds_changed && self.cache.reads_cluster(&resource.key);
                 // A deletion may have met what was not served.
                 if rendered_anew || resource.deleting || !self.cache.is_complete(&resource.key) {
                     self.queue.wake(resource.key.clone());
@@ -278,7 +286,7 @@ impl Serving {
     /// Before the first reconcile: watches for everything that the custom resources say they own.
     fn want_members(&self) {
         for resource in self.cache.all() {
-            reconcile::want_superset(&self.shared.context, &Superset::of_resource(&resource));
+            reconcile::want_recorded(&self.shared.context, &self.unit.group_kind, &resource);
             reconcile::follow_recorded_lookups(&self.shared.context, &self.unit, &resource);
         }
     }
@@ -288,13 +296,13 @@ impl Serving {
         loop {
             let synced = self.shared.synced.notified();
             let unsynced = self.shared.context.members().unsynced();
-            if unsynced.is_empty() && !self.shared.context.looked_up().is_unsettled() {
+            if unsynced.iter().all(|(_, error)| error.is_some()) {
                 return;
             }
             if tokio::time::timeout_at(deadline, synced).await.is_err() {
                 for (scope, error) in unsynced {
                     let error = error.unwrap_or_else(|| "no answer yet".to_owned());
-                    tracing::warn!(kind = %scope.group_kind, namespace = scope.namespace, %error, "not synced: starting without");
+                    tracing::warn!(kind = %scope.group_kind, namespace = scope.namespace, %error, "not synced: ready without");
                 }
                 return;
             }
@@ -308,24 +316,36 @@ impl Serving {
             .shared
             .context
             .discovery
-            .api::<DynamicObject>(&self.unit.resource, namespace.as_deref());
+            .api::<Whole>(&self.unit.resource, namespace.as_deref());
         let mut stream = std::pin::pin!(watch(api, None, false));
         let mut seen = HashSet::new();
         let mut listed = Some(listed);
         let mut failed = false;
         while let Some(news) = stream.next().await {
             match news {
-                News::ListStarts => seen.clear(),
+                News::Steady => {}
+                News::ListStarts => {
+                    seen.clear();
+                    self.cache.list_starts(namespace.as_deref());
+                }
                 News::Listed(object) => {
                     let resource = CustomResource::from(object);
                     seen.insert(resource.key.clone());
-                    self.observe(resource);
+                    self.observe(resource, |cache, resource| cache.listed(namespace.as_deref(), resource));
                 }
-                News::Changed(object) => self.observe(CustomResource::from(object)),
-                News::Deleted(object) => self.forget(&CustomResource::from(object).key),
+                News::Changed(object) => self.observe(CustomResource::from(object), Cache::observe),
+                News::Deleted(object) => {
+                    let resource = CustomResource::from(object);
+                    self.lose(&resource.key.clone(), Some(resource));
+                }
+                News::Unreadable(unreadable) => {
+                    seen.insert(Key::of(&unreadable.metadata));
+                    self.shared.context.metrics.unreadable(&self.unit.group_kind.kind);
+                }
                 News::ListEnds => {
+                    self.cache.list_ends(namespace.as_deref());
                     for key in self.cache.missing_from(namespace.as_deref(), &seen) {
-                        self.forget(&key);
+                        self.lose(&key, None);
                     }
                     seen = HashSet::new();
                     if let Some(listed) = listed.take() {
@@ -348,7 +368,16 @@ impl Serving {
         }
     }
 
-    fn observe(&self, resource: CustomResource) {
+    /// `take_in`: how the cache takes it. True if that can start a reconcile.
+    fn observe(&self, resource: CustomResource, take_in: impl FnOnce(&Cache, CustomResource) -> bool) {
+        // Another one of its name: that it is gone was not told.
+        if self
+            .cache
+            .get(&resource.key)
+            .is_some_and(|known| known.uid != resource.uid)
+        {
+            self.lose(&resource.key, None);
+        }
         if !self.unit.is_ours(&resource.labels, resource.has_finalizer()) {
             self.forget(&resource.key);
             return;
@@ -356,7 +385,7 @@ impl Serving {
         let key = resource.key.clone();
         let set = resource.set(&self.unit.group_kind);
         self.shared.context.register_owner(&self.unit.group_kind, &resource);
-        if self.cache.observe(resource) {
+        if take_in(&self.cache, resource) {
             if self.unit.watch.watch_dependent_resources {
                 self.shared.router.register(
                     set,
@@ -370,13 +399,32 @@ impl Serving {
         }
     }
 
+    /// A custom resource is no longer our business.
     fn forget(&self, key: &Key) {
-        let Some(resource) = self.cache.remove(key) else { return };
+        if let Some(resource) = self.cache.remove(key) {
+            self.queue.forget(key);
+            self.unregister(&resource);
+        }
+    }
+
+    /// A custom resource is there no more. If nobody has uninstalled its release, a worker does.
+    fn lose(&self, key: &Key, told: Option<CustomResource>) {
+        let Some((resource, matters)) = self.cache.lose(key, told) else {
+            return;
+        };
         self.queue.forget(key);
+        self.unregister(&resource);
+        if matters {
+            self.queue.add(key.clone());
+        }
+    }
+
+    fn unregister(&self, resource: &CustomResource) {
+        let key = &resource.key;
         let set = resource.set(&self.unit.group_kind);
         if self.shared.router.unregister(&set, &self.queue) {
-            self.shared.context.follow_lookups(&set, std::iter::empty());
             self.shared.context.forget_owner(&set);
+            self.shared.context.members().take_finished(&set);
             // They are those of its kind, whichever watch it is of.
             let labels = self.unit.metric_labels(key);
             self.shared.context.metrics.forget_release(&labels);
@@ -397,14 +445,15 @@ impl Serving {
                 .metrics
                 .set_queue_depth(&kind.group, &kind.kind, self.queue.depth());
             let (again, put_off) = self.reconcile(&key).await;
-            self.queue.done(key, again, put_off);
+            self.queue.done_for_now(key, again, put_off).await;
         }
     }
 
     /// When to look again, and whether the release is put off until then.
     async fn reconcile(&self, key: &Key) -> (Option<Duration>, bool) {
+        let lost = self.see_to_lost(key).await;
         let Some(resource) = self.cache.get(key) else {
-            return (None, false);
+            return (lost, false);
         };
         let mut release = self.cache.take_release(key);
         let context = &self.shared.context;
@@ -426,22 +475,69 @@ impl Serving {
                         again: outcome.again.max(Some(AFTER_PANIC)),
                         ..outcome
                     },
-                    Err(_) => return (Some(AFTER_PANIC), false),
+                    Err(_) => {
+                        let nothing = Some(Release::default());
+                        self.cache.put_release(key, &resource.uid, nothing, None);
+                        return (Some(AFTER_PANIC), false);
+                    }
                 }
             }
         };
+        // Its watch may be long in telling.
+        let is_known = || self.cache.get(key).is_some_and(|known| known.uid == resource.uid);
+        if outcome.missing && is_known() && reconcile::is_gone(context, &self.unit, &resource).await && is_known() {
+            self.lose(key, None);
+        }
         // That it is being deleted, and how, is for its watch to tell.
-        if let Some(written) = outcome.written.filter(|written| resource.deleting || !written.deleting) {
+        let written = outcome.written.filter(|written| resource.deleting || !written.deleting);
+        if let Some(written) = &written {
             // What somebody asked for meanwhile is no news any more when its watch tells it.
             let changed = written.asked() != resource.asked();
-            if self.cache.learn(written) && changed {
+            if self.cache.learn(written.clone()) && changed {
                 self.queue.add(key.clone());
             }
         }
-        if !outcome.finished {
-            self.cache.put_release(key, release);
+        let release = (!outcome.finished).then_some(release);
+        self.cache.put_release(key, &resource.uid, release, written);
+        (outcome.again.into_iter().chain(lost).min(), outcome.put_off)
+    }
+
+    /// Custom resources of a name that are gone, though nobody let them go. When to look again, if something is left.
+    async fn see_to_lost(&self, key: &Key) -> Option<Duration> {
+        let context = &self.shared.context;
+        let mut again = None;
+        for mut lost in self.cache.take_lost(key) {
+            let resource = lost.resource().clone();
+            if self.cache.get(key).is_none() {
+                // What was under way may have said more of it since.
+                self.unregister(&resource);
+            }
+            match lost.end() {
+                End::Released => continue,
+                End::Freed => {
+                    // A list may come from a server that lags behind.
+                    if reconcile::is_gone(context, &self.unit, &resource).await {
+                        reconcile::tell_freed(context, &self.unit, &resource).await;
+                    }
+                    continue;
+                }
+                End::Vanished => {}
+            }
+            let work = reconcile::uninstall(context, &self.unit, &resource, &mut lost.release);
+            let wait = match AssertUnwindSafe(work).catch_unwind().await {
+                Ok(outcome) if outcome.finished => continue,
+                Ok(outcome) => outcome.again.unwrap_or(AFTER_PANIC),
+                Err(panic) => {
+                    context.metrics.panics.inc();
+                    let message = panic_text(panic.as_ref());
+                    tracing::error!(kind = %self.unit.group_kind, resource = %key, panic = message, "an uninstall panicked");
+                    AFTER_PANIC
+                }
+            };
+            again = Some(again.map_or(wait, |again: Duration| again.min(wait)));
+            self.cache.put_lost(key, lost);
         }
-        (outcome.again, outcome.put_off)
+        again
     }
 }
 

@@ -6,14 +6,17 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use kube::core::DynamicResourceScope;
+use kube::core::{DynamicResourceScope, ObjectMeta};
 use kube::runtime::watcher;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use kube::api::ApiResource;
 
 use crate::cluster;
+use crate::cluster::decoding::Readable;
+use crate::cluster::throttle::spread;
 use crate::telemetry::test_limit;
 
 /// Objects in one page of a list. Full objects are large while they are decoded.
@@ -28,16 +31,38 @@ pub enum News<K> {
     ListEnds,
     Changed(K),
     Deleted(K),
-    /// The watch does not work; it is tried again by itself. `listing`: it has shown nothing yet.
+    /// Something was listed or changed that can't be read.
+    Unreadable(Unreadable),
+    /// The watch does not work; it is tried again by itself.
     Failed {
         error: String,
+        /// It has shown nothing yet.
         listing: bool,
+        /// The API server gives an answer that does not pass by itself, and has for so long. What was shown before may be
+        /// old by now: it begins anew with a list.
+        refused: Option<Duration>,
     },
+    /// After a failure: it has worked for a while, not only its list.
+    Steady,
+}
+
+/// An object that can't be read: as much of its metadata as names it.
+pub struct Unreadable {
+    pub metadata: Box<ObjectMeta>,
 }
 
 /// The shortest and the longest pause after a failure; it doubles from one to the next.
 const SHORTEST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(60);
+
+/// A watch that goes on for so long works.
+const STEADY: Duration = Duration::from_secs(10);
+
+/// So long a failure of the API server may pass by itself, unless its answer says more.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// A watch that is refused for so long is told of by the releases that need it.
+pub const TOLD: Duration = Duration::from_secs(15);
 
 /// The longest that one page of a list may take; a connection can fall silent in the middle of it.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -47,15 +72,23 @@ struct Watching<S> {
     events: Pin<Box<S>>,
     /// Between the beginning and the end of a list.
     listing: bool,
-    /// Failures since it last showed something. (kube's own backoff begins anew with every attempt to list.)
+    /// Failures since it last showed a change, or was steady. (kube's own backoff begins anew with every attempt to list.)
     failures: u32,
     pause: Duration,
+    /// Since when it fails, and when it will have been steady if it goes on.
+    failing: Option<Instant>,
+    steady: Option<Instant>,
+    /// Since when it is refused.
+    refused: Option<Instant>,
+    /// The server did not know the version any more; once is no failure.
+    expired: bool,
 }
 
 /// Watches what an API shows, optionally by a label selector. The stream never ends.
 pub fn watch<K>(api: Api<K>, labels: Option<&str>, metadata_only: bool) -> impl Stream<Item = News<K>> + Send
 where
     K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
+        + Readable
         + Clone
         + DeserializeOwned
         + Debug
@@ -66,60 +99,141 @@ where
     if let Some(labels) = labels {
         config = config.labels(labels);
     }
+    let kind = api.resource_url().to_owned();
     let begin = move || Box::pin(watcher(api.clone(), config.clone()));
     let watching = Watching {
         events: begin(),
         listing: false,
         failures: 0,
         pause: Duration::ZERO,
+        failing: None,
+        steady: None,
+        refused: None,
+        expired: false,
     };
-    futures::stream::unfold((watching, begin), |(mut watching, begin)| async move {
+    futures::stream::unfold((watching, begin, kind), |(mut watching, begin, kind)| async move {
         loop {
             tokio::time::sleep(std::mem::take(&mut watching.pause)).await;
-            let next = match watching.listing {
-                true => tokio::time::timeout(PAGE_TIMEOUT, watching.events.next()).await,
-                false => Ok(watching.events.next().await),
+            let deadline = match watching.listing {
+                true => Some(Instant::now() + PAGE_TIMEOUT),
+                false => watching.steady,
+            };
+            let next = match deadline {
+                Some(deadline) => tokio::time::timeout_at(deadline, watching.events.next()).await,
+                None => Ok(watching.events.next().await),
             };
             let Ok(event) = next else {
-                watching.pause = pause(watching.failures);
-                watching.failures = watching.failures.saturating_add(1);
-                watching.events = begin();
-                watching.listing = false;
+                if !watching.listing {
+                    if watching.is_steady() {
+                        return Some((News::Steady, (watching, begin, kind)));
+                    }
+                    continue;
+                }
                 let error = format!("the API server did not end its list within {PAGE_TIMEOUT:?}");
-                return Some((News::Failed { error, listing: true }, (watching, begin)));
+                watching.fail(true, None, None);
+                watching.events = begin();
+                let news = News::Failed {
+                    error,
+                    listing: true,
+                    refused: None,
+                };
+                return Some((news, (watching, begin, kind)));
             };
             let news = match event? {
                 Ok(watcher::Event::Init) => News::ListStarts,
+                Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) if object.problem().is_some() => {
+                    unreadable(&kind, &object)
+                }
                 Ok(watcher::Event::InitApply(object)) => News::Listed(object),
                 Ok(watcher::Event::InitDone) => News::ListEnds,
                 Ok(watcher::Event::Apply(object)) => News::Changed(object),
                 Ok(watcher::Event::Delete(object)) => News::Deleted(object),
-                Err(error) if is_expired(&error) => {
+                Err(error) if is_expired(&error) && !watching.expired => {
                     // No failure, but how a server says that it begins with a list: after it was started anew, as a rule.
                     tracing::debug!(%error, "the watch begins anew with a list");
+                    watching.expired = true;
+                    watching.steady = None;
                     watching.pause = SHORTEST;
                     continue;
                 }
                 Err(error) => {
+                    let listing = matches!(error, watcher::Error::InitialListFailed(_));
                     let asked = cause(&error).and_then(cluster::Error::retry_after);
-                    watching.pause = pause(watching.failures).max(asked.unwrap_or_default());
-                    watching.failures = watching.failures.saturating_add(1);
+                    let asked = asked.map(|asked| spread(asked, (&kind, watching.failures)));
+                    watching.fail(listing, answer(&error), asked);
+                    let refused = watching.refused.map(|since| since.elapsed());
+                    if refused.is_some() && !listing {
+                        watching.events = begin();
+                    }
                     News::Failed {
-                        listing: matches!(error, watcher::Error::InitialListFailed(_)),
+                        listing,
                         error: text(&error),
+                        refused,
                     }
                 }
             };
-            if !matches!(news, News::ListStarts | News::Failed { .. }) {
-                watching.failures = 0;
-            }
             match news {
                 News::ListStarts => watching.listing = true,
-                News::ListEnds => watching.listing = false,
+                News::ListEnds => {
+                    watching.listing = false;
+                    let is_doubted = watching.failing.is_some() || watching.expired;
+                    watching.steady = is_doubted.then(|| Instant::now() + STEADY);
+                }
+                News::Changed(_) | News::Deleted(_) => watching.failures = 0,
                 _ => {}
             }
-            break Some((news, (watching, begin)));
+            break Some((news, (watching, begin, kind)));
         }
+    })
+}
+
+impl<S> Watching<S> {
+    /// Takes note of a failure, with the code that the API server answered. `asked`: how long it wants to be left alone.
+    fn fail(&mut self, listing: bool, answered: Option<u16>, asked: Option<Duration>) {
+        let now = Instant::now();
+        let since = *self.failing.get_or_insert(now);
+        self.pause = pause(self.failures).max(asked.unwrap_or_default());
+        self.failures = self.failures.saturating_add(1);
+        self.listing = false;
+        let is_refusal = match answered {
+            // There is no such right, no such kind, or it can't be watched.
+            Some(403..=405) => true,
+            // Again and again.
+            Some(410) if self.expired => true,
+            Some(_) => now - since >= GRACE,
+            // Who does not answer does not hear what would be told of it either.
+            None => false,
+        };
+        if is_refusal {
+            self.refused.get_or_insert(now);
+        }
+        // After a list, it shows; else it goes on where it was.
+        let goes_on = !listing && self.refused.is_none();
+        self.steady = goes_on.then(|| now + self.pause + STEADY);
+    }
+
+    /// It has worked long enough. True if it failed before.
+    fn is_steady(&mut self) -> bool {
+        self.steady = None;
+        self.refused = None;
+        self.expired = false;
+        self.failures = 0;
+        self.failing.take().is_some()
+    }
+}
+
+/// One object that can't be read is no reason not to read the others.
+fn unreadable<K: Resource + Readable>(kind: &str, object: &K) -> News<K> {
+    let metadata = object.meta().clone();
+    tracing::warn!(
+        url = kind,
+        namespace = metadata.namespace,
+        name = metadata.name,
+        error = object.problem().unwrap_or_default(),
+        "an object can't be read; it is left out"
+    );
+    News::Unreadable(Unreadable {
+        metadata: Box::new(metadata),
     })
 }
 
@@ -134,6 +248,17 @@ fn is_expired(error: &watcher::Error) -> bool {
         watcher::Error::WatchError(status) => status.code == 410,
         watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == 410,
         _ => false,
+    }
+}
+
+/// The code with which the API server answered, if it did.
+fn answer(error: &watcher::Error) -> Option<u16> {
+    match error {
+        watcher::Error::WatchError(status) => Some(status.code),
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status)) => Some(status.code),
+        _ => None,
     }
 }
 
@@ -176,17 +301,128 @@ mod tests {
         assert_eq!(pause(u32::MAX), LONGEST);
     }
 
-    /// As a server that was started anew: it lists, and doesn't know the versions of before.
+    type Told = (Vec<&'static str>, Vec<u64>);
+
+    /// What is told by a server whose n-th list or watch (from 0) is answered with these codes, and at which seconds
+    /// lists end and fail.
+    async fn told(answers: impl Fn(bool, usize) -> u16 + Clone + Send + 'static, news: usize) -> Told {
+        let counts = std::sync::Arc::new(std::sync::Mutex::new([0, 0]));
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let watches = request.uri().query().unwrap_or_default().contains("watch=true");
+            let count = {
+                let mut counts = counts.lock().unwrap();
+                let count = &mut counts[usize::from(watches)];
+                *count += 1;
+                *count - 1
+            };
+            let code = answers(watches, count);
+            async move {
+                let list = r#"{"kind": "WidgetList", "apiVersion": "a.test/v1", "metadata": {"resourceVersion": "7"},
+                    "items": []}"#;
+                let refusal = format!(
+                    r#"{{"kind": "Status", "apiVersion": "v1", "metadata": {{}}, "status": "Failure", "message": "no",
+                    "reason": "None", "code": {code}}}"#
+                )
+                .replace('\n', "");
+                // It stays open for a minute.
+                let open = watches && code == 200;
+                let (status, body) = match code {
+                    200 => (200, list.to_owned()),
+                    // Within a watch that began well.
+                    410 => (200, format!(r#"{{"type": "ERROR", "object": {refusal}}}"#)),
+                    code => (code, refusal),
+                };
+                let frames = futures::stream::once(async move {
+                    if open {
+                        tokio::time::sleep(Duration::from_secs(60)).await;
+                    }
+                    let text = if open { String::new() } else { body };
+                    Ok::<_, std::io::Error>(http_body::Frame::data(bytes::Bytes::from(text)))
+                });
+                let body = http_body_util::BodyExt::boxed_unsync(http_body_util::StreamBody::new(frames));
+                Ok::<_, std::convert::Infallible>(http::Response::builder().status(status).body(body).unwrap())
+            }
+        });
+        let resource = ApiResource {
+            group: "a.test".into(),
+            version: "v1".into(),
+            api_version: "a.test/v1".into(),
+            kind: "Widget".into(),
+            plural: "widgets".into(),
+        };
+        let api: Api<crate::cluster::decoding::Whole> = Api::all_with(kube::Client::new(service, "shop"), &resource);
+        let begun = Instant::now();
+        let all: Vec<_> = watch(api, None, false)
+            .filter(|news| futures::future::ready(!matches!(news, News::ListStarts)))
+            .map(|news| {
+                let name = match news {
+                    News::ListEnds => "listed",
+                    News::Failed {
+                        refused: Some(_),
+                        listing: true,
+                        ..
+                    } => "list refused",
+                    News::Failed { refused: Some(_), .. } => "refused",
+                    News::Failed { .. } => "failed",
+                    News::Steady => "steady",
+                    _ => "else",
+                };
+                (name, begun.elapsed().as_secs())
+            })
+            .take(news)
+            .collect()
+            .await;
+        all.into_iter().unzip()
+    }
+
+    /// As of a server that was started anew: it lists, and doesn't know the versions of before.
     #[tokio::test(start_paused = true)]
-    async fn a_version_that_is_too_old_is_no_failure() {
+    async fn a_version_that_is_too_old_is_no_failure_unless_it_always_is() {
+        let once = |watches, count| if watches && count == 0 { 410 } else { 200 };
+        assert_eq!(told(once, 2).await.0, ["listed", "listed"]);
+        let always = |watches, _| if watches { 410 } else { 200 };
+        let (news, seconds) = told(always, 10).await;
+        let expected = [
+            "listed", "listed", "refused", "listed", "refused", "listed", "refused", "listed", "refused", "listed",
+        ];
+        assert_eq!(news, expected);
+        assert!(seconds[9] >= 7, "{seconds:?}: ever more seldom");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_refused_begins_anew_with_a_list_and_proves_itself() {
+        // It may list, and not watch; then both; a right that is given back counts from then on.
+        let (news, seconds) = told(|watches, count| if watches && count < 2 { 403 } else { 200 }, 6).await;
+        assert_eq!(news, ["listed", "refused", "listed", "refused", "listed", "steady"]);
+        assert_eq!(seconds[5] - seconds[4], STEADY.as_secs());
+        let (news, _) = told(|watches, count| if !watches && count < 2 { 404 } else { 200 }, 4).await;
+        assert_eq!(news, ["list refused", "list refused", "listed", "steady"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_pass_is_no_refusal_until_it_has_lasted() {
+        let (news, _) = told(|watches, count| if watches && count < 3 { 503 } else { 200 }, 5).await;
+        assert_eq!(news, ["listed", "failed", "failed", "failed", "steady"]);
+        let (news, seconds) = told(|watches, _| if watches { 500 } else { 200 }, 10).await;
+        let first = news.iter().position(|news| *news == "refused").unwrap();
+        assert!((60..130).contains(&seconds[first]), "{news:?} {seconds:?}");
+        assert_eq!(news[first + 1], "listed");
+    }
+
+    /// As a kind of which somebody made an object that nobody can read, and one that nests deep.
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_cannot_be_read_stops_no_watch() {
         let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
+            let deep = format!("{}1{}", "{\"a\":".repeat(5000), "}".repeat(5000));
             let body = match request.uri().query().unwrap_or_default().contains("watch=true") {
-                true => r#"{"type": "ERROR", "object": {"kind": "Status", "apiVersion": "v1", "metadata": {},
-                    "status": "Failure", "message": "too old", "reason": "Expired", "code": 410}}"#
-                    .replace('\n', ""),
+                true => r#"{"type":"MODIFIED","object":{"metadata":{"name":"odd","labels":6,"resourceVersion":"8"}}}
+{"type":"MODIFIED","object":{"metadata":{"name":"plain","resourceVersion":"9"}}}
+"#
+                .to_owned(),
                 false => r#"{"kind": "WidgetList", "apiVersion": "a.test/v1", "metadata": {"resourceVersion": "7"},
-                    "items": []}"#
-                    .to_owned(),
+                    "items": [{"metadata": {"name": "odd", "labels": 5}}, {"metadata": {"name": "deep"}, "spec": DEEP},
+                    {"metadata": {"name": "plain"}}]}"#
+                    .replace("DEEP", &deep),
             };
             Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::from(body.into_bytes())))
         });
@@ -197,14 +433,30 @@ mod tests {
             kind: "Widget".into(),
             plural: "widgets".into(),
         };
-        let api: Api<kube::api::DynamicObject> = Api::all_with(kube::Client::new(service, "shop"), &resource);
-        let begun = tokio::time::Instant::now();
-        let news: Vec<_> = watch(api, None, false).take(20).collect().await;
-        assert!(!news.iter().any(|news| matches!(news, News::Failed { .. })));
-        let lists = news.iter().filter(|news| matches!(news, News::ListEnds)).count() as u32;
+        let api: Api<crate::cluster::decoding::Whole> = Api::all_with(kube::Client::new(service, "shop"), &resource);
+        let name = |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default();
+        let told = watch(api, None, false).take(7).map(|news| match news {
+            News::ListStarts => "begins".to_owned(),
+            News::ListEnds => "ends".to_owned(),
+            News::Steady => "steady".to_owned(),
+            News::Listed(object) => format!("listed {}", name(&object.metadata)),
+            News::Changed(object) => format!("changed {}", name(&object.metadata)),
+            News::Deleted(object) => format!("deleted {}", name(&object.metadata)),
+            News::Unreadable(odd) => format!("unreadable {}", name(&odd.metadata)),
+            News::Failed { error, .. } => error,
+        });
+        let told: Vec<String> = told.collect().await;
         assert_eq!(
-            (lists, begun.elapsed().as_millis()),
-            (10, u128::from(lists - 1) * SHORTEST.as_millis())
+            told,
+            [
+                "begins",
+                "unreadable odd",
+                "listed deep",
+                "listed plain",
+                "ends",
+                "unreadable odd",
+                "changed plain"
+            ]
         );
     }
 }

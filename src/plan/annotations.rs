@@ -1,14 +1,17 @@
 //! Annotations by which people steer a release or one of its members: ours, Helm's and operator-sdk's.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use super::applyset::TRACKING_ANNOTATION;
+use super::applyset::{DIGEST_ANNOTATION, TRACKING_ANNOTATION};
 use crate::watches::{duration, suggestion};
 
 /// On a custom resource: nothing of the release is changed, nor deleted with it, while it is `true`.
 pub const SUSPEND: &str = "chartwright.dev/suspend";
 /// On a custom resource: its own resync period, as a Go duration.
 pub const RECONCILE_PERIOD: &str = "chartwright.dev/reconcile-period";
+/// No release is looked at again sooner, whatever somebody asks for.
+pub const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
 /// On a custom resource: a new value starts a complete reconcile, although nothing changed.
 pub const REQUESTED_AT: &str = "chartwright.dev/requested-at";
 /// On a custom resource: a new value applies every member once, and makes those anew that can't be changed.
@@ -42,7 +45,7 @@ const SDK_ROLLBACK_FORCE: &str = "helm.sdk.operatorframework.io/rollback-force";
 /// What all annotations of ours begin with.
 const PREFIX: &str = "chartwright.dev/";
 /// All of them, on whatever objects: a member may be a custom resource itself.
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 15] = [
     SUSPEND,
     RECONCILE_PERIOD,
     REQUESTED_AT,
@@ -57,6 +60,7 @@ const KNOWN: [&str; 14] = [
     RECONCILE,
     WAVE,
     TRACKING_ANNOTATION,
+    DIGEST_ANNOTATION,
 ];
 
 /// Of one object.
@@ -133,8 +137,14 @@ pub fn problems(annotations: &Annotations) -> Vec<String> {
         }
     }
     for key in [RECONCILE_PERIOD, SDK_RECONCILE_PERIOD] {
-        if let Some(Err(error)) = annotations.get(key).map(|text| duration::parse(text)) {
-            problems.push(format!("{key}: {error}; it has no effect"));
+        match annotations.get(key).map(|text| (text, duration::parse(text))) {
+            Some((_, Err(error))) => problems.push(format!("{key}: {error}; it has no effect")),
+            Some((text, Ok(period))) if !period.is_zero() && period < SHORTEST_PERIOD => {
+                problems.push(format!(
+                    "{key}: {text:?} counts as {SHORTEST_PERIOD:?}, the shortest period"
+                ));
+            }
+            _ => {}
         }
     }
     if is_true(annotations, SDK_UPGRADE_FORCE) {
@@ -194,6 +204,7 @@ mod tests {
             (SUSPEND, "yes", "counts as \"false\""),
             (RECONCILE_PERIOD, "60", "has no unit"),
             (SDK_RECONCILE_PERIOD, "soon", "not a duration"),
+            (RECONCILE_PERIOD, "1ns", "counts as 1s"),
             (SDK_UPGRADE_FORCE, "true", "has no effect"),
             (
                 "chartwright.dev/suspended",

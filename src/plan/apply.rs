@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::applyset::DIGEST_ANNOTATION;
 use super::desired::Member;
 use super::members::Live;
 use super::ownership::{Owner, Ownership, ownership};
 use super::policy::Update;
 use super::record::Entry;
+use super::references;
 
 /// What is known of the live object that a member would be.
 #[derive(Clone, Debug)]
@@ -87,7 +89,10 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: Seen<'_>, owner: &Owne
                 let why = match entry.fingerprint {
                     // It is not certain what the last apply came to; nobody else is to blame.
                     None => Why::Changed,
-                    recorded if recorded == live.fingerprint => return Step::Unchanged,
+                    recorded if recorded == live.fingerprint => match references::has_wanted(member, live) {
+                        true => return Step::Unchanged,
+                        false => Why::Changed,
+                    },
                     Some(_) => Why::Drifted,
                 };
                 Step::Apply { force: true, why }
@@ -119,17 +124,36 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: Seen<'_>, owner: &Owne
     }
 }
 
-/// What is sent for a member: all of it, but for what is given up to an autoscaler.
+/// What is sent for a member: all of it with its owner reference, but for what is given up to an autoscaler.
 pub fn content<'m>(member: &'m Member, live: Option<&Live>) -> Cow<'m, Value> {
-    let scaled = live.is_some_and(|live| live.scaled_by.is_some());
-    if !scaled || member.object.pointer("/spec/replicas").is_none() {
+    let scaled = live.is_some_and(|live| live.scaled_by.is_some()) && member.object.pointer("/spec/replicas").is_some();
+    let owner = references::wanted(member, live);
+    if !scaled && owner.is_none() {
         return Cow::Borrowed(&member.object);
     }
     let mut object = member.object.clone();
-    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+    if let Some(owner) = owner {
+        references::insert(&mut object, owner);
+    }
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut).filter(|_| scaled) {
         spec.remove("replicas");
     }
     Cow::Owned(object)
+}
+
+/// The object as it is written: with the digest that tells it from what another operator of our name writes.
+pub fn signed(object: &Value, digest: &str) -> Value {
+    let mut object = object.clone();
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    let annotations = metadata.map(|metadata| {
+        metadata
+            .entry("annotations")
+            .or_insert_with(|| Value::Object(Map::new()))
+    });
+    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+        annotations.insert(DIGEST_ANNOTATION.into(), digest.into());
+    }
+    object
 }
 
 /// True if a recorded member is live just as it was left: nothing to render, nothing to send.
@@ -142,6 +166,8 @@ pub fn is_as_recorded(entry: &Entry, live: Option<&Live>, owner: &Owner) -> bool
             && !entry.digest.is_empty()
             && !live.deleting
             && (live.disabled || live.fingerprint.is_some() && live.fingerprint == entry.fingerprint)
+            // What somebody wants to be kept must not go with its owner.
+            && (live.disabled || !live.keep || live.owner.is_none())
             && ownership(&entry.id, live, owner) == Ownership::Ours
     })
 }
@@ -174,6 +200,7 @@ mod tests {
             source: "t.yaml".into(),
             digest: digest.into(),
             policy: Policy::default(),
+            owner: None,
         }
     }
 
@@ -182,7 +209,7 @@ mod tests {
             id: id(),
             version: "v1".into(),
             uid: "o1".into(),
-            stage: 1,
+            wave: 0,
             digest: "d".into(),
             fingerprint: Some(7),
             finished: false,
@@ -454,6 +481,46 @@ mod tests {
         );
         assert_eq!(content(&deployment, Some(&live("u1"))).as_ref(), &deployment.object);
         assert_eq!(content(&deployment, None).as_ref(), &deployment.object);
+    }
+
+    #[test]
+    fn a_member_gets_its_owner_reference_once_and_loses_it_when_it_is_to_be_kept() {
+        let reference = references::reference("a.test/v1", "Shop", "web", "u1");
+        let owned = Member {
+            object: serde_json::json!({"metadata": {"name": "a"}}),
+            owner: Some(reference.into()),
+            ..member("d")
+        };
+        let with = |owner: Option<&str>, keep| Live {
+            owner: owner.map(Into::into),
+            keep,
+            ..live("u1")
+        };
+        let changed = Step::Apply {
+            force: true,
+            why: Why::Changed,
+        };
+        let unowned = Member {
+            owner: None,
+            ..owned.clone()
+        };
+        for (member, live, expected) in [
+            (&owned, with(Some("a.test/v1"), false), Step::Unchanged),
+            (&owned, with(None, false), changed.clone()),
+            (&owned, with(Some("a.test/v1alpha1"), false), changed.clone()),
+            (&owned, with(Some("a.test/v1"), true), changed.clone()),
+            (&owned, with(None, true), Step::Unchanged),
+            (&unowned, with(None, false), Step::Unchanged),
+            (&unowned, with(Some("a.test/v1"), false), changed),
+        ] {
+            let next = step(member, Some(&entry()), Seen::Present(&live), &owner());
+            assert_eq!(next, expected, "{:?} {live:?}", member.owner);
+            let sent = content(member, Some(&live));
+            let owners = sent["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len);
+            assert_eq!(owners, usize::from(member.owner.is_some() && !live.keep), "{live:?}");
+            let is_left = live.keep && live.owner.is_some();
+            assert_eq!(is_as_recorded(&entry(), Some(&live), &owner()), !is_left, "{live:?}");
+        }
     }
 
     #[test]

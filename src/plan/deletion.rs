@@ -51,6 +51,37 @@ pub fn policy(watch: DeletionPolicy, annotations: &Annotations, cascade: Cascade
     }
 }
 
+/// How a custom resource came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// We let it go, or never held it.
+    Released,
+    /// It went in spite of our finalizer: nobody has uninstalled its release.
+    Vanished,
+    /// Somebody took our finalizer off.
+    Freed,
+}
+
+/// A state of a custom resource, as far as its end is concerned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Our finalizer is on it.
+    pub held: bool,
+    /// It has a deletionTimestamp.
+    pub deleting: bool,
+}
+
+/// Tells how a custom resource ended: from its state before (our own writes counted), from the one that its watch told
+/// with its end, unless it was only missing, and from whether it still had members of whom we know.
+pub fn end(before: Held, told: Option<Held>, has_members: bool) -> End {
+    let last = told.unwrap_or(before);
+    match last.held && !last.deleting {
+        true => End::Vanished,
+        false if before.held || has_members => End::Freed,
+        false => End::Released,
+    }
+}
+
 /// What goes at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn<T> {
@@ -62,24 +93,26 @@ pub struct Turn<T> {
 
 /// Brings members into turns, in the order in which they go: webhooks first, then the objects, then namespaces and CRDs,
 /// and in each of these the higher waves before the lower ones. Within a turn, last made, first gone; what no record
-/// lists has no order, and goes before what others may depend on. `wave` tells what a live object says.
+/// lists has no order, and goes before what others may depend on. `wave` tells what a live object says; of one that wasn't
+/// looked at, the record tells it.
 pub fn turns<T>(
     found: Vec<T>,
     id: impl Fn(&T) -> &ObjectId,
-    wave: impl Fn(&T) -> i32,
+    wave: impl Fn(&T) -> Option<i32>,
     record: &Record,
 ) -> Vec<Turn<T>> {
-    let places: std::collections::HashMap<&ObjectId, usize> = record
+    let places: std::collections::HashMap<&ObjectId, (usize, i32)> = record
         .entries
         .iter()
         .enumerate()
-        .map(|(place, entry)| (&entry.id, place))
+        .map(|(place, entry)| (&entry.id, (place, entry.wave)))
         .collect();
     let mut ordered: Vec<_> = found
         .into_iter()
         .map(|item| {
-            let place = places.get(id(&item)).copied().unwrap_or(usize::MAX);
-            (Stage::of(&id(&item).group_kind), wave(&item), place, item)
+            let (place, recorded) = places.get(id(&item)).copied().unwrap_or((usize::MAX, 0));
+            let wave = wave(&item).unwrap_or(recorded);
+            (Stage::of(&id(&item).group_kind), wave, place, item)
         })
         .collect();
     ordered.sort_by_key(|(stage, wave, place, _)| std::cmp::Reverse((*stage, *wave, *place)));
@@ -157,7 +190,7 @@ mod tests {
             id: id.clone(),
             version: "v1".into(),
             uid: String::new(),
-            stage: 1,
+            wave: 0,
             digest: String::new(),
             fingerprint: None,
             finished: false,
@@ -179,12 +212,12 @@ mod tests {
             webhook.clone(),
             web.clone(),
         ];
-        let items = |found: Vec<ObjectId>, wave: &dyn Fn(&ObjectId) -> i32| -> Vec<Vec<ObjectId>> {
+        let items = |found: Vec<ObjectId>, wave: &dyn Fn(&ObjectId) -> Option<i32>| -> Vec<Vec<ObjectId>> {
             let turns = turns(found, |id| id, wave, &record);
             turns.into_iter().map(|turn| turn.items).collect()
         };
         assert_eq!(
-            items(found.clone(), &|_| 0),
+            items(found.clone(), &|_| Some(0)),
             [
                 vec![webhook.clone()],
                 vec![unlisted.clone(), web.clone(), map.clone()],
@@ -192,15 +225,52 @@ mod tests {
             ]
         );
         let waves = |id: &ObjectId| match id.name.as_str() {
-            "web" => 2,
-            "map" => -1,
-            _ => 0,
+            "web" => Some(2),
+            "map" => Some(-1),
+            _ => None,
         };
         assert_eq!(
             items(found, &waves),
-            [vec![webhook], vec![web], vec![unlisted], vec![map], vec![space]]
+            [
+                vec![webhook],
+                vec![web.clone()],
+                vec![unlisted],
+                vec![map.clone()],
+                vec![space]
+            ]
         );
-        assert!(items(Vec::new(), &|_| 0).is_empty());
+        assert!(items(Vec::new(), &|_| None).is_empty());
+        // Of what nobody looked at, the record tells the wave.
+        let mut waved = record.clone();
+        waved.entries[1].wave = 7;
+        let turns = turns(vec![web.clone(), map.clone()], |id| id, |_| None, &waved);
+        assert_eq!(turns.iter().map(|turn| turn.wave).collect::<Vec<_>>(), [7, 0]);
+        assert_eq!(turns[0].items, [map]);
+    }
+
+    #[test]
+    fn the_last_state_tells_how_a_custom_resource_ended() {
+        let state = |text: &str| Held {
+            held: text.contains("held"),
+            deleting: text.contains("deleting"),
+        };
+        for (before, told, has_members, expected) in [
+            ("", Some(""), false, End::Released),
+            // Its claim came between the read and the delete of the request.
+            ("", Some("held"), false, End::Vanished),
+            ("held", Some("held"), true, End::Vanished),
+            ("held", None, true, End::Vanished),
+            // We took it off, and the watch tells the state before that.
+            ("deleting", Some("held deleting"), false, End::Released),
+            ("deleting", None, false, End::Released),
+            ("held deleting", Some("held deleting"), true, End::Freed),
+            ("held deleting", None, true, End::Freed),
+            ("held", Some(""), true, End::Freed),
+            ("", Some(""), true, End::Freed),
+        ] {
+            let found = end(state(before), told.map(state), has_members);
+            assert_eq!(found, expected, "{before:?} {told:?} {has_members}");
+        }
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //! accepts it. Every problem is found before the first write.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Map, Value};
 
 use super::applyset;
@@ -10,6 +12,8 @@ use super::digest::Key;
 use super::identity::{GroupKind, ObjectId};
 use super::ownership::Owner;
 use super::policy::Policy;
+use crate::telemetry::cut;
+use crate::watches::names;
 
 /// Where in the order of a reconcile an object is applied. A stage opens when the one before is healthy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -36,6 +40,9 @@ pub struct Member {
     /// Keyed digest of `object`.
     pub digest: String,
     pub policy: Policy,
+    /// What is sent besides: the reference to its custom resource. No part of the digest: it is not of the chart's making,
+    /// and a release that gets it is no upgrade.
+    pub owner: Option<Arc<OwnerReference>>,
 }
 
 /// A rendered object with its template.
@@ -64,6 +71,14 @@ pub enum Problem {
     NoName { origin: String, kind: GroupKind },
     #[error("{origin}: {kind} uses metadata.generateName, which has no stable identity: give it a metadata.name")]
     GenerateName { origin: String, kind: GroupKind },
+    #[error("{origin}: {kind}: metadata.{field} {name:?} is no valid name: {rule}")]
+    InvalidName {
+        origin: String,
+        kind: GroupKind,
+        field: &'static str,
+        name: String,
+        rule: &'static str,
+    },
     #[error("{origin}: {id}: metadata.{field} must be a mapping")]
     NotAMapping {
         origin: String,
@@ -100,6 +115,9 @@ pub struct Unknown {
 
 /// Says whether objects of a kind and version have a namespace; `None` if the API server does not serve it.
 pub type IsNamespaced<'a> = dyn Fn(&GroupKind, &str) -> Option<bool> + 'a;
+
+/// Of a name that is none, in bytes.
+const LONGEST_QUOTE: usize = 80;
 
 /// Fields that only the API server sets; a chart that carries them was exported from a live cluster.
 const SERVER_FIELDS: [&str; 6] = [
@@ -187,6 +205,16 @@ fn member(
             },
         }));
     }
+    let invalid = |field, name: &str, rule| {
+        Box::new(Problem::InvalidName {
+            origin: origin(),
+            kind: group_kind.clone(),
+            field,
+            name: cut(name, LONGEST_QUOTE),
+            rule,
+        })
+    };
+    names::object_name(&group_kind.group, &name).map_err(|rule| invalid("name", &name, rule))?;
     let Some(is_namespaced) = namespaced(&group_kind, &version) else {
         return Ok(Err(Unknown {
             group_kind,
@@ -202,6 +230,9 @@ fn member(
         true => own.unwrap_or(&identity.namespace).to_owned(),
         false => String::new(),
     };
+    if is_namespaced && !names::is_dns_label(&namespace) {
+        return Err(invalid("namespace", &namespace, names::DNS_LABEL));
+    }
     let id = ObjectId::new(group_kind, namespace, name);
     prepare(&mut object, &id, identity).map_err(|field| {
         Box::new(Problem::NotAMapping {
@@ -217,6 +248,7 @@ fn member(
         source: origin(),
         digest: String::new(),
         policy,
+        owner: None,
         id,
     };
     member.seal(key);
@@ -428,6 +460,46 @@ mod tests {
         );
         assert_eq!(result.unknown.len(), 1);
         assert_eq!(result.unknown[0].source, "t6.yaml");
+    }
+
+    #[test]
+    fn names_are_such_as_their_kinds_have() {
+        let long = "a".repeat(254);
+        let (rbac, custom) = ("rbac.authorization.k8s.io/v1", "example.com/v1");
+        for (api_version, kind, name, valid) in [
+            ("v1", "ConfigMap", "a.b-1", true),
+            ("v1", "ConfigMap", "A", false),
+            ("v1", "ConfigMap", "a_b", false),
+            ("v1", "Secret", long.as_str(), false),
+            ("v1", "Secret", &"a".repeat(200), true),
+            (rbac, "Role", "system:Reader_1", true),
+            (rbac, "Role", "a/b", false),
+            (rbac, "Role", &long, false),
+            // Of groups that aren't Kubernetes' own, nobody knows: OpenShift's have colons in them.
+            (custom, "Gadget", "A:b_c", true),
+            (custom, "Gadget", "a%2e", false),
+            (custom, "Gadget", "..", false),
+            (custom, "Gadget", &long, false),
+        ] {
+            let result = run(vec![
+                json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}),
+            ]);
+            assert_eq!(result.members.len(), usize::from(valid), "{kind} {name}");
+            let told: Vec<String> = result.problems.iter().map(Problem::to_string).collect();
+            assert!(
+                told.iter()
+                    .all(|text| text.contains("is no valid name") && text.len() < 300),
+                "{told:?}"
+            );
+        }
+        let result = run(vec![
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "A.b"}}),
+        ]);
+        assert_eq!(
+            result.problems[0].to_string(),
+            "t0.yaml: ConfigMap: metadata.namespace \"A.b\" is no valid name: at most 63 of a-z, 0-9 and -, with a letter or \
+             digit at both ends"
+        );
     }
 
     #[test]

@@ -9,11 +9,13 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// A hash of the fields that `manager` owns by server-side apply: the first 8 bytes, big-endian, of the SHA-256 of
-/// `fieldsV1` as JSON with sorted keys, and of the entry's time. `None` if it owns nothing (any more).
+/// `fieldsV1` as JSON with sorted keys, of the entry's time, and of the digest that an annotation tells of what was
+/// applied. `None` if it owns nothing (any more).
 ///
-/// The time is that of the manager's own last apply that changed something: it tells a content that we applied and did
-/// not live to record from the one that the record speaks of, although both own the same fields.
-pub fn fingerprint(managed_fields: &[ManagedFieldsEntry], manager: &str) -> Option<u64> {
+/// The digest tells a content that we applied and did not live to record, or that another operator of our name applied,
+/// from the one that the record speaks of, although all own the same fields. The time, of the manager's own last apply
+/// that changed something, does as much for what has no such annotation yet, though not within one second.
+pub fn fingerprint(managed_fields: &[ManagedFieldsEntry], manager: &str, digest: Option<&str>) -> Option<u64> {
     let entry = managed_fields.iter().find(|entry| is_apply_of(entry, manager))?;
     let mut hash = Sha256::new();
     match &entry.fields_v1 {
@@ -22,6 +24,9 @@ pub fn fingerprint(managed_fields: &[ManagedFieldsEntry], manager: &str) -> Opti
     }
     if let Some(time) = &entry.time {
         hash.update(format!("@{}", time.0.as_second()));
+    }
+    if let Some(digest) = digest {
+        hash.update(format!("#{digest}"));
     }
     let bytes = hash.finalize();
     bytes.first_chunk::<8>().map(|first| u64::from_be_bytes(*first))
@@ -132,7 +137,7 @@ mod tests {
     }
 
     fn of(list: Value) -> Option<u64> {
-        fingerprint(&entries(list), OURS)
+        fingerprint(&entries(list), OURS, None)
     }
 
     #[test]
@@ -149,6 +154,15 @@ mod tests {
         )]);
         let canonical = Sha256::digest(br#"[1,"k:\"x\"",null,true]@1767225600"#);
         assert_eq!(of(odd), Some(u64::from_be_bytes(*canonical.first_chunk().unwrap())));
+    }
+
+    #[test]
+    fn contents_of_the_same_second_differ() {
+        let list = entries(json!([entry(OURS, "Apply", "", "2026-01-01T00:00:00Z", fields())]));
+        let of = |digest| fingerprint(&list, OURS, digest);
+        assert_ne!(of(Some("a")), of(Some("b")), "reverted within a second");
+        assert_ne!(of(Some("a")), of(None));
+        assert_eq!(of(Some("a")), of(Some("a")));
     }
 
     #[test]

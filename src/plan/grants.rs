@@ -4,8 +4,13 @@
 //! like they can make a chart render anything, with the operator's rights. So a namespaced custom resource gets the
 //! kinds that carry rights or reach only where the chart asks for them of its own accord, or the watch allows them.
 
-use std::collections::BTreeSet;
+mod beyond;
 
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::desired::Member;
 use super::identity::{GroupKind, ObjectId};
 use crate::watches::Allow;
 
@@ -20,22 +25,34 @@ pub enum Reach {
     Cluster,
 }
 
-/// What the chart renders by itself, with nobody's values but the operator's: each kind with its reach.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Baseline(pub BTreeSet<(GroupKind, Reach)>);
+/// What the chart renders by itself for this very release, with nobody's values but the operator's: a name that is there
+/// is a function of the release's name, and a rule that is there is the chart's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Baseline(BTreeMap<ObjectId, Value>);
 
 /// A refusal, worded for the condition that reports it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error(
-        "{0} is refused: its kind carries rights or reach, and the chart does not create it by default. \
-         To permit it, add {1:?} to `allow.kinds` of the watch"
+        "{id} is refused: it carries rights or reach, and {why}. To permit it, add {allow:?} to `allow.kinds` of the watch"
     )]
-    Kind(ObjectId, String),
+    Kind { id: Box<ObjectId>, why: Why, allow: String },
     #[error(
-        "{0} is refused: it lies outside the release's namespace. To permit it, add {1:?} to `allow.namespaces` of the watch"
+        "{id} is refused: it lies outside the release's namespace, and {why}. To permit it, add {allow:?} to \
+         `allow.namespaces` of the watch"
     )]
-    Namespace(ObjectId, String),
+    Namespace { id: Box<ObjectId>, why: Why, allow: String },
+    #[error(
+        "targetNamespace {template:?} gives {namespace:?}, which is another namespace than the custom resource's: whoever \
+         may create one chooses it. To permit it, add {namespace:?} to `allow.namespaces` of the watch"
+    )]
+    Target { template: String, namespace: String },
+    #[error(
+        "{maker} made this custom resource, {depth} deep in releases that make custom resources of this kind, and the watch \
+         allows {limit}: a chart that renders its own kind may never come to an end. To permit it, set `allow.depth` of the \
+         watch to {depth}"
+    )]
+    Depth { maker: String, depth: usize, limit: usize },
     #[error(
         "lookup of {0} is refused: values may not read it. To permit it, add {1:?} to `lookups.kinds` of the watch"
     )]
@@ -45,6 +62,20 @@ pub enum Refused {
     )]
     LookupNamespace(String, String),
 }
+
+/// How an object differs from what the chart makes by default.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    #[error("the chart does not create it by default")]
+    NotThere,
+    #[error("the chart does not render with its default values, so that nothing is known to be its own")]
+    NoDefault,
+    #[error("what the chart creates by default has no such `{0}`")]
+    Beyond(String),
+}
+
+/// How deep releases may make custom resources of their own kind, unless the watch says otherwise.
+const DEPTH: usize = 3;
 
 /// Cluster-scoped kinds that charts look up to find out where they run; they hold no secrets.
 const LOOKUP_KINDS: [(&str, &str); 5] = [
@@ -64,16 +95,21 @@ pub fn reach(id: &ObjectId, release_namespace: &str) -> Reach {
     }
 }
 
-/// Namespaced kinds that hand out rights.
-fn carries_rights(group_kind: &GroupKind) -> bool {
-    group_kind.group == "rbac.authorization.k8s.io"
-}
-
 fn allows_kind(allow: &Allow, group_kind: &GroupKind) -> bool {
     allow
         .kinds
         .iter()
         .any(|kind| kind == "*" || *kind == group_kind.to_string())
+}
+
+/// As [`allows_kind`], or by the name of the object.
+fn allows_object(allow: &Allow, id: &ObjectId) -> bool {
+    allows_kind(allow, &id.group_kind) || allow.kinds.contains(&named(id))
+}
+
+/// An object as `allow.kinds` names it.
+fn named(id: &ObjectId) -> String {
+    format!("{}/{}", id.group_kind, id.name)
 }
 
 fn allows_namespace(allow: &Allow, namespace: &str) -> bool {
@@ -83,20 +119,75 @@ fn allows_namespace(allow: &Allow, namespace: &str) -> bool {
         .any(|allowed| allowed == "*" || allowed == namespace)
 }
 
-/// Checks one object of a namespaced custom resource.
-pub fn may_create(id: &ObjectId, release_namespace: &str, baseline: &Baseline, allow: &Allow) -> Result<(), Refused> {
+// === impl Baseline ===
+
+impl Baseline {
+    /// Of these members of the default render.
+    pub fn of(members: Vec<Member>) -> Self {
+        Baseline(members.into_iter().map(|member| (member.id, member.object)).collect())
+    }
+}
+
+/// Checks one object of a namespaced custom resource. `baseline`: `None` if the chart doesn't render by itself.
+pub fn may_create(
+    id: &ObjectId,
+    object: &Value,
+    release_namespace: &str,
+    baseline: Option<&Baseline>,
+    allow: &Allow,
+) -> Result<(), Refused> {
     let reach = reach(id, release_namespace);
-    if baseline.0.contains(&(id.group_kind.clone(), reach.clone())) {
+    let by_kind = reach == Reach::Cluster || beyond::carries_rights(&id.group_kind, object);
+    if reach == Reach::Own && !by_kind {
         return Ok(());
     }
-    if (reach == Reach::Cluster || carries_rights(&id.group_kind)) && !allows_kind(allow, &id.group_kind) {
-        return Err(Refused::Kind(id.clone(), id.group_kind.to_string()));
+    let default = baseline.map(|Baseline(objects)| objects.get(id));
+    let why = match default {
+        None => Why::NoDefault,
+        Some(None) => Why::NotThere,
+        Some(Some(default)) => match beyond::beyond(id, default, object) {
+            None => return Ok(()),
+            Some(part) => Why::Beyond(part),
+        },
+    };
+    if by_kind && !allows_object(allow, id) {
+        return Err(Refused::Kind {
+            id: Box::new(id.clone()),
+            why,
+            allow: named(id),
+        });
     }
+    // What the kind allows to be different may be where the chart has it.
+    let is_there = by_kind && matches!(why, Why::Beyond(_));
     match reach {
-        Reach::Other(namespace) if !allows_namespace(allow, &namespace) => {
-            Err(Refused::Namespace(id.clone(), namespace))
-        }
+        Reach::Other(namespace) if !is_there && !allows_namespace(allow, &namespace) => Err(Refused::Namespace {
+            id: Box::new(id.clone()),
+            why,
+            allow: namespace,
+        }),
         _ => Ok(()),
+    }
+}
+
+/// Checks the namespace of the release of a custom resource in `own` (empty for a cluster-scoped one, whose author may
+/// write anywhere). A fixed `targetNamespace` is the watch's word, one that a template makes is the author's.
+pub fn may_settle(template: &str, namespace: &str, own: &str, allow: &Allow) -> Result<(), Refused> {
+    let chosen = !own.is_empty() && namespace != own && template.contains("{{");
+    match chosen && !allows_namespace(allow, namespace) {
+        true => Err(Refused::Target {
+            template: template.to_owned(),
+            namespace: namespace.to_owned(),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Checks a custom resource that a release made (`maker`), with so many of its own kind above it.
+pub fn may_nest(depth: usize, maker: String, allow: &Allow) -> Result<(), Refused> {
+    let limit = allow.depth.unwrap_or(DEPTH);
+    match depth > limit {
+        true => Err(Refused::Depth { maker, depth, limit }),
+        false => Ok(()),
     }
 }
 
@@ -136,8 +227,19 @@ pub fn may_look_up(
 mod tests {
     use super::*;
 
+    use serde_json::json;
+
     fn id(kind: &str, namespace: &str) -> ObjectId {
         ObjectId::new(GroupKind::parse(kind), namespace, "x")
+    }
+
+    fn allow(kinds: &[&str], namespaces: &[&str]) -> Allow {
+        let owned = |list: &[&str]| list.iter().map(|item| (*item).to_owned()).collect();
+        Allow {
+            kinds: owned(kinds),
+            namespaces: owned(namespaces),
+            depth: None,
+        }
     }
 
     const BINDING: &str = "ClusterRoleBinding.rbac.authorization.k8s.io";
@@ -147,51 +249,138 @@ mod tests {
     fn values_cannot_smuggle_in_rights_or_reach() {
         let none = Allow::default();
         let baseline = Baseline::default();
-        let check = |kind: &str, namespace: &str| may_create(&id(kind, namespace), "shop", &baseline, &none);
+        let check = |kind: &str, namespace: &str, object: Value| {
+            may_create(&id(kind, namespace), &object, "shop", Some(&baseline), &none)
+        };
+        let token = json!({"type": "kubernetes.io/service-account-token"});
         for (kind, namespace) in [
             ("Deployment.apps", "shop"),
             ("Secret", "shop"),
             ("ServiceAccount", "shop"),
         ] {
-            assert_eq!(check(kind, namespace), Ok(()), "{kind}");
+            assert_eq!(check(kind, namespace, json!({})), Ok(()), "{kind}");
         }
-        for (kind, namespace) in [
-            (BINDING, ""),
-            (ROLE, "shop"),
-            ("Namespace", ""),
-            ("PersistentVolume", ""),
+        for (kind, namespace, object) in [
+            (BINDING, "", json!({})),
+            (ROLE, "shop", json!({})),
+            ("Namespace", "", json!({})),
+            ("PersistentVolume", "", json!({})),
+            ("Secret", "shop", token),
         ] {
-            assert!(matches!(check(kind, namespace), Err(Refused::Kind(..))), "{kind}");
+            assert!(
+                matches!(check(kind, namespace, object), Err(Refused::Kind { .. })),
+                "{kind}"
+            );
         }
-        assert!(matches!(check("Secret", "kube-system"), Err(Refused::Namespace(..))));
-        assert!(matches!(check(ROLE, "kube-system"), Err(Refused::Kind(..))));
-        let message = check(BINDING, "").unwrap_err().to_string();
+        assert!(matches!(
+            check("Secret", "kube-system", json!({})),
+            Err(Refused::Namespace { .. })
+        ));
+        assert!(matches!(
+            check(ROLE, "kube-system", json!({})),
+            Err(Refused::Kind { .. })
+        ));
+        let message = check(BINDING, "", json!({})).unwrap_err().to_string();
         assert!(
-            message.contains("add \"ClusterRoleBinding.rbac.authorization.k8s.io\" to `allow.kinds`"),
+            message.contains("the chart does not create it by default")
+                && message.contains("add \"ClusterRoleBinding.rbac.authorization.k8s.io/x\" to `allow.kinds`"),
             "{message}"
         );
+        let unknown = may_create(&id(BINDING, ""), &json!({}), "shop", None, &none).unwrap_err();
+        assert!(unknown.to_string().contains("does not render with its default values"));
     }
 
     #[test]
-    fn the_charts_own_render_and_the_watch_permit() {
-        let baseline = Baseline(BTreeSet::from([(GroupKind::parse(ROLE), Reach::Own)]));
+    fn the_very_objects_of_the_charts_own_render_are_permitted() {
+        let binding = |subject: &str| json!({"roleRef": {"name": "r"}, "subjects": [{"kind": "ServiceAccount", "name": subject}]});
+        let map = |color: &str| json!({"data": {"color": color}});
+        let baseline = Baseline(BTreeMap::from([
+            (id(BINDING, ""), binding("app")),
+            (id(ROLE, "other"), json!({"rules": []})),
+            (id("ConfigMap", "other"), map("blue")),
+        ]));
+        let check =
+            |id: &ObjectId, object: &Value, allow: &Allow| may_create(id, object, "shop", Some(&baseline), allow);
         let none = Allow::default();
-        assert_eq!(may_create(&id(ROLE, "shop"), "shop", &baseline, &none), Ok(()));
+        assert_eq!(check(&id(BINDING, ""), &binding("app"), &none), Ok(()));
+        assert_eq!(check(&id("ConfigMap", "other"), &map("blue"), &none), Ok(()));
+        let named = |name: &str| ObjectId::new(GroupKind::parse(BINDING), "", name);
+        assert!(check(&named("y"), &binding("app"), &none).is_err(), "another name");
+        let message = check(&id(BINDING, ""), &binding("default"), &none)
+            .unwrap_err()
+            .to_string();
         assert!(
-            may_create(&id(ROLE, "other"), "shop", &baseline, &none).is_err(),
-            "same kind, wider reach"
+            message.contains("no such `subjects[0]`") && message.contains(&format!("\"{BINDING}/x\"")),
+            "{message}"
         );
-        let kinds = Allow {
-            kinds: vec![BINDING.into(), ROLE.into()],
-            namespaces: vec![],
+        assert!(
+            check(&id(ROLE, "shop"), &json!({}), &none).is_err(),
+            "another namespace"
+        );
+        let message = check(&id("ConfigMap", "other"), &map("red"), &none)
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains("add \"other\" to `allow.namespaces`"), "{message}");
+        // An object in another namespace that the chart has there needs leave for what it says, not for where it is.
+        let rule = json!({"rules": [{"verbs": ["*"]}]});
+        assert_eq!(check(&id(ROLE, "other"), &rule, &allow(&[ROLE], &[])), Ok(()));
+    }
+
+    #[test]
+    fn the_watch_permits_by_kind_and_by_name() {
+        let nothing = Baseline::default();
+        let check = |id: &ObjectId, allow: &Allow| may_create(id, &json!({}), "shop", Some(&nothing), allow);
+        let by_name = format!("{BINDING}/x");
+        for kinds in [[BINDING], [by_name.as_str()], ["*"]] {
+            assert_eq!(check(&id(BINDING, ""), &allow(&kinds, &[])), Ok(()), "{kinds:?}");
+        }
+        assert!(
+            check(
+                &ObjectId::new(GroupKind::parse(BINDING), "", "y"),
+                &allow(&[&by_name], &[])
+            )
+            .is_err()
+        );
+        assert!(check(&id(ROLE, "other"), &allow(&[ROLE], &[])).is_err());
+        assert!(check(&id(ROLE, "other"), &allow(&[], &["other"])).is_err());
+        assert_eq!(check(&id(ROLE, "other"), &allow(&[ROLE], &["other"])), Ok(()));
+        assert_eq!(check(&id(ROLE, "other"), &allow(&["*"], &["*"])), Ok(()));
+    }
+
+    #[test]
+    fn a_chart_makes_its_own_kind_only_so_deep() {
+        let none = Allow::default();
+        assert_eq!(may_nest(3, "a".into(), &none), Ok(()));
+        let refused = may_nest(4, "Shop b/a".into(), &none).unwrap_err().to_string();
+        assert!(refused.starts_with("Shop b/a made this") && refused.contains("`allow.depth` of the watch to 4"));
+        let depth = |depth| Allow {
+            depth: Some(depth),
+            ..Allow::default()
         };
-        assert_eq!(may_create(&id(BINDING, ""), "shop", &baseline, &kinds), Ok(()));
-        assert!(may_create(&id(ROLE, "other"), "shop", &baseline, &kinds).is_err());
-        let all = Allow {
-            kinds: vec!["*".into()],
-            namespaces: vec!["*".into()],
-        };
-        assert_eq!(may_create(&id(ROLE, "other"), "shop", &baseline, &all), Ok(()));
+        assert_eq!(may_nest(4, "a".into(), &depth(4)), Ok(()));
+        assert!(may_nest(1, "a".into(), &depth(0)).is_err());
+    }
+
+    #[test]
+    fn a_template_takes_a_release_only_to_namespaces_that_are_allowed() {
+        let none = allow(&[], &[]);
+        let template = "{{ .metadata.name }}";
+        assert_eq!(may_settle(template, "shop", "shop", &none), Ok(()));
+        assert_eq!(may_settle(template, "kube-system", "", &none), Ok(()), "cluster-scoped");
+        assert_eq!(may_settle("infra", "infra", "shop", &none), Ok(()), "fixed");
+        let refused = may_settle(template, "kube-system", "shop", &none)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refused.contains("add \"kube-system\" to `allow.namespaces`"),
+            "{refused}"
+        );
+        assert_eq!(
+            may_settle(template, "kube-system", "shop", &allow(&[], &["kube-system"])),
+            Ok(())
+        );
+        assert_eq!(may_settle(template, "kube-system", "shop", &allow(&[], &["*"])), Ok(()));
+        assert!(may_settle(template, "kube-system", "shop", &allow(&["*"], &["x"])).is_err());
     }
 
     #[test]
@@ -205,10 +394,7 @@ mod tests {
         assert!(check("Secret", Some("kube-system"), &none).is_err());
         assert!(check("Secret", Some(""), &none).is_err(), "all namespaces");
         assert!(check("PersistentVolume", None, &none).is_err());
-        let some = Allow {
-            kinds: vec!["PersistentVolume".into()],
-            namespaces: vec!["infra".into()],
-        };
+        let some = allow(&["PersistentVolume"], &["infra"]);
         assert_eq!(check("PersistentVolume", None, &some), Ok(()));
         assert_eq!(check("Secret", Some("infra"), &some), Ok(()));
         assert!(check("Secret", Some(""), &some).is_err());

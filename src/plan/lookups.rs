@@ -2,9 +2,10 @@
 //! changes. Pure: the watches feed it.
 
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::identity::GroupKind;
@@ -20,18 +21,29 @@ pub struct Target {
     pub name: String,
 }
 
+/// Lookups in so many namespaces of a kind share one watch of all of them.
+const SHARED: usize = 5;
+
 /// The index: for each scope that somebody looks into, the versions of the objects in it.
 #[derive(Default)]
 pub struct LookedUp {
     scopes: HashMap<Scope, State>,
     readers: HashMap<Target, BTreeSet<String>>,
     targets: HashMap<String, BTreeSet<Target>>,
+    /// The namespaces (empty: all) that are looked into, by kind, with the number of targets in each.
+    places: HashMap<GroupKind, BTreeMap<String, usize>>,
+    /// Kinds of which a watch of all namespaces is refused; `None`: of any kind.
+    refused: Option<HashSet<GroupKind>>,
 }
 
 #[derive(Default)]
 struct State {
     synced: bool,
     failing: bool,
+    /// Since when its watch is refused, and why.
+    refused: Option<(Timestamp, String)>,
+    /// It has lasted so long that releases tell of it.
+    told: bool,
     /// By namespace and name: a hash of the resource version. Most objects in a scope are nobody's business.
     objects: HashMap<(String, String), u64>,
 }
@@ -55,6 +67,14 @@ impl Target {
 // === impl LookedUp ===
 
 impl LookedUp {
+    /// For an operator that looks at all namespaces: many of one kind may share a watch.
+    pub fn of_all_namespaces() -> Self {
+        LookedUp {
+            refused: Some(HashSet::new()),
+            ..LookedUp::default()
+        }
+    }
+
     /// A release (by its ApplySet id) looks up these, and nothing else any more. True if there are scopes that nobody
     /// looked into before, or nobody looks into any more.
     pub fn read(&mut self, set: &str, targets: BTreeSet<Target>) -> bool {
@@ -65,37 +85,107 @@ impl LookedUp {
         {
             return false;
         }
-        let before: BTreeSet<Scope> = self.forget(set);
-        let mut news = false;
+        let mut kinds = self.forget(set);
         for target in &targets {
-            let scope = target.scope();
-            news |= !before.contains(&scope) && !self.scopes.contains_key(&scope);
-            self.scopes.entry(scope).or_default();
-            self.readers.entry(target.clone()).or_default().insert(set.to_owned());
+            let readers = self.readers.entry(target.clone()).or_default();
+            if readers.is_empty() {
+                let places = self.places.entry(target.group_kind.clone()).or_default();
+                *places.entry(target.namespace.clone()).or_default() += 1;
+            }
+            readers.insert(set.to_owned());
+            kinds.insert(target.group_kind.clone());
         }
         if !targets.is_empty() {
             self.targets.insert(set.to_owned(), targets);
         }
-        // Only what this release looked into can have lost its last reader.
-        for scope in before {
-            if !self.readers.keys().any(|target| target.scope() == scope) {
-                news |= self.scopes.remove(&scope).is_some();
-            }
-        }
-        news
+        // Only of these kinds can somebody be the first or the last who looks into a scope.
+        let changed: Vec<bool> = kinds.iter().map(|kind| self.settle(kind)).collect();
+        changed.contains(&true)
     }
 
-    fn forget(&mut self, set: &str) -> BTreeSet<Scope> {
+    /// The kinds of what it looked up.
+    fn forget(&mut self, set: &str) -> BTreeSet<GroupKind> {
         let targets = self.targets.remove(set).unwrap_or_default();
         for target in &targets {
-            if let Some(readers) = self.readers.get_mut(target) {
-                readers.remove(set);
-                if readers.is_empty() {
-                    self.readers.remove(target);
-                }
+            let Some(readers) = self.readers.get_mut(target) else {
+                continue;
+            };
+            readers.remove(set);
+            if !readers.is_empty() {
+                continue;
+            }
+            self.readers.remove(target);
+            let Some(places) = self.places.get_mut(&target.group_kind) else {
+                continue;
+            };
+            match places.get_mut(&target.namespace) {
+                Some(count) if *count > 1 => *count -= 1,
+                _ => drop(places.remove(&target.namespace)),
+            }
+            if places.is_empty() {
+                self.places.remove(&target.group_kind);
             }
         }
-        targets.iter().map(Target::scope).collect()
+        targets.into_iter().map(|target| target.group_kind).collect()
+    }
+
+    /// Which scopes of a kind are watched. True if others than before.
+    fn settle(&mut self, kind: &GroupKind) -> bool {
+        let scope = |namespace: &str| Scope {
+            group_kind: kind.clone(),
+            namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+        };
+        let everywhere = scope("");
+        let places = self.places.get(kind);
+        let namespaces = places
+            .into_iter()
+            .flatten()
+            .filter(|(namespace, _)| !namespace.is_empty());
+        let may_share = self.refused.as_ref().is_some_and(|refused| !refused.contains(kind));
+        let count = namespaces.clone().count();
+        // Once it is there, it serves as long as anybody reads.
+        let is_shared = may_share && (count >= SHARED || count > 0 && self.scopes.contains_key(&everywhere));
+        let is_synced = self.scopes.get(&everywhere).is_some_and(|state| state.synced);
+        let asks_for_all = places.is_some_and(|places| places.contains_key(""));
+        let mut wanted: HashSet<Scope> = HashSet::new();
+        if is_shared || asks_for_all {
+            wanted.insert(everywhere.clone());
+        }
+        // What is known by a watch of a namespace counts until the other one has shown everything.
+        if !(is_shared && is_synced) {
+            let known = |scope: &Scope| !is_shared || self.scopes.contains_key(scope);
+            wanted.extend(namespaces.map(|(namespace, _)| scope(namespace)).filter(known));
+        }
+        let before = self.scopes.len();
+        self.scopes
+            .retain(|scope, _| scope.group_kind != *kind || wanted.contains(scope));
+        let mut changed = self.scopes.len() != before;
+        for scope in wanted {
+            changed |= !self.scopes.contains_key(&scope);
+            self.scopes.entry(scope).or_default();
+        }
+        changed
+    }
+
+    /// The state that tells of a target.
+    fn state(&self, target: &Target) -> Option<&State> {
+        self.states(target).find(|state| state.synced)
+    }
+
+    /// Those of the watches that show a target.
+    fn states(&self, target: &Target) -> impl Iterator<Item = &State> {
+        let everywhere = Scope {
+            group_kind: target.group_kind.clone(),
+            namespace: None,
+        };
+        let states = [self.scopes.get(&everywhere), self.scopes.get(&target.scope())];
+        states.into_iter().flatten()
+    }
+
+    /// True if no watch has yet said anything of a target, not even that it fails.
+    pub fn is_unsettled(&self, target: &Target) -> bool {
+        let mut states = self.states(target).peekable();
+        states.peek().is_some() && states.all(|state| !state.synced && !state.failing)
     }
 
     /// The scopes that should be watched.
@@ -103,15 +193,17 @@ impl LookedUp {
         self.scopes.keys()
     }
 
-    /// True if some scope has neither been listed nor failed to be.
-    pub fn is_unsettled(&self) -> bool {
-        self.scopes.values().any(|state| !state.synced && !state.failing)
+    /// What a release looks up.
+    pub fn targets(&self, set: &str) -> impl Iterator<Item = &Target> {
+        self.targets.get(set).into_iter().flatten()
     }
 
     /// The version of what a lookup would find now, comparable with [`version`]; `None` if no watch knows.
     pub fn version(&self, target: &Target) -> Option<String> {
-        let state = self.scopes.get(&target.scope()).filter(|state| state.synced)?;
-        let objects = state.objects.iter();
+        let state = self.state(target)?;
+        // A shared watch shows other namespaces, too.
+        let is_here = |namespace: &str| target.namespace.is_empty() || target.namespace == namespace;
+        let objects = state.objects.iter().filter(|((namespace, _), _)| is_here(namespace));
         Some(match target.is_list() {
             true => of_list(objects.map(|((namespace, name), version)| (namespace.as_str(), name.as_str(), *version))),
             false => {
@@ -149,11 +241,35 @@ impl LookedUp {
 
     /// A list is complete: what it did not contain is gone. Returns the releases that must hear of anything.
     pub fn listed(&mut self, scope: &Scope, seen: &HashSet<(String, String)>) -> Vec<String> {
+        let mut sets = self.retain(scope, seen);
+        sets.extend(self.trust(scope));
+        sets
+    }
+
+    /// From now on what a scope does not show is gone. Returns the releases that must hear of it.
+    pub fn trust(&mut self, scope: &Scope) -> Vec<String> {
         let Some(state) = self.scopes.get_mut(scope) else {
             return Vec::new();
         };
-        state.synced = true;
+        let first = !std::mem::replace(&mut state.synced, true);
         state.failing = false;
+        state.refused = None;
+        let told = std::mem::take(&mut state.told);
+        if first {
+            // Watches of single namespaces may have had their time.
+            self.settle(&scope.group_kind);
+        }
+        match told {
+            true => self.readers_in(scope),
+            false => Vec::new(),
+        }
+    }
+
+    /// As [`LookedUp::listed`], for a list that proves nothing of what comes after it.
+    pub fn retain(&mut self, scope: &Scope, seen: &HashSet<(String, String)>) -> Vec<String> {
+        let Some(state) = self.scopes.get_mut(scope) else {
+            return Vec::new();
+        };
         let gone: Vec<_> = state
             .objects
             .keys()
@@ -165,12 +281,61 @@ impl LookedUp {
             .collect()
     }
 
-    /// A watch broke: what it showed may be old.
-    pub fn set_failing(&mut self, scope: &Scope) {
+    /// A watch broke: what it showed may be old. `refused`: the right to it is missing. True if others are to be watched
+    /// in its place.
+    pub fn set_failing(&mut self, scope: &Scope, refused: bool) -> bool {
         if let Some(state) = self.scopes.get_mut(scope) {
             state.synced = false;
             state.failing = true;
         }
+        let is_shared = scope.namespace.is_none() && refused;
+        if let Some(known) = self.refused.as_mut().filter(|_| is_shared) {
+            known.insert(scope.group_kind.clone());
+        }
+        scope.namespace.is_none() && self.settle(&scope.group_kind)
+    }
+
+    /// The same for one that the API server refuses; `error`: its words.
+    pub fn set_refused(&mut self, scope: &Scope, error: String, now: Timestamp) -> bool {
+        if let Some(state) = self.scopes.get_mut(scope) {
+            let since = state.refused.take().map_or(now, |(since, _)| since);
+            state.refused = Some((since, error.clone()));
+        }
+        self.set_failing(scope, error.contains("forbidden"))
+    }
+
+    /// It has been refused for long. Returns the releases that must hear of it: none if they did before.
+    pub fn tell_failing(&mut self, scope: &Scope) -> Vec<String> {
+        match self.scopes.get_mut(scope) {
+            Some(state) if !state.told => state.told = true,
+            _ => return Vec::new(),
+        }
+        self.readers_in(scope)
+    }
+
+    fn readers_in(&self, scope: &Scope) -> Vec<String> {
+        let is_here = |target: &Target| {
+            let namespace = scope.namespace.as_ref();
+            target.group_kind == scope.group_kind && namespace.is_none_or(|namespace| *namespace == target.namespace)
+        };
+        let readers = self.readers.iter().filter(|(target, _)| is_here(target));
+        let sets: BTreeSet<&String> = readers.flat_map(|(_, sets)| sets).collect();
+        sets.into_iter().cloned().collect()
+    }
+
+    /// Since when it can't be told what a lookup finds, and why: for what a release should tell of it.
+    pub fn unseen(&self, target: &Target) -> Option<&(Timestamp, String)> {
+        if self.state(target).is_some() {
+            return None;
+        }
+        let mut states = self.states(target).filter(|state| state.told);
+        states.find_map(|state| state.refused.as_ref())
+    }
+
+    /// How many watches of kinds of this name do not work.
+    pub fn count_failing(&self, kind: &str) -> usize {
+        let states = self.scopes.iter().filter(|(scope, _)| scope.group_kind.kind == kind);
+        states.filter(|(_, state)| state.failing).count()
     }
 
     fn readers_of(&self, scope: &Scope, namespace: &str, name: &str) -> Vec<String> {
@@ -179,11 +344,12 @@ impl LookedUp {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         };
-        let scope_namespace = scope.namespace.as_deref().unwrap_or_default();
-        let targets = [of(namespace, name), of(scope_namespace, "")];
+        let mut targets = vec![of(namespace, name), of(namespace, "")];
+        if scope.namespace.is_none() && !namespace.is_empty() {
+            targets.push(of("", ""));
+        }
         let sets: BTreeSet<&String> = targets
             .iter()
-            .filter(|target| target.scope() == *scope)
             .filter_map(|target| self.readers.get(target))
             .flatten()
             .collect();
@@ -315,8 +481,103 @@ mod tests {
             Some(version(&empty)),
             "a list forgets what it lacks"
         );
-        index.set_failing(&scope);
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        index.set_refused(&scope, "forbidden".into(), at(7));
         assert_eq!(index.version(&target("shop", "")), None);
+        assert_eq!(
+            (index.unseen(&target("shop", "")), index.count_failing("Secret")),
+            (None, 1)
+        );
+        assert_eq!(
+            (index.tell_failing(&scope), index.tell_failing(&scope)),
+            (vec!["a".to_owned()], vec![])
+        );
+        index.set_refused(&scope, "gone".into(), at(9));
+        assert_eq!(index.unseen(&target("shop", "tls")), Some(&(at(7), "gone".to_owned())));
+        index.retain(&scope, &HashSet::new());
+        assert_eq!(
+            index.version(&target("shop", "")),
+            None,
+            "a list proves nothing of what comes after it"
+        );
+        assert_eq!(index.listed(&scope, &HashSet::new()), ["a"]);
+        assert_eq!(
+            (index.unseen(&target("shop", "tls")), index.count_failing("Secret")),
+            (None, 0)
+        );
+    }
+
+    fn namespaces(count: usize) -> BTreeSet<Target> {
+        (0..count).map(|number| target(&format!("n{number}"), "tls")).collect()
+    }
+
+    #[test]
+    fn lookups_in_many_namespaces_share_a_watch() {
+        let mut index = LookedUp::of_all_namespaces();
+        let everywhere = target("", "").scope();
+        assert!(index.read("a", namespaces(SHARED - 1)));
+        assert_eq!(index.wanted().count(), SHARED - 1);
+        let first = target("n0", "tls");
+        index.observe(&first.scope(), "n0", "tls", "1");
+        index.listed(&first.scope(), &[("n0".into(), "tls".into())].into());
+        let known = index.version(&first);
+        assert!(known.is_some());
+
+        assert!(index.read("b", namespaces(1000)));
+        assert_eq!(
+            index.wanted().count(),
+            SHARED,
+            "one more, and what was known still counts"
+        );
+        assert!(index.is_unsettled(&target("n9", "tls")));
+        assert_eq!(index.version(&first), known, "nobody is rendered for it");
+        let seen: HashSet<_> = [("n0", "tls"), ("n7", "tls"), ("n7", "other"), ("else", "tls")]
+            .map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
+            .into();
+        for (namespace, name) in &seen {
+            index.observe(&everywhere, namespace, name, "1");
+        }
+        index.listed(&everywhere, &seen);
+        assert_eq!(index.wanted().collect::<Vec<_>>(), [&everywhere]);
+        assert_eq!(index.version(&first), known);
+        assert_eq!(index.version(&target("n8", "tls")), Some(String::new()));
+        assert_eq!(index.observe(&everywhere, "n0", "tls", "2"), ["a", "b"]);
+        assert_eq!(index.observe(&everywhere, "n7", "tls", "2"), ["b"]);
+        assert_eq!(index.observe(&everywhere, "else", "tls", "2"), [""; 0]);
+        index.read("list", [target("n7", "")].into());
+        assert_eq!(index.observe(&everywhere, "n7", "other", "2"), ["list"]);
+        let object = |name: &str| json!({"metadata": {"namespace": "n7", "name": name, "resourceVersion": "2"}});
+        let list = json!({"metadata": {}, "items": [object("tls"), object("other")]});
+        assert_eq!(
+            index.version(&target("n7", "")),
+            Some(version(&list)),
+            "of its namespace only"
+        );
+
+        index.read("b", BTreeSet::new());
+        assert_eq!(
+            index.wanted().collect::<Vec<_>>(),
+            [&everywhere],
+            "what is watched by now"
+        );
+        assert!(!index.read("a", BTreeSet::new()) && index.read("list", BTreeSet::new()));
+        assert_eq!(index.wanted().count(), 0);
+    }
+
+    #[test]
+    fn who_may_not_see_all_namespaces_watches_each() {
+        let everywhere = target("", "").scope();
+        let mut index = LookedUp::of_all_namespaces();
+        index.read("a", namespaces(10));
+        assert_eq!(index.wanted().count(), 1);
+        assert!(!index.set_failing(&everywhere, false), "that may pass");
+        assert!(index.set_failing(&everywhere, true));
+        assert_eq!(index.wanted().count(), 10);
+        index.read("b", namespaces(20));
+        assert_eq!(index.wanted().count(), 20);
+        let mut index = LookedUp::default();
+        index.read("a", namespaces(10));
+        assert_eq!(index.wanted().count(), 10, "an operator of some namespaces");
     }
 
     #[test]
@@ -325,7 +586,7 @@ mod tests {
         assert!(index.read("a", [target("shop", "tls")].into()));
         assert!(!index.read("a", [target("shop", "tls")].into()), "known");
         assert!(!index.read("b", [target("shop", "x")].into()), "the same scope");
-        assert!(index.is_unsettled());
+        assert!(index.is_unsettled(&target("shop", "x")) && !index.is_unsettled(&target("b", "x")));
         assert!(!index.read("a", BTreeSet::new()), "b still looks there");
         assert!(index.read("b", [target("", "node")].into()));
         assert_eq!(

@@ -245,6 +245,7 @@ mod tests {
             source: "t.yaml".into(),
             digest: String::new(),
             policy: Default::default(),
+            owner: None,
         }
     }
 

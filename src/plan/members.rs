@@ -6,8 +6,12 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::health::Health;
 use super::identity::{GroupKind, ObjectId};
+use super::needs::Needs;
+use super::ownership::owner_of;
 
 /// What is known of a live object. Everything but `health` comes from its metadata.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,6 +42,8 @@ pub struct Live {
     pub deleting: bool,
     /// `Kind/name` of the controller in its ownerReferences, and that owner's UID.
     pub controller: Option<(String, String)>,
+    /// The API version in its reference to the custom resource that the tracking annotation names, if it has one.
+    pub owner: Option<Box<str>>,
     /// The field manager that wrote last, other than ours.
     pub last_writer: Option<String>,
     /// `None` for kinds that are watched as metadata only: there, to exist is to be healthy.
@@ -60,12 +66,25 @@ pub struct Members {
     /// What carries the label of a set, in order. Most sets are small: a tree would keep ten times the room they take.
     sets: HashMap<String, Vec<Arc<ObjectId>>>,
     wanted: BTreeSet<Scope>,
+    needs: Needs,
     synced: HashSet<Scope>,
-    failing: HashMap<Scope, String>,
-    /// UIDs of Jobs that were complete when they went, until a release has taken note.
-    finished: HashMap<ObjectId, String>,
+    failing: HashMap<Scope, Failing>,
+    /// UIDs of Jobs that were complete when they went, by set, until its release has taken note.
+    finished: HashMap<String, HashMap<ObjectId, String>>,
+    /// What was learned of otherwise while a list of a scope is under way.
+    lists: HashMap<Scope, HashSet<ObjectId>>,
     /// What requests that are under way ask about.
     asked: HashMap<ObjectId, Asked>,
+}
+
+/// A watch that does not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failing {
+    pub since: Timestamp,
+    /// Why, in the API server's words.
+    pub error: String,
+    /// It has lasted so long that releases tell of it.
+    told: bool,
 }
 
 /// What must be known of an object when a request about it is answered.
@@ -108,6 +127,38 @@ impl Members {
         self.wanted.insert(scope)
     }
 
+    /// A set needs these scopes, besides those that it needs already. True if nothing covered one of them before.
+    pub fn need(&mut self, set: &str, scopes: impl IntoIterator<Item = Scope>) -> bool {
+        let mut news = false;
+        for scope in scopes {
+            self.needs.add(set, scope.clone());
+            news |= self.want(scope);
+        }
+        news
+    }
+
+    /// A set needs these scopes, and no others any more.
+    pub fn need_only(&mut self, set: &str, scopes: BTreeSet<Scope>) {
+        self.needs.replace(set, scopes);
+    }
+
+    /// The scopes that are wanted and that no set needs.
+    pub fn unneeded(&mut self) -> BTreeSet<Scope> {
+        self.needs.unneeded(&self.wanted)
+    }
+
+    /// A scope isn't wanted any more; what its watch showed is known until that has ended.
+    pub fn release(&mut self, scope: &Scope) {
+        self.wanted.remove(scope);
+    }
+
+    /// The watch of a scope has ended: nothing is known of it.
+    pub fn lose(&mut self, scope: &Scope) {
+        self.synced.remove(scope);
+        self.failing.remove(scope);
+        self.retain(scope, &HashSet::new());
+    }
+
     /// The scopes that should be watched.
     pub fn wanted(&self) -> impl Iterator<Item = &Scope> {
         self.wanted.iter()
@@ -129,11 +180,26 @@ impl Members {
         !namespace.is_empty() && self.synced.contains(&scope)
     }
 
+    /// True if what is known of this namespace of this kind is all that can be known for now: it is synced, or its watch
+    /// fails.
+    pub fn is_settled(&self, group_kind: &GroupKind, namespace: &str) -> bool {
+        let fails = |scope: &Scope| {
+            let covers = scope.namespace.as_ref().is_none_or(|covered| covered == namespace);
+            scope.group_kind == *group_kind && covers
+        };
+        self.is_synced(group_kind, namespace) || self.failing.keys().any(fails)
+    }
+
     /// Scopes that are wanted and not synced, with the error of their watch if it has one.
     pub fn unsynced(&self) -> Vec<(Scope, Option<String>)> {
         let missing = self.wanted.iter().filter(|scope| !self.synced.contains(scope));
         missing
-            .map(|scope| (scope.clone(), self.failing.get(scope).cloned()))
+            .map(|scope| {
+                (
+                    scope.clone(),
+                    self.failing.get(scope).map(|failing| failing.error.clone()),
+                )
+            })
             .collect()
     }
 
@@ -142,18 +208,60 @@ impl Members {
         self.failing
             .iter()
             .find(|(scope, _)| scope.group_kind == *group_kind)
-            .map(|(_, error)| error.as_str())
+            .map(|(_, failing)| failing.error.as_str())
     }
 
-    pub fn set_synced(&mut self, scope: &Scope) {
+    /// Since when nothing is known of a member, and why: for what a release should tell of it.
+    pub fn unseen(&self, id: &ObjectId) -> Option<&Failing> {
+        if self.is_synced(&id.group_kind, &id.namespace) {
+            return None;
+        }
+        let failing = |namespace: Option<&str>| {
+            self.failing.get(&Scope {
+                group_kind: id.group_kind.clone(),
+                namespace: namespace.map(str::to_owned),
+            })
+        };
+        let failing = failing(None).or_else(|| failing(Some(&id.namespace)));
+        failing.filter(|failing| failing.told)
+    }
+
+    /// How many watches of kinds of this name do not work.
+    pub fn count_failing(&self, kind: &str) -> usize {
+        let scopes = self.failing.keys();
+        scopes.filter(|scope| scope.group_kind.kind == kind).count()
+    }
+
+    /// What is not in the index does not exist. Returns the sets that must hear of it.
+    pub fn set_synced(&mut self, scope: &Scope) -> Vec<String> {
         self.synced.insert(scope.clone());
-        self.failing.remove(scope);
+        match self.failing.remove(scope) {
+            Some(failing) if failing.told => self.sets_in(scope),
+            _ => Vec::new(),
+        }
     }
 
     /// The watch of a scope broke: what it shows may be old.
-    pub fn set_failing(&mut self, scope: &Scope, error: String) {
+    pub fn set_failing(&mut self, scope: &Scope, error: String, now: Timestamp) {
         self.synced.remove(scope);
-        self.failing.insert(scope.clone(), error);
+        let known = self.failing.remove(scope);
+        let (since, told) = known.map_or((now, false), |failing| (failing.since, failing.told));
+        self.failing.insert(scope.clone(), Failing { since, error, told });
+    }
+
+    /// It has been broken for long. Returns the sets that must hear of it: none if they did before.
+    pub fn tell_failing(&mut self, scope: &Scope) -> Vec<String> {
+        match self.failing.get_mut(scope) {
+            Some(failing) if !failing.told => failing.told = true,
+            _ => return Vec::new(),
+        }
+        self.sets_in(scope)
+    }
+
+    fn sets_in(&self, scope: &Scope) -> Vec<String> {
+        let objects = self.objects.iter().filter(|(id, _)| covers(scope, id));
+        let sets: BTreeSet<&String> = objects.filter_map(|(_, live)| live.part_of.as_ref()).collect();
+        sets.into_iter().cloned().collect()
     }
 
     /// The kind is gone from the API server: nothing of it exists, and nothing is to be watched. Returns the sets that
@@ -184,9 +292,45 @@ impl Members {
             .unwrap_or_default()
     }
 
+    /// The live members of sets that nobody knows: what custom resources that are gone left behind. In order.
+    pub fn leftovers(&self, is_known: impl Fn(&str) -> bool) -> Vec<ObjectId> {
+        let unknown = self.sets.iter().filter(|(set, _)| !is_known(set));
+        let ids = unknown.flat_map(|(_, ids)| ids);
+        let is_member = |id: &&Arc<ObjectId>| {
+            let live = self.objects.get(*id);
+            live.is_some_and(|live| !live.deleting && owner_of(id, live).is_some())
+        };
+        let mut found: Vec<ObjectId> = ids.filter(is_member).map(|id| ObjectId::clone(id)).collect();
+        found.sort();
+        found
+    }
+
+    /// A list of a scope begins.
+    pub fn list_starts(&mut self, scope: &Scope) {
+        self.lists.insert(scope.clone(), HashSet::new());
+    }
+
+    /// Takes in what a list shows, as [`Members::observe`]. A list is read when it is asked for: what was known before it
+    /// began can't be newer, whatever its version, unless etcd went back in time. Then the list is right.
+    pub fn listed(&mut self, scope: &Scope, id: &ObjectId, live: Live) -> Vec<String> {
+        let learned = self.lists.get(scope).is_none_or(|learned| learned.contains(id));
+        if let Some(old) = self.objects.get_mut(id).filter(|_| !learned) {
+            // Nothing of it is newer.
+            old.resource_version.clear();
+        }
+        self.take_in(id, live)
+    }
+
     /// Takes in what a watch or the answer to a request says. Returns the sets that must hear of it: none if nothing
     /// that matters changed, or if the news is older than what is known.
     pub fn observe(&mut self, id: &ObjectId, live: Live) -> Vec<String> {
+        for (_, learned) in self.lists.iter_mut().filter(|(scope, _)| covers(scope, id)) {
+            learned.insert(id.clone());
+        }
+        self.take_in(id, live)
+    }
+
+    fn take_in(&mut self, id: &ObjectId, live: Live) -> Vec<String> {
         if let Some(old) = self.objects.get_mut(id) {
             if old.uid == live.uid && is_older(&live.resource_version, &old.resource_version) {
                 return Vec::new();
@@ -197,7 +341,9 @@ impl Members {
             }
         }
         let mut sets = self.remove(id);
-        self.finished.remove(id);
+        if let Some(gone) = live.part_of.as_ref().and_then(|set| self.finished.get_mut(set)) {
+            gone.remove(id);
+        }
         let id = Arc::new(id.clone());
         if let Some(set) = &live.part_of {
             let ids = self.sets.entry(set.clone()).or_default();
@@ -240,6 +386,7 @@ impl Members {
     /// After a complete list of a scope: drops what it did not contain. Returns the sets that must hear of it, once for
     /// each object.
     pub fn retain(&mut self, scope: &Scope, seen: &HashSet<ObjectId>) -> Vec<String> {
+        self.lists.remove(scope);
         let gone = self.missing_from(scope, seen);
         gone.iter().flat_map(|id| self.remove(id)).collect()
     }
@@ -259,20 +406,25 @@ impl Members {
         }
     }
 
-    /// True if this very object was a complete Job when it was last seen, though it may be gone now.
-    pub fn has_finished(&self, id: &ObjectId, uid: &str) -> bool {
-        self.finished.get(id).is_some_and(|known| known == uid)
-            || self
-                .objects
-                .get(id)
-                .is_some_and(|live| live.uid == uid && live.finished)
+    /// True if this very object is a complete Job.
+    pub fn is_finished(&self, id: &ObjectId, uid: &str) -> bool {
+        let live = self.objects.get(id);
+        live.is_some_and(|live| live.uid == uid && live.finished)
+    }
+
+    /// The Jobs of a set that were complete when they went, with their UIDs, since this was asked last.
+    pub fn take_finished(&mut self, set: &str) -> HashMap<ObjectId, String> {
+        self.finished.remove(set).unwrap_or_default()
     }
 
     /// An object is gone, or left the label selector. Returns the sets that must hear of it.
     pub fn remove(&mut self, id: &ObjectId) -> Vec<String> {
         let old = self.objects.remove(id);
-        if let Some(job) = old.as_ref().filter(|old| old.finished) {
-            self.finished.insert(id.clone(), job.uid.clone());
+        if let Some(job) = old.as_ref().filter(|old| old.finished)
+            && let Some(set) = &job.part_of
+        {
+            let gone = self.finished.entry(set.clone()).or_default();
+            gone.insert(id.clone(), job.uid.clone());
         }
         if let (Some(old), Some(asked)) = (&old, self.asked.get_mut(id)) {
             asked.gone = Some((old.uid.clone(), old.resource_version.clone()));
@@ -316,248 +468,4 @@ fn matters_alike(old: &Live, new: &Live) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan::health::Status;
-
-    fn id(name: &str) -> ObjectId {
-        ObjectId::new(GroupKind::new("", "ConfigMap"), "shop", name)
-    }
-
-    fn live(version: &str, set: Option<&str>, fingerprint: u64) -> Live {
-        Live {
-            uid: "u".into(),
-            resource_version: version.into(),
-            part_of: set.map(str::to_owned),
-            fingerprint: Some(fingerprint),
-            ..Live::default()
-        }
-    }
-
-    #[test]
-    fn only_news_that_matters_reaches_a_release() {
-        let mut members = Members::default();
-        assert_eq!(
-            members.observe(&id("a"), live("5", Some("s"), 1)),
-            ["s"],
-            "a new object"
-        );
-        assert!(
-            members.observe(&id("a"), live("6", Some("s"), 1)).is_empty(),
-            "only the version moved"
-        );
-        assert!(
-            members.observe(&id("a"), live("4", Some("s"), 9)).is_empty(),
-            "older than what our write answered"
-        );
-        assert_eq!(
-            members.observe(&id("a"), live("10", Some("s"), 2)),
-            ["s"],
-            "10 is newer than 6; a field was taken"
-        );
-        assert_eq!(
-            members.observe(&id("a"), live("11", Some("t"), 2)),
-            ["s", "t"],
-            "moved to another set"
-        );
-        assert_eq!(members.of_set("s"), []);
-        assert_eq!(members.remove(&id("a")), ["t"]);
-        assert!(members.remove(&id("a")).is_empty());
-    }
-
-    #[test]
-    fn an_answer_does_not_bring_back_what_its_watch_has_seen_go() {
-        let answer = live("5", Some("s"), 1);
-        let later = live("7", Some("s"), 1);
-        for (name, seen, answered, stays) in [
-            ("nothing else happened", vec![], &answer, true),
-            ("it came and went", vec![Some("5"), None], &answer, false),
-            (
-                "it came, was changed and went",
-                vec![Some("5"), Some("6"), None],
-                &answer,
-                false,
-            ),
-            (
-                "its former state went: its labels were taken off",
-                vec![Some("6"), None],
-                &later,
-                true,
-            ),
-            (
-                "it came, went and was labelled again",
-                vec![Some("5"), None, Some("6")],
-                &answer,
-                true,
-            ),
-        ] {
-            let mut members = Members::default();
-            members.begin_request(&id("a"));
-            for version in seen {
-                match version {
-                    Some(version) => drop(members.observe(&id("a"), live(version, Some("s"), 1))),
-                    None => drop(members.remove(&id("a"))),
-                }
-            }
-            members.end_request(&id("a"), Some(answered));
-            assert_eq!(members.get(&id("a")).is_some(), stays, "{name}");
-            assert!(members.asked.is_empty());
-        }
-        let mut members = Members::default();
-        members.observe(&id("a"), answer.clone());
-        members.begin_request(&id("a"));
-        members.remove(&id("a"));
-        members.end_request(&id("a"), None);
-        assert!(members.get(&id("a")).is_none(), "a request that failed tells nothing");
-        let another = Live {
-            uid: "other".into(),
-            ..answer
-        };
-        members.begin_request(&id("a"));
-        members.end_request(&id("a"), Some(&another));
-        assert_eq!(members.get(&id("a")), Some(&another));
-    }
-
-    #[test]
-    fn another_request_does_not_hide_what_went_during_the_first() {
-        let mut members = Members::default();
-        members.observe(&id("a"), live("5", Some("s"), 1));
-        members.begin_request(&id("a"));
-        members.begin_request(&id("a"));
-        members.remove(&id("a"));
-        members.begin_request(&id("a"));
-        for answer in [None, Some(live("5", Some("s"), 1)), Some(live("4", Some("s"), 1))] {
-            members.end_request(&id("a"), answer.as_ref());
-            assert!(members.get(&id("a")).is_none(), "{answer:?}");
-        }
-        assert!(members.asked.is_empty());
-    }
-
-    #[test]
-    fn a_look_at_the_metadata_forgets_nothing_of_the_same_object() {
-        let state = |status, message: &str| Live {
-            health: Some(Health {
-                status,
-                message: message.into(),
-            }),
-            pods: Some("app=web".into()),
-            finished: true,
-            ..live("1", None, 1)
-        };
-        let known = state(Status::InProgress, "0 of 1");
-        let ask = |known: &Live, told: Option<Live>, answer: Live| {
-            let mut members = Members::default();
-            members.observe(&id("a"), known.clone());
-            members.begin_request(&id("a"));
-            if let Some(live) = told {
-                members.observe(&id("a"), live);
-            }
-            members.end_request(&id("a"), Some(&answer));
-            members.get(&id("a")).cloned()
-        };
-        let expected = Live {
-            part_of: Some("s".into()),
-            resource_version: "2".into(),
-            fingerprint: Some(9),
-            ..known.clone()
-        };
-        assert_eq!(ask(&known, None, live("2", Some("s"), 9)), Some(expected));
-        let well = Live {
-            resource_version: "2".into(),
-            ..state(Status::Current, "")
-        };
-        assert_eq!(
-            ask(&known, Some(well.clone()), live("2", None, 1)),
-            Some(well.clone()),
-            "the watch told more of it meanwhile"
-        );
-        assert_eq!(ask(&known, None, well.clone()), Some(well), "the whole object was read");
-        let another = Live {
-            uid: "other".into(),
-            ..live("2", None, 1)
-        };
-        assert_eq!(ask(&known, None, another.clone()), Some(another));
-    }
-
-    #[test]
-    fn a_recreated_object_is_news_whatever_its_version() {
-        let mut members = Members::default();
-        members.observe(&id("a"), live("50", Some("s"), 1));
-        let recreated = Live {
-            uid: "other".into(),
-            ..live("7", Some("s"), 1)
-        };
-        assert_eq!(members.observe(&id("a"), recreated), ["s"]);
-    }
-
-    #[test]
-    fn a_finished_job_is_remembered_after_it_went() {
-        let mut members = Members::default();
-        let job = Live {
-            finished: true,
-            ..live("1", Some("s"), 1)
-        };
-        members.observe(&id("job"), job);
-        assert!(members.has_finished(&id("job"), "u") && !members.has_finished(&id("job"), "other"));
-        members.remove(&id("job"));
-        assert!(members.has_finished(&id("job"), "u"));
-        members.observe(&id("job"), live("2", Some("s"), 1));
-        assert!(!members.has_finished(&id("job"), "u"), "another Job of its name");
-    }
-
-    #[test]
-    fn sync_is_per_scope_and_lost_with_the_watch() {
-        let mut members = Members::default();
-        let kind = GroupKind::new("", "ConfigMap");
-        let shop = Scope {
-            group_kind: kind.clone(),
-            namespace: Some("shop".into()),
-        };
-        let all = Scope {
-            group_kind: kind.clone(),
-            namespace: None,
-        };
-        assert!(members.want(shop.clone()) && !members.want(shop.clone()));
-        members.set_synced(&shop);
-        assert!(
-            members.is_synced(&kind, "shop") && !members.is_synced(&kind, "other") && !members.is_synced(&kind, "")
-        );
-        members.set_failing(&shop, "forbidden".into());
-        assert!(!members.is_synced(&kind, "shop"));
-        assert_eq!(members.unsynced(), [(shop.clone(), Some("forbidden".to_owned()))]);
-        assert!(members.want(all.clone()));
-        members.set_synced(&all);
-        assert!(members.is_synced(&kind, "anywhere") && members.is_synced(&kind, ""));
-        assert!(!members.want(shop), "the wider watch covers it");
-    }
-
-    #[test]
-    fn what_we_deleted_is_going_before_its_watch_says_so() {
-        let mut members = Members::default();
-        members.observe(&id("a"), live("5", Some("s"), 1));
-        members.is_going(&id("a"), "another");
-        assert!(!members.get(&id("a")).unwrap().deleting);
-        members.is_going(&id("a"), "u");
-        let told = Live {
-            deleting: true,
-            ..live("6", Some("s"), 1)
-        };
-        assert!(members.get(&id("a")).unwrap().deleting);
-        assert!(members.observe(&id("a"), told).is_empty(), "no news");
-        assert_eq!(members.remove(&id("a")), ["s"]);
-    }
-
-    #[test]
-    fn a_list_shows_what_is_gone() {
-        let mut members = Members::default();
-        members.observe(&id("a"), live("1", Some("s"), 1));
-        members.observe(&id("b"), live("1", Some("s"), 1));
-        let scope = Scope {
-            group_kind: GroupKind::new("", "ConfigMap"),
-            namespace: None,
-        };
-        assert_eq!(members.missing_from(&scope, &HashSet::from([id("a")])), [id("b")]);
-        assert_eq!(members.forget(&scope).len(), 2);
-        assert!(members.get(&id("a")).is_none());
-    }
-}
+mod tests;

@@ -51,6 +51,15 @@ pub fn ownership(id: &ObjectId, live: &Live, owner: &Owner) -> Ownership {
     }
 }
 
+/// The release that a live object says it is a member of; `None` if its marks are copies, or not all there.
+pub fn owner_of(id: &ObjectId, live: &Live) -> Option<Owner> {
+    let owner = Owner {
+        uid: applyset::parse_tracking_id(live.tracking.as_deref()?)?.owner_uid,
+        set: live.part_of.clone()?,
+    };
+    (ownership(id, live, &owner) == Ownership::Ours).then_some(owner)
+}
+
 impl fmt::Display for Ownership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -102,6 +111,13 @@ mod tests {
                 ..Live::default()
             };
             assert_eq!(ownership(&id, &live, &owner), expected, "{part_of:?} {tracking:?}");
+            let named = owner_of(&id, &live).map(|owner| owner.uid);
+            let says = part_of.and(tracking).filter(|tracking| *tracking != other_object);
+            assert_eq!(
+                named.as_deref(),
+                says.map(|text| &text[..2]),
+                "{part_of:?} {tracking:?}"
+            );
         }
         let controlled = |uid: &str, part_of: Option<&str>| Live {
             controller: Some(("Shop/a".into(), uid.into())),

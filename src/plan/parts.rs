@@ -77,7 +77,9 @@ struct Part {
 struct Head {
     revision: i64,
     inputs: String,
+    settled: String,
     lookups: Vec<String>,
+    capabilities: Vec<String>,
     renewal: Option<jiff::Timestamp>,
     regenerated: String,
     handled: Handled,
@@ -203,7 +205,9 @@ impl Parts {
         let head = Head {
             revision: record.revision,
             inputs: record.inputs.clone(),
+            settled: record.settled.clone(),
             lookups: record.lookups.clone(),
+            capabilities: record.capabilities.clone(),
             renewal: record.renewal,
             regenerated: record.regenerated.clone(),
             handled: record.handled.clone(),
@@ -284,7 +288,9 @@ impl Head {
         Record {
             revision: self.revision,
             inputs: self.inputs,
+            settled: self.settled,
             lookups: self.lookups,
+            capabilities: self.capabilities,
             renewal: self.renewal,
             regenerated: self.regenerated,
             handled: self.handled,
@@ -360,7 +366,7 @@ mod tests {
             id: ObjectId::new(GroupKind::new("apps", "Deployment"), "shop", format!("member-{n}")),
             version: "v1".into(),
             uid: format!("uid-{n}"),
-            stage: 1,
+            wave: 0,
             digest: format!("digest-{revision}"),
             fingerprint: Some(n as u64),
             finished: false,
@@ -368,7 +374,9 @@ mod tests {
         Record {
             revision,
             inputs: format!("inputs-{revision}"),
+            settled: "before".into(),
             lookups: vec!["v1/Secret/shop/tls".into()],
+            capabilities: vec!["batch/v1".into()],
             renewal: None,
             regenerated: "once".into(),
             handled: Handled::default(),

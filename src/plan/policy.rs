@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::annotations::{self, FORCE, RECONCILE, UPDATE, WAVE};
+use super::annotations::{self, FORCE, RECONCILE, RESOURCE_POLICY, UPDATE, WAVE};
 
 /// What happens to a member that exists when the chart renders it anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct Policy {
     pub update: Update,
     /// Members of a lower wave are applied, and healthy, before those of a higher one.
     pub wave: i32,
+    /// `helm.sh/resource-policy: keep`: it outlives its release.
+    pub keep: bool,
 }
 
 // === impl Policy ===
@@ -60,6 +62,7 @@ impl Policy {
             Some((_, Ok(wave))) => policy.wave = wave,
             Some((text, Err(_))) => bad(WAVE, text, "a whole number"),
         }
+        policy.keep = annotation(RESOURCE_POLICY).is_some_and(|policy| policy.eq_ignore_ascii_case("keep"));
         (policy, problems)
     }
 }
@@ -87,6 +90,13 @@ mod tests {
             (
                 json!({FORCE: "true", UPDATE: "IfNotPresent"}),
                 update(Update::IfNotPresent),
+            ),
+            (
+                json!({RESOURCE_POLICY: "Keep"}),
+                Policy {
+                    keep: true,
+                    ..Policy::default()
+                },
             ),
             (
                 json!({WAVE: "-5"}),

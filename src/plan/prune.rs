@@ -36,6 +36,8 @@ pub enum Purpose {
     Delete,
     /// Its custom resource goes, and leaves its members behind.
     Orphan,
+    /// Its custom resource goes while it is suspended: everything stays as it is.
+    Suspended,
 }
 
 /// What the live object says about its own deletion.
@@ -45,6 +47,10 @@ pub enum Verdict {
     Delete,
     /// Ours, but to be left behind (`helm.sh/resource-policy: keep`, or all of them): take our marks off.
     Release,
+    /// Ours, and it stays a member: only its owner reference goes, or the garbage collector would take it.
+    Disown,
+    /// Ours, and it stays as it is.
+    Stay,
     /// Ours and already going.
     Going,
     /// Ours, but protected: deleting its kind loses data or other people's objects. Held until it is allowed.
@@ -111,8 +117,11 @@ pub fn verdict(id: &ObjectId, live: &Live, owner: &Owner, purpose: Purpose) -> V
     if live.deleting {
         return Verdict::Going;
     }
-    if purpose == Purpose::Orphan {
-        return Verdict::Release;
+    match purpose {
+        Purpose::Orphan => return Verdict::Release,
+        Purpose::Suspended if live.owner.is_some() => return Verdict::Disown,
+        Purpose::Suspended => return Verdict::Stay,
+        Purpose::Prune | Purpose::Delete => {}
     }
     if let Some((name, uid)) = &live.controller
         && *uid != owner.uid
@@ -207,6 +216,36 @@ mod tests {
     }
 
     #[test]
+    fn what_stays_loses_its_owner_reference() {
+        let config = id("ConfigMap", "a");
+        let owned = Live {
+            owner: Some("a.test/v1".into()),
+            ..live(&config)
+        };
+        let going = Live {
+            deleting: true,
+            ..owned.clone()
+        };
+        let copied = Live {
+            tracking: None,
+            ..owned.clone()
+        };
+        for (live, purpose, expected) in [
+            (&owned, Purpose::Suspended, Verdict::Disown),
+            (&live(&config), Purpose::Suspended, Verdict::Stay),
+            (&going, Purpose::Suspended, Verdict::Going),
+            (&copied, Purpose::Suspended, Verdict::Leave(Ownership::Copy)),
+            (&owned, Purpose::Orphan, Verdict::Release),
+        ] {
+            assert_eq!(
+                verdict(&config, live, &owner(), purpose),
+                expected,
+                "{purpose:?} {live:?}"
+            );
+        }
+    }
+
+    #[test]
     fn orphans_come_from_labels_and_from_the_record() {
         let mut members = Members::default();
         for name in ["live-only", "desired", "both"] {
@@ -216,7 +255,7 @@ mod tests {
             id: id("ConfigMap", name),
             version: "v1".into(),
             uid: String::new(),
-            stage: 1,
+            wave: 0,
             digest: String::new(),
             fingerprint: None,
             finished: false,

@@ -14,6 +14,9 @@ pub const VERSION: u64 = 1;
 /// The status lists this many members; the record of more lies in Secrets.
 pub const STATUS_ENTRIES: usize = 300;
 
+/// The status lists this many lookups; those of a release with more lie in Secrets.
+pub const STATUS_LOOKUPS: usize = 100;
+
 /// One member, as last applied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
@@ -21,8 +24,8 @@ pub struct Entry {
     /// The API version it was applied with, without the group.
     pub version: String,
     pub uid: String,
-    /// The stage it was applied in; deletion goes through the stages backwards.
-    pub stage: u8,
+    /// The wave it was applied in; prune and deletion go through the waves backwards.
+    pub wave: i32,
     /// Keyed digest of what was sent; empty when the last apply failed or it only waits to be deleted.
     pub digest: String,
     /// Hash of our managedFields entry after the apply, as `Live::fingerprint`.
@@ -38,9 +41,13 @@ pub struct Record {
     pub revision: i64,
     /// Digest of everything that the render depended on.
     pub inputs: String,
+    /// The same with which the members were settled last: all applied, and what went missing pruned. See [`super::intent`].
+    pub settled: String,
     pub entries: Vec<Entry>,
     /// What the render looked up, as `LookupKey` prints it.
     pub lookups: Vec<String>,
+    /// What the settled render asked of `.Capabilities`; that of the inputs is the same one.
+    pub capabilities: Vec<String>,
     /// When the first of the kept certificates is to be renewed: a render from then on does it.
     pub renewal: Option<jiff::Timestamp>,
     /// The request to draw random results anew that was carried out last.
@@ -82,8 +89,9 @@ pub(super) struct Row {
     name: String,
     #[serde(default)]
     uid: String,
+    /// An earlier version kept the stage here, which all objects of one stage share: that changes nothing in their order.
     #[serde(default)]
-    wave: u8,
+    wave: i32,
     #[serde(default)]
     digest: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -131,7 +139,8 @@ impl Record {
         let mut record = Record::read(status);
         let secrets = number("secrets").and_then(|secrets| usize::try_from(secrets).ok());
         let secrets = secrets.unwrap_or_default();
-        if number("members").is_none_or(|all| all == record.entries.len() as u64) {
+        let is_all = |key: &str, count: usize| number(key).is_none_or(|all| all == count as u64);
+        if is_all("members", record.entries.len()) && is_all("lookups", record.lookups.len()) {
             return Stored::Whole(record, secrets);
         }
         // Nothing may be taken for done by a part.
@@ -149,14 +158,20 @@ impl Record {
                 .to_owned()
         };
         let handled = |key: &str| status.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let lookups = release.and_then(|r| r.get("lookups")).and_then(Value::as_array);
+        let texts = |key: &str| -> Vec<String> {
+            let texts = release.and_then(|r| r.get(key)).and_then(Value::as_array);
+            let texts = texts.into_iter().flatten().filter_map(Value::as_str);
+            texts.map(str::to_owned).collect()
+        };
         let rows = status.get("inventory").and_then(Value::as_array);
+        let settled = Some(text("settled")).filter(|settled| !settled.is_empty());
         Record {
             revision: release
                 .and_then(|r| r.get("revision"))
                 .and_then(Value::as_i64)
                 .unwrap_or_default(),
             inputs: text("inputs"),
+            settled: settled.unwrap_or_else(|| text("inputs")),
             renewal: text("renewal").parse().ok(),
             regenerated: handled("lastHandledRegenerateAt"),
             handled: Handled {
@@ -164,12 +179,8 @@ impl Record {
                 force: handled("lastHandledForceAt"),
                 reset: handled("lastHandledResetAt"),
             },
-            lookups: lookups
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-                .map(str::to_owned)
-                .collect(),
+            lookups: texts("lookups"),
+            capabilities: texts("capabilities"),
             entries: rows
                 .into_iter()
                 .flatten()
@@ -207,10 +218,22 @@ impl Record {
         shown.map(|entry| json!(Row::from(entry))).collect()
     }
 
+    /// `status.release.lookups`: the first [`STATUS_LOOKUPS`].
+    pub fn shown_lookups(&self) -> &[String] {
+        self.lookups.get(..STATUS_LOOKUPS).unwrap_or(&self.lookups)
+    }
+
     /// `status.release.record`, where `secrets` Secrets hold the record; `None` where the status does.
     pub fn whereabouts(&self, secrets: usize) -> Option<Value> {
-        let elsewhere = secrets > 0 || self.entries.len() > STATUS_ENTRIES;
-        elsewhere.then(|| json!({"version": VERSION, "members": self.entries.len(), "secrets": secrets}))
+        let longer = self.lookups.len() > STATUS_LOOKUPS;
+        let elsewhere = secrets > 0 || longer || self.entries.len() > STATUS_ENTRIES;
+        elsewhere.then(|| {
+            let mut stored = json!({"version": VERSION, "members": self.entries.len(), "secrets": secrets});
+            if longer {
+                stored["lookups"] = self.lookups.len().into();
+            }
+            stored
+        })
     }
 }
 
@@ -220,7 +243,7 @@ impl From<Row> for Entry {
             id: ObjectId::new(GroupKind::new(row.group, row.kind), row.namespace, row.name),
             version: row.version,
             uid: row.uid,
-            stage: row.wave,
+            wave: row.wave,
             digest: row.digest,
             fingerprint: u64::from_str_radix(&row.fingerprint, 16).ok(),
             finished: row.finished,
@@ -237,7 +260,7 @@ impl From<&Entry> for Row {
             namespace: entry.id.namespace.clone(),
             name: entry.id.name.clone(),
             uid: entry.uid.clone(),
-            wave: entry.stage,
+            wave: entry.wave,
             digest: entry.digest.clone(),
             fingerprint: entry.fingerprint.map(|hash| format!("{hash:016x}")).unwrap_or_default(),
             finished: entry.finished,
@@ -254,6 +277,7 @@ mod tests {
         let record = Record {
             revision: 3,
             inputs: "abc".into(),
+            settled: "abc".into(),
             renewal: Some("2026-02-03T04:05:06Z".parse().unwrap()),
             regenerated: "once".into(),
             handled: Handled {
@@ -262,11 +286,12 @@ mod tests {
                 reset: "3".into(),
             },
             lookups: vec!["v1/Secret/shop/tls".into()],
+            capabilities: vec!["KubeVersion".into()],
             entries: vec![Entry {
                 id: ObjectId::new(GroupKind::new("apps", "Deployment"), "shop", "web"),
                 version: "v1".into(),
                 uid: "u".into(),
-                stage: 1,
+                wave: -3,
                 digest: "d".into(),
                 fingerprint: Some(0xab),
                 finished: true,
@@ -274,7 +299,8 @@ mod tests {
         };
         let status = json!({
             "release": {
-                "revision": 3, "inputs": "abc", "lookups": ["v1/Secret/shop/tls"], "renewal": "2026-02-03T04:05:06Z",
+                "revision": 3, "inputs": "abc", "lookups": ["v1/Secret/shop/tls"],
+                "capabilities": ["KubeVersion"], "renewal": "2026-02-03T04:05:06Z",
             },
             "lastHandledRegenerateAt": "once", "lastHandledReconcileAt": "1", "lastHandledForceAt": "2",
             "lastHandledResetAt": "3",
@@ -304,7 +330,7 @@ mod tests {
             id: ObjectId::new(GroupKind::new("", "ConfigMap"), "shop", format!("c{n}")),
             version: "v1".into(),
             uid: "u".into(),
-            stage: 1,
+            wave: 0,
             digest: "d".into(),
             fingerprint: None,
             finished: false,
@@ -312,6 +338,7 @@ mod tests {
         let record = Record {
             revision: 2,
             inputs: "abc".into(),
+            settled: "abc".into(),
             entries: (0..STATUS_ENTRIES + 1).map(entry).collect(),
             ..Record::default()
         };

@@ -52,6 +52,8 @@ pub enum Reason {
     KindUnknown,
     /// Members are not ready yet.
     Progressing,
+    /// It can't be told how members are, or what a lookup finds: their watch does not work.
+    WatchFailed,
     /// A member says that it failed.
     MemberFailed,
     /// A member is being deleted and will be made anew.
@@ -140,6 +142,8 @@ pub struct Report<'a> {
     pub record_secrets: usize,
     /// The record could not be read: what the status says of it stays.
     pub record_unread: bool,
+    /// There is no room for more than how the release is.
+    pub brief: bool,
     pub render: Option<Render<'a>>,
     /// Members whose fields somebody else takes again and again.
     pub contested: Option<String>,
@@ -191,6 +195,12 @@ const RECORD_FIELDS: [&str; 6] = [
     "lastHandledForceAt",
     "lastHandledResetAt",
 ];
+
+/// Of a list that a custom resource's author can make longer, this many are shown, each cut at so many bytes.
+const SHOWN: usize = 50;
+const SHOWN_BYTES: usize = 512;
+/// A message where there is no room.
+const BRIEF_BYTES: usize = 512;
 
 /// NOTES.txt in a condition is cut here, in the status field at 8 times that.
 const NOTES_BYTES: usize = 1024;
@@ -281,7 +291,7 @@ impl Changes {
             ("hooks not run", &self.hooks),
         ] {
             if !items.is_empty() {
-                parts.push(format!("{what}: {}", items.join(", ")));
+                parts.push(format!("{what}: {}", shown(items).join(", ")));
             }
         }
         match parts.is_empty() {
@@ -376,17 +386,18 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
     if report.failures > 0 {
         status.insert("failures".into(), report.failures.into());
     }
-    if !report.record_unread && !report.record.entries.is_empty() {
+    if !report.record_unread && !report.record.entries.is_empty() && !report.brief {
         status.insert("inventory".into(), report.record.inventory());
     }
     match &report.render {
+        _ if report.brief => {}
         Some(render) => {
             if let Some(notes) = render.notes.filter(|notes| !notes.trim().is_empty()) {
                 let notes = report.secrets.redact(notes);
                 status.insert("notes".into(), conditions::cut(&notes, 8 * NOTES_BYTES).into());
             }
             if !render.hooks.is_empty() {
-                status.insert("hooks".into(), json!({"notRun": render.hooks}));
+                status.insert("hooks".into(), json!({"notRun": shown(render.hooks)}));
             }
         }
         None => {
@@ -398,7 +409,7 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
         }
     }
     let mut status = Value::Object(status);
-    for texts in ["/notes", "/hooks", "/release/lookups"] {
+    for texts in ["/notes", "/hooks", "/release/lookups", "/release/capabilities"] {
         if let Some(value) = status.pointer_mut(texts) {
             redact(value, report.secrets);
         }
@@ -427,6 +438,19 @@ fn redact(value: &mut Value, secrets: &Secrets) {
     }
 }
 
+/// The first of a list, and how many more there are.
+fn shown(texts: &[String]) -> Vec<String> {
+    let mut shown: Vec<String> = texts
+        .iter()
+        .take(SHOWN)
+        .map(|text| conditions::cut(text, SHOWN_BYTES))
+        .collect();
+    if texts.len() > SHOWN {
+        shown.push(format!("and {} more", texts.len() - SHOWN));
+    }
+    shown
+}
+
 fn release(report: &Report<'_>, previous: &Value) -> Value {
     let mut release = Map::from_iter([("name".to_owned(), Value::from(report.release_name))]);
     let before = previous.get("release");
@@ -448,11 +472,18 @@ fn release(report: &Report<'_>, previous: &Value) -> Value {
     if !report.record.inputs.is_empty() {
         release.insert("inputs".into(), report.record.inputs.as_str().into());
     }
+    let settled = &report.record.settled;
+    if !settled.is_empty() && *settled != report.record.inputs {
+        release.insert("settled".into(), settled.as_str().into());
+    }
     if let Some(renewal) = report.record.renewal {
         release.insert("renewal".into(), renewal.to_string().into());
     }
-    if !report.record.lookups.is_empty() {
-        release.insert("lookups".into(), json!(report.record.lookups));
+    if !report.record.lookups.is_empty() && !report.brief {
+        release.insert("lookups".into(), json!(report.record.shown_lookups()));
+    }
+    if !report.record.capabilities.is_empty() {
+        release.insert("capabilities".into(), json!(report.record.capabilities));
     }
     if let Some(whereabouts) = report.record.whereabouts(report.record_secrets) {
         release.insert("record".into(), whereabouts);
@@ -465,6 +496,10 @@ fn conditions_of(report: &Report<'_>, previous: &Value) -> Vec<Condition> {
     let mut set = |kind: &str, status: bool, reason: &str, message: &str| {
         // Before it is cut: half a secret is none that could be found.
         let message = report.secrets.redact(message);
+        let message = match report.brief {
+            true => Cow::from(conditions::cut(&message, BRIEF_BYTES)),
+            false => message,
+        };
         conditions::set(&mut list, kind, status, reason, &message, report.generation, report.now);
     };
     let notes = match &report.render {
@@ -481,7 +516,7 @@ fn conditions_of(report: &Report<'_>, previous: &Value) -> Vec<Condition> {
                     "{members} {} ready",
                     if members == 1 { "member is" } else { "members are" }
                 ),
-                Some(gap) => format!("all members are ready; nothing is pruned until everything is known ({gap})"),
+                Some(gap) => format!("all members are ready; {gap}"),
             };
             set("Ready", true, "Succeeded", &message);
             gone.extend(["Reconciling", "Stalled"]);

@@ -57,7 +57,7 @@ pub fn taken(object: &Value, managed_fields: &[ManagedFieldsEntry], manager: &st
             ("apiVersion" | "kind", _) => {}
             // Name and namespace are nobody's.
             ("metadata", Some(metadata)) => {
-                for part in ["labels", "annotations"] {
+                for part in ["labels", "annotations", "ownerReferences"] {
                     if let Some(child) = metadata.get(part) {
                         let metadata = child_of(ours.as_ref(), "f:metadata");
                         let others = children_of(&others, "f:metadata");

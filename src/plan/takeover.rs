@@ -20,6 +20,7 @@ use super::annotations;
 use super::applyset;
 use super::identity::ObjectId;
 use super::ownership::Owner;
+use super::references;
 use crate::watches::Collisions;
 
 /// helm-operator's finalizer, and the one that it had before 1.0 (helm-operator-plugins still has it).
@@ -106,7 +107,7 @@ pub fn is_former_finalizer(finalizer: &str) -> bool {
 /// Decides on an object that carries no marks of any release of ours.
 pub fn claim(metadata: &ObjectMeta, claimant: &Claimant) -> Claim {
     let annotation = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();
-    let controller = owners(metadata).iter().find(|owner| owner.controller == Some(true));
+    let controller = controller(metadata);
     let named = annotation(PRIMARY).as_deref() == Some(&claimant.primary)
         && annotation(PRIMARY_TYPE).as_deref() == Some(&claimant.primary_type);
     match controller {
@@ -143,6 +144,15 @@ pub fn claim(metadata: &ObjectMeta, claimant: &Claimant) -> Claim {
     }
 }
 
+fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    owners(metadata).iter().find(|owner| owner.controller == Some(true))
+}
+
+/// True if the custom resource of this UID is the controller of an object, as of all that helm-operator makes beside it.
+pub fn is_controlled(metadata: &ObjectMeta, uid: &str) -> bool {
+    controller(metadata).is_some_and(|owner| owner.uid == uid)
+}
+
 fn owners(metadata: &ObjectMeta) -> &[OwnerReference] {
     metadata.owner_references.as_deref().unwrap_or_default()
 }
@@ -167,7 +177,7 @@ pub fn marks(metadata: &ObjectMeta, id: &ObjectId, owner: &Owner, operator: &str
         "labels": {(applyset::PART_OF_LABEL): owner.set, (applyset::OPERATOR_LABEL): operator},
         "annotations": {(applyset::TRACKING_ANNOTATION): tracking},
     });
-    if let Some(owners) = other_owners(metadata, &owner.uid) {
+    if let Some(owners) = references::without(metadata, &owner.uid) {
         patch["ownerReferences"] = owners;
     }
     pinned(metadata, patch)
@@ -176,18 +186,8 @@ pub fn marks(metadata: &ObjectMeta, id: &ObjectId, owner: &Owner, operator: &str
 /// The merge patch that cuts an object off its custom resource, so that the garbage collector leaves it. `None` if it
 /// has no owner reference to it.
 pub fn parting(metadata: &ObjectMeta, owner_uid: &str) -> Option<Value> {
-    let owners = other_owners(metadata, owner_uid)?;
+    let owners = references::without(metadata, owner_uid)?;
     Some(pinned(metadata, json!({"ownerReferences": owners})))
-}
-
-/// The owner references that stay; `None` if all do.
-fn other_owners(metadata: &ObjectMeta, uid: &str) -> Option<Value> {
-    let all = owners(metadata);
-    let rest: Vec<&OwnerReference> = all.iter().filter(|owner| owner.uid != uid).collect();
-    (rest.len() < all.len()).then(|| match rest.is_empty() {
-        true => Value::Null,
-        false => json!(rest),
-    })
 }
 
 /// The merge patch that takes helm-operator off a custom resource: its finalizers, and its hold on the status, which

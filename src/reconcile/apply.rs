@@ -16,7 +16,7 @@ use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::cluster::throttle::asked_to_wait;
 use crate::plan::annotations;
-use crate::plan::apply::{Seen, Step, Why, step};
+use crate::plan::apply::{Seen, Step, Why, content, signed, step};
 use crate::plan::applyset;
 use crate::plan::desired::Member;
 use crate::plan::identity::ObjectId;
@@ -72,10 +72,11 @@ impl Run<'_> {
     pub(super) async fn claim(&mut self, release: &Release, prepared: &Prepared) -> Result<(), Error> {
         let desired = Superset::of_objects(prepared.desired.members.iter().map(|member| &member.id));
         let recorded = Superset::of_record(&release.record);
-        let superset = Superset::of_resource(&self.written).union(recorded).union(desired);
+        let proven = recorded.union(desired);
+        let superset = Superset::of_resource(&self.written).union(proven.clone());
         let keeps = prepared.memory.keeps() || self.keeps();
         self.write_superset(&superset, keeps).await?;
-        superset::want(self.context, &superset);
+        superset::want(self.context, &prepared.identity.owner.set, &proven);
         Ok(())
     }
 
@@ -127,6 +128,14 @@ impl Run<'_> {
         }
         for warning in &prepared.desired.warnings {
             self.warn_once(release, "AnnotationInvalid", warning.clone()).await;
+        }
+        if !prepared.stay.is_empty() || !prepared.held.is_empty() {
+            let note = format!(
+                "nobody edited the release, and the chart renders it otherwise since it looks up what the release itself \
+                 made: it stays as it was applied until the custom resource or the chart changes: {}",
+                list(prepared.held.clone())
+            );
+            self.warn_once(release, "KeptAsApplied", note).await;
         }
         // Until everything is done, the record is of no inputs: the next reconcile must look at all of it again.
         release.record.inputs.clear();
@@ -195,8 +204,12 @@ impl Run<'_> {
         rest.sort_by(|a, b| a.id.cmp(&b.id));
         ordered.extend(rest);
         release.record.entries = ordered;
-        release.learn_lookups(&prepared.lookups, applied.changes.applied > 0);
+        let is_rendered_otherwise = applied.changes.applied > 0 && prepared.stay.is_empty();
+        release.learn_lookups(&prepared.lookups, &prepared.seen, is_rendered_otherwise);
+        let snapshot = self.context.discovery.snapshot();
         for unknown in &prepared.desired.unknown {
+            // If it is its group that does not answer, somebody waits for it.
+            let _ = snapshot.has_answered(&unknown.group_kind.group);
             applied
                 .knowledge
                 .unknown_kinds
@@ -322,6 +335,7 @@ impl Run<'_> {
         }
         let mut live = indexed;
         let mut fields = Vec::new();
+        let mut is_twin = false;
         let drifted = Step::Apply {
             force: true,
             why: Why::Drifted,
@@ -345,7 +359,15 @@ impl Run<'_> {
                 Ok(Some((seen, managed))) => {
                     next = step(member, entry, Seen::Present(&seen), owner);
                     if next == drifted {
-                        fields = taken(&member.object, &managed, objects::FIELD_MANAGER);
+                        // What is given up to an autoscaler is told apart below.
+                        let unscaled = Live {
+                            scaled_by: None,
+                            ..seen.clone()
+                        };
+                        let object = signed(&content(member, Some(&unscaled)), &member.digest);
+                        fields = taken(&object, &managed, objects::FIELD_MANAGER);
+                        // All that is ours is there, and it isn't what we wrote.
+                        is_twin = fields.is_empty() && seen.fingerprint.is_some();
                     }
                     let given_up = |field: &Taken| seen.scaled_by.is_some() && field.field == "spec.replicas";
                     let only_scaled = !fields.is_empty() && fields.iter().all(given_up);
@@ -399,16 +421,22 @@ impl Run<'_> {
                 if was_deleted && self.must_wait(release, member) {
                     return Ok(Done::Contested);
                 }
+                let refused = self.refused_before(release, member, live.as_ref());
+                if let Some(refused) = refused.filter(|_| !forced) {
+                    return Ok(refused);
+                }
                 let order = Order {
                     force,
                     why,
                     recreate: forced,
                 };
                 let done = self.send(release, resource, member, live.as_ref(), order).await?;
+                self.note_refusal(release, member, live.as_ref(), &done);
                 match done {
                     Done::Applied(live, why) if was_deleted || why == Why::Drifted => {
                         let how = match was_deleted {
                             true => "was deleted".to_owned(),
+                            false if is_twin => self.met_twin(release).await,
                             false => list(fields.iter().map(Taken::to_string).collect()),
                         };
                         self.corrected(release, member, &how).await;
@@ -431,7 +459,7 @@ impl Run<'_> {
             id: member.id.clone(),
             version: member.version.clone(),
             uid,
-            stage: member.stage as u8,
+            wave: member.policy.wave,
             digest,
             fingerprint,
             finished,

@@ -1,10 +1,12 @@
 //! What every reconcile of a process shares, and what those of one watch share.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{Notify, Semaphore};
 
+use super::budget::Budget;
 use super::custom_resource::{CustomResource, Key as ResourceKey};
 use super::record::Lossy;
 use crate::chart::Chart;
@@ -13,16 +15,19 @@ use crate::cluster::discovery::{Discovery, Resource};
 use crate::cluster::events::Events;
 use crate::cluster::looks::Looks;
 use crate::cluster::lookup;
+use crate::cluster::pods::Pods;
 use crate::plan::digest::Key;
-use crate::plan::grants::Baseline;
-use crate::plan::identity::GroupKind;
+use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::lookups::LookedUp;
 use crate::plan::members::{Members, Scope};
-use crate::plan::ownership::Ownership;
+use crate::plan::ownership::{Owner, Ownership};
 use crate::render::{LookupKey, Renderer};
 use crate::telemetry::metrics::{Metrics, ReleaseLabels};
 use crate::watches::Watch;
 use crate::watches::selector::LabelSelector;
+
+/// Requests for what templates look up that are under way in the process.
+const LOOKUPS_AT_ONCE: usize = 16;
 
 /// The process.
 pub struct Context {
@@ -39,14 +44,39 @@ pub struct Context {
     pub namespaces: Option<BTreeSet<String>>,
     /// Bounds how many renders run at once: they use a core each.
     pub renders: Arc<Semaphore>,
+    /// Moves on whenever a CustomResourceDefinition has changed: the API server may judge its objects otherwise.
+    pub schemas: Schemas,
+    /// Bounds how many requests for what templates look up are under way: one release may ask for many.
+    pub lookups: Semaphore,
+    /// The memory for them, and for what they made.
+    pub budget: Arc<Budget>,
     members: Mutex<Members>,
     looked_up: Mutex<LookedUp>,
     /// Shared by the reconciles that look for what is in the way of new members.
     pub looks: Looks,
+    /// The same for those that look at the pods of workloads.
+    pub pods: Pods,
     /// The custom resources of this process by their ApplySet id, as their watches saw them last.
     owners: Mutex<HashMap<String, Known>>,
     /// Told when a scope was wanted, or is no longer, so that its watch starts or ends.
     pub wanted: Notify,
+}
+
+/// Custom resources that are looked at to find out what made one: marks that somebody wrote may lead round in a circle.
+const LONGEST_LINE: usize = 1000;
+
+/// Counts the changes of schemas that were heard of.
+#[derive(Default)]
+pub struct Schemas(AtomicU64);
+
+impl Schemas {
+    pub fn changed(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// What must be known of a custom resource while another, or it itself, is worked on.
@@ -56,6 +86,8 @@ struct Known {
     name: String,
     version: u64,
     trigger: u64,
+    /// The release that made it, if one did.
+    parent: Option<Box<Owner>>,
 }
 
 /// One watch of `watches.yaml` at work.
@@ -76,8 +108,6 @@ pub struct Unit {
     pub siblings: Vec<LabelSelector>,
     /// Reconciles at a time.
     pub concurrency: usize,
-    /// What the chart renders with nobody's values, by release namespace and digest of the capabilities.
-    pub baselines: Mutex<HashMap<(String, String), Arc<Baseline>>>,
     /// What the status of its custom resources does not keep.
     pub lossy: Lossy,
 }
@@ -85,14 +115,11 @@ pub struct Unit {
 /// What a chart's templates mention, and so may depend on. Found as text: it may be too much, and is never too little.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// `.Capabilities`: a CRD that comes or goes may change the render.
-    pub capabilities: bool,
     /// `.Release.Revision`, `.IsInstall`, `.IsUpgrade`: an upgrade may render differently from what it is compared with.
     pub release_facts: bool,
 }
 
 /// `tpl` makes code of values, so that they are searched as well.
-const CAPABILITIES: &[&str] = &["Capabilities"];
 pub(super) const RELEASE_FACTS: &[&str] = &["IsInstall", "IsUpgrade", "Revision"];
 
 /// True if a text contains one of the words.
@@ -113,11 +140,9 @@ impl Reads {
         let values = serde_json::to_vec(&chart.values.to_json()).unwrap_or_default();
         let mut reads = Reads::default();
         for text in files.chain([values.as_slice()]) {
-            reads.capabilities |= mentions(text, CAPABILITIES);
             reads.release_facts |= mentions(text, RELEASE_FACTS);
         }
         for dependency in chart.dependencies.iter().map(Reads::of) {
-            reads.capabilities |= dependency.capabilities;
             reads.release_facts |= dependency.release_facts;
         }
         reads
@@ -137,6 +162,10 @@ impl Context {
         namespaces: Option<BTreeSet<String>>,
     ) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let looked_up = match &namespaces {
+            None => LookedUp::of_all_namespaces(),
+            Some(_) => LookedUp::default(),
+        };
         Context {
             discovery,
             events,
@@ -146,12 +175,22 @@ impl Context {
             own_namespace,
             namespaces,
             renders: Arc::new(Semaphore::new(cores)),
+            schemas: Schemas::default(),
+            lookups: Semaphore::new(LOOKUPS_AT_ONCE),
+            budget: Budget::new(None),
             members: Mutex::default(),
-            looked_up: Mutex::default(),
+            looked_up: Mutex::new(looked_up),
             looks: Looks::default(),
+            pods: Pods::default(),
             owners: Mutex::default(),
             wanted: Notify::new(),
         }
+    }
+
+    /// The same, with so many bytes of memory for the process.
+    pub fn within(mut self, memory: Option<u64>) -> Self {
+        self.budget = Budget::new(memory);
+        self
     }
 
     /// The index of live members. Never held across an await.
@@ -164,11 +203,13 @@ impl Context {
         lock(&self.looked_up)
     }
 
-    /// From now on, a release hears of changes of what it looks up, and of nothing that it looked up before.
+    /// From now on, a release hears of changes of what it looks up, and of nothing that it looked up before. Nothing if it
+    /// is gone meanwhile.
     pub fn follow_lookups<'k>(&self, set: &str, keys: impl Iterator<Item = &'k LookupKey>) {
         let snapshot = self.discovery.snapshot();
         let targets = keys.map(|key| lookup::target(&snapshot, key)).collect();
-        if self.looked_up().read(set, targets) {
+        let owners = lock(&self.owners);
+        if owners.contains_key(set) && self.looked_up().read(set, targets) {
             self.wanted.notify_one();
         }
     }
@@ -180,20 +221,54 @@ impl Context {
             name: format!("{group_kind} {}", resource.key),
             version: resource.version,
             trigger: resource.trigger(),
+            parent: resource.parent(group_kind).map(Box::new),
         };
         lock(&self.owners).insert(resource.set(group_kind), known);
     }
 
-    /// True if the custom resource has changed since this state of it, in a way that starts a reconcile: what is
-    /// under way for this state is in vain. `trigger` is that of the state.
-    pub fn is_outdated(&self, set: &str, resource: &CustomResource, trigger: u64) -> bool {
-        lock(&self.owners)
-            .get(set)
-            .is_some_and(|known| known.version > resource.version && known.trigger != trigger)
+    /// How many custom resources of its own kind stand above this one, each made by the release of the one before, and what
+    /// made it. A mark of a release that this process doesn't know proves nothing and ends the count.
+    pub fn depth(&self, group_kind: &GroupKind, resource: &CustomResource) -> (usize, String) {
+        let owners = lock(&self.owners);
+        let above = |parent: Option<&Owner>| {
+            let parent = parent?;
+            owners.get(&parent.set).filter(|known| known.uid == parent.uid)
+        };
+        let first = resource.parent(group_kind);
+        let mut known = above(first.as_ref());
+        let maker = known.map(|known| known.name.clone()).unwrap_or_default();
+        let of_kind = format!("{group_kind} ");
+        let (mut steps, mut depth) = (0, 0);
+        while let Some(ancestor) = known.filter(|_| steps < LONGEST_LINE) {
+            depth += usize::from(ancestor.name.starts_with(&of_kind));
+            steps += 1;
+            known = above(ancestor.parent.as_deref());
+        }
+        (depth, maker)
     }
 
+    /// True if the custom resource has changed since this state of it, in a way that starts a reconcile, or is gone: what
+    /// is under way for this state is in vain. `trigger` is that of the state.
+    pub fn is_outdated(&self, set: &str, resource: &CustomResource, trigger: u64) -> bool {
+        lock(&self.owners).get(set).is_none_or(|known| {
+            known.uid != resource.uid || known.version > resource.version && known.trigger != trigger
+        })
+    }
+
+    /// A custom resource is gone: from now on nothing is watched for it, whatever is still under way.
     pub fn forget_owner(&self, set: &str) {
-        lock(&self.owners).remove(set);
+        let mut owners = lock(&self.owners);
+        owners.remove(set);
+        self.members().need_only(set, BTreeSet::new());
+        if self.looked_up().read(set, BTreeSet::new()) {
+            self.wanted.notify_one();
+        }
+    }
+
+    /// The members, among those that are watched, of custom resources that no watch has shown.
+    pub fn leftovers(&self) -> Vec<ObjectId> {
+        let known: HashSet<String> = lock(&self.owners).keys().cloned().collect();
+        self.members().leftovers(|set| known.contains(set))
     }
 
     /// Names the release that an object belongs to, if it is one of this process.
@@ -216,16 +291,20 @@ impl Context {
         }
     }
 
-    /// Asks for watches, and wakes who starts them.
-    pub fn want(&self, scopes: impl IntoIterator<Item = Scope>) {
-        let mut members = self.members();
-        let mut news = false;
-        for scope in scopes {
-            news |= members.want(scope);
-        }
-        drop(members);
-        if news {
+    /// Asks for watches that a release (by its ApplySet id) needs besides those that it needs already, and wakes who
+    /// starts them. Nothing if it is gone meanwhile.
+    pub fn want(&self, set: &str, scopes: impl IntoIterator<Item = Scope>) {
+        let owners = lock(&self.owners);
+        if owners.contains_key(set) && self.members().need(set, scopes) {
             self.wanted.notify_one();
+        }
+    }
+
+    /// A release needs these watches from now on, and no others.
+    pub fn want_only(&self, set: &str, scopes: BTreeSet<Scope>) {
+        let owners = lock(&self.owners);
+        if owners.contains_key(set) {
+            self.members().need_only(set, scopes);
         }
     }
 }
@@ -243,11 +322,6 @@ impl Unit {
         let path = self.watch.chart.clone();
         let now = tokio::task::spawn_blocking(move || Stamp::of(&path)).await;
         now.is_ok_and(|now| now == self.stamp)
-    }
-
-    /// True if the render of a custom resource may depend on what the API server serves.
-    pub fn reads_capabilities(&self, resource: &CustomResource) -> bool {
-        self.reads.capabilities || mentions(resource.spec_bytes(), CAPABILITIES)
     }
 
     /// What identifies the metric series of a release.

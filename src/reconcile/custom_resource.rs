@@ -5,10 +5,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::DynamicObject;
+use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
 use crate::cluster::custom_resource::Target;
+use crate::cluster::decoding::{self, Unreadable, Whole};
 use crate::cluster::discovery::Resource;
 use crate::plan::annotations;
 use crate::plan::applyset::{self, FINALIZER};
@@ -16,6 +19,7 @@ use crate::plan::conditions;
 use crate::plan::deletion::Cascade;
 use crate::plan::identity::GroupKind;
 use crate::plan::ownership::Owner;
+use crate::plan::references;
 use crate::plan::takeover::is_former_finalizer;
 
 /// kubectl's copy of the whole manifest: large, possibly secret, and of no use here.
@@ -50,6 +54,15 @@ pub struct CustomResource {
 
 // === impl Key ===
 
+impl Key {
+    pub fn of(metadata: &ObjectMeta) -> Self {
+        Key {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+        }
+    }
+}
+
 impl std::fmt::Display for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.namespace.as_str() {
@@ -68,16 +81,33 @@ impl From<DynamicObject> for CustomResource {
             serde_json::to_vec(&value).ok().map(Arc::from)
         };
         let (spec, status) = (raw("spec"), raw("status"));
-        let metadata = object.metadata;
+        CustomResource::new(object.metadata, spec, status)
+    }
+}
+
+impl From<Whole> for CustomResource {
+    fn from(object: Whole) -> Self {
+        let (spec, status) = object.spec_and_status();
+        // The same bytes whoever wrote them, as far as serde_json reads them by itself.
+        let spec = spec.map(|text| match serde_json::from_str::<Value>(text) {
+            Ok(value) => serde_json::to_vec(&value).map_or_else(|_| text.as_bytes().into(), Arc::from),
+            Err(_) => text.as_bytes().into(),
+        });
+        // Of what others wrote there, nothing is read.
+        let status = status.and_then(decoding::shallow_bytes).map(Arc::from);
+        CustomResource::new(object.metadata, spec, status)
+    }
+}
+
+impl CustomResource {
+    fn new(metadata: ObjectMeta, spec: Option<Arc<[u8]>>, status: Option<Arc<[u8]>>) -> Self {
+        let key = Key::of(&metadata);
         let deleting = metadata.deletion_timestamp.is_some();
         let finalizers = metadata.finalizers.unwrap_or_default();
         let mut annotations = metadata.annotations.unwrap_or_default();
         annotations.remove(LAST_APPLIED);
         CustomResource {
-            key: Key {
-                namespace: metadata.namespace.unwrap_or_default(),
-                name: metadata.name.unwrap_or_default(),
-            },
+            key,
             uid: metadata.uid.unwrap_or_default(),
             version: metadata
                 .resource_version
@@ -98,20 +128,31 @@ impl From<DynamicObject> for CustomResource {
             status,
         }
     }
-}
 
-impl CustomResource {
     /// The spec as it was sent; an absent one is empty.
     pub fn spec_bytes(&self) -> &[u8] {
         self.spec.as_deref().unwrap_or(b"{}")
     }
 
     /// The spec; an absent or null one is an empty mapping, since a chart has defaults for everything.
-    pub fn spec(&self) -> Value {
-        match serde_json::from_slice(self.spec_bytes()) {
-            Ok(Value::Null) | Err(_) => json!({}),
-            Ok(value) => value,
-        }
+    ///
+    /// # Errors
+    /// If it nests too deep.
+    pub fn spec(&self) -> Result<Value, Unreadable> {
+        Ok(match decoding::deep(self.spec_bytes())? {
+            Value::Null => json!({}),
+            value => value,
+        })
+    }
+
+    /// About how many bytes the API server keeps of it: what is kept here, without `managedFields`.
+    pub fn size(&self) -> usize {
+        let texts =
+            |map: &BTreeMap<String, String>| -> usize { map.iter().map(|(key, value)| key.len() + value.len()).sum() };
+        self.spec_bytes().len()
+            + self.status.as_deref().map_or(0, <[u8]>::len)
+            + texts(&self.labels)
+            + texts(&self.annotations)
     }
 
     pub fn status(&self) -> Value {
@@ -122,8 +163,16 @@ impl CustomResource {
     }
 
     /// The generation for which the status was decided last.
-    pub fn observed_generation(&self) -> Option<i64> {
+    fn observed_generation(&self) -> Option<i64> {
         self.status().get("observedGeneration").and_then(Value::as_i64)
+    }
+
+    /// The generation that the record in the status is of: a status tells of one as soon as anything was done for it,
+    /// though `observedGeneration` waits until it is decided.
+    pub fn recorded_generation(&self) -> Option<i64> {
+        let conditions = conditions::of(&self.status());
+        let told = conditions::get(&conditions, "Ready").and_then(|ready| ready.observed_generation);
+        told.max(self.observed_generation())
     }
 
     /// How often it was tried in vain to bring about what it asks for now, as the status counts it.
@@ -189,6 +238,19 @@ impl CustomResource {
         }
     }
 
+    /// The release that made this custom resource itself, by its label and its tracking annotation.
+    pub fn parent(&self, group_kind: &GroupKind) -> Option<Owner> {
+        let tracking = applyset::parse_tracking_id(self.annotations.get(applyset::TRACKING_ANNOTATION)?)?;
+        let itself = tracking.group_kind == *group_kind
+            && tracking.namespace == self.key.namespace
+            && tracking.name == self.key.name;
+        let set = self.labels.get(applyset::PART_OF_LABEL).filter(|_| itself)?;
+        Some(Owner {
+            uid: tracking.owner_uid,
+            set: set.clone(),
+        })
+    }
+
     /// The ApplySet id of its release.
     pub fn set(&self, group_kind: &GroupKind) -> String {
         applyset::id(&self.key.name, &self.key.namespace, &group_kind.kind, &group_kind.group)
@@ -202,6 +264,12 @@ impl CustomResource {
             uid: self.uid.clone(),
             version: self.version,
         }
+    }
+
+    /// What its members carry, so that they go with it whatever happens.
+    pub fn owner_reference(&self, resource: &Resource) -> OwnerReference {
+        let api = &resource.api;
+        references::reference(&api.api_version, &api.kind, &self.key.name, &self.uid)
     }
 
     /// What events refer to.
@@ -225,7 +293,7 @@ impl CustomResource {
                 "name": self.key.name, "namespace": self.key.namespace, "uid": self.uid,
                 "labels": self.labels, "annotations": self.annotations,
             },
-            "spec": self.spec(),
+            "spec": self.spec().unwrap_or_default(),
         })
     }
 }
@@ -249,6 +317,23 @@ mod tests {
         assert_eq!(one.trigger(), resource(json!({"a": 2}), json!({"size": 1})).trigger());
         assert_ne!(one.trigger(), resource(json!({"a": 1}), json!({"size": 2})).trigger());
         assert!(one.annotations.is_empty());
+    }
+
+    #[test]
+    fn a_parent_is_named_by_label_and_annotation_of_the_custom_resource_itself() {
+        let kind = GroupKind::new("example.com", "Shop");
+        let with = |label: &str, tracking: &str| {
+            let object = json!({"metadata": {
+                "name": "a", "namespace": "b", "uid": "u", "labels": {(label): "set"},
+                "annotations": {(applyset::TRACKING_ANNOTATION): tracking},
+            }});
+            let resource = CustomResource::from(serde_json::from_value::<DynamicObject>(object).unwrap());
+            resource.parent(&kind).map(|owner| (owner.uid, owner.set))
+        };
+        let label = applyset::PART_OF_LABEL;
+        assert_eq!(with(label, "p:Shop.example.com:b/a"), Some(("p".into(), "set".into())));
+        assert_eq!(with(label, "p:Shop.example.com:b/other"), None, "a copy of another's");
+        assert_eq!(with("label", "p:Shop.example.com:b/a"), None);
     }
 
     #[test]
@@ -284,7 +369,7 @@ mod tests {
     #[test]
     fn a_missing_spec_is_empty() {
         let object: DynamicObject = serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
-        assert_eq!(CustomResource::from(object).spec(), json!({}));
-        assert_eq!(resource(json!(null), json!(null)).spec(), json!({}));
+        assert_eq!(CustomResource::from(object).spec(), Ok(json!({})));
+        assert_eq!(resource(json!(null), json!(null)).spec(), Ok(json!({})));
     }
 }

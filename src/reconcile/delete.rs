@@ -10,6 +10,7 @@ use super::status::refusal;
 use super::superset::{self, Superset};
 use super::{Outcome, RECHECK, Run};
 use crate::cluster::custom_resource::remove_finalizer;
+use crate::cluster::error::Error;
 use crate::cluster::throttle::asked_to_wait;
 use crate::plan::annotations;
 use crate::plan::applyset::FINALIZER;
@@ -21,7 +22,7 @@ use crate::telemetry::metrics::{Operation, ReconcileResult};
 use crate::watches::DeletionPolicy;
 
 /// While members go that must be gone first; their watches usually tell sooner.
-const POLL: Duration = Duration::from_secs(5);
+pub(super) const POLL: Duration = Duration::from_secs(5);
 
 /// What is left of a release after a round of deletes.
 #[derive(Default)]
@@ -33,11 +34,38 @@ struct Left {
     failures: Vec<String>,
 }
 
+/// What an uninstall came to.
+pub(super) enum Gone {
+    /// Nothing is left to do; what became of the members.
+    All(&'static str),
+    /// These have to be gone first.
+    Going(Vec<String>),
+}
+
 impl Run<'_> {
     pub(super) async fn delete(&mut self, release: &mut Release) -> Outcome {
         if !self.written.has_finalizer() && !takeover::is_held(&self.written.finalizers) {
             return finished();
         }
+        match self.uninstall(release, false).await {
+            Ok(Gone::All(note)) => self.let_go(release, note).await,
+            Ok(Gone::Going(going)) => {
+                let set = self.written.set(&self.unit.group_kind);
+                superset::want(self.context, &set, &Superset::of_record(&release.record));
+                let mut outcome = self.report(release, waiting(going), None).await;
+                outcome.again = Some(POLL);
+                outcome
+            }
+            Err(phase) => self.report(release, phase, None).await,
+        }
+    }
+
+    /// Everything that a release has besides its custom resource goes, or stays without it. With `listed`, what there is
+    /// of it is asked for, and not taken from the watches.
+    ///
+    /// # Errors
+    /// The phase that the release is in as long as that fails.
+    pub(super) async fn uninstall(&mut self, release: &mut Release, listed: bool) -> Result<Gone, Phase> {
         let suspended = annotations::is_suspended(&self.written.annotations);
         let policy = policy(
             self.unit.watch.deletion_policy,
@@ -48,50 +76,35 @@ impl Run<'_> {
             true => self.part(release).await,
             false => self.take_all(release).await,
         };
-        if let Err(error) = taken {
-            let phase = Phase::Failed {
-                reason: Reason::Takeover,
-                message: error.to_string(),
-            };
-            return self.report(release, phase, None).await;
+        taken.map_err(|error| Phase::Failed {
+            reason: Reason::Takeover,
+            message: error.to_string(),
+        })?;
+        let left = match suspended {
+            true => self.disown_members(release, listed).await,
+            false => self.delete_members(release, policy, listed).await,
+        };
+        let left = left.unwrap_or_else(|error| Left {
+            failures: vec![error.to_string()],
+            ..Left::default()
+        });
+        if !left.failures.is_empty() {
+            return Err(Phase::Failed {
+                reason: Reason::DeleteFailed,
+                message: list(left.failures),
+            });
         }
-        if !suspended {
-            let left = match self.delete_members(release, policy).await {
-                Ok(left) => left,
-                Err(error) => Left {
-                    failures: vec![error.to_string()],
-                    ..Left::default()
-                },
-            };
-            if !left.failures.is_empty() {
-                let phase = Phase::Failed {
-                    reason: Reason::DeleteFailed,
-                    message: list(left.failures),
-                };
-                return self.report(release, phase, None).await;
-            }
-            if left.waits {
-                superset::want(self.context, &Superset::of_resource(&self.written));
-                let mut outcome = self.report(release, waiting(left.going), None).await;
-                outcome.again = Some(POLL);
-                return outcome;
-            }
+        if left.waits {
+            return Ok(Gone::Going(left.going));
         }
-        if let Err(phase) = self.forget_stored().await {
-            return self.report(release, phase, None).await;
-        }
-        if let Err(phase) = self.forget_kept().await {
-            return self.report(release, phase, None).await;
-        }
-        if let Err(phase) = self.forget_record(release).await {
-            return self.report(release, phase, None).await;
-        }
-        let note = match (suspended, policy) {
+        self.forget_stored().await?;
+        self.forget_kept().await?;
+        self.forget_record(release).await?;
+        Ok(Gone::All(match (suspended, policy) {
             (true, _) => "suspended: its objects are left as they are",
             (_, DeletionPolicy::Orphan) => "its objects stay, without the marks of a release",
             _ => "its objects are deleted",
-        };
-        self.let_go(release, note).await
+        }))
     }
 
     /// Takes the finalizer off: the last write of a release.
@@ -116,6 +129,7 @@ impl Run<'_> {
                 put_off: asked_to_wait().is_some(),
                 written: None,
                 finished: false,
+                missing: false,
                 result: ReconcileResult::Error,
             };
         }
@@ -133,17 +147,13 @@ impl Run<'_> {
     }
 
     /// One round: turn by turn, and none before those that may need it. What is settled leaves the record.
-    async fn delete_members(
-        &self,
-        release: &mut Release,
-        policy: DeletionPolicy,
-    ) -> Result<Left, crate::cluster::error::Error> {
+    async fn delete_members(&self, release: &mut Release, policy: DeletionPolicy, listed: bool) -> Result<Left, Error> {
         let owner = self.written.owner(&self.unit.group_kind);
         let purpose = match policy {
             DeletionPolicy::Orphan => Purpose::Orphan,
             DeletionPolicy::Delete | DeletionPolicy::WaitForTermination => Purpose::Delete,
         };
-        let found = self.find_members(release, &owner).await?;
+        let found = self.find_members(release, &owner, listed).await?;
         let mut left = Left::default();
         let turns = turns(found, |(id, _)| id, |(_, candidate)| candidate.wave(), &release.record);
         let mut turns = turns.into_iter().peekable();
@@ -171,14 +181,28 @@ impl Run<'_> {
         left.waits |= policy == DeletionPolicy::WaitForTermination && !left.going.is_empty();
         Ok(left)
     }
+
+    /// Cuts the members off the custom resource: they stay as they are, and the garbage collector must not take them.
+    async fn disown_members(&self, release: &Release, listed: bool) -> Result<Left, Error> {
+        let owner = self.written.owner(&self.unit.group_kind);
+        let found = self.find_members(release, &owner, listed).await?;
+        let mut left = Left::default();
+        for (_, disposed) in self.dispose_all(found, &owner, Purpose::Suspended).await {
+            if let Disposed::Failed(message) = disposed {
+                left.failures.push(message);
+            }
+        }
+        Ok(left)
+    }
 }
 
-fn finished() -> Outcome {
+pub(super) fn finished() -> Outcome {
     Outcome {
         again: None,
         put_off: false,
         written: None,
         finished: true,
+        missing: false,
         result: ReconcileResult::Success,
     }
 }

@@ -41,11 +41,11 @@ pub(super) enum Candidate {
 // === impl Candidate ===
 
 impl Candidate {
-    /// The wave that the object says it is of.
-    pub(super) fn wave(&self) -> i32 {
+    /// The wave that the object says it is of; `None` if it wasn't looked at.
+    pub(super) fn wave(&self) -> Option<i32> {
         match self {
-            Candidate::Read(live) | Candidate::Watched(live) => live.wave,
-            Candidate::Unknown => 0,
+            Candidate::Read(live) | Candidate::Watched(live) => Some(live.wave),
+            Candidate::Unknown => None,
         }
     }
 }
@@ -107,9 +107,14 @@ impl Run<'_> {
                     let request = objects::release(discovery, resource, id, &live).await;
                     (request, Operation::Release, Disposed::Left)
                 }
+                Verdict::Disown => {
+                    let request = objects::disown(discovery, resource, id, &live).await;
+                    (request, Operation::Metadata, Disposed::Left)
+                }
                 Verdict::Going => return Disposed::Going,
                 _ if !was_read => continue,
                 Verdict::Hold => return Disposed::Held,
+                Verdict::Stay => return Disposed::Left,
                 Verdict::Leave(ownership) => {
                     tracing::info!(object = %id, %ownership, "not deleted");
                     return Disposed::Left;

@@ -15,7 +15,7 @@ use crate::plan::ownership::Owner;
 impl Run<'_> {
     /// Everything that may be a member: what carries the label of the set, and what the record lists, though somebody
     /// took the label off. The watches have told where they are synced (our own writes reach their index at once);
-    /// what they don't cover is listed.
+    /// what they don't cover is listed, and all of it with `listed`.
     ///
     /// # Errors
     /// If something that may hold members does not answer: then nothing is known to be gone.
@@ -23,6 +23,7 @@ impl Run<'_> {
         &self,
         release: &Release,
         owner: &Owner,
+        listed: bool,
     ) -> Result<Vec<(ObjectId, Candidate)>, Error> {
         let discovery = &self.context.discovery;
         let recorded = Superset::of_record(&release.record);
@@ -44,7 +45,7 @@ impl Run<'_> {
             found.extend(known.into_iter().map(|(id, live)| (id, Candidate::Watched(live))));
             let places = superset.places(&snapshot);
             places
-                .filter(|(kind, namespace)| !members.is_synced(kind, namespace))
+                .filter(|(kind, namespace)| listed || !members.is_synced(kind, namespace))
                 .collect()
         };
         for (kind, namespace) in unwatched {

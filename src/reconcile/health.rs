@@ -1,8 +1,13 @@
 //! Is the release well? Answered from the index of live members: what the watches saw, or our own writes answered.
 
+use std::collections::BTreeSet;
+
+use jiff::{Timestamp, Unit};
+
 use super::Run;
 use super::preflight::list;
-use super::release::Release;
+use super::release::{Release, split};
+use crate::cluster::lookup;
 use crate::plan::health::Status;
 use crate::plan::identity::ObjectId;
 use crate::plan::members::Members;
@@ -62,7 +67,8 @@ impl Run<'_> {
                     None => Some((reason, text)),
                 }
             };
-            ids.iter().filter_map(explained).collect()
+            let unseen = self.unseen(release, ids, &members).into_iter();
+            unseen.chain(ids.iter().filter_map(explained)).collect()
         };
         let failed = troubles.iter().any(|(reason, _)| *reason == Reason::MemberFailed);
         let reason = match failed {
@@ -84,4 +90,32 @@ impl Run<'_> {
             held,
         }
     }
+
+    /// The kinds whose watch has not worked for a while, so that it can't be told how their members are.
+    fn unseen(&self, release: &Release, ids: &[ObjectId], members: &Members) -> Vec<(Reason, String)> {
+        let mut texts = BTreeSet::new();
+        for (id, failing) in ids.iter().filter_map(|id| Some((id, members.unseen(id)?))) {
+            let (kind, since, error) = (&id.group_kind, second(failing.since), &failing.error);
+            texts.insert(format!("{kind}: not known since {since}: its watch fails: {error}"));
+        }
+        let snapshot = self.context.discovery.snapshot();
+        let looked_up = self.context.looked_up();
+        let keys = release
+            .looked_up
+            .iter()
+            .filter_map(|lookup| lookup::parse(split(lookup).0));
+        for target in keys.map(|key| lookup::target(&snapshot, &key)) {
+            if let Some((since, error)) = looked_up.unseen(&target) {
+                let (kind, since) = (&target.group_kind, second(*since));
+                texts.insert(format!(
+                    "{kind}: what is looked up is not known since {since}: its watch fails: {error}"
+                ));
+            }
+        }
+        texts.into_iter().map(|text| (Reason::WatchFailed, text)).collect()
+    }
+}
+
+fn second(time: Timestamp) -> Timestamp {
+    time.round(Unit::Second).unwrap_or(time)
 }

@@ -4,43 +4,45 @@ use super::Run;
 use super::context::{Context, Unit};
 use super::custom_resource::CustomResource;
 use super::release::{Release, split};
-use crate::cluster::discovery::Snapshot;
+use crate::cluster::discovery::{Snapshot, group_of};
 use crate::cluster::lookup;
 use crate::plan::apply::is_as_recorded;
 use crate::plan::digest::Key;
-use crate::plan::grants;
 use crate::plan::record::Record;
-use crate::render::LookupKey;
+use crate::plan::{grants, intent};
+use crate::render::{LookupKey, is_about_all};
 use crate::telemetry::redact::MARK;
 
 /// Changes when this program renders differently from its last version.
 const ENGINE: &str = env!("CARGO_PKG_VERSION");
 
 /// The digest for a custom resource, of all but what the render looked up: the watches tell whether that has changed.
-pub fn digest(key: &Key, unit: &Unit, resource: &CustomResource, snapshot: &Snapshot) -> String {
+/// `asked`: what it asked of `.Capabilities`.
+pub fn digest(key: &Key, unit: &Unit, resource: &CustomResource, snapshot: &Snapshot, asked: &[String]) -> String {
     let chart = unit
         .renderer
         .as_ref()
         .map(|renderer| renderer.chart().digest())
         .unwrap_or_default();
-    let capabilities = match unit.reads_capabilities(resource) {
-        true => snapshot.digest.as_str(),
-        false => "",
-    };
+    let answers = asked.iter().flat_map(|question| {
+        let answer = snapshot.capabilities.answer(question, &snapshot.versions);
+        [question.as_bytes(), answer.as_bytes()]
+    });
+    let capabilities = key.digest(&answers.collect::<Vec<_>>());
     let data = match &unit.watch.target_namespace {
         // The name of the namespace may depend on anything in the custom resource.
         Some(_) => resource.as_data(&unit.resource).to_string(),
         None => String::new(),
     };
-    key.digest(&[
+    let given = key.digest(&[
         ENGINE.as_bytes(),
         chart.as_bytes(),
         unit.watch.digest().as_bytes(),
         capabilities.as_bytes(),
         resource.key.to_string().as_bytes(),
-        resource.spec_bytes(),
-        data.as_bytes(),
-    ])
+    ]);
+    let asked = key.digest(&[resource.spec_bytes(), data.as_bytes()]);
+    intent::inputs(&given, &asked)
 }
 
 /// Before the first reconcile: watches for what the status says was looked up, as far as the release may look there;
@@ -83,8 +85,19 @@ impl Run<'_> {
             return false;
         }
         let snapshot = self.context.discovery.snapshot();
-        if record.inputs != digest(&self.context.key, self.unit, &self.written, &snapshot) {
+        let asked = &record.capabilities;
+        if record.inputs != digest(&self.context.key, self.unit, &self.written, &snapshot, asked) {
             return false;
+        }
+        for failed in &snapshot.failed {
+            let group = group_of(failed);
+            if asked
+                .iter()
+                .any(|question| is_about_all(question) || group_of(question) == group)
+            {
+                // What it would answer is not known before it answers at all.
+                let _ = snapshot.has_answered(group);
+            }
         }
         let owner = self.written.owner(&self.unit.group_kind);
         let members = self.context.members();
@@ -107,7 +120,7 @@ impl Run<'_> {
                 let target = lookup::target(&snapshot, &key);
                 match snapshot.preferred(&target.group_kind) {
                     Some(_) => index.version(&target).is_some_and(|now| now == version),
-                    None => snapshot.is_complete() && version.is_empty(),
+                    None => version.is_empty() && snapshot.is_gone(&target.group_kind),
                 }
             })
         })

@@ -31,8 +31,16 @@ const REGENERATED: &str = "regenerated";
 /// Rounds in which lost results are put back: what a lost authority signed is only told once the authority is back.
 const RECOVERIES: usize = 4;
 
+/// What the Secret holds; nothing if there is none.
+#[derive(Clone)]
+pub(super) struct Stored {
+    results: (Kept, Vec<Pin>),
+    version: Option<String>,
+    made_for: Option<String>,
+}
+
 /// What is remembered of chance.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Memory {
     /// What the Secret holds; empty if there is none.
     stored: (Kept, Vec<Pin>),
@@ -99,7 +107,12 @@ impl Memory {
                 .map(str::to_owned),
             ..Memory::default()
         };
-        if resource.annotations.contains_key(annotations::KEPT) {
+        if let Some(stored) = &release.tried.kept {
+            memory.was_read = true;
+            memory.stored = stored.results.clone();
+            memory.version.clone_from(&stored.version);
+            memory.made_for.clone_from(&stored.made_for);
+        } else if resource.annotations.contains_key(annotations::KEPT) {
             memory.fetch(context, resource, &release.secrets).await?;
         }
         let is_made = memory.regenerated.is_none() || memory.regenerated == memory.made_for;
@@ -139,6 +152,26 @@ impl Memory {
         Ok(())
     }
 
+    /// The random results of the render.
+    pub(super) fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    /// True if random results are to be drawn anew, or renewed: then the render differs, whatever it looks up.
+    pub(super) fn must_draw(&self, release: &Release) -> bool {
+        let renewal = release.record.renewal;
+        self.regenerated.is_some() || renewal.is_some_and(|due| due <= jiff::Timestamp::now())
+    }
+
+    /// What was read.
+    fn known(&self) -> Option<Stored> {
+        self.was_read.then(|| Stored {
+            results: self.stored.clone(),
+            version: self.version.clone(),
+            made_for: self.made_for.clone(),
+        })
+    }
+
     /// True if there is something to be stored.
     pub(super) fn keeps(&self) -> bool {
         !self.kept.is_empty() || !self.pins.is_empty()
@@ -165,12 +198,12 @@ impl Work<'_> {
         memory: &mut Memory,
         answers: &mut Answers,
     ) -> Result<(Rendered, Desired), Phase> {
-        let mut rendered = self.rounds(revision, &memory.kept, answers).await?;
+        let mut made = self.rounds(revision, &memory.kept, answers).await?;
         if memory.exists && memory.regenerated.is_none() {
-            rendered = self.recover(revision, rendered, memory, answers).await?;
+            made = self.recover(revision, made, memory, answers).await?;
         }
+        let (rendered, mut desired) = made;
         let randomness = &rendered.randomness;
-        let mut desired = self.desired(&rendered.objects);
         memory.kept = randomness.kept.clone();
         memory.pins = lost::apply_pins(&mut desired.members, &memory.pins, &self.context.key);
         memory.renewal = randomness.next_renewal;
@@ -180,33 +213,35 @@ impl Work<'_> {
     async fn recover(
         &self,
         revision: i64,
-        mut rendered: Rendered,
+        mut made: (Rendered, Desired),
         memory: &mut Memory,
         answers: &mut Answers,
-    ) -> Result<Rendered, Phase> {
-        if !memory.was_read && !rendered.randomness.missed.is_empty() {
+    ) -> Result<(Rendered, Desired), Phase> {
+        if !memory.was_read && !made.0.randomness.missed.is_empty() {
             // Nothing says that there are kept results; but somebody may have taken the annotation off.
             memory.fetch(self.context, self.resource, &self.secrets).await?;
             if !memory.stored.0.is_empty() {
                 (memory.kept, memory.pins) = memory.stored.clone();
-                rendered = self.rounds(revision, &memory.kept, answers).await?;
+                made = self.rounds(revision, &memory.kept, answers).await?;
             }
         }
-        let moved = lost::shifted(&memory.kept, &rendered.randomness.kept, &rendered.randomness.missed);
+        let randomness = &made.0.randomness;
+        let moved = lost::shifted(&memory.kept, &randomness.kept, &randomness.missed);
         if !moved.is_empty() {
             let kept = memory.kept.without(&BTreeSet::from_iter(moved));
-            rendered = self.rounds(revision, &kept, answers).await?;
+            made = self.rounds(revision, &kept, answers).await?;
         }
         for _ in 0..RECOVERIES {
-            if rendered.randomness.missed.is_empty() {
+            let randomness = &made.0.randomness;
+            if randomness.missed.is_empty() {
                 break;
             }
-            let found = self.found(revision, &rendered, answers).await?;
-            let missed = &rendered.randomness.missed;
-            match lost::recover(&rendered.randomness.kept, missed, &found) {
+            let found = self.found(revision, &made, answers).await?;
+            let missed = &randomness.missed;
+            match lost::recover(&randomness.kept, missed, &found) {
                 Some((kept, known)) => {
                     let unknown: BTreeSet<KeptKey> = missed.difference(&known).cloned().collect();
-                    rendered = self.rounds(revision, &kept.without(&unknown), answers).await?;
+                    made = self.rounds(revision, &kept.without(&unknown), answers).await?;
                 }
                 None => {
                     let stays = found.iter().filter(|found| found.rendered != found.live);
@@ -217,11 +252,16 @@ impl Work<'_> {
                 }
             }
         }
-        Ok(rendered)
+        Ok(made)
     }
 
     /// The leaves that come from missing results, where the live objects of the release have them.
-    async fn found(&self, revision: i64, rendered: &Rendered, answers: &Answers) -> Result<Vec<Found>, Phase> {
+    async fn found(
+        &self,
+        revision: i64,
+        (rendered, one): &(Rendered, Desired),
+        answers: &Answers,
+    ) -> Result<Vec<Found>, Phase> {
         let request = Request {
             values: self.frame.values.clone(),
             revision,
@@ -230,10 +270,9 @@ impl Work<'_> {
             probe: Some(Box::new(rendered.clone())),
         };
         // A probe that would look up something else tells nothing.
-        let Made::Rendered(again) = self.once(request).await? else {
+        let Made::Rendered(_, other) = self.once(request).await? else {
             return Ok(Vec::new());
         };
-        let (one, other) = (self.desired(&rendered.objects), self.desired(&again.objects));
         let mut live: BTreeMap<ObjectId, Option<serde_json::Value>> = BTreeMap::new();
         let mut found = Vec::new();
         for leaf in lost::random_leaves(&one.members, &other.members) {
@@ -297,10 +336,11 @@ impl Run<'_> {
 
     /// Stores the results of this render, before the first member. The former ones stay until all members are applied:
     /// somebody may go back to them. False if another operator stored others since they were read: those count.
-    pub(super) async fn keep(&mut self, prepared: &Prepared) -> Result<bool, Phase> {
+    pub(super) async fn keep(&mut self, release: &mut Release, prepared: &Prepared) -> Result<bool, Phase> {
         let memory = &prepared.memory;
+        release.tried.kept = memory.known();
         let both = memory.kept.and(&memory.stored.0);
-        self.store(memory, both).await
+        self.store(release, memory, both).await
     }
 
     /// Stores what the members have now, and nothing else; unless another operator is further than this one.
@@ -313,21 +353,30 @@ impl Run<'_> {
         if memory.kept.and(&memory.stored.0) == memory.kept {
             return Ok(());
         }
-        self.store(memory, memory.kept.clone()).await.map(drop)
+        self.store(release, memory, memory.kept.clone()).await.map(drop)
     }
 
     /// False if the Secret is not the one that was read or written last.
-    async fn store(&mut self, memory: &Memory, kept: Kept) -> Result<bool, Phase> {
+    async fn store(&mut self, release: &mut Release, memory: &Memory, kept: Kept) -> Result<bool, Phase> {
         let place = place(self.context, &self.written);
         let discovery = &self.context.discovery;
         if kept.is_empty() && memory.pins.is_empty() {
-            return match self.keeps() {
-                true => secret::remove(discovery, &place)
-                    .await
-                    .map(|_| true)
-                    .map_err(|error| failed(&place, &error)),
-                false => Ok(true),
-            };
+            let known = release.tried.kept.as_ref();
+            let is_absent = self.kept_version.is_none() && known.is_some_and(|known| known.version.is_none());
+            if !self.keeps() || is_absent {
+                return Ok(true);
+            }
+            release.tried.kept = None;
+            secret::remove(discovery, &place)
+                .await
+                .map_err(|error| failed(&place, &error))?;
+            self.kept_version = None;
+            release.tried.kept = Some(Stored {
+                results: (kept, Vec::new()),
+                version: None,
+                made_for: None,
+            });
+            return Ok(true);
         }
         if (&kept, &memory.pins) == (&memory.stored.0, &memory.stored.1) {
             return Ok(true);
@@ -337,14 +386,23 @@ impl Run<'_> {
         if !memory.pins.is_empty() {
             files.insert(PINS.to_owned(), serde_json::to_vec(&memory.pins).map_err(json)?);
         }
-        if let Some(made_for) = memory.regenerated.as_ref().or(memory.made_for.as_ref()) {
+        let made_for = memory.regenerated.as_ref().or(memory.made_for.as_ref());
+        if let Some(made_for) = made_for {
             files.insert(REGENERATED.to_owned(), made_for.clone().into_bytes());
         }
+        release.tried.kept = None;
         let about = format!("{} {}", self.unit.group_kind, self.written.key);
         let version = self.kept_version.as_ref().or(memory.version.as_ref());
         let version = version.map(String::as_str);
         match secret::write(discovery, &place, files, &about, &self.written.uid, version).await {
-            Ok(version) => self.kept_version = Some(version),
+            Ok(version) => {
+                release.tried.kept = Some(Stored {
+                    results: (kept, memory.pins.clone()),
+                    version: Some(version.clone()),
+                    made_for: made_for.cloned(),
+                });
+                self.kept_version = Some(version);
+            }
             Err(Error::Conflict(_)) => return Ok(false),
             Err(error) => return Err(failed(&place, &error)),
         }

@@ -8,10 +8,12 @@
 //! 5. the status tells what happened, however it ended.
 
 mod apply;
+mod budget;
 mod context;
 pub mod custom_resource;
 mod delete;
 mod dispose;
+mod earlier;
 mod find;
 mod health;
 mod inputs;
@@ -23,6 +25,7 @@ mod record;
 mod release;
 mod render;
 mod requests;
+mod retry;
 mod scale;
 mod secrets;
 mod send;
@@ -30,6 +33,7 @@ mod status;
 mod superset;
 mod takeover;
 mod values;
+mod vanished;
 mod why;
 
 use std::time::Duration;
@@ -40,7 +44,8 @@ pub use custom_resource::{CustomResource, Key};
 pub use inputs::follow_recorded_lookups;
 pub use release::Release;
 pub use render::{Answers, Prepared, prepare};
-pub use superset::{Superset, want as want_superset};
+pub use superset::{Superset, want_recorded};
+pub use vanished::{is_gone, tell_freed, uninstall};
 
 use crate::cluster::error::Error;
 use crate::cluster::throttle;
@@ -59,6 +64,8 @@ pub struct Outcome {
     pub written: Option<CustomResource>,
     /// Nothing of the release is left.
     pub finished: bool,
+    /// A write did not find the custom resource.
+    pub missing: bool,
     /// For logs and metrics.
     pub result: ReconcileResult,
 }
@@ -68,6 +75,9 @@ const TRIES: usize = 3;
 
 /// A health that only time changes is looked at again after this; it costs no request.
 const RECHECK: Duration = Duration::from_secs(30);
+
+/// The same for a release of which a watch tells nothing.
+const RECHECK_UNSEEN: Duration = Duration::from_secs(300);
 
 /// Brings one release to what its custom resource says.
 pub async fn reconcile(context: &Context, unit: &Unit, resource: &CustomResource, release: &mut Release) -> Outcome {
@@ -121,6 +131,8 @@ struct Run<'a> {
     unlisted: Option<Error>,
     /// The version of the Secret with random results that was written for what is carried out.
     kept_version: Option<String>,
+    /// A write did not find the custom resource.
+    missing: bool,
 }
 
 impl<'a> Run<'a> {
@@ -134,6 +146,7 @@ impl<'a> Run<'a> {
             heritage: None,
             unlisted: None,
             kept_version: None,
+            missing: false,
         }
     }
 }
@@ -141,6 +154,18 @@ impl<'a> Run<'a> {
 impl Run<'_> {
     async fn reconcile(&mut self, release: &mut Release) -> Outcome {
         let recalled = self.recall(release).await;
+        if recalled.is_ok()
+            && let Some(wait) = self.await_watches(release)
+        {
+            return Outcome {
+                again: Some(wait),
+                put_off: false,
+                written: Some(self.written.clone()),
+                finished: false,
+                missing: false,
+                result: ReconcileResult::Progressing,
+            };
+        }
         let suspended = annotations::is_suspended(&self.written.annotations);
         if recalled.is_ok()
             && (self.written.deleting || !suspended)
@@ -194,13 +219,13 @@ impl Run<'_> {
         let before = superset::Superset::of_resource(&self.written).union(recorded);
         let asked = self.written.asked();
         if let Err(error) = self.claim(release, prepared).await {
-            return Some(prune::unclaimed(&error));
+            return Some(self.unclaimed(&error));
         }
         // The answer shows what the watch may not have told yet: what was rendered is in vain.
         if self.written.asked() != asked {
             return Some(apply::interrupted());
         }
-        match self.keep(prepared).await {
+        match self.keep(release, prepared).await {
             Ok(true) => {}
             Ok(false) => return None,
             Err(phase) => return Some(phase),
@@ -215,6 +240,7 @@ impl Run<'_> {
             let objects = prepared.desired.members.iter().map(|member| member.object.to_string());
             format!("{:?} {}", prepared.notes, objects.collect::<String>())
         });
+        self.note_intent(release, prepared, before.is_empty());
         let forced = self.force_requested(release);
         let is_forced = forced.is_some();
         let mut applied = self.apply(release, prepared, forced).await;

@@ -1,20 +1,34 @@
 //! Everything that forbids a release is found here, before its first write.
 
-use super::Run;
-use super::render::{Prepared, baseline};
-use crate::plan::grants;
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+
+use super::release::Release;
+use super::render::{Answers, Frame, Prepared, Work};
+use super::{Run, values};
+use crate::plan::desired::Member;
+use crate::plan::grants::{self, Baseline};
 use crate::plan::status::{Phase, Reason};
 
 /// Problems listed in one condition; a chart that goes wrong often goes wrong everywhere.
 const SHOWN: usize = 5;
 
+fn stalled(reason: Reason, problems: Vec<String>) -> Phase {
+    Phase::Stalled {
+        reason,
+        message: list(problems),
+        recheck: false,
+    }
+}
+
 impl Run<'_> {
-    pub(super) async fn preflight(&self, prepared: &Prepared) -> Result<(), Phase> {
-        let stalled = |reason, problems: Vec<String>| Phase::Stalled {
-            reason,
-            message: list(problems),
-            recheck: false,
-        };
+    pub(super) async fn preflight(
+        &self,
+        release: &mut Release,
+        prepared: &Prepared,
+        answers: &mut Answers,
+    ) -> Result<(), Phase> {
         let problems: Vec<String> = prepared.desired.problems.iter().map(ToString::to_string).collect();
         if !problems.is_empty() {
             return Err(stalled(Reason::ManifestInvalid, problems));
@@ -23,30 +37,82 @@ impl Run<'_> {
         if self.written.key.namespace.is_empty() {
             return Ok(());
         }
-        let namespace = &prepared.identity.namespace;
-        let allow = &self.unit.watch.allow;
-        let nothing = grants::Baseline::default();
-        let suspicious = prepared
-            .desired
-            .members
+        let refused = |member: &Member, baseline: Option<&Baseline>| {
+            let namespace = &prepared.identity.namespace;
+            let allow = &self.unit.watch.allow;
+            grants::may_create(&member.id, &member.object, namespace, baseline, allow).err()
+        };
+        let members = &prepared.desired.members;
+        let suspicious: Vec<&Member> = members
             .iter()
-            .any(|member| grants::may_create(&member.id, namespace, &nothing, allow).is_err());
-        if !suspicious {
+            .filter(|member| refused(member, None).is_some())
+            .collect();
+        if suspicious.is_empty() {
             return Ok(());
         }
-        let baseline = baseline(self.context, self.unit, &self.written, namespace).await;
-        let refused: Vec<String> = prepared
-            .desired
-            .members
+        let permit = self.permit(&suspicious);
+        if release.permit == permit {
+            return Ok(());
+        }
+        let baseline = self.baseline(prepared, answers).await?;
+        let refused: Vec<String> = suspicious
             .iter()
-            .filter_map(|member| {
-                let refused = grants::may_create(&member.id, namespace, &baseline, allow).err()?;
-                Some(format!("{}: {refused}", member.source))
-            })
+            .filter_map(|member| Some(format!("{}: {}", member.source, refused(member, baseline.as_ref())?)))
             .collect();
         match refused.is_empty() {
-            true => Ok(()),
+            true => {
+                release.permit = permit;
+                Ok(())
+            }
             false => Err(stalled(Reason::Refused, refused)),
+        }
+    }
+
+    /// What was permitted, so that it is not asked again for the same objects: the default render costs as much as the
+    /// release's own.
+    fn permit(&self, members: &[&Member]) -> String {
+        let chart = self.unit.renderer.as_ref().map(|renderer| renderer.chart().digest());
+        let (chart, watch) = (chart.unwrap_or_default(), self.unit.watch.digest());
+        let objects = members
+            .iter()
+            .flat_map(|member| [member.source.as_bytes(), member.digest.as_bytes()]);
+        let parts: Vec<&[u8]> = [chart.as_bytes(), watch.as_bytes()]
+            .into_iter()
+            .chain(objects)
+            .collect();
+        self.context.key.digest(&parts)
+    }
+
+    /// What the chart renders for this release with nobody's values but the operator's: with its name, its namespace and
+    /// its random results. `None` for a chart that needs values to render.
+    ///
+    /// # Errors
+    /// If something that it looks up can't be read now.
+    async fn baseline(&self, prepared: &Prepared, answers: &mut Answers) -> Result<Option<Baseline>, Phase> {
+        let nobodys = values::values(self.unit, Value::Object(Default::default()));
+        let (Ok(renderer), Ok(values)) = (&self.unit.renderer, nobodys) else {
+            return Ok(None);
+        };
+        let work = Work {
+            context: self.context,
+            unit: self.unit,
+            resource: &self.written,
+            renderer,
+            frame: Frame {
+                identity: prepared.identity.clone(),
+                values,
+                snapshot: self.context.discovery.snapshot(),
+                clock: self.written.created,
+            },
+            known: None,
+            earlier: None,
+            secrets: Default::default(),
+            share: Arc::new(Mutex::new(self.context.budget.another().await)),
+        };
+        match work.rounds(prepared.revision, prepared.memory.kept(), answers).await {
+            Ok((_, desired)) => Ok(Some(Baseline::of(desired.members))),
+            Err(failed @ Phase::Failed { .. }) => Err(failed),
+            Err(_) => Ok(None),
         }
     }
 }

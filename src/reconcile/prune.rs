@@ -1,6 +1,8 @@
 //! Steps 9 and 10: what the render no longer contains goes, if and only if everything is known.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use tokio::time::Instant;
 
 use super::Run;
 use super::apply::Applied;
@@ -10,11 +12,19 @@ use super::release::Release;
 use super::render::Prepared;
 use super::status::refusal;
 use super::superset::Superset;
+use crate::cluster::discovery::group_of;
 use crate::cluster::error::Error;
+use crate::cluster::objects;
 use crate::plan::annotations;
+use crate::plan::deletion::{must_wait, turns};
 use crate::plan::identity::ObjectId;
-use crate::plan::prune::{Knowledge, Purpose, orphans};
+use crate::plan::intent::{self, HOLD, Intent};
+use crate::plan::members::{Live, Scope};
+use crate::plan::ownership::Owner;
+use crate::plan::prune::{Knowledge, Purpose, Verdict, orphans, verdict};
 use crate::plan::status::{Phase, Reason};
+use crate::render::is_about_all;
+use crate::watches::DeletionPolicy;
 
 /// What a prune came to. Consumed by `conclude`, so that it cannot be forgotten.
 #[derive(Default)]
@@ -26,15 +36,36 @@ pub(super) struct Pruned {
     /// Deleted or no longer ours; out of the record.
     settled: HashSet<ObjectId>,
     held: Vec<String>,
+    /// It isn't decided yet whether all that is no longer rendered goes.
+    undecided: bool,
     failures: Vec<String>,
 }
 
 impl Run<'_> {
+    /// Before the first member is applied: keeps in mind what is known of who wants this render. `first`: there was
+    /// nothing before.
+    pub(super) fn note_intent(&self, release: &mut Release, prepared: &Prepared, first: bool) {
+        let record = &mut release.record;
+        record.settled = match first && record.revision == 0 && record.settled.is_empty() {
+            true => {
+                record.capabilities = prepared.capabilities.clone();
+                prepared.inputs.clone()
+            }
+            false => intent::noted(&record.settled, &prepared.inputs),
+        };
+        release.answers_changed |= release.has_other_answers(&prepared.lookups);
+        // What is rendered again begins anew.
+        let members = &prepared.desired.members;
+        release
+            .dropped
+            .retain(|id, _| !members.iter().any(|member| member.id == *id));
+    }
+
     /// Deletes orphans. `before` is what the custom resource said before this reconcile: a release that never had
     /// members has no orphans, so the first install needs no synced watches.
     pub(super) async fn prune(
         &self,
-        release: &Release,
+        release: &mut Release,
         prepared: &Prepared,
         knowledge: &Knowledge,
         before: &Superset,
@@ -45,55 +76,223 @@ impl Run<'_> {
         }
         let mut knowledge = knowledge.clone();
         let snapshot = self.context.discovery.snapshot();
-        // Those that failed when it was rendered, too: what it could not see, it may have left out.
+        let asked = &prepared.capabilities;
+        let asked_for_all = asked.iter().any(|question| is_about_all(question));
+        let desired_kinds = prepared.desired.members.iter().map(|member| &member.id.group_kind);
+        let groups = before.kinds.iter().chain(desired_kinds).map(|kind| kind.group.as_str());
+        let groups: HashSet<&str> = groups.chain(asked.iter().map(|question| group_of(question))).collect();
+        // Those that failed when it was rendered, too: what it could not see, it may have left out. What is none of its
+        // business holds nothing back.
         for failed in snapshot.failed.iter().chain(&prepared.failed_groups) {
-            if !knowledge.failed_groups.contains(failed) {
+            let group = group_of(failed);
+            if (asked_for_all || groups.contains(group)) && !knowledge.failed_groups.contains(failed) {
+                // Somebody waits for it.
+                let _ = snapshot.has_answered(group);
                 knowledge.failed_groups.push(failed.clone());
             }
         }
-        let orphans = {
+        let watched = Superset::of_record(&release.record);
+        let mut found = self.find_unwatched(before, &watched, &mut knowledge).await;
+        let rendered = prepared.desired.members.iter().map(|member| &member.id);
+        let desired: HashSet<&ObjectId> = rendered.chain(&prepared.stay).collect();
+        found.retain(|id, _| !desired.contains(id));
+        let mut orphans = {
             let members = self.context.members();
             // A kind that is no longer served, while discovery is complete, has no objects.
+            let watched: HashSet<_> = watched.places(&snapshot).collect();
             let unsynced = before
                 .places(&snapshot)
-                .filter(|(kind, namespace)| !members.is_synced(kind, namespace));
+                .filter(|place| watched.contains(place) && !members.is_synced(place.0, place.1));
             knowledge.unsynced.extend(unsynced.map(|(kind, _)| kind.to_string()));
-            let desired: HashSet<&ObjectId> = prepared.desired.members.iter().map(|member| &member.id).collect();
             orphans(&members, &release.record, &desired, &prepared.identity.owner)
         };
         knowledge.unsynced.dedup();
+        found.retain(|id, _| !orphans.contains(id));
+        // What no record lists goes first.
+        orphans.splice(0..0, found.keys().cloned());
         if !orphans.is_empty() && !self.unit.is_chart_unchanged().await {
             knowledge
                 .changed_charts
                 .push(self.unit.watch.chart.display().to_string());
         }
         if let Some(gap) = knowledge.gap() {
-            pruned.gap = Some(gap);
-            return pruned;
-        }
-        let everything = prepared.desired.members.is_empty() && !orphans.is_empty();
-        if everything && !annotations::is_prune_allowed(&self.written.annotations) {
-            pruned.held.push(format!(
-                "the chart suddenly renders no objects at all; its {} members stay. To let them go, annotate the custom \
-                 resource with {}=true",
-                orphans.len(),
-                annotations::PRUNE
-            ));
+            pruned.gap = Some(format!("nothing is pruned until everything is known ({gap})"));
             return pruned;
         }
         let owner = &prepared.identity.owner;
+        let orphans = match self.intent(release, prepared, &orphans, owner) {
+            Intent::Guarded => {
+                pruned.undecided = true;
+                pruned.held.push(format!(
+                    "the chart suddenly renders no objects at all, and not only for an edit of the custom resource; its {} \
+                     members stay. To let them go, annotate the custom resource with {}=true",
+                    orphans.len(),
+                    annotations::PRUNE
+                ));
+                return pruned;
+            }
+            intent => self.hold(release, orphans, intent, owner, &mut pruned),
+        };
         let candidates = {
             let members = self.context.members();
             let candidate = |id: ObjectId| match members.get(&id).cloned() {
                 Some(live) => (id, Candidate::Watched(live)),
-                None => (id, Candidate::Unknown),
+                None => {
+                    let read = found.remove(&id);
+                    (id, read.map_or(Candidate::Unknown, Candidate::Read))
+                }
             };
             orphans.into_iter().map(candidate).collect()
         };
-        for (id, disposed) in self.dispose_all(candidates, owner, Purpose::Prune).await {
-            self.note(id, disposed, &mut pruned);
+        let turns = turns(
+            candidates,
+            |(id, _)| id,
+            |(_, candidate)| candidate.wave(),
+            &release.record,
+        );
+        let mut turns = turns.into_iter().peekable();
+        while let Some(mut turn) = turns.next() {
+            let items = std::mem::take(&mut turn.items);
+            let failures = pruned.failures.len();
+            let mut going = Vec::new();
+            for (id, disposed) in self.dispose_all(items, owner, Purpose::Prune).await {
+                if matches!(disposed, Disposed::Deleted | Disposed::Going) {
+                    going.push(id.to_string());
+                }
+                self.note(id, disposed, &mut pruned);
+            }
+            let is_open = !going.is_empty() || pruned.failures.len() > failures;
+            let next = turns.peek();
+            if is_open && next.is_some_and(|next| must_wait(DeletionPolicy::Delete, &turn, next)) {
+                // Their watches tell when they are gone.
+                pruned.gap = Some(format!("lower waves are pruned when these are gone: {}", list(going)));
+                break;
+            }
         }
         pruned
+    }
+
+    fn intent(&self, release: &Release, prepared: &Prepared, orphans: &[ObjectId], owner: &Owner) -> Intent {
+        // What is on its way out already, and what only bears our labels, is no member that could be lost.
+        let is_member = |id: &ObjectId| {
+            let members = self.context.members();
+            members.get(id).is_none_or(|live| {
+                matches!(
+                    verdict(id, live, owner, Purpose::Prune),
+                    Verdict::Delete | Verdict::Release | Verdict::Hold
+                )
+            })
+        };
+        if annotations::is_prune_allowed(&self.written.annotations) || !orphans.iter().any(is_member) {
+            return Intent::Wanted;
+        }
+        let changed = intent::changed(&release.record.settled, &prepared.since_settled);
+        let looks_up = !prepared.lookups.is_empty();
+        intent::intent(
+            changed,
+            prepared.desired.members.is_empty(),
+            looks_up,
+            release.answers_changed,
+        )
+    }
+
+    /// Keeps back for a while what only the answer of a lookup took out of the render; returns what goes.
+    fn hold(
+        &self,
+        release: &mut Release,
+        orphans: Vec<ObjectId>,
+        intent: Intent,
+        owner: &Owner,
+        pruned: &mut Pruned,
+    ) -> Vec<ObjectId> {
+        let now = Instant::now();
+        let allowed = annotations::is_prune_allowed(&self.written.annotations);
+        let mut dropped = std::mem::take(&mut release.dropped);
+        if allowed || intent == Intent::Wanted && dropped.is_empty() {
+            return orphans;
+        }
+        let recorded: HashSet<&ObjectId> = release.record.entries.iter().map(|entry| &entry.id).collect();
+        // What no record lists was left by a reconcile that was cut off, and guards have their own word.
+        let waits = |id: &ObjectId| {
+            let members = self.context.members();
+            let live = members.get(id).filter(|live| !live.prune_allowed);
+            recorded.contains(id)
+                && live.is_some_and(|live| {
+                    matches!(
+                        verdict(id, live, owner, Purpose::Prune),
+                        Verdict::Delete | Verdict::Release
+                    )
+                })
+        };
+        let mut going = Vec::with_capacity(orphans.len());
+        let mut rest = None;
+        for id in orphans {
+            let since = dropped.remove(&id).or((intent == Intent::Awaited).then_some(now));
+            let left = since.map_or(HOLD, |since| HOLD.saturating_sub(now - since));
+            // Also of what goes now: it may take several rounds.
+            release.dropped.extend(since.map(|since| (id.clone(), since)));
+            match since {
+                Some(_) if !left.is_zero() && waits(&id) => {
+                    rest = Some(rest.map_or(left, |rest: std::time::Duration| rest.min(left)));
+                    pruned.held.push(format!(
+                        "{id} is no longer rendered since an answer of `lookup` changed: it goes if that lasts for {HOLD:?}. \
+                         To let it go at once, annotate it with {}=true",
+                        annotations::PRUNE
+                    ));
+                }
+                _ => going.push(id),
+            }
+        }
+        if let Some(rest) = rest {
+            pruned.undecided = true;
+            release.wait_for(rest);
+        }
+        going
+    }
+
+    /// What carries our label where only the annotations say that members may be: somebody else may have written those, so
+    /// they begin no watch. What is found there is watched from now on.
+    async fn find_unwatched(
+        &self,
+        named: &Superset,
+        watched: &Superset,
+        knowledge: &mut Knowledge,
+    ) -> BTreeMap<ObjectId, Live> {
+        let snapshot = self.context.discovery.snapshot();
+        let set = self.written.set(&self.unit.group_kind);
+        let unwatched: BTreeSet<Scope> = {
+            let members = self.context.members();
+            let known: HashSet<_> = watched.places(&snapshot).collect();
+            let places = named.places(&snapshot);
+            let unknown = places.filter(|place| !known.contains(place) && !members.is_synced(place.0, place.1));
+            unknown
+                .map(|(kind, namespace)| self.context.scope(kind, namespace))
+                .collect()
+        };
+        let mut found = BTreeMap::new();
+        for scope in unwatched {
+            let Some(resource) = snapshot.preferred(&scope.group_kind) else {
+                continue;
+            };
+            let listed = objects::list_set(&self.context.discovery, resource, scope.namespace.as_deref(), &set).await;
+            match listed {
+                Ok(listed) if listed.is_empty() => {}
+                Ok(listed) => {
+                    let ids = listed.into_iter().map(|(namespace, name, live)| {
+                        (ObjectId::new(scope.group_kind.clone(), namespace, name), live)
+                    });
+                    found.extend(ids);
+                    self.context.want(&set, [scope]);
+                }
+                Err(error) => {
+                    tracing::debug!(kind = %scope.group_kind, %error, "members could not be looked for");
+                    knowledge.unsynced.push(scope.group_kind.to_string());
+                    // The others can't make it complete any more.
+                    break;
+                }
+            }
+        }
+        found
     }
 
     fn note(&self, id: ObjectId, disposed: Disposed, pruned: &mut Pruned) {
@@ -135,8 +334,18 @@ impl Run<'_> {
         let mut keeps = prepared.memory.keeps() || self.keeps();
         let mut changes = applied.changes;
         if complete {
+            // What is no longer rendered only waits to be deleted, and doesn't make the next render another one.
+            let rendered = prepared.desired.members.iter().map(|member| &member.id);
+            let desired: HashSet<&ObjectId> = rendered.chain(&prepared.stay).collect();
+            for entry in &mut release.record.entries {
+                if !desired.contains(&entry.id) {
+                    entry.digest.clear();
+                }
+            }
             changes.applied += std::mem::take(&mut release.applied_before);
             release.record.revision = prepared.revision;
+            release.base.clone_from(&prepared.inputs);
+            release.base_asked.clone_from(&prepared.capabilities);
             if let Err(phase) = self.settle(release, prepared).await {
                 return phase;
             }
@@ -158,7 +367,17 @@ impl Run<'_> {
         if pruned.gap.is_none() {
             let superset = Superset::of_record(&release.record);
             if let Err(error) = self.write_superset(&superset, keeps).await {
-                return unclaimed(&error);
+                return self.unclaimed(&error);
+            }
+            // What a guard holds is watched, though no record may name it.
+            if pruned.held.is_empty() {
+                self.want_only(&superset);
+            }
+            if complete && !pruned.undecided {
+                release.record.settled = prepared.inputs.clone();
+                release.record.capabilities = prepared.capabilities.clone();
+                release.answers_changed = false;
+                release.dropped.clear();
             }
             if complete && pruned.held.is_empty() {
                 release.record.inputs = prepared.inputs.clone();
@@ -169,6 +388,7 @@ impl Run<'_> {
             .members
             .iter()
             .map(|member| member.id.clone())
+            .chain(prepared.stay.iter().cloned())
             .filter(|id| release.record.entry(id).is_some_and(|entry| !entry.finished))
             .collect();
         if complete && pruned.gap.is_none() {
@@ -177,15 +397,28 @@ impl Run<'_> {
         let held = (!pruned.held.is_empty()).then(|| list(pruned.held));
         self.phase_of(release, &desired, changes, pruned.gap, held).await
     }
-}
 
-/// The finalizer or the ApplySet annotations could not be written.
-pub(super) fn unclaimed(error: &Error) -> Phase {
-    Phase::Failed {
-        reason: Reason::Claim,
-        message: format!(
-            "finalizer and ApplySet annotations can't be written: {error}{}",
+    /// The finalizer or the ApplySet annotations could not be written.
+    pub(super) fn unclaimed(&self, error: &Error) -> Phase {
+        let size = match error {
+            Error::TooLarge(_) => format!(" (it has about {} bytes)", self.written.size()),
+            _ => String::new(),
+        };
+        let message = format!(
+            "finalizer and ApplySet annotations can't be written: {error}{}{size}",
             refusal(error).unwrap_or_default()
-        ),
+        );
+        let reason = Reason::Claim;
+        match error {
+            Error::TooLarge(_) => {
+                self.context.metrics.refused(&self.unit.group_kind.kind);
+                Phase::Stalled {
+                    reason,
+                    message,
+                    recheck: false,
+                }
+            }
+            _ => Phase::Failed { reason, message },
+        }
     }
 }

@@ -14,13 +14,15 @@ use super::superset::Superset;
 use crate::cluster::error::Error;
 use crate::cluster::record::Secrets;
 use crate::plan::parts::{self, Found, MAX_BYTES, Parts, Saved};
-use crate::plan::record::{Entry, Record, STATUS_ENTRIES, Stored};
+use crate::plan::record::{Entry, Record, STATUS_ENTRIES, STATUS_LOOKUPS, Stored};
 use crate::plan::status::{self, Phase, Reason};
 use crate::telemetry::metrics::Operation;
 use crate::telemetry::test_limit;
 use crate::watches::names::is_built_in;
 
-/// What the status of a kind loses, once that was seen: its schema drops unknown fields, or it has none.
+/// What the status of a kind loses, once that was seen: its schema drops unknown fields, or it has none. That the API
+/// server refuses the status of one custom resource, for its size or for what it says, is no business of the others
+/// ([`Refused`]).
 #[derive(Debug, Default)]
 pub struct Lossy {
     record: AtomicBool,
@@ -28,6 +30,17 @@ pub struct Lossy {
     /// The schema refuses what it doesn't know.
     refused: AtomicBool,
     told: AtomicBool,
+}
+
+/// How much of the status of one custom resource the API server refuses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refused {
+    #[default]
+    Nothing,
+    /// All that there is to say. What must be known of the release is in Secrets, and the least is written.
+    Details,
+    /// That, too: Events tell what conditions would.
+    Everything,
 }
 
 impl Lossy {
@@ -74,7 +87,7 @@ impl Run<'_> {
     /// The record, the Secrets that hold it, and whether some of it is lost.
     async fn stored(&self) -> Result<(Record, Saved, bool), Phase> {
         let generation = self.generation;
-        let observed = self.written.observed_generation();
+        let observed = self.written.recorded_generation();
         let saved = |parts| Saved {
             parts,
             ..Saved::default()
@@ -143,9 +156,13 @@ impl Run<'_> {
         }
     }
 
-    /// True if the status can't hold this record.
-    fn needs_secrets(&self, members: usize) -> bool {
-        members > STATUS_ENTRIES || self.keeps_no_status() || self.unit.lossy.loses_record()
+    /// True if the status can't hold the record of a release with so many members.
+    fn needs_secrets(&self, release: &Release, members: usize) -> bool {
+        members > STATUS_ENTRIES
+            || release.record.lookups.len() > STATUS_LOOKUPS
+            || release.refused > Refused::Nothing
+            || self.keeps_no_status()
+            || self.unit.lossy.loses_record()
     }
 
     fn keeps_no_status(&self) -> bool {
@@ -156,7 +173,7 @@ impl Run<'_> {
     /// found before anything is made.
     pub(super) async fn reserve(&self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
         let desired = &prepared.desired.members;
-        if release.saved.parts > 0 || !self.needs_secrets(desired.len()) {
+        if release.saved.parts > 0 || !self.needs_secrets(release, desired.len()) {
             return Ok(());
         }
         let mut planned = release.record.clone();
@@ -168,7 +185,7 @@ impl Run<'_> {
             id: member.id.clone(),
             version: member.version.clone(),
             uid: String::new(),
-            stage: member.stage as u8,
+            wave: member.policy.wave,
             digest: String::new(),
             fingerprint: None,
             finished: false,
@@ -198,7 +215,7 @@ impl Run<'_> {
     /// # Errors
     /// The phase that the release is in instead.
     pub(super) async fn save_record(&self, release: &mut Release) -> Result<(), Phase> {
-        if release.unread || !self.needs_secrets(release.record.entries.len()) {
+        if release.unread || !self.needs_secrets(release, release.record.entries.len()) {
             return Ok(());
         }
         let record = std::mem::take(&mut release.record);
@@ -213,7 +230,7 @@ impl Run<'_> {
 
     /// Removes Secrets of a record that the status has as a whole again. True if there were any.
     pub(super) async fn drop_secrets(&self, release: &mut Release) -> bool {
-        if release.saved.parts == 0 || release.unread || self.needs_secrets(release.record.entries.len()) {
+        if release.saved.parts == 0 || release.unread || self.needs_secrets(release, release.record.entries.len()) {
             return false;
         }
         match self.forget_record(release).await {

@@ -6,20 +6,32 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::custom_resource::CustomResource;
 use super::preflight::list;
+use super::record::Refused;
+use super::retry::Tried;
 use super::why::Whys;
+use crate::cluster::throttle::spread;
 use crate::plan::annotations;
+use crate::plan::conditions::cut;
 use crate::plan::contest::Contest;
 use crate::plan::identity::ObjectId;
 use crate::plan::parts::Saved;
 use crate::plan::record::{Record, Stored};
 use crate::telemetry::redact::Secrets;
 
+/// So many warnings are told of one state of a custom resource, and remembered: neither a release whose warnings keep
+/// changing nor one that has more of them may write Events for ever.
+const TOLD: usize = 100;
+
 /// Retries wait at least and at most this long.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(300);
+
+/// A recorded lookup, in bytes: group, version, kind, and two names of 253 bytes have room in it.
+const LONGEST_LOOKUP: usize = 1024;
 
 /// The memory of a release. While the process lives it is what counts; what is stored is read once, at the start.
 #[derive(Debug, Default)]
@@ -39,14 +51,30 @@ pub struct Release {
     pub inherited: bool,
     /// Failed attempts since something changed.
     pub failures: u32,
+    /// What the API server refuses of its status.
+    pub(super) refused: Refused,
     /// Attempts in a row to write the status that failed.
     pub(super) unwritten: u32,
     /// The last event, so that the same failure is told once and not at every retry.
     pub last_event: String,
+    /// All of its members were as they should be, once since this process began.
+    pub(super) was_seen_whole: bool,
+    /// What the next attempt need not do again.
+    pub(super) tried: Tried,
+    /// The inputs of the recorded revision, whatever is left to be done.
+    pub(super) base: String,
+    /// What the render of these inputs asked of `.Capabilities`.
+    pub(super) base_asked: Vec<String>,
     /// What it looked up, as in the record, with the versions seen last.
     pub(super) looked_up: Vec<String>,
+    /// Answers of lookups changed since its members were settled.
+    pub(super) answers_changed: bool,
+    /// Members that the answer of a lookup took out of the render, and since when.
+    pub(super) dropped: HashMap<ObjectId, Instant>,
     /// Why its workloads aren't well.
     pub(super) whys: Whys,
+    /// What stands for the objects that its author was last permitted to make; empty before.
+    pub(super) permit: String,
     /// Warnings that were told, so that they are told once.
     pub told: HashSet<String>,
     /// Corrections of members, for those who correct them back.
@@ -67,6 +95,10 @@ pub struct Release {
     pub secrets: Arc<Secrets>,
     /// What the Secrets among its members hold is part of that.
     pub(super) knows_secrets: bool,
+    /// Until when it waits for its watches, at first.
+    pub(super) awaits: Option<Instant>,
+    /// It waits no more.
+    pub(super) begun: bool,
 }
 
 // === impl Release ===
@@ -84,6 +116,8 @@ impl Release {
             trigger: resource.trigger(),
             failures: resource.failures(),
             was_complete: !record.inputs.is_empty(),
+            base: record.inputs.clone(),
+            base_asked: record.capabilities.clone(),
             looked_up: record.lookups.clone(),
             record,
             saved,
@@ -100,7 +134,7 @@ impl Release {
             let unread = !matches!(stored, Stored::Whole(..));
             let record = stored
                 .into_record()
-                .proven_by(resource.observed_generation(), resource.generation);
+                .proven_by(resource.recorded_generation(), resource.generation);
             self.begin(resource, record, Saved::default());
             self.unread = unread;
         }
@@ -114,6 +148,12 @@ impl Release {
             self.trigger = trigger;
             self.failures = 0;
             self.unwritten = 0;
+            // There may be room now.
+            self.refused = Refused::Nothing;
+            if self.told.len() >= TOLD {
+                self.told.clear();
+            }
+            self.tried = Tried::default();
         }
         let reset = annotations::token(&resource.annotations, annotations::RESET_AT).unwrap_or_default();
         if !reset.is_empty() && reset != self.record.handled.reset && !annotations::is_suspended(&resource.annotations)
@@ -142,6 +182,20 @@ impl Release {
         }
         self.failures = failures;
         self.record = std::mem::take(&mut self.record).unproven();
+    }
+
+    /// True if this warning is to be told: it wasn't yet.
+    pub(super) fn is_news(&mut self, warning: &str) -> bool {
+        let is_news = self.told.len() < TOLD && !self.told.contains(warning);
+        if is_news {
+            self.told.insert(warning.to_owned());
+        }
+        is_news
+    }
+
+    /// True if it waits for its watches.
+    pub fn is_waiting(&self) -> bool {
+        self.awaits.is_some() && !self.begun
     }
 
     /// True if somebody fights over this member.
@@ -175,27 +229,42 @@ impl Release {
         rest.into_iter().chain(self.due).min().map(|wait| wait + late)
     }
 
+    /// True if something that was looked up before has another answer now.
+    pub(super) fn has_other_answers(&self, lookups: &[String]) -> bool {
+        let known: HashMap<&str, &str> = self.looked_up.iter().map(|lookup| split(lookup)).collect();
+        let mut lookups = lookups.iter().map(|lookup| split(lookup));
+        lookups.any(|(text, version)| known.get(text).is_some_and(|known| *known != version))
+    }
+
     /// Takes in what the last render looked up. While that render changed nothing, the recorded versions may be old: a
     /// status that is written whenever somebody touches a looked-up object would cost more than it tells.
-    pub(super) fn learn_lookups(&mut self, lookups: &[String], changed: bool) {
+    /// `seen`: with the versions that there are by now.
+    pub(super) fn learn_lookups(&mut self, lookups: &[String], seen: &[String], changed: bool) {
         let names =
             |lookups: &[String]| -> Vec<String> { lookups.iter().map(|text| split(text).0.to_owned()).collect() };
-        self.looked_up = lookups.to_vec();
-        if changed || names(&self.record.lookups) != names(lookups) {
-            self.record.lookups = lookups.to_vec();
+        self.looked_up = seen.to_vec();
+        // A name that nothing can have finds nothing; after a start it is looked up once more.
+        let lookups: Vec<String> = lookups.iter().map(|text| cut(text, LONGEST_LOOKUP)).collect();
+        if changed || names(&self.record.lookups) != names(&lookups) {
+            self.record.lookups = lookups;
         }
     }
 
     /// How long to wait after one more failure: doubling, with jitter so that many releases don't retry as one.
     pub fn back_off(&mut self) -> Duration {
         let wait = wait(&self.uid, &mut self.failures);
-        wait.max(self.retry_after.unwrap_or_default())
+        wait.max(self.asked(self.retry_after))
     }
 
     /// The same after one more failure to write the status, whatever the release itself is like. `asked`: how long the
     /// API server wants to be left alone.
     pub(super) fn back_off_unwritten(&mut self, asked: Option<Duration>) -> Duration {
-        wait(&self.uid, &mut self.unwritten).max(asked.unwrap_or_default())
+        wait(&self.uid, &mut self.unwritten).max(self.asked(asked))
+    }
+
+    /// When this release comes back that was asked to stay away for so long.
+    fn asked(&self, after: Option<Duration>) -> Duration {
+        spread(after.unwrap_or_default(), (&self.uid, self.failures))
     }
 }
 
@@ -223,14 +292,15 @@ pub(super) fn jitter(duration: Duration, uid: &str, count: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_status_of_another_generation_proves_nothing() {
-        let resource = |generation: i64| {
-            let object = serde_json::json!({
+        let resource = |generation: i64, conditions: Value| {
+            let object = json!({
                 "metadata": {"name": "a", "uid": "u", "generation": generation},
                 "status": {
-                    "observedGeneration": 2, "release": {"revision": 1, "inputs": "i"},
+                    "observedGeneration": 2, "conditions": conditions, "release": {"revision": 1, "inputs": "i"},
                     "inventory": [{"version": "v1", "kind": "ConfigMap", "name": "a", "digest": "d", "fingerprint": "7"}],
                 },
             });
@@ -238,11 +308,44 @@ mod tests {
         };
         for (generation, inputs, fingerprint) in [(2, "i", Some(7)), (3, "", None)] {
             let mut release = Release::default();
-            release.adopt(&resource(generation));
+            release.adopt(&resource(generation, json!([])));
             assert_eq!(release.record.inputs, inputs);
             assert_eq!(release.record.entries[0].fingerprint, fingerprint);
             assert_eq!(release.record.revision, 1);
         }
+        // Its members are applied, and not ready: that decides nothing, and all of it is known.
+        let waiting = json!([{"type": "Ready", "status": "False", "observedGeneration": 3}]);
+        let mut release = Release::default();
+        release.adopt(&resource(3, waiting.clone()));
+        assert_eq!(release.record.inputs, "i");
+        let mut release = Release::default();
+        release.adopt(&resource(4, waiting));
+        assert_eq!(release.record.inputs, "");
+    }
+
+    #[test]
+    fn warnings_are_bounded_over_thousands_of_rounds() {
+        let resource = |label: &str| {
+            let object = serde_json::json!({"metadata": {"name": "a", "uid": "u", "labels": {"x": label}}});
+            CustomResource::from(serde_json::from_value::<kube::api::DynamicObject>(object).unwrap())
+        };
+        // More of them than are remembered, the same in each round.
+        let mut release = Release::default();
+        release.adopt(&resource("1"));
+        let mut told = 0;
+        for _ in 0..1000 {
+            release.observe(&resource("1"));
+            told += (0..150).filter(|n| release.is_news(&n.to_string())).count();
+        }
+        assert_eq!((told, release.told.len()), (TOLD, TOLD));
+        // Others in each round, and an edit now and then.
+        for round in 0..5000 {
+            release.observe(&resource(&(round / 1000).to_string()));
+            told += usize::from(release.is_news(&format!("round {round}")));
+        }
+        assert!(release.told.len() <= TOLD);
+        assert_eq!(told, 6 * TOLD, "after each edit there is something to tell again");
+        assert!(!release.is_news("round 4000"));
     }
 
     #[test]
@@ -259,6 +362,13 @@ mod tests {
         let asked = Duration::from_secs(900);
         release.failures = 0;
         release.retry_after = Some(asked);
-        assert_eq!(release.back_off(), asked, "the server knows better");
+        let wait = release.back_off();
+        assert!(
+            (asked..=asked * 3 / 2).contains(&wait),
+            "the server knows better: {wait:?}"
+        );
+        release.failures = 0;
+        release.uid = "another".into();
+        assert_ne!(release.back_off(), wait, "they don't come back as one");
     }
 }

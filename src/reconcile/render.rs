@@ -1,32 +1,39 @@
 //! Values and chart become members. Renders run on threads of their own, never on the async workers, and answer
 //! `lookup` in rounds: what a render missed is fetched, and it renders again.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
+use super::budget::Share;
 use super::context::{Context, RELEASE_FACTS, Unit, lock, mentions};
 use super::custom_resource::CustomResource;
+use super::earlier::Earlier;
 use super::kept::Memory;
 use super::release::Release;
+use super::secrets::ChartText;
 use super::{Run, inputs, secrets, values};
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Error;
 use crate::cluster::{lookup, objects};
 use crate::plan::desired::{self, Desired, Identity, Member, Rendered as Manifest};
-use crate::plan::grants::{self, Baseline};
+use crate::plan::grants;
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::lookups;
 use crate::plan::record::Entry;
+use crate::plan::references;
 use crate::plan::status::{Phase, Reason};
 use crate::render::{
-    Error as RenderError, Hook, Input, Kept, LookupKey, Lookups, Randomness, Release as Facts, Rendered, Renderer,
+    Error as RenderError, Hook, HookEvent, Input, Kept, LookupKey, Lookups, Randomness, Release as Facts, Rendered,
+    Renderer,
 };
 use crate::telemetry::redact::Secrets;
 
 /// A chart whose lookups depend on each other may need several rounds; one that never ends is an error.
 const LOOKUP_ROUNDS: usize = 16;
+/// One release looks up no more objects and lists than this.
+const LOOKUPS: usize = 2000;
 
 /// A release, rendered and checked, ready to be applied.
 pub struct Prepared {
@@ -38,13 +45,29 @@ pub struct Prepared {
     pub warnings: Vec<String>,
     /// Digest of what this render depended on.
     pub inputs: String,
+    /// The same by the answers to what the settled render asked of `.Capabilities`, to be compared with its digest: that
+    /// other questions are asked is nobody's doing but his who edited the custom resource or the chart.
+    pub(super) since_settled: String,
+    /// What was looked up, with the versions that it was rendered from.
     pub lookups: Vec<String>,
+    /// The same with the versions that there are by now.
+    pub(super) seen: Vec<String>,
+    /// Recorded members that stay as they were applied, though this render would have them otherwise or not at all; and
+    /// what it would have otherwise or anew.
+    pub(super) stay: Vec<ObjectId>,
+    pub(super) held: Vec<String>,
+    /// What it asked of `.Capabilities`.
+    pub capabilities: Vec<String>,
     /// API groups that discovery could not read before this render.
     pub(super) failed_groups: Vec<String>,
     /// The revision that this render is.
     pub revision: i64,
     /// Random results: what is stored, and what is to be.
     pub(super) memory: Memory,
+    /// The memory for the members, while there are any.
+    share: Option<Arc<Mutex<Share>>>,
+    /// About the bytes that they take.
+    size: u64,
 }
 
 /// What the facts of a release are before anything is rendered.
@@ -63,8 +86,14 @@ pub(super) struct Work<'a> {
     pub resource: &'a CustomResource,
     pub renderer: &'a Arc<Renderer>,
     pub frame: Frame,
+    /// What was looked up by the last attempt.
+    pub known: Option<&'a Answers>,
+    /// Lookups are answered as then.
+    pub earlier: Option<&'a Earlier>,
     /// Learns what the renders show to be secret.
     pub secrets: Arc<Secrets>,
+    /// The memory for the renders. A render that nobody waits for any more has it all the same.
+    pub share: Arc<Mutex<Share>>,
 }
 
 /// One of these renders.
@@ -81,7 +110,7 @@ pub(super) struct Request {
 
 /// What came of it.
 pub(super) enum Made {
-    Rendered(Box<Rendered>),
+    Rendered(Box<Rendered>, Desired),
     /// It failed, perhaps only because these lookups had no answer yet.
     Needs(Vec<LookupKey>),
 }
@@ -102,8 +131,9 @@ impl Run<'_> {
         }
         let prepared = prepared?;
         release.knows_secrets = true;
-        self.preflight(&prepared).await?;
-        Ok(prepared)
+        let checked = self.preflight(release, &prepared, &mut answers).await;
+        release.tried.answers = answers;
+        checked.map(|()| prepared)
     }
 
     /// What the Secrets among the members hold is known from a render. After a start there was none, and the error of
@@ -122,7 +152,8 @@ impl Run<'_> {
         {
             let found = objects::read(&self.context.discovery, resource, &entry.id).await;
             if let Some((_, object)) = found.map_err(|error| unread(&entry.id, &error))? {
-                secrets::learn_object(&release.secrets, &object);
+                let chart = self.unit.renderer.as_ref().ok().map(|renderer| renderer.chart());
+                secrets::learn_object(&release.secrets, &ChartText::of(chart), &object);
             }
         }
         release.knows_secrets = true;
@@ -145,37 +176,79 @@ pub async fn prepare(
         .renderer
         .as_ref()
         .map_err(|message| stalled(Reason::ChartInvalid, message.clone()))?;
-    let invalid = |error: values::Error| stalled(Reason::ValuesInvalid, error.to_string());
-    let work = Work {
+    let invalid = |error: values::Error| stalled(error.reason(), error.to_string());
+    let (depth, maker) = context.depth(&unit.group_kind, resource);
+    grants::may_nest(depth, maker, &unit.watch.allow)
+        .map_err(|refused| stalled(Reason::Refused, refused.to_string()))?;
+    // Before the values are read, which take memory as well.
+    let share = context.budget.share().await;
+    let spec = resource.spec().map_err(|error| invalid(error.into()))?;
+    let mut work = Work {
         context,
         unit,
         resource,
         renderer,
+        share: Arc::new(Mutex::new(share)),
         frame: Frame {
             identity: Identity {
                 owner: resource.owner(&unit.group_kind),
                 operator: context.operator.clone(),
                 namespace: values::release_namespace(unit, resource).map_err(invalid)?,
             },
-            values: values::values(unit, resource.spec()).map_err(invalid)?,
+            values: values::values(unit, spec).map_err(invalid)?,
             snapshot: context.discovery.snapshot(),
             clock: jiff::Timestamp::now(),
         },
+        known: Some(&release.tried.answers),
+        earlier: None,
         secrets: release.secrets.clone(),
     };
     secrets::publish_names(&work.secrets, resource, &unit.group_kind);
     let recorded = release.record.revision;
     let mut memory = Memory::read(context, resource, release).await?;
-    let settled = work.settled(recorded.max(1), &mut memory, answers).await?;
-    let mut prepared = work.assemble(recorded.max(1), settled, answers);
-    if recorded > 0 && differs(&prepared, release) {
+    let remembered = memory.clone();
+    let inputs = |asked: &[String]| inputs::digest(&context.key, unit, resource, &work.frame.snapshot, asked);
+    let since_settled = inputs(&release.record.capabilities);
+    let earlier = Earlier::of(release, &inputs(&release.base_asked)).filter(|_| !memory.must_draw(release));
+    work.earlier = earlier.as_ref();
+    let mut settled = work.settled(recorded.max(1), &mut memory, answers).await;
+    if earlier.as_ref().is_some_and(Earlier::was_asked) {
+        match settled.map(|settled| work.assemble(recorded, settled, answers)) {
+            Ok(prepared) if !differs(&prepared, release) => {
+                work.secrets.turn();
+                lock(&work.share).keep(prepared.size);
+                return Ok(Prepared {
+                    memory,
+                    since_settled,
+                    share: Some(work.share.clone()),
+                    ..prepared
+                });
+            }
+            Err(phase @ Phase::Failed { .. }) => return Err(phase),
+            _ => {}
+        }
+        // Something else has changed, too.
+        memory = remembered;
+        work.earlier = None;
+        answers.clear();
+        settled = work.settled(recorded.max(1), &mut memory, answers).await;
+    }
+    let mut prepared = work.assemble(recorded.max(1), settled?, answers);
+    let is_changed = recorded > 0 && differs(&prepared, release);
+    if is_changed && earlier.as_ref().is_some_and(|earlier| earlier.is_own_doing(answers)) {
+        prepared.stay_as_applied(release);
+    } else if is_changed {
         prepared.revision = recorded + 1;
         if unit.reads.release_facts || mentions(resource.spec_bytes(), RELEASE_FACTS) {
+            work.earlier = None;
             let settled = work.settled(recorded + 1, &mut memory, answers).await?;
             prepared = work.assemble(recorded + 1, settled, answers);
         }
     }
     prepared.memory = memory;
+    prepared.since_settled = since_settled;
+    lock(&work.share).keep(prepared.size);
+    prepared.share = Some(work.share.clone());
     // Not for one that failed, which may tell of what it did not come to render.
     work.secrets.turn();
     Ok(prepared)
@@ -213,7 +286,9 @@ fn differs(prepared: &Prepared, release: &Release) -> bool {
         let mut members = prepared.desired.members.iter();
         return members.any(|member| digest(member).is_some_and(|digest| *digest != member.digest));
     }
-    prepared.desired.members.len() != entries.len()
+    // Without those that only wait to be deleted.
+    let rendered = entries.iter().filter(|entry| !entry.digest.is_empty()).count();
+    prepared.desired.members.len() != rendered
         || prepared.desired.members.iter().any(|member| {
             release
                 .record
@@ -226,7 +301,12 @@ fn differs(prepared: &Prepared, release: &Release) -> bool {
 
 impl Work<'_> {
     /// Renders until no lookup is missing.
-    pub(super) async fn rounds(&self, revision: i64, kept: &Kept, answers: &mut Answers) -> Result<Rendered, Phase> {
+    pub(super) async fn rounds(
+        &self,
+        revision: i64,
+        kept: &Kept,
+        answers: &mut Answers,
+    ) -> Result<(Rendered, Desired), Phase> {
         let mut kept = kept.clone();
         let mut first: Option<Randomness> = None;
         for _ in 0..LOOKUP_ROUNDS {
@@ -237,8 +317,8 @@ impl Work<'_> {
                 kept: Some(kept.clone()),
                 probe: None,
             };
-            let mut rendered = match self.once(request).await? {
-                Made::Rendered(rendered) => *rendered,
+            let (mut rendered, desired) = match self.once(request).await? {
+                Made::Rendered(rendered, desired) => (*rendered, desired),
                 Made::Needs(missing) => {
                     self.answer(&missing, answers).await?;
                     continue;
@@ -249,7 +329,7 @@ impl Work<'_> {
                 rendered.randomness.include(first);
             }
             if rendered.missing_lookups.is_empty() {
-                return Ok(rendered);
+                return Ok((rendered, desired));
             }
             self.answer(&rendered.missing_lookups, answers).await?;
             kept = rendered.randomness.kept.clone();
@@ -261,17 +341,53 @@ impl Work<'_> {
         ))
     }
 
+    /// What stands in the cluster, if the release may know.
     async fn answer(&self, missing: &[LookupKey], answers: &mut Answers) -> Result<(), Phase> {
+        if answers.len() + missing.len() > LOOKUPS {
+            let message = format!("the chart looks up more than {LOOKUPS} objects");
+            return Err(stalled(Reason::RenderFailed, message));
+        }
         for key in missing {
-            let answer = self.look_up(key).await?;
-            secrets::learn_object(&self.secrets, &answer);
-            answers.insert(key.clone(), answer);
+            self.permit(key).map_err(|refused| stalled(Reason::Refused, refused))?;
+        }
+        let mut found: Vec<(LookupKey, Value)> = Vec::with_capacity(missing.len());
+        let mut unknown: Vec<LookupKey> = Vec::new();
+        for key in missing {
+            match self.known(key) {
+                Some(answer) => found.push((key.clone(), answer)),
+                None => unknown.push(key.clone()),
+            }
+        }
+        let context = self.context;
+        let fetched = lookup::fetch_all(&context.discovery, &self.frame.snapshot, &unknown, &context.lookups).await;
+        let fetched = fetched.map_err(|(key, error)| {
+            let message = format!("lookup of {}: {error}", lookup::describe(&key));
+            match error.is_permanent() {
+                true => stalled(Reason::LookupFailed, message),
+                false => Phase::Failed {
+                    reason: Reason::LookupFailed,
+                    message,
+                },
+            }
+        })?;
+        found.extend(unknown.into_iter().zip(fetched));
+        for (key, answer) in found {
+            let answer = match self.earlier {
+                Some(earlier) => earlier.answer(&key, answer),
+                None => answer,
+            };
+            secrets::learn_object(&self.secrets, &self.chart_text(), &answer);
+            answers.insert(key, answer);
         }
         Ok(())
     }
 
-    /// What stands in the cluster, if the release may know.
-    async fn look_up(&self, key: &LookupKey) -> Result<Value, Phase> {
+    fn chart_text(&self) -> ChartText<'_> {
+        ChartText::of(Some(self.renderer.chart()))
+    }
+
+    /// Whether the release may know what is there; if not, why.
+    fn permit(&self, key: &LookupKey) -> Result<(), String> {
         let (group_kind, version) = lookup::group_kind(key);
         let snapshot = &self.frame.snapshot;
         if !self.resource.key.namespace.is_empty() {
@@ -284,14 +400,17 @@ impl Work<'_> {
                 &self.frame.identity.namespace,
                 &self.unit.watch.lookups,
             )
-            .map_err(|refused| stalled(Reason::Refused, refused.to_string()))?;
+            .map_err(|refused| refused.to_string())?;
         }
-        lookup::fetch(&self.context.discovery, snapshot, key)
-            .await
-            .map_err(|error| Phase::Failed {
-                reason: Reason::LookupFailed,
-                message: format!("lookup of {}: {error}", lookup::describe(key)),
-            })
+        Ok(())
+    }
+
+    /// What the last attempt found, if its watch shows that it is still so.
+    fn known(&self, key: &LookupKey) -> Option<Value> {
+        let known = self.known?.get(key)?;
+        let target = lookup::target(&self.frame.snapshot, key);
+        let now = self.context.looked_up().version(&target)?;
+        (now == lookups::version(known)).then(|| known.clone())
     }
 
     /// One render, on a thread of its own.
@@ -307,7 +426,10 @@ impl Work<'_> {
         let renderer = self.renderer.clone();
         let snapshot = self.frame.snapshot.clone();
         let clock = self.frame.clock;
-        let secrets = self.secrets.clone();
+        let (secrets, learning) = (self.secrets.clone(), self.secrets.clone());
+        let share = self.share.clone();
+        let limits = context.budget.limits();
+        let (identity, key) = (self.frame.identity.clone(), context.key.clone());
         let facts = Facts {
             name: self.resource.key.name.clone(),
             namespace: self.frame.identity.namespace.clone(),
@@ -316,6 +438,7 @@ impl Work<'_> {
             is_upgrade: request.revision > 1,
         };
         let job = move || {
+            let _share = share;
             let render = || {
                 let _entered = secrets.enter();
                 super::panic_if_asked(&format!("{}/render", facts.name), || {
@@ -325,22 +448,26 @@ impl Work<'_> {
                     values: request.values,
                     clock,
                     kept: request.kept.as_ref(),
+                    limits,
+                    guards_secrets: true,
+                    read_objects: true,
                     ..Input::new(facts, &snapshot.capabilities, &request.lookups)
                 };
-                match request.probe {
+                let rendered = match request.probe {
                     None => renderer.render(&input),
                     Some(rendered) => Ok(renderer.probe(&input, &rendered)?.unwrap_or(*rendered)),
-                }
+                }?;
+                secrets::learn_render(&learning, &ChartText::of(Some(renderer.chart())), &rendered);
+                let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
+                let desired = desired::desired(manifests(&rendered.objects), &identity, &namespaced, &key);
+                Ok((rendered, desired))
             };
             crate::render::on_large_stack(render)
         };
         let answer = tokio::task::spawn_blocking(job).await;
         context.metrics.render_duration.observe(started.elapsed().as_secs_f64());
         match answer {
-            Ok(Ok(Ok(rendered))) => {
-                secrets::learn_render(&self.secrets, &rendered);
-                Ok(Made::Rendered(Box::new(rendered)))
-            }
+            Ok(Ok(Ok((rendered, desired)))) => Ok(Made::Rendered(Box::new(rendered), desired)),
             Ok(Ok(Err(RenderError::Unanswered { missing, .. }))) => Ok(Made::Needs(missing)),
             Ok(Ok(Err(error))) => {
                 let reason = if error.is_about_values() {
@@ -348,7 +475,12 @@ impl Work<'_> {
                 } else {
                     Reason::RenderFailed
                 };
-                Err(stalled(reason, error.to_string()))
+                let why = if error.is_of_memory() {
+                    context.budget.why()
+                } else {
+                    String::new()
+                };
+                Err(stalled(reason, format!("{error}{why}")))
             }
             Ok(Err(_)) | Err(_) => {
                 context.metrics.panics.inc();
@@ -360,26 +492,37 @@ impl Work<'_> {
         }
     }
 
-    /// What a render wants to be there.
-    pub(super) fn desired(&self, objects: &[crate::render::Manifest]) -> Desired {
-        let snapshot = &self.frame.snapshot;
-        let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
-        desired::desired(manifests(objects), &self.frame.identity, &namespaced, &self.context.key)
-    }
-
-    fn assemble(&self, revision: i64, (rendered, desired): (Rendered, Desired), answers: &Answers) -> Prepared {
+    fn assemble(&self, revision: i64, (rendered, mut desired): (Rendered, Desired), answers: &Answers) -> Prepared {
+        // Without a UID, it is rendered for nobody.
+        if self.unit.watch.refers_to_owners() && !self.resource.uid.is_empty() {
+            let reference = Arc::new(self.resource.owner_reference(&self.unit.resource));
+            let at_deletion = |event: &HookEvent| matches!(event, HookEvent::PreDelete | HookEvent::PostDelete);
+            let has_hooks = rendered.hooks.iter().any(|hook| hook.events.iter().any(at_deletion));
+            references::refer(
+                &mut desired.members,
+                &self.resource.key.namespace,
+                &reference,
+                has_hooks,
+            );
+        }
         self.secrets.publish(&self.frame.identity.namespace);
         for member in &desired.members {
             self.secrets.publish(&member.id.name);
             self.secrets.publish(&member.id.namespace);
+            self.secrets.publish(&member.id.group_kind.kind);
         }
         let hooks = rendered.hooks.iter().map(describe_hook).collect();
         let version = |key: &LookupKey| answers.get(key).map(lookups::version).unwrap_or_default();
-        let used = rendered
-            .used_lookups
-            .iter()
-            .map(|key| format!("{}@{}", lookup::describe(key), version(key)));
-        let inputs = inputs::digest(&self.context.key, self.unit, self.resource, &self.frame.snapshot);
+        let now = |key: &LookupKey| self.earlier.and_then(|earlier| earlier.version_now(key));
+        let mut lookups = Vec::with_capacity(rendered.used_lookups.len());
+        let mut seen = Vec::with_capacity(rendered.used_lookups.len());
+        for key in &rendered.used_lookups {
+            let (text, version) = (lookup::describe(key), version(key));
+            seen.push(format!("{text}@{}", now(key).as_ref().unwrap_or(&version)));
+            lookups.push(format!("{text}@{version}"));
+        }
+        let asked = &rendered.asked;
+        let inputs = inputs::digest(&self.context.key, self.unit, self.resource, &self.frame.snapshot, asked);
         Prepared {
             identity: self.frame.identity.clone(),
             desired,
@@ -387,10 +530,17 @@ impl Work<'_> {
             notes: rendered.notes,
             warnings: rendered.warnings.iter().map(ToString::to_string).collect(),
             inputs,
-            lookups: used.collect(),
+            since_settled: String::new(),
+            lookups,
+            seen,
+            stay: Vec::new(),
+            held: Vec::new(),
+            capabilities: rendered.asked,
             failed_groups: self.frame.snapshot.failed.clone(),
             revision,
             memory: Memory::default(),
+            size: rendered.size,
+            share: None,
         }
     }
 }
@@ -416,79 +566,4 @@ fn manifests(objects: &[crate::render::Manifest]) -> Vec<Manifest> {
         })
     });
     flat.collect()
-}
-
-/// What the chart renders with nobody's values but the operator's. A chart that needs values to render has no baseline.
-pub(super) async fn baseline(
-    context: &Context,
-    unit: &Unit,
-    resource: &CustomResource,
-    namespace: &str,
-) -> Arc<Baseline> {
-    let snapshot = context.discovery.snapshot();
-    let cache_key = (namespace.to_owned(), snapshot.digest.clone());
-    if let Some(known) = lock(&unit.baselines).get(&cache_key) {
-        return known.clone();
-    }
-    let rendered = match (&unit.renderer, values::values(unit, Value::Object(Default::default()))) {
-        (Ok(renderer), Ok(values)) => {
-            let identity = Identity {
-                owner: resource.owner(&unit.group_kind),
-                operator: context.operator.clone(),
-                namespace: namespace.to_owned(),
-            };
-            let work = Work {
-                context,
-                unit,
-                resource,
-                renderer,
-                frame: Frame {
-                    identity,
-                    values: Value::Null,
-                    snapshot: snapshot.clone(),
-                    clock: resource.created,
-                },
-                secrets: Arc::default(),
-            };
-            let request = Request {
-                values,
-                revision: 1,
-                lookups: Lookups::none(),
-                kept: None,
-                probe: None,
-            };
-            match work.once(request).await {
-                Ok(Made::Rendered(rendered)) => Some(*rendered),
-                _ => None,
-            }
-        }
-        _ => None,
-    };
-    let mut kinds = BTreeSet::new();
-    for manifest in rendered
-        .map(|rendered| manifests(&rendered.objects))
-        .unwrap_or_default()
-    {
-        let Some((group_kind, version)) = GroupKind::of(&manifest.object) else {
-            continue;
-        };
-        let namespaced = snapshot.namespaced(&group_kind, &version).unwrap_or(true);
-        let own = manifest
-            .object
-            .pointer("/metadata/namespace")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        let reach = match (namespaced, own) {
-            (false, _) => grants::Reach::Cluster,
-            (true, own) if own.is_empty() || own == namespace => grants::Reach::Own,
-            (true, other) => grants::Reach::Other(other.to_owned()),
-        };
-        kinds.insert((group_kind, reach));
-    }
-    let baseline = Arc::new(Baseline(kinds));
-    let mut cache = lock(&unit.baselines);
-    // One entry a namespace; a change of the capabilities makes the old ones useless.
-    cache.retain(|(_, digest), _| *digest == cache_key.1);
-    cache.insert(cache_key, baseline.clone());
-    baseline
 }

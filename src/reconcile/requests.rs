@@ -9,9 +9,6 @@ use crate::plan::identity::ObjectId;
 use crate::plan::ownership::{Ownership, ownership};
 use crate::telemetry::metrics::Operation;
 
-/// So many warnings are remembered: a release whose warnings keep changing must not grow for ever.
-const TOLD: usize = 100;
-
 impl Run<'_> {
     /// The text of a `force-at` that is not carried out yet.
     pub(super) fn force_requested(&self, release: &Release) -> Option<String> {
@@ -37,10 +34,12 @@ impl Run<'_> {
 
     /// Jobs that were complete when they were last seen may go.
     pub(super) fn note_finished_jobs(&self, release: &mut Release) {
-        let members = self.context.members();
+        let mut members = self.context.members();
+        let gone = members.take_finished(&self.written.set(&self.unit.group_kind));
         for entry in &mut release.record.entries {
             if entry.id.group_kind.kind == "Job" && !entry.finished {
-                entry.finished = members.has_finished(&entry.id, &entry.uid);
+                let is_gone = gone.get(&entry.id).is_some_and(|uid| *uid == entry.uid);
+                entry.finished = is_gone || members.is_finished(&entry.id, &entry.uid);
             }
         }
     }
@@ -74,6 +73,20 @@ impl Run<'_> {
         self.warn("DriftContested", &note).await;
     }
 
+    /// A member has a content of our field manager that is not the one recorded. Who wrote it, in words.
+    pub(super) async fn met_twin(&self, release: &mut Release) -> String {
+        let name = &self.context.operator;
+        // A content from before this process may be of one that died before it could note it.
+        if release.was_seen_whole {
+            let note = format!(
+                "another operator of the name {name} writes the same members: run one of them, or all with --leader-elect \
+                 and the same --leader-election-id, or give them different names (--operator-name)"
+            );
+            self.warn_once(release, "AnotherOperator", note).await;
+        }
+        format!("written by another operator of the name {name}, or by an earlier run of this one")
+    }
+
     /// Tells of what an earlier custom resource of this name left behind and the chart doesn't render: it is never
     /// pruned, and nobody else looks after it.
     pub(super) async fn tell_leftovers(&self, release: &mut Release) {
@@ -98,16 +111,12 @@ impl Run<'_> {
         self.warn_once(release, "Leftover", note).await;
     }
 
-    /// A warning Event, once for each text while the process lives.
+    /// A warning Event, once for each text while the process lives, and a bounded number for each state of the custom
+    /// resource.
     pub(super) async fn warn_once(&self, release: &mut Release, reason: &str, note: String) {
-        if release.told.contains(&note) {
-            return;
+        if release.is_news(&note) {
+            self.warn(reason, &note).await;
         }
-        self.warn(reason, &note).await;
-        if release.told.len() >= TOLD {
-            release.told.clear();
-        }
-        release.told.insert(note);
     }
 
     /// A warning Event, and a line in the log.

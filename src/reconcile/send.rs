@@ -13,13 +13,13 @@ use crate::cluster::discovery::Resource;
 use crate::cluster::error::{Cause, Error};
 use crate::cluster::objects::{self, Creation, Deleted, Onto};
 use crate::plan::annotations::{FORCE_AT, PRUNE, UPDATE};
-use crate::plan::apply::{Why, content};
+use crate::plan::apply::{Why, content, signed};
 use crate::plan::desired::Member;
 use crate::plan::members::Live;
 use crate::plan::policy::Update;
 use crate::plan::prune::is_protected;
 use crate::plan::status::Reason;
-use crate::plan::untyped;
+use crate::plan::{unions, untyped};
 use crate::telemetry::metrics::Operation;
 
 /// The server names all duplicates at once; those of an item that goes hide others.
@@ -51,7 +51,13 @@ impl Run<'_> {
         let live = live.filter(|_| order.force);
         let onto = live.map_or(Onto::Nothing, |live| Onto::Object(&live.uid));
         let sent = content(member, live);
-        match self.send_content(release, resource, member, sent, onto).await {
+        let mut answer = self.send_content(release, resource, member, sent.clone(), onto).await;
+        if let (Err(Error::Unprocessable { causes, .. }), Some(live)) = (&answer, live)
+            && self.claim_excluded(resource, member, live, causes).await?
+        {
+            answer = self.send_content(release, resource, member, sent, onto).await;
+        }
+        match answer {
             Ok(live) => {
                 self.context.metrics.wrote(&member.id.group_kind.kind, Operation::Apply);
                 if order.why == Why::Drifted {
@@ -107,10 +113,54 @@ impl Run<'_> {
         self.write(resource, member, &object, onto).await
     }
 
+    /// Takes over what excludes a rendered field and belongs to nobody, so that the next apply of the render removes it.
+    /// False if there is nothing to be taken, or it can't be.
+    ///
+    /// # Errors
+    /// A conflict, as [`Run::send`].
+    async fn claim_excluded(
+        &self,
+        resource: &Resource,
+        member: &Member,
+        live: &Live,
+        causes: &[Cause],
+    ) -> Result<bool, Error> {
+        if !causes.iter().any(|cause| unions::is_exclusion(&cause.message)) {
+            return Ok(false);
+        }
+        let refused: Vec<_> = causes
+            .iter()
+            .map(|cause| (cause.field.as_str(), cause.message.as_str()))
+            .collect();
+        let found = match objects::read(&self.context.discovery, resource, &member.id).await {
+            Ok(found) => found.filter(|(seen, _)| seen.uid == live.uid),
+            Err(error) => {
+                tracing::debug!(object = %member.id, %error, "what keeps it from being applied can't be read");
+                return Ok(false);
+            }
+        };
+        let claim = found
+            .as_ref()
+            .and_then(|(_, object)| unions::claim(object, objects::FIELD_MANAGER, &member.object, &refused));
+        let Some(claim) = claim else { return Ok(false) };
+        match self.write(resource, member, &claim, Onto::Object(&live.uid)).await {
+            Ok(_) => {
+                self.context.metrics.wrote(&member.id.group_kind.kind, Operation::Apply);
+                Ok(true)
+            }
+            Err(error @ Error::Conflict(_)) => Err(error),
+            Err(error) => {
+                tracing::debug!(object = %member.id, %error, "what keeps it from being applied can't be taken over");
+                Ok(false)
+            }
+        }
+    }
+
     /// One apply. What it wrote is known at once; the watch that tells it again changes nothing.
     async fn write(&self, resource: &Resource, member: &Member, object: &Value, onto: Onto<'_>) -> Result<Live, Error> {
+        let object = signed(object, &member.digest);
         self.context.members().begin_request(&member.id);
-        let answer = objects::apply(&self.context.discovery, resource, &member.id, object, onto).await;
+        let answer = objects::apply(&self.context.discovery, resource, &member.id, &object, onto).await;
         self.context.members().end_request(&member.id, answer.as_ref().ok());
         answer
     }
@@ -183,7 +233,7 @@ impl Run<'_> {
             Err(error) => return Ok(self.failure(member, &error)),
         }
         match self
-            .send_content(release, resource, member, Cow::Borrowed(&member.object), Onto::Nothing)
+            .send_content(release, resource, member, content(member, None), Onto::Nothing)
             .await
         {
             Ok(live) => {

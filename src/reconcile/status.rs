@@ -5,14 +5,15 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::custom_resource::CustomResource;
+use super::record::Refused;
 use super::release::{Release, jitter};
 use super::render::Prepared;
-use super::{Outcome, RECHECK, Run};
+use super::{Outcome, RECHECK, RECHECK_UNSEEN, Run};
 use crate::cluster::custom_resource as writes;
 use crate::cluster::error::Error;
 use crate::cluster::throttle::asked_to_wait;
 use crate::plan::annotations;
-use crate::plan::status::{self, Chart, Event, Phase, Report};
+use crate::plan::status::{self, Chart, Event, Phase, Reason, Report};
 use crate::telemetry::metrics::{Operation, ReconcileResult};
 
 /// So many times in a row a release is put off before its status says so.
@@ -31,6 +32,8 @@ impl Run<'_> {
             Err(unsaved) if phase.is_ready() || matches!(phase, Phase::Waiting { .. }) => unsaved,
             _ => phase,
         };
+        release.tried.after(&phase);
+        release.was_seen_whole |= phase.is_ready();
         let failures = release.failures;
         let mut again = self.next_look(release, &phase);
         if self.is_only_put_off(release, &phase) {
@@ -39,6 +42,7 @@ impl Run<'_> {
                 put_off: true,
                 written: Some(self.written.clone()),
                 finished: false,
+                missing: false,
                 result: result(&phase),
             };
         }
@@ -46,7 +50,13 @@ impl Run<'_> {
         let mut next = self.status(release, &phase, prepared);
         let labels = self.unit.metric_labels(&self.written.key);
         self.context.metrics.set_release_ready(&labels, phase.is_ready());
-        if !self.write_status(release, &next).await {
+        let refused = release.refused;
+        let mut written = self.write_status(release, &next).await;
+        if written && release.refused == Refused::Details && refused == Refused::Nothing {
+            next = self.status(release, &phase, prepared);
+            written = self.write_status(release, &next).await;
+        }
+        if !written {
             let wait = release.back_off_unwritten(asked_to_wait());
             // What failed besides isn't tried more often for it.
             let failed = again.filter(|_| release.failures > failures);
@@ -61,6 +71,7 @@ impl Run<'_> {
             put_off: asked_to_wait().is_some(),
             written: Some(self.written.clone()),
             finished: false,
+            missing: self.missing,
             result: result(&phase),
         }
     }
@@ -116,6 +127,7 @@ impl Run<'_> {
             record: &release.record,
             record_secrets: release.saved.parts,
             record_unread: release.unread,
+            brief: release.refused > Refused::Nothing,
             render: prepared.map(|prepared| status::Render {
                 namespace: &prepared.identity.namespace,
                 hooks: &prepared.hooks,
@@ -146,7 +158,7 @@ impl Run<'_> {
             false => writes::apply_status(discovery, &target, next).await,
             true => writes::merge_status(discovery, &target, next, &status::FIELDS).await,
         };
-        if matches!(&written, Err(Error::Invalid(_))) && !merges {
+        if written.as_ref().is_err_and(Error::is_of_schema) && !merges {
             written = writes::merge_status(discovery, &target, next, &status::FIELDS).await;
             self.unit.lossy.refused();
         }
@@ -155,16 +167,40 @@ impl Run<'_> {
                 release.unwritten = 0;
                 self.context.metrics.wrote("CustomResource", Operation::Status);
                 self.written = CustomResource::from(object);
+                if release.refused == Refused::Everything {
+                    release.refused = Refused::Details;
+                }
                 let read = self.written.status();
                 self.compare(release, next, &read);
                 // A status that turned out to lose the record.
                 self.save_record(release).await.is_ok()
             }
-            Err(error) if error.is_not_found() => true,
-            // A schema that wants something else there.
+            Err(error) if error.is_not_found() => {
+                self.missing = true;
+                true
+            }
             Err(error) if is_about_status(&error) => {
-                tracing::debug!(resource = %self.written.key, %error, "the status is refused");
-                self.compare(release, next, &Value::Null);
+                self.context.metrics.refused(&self.unit.group_kind.kind);
+                release.refused = match release.refused {
+                    Refused::Nothing => Refused::Details,
+                    _ => Refused::Everything,
+                };
+                let note = format!(
+                    "the API server refuses the status, of {} bytes beside a custom resource of about {}: {error}. What must \
+                     be known of the release is kept in Secrets beside it, Events tell what conditions would",
+                    next.to_string().len(),
+                    self.written.size(),
+                );
+                match release.refused {
+                    Refused::Everything => {
+                        // Not again before there is something else to say.
+                        release.said = Some(next.clone());
+                        self.warn_once(release, "StatusUnwritten", note).await;
+                    }
+                    _ => {
+                        tracing::info!(resource = %self.written.key, %error, "the status is refused; a shorter one is tried")
+                    }
+                }
                 self.save_record(release).await.is_ok()
             }
             Err(error) => {
@@ -192,6 +228,14 @@ impl Run<'_> {
     fn next_look_of(&self, release: &mut Release, phase: &Phase) -> Option<Duration> {
         match phase {
             Phase::Failed { .. } => Some(self.back_off(release)),
+            // The watch tells when it works again; until then, each look renders what looks something up.
+            Phase::Waiting {
+                reason: Reason::WatchFailed,
+                ..
+            } => {
+                release.failures = 0;
+                Some(RECHECK_UNSEEN)
+            }
             Phase::Waiting { .. } => {
                 release.failures = 0;
                 Some(release.whys.next_look().unwrap_or(RECHECK).min(RECHECK))
@@ -204,8 +248,11 @@ impl Run<'_> {
             Phase::Stalled { recheck: true, .. } => Some(self.back_off(release)),
             Phase::Ready { .. } | Phase::Stalled { .. } | Phase::Suspended => {
                 release.failures = 0;
-                self.resync()
-                    .map(|period| jitter(period, &self.written.uid, release.record.revision as u32))
+                let revision = release.record.revision as u32;
+                self.resync().map(|period| {
+                    let jittered = jitter(period, &self.written.uid, revision);
+                    jittered.max(annotations::SHORTEST_PERIOD)
+                })
             }
         }
     }
@@ -229,7 +276,8 @@ impl Run<'_> {
                 self.tell(&event).await;
             }
         }
-        if self.unit.lossy.loses_conditions() && !failed {
+        let unseen = self.unit.lossy.loses_conditions() || release.refused == Refused::Everything;
+        if unseen && !failed {
             self.announce_conditions(release, status).await;
         }
     }
@@ -279,9 +327,10 @@ impl Run<'_> {
 /// What a person can do about a write on the custom resource that the API server refuses; `None` if it may pass.
 pub(super) fn refusal(error: &Error) -> Option<&'static str> {
     match error {
-        Error::Forbidden(_) => Some(
-            "; the operator needs the rights to patch and update the custom resources, their status and their finalizers",
-        ),
+        Error::Forbidden(_) => {
+            Some("; the operator needs the rights to get and patch the custom resources, and to patch their status")
+        }
+        Error::TooLarge(_) => Some("; the custom resource is too large to have anything added: make it smaller"),
         Error::Unprocessable { .. } => Some(
             "; the custom resource doesn't fit the schema of its CustomResourceDefinition: one of them is to be mended",
         ),
@@ -289,10 +338,10 @@ pub(super) fn refusal(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// True if it is the status itself that the schema refuses, and not what others wrote into the custom resource.
+/// True if it is the status itself that is refused, and not what others wrote into the custom resource.
 fn is_about_status(error: &Error) -> bool {
     match error {
-        Error::Invalid(_) => true,
+        Error::Invalid(_) | Error::TooLarge(_) => true,
         Error::Unprocessable { causes, .. } => causes
             .iter()
             .all(|cause| cause.field == "status" || cause.field.starts_with("status.")),

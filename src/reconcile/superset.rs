@@ -4,12 +4,18 @@
 //! custom resource (we after a crash, kubectl, an admin) always knows where to look.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use tokio::time::Instant;
+
+use super::Run;
 use super::context::Context;
 use super::custom_resource::CustomResource;
+use super::release::Release;
 use crate::cluster::discovery::Snapshot;
 use crate::plan::applyset;
 use crate::plan::identity::{GroupKind, ObjectId};
+use crate::plan::members::Scope;
 use crate::plan::record::Record;
 
 /// Where members may be.
@@ -93,9 +99,64 @@ impl Superset {
     }
 }
 
-/// Asks for the watches that show the members of a superset.
-pub fn want(context: &Context, superset: &Superset) {
+/// How long a release waits at first for the watches of its members and of what it looked up. A watch that can't list is
+/// reported by the releases that need it.
+const SYNC_WAIT: Duration = Duration::from_secs(15);
+
+/// Before the first reconcile: the watches that show the members of a custom resource, as far as its status names them.
+/// What annotations name besides, whoever may edit the custom resource may have written: it is listed when it matters.
+pub fn want_recorded(context: &Context, group_kind: &GroupKind, resource: &CustomResource) {
+    let record = Record::from_status(&resource.status()).into_record();
+    want(context, &resource.set(group_kind), &Superset::of_record(&record));
+}
+
+impl Run<'_> {
+    /// How long the release has yet to wait before its first reconcile, for want of a watch that it needs: without, all
+    /// that it has would be looked at and applied. Those of others don't matter.
+    pub(super) fn await_watches(&self, release: &mut Release) -> Option<Duration> {
+        if release.begun {
+            return None;
+        }
+        let superset = Superset::of_record(&release.record);
+        let now = Instant::now();
+        let until = *release.awaits.get_or_insert_with(|| {
+            want(self.context, &self.written.set(&self.unit.group_kind), &superset);
+            now + SYNC_WAIT
+        });
+        let snapshot = self.context.discovery.snapshot();
+        let members_settled = {
+            let members = self.context.members();
+            superset
+                .places(&snapshot)
+                .all(|(kind, namespace)| members.is_settled(kind, namespace))
+        };
+        let lookups_settled = {
+            let set = self.written.set(&self.unit.group_kind);
+            let index = self.context.looked_up();
+            let is_settled = |target| !index.is_unsettled(target) || snapshot.preferred(&target.group_kind).is_none();
+            index.targets(&set).all(is_settled)
+        };
+        if now < until && !(members_settled && lookups_settled) {
+            return Some(until - now);
+        }
+        release.begun = true;
+        None
+    }
+
+    /// From now on, only the watches that show the members of a superset are needed.
+    pub(super) fn want_only(&self, superset: &Superset) {
+        let set = self.written.set(&self.unit.group_kind);
+        self.context.want_only(&set, scopes(self.context, superset));
+    }
+}
+
+/// Asks for the watches that show the members of a superset of a release.
+pub fn want(context: &Context, set: &str, superset: &Superset) {
+    context.want(set, scopes(context, superset));
+}
+
+fn scopes(context: &Context, superset: &Superset) -> BTreeSet<Scope> {
     let snapshot = context.discovery.snapshot();
     let places = superset.places(&snapshot);
-    context.want(places.map(|(kind, namespace)| context.scope(kind, namespace)));
+    places.map(|(kind, namespace)| context.scope(kind, namespace)).collect()
 }

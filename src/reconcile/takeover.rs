@@ -25,17 +25,21 @@ use crate::cluster::error::Error;
 use crate::cluster::objects::FIELD_MANAGER;
 use crate::cluster::takeover as requests;
 use crate::plan::apply::{Step, Why};
-use crate::plan::desired::{Desired, Identity, Member, Rendered, Stage, desired};
+use crate::plan::desired::{Desired, Identity, Member, Rendered, desired};
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::ownership::{Ownership, ownership};
 use crate::plan::record::Entry;
 use crate::plan::status::{self, Phase, Reason};
-use crate::plan::takeover::{self, Claim, Claimant, Former, Heir, StoredRelease};
+use crate::plan::takeover::{self, Claim, Claimant, Former, Heir, ReleaseError, StoredRelease};
 use crate::telemetry::metrics::Operation;
 use crate::watches::Collisions;
 
 /// How often a migration is tried on an object that others write at the same time.
 const ATTEMPTS: usize = 4;
+
+/// What part of the memory of a render all revisions of a release may take unpacked, and what part the objects of one.
+const UNPACKED: u64 = 4;
+const READ: u64 = 2;
 
 /// What was there before us.
 pub(super) struct Heritage {
@@ -88,7 +92,7 @@ fn failed(what: &str, error: &Error) -> Phase {
 impl Run<'_> {
     /// Step 1. Nothing, for a release that was always ours.
     pub(super) async fn find_heritage(&mut self, release: &mut Release) -> Result<(), Phase> {
-        let Some(former) = self.former(release) else {
+        let Some(mut former) = self.former(release) else {
             return Ok(());
         };
         // What Helm still has of a release that goes stays with Helm.
@@ -123,12 +127,62 @@ impl Run<'_> {
         if former == Former::Helm && stored.is_empty() && !self.is_marked() {
             return Ok(());
         }
+        let adopts = self.unit.watch.collisions != Collisions::Prevent;
         let mut releases: Vec<StoredRelease> = Vec::new();
-        for secret in &stored {
-            match StoredRelease::decode(&secret.release) {
-                Ok(found) => releases.push(found),
+        let mut secrets: Vec<(String, String)> = Vec::new();
+        let mut others: Vec<(Option<StoredRelease>, (String, String))> = Vec::new();
+        // Unpacked one at a time, the last one first, with no more memory than a render has. What there is no room for is
+        // as unread as what is broken.
+        let _share = self.context.budget.share().await;
+        let mut left = self.context.budget.limits().memory / UNPACKED;
+        let mut stored = stored;
+        stored.sort_by_key(|secret| std::cmp::Reverse((secret.deployed, secret.version)));
+        for secret in stored {
+            let data = requests::stored(&self.context.discovery, &namespace, &secret).await;
+            let data =
+                data.map_err(|error| failed(&format!("the release Secret {namespace}/{}", secret.name), &error))?;
+            let Some(data) = data else { continue };
+            let unpacked = tokio::task::spawn_blocking(move || StoredRelease::decode(&data, left)).await;
+            let unpacked = unpacked.unwrap_or_else(|error| Err(ReleaseError::Gzip(error.to_string())));
+            let found = match unpacked {
+                Ok(found) => {
+                    left = left.saturating_sub(found.manifest.len() as u64);
+                    Some(found)
+                }
                 Err(error) => {
                     tracing::warn!(resource = %key, secret = %secret.name, %error, "a release Secret can't be read");
+                    None
+                }
+            };
+            let is_ours = secret.owners.contains(&self.written.uid)
+                || self.controls(found.as_ref(), &namespace).await.map_err(|error| {
+                    failed(
+                        &format!("the members of the Helm release {namespace}/{}", key.name),
+                        &error,
+                    )
+                })?;
+            match is_ours {
+                true => {
+                    releases.extend(found);
+                    secrets.push((secret.name, secret.uid));
+                }
+                false => others.push((found, (secret.name, secret.uid))),
+            }
+        }
+        if former == Former::OperatorSdk && secrets.is_empty() && !others.is_empty() && !self.written.deleting {
+            // Whoever may write a custom resource can say that it was helm-operator's; `helm install` made this release.
+            if adopts {
+                former = Former::Helm;
+            } else if !(self.is_marked() && self.written.has_finalizer()) {
+                return Err(self.is_helms(&namespace));
+            }
+        }
+        if former == Former::Helm && adopts {
+            for (found, secret) in others {
+                // What nothing was made of isn't taken over with anything.
+                if found.as_ref().is_none_or(StoredRelease::has_objects) {
+                    releases.extend(found);
+                    secrets.push(secret);
                 }
             }
         }
@@ -145,12 +199,46 @@ impl Run<'_> {
         self.heritage = Some(Heritage {
             former,
             namespace,
-            secrets: stored.into_iter().map(|secret| (secret.name, secret.uid)).collect(),
+            secrets,
             manifests,
             left: Vec::new(),
             settled: false,
         });
         Ok(())
+    }
+
+    /// True if a release was this custom resource's: it is the controller of an object in the manifest.
+    async fn controls(&self, stored: Option<&StoredRelease>, namespace: &str) -> Result<bool, Error> {
+        let Some(stored) = stored else { return Ok(false) };
+        let snapshot = self.context.discovery.snapshot();
+        for member in self.members_of(&stored.manifest, namespace).members {
+            let id = &member.id;
+            let Some(resource) = snapshot.resource(&id.group_kind, &member.version) else {
+                continue;
+            };
+            match requests::metadata(&self.context.discovery, resource, &id.namespace, &id.name).await {
+                Ok(Some(metadata)) if takeover::is_controlled(&metadata, &self.written.uid) => return Ok(true),
+                Ok(_) => {}
+                // A deletion doesn't wait for what it leaves alone.
+                Err(_) if self.written.deleting => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    /// A name that `helm install` uses.
+    fn is_helms(&self, namespace: &str) -> Phase {
+        let name = &self.written.key.name;
+        Phase::Stalled {
+            reason: Reason::Collision,
+            message: format!(
+                "the Helm release {namespace}/{name} exists, and was not made for this custom resource: it owns neither the \
+                 release's Secrets nor any of its objects. Give the custom resource another name, or uninstall that \
+                 release, or, to take it over, set `collisions: Adopt` on this watch in watches.yaml"
+            ),
+            recheck: true,
+        }
     }
 
     /// Who had the release, while it is being taken over.
@@ -191,7 +279,7 @@ impl Run<'_> {
                     Some(entry) if entry.uid.is_empty() => entry.digest = digest,
                     Some(_) => {}
                     None => release.record.entries.push(Entry {
-                        stage: Stage::of(&member.id.group_kind) as u8,
+                        wave: member.policy.wave,
                         id: member.id,
                         version: member.version,
                         uid: String::new(),
@@ -210,7 +298,7 @@ impl Run<'_> {
     }
 
     fn members_of(&self, manifest: &str, namespace: &str) -> Desired {
-        let objects = takeover::objects(manifest).unwrap_or_else(|error| {
+        let objects = takeover::objects(manifest, self.context.budget.limits().memory / READ).unwrap_or_else(|error| {
             tracing::warn!(resource = %self.written.key, %error, "the former release's manifest can't be read");
             Vec::new()
         });

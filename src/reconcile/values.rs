@@ -5,6 +5,9 @@ use serde_json::{Map, Value};
 use super::context::Unit;
 use super::custom_resource::CustomResource;
 use crate::chart::strvals::{self, Mode};
+use crate::cluster::decoding::Unreadable;
+use crate::plan::grants;
+use crate::plan::status::Reason;
 use crate::render::render_text;
 use crate::watches::names::is_dns_label;
 
@@ -13,6 +16,8 @@ use crate::watches::names::is_dns_label;
 pub enum Error {
     #[error(".spec must be a mapping: it is the values of the chart")]
     SpecIsNoMapping,
+    #[error(".spec {0}")]
+    SpecIsUnreadable(#[from] Unreadable),
     #[error("overrideValues: {key}: {message}")]
     Override { key: String, message: String },
     #[error("targetNamespace {template:?}: {message}")]
@@ -22,6 +27,18 @@ pub enum Error {
          for example targetNamespace: \"x-{{{{ .metadata.name }}}}\""
     )]
     NoNamespace,
+    #[error(transparent)]
+    Refused(#[from] grants::Refused),
+}
+
+impl Error {
+    /// As the conditions say it.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Error::Refused(_) => Reason::Refused,
+            _ => Reason::ValuesInvalid,
+        }
+    }
 }
 
 /// The user's values: `.spec`, then `overrideValues` as strings at their `--set` paths (operator-sdk's meaning).
@@ -44,15 +61,42 @@ fn apply_overrides(unit: &Unit, values: &mut Map<String, Value>) -> Result<(), E
         };
         // operator-sdk executes each value as a template with sprig's functions and no data, once the environment is in.
         let value = render_text("overrideValues", &override_value.value, &Value::Null).map_err(error)?;
-        strvals::parse_into(&format!("{}={value}", override_value.key), &Mode::Strings, values).map_err(error)?;
+        set(&override_value.key, &value, values).map_err(error)?;
     }
     Ok(())
+}
+
+/// Sets `key=value` as `--set-string` does. Where Helm only finds a key without a value behind a comma, as in
+/// `10.0.0.0/8,localhost`, it was no list of assignments: then the text is taken whole.
+fn set(key: &str, value: &str, values: &mut Map<String, Value>) -> Result<(), String> {
+    let text = format!("{key}={value}");
+    let is_whole = value.contains(',')
+        && strvals::parse_into(&text, &Mode::Strings, &mut Map::new())
+            .is_err_and(|message| message.contains("has no value"));
+    match is_whole {
+        true => strvals::parse_into(&format!("{key}={}", plain(value)), &Mode::Strings, values),
+        false => strvals::parse_into(&text, &Mode::Strings, values),
+    }
+}
+
+/// A text in which no comma separates and no brace begins a list; what is escaped stays so.
+fn plain(value: &str) -> String {
+    let mut text = String::with_capacity(value.len() + 8);
+    let mut escaped = false;
+    for c in value.chars() {
+        if !escaped && (c == ',' || c == '{' && text.is_empty()) {
+            text.push('\\');
+        }
+        text.push(c);
+        escaped = c == '\\' && !escaped;
+    }
+    text
 }
 
 /// `.Release.Namespace`: the watch's `targetNamespace`, or the custom resource's own.
 ///
 /// # Errors
-/// If there is none, or the template fails or makes no valid name.
+/// If there is none, the template fails or makes no valid name, or it is not for the custom resource's author to choose.
 pub fn release_namespace(unit: &Unit, resource: &CustomResource) -> Result<String, Error> {
     let Some(template) = &unit.watch.target_namespace else {
         return match resource.key.namespace.is_empty() {
@@ -66,17 +110,56 @@ pub fn release_namespace(unit: &Unit, resource: &CustomResource) -> Result<Strin
     };
     let name = render_text("targetNamespace", template, &resource.as_data(&unit.resource)).map_err(error)?;
     let name = name.trim();
-    match is_dns_label(name) {
-        true => Ok(name.to_owned()),
-        false => Err(error(format!(
+    if !is_dns_label(name) {
+        return Err(error(format!(
             "{name:?} is not a namespace name: at most 63 of a-z, 0-9 and -, beginning and ending with a letter or digit"
-        ))),
+        )));
     }
+    grants::may_settle(template, name, &resource.key.namespace, &unit.watch.allow)?;
+    Ok(name.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_dns_label;
+    use serde_json::{Map, Value, json};
+
+    use super::{is_dns_label, set};
+
+    #[test]
+    fn a_text_with_commas_that_assigns_nothing_is_taken_whole() {
+        let of = |value: &str| {
+            let mut values = Map::new();
+            set("a.b", value, &mut values).map(|()| Value::Object(values))
+        };
+        for whole in [
+            "10.0.0.0/8,localhost,.svc",
+            "one,two",
+            "one,,two",
+            "x=1,two",
+            "one,two.three",
+            "{one},two",
+            "http://x/?a=b,c",
+        ] {
+            assert_eq!(of(whole), Ok(json!({"a": {"b": whole}})), "{whole}");
+        }
+        // An escape means what it means elsewhere.
+        assert_eq!(of(r"one\,two,three"), Ok(json!({"a": {"b": "one,two,three"}})));
+        assert_eq!(of(r"c:\\x,two"), Ok(json!({"a": {"b": r"c:\x,two"}})));
+        // What Helm can read is as Helm reads it.
+        assert_eq!(of("one,c=two"), Ok(json!({"a": {"b": "one"}, "c": "two"})));
+        assert_eq!(of("{one,two}"), Ok(json!({"a": {"b": ["one", "two"]}})));
+        assert_eq!(of("one,"), Ok(json!({"a": {"b": "one"}})));
+        assert_eq!(of(r"one\,two"), Ok(json!({"a": {"b": "one,two"}})));
+        // What is wrong for another reason still is, and nothing is set by halves.
+        assert!(of("{one,two").is_err());
+        let mut values = Map::new();
+        assert_eq!(
+            set("a.", "one,two", &mut values),
+            Err("key map \"a\" has no value".into())
+        );
+        set("a", "x,b.c=1,d", &mut values).unwrap();
+        assert_eq!(Value::Object(values), json!({"a": "x,b.c=1,d"}));
+    }
 
     #[test]
     fn namespace_names_are_rfc_1123_labels() {

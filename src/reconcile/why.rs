@@ -6,8 +6,6 @@ use std::time::{Duration, Instant};
 
 use super::Run;
 use super::release::Release;
-use crate::cluster::objects;
-use crate::plan::health::pods;
 use crate::plan::identity::ObjectId;
 
 /// A workload that has been started gets this long before anybody asks why it isn't well.
@@ -84,8 +82,9 @@ impl Run<'_> {
         let order: Vec<ObjectId> = ids.iter().filter(|id| troubled.contains_key(*id)).cloned().collect();
         for id in release.whys.due(&order, Instant::now()) {
             let Some(selector) = troubled.get(&id) else { continue };
-            let text = match objects::pods(&self.context.discovery, &id.namespace, selector).await {
-                Ok(pods) => pods::why(&pods),
+            let pods = &self.context.pods;
+            let text = match pods.why(&self.context.discovery, &id.namespace, selector).await {
+                Ok(why) => why,
                 // The status of the workload says that it isn't well; a right to read pods is no duty.
                 Err(error) => {
                     tracing::debug!(member = %id, %error, "its pods could not be looked at");

@@ -9,7 +9,7 @@ use super::templates::{ChartId, Enabled};
 use crate::chart::dependencies::Node;
 use crate::chart::{File, Metadata, values};
 use crate::template::go::{Entries, Map, MapKind, Str, Value};
-use crate::template::helm::data;
+use crate::template::helm::{Asked, data};
 
 /// One template file of a render.
 pub(super) struct TemplateFile {
@@ -79,11 +79,12 @@ pub(super) fn files(
     node: &Node<'_>,
     values: &Map,
     input: &Input<'_>,
+    asked: &Asked,
 ) -> Vec<TemplateFile> {
     let mut build = Build {
         cache,
         release: input.release.to_value(),
-        capabilities: input.capabilities.to_value(),
+        capabilities: input.capabilities.asked(asked),
         contexts: HashMap::new(),
     };
     build.chart(node, Some(values.clone()), true);

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::bytes;
 use super::heads::{self, Heads};
+use crate::template::go::meter;
 use crate::template::go::parallel::{Helper, Promise};
 use crate::template::handlebars::without_suffix;
 use crate::yaml;
@@ -19,6 +20,8 @@ pub(super) struct Outputs<'r> {
     /// What the reader is to be given next, and its size in bytes.
     next: Vec<Promise<Read>>,
     size: usize,
+    /// The first template of whose documents there are too many.
+    over: Option<String>,
 }
 
 enum Output {
@@ -30,6 +33,12 @@ type Read = Mutex<File>;
 
 /// How many bytes are worth waking the reader for.
 const WORTH: usize = 16 << 10;
+
+/// What a document takes besides its text, in bytes.
+const DOCUMENT: u64 = 640;
+/// What a byte of a file takes that is no text, at most, and from which size on that matters.
+const MARKED: u64 = 4;
+const WIDE: usize = 64 << 10;
 
 /// A file, and the documents in it.
 pub(super) struct File {
@@ -60,11 +69,16 @@ impl<'r> Outputs<'r> {
             files: BTreeMap::new(),
             next: Vec::new(),
             size: 0,
+            over: None,
         }
     }
 
     /// Takes in what a template made.
-    pub fn add(&mut self, template: String, bytes: Vec<u8>) {
+    pub fn add(&mut self, template: String, mut bytes: Vec<u8>) {
+        if has_documents(&template) && !meter::spend(to_hold(&bytes)) {
+            bytes = Vec::new();
+            self.over.get_or_insert_with(|| template.clone());
+        }
         let reader = self.reader.filter(|_| has_documents(&template));
         let output = match reader {
             None => Output::Unread(bytes),
@@ -88,7 +102,13 @@ impl<'r> Outputs<'r> {
     }
 
     /// The files with documents, all read, and the notes of the chart.
-    pub fn finish(self, chart: &str) -> (BTreeMap<String, File>, Option<String>) {
+    ///
+    /// # Errors
+    /// The template whose documents take more memory than there is for them.
+    pub fn finish(self, chart: &str) -> Result<(BTreeMap<String, File>, Option<String>), String> {
+        if let Some(template) = self.over {
+            return Err(template);
+        }
         let own_notes = format!("{chart}/templates/NOTES.txt");
         let mut notes = None;
         let mut files = BTreeMap::new();
@@ -113,8 +133,15 @@ impl<'r> Outputs<'r> {
             files.insert(name, file);
         }
         self.heads.read_files(files.values_mut().collect());
-        (files, notes)
+        Ok((files, notes))
     }
+}
+
+/// What is kept of a file's documents, besides their texts: more than half a kilobyte for each, which may be of three bytes.
+fn to_hold(bytes: &[u8]) -> u64 {
+    let documents = 1 + memchr::memmem::find_iter(bytes, "\n---").count() as u64;
+    let is_text = bytes.len() < WIDE || std::str::from_utf8(bytes).is_ok();
+    DOCUMENT * documents + if is_text { 0 } else { MARKED * bytes.len() as u64 }
 }
 
 fn is_notes(template: &str) -> bool {

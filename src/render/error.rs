@@ -73,6 +73,17 @@ impl Error {
         matches!(self, Error::Limit { .. })
     }
 
+    /// Whether there was too little memory for it.
+    pub fn is_of_memory(&self) -> bool {
+        matches!(
+            self,
+            Error::Limit {
+                limit: Limit::Memory(_) | Limit::Output(_),
+                ..
+            }
+        )
+    }
+
     /// Whether it came from rendering itself: there Helm's command line adds a hint about `--debug`.
     pub fn is_rendering(&self) -> bool {
         !matches!(self, Error::Values(_) | Error::Schema(_))

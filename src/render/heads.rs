@@ -13,16 +13,23 @@ use crate::chart::metadata::json_kind;
 use crate::template::go::parallel;
 use crate::yaml::{self, GoType};
 
-/// How many documents are remembered; with one more all are forgotten.
-const MAX_KNOWN: usize = 4096;
+/// What is remembered of documents, in bytes; with more all are forgotten.
+const MAX_KNOWN: usize = 1 << 20;
 
 /// The heads of documents that could be read. Reading a document takes longer than rendering it, and most documents of a
 /// chart are the same in the next render.
 pub(super) struct Heads {
-    known: Mutex<HashMap<Digest, Arc<Head>>>,
+    known: Mutex<Known>,
     /// Of this process alone, which shows no digest to anybody: nobody can make two documents of one digest.
     /// `None`: nothing is remembered.
     key: Option<LessSafeKey>,
+}
+
+#[derive(Default)]
+struct Known {
+    heads: HashMap<Digest, Arc<Head>>,
+    /// What they take.
+    bytes: usize,
 }
 
 /// What tells documents apart: GMAC, which is several times as fast as SHA-256.
@@ -30,6 +37,23 @@ type Digest = [u8; 16];
 
 /// A document's head; or what Go says about text that isn't YAML, or whose head has the wrong types.
 pub(super) type Read = Result<Arc<Head>, String>;
+
+// === impl Known ===
+
+impl Known {
+    fn insert(&mut self, digest: Digest, head: &Arc<Head>) {
+        let bytes = head.size();
+        if bytes > MAX_KNOWN {
+            return;
+        }
+        if self.bytes + bytes > MAX_KNOWN {
+            *self = Known::default();
+        }
+        if self.heads.insert(digest, Arc::clone(head)).is_none() {
+            self.bytes += bytes;
+        }
+    }
+}
 
 // === impl Heads ===
 
@@ -70,7 +94,7 @@ impl Heads {
         let digests: Vec<Option<Digest>> = texts.iter().map(|text| self.digest(text)).collect();
         let known: Vec<Option<Arc<Head>>> = {
             let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            let head = |digest: &Option<Digest>| known.get(digest.as_ref()?).cloned();
+            let head = |digest: &Option<Digest>| known.heads.get(digest.as_ref()?).cloned();
             digests.iter().map(head).collect()
         };
         let unknown = texts.iter().zip(&known).filter(|(_, known)| known.is_none());
@@ -85,10 +109,7 @@ impl Heads {
             }
             let read = read.next()?;
             if let (Ok(head), Some(digest)) = (&read, digest) {
-                if remembered.len() == MAX_KNOWN {
-                    remembered.clear();
-                }
-                remembered.insert(digest, Arc::clone(head));
+                remembered.insert(digest, head);
             }
             Some(read)
         });
@@ -128,6 +149,15 @@ const METADATA_TYPE: &str =
     "struct { Name string \"json:\\\"name\\\"\"; Annotations map[string]string \"json:\\\"annotations\\\"\" }";
 
 impl Head {
+    /// About what it takes in a memory, in bytes.
+    fn size(&self) -> usize {
+        const HEAD: usize = 160;
+        const ANNOTATION: usize = 96;
+        let annotations = self.annotations.iter();
+        let annotations = annotations.map(|(key, value)| ANNOTATION + key.len() + value.len());
+        HEAD + self.kind.len() + annotations.sum::<usize>()
+    }
+
     fn read(document: &Value) -> Result<Self, String> {
         let mut head = Head::default();
         for (key, value) in object(document, "value of type util.SimpleHead")?.into_iter().flatten() {

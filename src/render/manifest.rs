@@ -8,9 +8,13 @@ use serde_json::Value;
 use super::documents::{Document, File};
 use super::heads::Head;
 use super::order::by_install_order;
-use super::{BadManifest, Error, bytes};
+use super::{BadManifest, Error, bytes, weight};
 use crate::chart::Warning;
+use crate::template::go::meter;
 use crate::yaml;
+
+/// How often an object is there while it is prepared to be sent: as it was read, and as it is sent.
+const COPIES: u64 = 2;
 
 /// One YAML document that a template made.
 #[derive(Debug, Clone)]
@@ -63,6 +67,17 @@ impl Manifest {
     pub fn object(&self) -> &Value {
         self.object
             .get_or_init(|| yaml::to_json(&bytes::of_text(&self.text)).unwrap_or_default())
+    }
+
+    /// Reads the document's data, within what the [`meter`] allows. What it takes, with a copy of it; `None` if that is too
+    /// much.
+    pub(super) fn read(&self) -> Option<u64> {
+        let text = bytes::of_text(&self.text);
+        if !meter::has_room(weight::to_read(&text)) {
+            return None;
+        }
+        let size = text.len() as u64 + COPIES * weight::of(self.object());
+        meter::spend(size).then_some(size)
     }
 
     /// The Kubernetes objects of the document: none for comments, the items of a list, else the document itself.
@@ -224,7 +239,7 @@ mod tests {
             outputs.add(path.to_owned(), text.into_bytes());
         }
         let mut warnings = Vec::new();
-        let sorted = sort(outputs.finish("c").0, &mut warnings)?;
+        let sorted = sort(outputs.finish("c").unwrap().0, &mut warnings)?;
         Ok((sorted, warnings))
     }
 

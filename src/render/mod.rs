@@ -18,12 +18,14 @@ mod kept_tests;
 mod limits_tests;
 pub mod manifest;
 mod order;
+mod own;
 mod probe;
 mod stream;
 mod templates;
 #[cfg(test)]
 mod tests;
 mod text;
+mod weight;
 
 #[cfg(test)]
 use std::collections::BTreeMap;
@@ -33,14 +35,15 @@ use std::sync::Arc;
 use crate::chart::dependencies::{self, Node};
 use crate::chart::options::RawTexts;
 use crate::chart::{Chart, Fetch, File, Warning, schema, values, version};
-use crate::template::go::{Entries, ExecError, Map, MapKind, Str, Value, parallel};
+use crate::template::go::{Entries, ExecError, Map, MapKind, Str, Value, meter, parallel};
 use crate::template::handlebars::{self, Templates, is_handlebars};
-use crate::template::helm::{Context, Environment, error as wording};
+use crate::template::helm::{Asked, Context, Environment, error as wording};
 use crate::yaml;
 
 pub use crate::template::helm::data::Release;
 pub use crate::template::helm::{
     Capabilities, Hosts, Kept, KeptError, KeptKey, KubeVersion, Limit, Limits, LookupKey, Lookups, Randomness, Used,
+    is_about_all,
 };
 use documents::Outputs;
 pub use error::{BadManifest, Error};
@@ -51,9 +54,12 @@ pub use stream::{StreamOptions, bad_stream, document, show_only, to_stream};
 pub use templates::Early;
 use templates::{ChartId, Sets};
 pub use text::render_text;
+pub use weight::to_read as size_to_read;
 
 /// What [`on_large_stack`] reserves, in bytes. Only what is used is ever backed by memory.
 const STACK: usize = 512 << 20;
+/// What is rendered when there is no room for the values, in errors.
+const VALUES: &str = "the values";
 /// How many bytes of schemas are worth a thread that compiles them while templates are parsed.
 const LARGE_SCHEMA: usize = 16 << 10;
 
@@ -101,6 +107,11 @@ pub struct Input<'a> {
     pub include_crds: bool,
     /// Don't check the values against `values.schema.json`.
     pub skip_schema: bool,
+    /// Let no text look up Secrets that `tpl` makes a template of, unless it is the chart's own: whoever gives the values may
+    /// have no right to read them.
+    pub guards_secrets: bool,
+    /// Read the objects in the documents as well, within the limit of memory: whoever asks for them has them.
+    pub read_objects: bool,
 }
 
 /// The result of a render.
@@ -118,10 +129,14 @@ pub struct Rendered {
     pub missing_lookups: Vec<LookupKey>,
     /// All lookups that were made.
     pub used_lookups: Vec<LookupKey>,
+    /// What was asked of `.Capabilities`: questions for [`Capabilities::answer`].
+    pub asked: Vec<String>,
     /// What was taken from chance and from the clock; empty without [`Input::kept`].
     pub randomness: Randomness,
-    /// What the templates used of [`Input::limits`].
+    /// What was used of [`Input::limits`].
     pub used: Used,
+    /// About the bytes that the objects take, with a copy of each; 0 unless [`Input::read_objects`] asked for them.
+    pub size: u64,
     /// What Helm would log.
     pub warnings: Vec<Warning>,
 }
@@ -144,6 +159,8 @@ impl<'a> Input<'a> {
             limits: Limits::default(),
             include_crds: false,
             skip_schema: false,
+            guards_secrets: false,
+            read_objects: false,
         }
     }
 
@@ -155,6 +172,7 @@ impl<'a> Input<'a> {
             kept: self.kept.cloned(),
             limits: self.limits,
             hosts: None,
+            own: None,
         }
     }
 }
@@ -200,6 +218,11 @@ impl Renderer {
         self
     }
 
+    /// About the bytes that the chart takes once it was rendered.
+    pub fn size(&self) -> u64 {
+        size_of_chart(&self.chart)
+    }
+
     /// The chart.
     pub fn chart(&self) -> &Chart {
         &self.chart
@@ -208,6 +231,7 @@ impl Renderer {
     fn environment(&self, input: &Input<'_>) -> Environment {
         Environment {
             hosts: self.hosts.clone(),
+            own: input.guards_secrets.then(|| own::texts_of(&self.chart)),
             ..input.environment()
         }
     }
@@ -229,6 +253,10 @@ impl Renderer {
     /// As [`render`](Self::render).
     pub fn render_logged(&self, input: &Input<'_>, warnings: &mut Vec<Warning>) -> Result<Rendered, Error> {
         warnings.extend(self.chart.warnings.iter().cloned());
+        let size = weight::of_values(&input.values);
+        if size > input.limits.memory {
+            return Err(over(VALUES, input.limits));
+        }
         let user = user_map(input)?;
         let node = dependencies::process(&self.chart, &user, warnings)?;
         let templates = self.sets.templates(&node, self.early.as_ref());
@@ -252,8 +280,13 @@ impl Renderer {
         }
         check_kube_version(&node, input.capabilities)?;
         let parsed = parsed?;
-        let files = contexts::files(&self.files, &node, &values, input);
-        let mut context = Context::new(Arc::clone(&parsed.go), &self.environment(input));
+        let asked = Asked::default();
+        if !node.metadata.kube_version.is_empty() {
+            asked.kube_version();
+        }
+        let files = contexts::files(&self.files, &node, &values, input, &asked);
+        let mut context = Context::new(Arc::clone(&parsed.go), &self.environment(input)).with_asked(&asked);
+        meter::spend(size);
         let mut outputs = Outputs::new(&self.heads, templates.helper());
         let rendered = execute(&mut context, &parsed.handlebars, files, |name, text| {
             outputs.add(name, text)
@@ -261,13 +294,14 @@ impl Renderer {
         // What is wrong with any template's syntax is told before what execution says.
         templates.keep(parsed)?;
         let (missing_lookups, used_lookups) = context.lookups();
+        // While the meter still counts.
+        let finished = rendered.and_then(|()| finish(node.name(), outputs, input, warnings));
         let used = context.used();
         let (randomness, random_warnings) = context.into_randomness();
-        let mut result = rendered
-            .and_then(|()| finish(node.name(), outputs, warnings))
-            .map_err(|error| error.unanswered(&missing_lookups))?;
+        let mut result = finished.map_err(|error| error.unanswered(&missing_lookups))?;
         result.missing_lookups = missing_lookups;
         result.used_lookups = used_lookups;
+        result.asked = asked.list();
         result.used = used;
         result.randomness = randomness;
         warnings.extend(random_warnings.into_iter().map(Warning::from));
@@ -284,7 +318,7 @@ impl Renderer {
         let node = dependencies::process(&self.chart, &user, &mut Vec::new())?;
         let values = values::coalesce_last(&node, &user, &mut Vec::new())?;
         let parsed = self.sets.templates(&node, self.early.as_ref()).parsed()?;
-        let files = contexts::files(&self.files, &node, &values, input);
+        let files = contexts::files(&self.files, &node, &values, input, &Asked::default());
         let mut context = Context::new(parsed.go, &self.environment(input));
         let mut texts = BTreeMap::new();
         execute(&mut context, &parsed.handlebars, files, |name, text| {
@@ -301,6 +335,16 @@ fn collect_files(chart: &Chart, files: &mut HashMap<ChartId, Vec<(Str, Str)>>) {
         .map(|file| (Str::from(file.name.as_str()), file.data.clone()));
     files.insert(ChartId::of(chart), own.collect());
     chart.dependencies.iter().for_each(|child| collect_files(child, files));
+}
+
+/// Files are held once, templates with trees that are about as large, a schema with what it is compiled to; the default
+/// values count as they do when they are read.
+fn size_of_chart(chart: &Chart) -> u64 {
+    let bytes = |files: &[File]| files.iter().map(|file| file.data.len() as u64).sum::<u64>();
+    let schema = chart.schema.as_ref().map_or(0, |schema| schema.text().len() as u64);
+    let values = weight::of(&serde_json::Value::Object(chart.values.to_json()));
+    let children = chart.dependencies.iter().map(size_of_chart).sum::<u64>();
+    2 * bytes(&chart.templates) + bytes(&chart.files) + 4 * schema + values + children
 }
 
 fn user_map(input: &Input<'_>) -> Result<Map, Error> {
@@ -409,15 +453,39 @@ fn handlebars_text(context: &mut Context, templates: &Templates, name: &str, dat
 }
 
 /// Sorts rendered files into manifests, hooks and notes.
-fn finish(chart: &str, outputs: Outputs<'_>, warnings: &mut Vec<Warning>) -> Result<Rendered, Error> {
-    let (files, notes) = outputs.finish(chart);
+fn finish(
+    chart: &str,
+    outputs: Outputs<'_>,
+    input: &Input<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Result<Rendered, Error> {
+    let (files, notes) = outputs
+        .finish(chart)
+        .map_err(|template| over(&template, input.limits))?;
     let sorted = manifest::sort(files, warnings)?;
+    let mut size = 0;
+    if input.read_objects {
+        let hooks = sorted.hooks.iter().map(|hook| &hook.manifest);
+        for manifest in sorted.objects.iter().chain(hooks) {
+            size += manifest.read().ok_or_else(|| over(&manifest.source, input.limits))?;
+        }
+    }
     Ok(Rendered {
         objects: sorted.objects,
         hooks: sorted.hooks,
         notes,
+        size,
         ..Rendered::default()
     })
+}
+
+/// The error of what takes more memory than a render may.
+fn over(what: &str, limits: Limits) -> Error {
+    Error::Limit {
+        template: what.to_owned(),
+        limit: Limit::Memory(limits.memory),
+        at: String::new(),
+    }
 }
 
 /// Runs `work` on a thread whose stack is large enough for the default [`Limits`], and waits for it.

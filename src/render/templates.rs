@@ -12,9 +12,16 @@ use crate::template::go::{ParseError, Set};
 use crate::template::handlebars::{self, is_handlebars};
 use crate::template::helm::{error as wording, table};
 
+/// How many sets of charts are remembered; with one more all are forgotten. Their trees stay.
+const MAX_SETS: usize = 16;
+
 /// Parsed templates by the set of charts that take part: conditions and aliases decide that anew in every render.
 #[derive(Default)]
-pub(super) struct Sets(Mutex<HashMap<Enabled, Parsed>>);
+pub(super) struct Sets {
+    known: Mutex<HashMap<Enabled, Parsed>>,
+    /// The texts of the files, by name: sets share what was parsed of each.
+    texts: Mutex<HashMap<String, Text>>,
+}
 
 /// Which charts take part, by path.
 pub(super) type Enabled = Vec<(String, ChartId)>;
@@ -92,7 +99,14 @@ impl ChartId {
 
 impl Sets {
     fn lock(&self) -> MutexGuard<'_, HashMap<Enabled, Parsed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many sets are remembered, and of how many texts the trees are.
+    #[cfg(test)]
+    pub fn counts(&self) -> (usize, usize) {
+        let texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.lock().len(), texts.len())
     }
 
     /// The templates of the charts that take part. If they aren't known, parsing them begins, but for those of `early`.
@@ -103,7 +117,7 @@ impl Sets {
         Templates {
             sets: self,
             enabled,
-            state: known.map_or_else(|| State::begin(node, early), State::Known),
+            state: known.map_or_else(|| State::begin(node, &self.texts, early), State::Known),
         }
     }
 }
@@ -111,18 +125,21 @@ impl Sets {
 // === impl State ===
 
 impl<'r> State<'r> {
-    fn begin(node: &Node<'r>, early: Option<&Early>) -> Self {
+    fn begin(node: &Node<'r>, texts: &Mutex<HashMap<String, Text>>, early: Option<&Early>) -> Self {
         let sources = contexts::sources(node).into_iter();
         let (handlebars, go): (Vec<_>, Vec<_>) = sources.partition(|(name, _)| is_handlebars(name));
         let bytes = go.iter().map(|(_, file)| file.data.len()).sum();
         let begun = early.map(Early::texts).unwrap_or_default();
+        let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
         let text = |(name, file): &(String, &File)| {
-            let begun = begun
-                .get(name.as_str())
-                .filter(|text| text.source().is_same(&file.data));
-            begun.map_or_else(|| Text::new(name, &file.data, table()), |text| (*text).clone())
+            let is_same = |text: &&Text| text.source().is_same(&file.data);
+            let known = texts.get(name).filter(is_same).cloned();
+            let known = known.or_else(|| begun.get(name.as_str()).copied().filter(is_same).cloned());
+            let text = known.unwrap_or_else(|| Text::new(name, &file.data, table()));
+            texts.insert(name.clone(), text.clone());
+            text
         };
-        let go = Parsing::new("gotpl", go.iter().map(text));
+        let go = Parsing::new("gotpl", go.iter().map(text).collect::<Vec<_>>().into_iter());
         let helpers = parallel::helpers(bytes, early.map(|early| &early.helper));
         for helper in &helpers {
             helper.send(go.task());
@@ -181,7 +198,11 @@ impl Templates<'_> {
     pub fn keep(&self, parsed: Parsed) -> Result<(), Error> {
         if let State::New { go, .. } = &self.state {
             go.check().map_err(syntax)?;
-            self.sets.lock().insert(self.enabled.clone(), parsed);
+            let mut known = self.sets.lock();
+            if known.len() >= MAX_SETS {
+                known.clear();
+            }
+            known.insert(self.enabled.clone(), parsed);
         }
         Ok(())
     }

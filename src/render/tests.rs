@@ -147,6 +147,60 @@ fn lookups_are_answered_from_the_table_or_reported() {
     assert!(matches!(error, Error::Unanswered { missing, .. } if missing == [key("b")]));
 }
 
+#[test]
+fn a_render_tells_what_it_asked_of_the_cluster() {
+    let asked = |template: &str| render_with(&format!("# {template}"), |_| {}).unwrap().asked;
+    for (template, expected) in [
+        ("{{ .Values.a }} {{ .Capabilities.HelmVersion.Version }}", &[][..]),
+        ("{{ .Capabilities.KubeVersion.Minor }}", &["KubeVersion"]),
+        (
+            "{{ if .Capabilities.APIVersions.Has \"batch/v1\" }}{{ end }}{{ \"x/v1/Y\" | .Capabilities.APIVersions.Has }}",
+            &["batch/v1", "x/v1/Y"],
+        ),
+        (
+            "{{ $c := .Capabilities }}{{ $c.APIVersions.Has (printf \"a/%s\" \"v1\") }}",
+            &["a/v1"],
+        ),
+        (
+            "{{ tpl \"{{ $.Capabilities.APIVersions.Has \\\"a/v1\\\" }}\" . }}",
+            &["a/v1"],
+        ),
+        ("{{ .Capabilities.Copy.APIVersions.Has \"a/v1\" }}", &["a/v1"]),
+        ("{{ range .Capabilities.APIVersions }}{{ end }}", &["APIVersions"]),
+        ("{{ .Capabilities.APIVersions.Has \"pa55word\" }}", &["APIVersions"]),
+        ("{{ has \"v1\" .Capabilities.APIVersions }}", &["APIVersions"]),
+        (
+            "{{ $v := .Capabilities.APIVersions }}{{ $v.Has \"a/v1\" }}",
+            &["APIVersions"],
+        ),
+        ("{{ .Capabilities | toJson | len }}", &["APIVersions", "KubeVersion"]),
+        (
+            "{{ printf \"%v\" .Capabilities | len }}",
+            &["APIVersions", "KubeVersion"],
+        ),
+        ("{{ toYaml . | len }}", &["APIVersions", "KubeVersion"]),
+        (
+            "{{ range $i := until 60 }}{{ $.Capabilities.APIVersions.Has (printf \"a/v%d\" $i) }}{{ end }}",
+            &["APIVersions"],
+        ),
+    ] {
+        assert_eq!(asked(template), expected, "{template}");
+    }
+    let mut chart = chart("a: 1");
+    chart.metadata.kube_version = ">= 1.20".to_owned();
+    let renderer = Renderer::new(Arc::new(chart)).unwrap();
+    let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
+    let input = Input::new(Release::install("r", "n"), &capabilities, &lookups);
+    let rendered = on_large_stack(|| renderer.render(&input)).unwrap().unwrap();
+    assert_eq!(rendered.asked, ["KubeVersion"]);
+    assert_eq!(capabilities.answer("KubeVersion", ""), "v1.37.0");
+    assert_eq!(
+        (capabilities.answer("batch/v1", ""), capabilities.answer("x/v1", "")),
+        ("served", "")
+    );
+    assert_eq!(capabilities.answer("APIVersions", "all"), "all");
+}
+
 /// Templates of so much text that several threads parse them while they are executed: the first to be executed, then a
 /// thousand documents in a hundred files, then the last.
 fn large(first: &str, last: &str) -> Chart {
@@ -251,4 +305,31 @@ fn library_charts_are_refused() {
     let error = Renderer::new(Arc::new(chart)).err().unwrap();
     assert_eq!(error.to_string(), "library charts are not installable");
     assert!(!error.is_rendering());
+}
+
+#[test]
+fn sets_of_templates_are_few_and_share_what_was_parsed() {
+    let mut parent = chart("a: 1");
+    for n in 0..6 {
+        let mut child = chart("b: 1");
+        child.metadata.name = format!("c{n}");
+        parent.dependencies.push(child);
+        let mut dependency = crate::chart::Dependency::default();
+        dependency.name = format!("c{n}");
+        dependency.version = "1.0.0".to_owned();
+        dependency.condition = format!("c{n}.enabled");
+        parent.metadata.dependencies.push(dependency);
+    }
+    parent.metadata.has_dependencies = true;
+    let renderer = Renderer::new(Arc::new(parent)).unwrap();
+    let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
+    for combination in 0..64_u32 {
+        let enabled = (0..6).map(|n| (format!("c{n}"), json!({"enabled": combination >> n & 1 == 1})));
+        let mut input = Input::new(Release::install("r", "n"), &capabilities, &lookups);
+        input.values = serde_json::Value::Object(enabled.collect());
+        let rendered = on_large_stack(|| renderer.render(&input)).unwrap().unwrap();
+        assert_eq!(rendered.objects.len(), 1 + combination.count_ones() as usize);
+        assert!(renderer.sets.counts().0 <= 16);
+    }
+    assert_eq!(renderer.sets.counts().1, 7, "a text for each file");
 }

@@ -29,6 +29,7 @@ pub fn render_text(name: &str, text: &str, data: &serde_json::Value) -> Result<S
             ..Limits::default()
         },
         hosts: None,
+        own: None,
     };
     let output = Context::new(Arc::new(set), &environment)
         .render(name, &Value::from_json(data))

@@ -31,8 +31,14 @@ pub struct Metrics {
     writes: Family<WriteLabels, Counter>,
     drift_corrected: Family<KindLabel, Counter>,
     watch_failures: Family<KindLabel, Counter>,
+    unreadable_objects: Family<KindLabel, Counter>,
+    refused_writes: Family<KindLabel, Counter>,
+    watches_failing: Family<KindLabel, Gauge>,
     release_ready: Family<ReleaseLabels, Gauge>,
     queue_depth: Family<KindLabels, Gauge>,
+    chart: Family<KindLabels, Gauge>,
+    /// Bytes that the process may take; 0 without a limit.
+    pub memory_limit: Gauge,
     /// Seconds that one render took, chart parsing apart.
     pub render_duration: Histogram,
     /// Members deleted because the chart no longer has them.
@@ -41,6 +47,8 @@ pub struct Metrics {
     pub panics: Counter,
     /// Watches on the API server that are open or trying to be.
     pub watches: Gauge,
+    /// Members whose custom resource was not there when this process began to work.
+    pub leftovers: Gauge,
     /// 1 while this process leads (always, without leader election), else 0.
     pub leader: Gauge,
 }
@@ -151,12 +159,18 @@ impl Metrics {
             writes: Family::default(),
             drift_corrected: Family::default(),
             watch_failures: Family::default(),
+            unreadable_objects: Family::default(),
+            refused_writes: Family::default(),
+            watches_failing: Family::default(),
             release_ready: Family::default(),
             render_duration: Histogram::new(RENDER_BUCKETS),
             pruned: Counter::default(),
             panics: Counter::default(),
             watches: Gauge::default(),
             queue_depth: Family::default(),
+            leftovers: Gauge::default(),
+            chart: Family::default(),
+            memory_limit: Gauge::default(),
             leader: Gauge::default(),
         };
         metrics.register();
@@ -208,6 +222,21 @@ impl Metrics {
             "Watches that broke or were refused",
             self.watch_failures.clone(),
         );
+        registry.register(
+            "unreadable_objects",
+            "Objects that a list or watch showed and that were left out, since they can't be read",
+            self.unreadable_objects.clone(),
+        );
+        registry.register(
+            "refused_writes",
+            "Writes on custom resources that the API server refuses for what they are: their size or the schema",
+            self.refused_writes.clone(),
+        );
+        registry.register(
+            "watches_failing",
+            "Watches that do not work at present",
+            self.watches_failing.clone(),
+        );
         registry.register("watches", "Watches on the API server", self.watches.clone());
         registry.register(
             "queue_depth",
@@ -219,7 +248,24 @@ impl Metrics {
             "1 if the release of this CR is Ready, 0 if it is not",
             self.release_ready.clone(),
         );
+        registry.register_with_unit(
+            "chart",
+            "About what the chart of a kind takes in memory once it was rendered",
+            Unit::Bytes,
+            self.chart.clone(),
+        );
+        registry.register_with_unit(
+            "memory_limit",
+            "What the process may take; 0 without a limit",
+            Unit::Bytes,
+            self.memory_limit.clone(),
+        );
         registry.register("panics", "Panics caught in reconciles and renders", self.panics.clone());
+        registry.register(
+            "leftovers",
+            "Members whose custom resource was not there when this process began to work",
+            self.leftovers.clone(),
+        );
         registry.register("leader", "1 while this process leads", self.leader.clone());
     }
 
@@ -257,6 +303,29 @@ impl Metrics {
         self.watch_failures.get_or_create(&KindLabel::new(kind)).inc();
     }
 
+    /// Counts an object of this kind that can't be read.
+    pub fn unreadable(&self, kind: &str) {
+        self.unreadable_objects.get_or_create(&KindLabel::new(kind)).inc();
+    }
+
+    /// Counts a write on a custom resource of this kind that is refused for what it is.
+    pub fn refused(&self, kind: &str) {
+        self.refused_writes.get_or_create(&KindLabel::new(kind)).inc();
+    }
+
+    /// Says how many watches of this kind do not work.
+    pub fn set_watches_failing(&self, kind: &str, count: usize) {
+        let labels = KindLabel::new(kind);
+        match count {
+            0 => drop(self.watches_failing.remove(&labels)),
+            count => drop(
+                self.watches_failing
+                    .get_or_create(&labels)
+                    .set(i64::try_from(count).unwrap_or(i64::MAX)),
+            ),
+        }
+    }
+
     /// Says whether a release is ready.
     pub fn set_release_ready(&self, release: &ReleaseLabels, ready: bool) {
         self.release_ready.get_or_create(release).set(ready.into());
@@ -271,6 +340,16 @@ impl Metrics {
         self.queue_depth
             .get_or_create(&labels)
             .set(i64::try_from(depth).unwrap_or(i64::MAX));
+    }
+
+    /// Says about how many bytes the chart of a kind takes.
+    pub fn set_chart_size(&self, group: &str, kind: &str, bytes: u64) {
+        let labels = KindLabels {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+        };
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.chart.get_or_create(&labels).set(bytes);
     }
 
     /// Drops a release's series: its CR is gone.
@@ -390,8 +469,13 @@ mod tests {
         metrics.pruned.inc_by(2);
         metrics.corrected_drift("ConfigMap");
         metrics.watch_failed("Secret");
+        metrics.set_watches_failing("Secret", 2);
+        metrics.set_watches_failing("ConfigMap", 1);
+        metrics.set_watches_failing("ConfigMap", 0);
         metrics.watches.set(5);
         metrics.set_queue_depth("example.com", "Shop", 7);
+        metrics.set_chart_size("example.com", "Shop", 9);
+        metrics.memory_limit.set(512);
         metrics.panics.inc();
         metrics.leader.set(1);
         for (series, value) in [
@@ -408,8 +492,11 @@ mod tests {
             ("chartwright_pruned_total", "2"),
             (r#"chartwright_drift_corrected_total{kind="ConfigMap"}"#, "1"),
             (r#"chartwright_watch_failures_total{kind="Secret"}"#, "1"),
+            (r#"chartwright_watches_failing{kind="Secret"}"#, "2"),
             ("chartwright_watches", "5"),
             (r#"chartwright_queue_depth{group="example.com",kind="Shop"}"#, "7"),
+            (r#"chartwright_chart_bytes{group="example.com",kind="Shop"}"#, "9"),
+            ("chartwright_memory_limit_bytes", "512"),
             ("chartwright_panics_total", "1"),
             ("chartwright_leader", "1"),
         ] {

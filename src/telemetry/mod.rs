@@ -44,6 +44,23 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
+/// At most the first `bytes` bytes of a text, cut between characters; what is cut says how many bytes there are, or where
+/// there is hardly room, ends in `...`.
+pub fn cut(text: &str, bytes: usize) -> String {
+    if text.len() <= bytes {
+        return text.to_owned();
+    }
+    let end = match bytes {
+        ..3 => String::new(),
+        3..256 => "...".to_owned(),
+        _ => format!("... (the first of {} bytes)", text.len()),
+    };
+    let room = bytes.saturating_sub(end.len());
+    let mut out = text[..text.floor_char_boundary(room)].to_owned();
+    out.push_str(&end);
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

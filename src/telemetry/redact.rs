@@ -4,6 +4,9 @@
 //! what is logged and what becomes an Event in that time is cleaned by it, wherever in the code that happens. Looking
 //! costs a few nanoseconds for each byte of what is emitted, and nothing as long as nothing is.
 
+mod edge;
+mod words;
+
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -14,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL_NOPAD};
+use edge::Edge;
 
 /// Values of fewer bytes are not redacted: they are words that every text has, such as `true` and `admin`.
 pub const SHORTEST: usize = 6;
@@ -46,6 +50,7 @@ struct Index {
 
 struct Needle {
     bytes: Box<[u8]>,
+    edge: Edge,
     /// When it was learned last.
     turn: u32,
 }
@@ -81,19 +86,29 @@ impl Secrets {
     }
 
     /// Learns a secret value: as it is, escaped as messages quote it, in base64 (whatever stands around it), and each of
-    /// its lines. Values shorter than [`SHORTEST`] are left out, and so are names that are [public](Secrets::publish).
+    /// its lines. Values shorter than [`SHORTEST`] are left out, and so are names that are [public](Secrets::publish) and
+    /// words that the operator's own messages are made of.
     pub fn learn(&self, value: &str) {
+        self.learn_unless(value, &|_| false);
+    }
+
+    /// The same for what is no secret if `is_known` says so of it, such as a word of the chart's own text. That is asked
+    /// once for each value.
+    pub fn learn_unless(&self, value: &str, is_known: &dyn Fn(&str) -> bool) {
         let value = value.trim();
         let mut index = self.index();
-        if value.len() < SHORTEST || index.public.contains(value) {
+        if value.len() < SHORTEST || words::is_own(value) || index.is_public(value, is_known) {
             return;
         }
         for form in forms(value) {
-            index.insert(form.as_bytes());
+            let edge = if form == value { Edge::of(value) } else { Edge::Any };
+            index.insert(form.as_bytes(), edge);
         }
         let lines = value.lines().map(str::trim);
         for line in lines.filter(|line| line.len() >= SHORTEST_LINE && !line.starts_with("-----")) {
-            index.insert(line.as_bytes());
+            if !index.is_public(line, is_known) {
+                index.insert(line.as_bytes(), Edge::of(line));
+            }
         }
     }
 
@@ -134,11 +149,14 @@ impl Secrets {
             written = end;
         };
         for at in 0..=text.len() - SHORTEST {
-            let Some(length) = index.longest(&text.as_bytes()[at..]) else {
+            let Some(length) = index.longest(text, at) else {
                 continue;
             };
             // The beginning of a value may end amid the bytes of a character.
             let to = text.floor_char_boundary(at + length);
+            if index.is_in_name(text, at, to) {
+                continue;
+            }
             run = Some(match run {
                 Some((start, end)) if at <= end => (start, end.max(to)),
                 Some(done) => {
@@ -181,7 +199,34 @@ impl std::fmt::Debug for Secrets {
 // === impl Index ===
 
 impl Index {
-    fn insert(&mut self, bytes: &[u8]) {
+    /// True if a text is no secret.
+    fn is_public(&mut self, text: &str, is_known: &dyn Fn(&str) -> bool) -> bool {
+        let is_needle = || {
+            let needles = text.as_bytes().first_chunk().and_then(|start| self.needles.get(start));
+            needles.is_some_and(|needles| needles.iter().any(|needle| *needle.bytes == *text.as_bytes()))
+        };
+        if self.public.contains(text) {
+            return true;
+        }
+        let is_public = !is_needle() && is_known(text);
+        if is_public {
+            self.public.insert(text.to_owned());
+        }
+        is_public
+    }
+
+    /// True if what stands there is part of a name that everybody sees.
+    fn is_in_name(&self, text: &str, from: usize, to: usize) -> bool {
+        let (before, after) = (text.get(..from).unwrap_or_default(), text.get(to..).unwrap_or_default());
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':');
+        let start = before.trim_end_matches(is_part).len();
+        let end = text.len() - after.trim_start_matches(is_part).len();
+        let is_edge = |c: char| matches!(c, '.' | ':');
+        let name = text.get(start..end).unwrap_or_default().trim_matches(is_edge);
+        name.len() > to - from && self.public.contains(name)
+    }
+
+    fn insert(&mut self, bytes: &[u8], edge: Edge) {
         let Some(start) = bytes.first_chunk::<SHORTEST>() else {
             return;
         };
@@ -191,6 +236,7 @@ impl Index {
             Some(known) => known.turn = turn,
             None => needles.push(Needle {
                 bytes: bytes.into(),
+                edge,
                 turn,
             }),
         }
@@ -202,8 +248,9 @@ impl Index {
         }
     }
 
-    /// How much of a text's beginning is a secret, or the first half of one and more.
-    fn longest(&self, text: &[u8]) -> Option<usize> {
+    /// How much of a text from there on is a secret, or the first half of one and more.
+    fn longest(&self, all: &str, at: usize) -> Option<usize> {
+        let text = all.as_bytes().get(at..)?;
         let needles = self.needles.get(text.first_chunk::<SHORTEST>()?)?;
         let common = |needle: &Needle| {
             let length = text
@@ -215,7 +262,8 @@ impl Index {
                 .bytes
                 .len()
                 .min(needle.bytes.len().div_ceil(2).max(SHORTEST_HALF));
-            (length >= enough).then_some(length)
+            let is_whole = length == needle.bytes.len();
+            (length >= enough && needle.edge.fits(all, at, at + length, is_whole)).then_some(length)
         };
         needles.iter().filter_map(common).max()
     }
@@ -342,8 +390,8 @@ mod tests {
             (&["hunter2"][..], "ähunter2ö hunter2", "ä[redacted]ö [redacted]"),
             (&["hunter2"], "hunter", "hunter"),
             (&["hunter2", "hunter2-and-more"], "hunter2-and-more.", "[redacted]."),
-            (&["abcdefgh", "efghijkl"], "-abcdefghijkl-", "-[redacted]-"),
-            (&["abcdef", "ghijkl"], "abcdefghijkl", "[redacted]"),
+            (&["abcd1fgh", "1fghijkl"], "-abcd1fghijkl-", "-[redacted]-"),
+            (&["abcde1", "ghijk2"], "abcde1ghijk2", "[redacted]"),
             (
                 &["admin", "true", "", "5432"],
                 "admin is true: 5432",
@@ -373,6 +421,75 @@ mod tests {
         assert_eq!(set.redact(&format!("{key:?}")), "\"[redacted]\\n\"");
         let long = "long line of a value\n".repeat(2000);
         assert_eq!(secrets(&[&long]).redact("a long line of a value"), "a [redacted]");
+    }
+
+    #[test]
+    fn words_are_secrets_where_they_stand_alone() {
+        let set = secrets(&["elastic", "puller", "correct-horse-battery", "7391528460", "Hunter"]);
+        for (text, clean) in [
+            (
+                "StatefulSet elasticsearch-master, elasticity, ELASTIC",
+                "StatefulSet elasticsearch-master, elasticity, ELASTIC",
+            ),
+            (
+                "user=elastic elastic: (elastic)",
+                "user=[redacted] [redacted]: ([redacted])",
+            ),
+            ("ELASTIC_elastic _elastic elastic_", "ELASTIC_elastic _elastic elastic_"),
+            (
+                r#""a\nelastic\u003celastic%2Felastic""#,
+                r#""a\n[redacted]\u003c[redacted]%2F[redacted]""#,
+            ),
+            ("a.com/correct-horse-battery/x", "a.com/[redacted]/x"),
+            ("correct-horse... correct-horse is", "[redacted]... correct-horse is"),
+            (
+                "x7391528460y 17391528460 73915284601",
+                "x[redacted]y 17391528460 73915284601",
+            ),
+            ("Hunters", "Hunters"),
+            ("images/puller", "images/[redacted]"),
+            ("elastic", "[redacted]"),
+        ] {
+            assert_eq!(set.redact(text), clean, "{text}");
+        }
+        // Encodings are found wherever they stand: nobody writes those but for what they encode.
+        let user = BASE64.encode(b"user:elastic!");
+        assert!(set.redact(&user).contains(MARK), "{user}");
+        set.publish("web-elastic-0.shop");
+        set.publish("system:elastic");
+        for name in [
+            "web-elastic-0.shop",
+            "/web-elastic-0.shop/",
+            "\"system:elastic\": no",
+            "web-elastic-0.shop.",
+        ] {
+            assert_eq!(set.redact(name), name);
+        }
+        assert_eq!(set.redact("web-elastic-1.shop"), "web-[redacted]-1.shop");
+    }
+
+    #[test]
+    fn known_words_and_those_of_our_own_are_no_secrets() {
+        let set = Secrets::default();
+        let asked = RefCell::new(Vec::new());
+        let known = |text: &str| {
+            asked.borrow_mut().push(text.to_owned());
+            ["known-one", "known line of a config"].contains(&text)
+        };
+        for _ in 0..2 {
+            for value in [
+                "template",
+                "known-one",
+                "secret-one",
+                "known line of a config\nsecret line of a config",
+            ] {
+                set.learn_unless(value, &known);
+            }
+        }
+        let text = "template known-one secret-one known line of a config, secret line of a config";
+        let clean = "template known-one [redacted] known line of a config, [redacted]";
+        assert_eq!(set.redact(text), clean);
+        assert_eq!(asked.borrow().iter().filter(|text| *text == "secret-one").count(), 1);
     }
 
     #[test]

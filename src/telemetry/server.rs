@@ -15,6 +15,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::Metrics;
@@ -63,6 +65,15 @@ pub struct BindError {
 pub struct Server {
     listener: TcpListener,
     router: Router,
+}
+
+/// Servers that run on a thread of their own: whatever the rest of the process is busy with, they answer. A probe that
+/// waits for a render would have the kubelet kill what works.
+#[derive(Debug)]
+pub struct Apart {
+    runtime: Runtime,
+    stop: CancellationToken,
+    servers: Vec<JoinHandle<io::Result<()>>>,
 }
 
 /// `/metrics`.
@@ -147,6 +158,50 @@ impl Server {
         tokio::select! {
             result = serve => result,
             () = async { stop.cancelled().await; tokio::time::sleep(DRAIN).await } => Ok(()),
+        }
+    }
+}
+
+// === impl Apart ===
+
+impl Apart {
+    /// No servers yet.
+    ///
+    /// # Errors
+    /// When there is no thread for them.
+    pub fn new() -> io::Result<Self> {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        Ok(Apart {
+            runtime: builder.worker_threads(1).thread_name("probes").enable_all().build()?,
+            stop: CancellationToken::new(),
+            servers: Vec::new(),
+        })
+    }
+
+    /// Binds `address`, which `flag` asked for, and answers there from now on. Where that is; `None` when it is off.
+    ///
+    /// # Errors
+    /// Those of [`Server::bind`].
+    pub fn serve(
+        &mut self,
+        flag: &'static str,
+        address: &BindAddress,
+        router: Router,
+    ) -> Result<Option<std::net::SocketAddr>, BindError> {
+        let Some(server) = self.runtime.block_on(Server::bind(flag, address, router))? else {
+            return Ok(None);
+        };
+        let bound = server.local_addr().ok();
+        self.servers.push(self.runtime.spawn(server.run(self.stop.clone())));
+        Ok(bound)
+    }
+
+    /// Ends them, once open connections have ended or had their time.
+    pub fn end(self) {
+        self.stop.cancel();
+        for server in self.servers {
+            // Whatever is wrong with a server that ends, nobody can do anything about it.
+            let _ = self.runtime.block_on(server);
         }
     }
 }
@@ -285,6 +340,30 @@ mod tests {
         stop.cancel();
         task.await.unwrap().unwrap();
         assert!(request(address, "/healthz").await.is_err(), "the listener is closed");
+    }
+
+    #[test]
+    fn probes_are_answered_while_all_else_is_busy() {
+        let busy = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .build()
+            .unwrap();
+        let mut servers = Apart::new().unwrap();
+        let probes = probes_router(Health::new());
+        let address = servers.serve("--x", &at("127.0.0.1", 0), probes).unwrap().unwrap();
+        let (begun, begins) = std::sync::mpsc::channel();
+        let (done, ends) = std::sync::mpsc::channel::<()>();
+        busy.spawn(async move {
+            begun.send(()).unwrap();
+            let _ = ends.recv();
+        });
+        begins.recv().unwrap();
+        let asking = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let answer = asking.block_on(request(address, "/healthz")).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        drop(done);
+        servers.end();
+        assert!(asking.block_on(request(address, "/healthz")).is_err());
     }
 
     #[tokio::test]

@@ -9,8 +9,8 @@ use tracing_subscriber::fmt::format::{FormatEvent, JsonFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::logging::TimeEncoding;
-use super::{chain, redact};
+use super::logging::{LONGEST_TEXT, TimeEncoding, quotes_bodies};
+use super::{chain, cut, redact};
 
 /// Writes one JSON object per event. Fields of the event and of its spans lie flat beside zap's own keys, as
 /// `WithValues` does in controller-runtime; the innermost value of a name is the one that is written.
@@ -42,6 +42,9 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let meta = event.metadata();
+        if quotes_bodies(meta) {
+            return Ok(());
+        }
         let mut collected = Collected::default();
         for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
             let extensions = span.extensions();
@@ -62,18 +65,23 @@ where
             out,
             r#"{quote},"logger":{},"msg":{}"#,
             Value::from(meta.target()),
-            Value::from(redact::current(&collected.message))
+            Value::from(shown(&collected.message))
         )?;
         for (name, value) in collected.fields {
             // Before it is JSON: a secret may look like a piece of the line.
             let value = match &value {
-                Value::String(text) => Value::from(redact::current(text)),
+                Value::String(text) => Value::from(shown(text)),
                 _ => value,
             };
             write!(out, ",{}:{value}", Value::from(name))?;
         }
         out.write_str("}\n")
     }
+}
+
+/// A text without secrets, and no longer than anybody reads.
+fn shown(text: &str) -> String {
+    cut(&redact::current(text), LONGEST_TEXT)
 }
 
 fn level(level: Level) -> &'static str {

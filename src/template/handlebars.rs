@@ -215,7 +215,7 @@ impl Output for Bounded<'_, '_> {
     fn write(&mut self, text: &str) -> Result<(), std::io::Error> {
         let bytes = self.text.len().saturating_add(text.len());
         self.session
-            .with(|state| state.context.output(bytes))
+            .with(|state| state.context.output(bytes, text.len()))
             .map_err(std::io::Error::other)?;
         self.text.push_str(text);
         Ok(())

@@ -10,7 +10,7 @@ use super::reader::{Fields, Report, describe, suggestion};
 use super::selector::{LabelSelector, Operator, Requirement};
 use super::{Allow, Collisions, DeletionPolicy, Outside, Watch, duration};
 
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 16] = [
     "group",
     "version",
     "kind",
@@ -23,19 +23,19 @@ const KNOWN: [&str; 15] = [
     "dryRunOption",
     "targetNamespace",
     "deletionPolicy",
+    "ownerReferences",
     "collisions",
     "allow",
     "lookups",
 ];
 /// Keys of the format that this version doesn't act on yet.
-const LATER: [&str; 11] = [
+const LATER: [&str; 10] = [
     "values",
     "valuesFrom",
     "patches",
     "drift",
     "ignoreDifferences",
     "crds",
-    "ownerReferences",
     "releaseName",
     "serviceAccountName",
     "timeout",
@@ -115,6 +115,7 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
         })
     });
     let deletion_policy = read_deletion_policy(&fields, report);
+    let owner_references = read_owner_references(&fields, report);
     let collisions = read_collisions(&fields, report);
     let allow = fields
         .get("allow")
@@ -136,6 +137,7 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
         max_concurrent_reconciles,
         target_namespace,
         deletion_policy,
+        owner_references,
         collisions,
         allow,
         lookups,
@@ -314,6 +316,17 @@ fn read_deletion_policy(fields: &Fields<'_>, report: &mut Report<'_>) -> Deletio
     })
 }
 
+fn read_owner_references(fields: &Fields<'_>, report: &mut Report<'_>) -> bool {
+    let Some(node) = fields.get("ownerReferences") else {
+        return true;
+    };
+    let Data::Bool(refers) = node.data else {
+        report.mistyped(node, "ownerReferences", "true or false");
+        return true;
+    };
+    refers
+}
+
 fn read_collisions(fields: &Fields<'_>, report: &mut Report<'_>) -> Collisions {
     let Some((text, node)) = report.string(fields, "collisions") else {
         return Collisions::default();
@@ -457,25 +470,56 @@ fn label_value(node: &Node, report: &mut Report<'_>) -> Option<String> {
 }
 
 fn read_allow(node: &Node, name: &str, report: &mut Report<'_>) -> Allow {
-    let Some(fields) = Fields::open(node, name, &["kinds", "namespaces"], &[], report) else {
+    let known: &[&str] = match name {
+        "allow" => &["kinds", "namespaces", "depth"],
+        _ => &["kinds", "namespaces"],
+    };
+    let Some(fields) = Fields::open(node, name, known, &[], report) else {
         return Allow::default();
     };
-    let kinds = report.strings(&fields, "kinds", |kind| {
+    let depth = fields.get("depth").and_then(|node| {
+        let depth = match &node.data {
+            Data::Number(number) => number.as_u64().and_then(|depth| usize::try_from(depth).ok()),
+            _ => None,
+        };
+        if depth.is_none() {
+            report.mistyped(node, "depth", "a whole number");
+        }
+        depth
+    });
+    let kinds = report.strings(&fields, "kinds", |text| {
+        let (kind, object) = text
+            .split_once('/')
+            .map_or((text, None), |(kind, object)| (kind, Some(object)));
         let (bare, group) = kind
             .split_once('.')
             .map_or((kind, None), |(bare, group)| (bare, Some(group)));
-        let valid = kind == "*"
+        let valid = kind == "*" && object.is_none()
             || bare.starts_with(|c: char| c.is_ascii_uppercase())
                 && names::is_kind(bare)
                 && group.is_none_or(names::is_dns_subdomain);
-        valid.then_some(()).ok_or_else(|| {
-            format!("{kind:?} is no kind: write Kind.group, as in ClusterRole.rbac.authorization.k8s.io, or \"*\"")
-        })
+        if !valid {
+            return Err(format!(
+                "{text:?} is no kind: write Kind.group, as in ClusterRole.rbac.authorization.k8s.io, or \"*\""
+            ));
+        }
+        match object {
+            None => Ok(()),
+            Some(_) if name != "allow" => Err(format!("{text:?} names an object: `{name}` is for whole kinds")),
+            Some(object) if object.is_empty() || object == "*" || object.contains(['/', '%']) => Err(format!(
+                "{text:?} names no object: write Kind.group/name, or Kind.group for all of them"
+            )),
+            Some(_) => Ok(()),
+        }
     });
     let namespaces = report.strings(&fields, "namespaces", |namespace| {
         (namespace == "*" || names::is_dns_label(namespace))
             .then_some(())
             .ok_or_else(|| format!("{namespace:?} is no namespace: write its name, or \"*\" for all"))
     });
-    Allow { kinds, namespaces }
+    Allow {
+        kinds,
+        namespaces,
+        depth,
+    }
 }

@@ -56,6 +56,8 @@ pub struct Watch {
     pub target_namespace: Option<String>,
     /// What becomes of a release's members when its custom resource is deleted.
     pub deletion_policy: DeletionPolicy,
+    /// Members carry an owner reference to their custom resource, where that is possible and nothing has an order.
+    pub owner_references: bool,
     /// What a release may take that it did not make.
     pub collisions: Collisions,
     /// What custom resources may create beyond what the chart asks for by itself.
@@ -69,10 +71,12 @@ pub struct Watch {
 /// The shape of `allow:` and `lookups:`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allow {
-    /// `Kind.group`, the bare kind in the core group, or `*`.
+    /// `Kind.group`, the bare kind in the core group, or `*`; in `allow:` also one object of a kind, `Kind.group/name`.
     pub kinds: Vec<String>,
     /// Names, or `*`.
     pub namespaces: Vec<String>,
+    /// In `allow:`, how deep releases may make custom resources of their own kind. `None`: the default.
+    pub depth: Option<usize>,
 }
 
 /// What reading a file needs of the world around it.
@@ -199,6 +203,12 @@ impl Watch {
         }
     }
 
+    /// Whether members carry owner references. Not where they are to stay: the garbage collector would be faster than the
+    /// operator when a custom resource is deleted in the foreground.
+    pub fn refers_to_owners(&self) -> bool {
+        self.owner_references && self.deletion_policy != DeletionPolicy::Orphan
+    }
+
     /// Whether a custom resource could belong to both.
     fn competes_with(&self, other: &Watch) -> bool {
         self.group == other.group && self.kind == other.kind && !selector::disjoint(&self.selector, &other.selector)
@@ -220,6 +230,7 @@ impl Watch {
                 &self.kind,
                 overrides,
                 &self.target_namespace,
+                self.refers_to_owners(),
                 lists(&self.allow),
                 lists(&self.lookups)
             )

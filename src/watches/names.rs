@@ -18,6 +18,38 @@ pub(super) fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_dns_label)
 }
 
+/// What [`is_dns_label`] asks for.
+pub const DNS_LABEL: &str = "at most 63 of a-z, 0-9 and -, with a letter or digit at both ends";
+
+/// Checks the name of an object before the API server does. Kubernetes' own kinds have DNS subdomains for names, but for
+/// RBAC, APIServices and requests for certificates; of others only what all have in common is known.
+///
+/// # Errors
+/// What the name must be like.
+pub fn object_name(group: &str, name: &str) -> Result<(), &'static str> {
+    // `IsValidPathSegmentName` of k8s.io/apimachinery/pkg/api/validation/path.
+    if matches!(name, "." | "..") || name.contains(['/', '%']) {
+        return Err("it can be no part of a path: `.` and `..` alone, `/` and `%` are not allowed");
+    }
+    let is_free = match group {
+        "rbac.authorization.k8s.io" | "certificates.k8s.io" | "apiregistration.k8s.io" => true,
+        _ => !is_built_in(group),
+    };
+    match name.len() {
+        254.. => Err("it has more than 253 bytes"),
+        _ if is_free || name.split('.').all(is_subdomain_part) => Ok(()),
+        _ => Err("a DNS name in lower case is needed: at most 253 of a-z, 0-9, - and ."),
+    }
+}
+
+/// A part of a subdomain as Kubernetes checks names: of any length.
+fn is_subdomain_part(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    is_alphanumeric(bytes.first())
+        && is_alphanumeric(bytes.last())
+        && bytes.iter().all(|byte| is_alphanumeric(Some(byte)) || *byte == b'-')
+}
+
 /// An API version such as `v1alpha1`: a DNS label that begins with a letter.
 pub(super) fn is_version(text: &str) -> bool {
     is_dns_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())

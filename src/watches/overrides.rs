@@ -131,13 +131,17 @@ fn format_float(float: f64) -> String {
     single.to_string()
 }
 
+/// What a template's action may bring: anything.
+const ACTION: char = '\u{fffc}';
+
 /// Whether `--set` would take the text for more than one value: a comma that isn't escaped, isn't within a template's
-/// action and isn't in a list `{a,b}`.
+/// action and isn't in a list `{a,b}`, and behind each of them an assignment. Without one, it is taken whole.
 fn splits_at_comma(text: &str) -> bool {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, action)) = rest.split_once("{{") {
         plain.push_str(before);
+        plain.push(ACTION);
         rest = action.split_once("}}").map_or("", |(_, after)| after);
     }
     plain.push_str(rest);
@@ -146,11 +150,23 @@ fn splits_at_comma(text: &str) -> bool {
         None => &plain,
     };
     let mut escaped = false;
-    outside.chars().any(|c| {
+    let mut parts = outside.split(|c| {
         let splits = c == ',' && !escaped;
         escaped = c == '\\' && !escaped;
         splits
-    })
+    });
+    let mut later = parts.by_ref().skip(1).peekable();
+    if later.peek().is_none() {
+        return false;
+    }
+    while let Some(part) = later.next() {
+        // Nothing behind the last comma is nothing.
+        let is_nothing = part.is_empty() && later.peek().is_none();
+        if !is_nothing && !part.contains(['=', ACTION]) {
+            return false;
+        }
+    }
+    true
 }
 
 #[cfg(test)]
@@ -185,15 +201,21 @@ mod tests {
     #[test]
     fn commas_that_split_are_seen() {
         for (text, expected) in [
-            ("a,b", true),
-            (r"a\,b", false),
-            (r"a\\,b", true),
+            ("a,b", false),
+            ("10.0.0.0/8,localhost,.svc", false),
+            ("a,b=c", true),
+            ("a,b=c,d", false),
+            ("a,", true),
+            ("a,{{ x }}", true),
+            (r"a\,b=c", false),
+            (r"a\\,b=c", true),
             ("{a,b}", false),
             ("{a,b},c=d", true),
             (r#"{{ "a,b" | replace "," "\\," }}"#, false),
-            ("{{ x }},y", true),
+            ("{{ x }},y", false),
+            ("{{ x }},y=z", true),
             ("plain", false),
-            ("x{a,b}", true),
+            ("x{a,b}", false),
         ] {
             assert_eq!(splits_at_comma(text), expected, "{text}");
         }

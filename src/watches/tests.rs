@@ -9,7 +9,7 @@ const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/watc
 fn env(name: &str) -> Option<String> {
     match name {
         "TAG" => Some("1.6".into()),
-        "HOSTS" => Some("a,b".into()),
+        "HOSTS" => Some("a,b=c".into()),
         _ => None,
     }
 }
@@ -90,7 +90,9 @@ fn a_full_entry_is_read() {
     assert_eq!(watch.max_concurrent_reconciles, Some(4));
     assert_eq!(watch.target_namespace.as_deref(), Some("cache-{{ .metadata.name }}"));
     assert_eq!(watch.deletion_policy, DeletionPolicy::WaitForTermination);
-    assert_eq!(watch.allow.kinds, ["ClusterRole.rbac.authorization.k8s.io"]);
+    let roles = "ClusterRole.rbac.authorization.k8s.io";
+    assert_eq!(watch.allow.kinds, [roles.to_owned(), format!("{roles}/system:reader")]);
+    assert_eq!(watch.allow.depth, Some(5));
     assert_eq!(watch.allow.namespaces, ["monitoring"]);
     assert_eq!(
         (watch.lookups.kinds, watch.lookups.namespaces),
@@ -125,7 +127,8 @@ fn the_digest_covers_what_matters() {
     for same in [
         "  reconcilePeriod: 5m\n",
         "  maxConcurrentReconciles: 2\n",
-        "  deletionPolicy: Orphan\n",
+        "  deletionPolicy: WaitForTermination\n",
+        "  ownerReferences: true\n",
         "  selector: {matchLabels: {a: b}}\n",
     ] {
         assert_eq!(digest(same), plain, "{same}");
@@ -135,6 +138,9 @@ fn the_digest_covers_what_matters() {
         "  overrideValues: {a: b}\n",
         "  overrideValues: {a: $TAG}\n",
         "  targetNamespace: x\n",
+        // Members of these carry no owner references.
+        "  deletionPolicy: Orphan\n",
+        "  ownerReferences: false\n",
         "  allow: {kinds: [\"*\"]}\n",
         "  allow: {namespaces: [\"*\"]}\n",
         "  lookups: {kinds: [\"*\"]}\n",
@@ -177,6 +183,25 @@ fn a_deletion_policy_is_one_of_three() {
     assert_eq!(
         error,
         "watches.yaml:5:19: `deletionPolicy` must be one of Delete, WaitForTermination, Orphan, not \"orphan\": did you mean Orphan?"
+    );
+}
+
+#[test]
+fn members_refer_to_their_owners_unless_they_are_to_stay() {
+    for (more, expected) in [
+        ("", true),
+        ("  ownerReferences: true\n", true),
+        ("  ownerReferences: false\n", false),
+        ("  deletionPolicy: Orphan\n", false),
+    ] {
+        assert_eq!(one(&entry(more)).refers_to_owners(), expected, "{more}");
+    }
+    let error = parse_text(&entry("  ownerReferences: never\n"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("watches.yaml:5:") && error.contains("true or false"),
+        "{error}"
     );
 }
 

@@ -9,7 +9,7 @@ use super::typed::Raw;
 use super::{Error, max_depth, reader};
 
 /// Most bytes of strings that aliases may expand to. go-yaml shares the strings; most of what is decoded here has copies.
-const MAX_ALIAS_BYTES: usize = 64 << 20;
+const MAX_ALIAS_BYTES: usize = 16 << 20;
 
 /// Something that YAML can be decoded into.
 pub(crate) trait Target: Sized {

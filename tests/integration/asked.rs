@@ -179,3 +179,34 @@ fn waves_open_one_after_the_other_and_an_edit_ends_the_waiting() -> Result<()> {
     world.await_ready("a")?;
     Ok(())
 }
+
+/// As many of them as there are threads, and more: none of them may keep one to itself.
+#[test]
+fn a_period_that_is_too_short_starves_nobody() -> Result<()> {
+    let world = World::new("asked-often")?;
+    let operator = world.start()?;
+    for number in 0..5 {
+        let mut widget = world.widget(&format!("often{number}"), json!({}));
+        widget["metadata"]["annotations"] = json!({"chartwright.dev/reconcile-period": "1ns"});
+        world.apply(&widget)?;
+    }
+    for number in 0..5 {
+        world.await_ready(&format!("often{number}"))?;
+    }
+    let reconciles = || operator.log().matches("\"reconciled\"").count();
+    let before = reconciles();
+    std::thread::sleep(Duration::from_secs(4));
+    let more = reconciles() - before;
+    ensure!((5..40).contains(&more), "{more} reconciles in 4 s");
+    world.install("a", json!({"color": "red"}))?;
+    world.update("a", json!({"color": "blue"}))?;
+    let events = world.events("often0")?;
+    ensure!(
+        events
+            .iter()
+            .any(|(reason, text)| reason == "AnnotationInvalid" && text.contains("counts as 1s")),
+        "{events:?}"
+    );
+    ensure!(operator.terminate()?.success());
+    Ok(())
+}

@@ -79,3 +79,34 @@ fn a_crd_among_the_templates_comes_before_its_objects() -> Result<()> {
     served_changed();
     Ok(())
 }
+
+#[test]
+fn a_restart_sends_no_crd_that_is_there() -> Result<()> {
+    let world = World::new("crds-restart")?;
+    fs::create_dir(world.chart().join("crds"))?;
+    fs::write(world.chart().join("crds/part.yaml"), crd(&world, "Part"))?;
+    grant(&world)?;
+    let operator = world.start()?;
+    world.install("a", json!({}))?;
+    served_changed();
+    let name = format!("parts.{}", world.group());
+    world.await_object("crd", &name, "is made", |_| true)?;
+    ensure!(operator.terminate()?.success());
+
+    let start = world.mark()?;
+    let operator = world.start_and_settle()?;
+    let requests = world
+        .all_requests(&operator, start)?
+        .resource("customresourcedefinitions");
+    let others = requests.filter(|request| !["list", "watch"].contains(&request.verb.as_str()));
+    ensure!(others.is_empty(), "{others}");
+    // One that somebody deletes is made by the next start, not before.
+    ensure!(operator.terminate()?.success());
+    world.kubectl.delete("crd", &name)?;
+    served_changed();
+    world.await_gone("crd", &name)?;
+    let _operator = world.start()?;
+    world.await_object("crd", &name, "is made again", |_| true)?;
+    served_changed();
+    Ok(())
+}

@@ -146,15 +146,19 @@ fn a_render_that_is_empty_by_mistake_costs_nothing_when_it_is_mended() -> Result
     let operator = world.start()?;
     world.install("a", json!({"on": true}))?;
     let before = uid(&world.expect("configmap", "a-only")?);
-    world.edit("a", json!({"on": false}))?;
+    ensure!(operator.terminate()?.success());
+    fs::write(chart.join("templates/map.yaml"), "{{/* nothing */}}")?;
+    let operator = world.start()?;
     world.await_condition("a", "PruneHeld", "True")?;
     operator.kill()?;
-    let _operator = world.start_and_settle()?;
+    let operator = world.start_and_settle()?;
     ensure!(
         world.get("configmap", "a-only")?.is_some(),
         "held by a new process, too"
     );
-    world.edit("a", json!({"on": true}))?;
+    ensure!(operator.terminate()?.success());
+    fs::write(chart.join("templates/map.yaml"), map)?;
+    let _operator = world.start()?;
     await_released(&world, "a")?;
     ensure!(uid(&world.expect("configmap", "a-only")?) == before);
     Ok(())

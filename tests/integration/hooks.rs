@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use crate::look::{inventory, versions};
+use crate::look::{inventory, uid, versions};
 use crate::world::World;
 
 #[test]
@@ -107,9 +107,22 @@ fn a_suspended_release_is_neither_changed_nor_uninstalled() -> Result<()> {
     let _operator = world.start()?;
     world.install("c", json!({}))?;
     world.delete("c")?;
-    world.delete("b")?;
     ensure!(
         versions(&world.labelled("configmaps")?) == before,
+        "a suspended release was changed"
+    );
+    let main = world.expect("configmap", "b-main")?;
+    world.delete("b")?;
+    // It loses its owner, so that it isn't collected with it.
+    let left = world.expect("configmap", "b-main")?;
+    ensure!(
+        uid(&left) == uid(&main)
+            && left["data"] == main["data"]
+            && left["metadata"]["labels"] == main["metadata"]["labels"],
+        "deletion changed members of a suspended release: {left}"
+    );
+    ensure!(
+        versions(&world.labelled("configmaps")?).len() == before.len(),
         "deletion took members of a suspended release"
     );
 

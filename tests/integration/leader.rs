@@ -44,7 +44,9 @@ impl Place {
             "apiVersion: rbac.authorization.k8s.io/v1\n\
              kind: Role\n\
              metadata: {{name: leader-election}}\n\
-             rules: [{{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}}]\n\
+             rules:\n\
+             - {{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create]}}\n\
+             - {{apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [operator], verbs: [get, update]}}\n\
              ---\n\
              apiVersion: rbac.authorization.k8s.io/v1\n\
              kind: RoleBinding\n\

@@ -1,12 +1,13 @@
 //! Nothing is pruned on partial knowledge, and never everything at once.
 
+use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::look::{condition, inventory, uid};
-use crate::operator::IMPATIENT;
+use crate::operator::{IMPATIENT, Launch};
 use crate::support::eventually;
 use crate::world::{SOON, Setup, World, member_rule};
 
@@ -168,15 +169,46 @@ fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
     Ok(())
 }
 
+/// A chart of one member, where `on` says so.
+const SWITCH: &str =
+    "{{ if .Values.on }}\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-only'}\n{{ end }}\n";
+
 #[test]
-fn a_render_without_any_object_prunes_nothing_unless_it_is_allowed() -> Result<()> {
-    let world = World::new("fail-empty")?;
-    let map = "{{ if .Values.on }}\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-only'}\n{{ end }}\n";
-    let chart = world.write_chart("switch", &[("map.yaml", map)])?;
+fn an_edit_that_leaves_nothing_to_render_is_carried_out() -> Result<()> {
+    let world = World::new("prune-edit")?;
+    let chart = world.write_chart("switch", &[("map.yaml", SWITCH)])?;
     world.write_watches_of(&[("Widget", &chart, &[])])?;
-    let _operator = world.start()?;
+    let operator = world.start()?;
     world.install("a", json!({"on": true}))?;
     world.edit("a", json!({"on": false}))?;
+    world.await_gone("configmap", "a-only")?;
+    let widget = world.await_ready("a")?;
+    ensure!(condition(&widget, "PruneHeld").is_none(), "{widget}");
+    ensure!(
+        inventory(&widget).is_empty() && widget["status"]["release"]["revision"] == 2,
+        "{widget}"
+    );
+    // Also if nobody was there when it was edited.
+    world.edit("a", json!({"on": true}))?;
+    world.await_object("configmap", "a-only", "is there", |_| true)?;
+    world.await_ready("a")?;
+    ensure!(operator.terminate()?.success());
+    world.edit("a", json!({"on": false}))?;
+    let _operator = world.start()?;
+    world.await_gone("configmap", "a-only")?;
+    Ok(())
+}
+
+#[test]
+fn a_chart_that_renders_nothing_any_more_prunes_nothing_unless_it_is_allowed() -> Result<()> {
+    let world = World::new("prune-empty")?;
+    let chart = world.write_chart("switch", &[("map.yaml", SWITCH)])?;
+    world.write_watches_of(&[("Widget", &chart, &[])])?;
+    let operator = world.start()?;
+    world.install("a", json!({"on": true}))?;
+    ensure!(operator.terminate()?.success());
+    fs::write(chart.join("templates/map.yaml"), "{{ if .Values.never }}{{ end }}")?;
+    let _operator = world.start()?;
     let held = world.await_condition("a", "PruneHeld", "True")?;
     ensure!(
         held["message"]
@@ -184,10 +216,90 @@ fn a_render_without_any_object_prunes_nothing_unless_it_is_allowed() -> Result<(
             .is_some_and(|text| text.contains("chartwright.dev/prune=true")),
         "{held}"
     );
-    world.await_ready("a")?;
+    let revision = |widget: &Value| widget["status"]["release"]["revision"].clone();
+    let before = revision(&world.await_ready("a")?);
+    ensure!(world.get("configmap", "a-only")?.is_some());
+    // Looking again is no upgrade.
+    let again = json!({"metadata": {"annotations": {"chartwright.dev/requested-at": "now"}}});
+    world.kubectl.patch(&world.widgets(), "a", &again)?;
+    eventually("it is looked at again", SOON, || {
+        let widget = world.expect(&world.widgets(), "a")?;
+        ensure!(widget["status"]["lastHandledReconcileAt"] == "now", "{widget}");
+        ensure!(revision(&widget) == before, "{widget}");
+        Ok(Some(()))
+    })?;
     ensure!(world.get("configmap", "a-only")?.is_some());
     let allow = json!({"metadata": {"annotations": {"chartwright.dev/prune": "true"}}});
     world.kubectl.patch(&world.widgets(), "a", &allow)?;
     world.await_gone("configmap", "a-only")?;
+    Ok(())
+}
+
+/// A template that asks for an API which is there, and one that is not.
+const ASKS: &str = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: "{{ .Release.Name }}-asks"}
+data:
+  batch: {{ .Capabilities.APIVersions.Has "batch/v1" | quote }}
+  other: {{ .Capabilities.APIVersions.Has "other.test/v1/Other" | quote }}
+"#;
+
+#[test]
+fn an_api_that_does_not_answer_and_that_nobody_uses_costs_nothing() -> Result<()> {
+    let setup = Setup {
+        alone: true,
+        ..Setup::default()
+    };
+    let world = World::with("foreign-api", setup)?;
+    std::fs::write(world.chart().join("templates/asks.yaml"), ASKS)?;
+    let operator = world.launch(&Launch {
+        metrics: true,
+        ..Launch::default()
+    })?;
+    world.install("a", json!({"extra": ["one", "two"]}))?;
+    world.install("b", json!({}))?;
+    // Somebody else's: one kind that comes, and one whose API server is nowhere.
+    let renders = || operator.metric("chartwright_render_duration_seconds_count");
+    let before = renders()?;
+    world.install_crd("Foreign")?;
+    let down = json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.nowhere.test"},
+        "spec": {
+            "group": "nowhere.test", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
+            "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "nowhere"},
+        },
+    });
+    world.kubectl.apply(&down.to_string())?;
+    std::thread::sleep(Duration::from_secs(15));
+    let start = world.mark()?;
+    std::thread::sleep(Duration::from_secs(15));
+    let requests = world.all_requests(&operator, start)?.without_idling();
+    ensure!(requests.is_empty(), "{requests}");
+    ensure!(renders()? == before, "rendered for an API that nobody asked for");
+
+    world.edit("a", json!({"extra": ["two"]}))?;
+    world.await_gone("configmap", "a-one")?;
+    let widget = world.await_ready("a")?;
+    ensure!(!widget["status"].to_string().contains("nowhere.test"), "{widget}");
+
+    // What was asked for does count.
+    world.kubectl.delete("apiservice", "v1.nowhere.test")?;
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "others.other.test"},
+        "spec": {
+            "group": "other.test", "scope": "Namespaced",
+            "names": {"kind": "Other", "plural": "others", "singular": "other", "listKind": "OtherList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {
+                "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+            }}],
+        },
+    });
+    world.apply(&crd)?;
+    for name in ["a-asks", "b-asks"] {
+        world.await_object("configmap", name, "knows the other kind", |map| {
+            map["data"]["other"] == "true"
+        })?;
+    }
     Ok(())
 }

@@ -330,3 +330,33 @@ fn a_panic_tells_no_secret() -> Result<()> {
     }
     Ok(())
 }
+
+/// The API server quotes what it refuses, and a Secret may hold numbers, though it may not.
+#[test]
+fn a_number_in_a_secret_is_told_to_nobody() -> Result<()> {
+    let world = World::new("redaction-number")?;
+    let template = "apiVersion: v1\nkind: Secret\nmetadata: {name: '{{ .Release.Name }}'}\n\
+        stringData: {pw: {{ .Values.pw | int64 }}}\n";
+    let chart = world.write_chart("numbers", &[("secret.yaml", template)])?;
+    world.write_watches_of(&[("Widget", &chart, &[])])?;
+    world.grant("secrets", &[member_rule("", "secrets")])?;
+    let operator = world.start()?;
+    world.apply(&world.widget("a", json!({"pw": 7_391_528_460_u64})))?;
+    let message = world.await_stalled("a", "ObjectInvalid")?;
+    ensure!(
+        message.contains(MARK) && message.contains(".stringData.pw"),
+        "{message}"
+    );
+    world.await_event("a", "ObjectInvalid")?;
+    world.await_quiet(&operator)?;
+    let widget = world.expect(&world.widgets(), "a")?;
+    let told = [
+        widget["status"].to_string(),
+        format!("{:?}", world.events("a")?),
+        operator.log(),
+    ];
+    for text in told {
+        ensure!(!text.contains("739152846") && !text.contains("7.3915"), "{text}");
+    }
+    Ok(())
+}

@@ -107,20 +107,24 @@ fn values_cannot_smuggle_in_rights_or_reach() -> Result<()> {
         (
             "cluster",
             binding("ClusterRoleBinding"),
-            "\"ClusterRoleBinding.rbac.authorization.k8s.io\" to `allow.kinds`",
+            "\"ClusterRoleBinding.rbac.authorization.k8s.io/fail-smuggle-owned\" to `allow.kinds`",
         ),
         (
             "list",
             list,
-            "\"ClusterRoleBinding.rbac.authorization.k8s.io\" to `allow.kinds`",
+            "\"ClusterRoleBinding.rbac.authorization.k8s.io/fail-smuggle-owned\" to `allow.kinds`",
         ),
         (
             "own",
             binding("RoleBinding"),
-            "\"RoleBinding.rbac.authorization.k8s.io\" to `allow.kinds`",
+            "\"RoleBinding.rbac.authorization.k8s.io/fail-smuggle-owned\" to `allow.kinds`",
         ),
         ("namespace", map, "\"kube-system\" to `allow.namespaces`"),
-        ("class", class, "\"PriorityClass.scheduling.k8s.io\" to `allow.kinds`"),
+        (
+            "class",
+            class,
+            "\"PriorityClass.scheduling.k8s.io/fail-smuggle-owned\" to `allow.kinds`",
+        ),
     ];
     let start = world.mark()?;
     for (name, object, _) in &cases {
@@ -143,6 +147,148 @@ fn values_cannot_smuggle_in_rights_or_reach() -> Result<()> {
     Ok(())
 }
 
+/// A chart that binds a role by itself, as the values say, and makes whatever else they say.
+const BINDS: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: '{{ .Values.fullnameOverride | default (printf "%s-%s" .Release.Namespace .Release.Name) }}'}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: '{{ .Values.role | default "view" }}'}
+subjects: [{kind: ServiceAccount, name: '{{ .Values.account | default .Release.Name }}', namespace: '{{ .Release.Namespace }}'}]
+{{- range .Values.extraDeploy }}
+---
+{{ tpl (toYaml .) $ }}
+{{- end }}
+"#;
+
+#[test]
+fn rights_that_the_chart_gives_by_itself_are_no_leave_for_others() -> Result<()> {
+    let world = World::new("fail-rights")?;
+    let rbac = "rbac.authorization.k8s.io";
+    let bind = json!({"apiGroups": [rbac], "resources": ["clusterroles"], "verbs": ["bind"]});
+    let rules = [
+        member_rule(rbac, "clusterrolebindings"),
+        member_rule("", "secrets"),
+        bind,
+    ];
+    world.grant("rbac", &rules)?;
+    let chart = world.write_chart("binds", &[("binds.yaml", BINDS)])?;
+    world.write_watches_of(&[("Widget", &chart, &[])])?;
+    let operator = world.start()?;
+    world.install("a", json!({}))?;
+    let binding = world.expect("clusterrolebinding", "fail-rights-a")?;
+    ensure!(binding["roleRef"]["name"] == "view", "{binding}");
+
+    let admin = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "fail-rights-admin"},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "fail-rights"}],
+    });
+    let token = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": "stolen", "annotations": {"kubernetes.io/service-account.name": "default"}},
+    });
+    let by_name = |name: &str| format!("\"ClusterRoleBinding.rbac.authorization.k8s.io/{name}\" to `allow.kinds`");
+    let cases = [
+        (
+            "extra",
+            json!({"extraDeploy": [admin]}),
+            "does not create it",
+            by_name("fail-rights-admin"),
+        ),
+        (
+            "role",
+            json!({"role": "cluster-admin"}),
+            "no such `roleRef`",
+            by_name("fail-rights-role"),
+        ),
+        (
+            "account",
+            json!({"account": "default"}),
+            "no such `subjects[0]`",
+            by_name("fail-rights-account"),
+        ),
+        (
+            "name",
+            json!({"fullnameOverride": "elsewhere"}),
+            "does not create it",
+            by_name("elsewhere"),
+        ),
+        (
+            "token",
+            json!({"extraDeploy": [token]}),
+            "does not create it",
+            "\"Secret/stolen\"".to_owned(),
+        ),
+    ];
+    for (name, spec, _, _) in &cases {
+        world.apply(&world.widget(name, spec.clone()))?;
+    }
+    for (name, _, why, advice) in &cases {
+        let message = world.await_stalled(name, "Refused")?;
+        ensure!(
+            message.contains(why) && message.contains(advice.as_str()),
+            "{name}: {message}"
+        );
+    }
+    // So does a release that was permitted before.
+    world.apply(&world.widget("a", json!({"account": "default"})))?;
+    world.await_stalled("a", "Refused")?;
+    ensure!(
+        world.expect("clusterrolebinding", "fail-rights-a")? == binding,
+        "it was changed"
+    );
+    drop(operator);
+
+    let allow = "allow: {kinds: [ClusterRoleBinding.rbac.authorization.k8s.io/elsewhere]}";
+    world.write_watches_of(&[("Widget", &chart, &[allow])])?;
+    let _operator = world.start()?;
+    world.await_ready("name")?;
+    ensure!(world.get("clusterrolebinding", "elsewhere")?.is_some());
+    world.await_stalled("extra", "Refused").map(drop)
+}
+
+/// Each release makes another custom resource, and so on.
+const BRED: &str = r#"
+{{- $name := printf "%s-x" .Release.Name }}
+apiVersion: fail-nested.test/v1
+kind: Widget
+metadata: {name: {{ $name }}}
+spec: {}
+"#;
+
+#[test]
+fn a_chart_that_makes_its_own_kind_comes_to_an_end() -> Result<()> {
+    let world = World::new("fail-nested")?;
+    let chart = world.write_chart("bred", &[("bred.yaml", BRED)])?;
+    world.write_watches_of(&[("Widget", &chart, &[])])?;
+    world.grant("breed", &[member_rule("fail-nested.test", "widgets")])?;
+    let operator = world.start()?;
+    world.apply(&world.widget("a", json!({})))?;
+    let deepest = "a-x-x-x-x";
+    let message = world.await_stalled(deepest, "Refused")?;
+    ensure!(
+        message.contains("Widget.fail-nested.test fail-nested/a-x-x-x made this")
+            && message.contains("set `allow.depth` of the watch to 4"),
+        "{message}"
+    );
+    world.await_quiet(&operator)?;
+    let names = || -> Result<usize> { Ok(world.kubectl.list(&world.widgets(), "")?.len()) };
+    ensure!(names()? == 5, "{}", names()?);
+    drop(operator);
+
+    // An operator that starts counts as far.
+    let operator = world.start_and_settle()?;
+    ensure!(names()? == 5, "{}", names()?);
+    drop(operator);
+    world.write_watches_of(&[("Widget", &chart, &["allow: {depth: 5}"])])?;
+    let operator = world.start()?;
+    world.await_stalled(&format!("{deepest}-x-x"), "Refused")?;
+    world.await_quiet(&operator)?;
+    ensure!(names()? == 7, "{}", names()?);
+    world.delete("a")?;
+    world.await_gone(&world.widgets(), &format!("{deepest}-x-x"))
+}
+
 #[test]
 fn lookups_of_values_stay_in_the_namespace() -> Result<()> {
     let world = World::new("fail-lookup")?.watch_key("lookups: {namespaces: [default]}");
@@ -161,7 +307,11 @@ fn lookups_of_values_stay_in_the_namespace() -> Result<()> {
             r#"lookup "v1" "ConfigMap" "kube-system" "extension-apiserver-authentication""#,
             "\"kube-system\" to `lookups.namespaces`",
         ),
-        ("all", r#"lookup "v1" "Secret" "" """#, "\"*\" to `lookups.namespaces`"),
+        (
+            "all",
+            r#"lookup "v1" "ConfigMap" "" """#,
+            "\"*\" to `lookups.namespaces`",
+        ),
         (
             "cluster",
             r#"lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "admin""#,
@@ -173,6 +323,12 @@ fn lookups_of_values_stay_in_the_namespace() -> Result<()> {
         let message = world.await_stalled(name, "Refused")?;
         ensure!(message.contains(advice), "{name}: {message}");
     }
+    world.apply(&world.widget("secret", reading(r#"lookup "v1" "Secret" .Release.Namespace "x""#)))?;
+    let message = world.await_stalled("secret", "RenderFailed")?;
+    ensure!(
+        message.contains("Secrets are not looked up for text that comes from values"),
+        "{message}"
+    );
     let requests = world.requests(&operator, start)?;
     let beyond = requests.filter(|request| !["widgets", "events"].contains(&request.resource.as_str()));
     ensure!(beyond.is_empty(), "refused after it was asked:\n{beyond}");

@@ -54,10 +54,7 @@ fn a_status_that_may_not_be_written_is_told_by_an_event_and_tried_ever_more_seld
     let _operator = world.start()?;
     world.await_object("configmap", "a-two", "is there", |_| true)?;
     world.await_gone("configmap", "a-one")?;
-    world.grant(
-        "status",
-        &[rule(&world.group(), "widgets/status", &["patch", "update"])],
-    )?;
+    world.grant("status", &[rule(&world.group(), "widgets/status", &["patch"])])?;
     let widget = world.await_ready("a")?;
     ensure!(
         crate::look::inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-two"],
@@ -184,7 +181,7 @@ fn what_an_operator_may_not_do_to_its_own_kind_is_told() -> Result<()> {
         "{told}"
     );
     ensure!(world.labelled("configmaps")?.is_empty(), "made without a claim");
-    let touch = [rule(&world.group(), "widgets", &["patch", "update"])];
+    let touch = [rule(&world.group(), "widgets", &["patch"])];
     world.grant("touch", &touch)?;
     world.await_ready("a")?;
 
@@ -230,8 +227,8 @@ fn a_namespace_without_rights_keeps_no_other_from_working() -> Result<()> {
         "other",
         &[
             member_rule("", "configmaps"),
-            rule(&world.group(), "widgets", &["get", "list", "watch", "patch", "update"]),
-            rule(&world.group(), "widgets/status", &["patch", "update"]),
+            rule(&world.group(), "widgets", &["get", "list", "watch", "patch"]),
+            rule(&world.group(), "widgets/status", &["patch"]),
         ],
     )?;
     eventually("the other namespace works, too", SOON, || {
@@ -288,5 +285,215 @@ fn forcing_leaves_replicas_while_it_cannot_be_seen_who_sets_them() -> Result<()>
     world.await_object("deployment", "a", "is scaled as the chart says", |deployment| {
         deployment["spec"]["replicas"] == 2
     })?;
+    Ok(())
+}
+
+const ROLES: [&str; 3] = [
+    "rbac/role.yaml",
+    "rbac/leader_election_role.yaml",
+    "rbac/hmac_key_role.yaml",
+];
+const MEMBER_VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
+
+/// Everything that charts/memcached can make.
+fn all_of_memcached() -> Value {
+    json!({
+        "serverList": {"enabled": true}, "networkPolicy": {"enabled": true},
+        "metrics": {"enabled": true, "serviceMonitor": {"enabled": true}},
+    })
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    let items = list.as_array().into_iter().flatten();
+    items.filter_map(|item| item.as_str().map(str::to_owned)).collect()
+}
+
+#[test]
+fn each_resource_that_is_taken_away_is_missed() -> Result<()> {
+    let chart = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/memcached");
+    let whole = World::new("rights-missed")?;
+    let mut resources = Vec::new();
+    for role in ROLES {
+        resources.extend(
+            whole
+                .project_rules(role)?
+                .iter()
+                .flat_map(|rule| texts(&rule["resources"])),
+        );
+    }
+    resources.sort();
+    resources.dedup();
+    // Autoscalers have a test of their own, and nobody serves ServiceMonitors here.
+    resources.retain(|resource| !["horizontalpodautoscalers", "servicemonitors"].contains(&resource.as_str()));
+    ensure!(resources.len() >= 14, "{resources:?}");
+    let mut running = Vec::new();
+    for (number, resource) in resources.iter().enumerate() {
+        let world = without(&format!("rights-missed-{number}"), &[resource])?;
+        world.write_watches_of(&[("Widget", &chart, &[])])?;
+        let start = world.mark()?;
+        let operator = world.launch(&Launch {
+            arguments: &["--leader-elect", "--leader-election-id=widgets"],
+            ..Launch::default()
+        })?;
+        let mut spec = all_of_memcached();
+        // Its pods find no node, so that it is asked why they don't run.
+        spec["nodeSelector"] = json!({"none": "has-it"});
+        world.apply(&world.widget("a", spec))?;
+        running.push((resource, world, operator, start));
+    }
+    for (resource, world, operator, start) in &running {
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        eventually(&format!("{resource}/{subresource} is missed"), SOON, || {
+            let asked = world.all_requests(operator, *start)?.resource(resource);
+            let refused = asked.filter(|request| request.status == 403 && request.subresource == subresource);
+            Ok((!refused.is_empty()).then_some(()))
+        })?;
+    }
+    Ok(())
+}
+
+/// The API server refuses what no rule gives, and this refuses a rule that gives what nobody asks for.
+#[test]
+fn every_right_of_the_project_is_used_and_none_is_missing() -> Result<()> {
+    let alone = Setup {
+        alone: true,
+        ..Setup::default()
+    };
+    let world = World::with("rights-used", alone)?;
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "servicemonitors.monitoring.coreos.com"},
+        "spec": {
+            "group": "monitoring.coreos.com", "scope": "Namespaced",
+            "names": {"kind": "ServiceMonitor", "plural": "servicemonitors", "singular": "servicemonitor", "listKind": "ServiceMonitorList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            }}}],
+        },
+    });
+    let kubectl = world.control_plane.kubectl();
+    kubectl.apply(&crd.to_string())?;
+    kubectl.wait(
+        "condition=Established",
+        "crd",
+        "servicemonitors.monitoring.coreos.com",
+        SOON,
+    )?;
+    let chart = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/memcached");
+    world.write_watches_of(&[("Widget", &chart, &[])])?;
+    let operator = world.launch(&Launch {
+        arguments: &["--leader-elect", "--leader-election-id=widgets"],
+        ..Launch::default()
+    })?;
+    world.apply(&world.widget("a", all_of_memcached()))?;
+    // No pod runs here, so that it is asked why.
+    let members = [
+        "configmap",
+        "networkpolicy",
+        "servicemonitor",
+        "statefulset",
+        "service",
+        "poddisruptionbudget",
+    ];
+    let all = |there: bool| {
+        eventually("all members come, or go", SOON, || {
+            for kind in members {
+                let found = world.kubectl.list(kind, "app.kubernetes.io/instance=a")?;
+                ensure!(found.is_empty() != there, "{kind}: {found:?}\n{}", operator.log());
+            }
+            Ok(Some(()))
+        })
+    };
+    all(true)?;
+    // Events that say the same become one, which is patched from the third on.
+    for _ in 0..3 {
+        let maps = world.kubectl.list("configmap", "app.kubernetes.io/instance=a")?;
+        let (name, before) = (
+            maps[0]["metadata"]["name"].as_str().unwrap_or_default(),
+            crate::look::uid(&maps[0]),
+        );
+        world.kubectl.run(["delete", "configmap", name])?;
+        world.await_object("configmap", name, "is back", |map| crate::look::uid(map) != before)?;
+    }
+    world.await_condition("a", "Deployed", "True")?;
+    eventually("the pods are looked at", SOON, || {
+        let pods = world
+            .control_plane
+            .audit()
+            .requests()?
+            .by_user(&operator.user)
+            .resource("pods");
+        Ok((!pods.is_empty()).then_some(()))
+    })?;
+    world.delete("a")?;
+    all(false)?;
+    ensure!(!operator.log().contains("forbidden"), "{}", operator.log());
+    let user = operator.user.clone();
+    ensure!(operator.terminate()?.success());
+
+    let asked = world.control_plane.audit().requests()?.by_user(&user);
+    let is_used = |group: &str, resource: &str, verb: &str, names: &[String]| {
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        asked.iter().any(|request| {
+            (request.group.as_str(), request.resource.as_str()) == (group, resource)
+                && (request.subresource.as_str(), request.verb.as_str()) == (subresource, verb)
+                && request.status != 403
+                && (names.is_empty() || names.contains(&request.name))
+        })
+    };
+    let mut unused = Vec::new();
+    for role in [
+        "rbac/role.yaml",
+        "rbac/leader_election_role.yaml",
+        "rbac/hmac_key_role.yaml",
+    ] {
+        for rule in world.project_rules(role)? {
+            let [groups, resources, verbs, names] =
+                ["apiGroups", "resources", "verbs", "resourceNames"].map(|field| texts(&rule[field]));
+            for (group, resource) in groups
+                .iter()
+                .flat_map(|group| resources.iter().map(move |one| (group, one)))
+            {
+                let of_members = verbs == MEMBER_VERBS;
+                for verb in &verbs {
+                    let is_used = match (verb.as_str(), resource.as_str()) {
+                        // What an apply needs beside patch where nothing is there yet: one request, of the verb patch.
+                        ("create", _) if of_members => is_used(group, resource, "patch", &[]),
+                        // One look at each member, or a list where there are many: it depends on who is first.
+                        ("get", _) if of_members => is_used("", "configmaps", "get", &[]),
+                        // A write that is refused asks why, and a takeover reads what is there.
+                        ("get", "widgets") => true,
+                        // forcing_leaves_replicas_while_it_cannot_be_seen_who_sets_them
+                        ("list", "horizontalpodautoscalers") => true,
+                        _ => is_used(group, resource, verb, &names),
+                    };
+                    if !is_used {
+                        unused.push(format!("{role}: {verb} {resource} of {group:?}"));
+                    }
+                }
+            }
+        }
+    }
+    ensure!(unused.is_empty(), "{unused:#?}");
+    Ok(())
+}
+
+#[test]
+fn the_rules_for_one_namespace_are_those_for_the_cluster_but_for_what_lies_in_none() -> Result<()> {
+    let world = World::new("rights-namespaced")?;
+    let whole = world.project_rules("rbac/role.yaml")?;
+    let lies_in_none = |rule: &Value| {
+        let text = rule.to_string();
+        text.contains("customresourcedefinitions") || text.contains("apiservices")
+    };
+    let rest: Vec<Value> = whole.into_iter().filter(|rule| !lies_in_none(rule)).collect();
+    ensure!(world.project_rules("namespaced/role.yaml")? == rest);
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("config/namespaced");
+    let dry = ["apply", "--dry-run=server", "-k", &folder.display().to_string()];
+    let told = world.kubectl.run(dry)?;
+    ensure!(
+        told.contains("rolebinding") && told.contains("chartwright-manager-role "),
+        "{told}"
+    );
     Ok(())
 }

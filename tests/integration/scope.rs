@@ -258,6 +258,47 @@ fn cluster_scoped_custom_resources_have_a_target_namespace() -> Result<()> {
 }
 
 #[test]
+fn a_name_takes_no_release_into_another_namespace() -> Result<()> {
+    let world = World::new("scope-target")?;
+    let chart = world.chart();
+    let of_allowed = |allowed: &str| {
+        let allow = format!("allow: {{namespaces: [{allowed}]}}");
+        world.write_watches_of(&[("Widget", &chart, &["targetNamespace: '{{ .metadata.name }}'", &allow])])
+    };
+    world.kubectl.create_namespace("scope-target-2")?;
+    of_allowed("none")?;
+    let operator = world.start_and_settle()?;
+    let start = world.mark()?;
+    for name in ["kube-system", "scope-target-2"] {
+        // Nothing is read there, either.
+        world.apply(&world.widget(name, json!({"lookup": "words"})))?;
+        let message = world.await_stalled(name, "Refused")?;
+        ensure!(
+            message.contains(&format!("add \"{name}\" to `allow.namespaces`")),
+            "{message}"
+        );
+    }
+    world.install("scope-target", json!({}))?;
+    let beyond = world
+        .requests(&operator, start)?
+        .filter(|request| ["kube-system", "scope-target-2"].contains(&request.namespace.as_str()));
+    ensure!(beyond.is_empty(), "{beyond}");
+    drop(operator);
+
+    of_allowed("scope-target-2")?;
+    let _operator = world.start()?;
+    world.await_ready("scope-target-2")?;
+    let there = world.kubectl.in_namespace("scope-target-2");
+    ensure!(there.get("configmap", "scope-target-2-main")?.is_some());
+    world.await_stalled("kube-system", "Refused")?;
+    // Who deletes it needs no namespace.
+    world.delete("kube-system")?;
+    world.delete("scope-target-2")?;
+    ensure!(there.get("configmap", "scope-target-2-main")?.is_none());
+    Ok(())
+}
+
+#[test]
 fn a_custom_resource_without_a_spec_gets_the_charts_defaults() -> Result<()> {
     let world = World::new("scope-specless")?;
     let operator = world.start()?;
@@ -373,5 +414,45 @@ fn two_charts_share_a_kind_by_selectors_that_exclude_each_other() -> Result<()> 
     ensure!(operator.metric(series)? == 1.0, "{}", operator.metrics()?);
     world.kubectl.run(["delete", "configmap", "a-other"])?;
     world.await_object("configmap", "a-other", "is back", |_| true)?;
+    Ok(())
+}
+
+const VERSIONED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-chart'}\n\
+    data: {chart: VERSION}\n";
+
+/// A rolling update without leader election: the old operator takes the new one's upgrades for drift.
+#[test]
+fn of_two_operators_of_one_name_the_one_that_stays_has_its_way() -> Result<()> {
+    let world = World::new("scope-twins")?;
+    let chart = |version: &str| world.write_chart(version, &[("map.yaml", &VERSIONED.replace("VERSION", version))]);
+    let start = |chart: &std::path::Path, replica: usize| {
+        world.write_watches_of(&[("Widget", chart, &[])])?;
+        world.launch(&Launch {
+            replica,
+            ..Launch::default()
+        })
+    };
+    let old = start(&chart("old")?, 1)?;
+    let names: Vec<String> = (0..10).map(|n| format!("w{n}")).collect();
+    for name in &names {
+        world.apply(&world.widget(name, json!({})))?;
+    }
+    for name in &names {
+        world.await_ready(name)?;
+    }
+    let new = start(&chart("new")?, 2)?;
+    new.await_log("another operator of the name")?;
+    std::thread::sleep(Duration::from_secs(2));
+    old.kill()?;
+    eventually("all are of the new chart", Duration::from_secs(90), || {
+        for name in &names {
+            let map = world.expect("configmap", &format!("{name}-chart"))?;
+            ensure!(map["data"]["chart"] == "new", "{map}\n{}", new.log());
+        }
+        Ok(Some(()))
+    })?;
+    // Which the shipped Deployment sees to.
+    let shipped = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("config/manager/manager.yaml");
+    ensure!(std::fs::read_to_string(shipped)?.contains("- --leader-elect\n"));
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::former::{self, Former, kind, pods, restore, store_chart};
+use crate::former::{self, Former, kind, pods, restore, restore_as, store_chart};
 use crate::look::{TRACKING, annotation, condition, inventory, is_marked, label, uid};
 use crate::operator::Operator;
 use crate::world::{Start, World};
@@ -37,7 +37,11 @@ fn members_are_ours(world: &World, former: &Former, except: &[&str]) -> Result<(
         let now = world.expect(&kind(before), name)?;
         ensure!(uid(&now) == uid(before), "{name} was made anew");
         ensure!(is_marked(&now), "{now}");
-        ensure!(now["metadata"]["ownerReferences"].is_null(), "{now}");
+        // Where there was an owner reference there is ours now, which makes nobody the controller.
+        let references = now["metadata"]["ownerReferences"].as_array();
+        let is_ours = references.is_some_and(|all| all.len() == 1 && all[0].get("controller").is_none());
+        let had = before["metadata"]["ownerReferences"].is_array();
+        ensure!(is_ours || !had && references.is_none(), "{now}");
         ensure!(label(&now, "helm.sdk.operatorframework.io/chart").is_none(), "{now}");
         for gone in [
             "meta.helm.sh/release-name",
@@ -333,6 +337,63 @@ fn what_helm_installed_is_refused_by_name_and_adopted_when_the_watch_says_so() -
         ensure!(
             config["data"] == json!({"color": "red"}) && label(&config, "dropped").is_none(),
             "{config}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_custom_resource_says_of_itself_takes_no_release_from_helm() -> Result<()> {
+    let finalizer = |name: &str| json!({"finalizers": [name]});
+    let cases = [
+        (
+            "take-forged-a",
+            finalizer("helm.sdk.operatorframework.io/uninstall-release"),
+        ),
+        ("take-forged-b", finalizer("uninstall-helm-release")),
+        (
+            "take-forged-c",
+            json!({"annotations": {"chartwright.dev/takeover": "operator-sdk"}}),
+        ),
+    ];
+    for (world, forged) in cases {
+        let world = World::new(world)?;
+        former::grant(&world)?;
+        world.write_watches()?;
+        // The chart has nothing in common with what Helm installed, so that no object is in the way.
+        let former = restore(&world, "helm-4-apply", "mart", as_it_was)?;
+        let operator = world.start()?;
+        let mut widget = world.widget("mart", json!({}));
+        for (field, value) in forged.as_object().into_iter().flatten() {
+            widget["metadata"][field] = value.clone();
+        }
+        world.apply(&widget)?;
+        let message = world.await_stalled("mart", "Collision")?;
+        ensure!(
+            message.contains(&format!("the Helm release {}/mart exists", world.name)),
+            "{message}"
+        );
+        ensure!(world.get("configmap", "mart-main")?.is_none(), "it was installed");
+        world.delete("mart")?;
+        ensure!(former.secrets(&world)? == 1, "Helm's Secret is gone");
+        for member in former.members() {
+            let name = member["metadata"]["name"].as_str().unwrap_or_default();
+            let now = world.expect(&kind(member), name)?;
+            ensure!(uid(&now) == uid(member) && !is_marked(&now), "{now}");
+        }
+
+        // Nor does one that is a release already, or goes.
+        world.install("other", json!({}))?;
+        let former = restore_as(&world, "helm-4-update", "wares", "other", as_it_was)?;
+        world
+            .kubectl
+            .patch(&world.widgets(), "other", &json!({"metadata": forged}))?;
+        world.await_quiet(&operator)?;
+        ensure!(former.secrets(&world)? == 1, "Helm's Secret is gone");
+        world.delete("other")?;
+        ensure!(
+            former.secrets(&world)? == 1,
+            "Helm's Secret went with the custom resource"
         );
     }
     Ok(())

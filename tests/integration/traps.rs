@@ -63,7 +63,7 @@ fn trap_06_labels_that_an_owner_copies_to_its_children_make_no_members() -> Resu
     let children = world.kubectl.list("endpointslices,replicasets", "")?;
     let copies: Vec<Value> = children
         .into_iter()
-        .filter(|child| child["metadata"]["ownerReferences"].is_array())
+        .filter(|child| child["metadata"]["ownerReferences"][0]["controller"] == true)
         .collect();
     ensure!(
         copies.len() == 2 && copies.iter().all(is_marked),

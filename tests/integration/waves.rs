@@ -3,17 +3,18 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
+use crate::look::inventory;
 use crate::support::eventually;
 use crate::world::{SOON, World};
 
-const TEMPLATE: &str = "{{ range $wave, $name := dict \"0\" \"low\" \"5\" \"high\" }}
+const TEMPLATE: &str = "{{ if not .Values.none }}{{ range $wave, $name := dict \"0\" \"low\" \"5\" \"high\" }}
 ---
 apiVersion: v1
 kind: ConfigMap
 metadata:
   name: {{ $.Release.Name }}-{{ $name }}
   annotations: {chartwright.dev/wave: {{ $wave | quote }}}
-{{ end }}
+{{ end }}{{ end }}
 ";
 
 /// A release whose higher wave somebody holds back while its custom resource is deleted.
@@ -55,4 +56,45 @@ fn a_wave_goes_when_the_one_above_it_is_gone() -> Result<()> {
 #[test]
 fn a_wave_goes_when_the_one_above_it_is_gone_if_the_end_is_waited_for_too() -> Result<()> {
     held("waves-wait", &["deletionPolicy: WaitForTermination"])
+}
+
+#[test]
+fn what_is_pruned_goes_by_waves_as_well() -> Result<()> {
+    let world = World::new("waves-prune")?;
+    let chart = world.write_chart("waves", &[("maps.yaml", TEMPLATE)])?;
+    world.write_watches_of(&[("Widget", &chart, &[])])?;
+    let _operator = world.start()?;
+    let widget = world.install("a", json!({}))?;
+    let rows = widget["status"]["inventory"].as_array().cloned().unwrap_or_default();
+    let waves: Vec<_> = rows
+        .iter()
+        .map(|row| (row["name"].clone(), row["wave"].clone()))
+        .collect();
+    ensure!(
+        waves == [(json!("a-low"), json!(0)), (json!("a-high"), json!(5))],
+        "{waves:?}"
+    );
+    let hold = |finalizers: Value| {
+        world
+            .kubectl
+            .patch("configmap", "a-high", &json!({"metadata": {"finalizers": finalizers}}))
+    };
+    hold(json!(["example.com/busy"]))?;
+    world.edit("a", json!({"none": true}))?;
+    eventually("the status says what is waited for", SOON, || {
+        let ready = world.await_condition("a", "Ready", "True")?;
+        let message = ready["message"].as_str().unwrap_or_default();
+        ensure!(message.contains("a-high") && !message.contains("a-low"), "{ready}");
+        Ok(Some(()))
+    })?;
+    let low = world.expect("configmap", "a-low")?;
+    ensure!(low["metadata"]["deletionTimestamp"].is_null(), "too early: {low}");
+    hold(Value::Null)?;
+    world.await_gone("configmap", "a-low")?;
+    eventually("nothing is left to be done", SOON, || {
+        let widget = world.expect(&world.widgets(), "a")?;
+        ensure!(inventory(&widget).is_empty(), "{widget}");
+        ensure!(!widget["status"]["release"]["inputs"].is_null(), "{widget}");
+        Ok(Some(()))
+    })
 }

@@ -172,26 +172,38 @@ impl World {
         Ok(())
     }
 
-    /// The project's own rules with this world's kinds in place of Memcached, and the two kinds that only the tests'
-    /// chart makes.
-    fn grant_project_rules(&self, setup: &Setup<'_>) -> Result<()> {
-        let rbac = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/rbac");
-        let mut rules = Vec::new();
-        for rule in rules_of(&rbac.join("role.yaml"))? {
+    /// The rules of a role in `config`, with this world's kind in place of Memcached and its names in place of the
+    /// project's.
+    pub fn project_rules(&self, role: &str) -> Result<Vec<Value>> {
+        let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
+        let ours = |rule: Value| {
             let text = rule.to_string().replace("cache.example.com", &self.group());
-            rules.push(serde_json::from_str(&text.replace("memcacheds", "widgets"))?);
-            if text.contains("memcacheds") {
-                rules.push(serde_json::from_str(&text.replace("memcacheds", "gadgets"))?);
-            }
-        }
+            let text = text.replace("memcacheds", "widgets");
+            let text = text.replace("chartwright-hmac-key", &format!("{}-hmac-key", self.name));
+            // What the tests call their Leases.
+            serde_json::from_str(&text.replace("\"chartwright\"", &format!("{:?},\"widgets\"", self.name)))
+        };
+        let rules = rules_of(&config.join(role))?.into_iter().map(ours);
+        Ok(rules.collect::<serde_json::Result<_>>()?)
+    }
+
+    /// The project's own rules, the same for the kind Gadget, and those for two kinds that only the tests' chart makes.
+    fn grant_project_rules(&self, setup: &Setup<'_>) -> Result<()> {
+        let role = match setup.only_in {
+            [] => "rbac/role.yaml",
+            _ => "namespaced/role.yaml",
+        };
+        let mut rules = self.project_rules(role)?;
+        let gadgets: Vec<Value> = rules
+            .iter()
+            .filter(|rule| rule.to_string().contains("widgets"))
+            .map(|rule| serde_json::from_str(&rule.to_string().replace("widgets", "gadgets")))
+            .collect::<serde_json::Result<_>>()?;
+        rules.extend(gadgets);
         rules.push(member_rule("apps", "deployments"));
         rules.push(member_rule("scheduling.k8s.io", "priorityclasses"));
-        let mut own = rules_of(&rbac.join("leader_election_role.yaml"))?;
-        for rule in rules_of(&rbac.join("hmac_key_role.yaml"))? {
-            own.push(serde_json::from_str(
-                &rule.to_string().replace("chartwright-", &format!("{}-", self.name)),
-            )?);
-        }
+        let mut own = self.project_rules("rbac/leader_election_role.yaml")?;
+        own.extend(self.project_rules("rbac/hmac_key_role.yaml")?);
         for rule in rules.iter_mut().chain(&mut own) {
             if let Some(resources) = rule["resources"].as_array_mut() {
                 resources.retain(|resource| !setup.without.iter().any(|without| resource == without));

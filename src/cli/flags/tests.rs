@@ -30,6 +30,7 @@ fn defaults() {
         watches_file: "./watches.yaml".into(),
         reconcile_period: Duration::from_secs(36_000),
         max_concurrent_reconciles: 32,
+        memory_limit: None,
         watch_namespaces: WatchNamespaces::All,
         kubeconfig: None,
         namespace: None,
@@ -43,6 +44,19 @@ fn defaults() {
         warnings: Vec::new(),
     };
     assert_eq!(options, expected);
+}
+
+#[test]
+fn the_memory_limit_is_a_quantity() {
+    for (flag, want) in [("512Mi", Some(512 << 20)), ("0", Some(0)), ("", None)] {
+        let options = settle(&[&format!("--memory-limit={flag}")]).unwrap();
+        assert_eq!(options.memory_limit, want, "{flag}");
+    }
+    let error = settle(&["--memory-limit=much"]).unwrap_err();
+    assert!(
+        error.contains("--memory-limit (or MEMORY_LIMIT) \"much\": use a number"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -12,6 +12,7 @@ use kube::{Client, Config};
 
 use super::{http, resolver};
 use crate::chart::io_text;
+use crate::cluster::certificate;
 use crate::template::go::quote::quote_go;
 
 /// How long a connection may take to be made.
@@ -38,6 +39,7 @@ pub async fn client(mut config: Config) -> Result<Client, String> {
         }
         None => dial(&base).await.map_err(got)?,
     }
+    certificate::check(&config)?;
     let client = Client::try_from(config).map_err(|e| e.to_string())?;
     let request = Request::get("/version").header("Accept", "application/json, */*");
     let request = request.body(Body::empty()).map_err(|e| e.to_string())?;

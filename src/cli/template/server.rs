@@ -15,8 +15,8 @@ use crate::cluster::connect::bounded;
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Error;
 use crate::cluster::lookup::group_kind;
+use crate::cluster::path::{check, segment};
 use crate::render::{Capabilities, LookupKey, Lookups};
-use crate::template::go::quote::quote_go;
 
 /// A cluster, and what it serves.
 pub struct Cluster {
@@ -102,30 +102,22 @@ async fn fetch(client: &Client, snapshot: &Snapshot, key: &LookupKey) -> Result<
     let Some(resource) = snapshot.resource(&group_kind, &version) else {
         return Ok(json!({}));
     };
-    // client-go refuses such names, as they would change the path.
-    if let Some(bad) = ["/", "%"].iter().find(|bad| key.name.contains(**bad)) {
-        return Err(format!(
-            "invalid resource name {}: [may not contain '{bad}']",
-            quote_go(&key.name)
-        ));
-    }
-    if [".", ".."].contains(&key.name.as_str()) {
-        return Err(format!(
-            "invalid resource name \"{}\": [may not be '{}']",
-            key.name, key.name
-        ));
-    }
+    let namespace = match resource.namespaced {
+        true => key.namespace.as_str(),
+        false => "",
+    };
+    check(namespace, &key.name).map_err(|e| e.to_string())?;
     let mut path = match group_kind.group.as_str() {
         "" => format!("/api/{version}"),
         group => format!("/apis/{group}/{version}"),
     };
-    if resource.namespaced && !key.namespace.is_empty() {
-        path.push_str(&format!("/namespaces/{}", key.namespace));
+    if !namespace.is_empty() {
+        path.push_str(&format!("/namespaces/{}", segment(namespace)));
     }
     path.push_str(&format!("/{}", resource.api.plural));
     let request = match key.name.as_str() {
         "" => Request::new(path).list(&ListParams::default()),
-        name => Request::new(path).get(name, &GetParams::default()),
+        name => Request::new(path).get(&segment(name), &GetParams::default()),
     };
     let request = request.map_err(|e| e.to_string())?;
     match bounded(client.request::<Value>(request)).await {

@@ -48,11 +48,41 @@ pub fn selector(kind: &GroupKind, object: &Value) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(","))
 }
 
-/// What keeps the pods from being ready, as most of those that aren't say; `None` if none of them says anything. Names
-/// of pods are left out, since they change while the reason stays.
-pub fn why(pods: &[Value]) -> Option<String> {
+/// True if labels are what such a selector asks for.
+pub fn selects(selector: &str, labels: &BTreeMap<String, String>) -> bool {
+    let has_one_of = |key: &str, values: &str| {
+        let values = values.strip_prefix('(').and_then(|values| values.strip_suffix(')'));
+        let mut values = values.unwrap_or_default().split(',');
+        labels.get(key).is_some_and(|label| values.any(|value| value == label))
+    };
+    let mut depth = 0;
+    let parts = selector.split(|character| {
+        match character {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        character == ',' && depth == 0
+    });
+    parts.into_iter().all(|part| {
+        if let Some((key, values)) = part.split_once(" in ") {
+            return has_one_of(key, values);
+        }
+        if let Some((key, values)) = part.split_once(" notin ") {
+            return !has_one_of(key, values);
+        }
+        match (part.split_once('='), part.strip_prefix('!')) {
+            (Some((key, value)), _) => labels.get(key).is_some_and(|label| label == value),
+            (None, Some(key)) => !labels.contains_key(key),
+            (None, None) => labels.contains_key(part),
+        }
+    })
+}
+
+/// What keeps pods from being ready, as most of those that aren't say; `None` if none of them says anything.
+pub fn most(troubles: impl Iterator<Item = String>) -> Option<String> {
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-    for reason in pods.iter().filter_map(trouble) {
+    for reason in troubles {
         *reasons.entry(reason).or_default() += 1;
     }
     let most = reasons.values().copied().max()?;
@@ -62,7 +92,8 @@ pub fn why(pods: &[Value]) -> Option<String> {
         .map(|(reason, _)| reason)
 }
 
-fn trouble(pod: &Value) -> Option<String> {
+/// What keeps a pod from being ready, if it says so. Its name is left out, since it changes while the reason stays.
+pub fn trouble(pod: &Value) -> Option<String> {
     let ready = conditions(pod).any(|condition| condition.kind == "Ready" && condition.is_true());
     let going = text(pod, "/metadata/deletionTimestamp").is_some();
     if ready || going || text(pod, "/status/phase") == Some("Succeeded") {
@@ -142,6 +173,41 @@ fn said(reason: &str, message: &str) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    fn why(pods: &[Value]) -> Option<String> {
+        most(pods.iter().filter_map(trouble))
+    }
+
+    #[test]
+    fn a_selector_finds_the_pods_that_the_api_server_would() {
+        let kind = GroupKind::new("apps", "Deployment");
+        let of = |spec: Value| selector(&kind, &json!({"spec": {"selector": spec}})).unwrap();
+        let labels = |text: &str| -> BTreeMap<String, String> {
+            let pairs = text.split(' ').filter_map(|pair| pair.split_once('='));
+            pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+        };
+        let expression = |operator: &str, values: &[&str]| {
+            of(json!({
+                "matchLabels": {"app": "a"},
+                "matchExpressions": [{"key": "tier", "operator": operator, "values": values}],
+            }))
+        };
+        for (selector, yes, no) in [
+            (
+                of(json!({"matchLabels": {"app": "a", "b": ""}})),
+                "app=a b= c=d",
+                "app=a",
+            ),
+            (expression("In", &["x", "y"]), "app=a tier=y", "app=a tier=z"),
+            (expression("In", &["x", "y"]), "tier=x app=a", "tier=x"),
+            (expression("NotIn", &["x", "y"]), "app=a", "app=a tier=x"),
+            (expression("Exists", &[]), "app=a tier=", "app=a"),
+            (expression("DoesNotExist", &[]), "app=a", "app=a tier=x"),
+        ] {
+            assert!(selects(&selector, &labels(yes)), "{selector}: {yes}");
+            assert!(!selects(&selector, &labels(no)), "{selector}: {no}");
+        }
+    }
 
     fn pod(status: Value) -> Value {
         json!({"metadata": {"name": "p"}, "status": status})

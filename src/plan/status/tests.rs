@@ -1,4 +1,5 @@
 use super::*;
+use crate::plan::record::Stored;
 
 fn report<'a>(phase: &'a Phase, record: &'a Record) -> Report<'a> {
     Report {
@@ -9,6 +10,7 @@ fn report<'a>(phase: &'a Phase, record: &'a Record) -> Report<'a> {
         record,
         record_secrets: 0,
         record_unread: false,
+        brief: false,
         render: None,
         contested: None,
         failures: 0,
@@ -165,6 +167,54 @@ fn the_same_report_makes_the_same_status() {
         &json!({}),
     );
     assert_eq!(status(&report(&phase, &record), &first), ours(&first));
+}
+
+#[test]
+fn what_an_author_can_make_longer_has_a_bound() {
+    let long = "x".repeat(4 << 20);
+    let hooks: Vec<String> = (0..1000).map(|n| format!("{n} {long}")).collect();
+    let lookups: Vec<String> = (0..1000).map(|n| format!("v1/Secret/shop/{n}@")).collect();
+    let record = Record {
+        revision: 1,
+        lookups: lookups.clone(),
+        ..Record::default()
+    };
+    let phase = Phase::Stalled {
+        reason: Reason::RenderFailed,
+        message: long.clone(),
+        recheck: false,
+    };
+    let render = Some(Render {
+        namespace: "shop",
+        hooks: &hooks,
+        notes: Some(&long),
+    });
+    let report = Report {
+        render,
+        ..report(&phase, &record)
+    };
+    let full = status(&report, &json!({}));
+    assert!(full.to_string().len() < 300 << 10, "{}", full.to_string().len());
+    let hooks = full["hooks"]["notRun"].as_array().unwrap();
+    assert_eq!((hooks.len(), hooks[50].as_str()), (51, Some("and 950 more")));
+    assert!(
+        full["conditions"][1]["message"]
+            .as_str()
+            .unwrap()
+            .ends_with("(the first of 4194304 bytes)")
+    );
+    // The record is not there as a whole, and says so.
+    let Stored::Part(read, 0) = Record::from_status(&full) else {
+        panic!("{full}")
+    };
+    assert_eq!(read.lookups, lookups[..read.lookups.len()]);
+
+    let brief = status(&Report { brief: true, ..report }, &full);
+    assert!(brief.to_string().len() < 8 << 10, "{brief}");
+    assert_eq!(types(&brief), types(&full));
+    for absent in ["notes", "hooks", "inventory"] {
+        assert!(brief.get(absent).is_none(), "{absent}");
+    }
 }
 
 #[test]

@@ -6,10 +6,11 @@ use data_encoding::BASE64;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::render::size_to_read;
 use crate::yaml;
 
-/// The most that a release may be unpacked: a Secret holds a tenth of it packed.
-const MAX_BYTES: u64 = 64 << 20;
+/// The memory that it may take to see whether a release has objects, in bytes.
+const MAX_LOOK: u64 = 32 << 20;
 const GZIP: &[u8] = b"\x1f\x8b\x08";
 
 /// A release as far as it matters to who takes it over.
@@ -47,18 +48,18 @@ impl StoredRelease {
     /// Reads `data.release` of a Secret: base64 of gzipped JSON (or of bare JSON, from early versions of Helm 3).
     ///
     /// # Errors
-    /// It is none of these, or unpacks to more than 64 MiB.
-    pub fn decode(data: &[u8]) -> Result<Self, ReleaseError> {
+    /// It is none of these, or unpacks to more than `most` bytes.
+    pub fn decode(data: &[u8], most: u64) -> Result<Self, ReleaseError> {
         let packed = BASE64.decode(data).map_err(|_| ReleaseError::Base64)?;
         let mut json = Vec::new();
         if packed.starts_with(GZIP) {
             let gzip = |text: String| ReleaseError::Gzip(text);
             flate2::read::GzDecoder::new(packed.as_slice())
-                .take(MAX_BYTES + 1)
+                .take(most.saturating_add(1))
                 .read_to_end(&mut json)
                 .map_err(|error| gzip(error.to_string()))?;
-            if json.len() as u64 > MAX_BYTES {
-                return Err(gzip(format!("it is larger than {MAX_BYTES} bytes")));
+            if json.len() as u64 > most {
+                return Err(gzip(format!("it is larger than {most} bytes")));
             }
         } else {
             json = packed;
@@ -77,6 +78,13 @@ impl StoredRelease {
         }
     }
 
+    /// True if its manifest has any object.
+    pub fn has_objects(&self) -> bool {
+        // One that is too large to be looked into has some.
+        let is_large = size_to_read(self.manifest.as_bytes()) > MAX_LOOK;
+        is_large || objects(&self.manifest, MAX_LOOK).is_ok_and(|objects| !objects.is_empty())
+    }
+
     /// True for the revision that is live.
     pub fn is_deployed(&self) -> bool {
         self.info.status == "deployed"
@@ -86,9 +94,14 @@ impl StoredRelease {
 /// The objects of a release's manifest, lists flattened.
 ///
 /// # Errors
-/// A document that isn't YAML.
-pub fn objects(manifest: &str) -> Result<Vec<Value>, ReleaseError> {
+/// A document that isn't YAML, or documents that may take more than `most` bytes in memory.
+pub fn objects(manifest: &str, most: u64) -> Result<Vec<Value>, ReleaseError> {
     let broken = |_| ReleaseError::Manifest("a document can't be parsed".into());
+    if size_to_read(manifest.as_bytes()) > most {
+        return Err(ReleaseError::Manifest(format!(
+            "it would take more than {most} bytes of memory"
+        )));
+    }
     let mut found = Vec::new();
     for document in yaml::documents(manifest).map_err(broken)? {
         flatten(yaml::to_json(document.as_bytes()).map_err(broken)?, &mut found);

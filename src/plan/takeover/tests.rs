@@ -302,7 +302,7 @@ fn a_stored_release_is_read_and_its_errors_quote_nothing() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(json).unwrap();
     for packed in [gzip.finish().unwrap(), json.to_vec()] {
-        let release = StoredRelease::decode(BASE64.encode(&packed).as_bytes()).unwrap();
+        let release = StoredRelease::decode(BASE64.encode(&packed).as_bytes(), 1 << 20).unwrap();
         assert_eq!(
             (release.version, release.manifest.as_str(), release.is_deployed()),
             (3, "a: 1", true)
@@ -316,7 +316,7 @@ fn a_stored_release_is_read_and_its_errors_quote_nothing() {
             "not a Helm release",
         ),
     ] {
-        let error = StoredRelease::decode(&data).unwrap_err().to_string();
+        let error = StoredRelease::decode(&data, 1 << 20).unwrap_err().to_string();
         assert!(error.contains(part) && !error.contains("hunter2"), "{error}");
     }
 }
@@ -324,11 +324,35 @@ fn a_stored_release_is_read_and_its_errors_quote_nothing() {
 #[test]
 fn a_manifest_gives_its_objects() {
     let manifest = "---\n# Source: a\nkind: A\n---\nkind: List\nitems:\n- kind: B\n- kind: CList\n  items: [{kind: C}]\n---\n# nothing\n";
-    let kinds: Vec<_> = objects(manifest)
+    let kinds: Vec<_> = objects(manifest, 1 << 20)
         .unwrap()
         .iter()
         .map(|object| object["kind"].clone())
         .collect();
     assert_eq!(kinds, ["A", "B", "C"]);
-    assert!(objects("a: [").is_err());
+    assert!(objects("a: [", 1 << 20).is_err());
+}
+
+#[test]
+fn a_release_that_takes_more_memory_than_there_is_for_it_is_refused() {
+    use data_encoding::BASE64;
+    use std::io::Write;
+    let manifest = "- a: 1\n".repeat(10_000);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    write!(gzip, "{}", json!({"version": 1, "manifest": manifest})).unwrap();
+    let packed = BASE64.encode(&gzip.finish().unwrap());
+    assert!(packed.len() < 2_000);
+    let most = manifest.len() as u64;
+    let error = StoredRelease::decode(packed.as_bytes(), most).unwrap_err().to_string();
+    assert!(error.contains(&format!("larger than {most} bytes")), "{error}");
+    assert_eq!(
+        StoredRelease::decode(packed.as_bytes(), 2 * most).unwrap().manifest,
+        manifest
+    );
+    let error = objects(&manifest, 10 * most).unwrap_err().to_string();
+    assert!(
+        error.contains(&format!("more than {} bytes of memory", 10 * most)),
+        "{error}"
+    );
+    assert!(objects(&manifest, 1 << 30).is_ok());
 }

@@ -5,13 +5,13 @@ mod numbers;
 use std::rc::Rc;
 
 use super::complex::Complex;
-use super::meter::{self, MAX_TEXT, Overrun};
+use super::meter;
 pub use super::quote::quote_go;
 use super::quote::{Keep, can_backquote, quote_with};
 use super::unicode::{decode_lossy, rune_count};
 use super::value::{Field, List, ListKind, Map, MapKind, Object, Value};
 
-/// `fmt.Sprint` of one value: `%v`. A text over [`MAX_TEXT`], or of a value that nests too deeply, is cut short and
+/// `fmt.Sprint` of one value: `%v`. A text over [`meter::MAX_TEXT`], or of a value that nests too deeply, is cut short and
 /// reported to the [`meter`].
 pub fn display(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
@@ -197,8 +197,9 @@ impl<'o> Printer<'o> {
 
     /// Prints what has parts, unless that goes too deep or too far.
     fn nested(&mut self, print: impl FnOnce(&mut Self)) {
-        if self.out.len() > MAX_TEXT {
-            return meter::report(Overrun::Text);
+        if self.out.len() > meter::max_text() {
+            meter::text_overrun();
+            return;
         }
         if meter::visit(self.depth) {
             self.depth += 1;
@@ -454,7 +455,7 @@ impl<'o> Printer<'o> {
 
     /// As much of `count` bytes as the limit allows.
     fn room(&self, count: usize) -> usize {
-        count.min(MAX_TEXT.saturating_sub(self.out.len()))
+        count.min(meter::max_text().saturating_sub(self.out.len()))
     }
 
     pub(super) fn pad(&mut self, text: &[u8]) {

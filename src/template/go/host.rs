@@ -36,13 +36,14 @@ pub trait Host {
     }
 
     /// Called after every call of a function or method with the size of its arguments and of its result, in bytes and
-    /// without their parts; an error's text ends the execution. Whoever overrides it asks [`meter::take_overrun`].
-    fn called(&mut self, _given: usize, _made: usize) -> Result<(), String> {
+    /// without their parts, and with the size of the result if nothing else holds it; an error's text ends the execution. Whoever overrides it asks [`meter::take_overrun`].
+    fn called(&mut self, _given: usize, _made: usize, _fresh: u64) -> Result<(), String> {
         meter::take_overrun().map_or(Ok(()), |overrun| Err(overrun.to_string()))
     }
 
-    /// Called after output was written with the length of the whole buffer so far; an error's text ends the execution.
-    fn output(&mut self, _bytes: usize) -> Result<(), String> {
+    /// Called after output was written with the length of the whole buffer so far, and by how much it has grown; an
+    /// error's text ends the execution.
+    fn output(&mut self, _bytes: usize, _added: usize) -> Result<(), String> {
         Ok(())
     }
 

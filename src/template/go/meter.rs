@@ -56,6 +56,36 @@ pub fn spend(bytes: u64) -> bool {
     })
 }
 
+/// How much may still be made.
+pub fn left() -> u64 {
+    LEFT.with(Cell::get)
+}
+
+/// Whether there is room for `bytes`, of which nothing is counted yet. For what is made at once: the caller asks before.
+pub fn has_room(bytes: u64) -> bool {
+    let fits = bytes <= left();
+    if !fits {
+        report(Overrun::Memory);
+    }
+    fits
+}
+
+/// The longest text that a call may make now: [`MAX_TEXT`], or a quarter of what is left, since a text that grows is copied, and some
+/// functions work on its characters one by one.
+pub fn max_text() -> usize {
+    usize::try_from(left() / 4).map_or(MAX_TEXT, |quarter| quarter.min(MAX_TEXT))
+}
+
+/// What a text longer than [`max_text`] ran into. It is reported.
+pub fn text_overrun() -> Overrun {
+    let overrun = match max_text() {
+        MAX_TEXT => Overrun::Text,
+        _ => Overrun::Memory,
+    };
+    report(overrun);
+    overrun
+}
+
 /// The processor time that this thread has used. Unlike the time on a clock, it doesn't depend on what else the machine
 /// does. Reading it takes some 300 ns.
 pub fn cpu_time() -> Duration {
@@ -121,7 +151,7 @@ impl Meter {
 
     /// What is left.
     pub fn left(&self) -> u64 {
-        LEFT.with(Cell::get)
+        left()
     }
 }
 

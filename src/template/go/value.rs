@@ -16,6 +16,14 @@ use super::room::Room;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Str(Arc<[u8]>);
 
+/// What values take besides the bytes of their texts, with what the allocator and growing lists leave unused.
+const TEXT: u64 = 32;
+const LIST: u64 = 112;
+const SLOT: u64 = 48;
+const MAP: u64 = 96;
+/// An entry of a map, without its key's bytes.
+pub const ENTRY: u64 = 96;
+
 /// One value. `Nil` is Go's nil `interface{}`; a typed nil map or list is a [`Map`] or [`List`] without storage.
 #[derive(Clone)]
 pub enum Value {
@@ -101,6 +109,10 @@ pub trait Object {
     fn kind(&self) -> &'static str;
     /// An exported field; `None` if the type has no such field.
     fn field(&self, name: &str) -> Option<Value>;
+    /// The same where a template goes on to the field or method `next` of it at once.
+    fn field_before(&self, name: &str, _next: &str) -> Option<Value> {
+        self.field(name)
+    }
     /// Whether it is a struct, or a pointer to one, with such a field that isn't exported.
     fn has_unexported(&self, name: &str) -> bool {
         let is_lower = !name.starts_with(|c: char| c.is_ascii_uppercase());
@@ -189,6 +201,14 @@ impl Str {
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// About the bytes that it takes, unless others have it as well.
+    pub fn fresh_size(&self) -> u64 {
+        match Arc::strong_count(&self.0) {
+            1 => TEXT + self.len() as u64,
+            _ => 0,
+        }
     }
 
     /// The text, with invalid UTF-8 replaced by U+FFFD.
@@ -470,6 +490,23 @@ impl Value {
             Value::String(text) => text.len(),
             Value::List(list) => 32 * list.items().len(),
             Value::Map(map) => 64 + 16 * map.len(),
+            _ => 0,
+        }
+    }
+
+    /// About the bytes that it takes beyond what others hold of it, without its parts: nothing for what is in a variable
+    /// or another value as well, which was counted when it was made.
+    pub fn fresh_size(&self) -> u64 {
+        let len = |len: usize| len as u64;
+        match self {
+            Value::String(text) => text.fresh_size(),
+            Value::List(List { items: Some(items), .. }) if Rc::strong_count(items) == 1 => {
+                LIST + SLOT * len(items.len())
+            }
+            Value::Map(Map {
+                entries: Some(entries), ..
+            }) if Rc::strong_count(entries) == 1 => MAP + ENTRY * len(entries.borrow().len()),
+            Value::Object(_) => MAP,
             _ => 0,
         }
     }

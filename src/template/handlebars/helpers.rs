@@ -250,7 +250,7 @@ fn apply(state: &mut State<'_>, name: &str, args: &[&Json]) -> Result<Json, Stri
         CallError::Exec(error) => format!("{name}: {error}"),
         CallError::Wrapped { prefix, error } => format!("{name}: {prefix}: {error}"),
     })?;
-    state.context.called(0, result.shallow_size())?;
+    state.context.called(0, result.shallow_size(), result.fresh_size())?;
     data::of_value(&result).map_err(|e| format!("{name}: {e}"))
 }
 

@@ -19,6 +19,7 @@ fn environment(limits: Limits) -> Environment {
         seed: Some([1; 32]),
         limits,
         hosts: None,
+        own: None,
     }
 }
 

@@ -80,8 +80,8 @@ impl Default for Capabilities {
 }
 
 impl Capabilities {
-    /// `.Capabilities` for one render.
-    pub(crate) fn to_value(&self) -> Value {
+    /// `.Capabilities` as a value.
+    fn to_value(&self) -> Value {
         Value::Object(Rc::new(self.clone()))
     }
 

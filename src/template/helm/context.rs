@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::asked::Asked;
 use super::hosts::Hosts;
 use super::includes::Includes;
 use super::kept::{Kept, Randomness};
@@ -15,7 +16,9 @@ use crate::template::go::footprint;
 use crate::template::go::memory::Scope;
 use crate::template::go::meter::{self, Meter, Overrun};
 use crate::template::go::quote::quote_go;
-use crate::template::go::{CallError, Entries, ExecError, Host, List, ListKind, Map, MapKind, Param, Set, Value, exec};
+use crate::template::go::{
+    CallError, Entries, ExecError, Host, List, ListKind, Map, MapKind, Param, Set, Str, Value, exec,
+};
 use crate::template::sprig::{Call, Drawn, Env, Source};
 use crate::yaml;
 
@@ -25,6 +28,13 @@ const INCLUDED: usize = 256;
 const STEPS_A_LOOK: u64 = 1024;
 /// How many bytes a function reads or writes in about the time of a step.
 const BYTES_A_STEP: u64 = 64;
+/// What a random result and a lookup take besides what templates see of them, in bytes.
+const DRAWN: u64 = 1024;
+const LOOKED_UP: u64 = 512;
+/// The kind that only a chart may look up.
+const SECRET: &str = "Secret";
+/// How much of a text an error shows, in characters.
+const SHOWN: usize = 60;
 /// How the evaluator words runaway recursion.
 const TOO_DEEP: &str = "exceeded maximum template depth";
 
@@ -41,7 +51,12 @@ pub struct Environment {
     pub limits: Limits,
     /// `None`: `getHostByName` answers nothing.
     pub hosts: Option<Hosts>,
+    /// `None`: every text may look up Secrets.
+    pub own: Option<Own>,
 }
+
+/// Tells whether a text that `tpl` executes is the chart's own, and not one of those who only give it values.
+pub type Own = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
 /// The context of a render's functions.
 pub struct Context {
@@ -50,9 +65,13 @@ pub struct Context {
     lookups: Lookups,
     missing: BTreeSet<LookupKey>,
     used: BTreeSet<LookupKey>,
+    asked: Asked,
     clock: jiff::Timestamp,
     random: Random,
     pub(super) hosts: Option<Hosts>,
+    own: Option<Own>,
+    /// The texts that `tpl` is executing, one within the other.
+    pub(super) texts: Vec<Str>,
     /// The file that is being rendered.
     file: String,
     limits: Limits,
@@ -90,9 +109,12 @@ impl Context {
             lookups: environment.lookups.clone(),
             missing: BTreeSet::new(),
             used: BTreeSet::new(),
+            asked: Asked::default(),
             clock: environment.clock,
             random: Random::new(environment.seed, environment.kept.as_ref()),
             hosts: environment.hosts.clone(),
+            own: environment.own.clone(),
+            texts: Vec::new(),
             file: String::new(),
             limits: environment.limits,
             steps: 0,
@@ -107,6 +129,12 @@ impl Context {
             ),
             _scope: Scope::open(),
         }
+    }
+
+    /// The same, which tells what is asked of [`Capabilities::asked`](super::Capabilities::asked).
+    pub fn with_asked(mut self, asked: &Asked) -> Self {
+        self.asked = asked.clone();
+        self
     }
 
     /// What the render has used of its limits so far.
@@ -197,8 +225,31 @@ impl Context {
         if !self.lookups.is_live() {
             return Ok(empty());
         }
-        self.used.insert(key.clone());
+        if key.kind == SECRET
+            && let Some(own) = &self.own
+        {
+            // Who includes a template from such a text gets nothing that was looked up before either.
+            footprint::impure();
+            if let Some(text) = self.texts.iter().find(|text| !own(text)) {
+                let mut text = text.to_text().into_owned();
+                if let Some((end, _)) = text.char_indices().nth(SHOWN) {
+                    text.truncate(end);
+                    text.push_str("...");
+                }
+                return Err(CallError::Text(format!(
+                    "Secrets are not looked up for text that comes from values: only the chart's own templates may, and \
+                     {} is none",
+                    quote_go(text.as_bytes())
+                )));
+            }
+        }
+        if self.used.insert(key.clone()) && !meter::spend(LOOKED_UP) {
+            return Err(CallError::Text(Overrun::Memory.to_string()));
+        }
         let answer = self.lookups.get(&key).map_err(CallError::Text)?;
+        if answer.as_deref().is_some_and(|answer| !super::convert::charge(answer)) {
+            return Err(CallError::Text(Overrun::Memory.to_string()));
+        }
         match answer.map(|answer| Value::from_json(&answer)) {
             Some(answer) => Ok(answer),
             None => {
@@ -252,6 +303,9 @@ impl Env for Context {
         make: impl FnOnce(&mut Source) -> Result<Drawn, CallError>,
     ) -> Result<Drawn, CallError> {
         footprint::impure();
+        if !meter::spend(DRAWN) {
+            return Err(CallError::Text(Overrun::Memory.to_string()));
+        }
         let slot = match self.random.recall(&self.file, call, fits, self.clock) {
             Recall::Kept(drawn) => return Ok(drawn),
             Recall::Draw(slot) => slot,
@@ -281,8 +335,8 @@ impl Host for Context {
         self.work(1)
     }
 
-    fn called(&mut self, given: usize, made: usize) -> Result<(), String> {
-        if !meter::spend(made as u64) || meter::has_overrun() {
+    fn called(&mut self, given: usize, made: usize, fresh: u64) -> Result<(), String> {
+        if !meter::spend(fresh) || meter::has_overrun() {
             let limit = self.overrun();
             return self.exceed(limit);
         }
@@ -292,7 +346,12 @@ impl Host for Context {
         }
     }
 
-    fn output(&mut self, bytes: usize) -> Result<(), String> {
+    fn output(&mut self, bytes: usize, added: usize) -> Result<(), String> {
+        // A buffer that grows has room for as much again.
+        if !meter::spend(2 * added as u64) {
+            let limit = self.overrun();
+            return self.exceed(limit);
+        }
         if self.written.saturating_add(bytes) > self.limits.output {
             return self.exceed(Limit::Output(self.limits.output));
         }
@@ -327,6 +386,7 @@ impl Host for Context {
             Some(Value::String(text)) => text.as_bytes(),
             _ => return Ok(Value::Bool(false)),
         };
+        self.asked.has(wanted);
         let has = |known: &Value| matches!(known, Value::String(known) if known.as_bytes() == wanted);
         Ok(Value::Bool(list.items().iter().any(has)))
     }

@@ -16,6 +16,11 @@ fn is_endless(depth: usize) -> bool {
 
 /// What a node of JSON data takes, in bytes.
 const JSON_NODE: u64 = 80;
+/// What a node takes while a text is read: as a part of the text, as data and as a value.
+const READ_NODE: u64 = 3 * JSON_NODE;
+/// What stands between the nodes of a text: before each there is one of these at least.
+const YAML_MARKS: &[u8] = b"\n:,[{-?";
+const TOML_MARKS: &[u8] = b"\n=,[{.";
 
 /// A value as JSON data. Whole floats stay floats, `[]byte` becomes base64, each byte that isn't UTF-8 becomes U+FFFD.
 ///
@@ -233,7 +238,7 @@ fn charged(json: Json) -> Json {
     json
 }
 
-fn charge(json: &Json) -> bool {
+pub(super) fn charge(json: &Json) -> bool {
     match json {
         Json::Array(items) => meter::spend(JSON_NODE) && items.iter().all(charge),
         Json::Object(entries) => {
@@ -247,7 +252,17 @@ fn charge(json: &Json) -> bool {
     }
 }
 
+/// Whether there is room to read a text whose nodes are no more than its marks of structure. What was really made of it is
+/// counted afterwards.
+fn has_room_for(text: &[u8], marks: &[u8]) -> bool {
+    let nodes = 1 + text.iter().filter(|byte| marks.contains(byte)).count() as u64;
+    meter::has_room(text.len() as u64 + nodes * READ_NODE)
+}
+
 pub(super) fn from_yaml(args: &[Value]) -> Out {
+    if !has_room_for(text(args), YAML_MARKS) {
+        return Err(CallError::Text(Overrun::Memory.to_string()));
+    }
     Ok(match yaml::to_json(text(args)).map(yaml::all_floats).map(charged) {
         Err(e) => error_map(e.to_string()),
         Ok(json @ Json::Object(_)) => Value::from_json(&json),
@@ -262,6 +277,9 @@ pub(super) fn from_yaml(args: &[Value]) -> Out {
 
 pub(super) fn from_yaml_array(args: &[Value]) -> Out {
     let failure = |text: String| Value::list(vec![Value::string(text)]);
+    if !has_room_for(text(args), YAML_MARKS) {
+        return Err(CallError::Text(Overrun::Memory.to_string()));
+    }
     Ok(match yaml::to_json(text(args)).map(yaml::all_floats).map(charged) {
         Err(e) => failure(e.to_string()),
         Ok(json @ Json::Array(_)) => Value::from_json(&json),
@@ -285,10 +303,6 @@ pub(super) fn must_to_json(args: &[Value]) -> Out {
 /// Reads JSON of one kind; null is none of it, and no error. Beside the value stands what was wrong with a part of it.
 fn from_json_text(args: &[Value], fits: fn(&Value) -> bool, wanted: &str) -> Result<(Value, Option<String>), String> {
     let text = text(args);
-    // The shortest element, `0,`, takes two bytes.
-    if !meter::spend(text.len() as u64 * JSON_NODE / 4) {
-        return Err(Overrun::Memory.to_string());
-    }
     let (value, problem) = unmarshal_all(text)?;
     if fits(&value) || value.is_nil() && problem.is_none() {
         return Ok((value, problem));
@@ -349,5 +363,8 @@ pub(super) fn must_to_toml(args: &[Value]) -> Out {
 }
 
 pub(super) fn from_toml(args: &[Value]) -> Out {
+    if !has_room_for(text(args), TOML_MARKS) {
+        return Err(CallError::Text(Overrun::Memory.to_string()));
+    }
     Ok(toml_read::read(text(args)).unwrap_or_else(error_map))
 }

@@ -166,6 +166,7 @@ fn tpl(context: &mut Context, args: &[Value]) -> Out {
     let defines = [&b"define"[..], b"block"]
         .iter()
         .any(|word| memchr::memmem::find(source, word).is_some());
+    context.texts.push(source.clone());
     let outer = std::mem::replace(&mut context.set, Arc::new(set));
     let outer_set = defines.then(|| context.includes.next_set());
     let result = context.execute(&name, argument(args, 1));
@@ -173,6 +174,7 @@ fn tpl(context: &mut Context, args: &[Value]) -> Out {
         context.includes.set_back(outer_set);
     }
     context.set = outer;
+    context.texts.pop();
     let out = result.map_err(|error| CallError::Wrapped {
         prefix: tpl_failed(source.as_bytes()),
         error,

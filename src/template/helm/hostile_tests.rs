@@ -129,6 +129,7 @@ fn call_all(sample: Option<usize>) -> usize {
         kept: None,
         limits,
         hosts: None,
+        own: None,
     };
     let mut names: Vec<_> = table().names().collect();
     names.sort_unstable();
@@ -157,7 +158,7 @@ fn call_all(sample: Option<usize>) -> usize {
                 let done = catch_unwind(AssertUnwindSafe(|| {
                     let result = (func.body)(&mut context, &args);
                     let made = result.as_ref().map_or(0, Value::shallow_size);
-                    let _ = context.called(0, made);
+                    let _ = context.called(0, made, made as u64);
                     made
                 }));
                 let took = meter::cpu_time() - started;

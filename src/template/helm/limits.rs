@@ -13,11 +13,16 @@ pub struct Limits {
     pub depth: usize,
     /// Bytes that all templates together may write.
     pub output: usize,
-    /// Bytes that all functions together may make, counted when they are made: also what is freed soon after.
+    /// Bytes that a render may make: its values, what functions make, what is written and, where objects are read, they.
+    /// They are counted when they are made: also what is freed soon after.
     pub memory: u64,
     /// Processor time of the thread that the execution of all templates may take: a loaded machine doesn't count.
     pub time: Duration,
 }
+
+/// How much smaller the limit of output is than that of memory: what is written is read again, and lies there as text and as
+/// data.
+const OUTPUT: u64 = 8;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -27,6 +32,19 @@ impl Default for Limits {
             output: 64 << 20,
             memory: 1 << 30,
             time: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Limits {
+    /// The default for a process that has so many bytes of memory for a render.
+    pub fn within(memory: u64) -> Self {
+        let default = Limits::default();
+        let output = usize::try_from(memory / OUTPUT).unwrap_or(usize::MAX);
+        Limits {
+            memory: memory.min(default.memory),
+            output: output.min(default.output),
+            ..default
         }
     }
 }
@@ -53,7 +71,7 @@ impl std::fmt::Display for Limit {
             Limit::Steps(n) => write!(f, "the limit of {n} steps"),
             Limit::Depth(n) => write!(f, "the limit of {n} nested levels"),
             Limit::Output(n) => write!(f, "the limit of {n} bytes of output"),
-            Limit::Memory(n) => write!(f, "the limit of {n} bytes made by functions"),
+            Limit::Memory(n) => write!(f, "the limit of {n} bytes of memory"),
             Limit::Text(n) => write!(f, "the limit of {n} bytes for one text"),
             Limit::Nesting(n) => write!(f, "the limit of {n} levels of maps and lists within each other"),
             Limit::Regex => f.write_str("the limit of the size of a regular expression times that of its text"),

@@ -1,5 +1,6 @@
 //! Helm's template language: Go's templates, sprig's functions, and what Helm adds to both.
 
+mod asked;
 pub mod capabilities;
 pub mod context;
 pub mod convert;
@@ -22,8 +23,9 @@ mod toml_lexer;
 mod toml_number;
 mod toml_read;
 
+pub use asked::{Asked, is_about_all};
 pub use capabilities::{Capabilities, KubeVersion};
-pub use context::{Context, Environment, Used};
+pub use context::{Context, Environment, Own, Used};
 pub use functions::table;
 pub use glob::Glob;
 pub use hosts::Hosts;

@@ -150,9 +150,8 @@ impl Encoder {
 
     fn element(&mut self, value: &Value, depth: usize) -> Result<(), String> {
         check(depth)?;
-        if self.out.len() > meter::MAX_TEXT {
-            meter::report(Overrun::Text);
-            return Err(Overrun::Text.to_string());
+        if self.out.len() > meter::max_text() {
+            return Err(meter::text_overrun().to_string());
         }
         match value {
             Value::Nil => {}

@@ -5,8 +5,9 @@
 use super::args::{Args, Out};
 use super::{limit, pure, text};
 use crate::template::go::func::{CallError, Func};
+use crate::template::go::meter;
 use crate::template::go::room::Room;
-use crate::template::go::value::{Entries, Map, MapKind, Str, Value};
+use crate::template::go::value::{ENTRY, Entries, Map, MapKind, Str, Value};
 
 pub(super) fn table<C>() -> Vec<Func<C>> {
     vec![
@@ -44,6 +45,10 @@ fn get(args: &[Value]) -> Out {
 
 fn set(args: &[Value]) -> Out {
     let map = args.map(0)?;
+    // A map of one entry has room for four.
+    if !meter::spend(2 * ENTRY + args.text(1)?.len() as u64) {
+        return Err(CallError::Text(meter::Overrun::Memory.to_string()));
+    }
     map.insert(Str::from(args.text(1)?), args.any(2).clone())?;
     Ok(Value::Map(map.with_kind(MapKind::Any)))
 }
@@ -72,13 +77,15 @@ fn pluck(args: &[Value]) -> Out {
 fn keys(args: &[Value]) -> Out {
     let mut keys = Vec::new();
     for index in 0..args.len() {
-        keys.extend(args.map(index)?.snapshot().into_iter().map(|(key, _)| key));
-        limit::items(keys.len())?;
+        let map = args.map(index)?;
+        limit::items(keys.len() + map.len())?;
+        keys.extend(map.snapshot().into_iter().map(|(key, _)| key));
     }
     Ok(text::string_list(keys, Room::Appended(0)))
 }
 
 fn values(args: &[Value]) -> Out {
+    limit::items(args.map(0)?.len())?;
     Ok(Value::appended(
         args.map(0)?.snapshot().into_iter().map(|(_, value)| value).collect(),
     ))

@@ -70,10 +70,9 @@ impl Writer {
                 value.type_name()
             ));
         }
-        if self.out.len() > limit::MAX_BYTES {
+        if self.out.len() > meter::max_text() {
             // `toJson` swallows errors, this one too; the evaluator then fails the call.
-            meter::report(meter::Overrun::Text);
-            return Err(format!("the JSON text is over the limit of {} bytes", limit::MAX_BYTES));
+            return Err(meter::text_overrun().to_string());
         }
         if !meter::spend(meter::ELEMENT) {
             return Err(meter::Overrun::Memory.to_string());

@@ -2,8 +2,11 @@
 //! wins, and errors have Go's words.
 
 use super::runes;
+use crate::template::go::meter;
 use crate::template::go::value::{Entries, Str, Value};
 
+/// What a node takes at most, in bytes, with what growing lists leave unused.
+const NODE: u64 = 72;
 /// Go's own bound on nesting (`maxNestingDepth` of encoding/json).
 pub(crate) const MAX_DEPTH: usize = 10_000;
 
@@ -18,6 +21,11 @@ pub fn unmarshal(text: &[u8]) -> Result<Value, String> {
 /// Parses one JSON value, to the end even if a number in it is larger than a float64 can be: nil stands in its place, and
 /// the first such error beside the value.
 pub fn unmarshal_all(text: &[u8]) -> Result<(Value, Option<String>), String> {
+    // No list or map has more parts than there are marks before them. What is too much ends the call of the function.
+    let nodes = 1 + text.iter().filter(|byte| b",:[{".contains(byte)).count() as u64;
+    if !meter::spend(text.len() as u64 + nodes * NODE) {
+        return Err(meter::Overrun::Memory.to_string());
+    }
     let mut parser = Parser::new(text);
     let value = parser.first()?;
     parser.skip_space();

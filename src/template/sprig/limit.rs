@@ -11,20 +11,29 @@ pub const MAX_ITEMS: usize = 1_000_000;
 /// The deepest nesting of maps and lists that recursive functions follow.
 pub const MAX_DEPTH: usize = 1_000;
 
-/// Fails if a result of `len` bytes is over [`MAX_BYTES`].
+/// What an element of a list takes while the list grows, in bytes.
+const ITEM: u64 = 64;
+
+/// Fails if a result of `len` bytes is over [`MAX_BYTES`], or over what the render may still make.
 pub fn bytes(len: usize) -> Result<(), CallError> {
-    if len <= MAX_BYTES {
+    if len <= meter::max_text() {
         return Ok(());
+    }
+    if len <= MAX_BYTES {
+        return Err(CallError::Text(meter::text_overrun().to_string()));
     }
     Err(CallError::Text(format!(
         "the result would be {len} bytes long, over the limit of {MAX_BYTES} bytes"
     )))
 }
 
-/// Fails if a result of `len` elements is over [`MAX_ITEMS`].
+/// Fails if a result of `len` elements is over [`MAX_ITEMS`], or over what the render may still make.
 pub fn items(len: usize) -> Result<(), CallError> {
     if len <= MAX_ITEMS {
-        return Ok(());
+        return match meter::has_room(ITEM * len as u64) {
+            true => Ok(()),
+            false => Err(CallError::Text(meter::Overrun::Memory.to_string())),
+        };
     }
     Err(CallError::Text(format!(
         "the result would have {len} elements, over the limit of {MAX_ITEMS} elements"
@@ -57,7 +66,7 @@ impl Budget {
             return Err(CallError::Text(too_deep(self.function)));
         }
         // What is visited is copied, or changed; the evaluator fails the call if there is no memory left for it.
-        if !meter::spend(2 * meter::ELEMENT) {
+        if !meter::spend(4 * meter::ELEMENT) {
             return Err(CallError::Text(meter::Overrun::Memory.to_string()));
         }
         self.left = self.left.checked_sub(1).ok_or_else(|| {

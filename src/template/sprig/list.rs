@@ -6,6 +6,7 @@ use super::logic::is_empty;
 use super::{limit, pure};
 use crate::template::go::compare::deep_equal;
 use crate::template::go::func::{CallError, Func};
+use crate::template::go::meter;
 use crate::template::go::room::{self, Room};
 use crate::template::go::value::{List, ListKind, Value};
 
@@ -236,6 +237,9 @@ fn concat(args: &[Value]) -> Out {
     })
 }
 
+/// What a list takes without its elements, in bytes.
+const CHUNK: u64 = 160;
+
 /// Lists of `size` elements each, the last one of what is left.
 fn chunk(args: &[Value]) -> Out {
     let size = args.int(0)?;
@@ -254,6 +258,10 @@ fn chunk(args: &[Value]) -> Out {
             Err(CallError::from("runtime error: makeslice: len out of range"))
         };
     };
+    // Each is a list of its own.
+    if !meter::spend(CHUNK * items.len().div_ceil(size) as u64 + 2 * meter::ELEMENT * items.len() as u64) {
+        return Err(CallError::Text(meter::Overrun::Memory.to_string()));
+    }
     let chunks = items.chunks(size).map(|chunk| Value::list(chunk.to_vec()));
     Ok(Value::List(List::new(ListKind::Lists, chunks.collect())))
 }

@@ -1,9 +1,8 @@
 //! Regular expressions: Go's `regexp` over the `regex` crate.
 
 use std::borrow::Cow;
-use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use regex_automata::nfa::thompson::pikevm::PikeVM;
 use regex_automata::nfa::thompson::{self, WhichCaptures};
@@ -47,10 +46,14 @@ pub(super) fn table<C>() -> Vec<Func<C>> {
 /// The memory that one compiled pattern may take: 64 MiB, enough for a class of all letters a thousand times over, which
 /// is as often as Go lets anything be repeated.
 const MAX_PROGRAM: usize = 64 << 20;
-/// Beyond this a program is large, and few of them are kept: 10 MiB.
-const LARGE_PROGRAM: usize = 10 << 20;
-/// Large programs that a thread keeps.
-const MAX_LARGE: usize = 4;
+/// How large a program may be in the first attempts, in bytes: what it took is then known to within a factor.
+const PROGRAMS: [usize; 4] = [64 << 10, 1 << 20, 10 << 20, MAX_PROGRAM];
+/// What compiling takes, in sizes of the program.
+const COMPILING: u64 = 3;
+/// What each of the two automata may take that a pattern makes while it is matched, in bytes.
+const MAX_AUTOMATON: usize = 256 << 10;
+/// About what they take.
+const AUTOMATA: usize = 128 << 10;
 /// The size of a program times the length of a text, in bytes both: in the worst case a match takes a nanosecond or
 /// more for each pair of a state (some 30 bytes) and a byte.
 const MAX_WORK: usize = 1 << 38;
@@ -64,54 +67,95 @@ const SHORT_TEXT: usize = 256;
 const MAX_NESTING: u32 = 2000;
 /// By how many bytes U+FFFD is longer than the byte that it stands for.
 const WIDENED: usize = 2;
-/// Compiled patterns that a thread keeps. Charts use few, and the same ones in each render.
-const MAX_CACHED: usize = 256;
+/// What the process keeps of compiled patterns, in bytes, and of those of [`is_match`]. Charts use few, and the same ones in
+/// each render.
+const MAX_CACHED: usize = 16 << 20;
+const MAX_SMALL: usize = 2 << 20;
+/// What an entry of a cache takes besides, in bytes.
+const CACHED: usize = 128;
 
 /// A compiled Go regular expression.
 #[derive(Debug)]
 pub struct GoRegex {
     regex: regex::bytes::Regex,
     names: Vec<String>,
-    is_large: bool,
+    /// More than its program takes, in bytes.
+    most: usize,
     /// About the memory that it takes, found out for the first long text.
-    size: OnceCell<usize>,
+    size: OnceLock<usize>,
 }
 
-/// What was compiled, by pattern.
-type Cache<T> = RefCell<HashMap<Vec<u8>, T>>;
-
-thread_local! {
-    static CACHE: Cache<Result<Rc<GoRegex>, String>> = RefCell::default();
-    static SMALL: Cache<Option<Rc<PikeVM>>> = RefCell::default();
+/// What was compiled, by pattern. It is the process's and not a chart's: many charts share what there is room for, and a
+/// result depends on nothing but the pattern.
+struct Cache<T> {
+    known: HashMap<Vec<u8>, T>,
+    /// What the entries take.
+    bytes: usize,
+    /// What they may take.
+    most: usize,
 }
 
-/// Compiles a pattern in Go's syntax, or takes it from the thread's cache. An error is the text of Go's error.
-pub fn compile(pattern: &[u8]) -> Result<Rc<GoRegex>, String> {
-    CACHE.with(|cache| {
-        let is_large = |known: &Result<Rc<GoRegex>, String>| known.as_ref().is_ok_and(|regex| regex.is_large);
-        let compiled = cached(cache, pattern, || GoRegex::new(pattern).map(Rc::new));
-        let mut cache = cache.borrow_mut();
-        if is_large(&compiled) && cache.values().filter(|known| is_large(known)).count() > MAX_LARGE {
-            cache.retain(|known, regex| known == pattern || !is_large(regex));
-        }
-        compiled
-    })
+/// A pattern, or what is wrong with it.
+type Compiled = Result<Arc<GoRegex>, String>;
+
+static COMPILED: LazyLock<Mutex<Cache<Compiled>>> = LazyLock::new(|| Cache::of(MAX_CACHED));
+static SMALL: LazyLock<Mutex<Cache<Option<Arc<PikeVM>>>>> = LazyLock::new(|| Cache::of(MAX_SMALL));
+
+/// Compiles a pattern in Go's syntax, or takes it from the cache. An error is the text of Go's error.
+pub fn compile(pattern: &[u8]) -> Result<Arc<GoRegex>, String> {
+    let size = |compiled: &Compiled| match compiled {
+        Ok(regex) => regex.most + AUTOMATA,
+        Err(error) => error.len(),
+    };
+    cached(&COMPILED, pattern, || GoRegex::new(pattern).map(Arc::new), size)
 }
 
-fn cached<T: Clone>(cache: &Cache<T>, pattern: &[u8], compile: impl FnOnce() -> T) -> T {
-    let mut cache = cache.borrow_mut();
-    if let Some(known) = cache.get(pattern) {
+fn cached<T: Clone>(
+    cache: &Mutex<Cache<T>>,
+    pattern: &[u8],
+    compile: impl FnOnce() -> T,
+    size: impl Fn(&T) -> usize,
+) -> T {
+    if let Some(known) = locked(cache).known.get(pattern) {
         return known.clone();
     }
-    if cache.len() >= MAX_CACHED {
-        cache.clear();
-    }
+    // Others need not wait for that.
     let compiled = compile();
-    // What ran out of time says nothing of the pattern.
+    // What ran out of time or memory says nothing of the pattern.
     if !meter::has_overrun() {
-        cache.insert(pattern.to_vec(), compiled.clone());
+        let bytes = pattern.len() + CACHED + size(&compiled);
+        locked(cache).insert(pattern, compiled.clone(), bytes);
     }
     compiled
+}
+
+fn locked<T>(cache: &Mutex<Cache<T>>) -> MutexGuard<'_, Cache<T>> {
+    cache.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T> Cache<T> {
+    fn of(most: usize) -> Mutex<Self> {
+        Mutex::new(Cache {
+            known: HashMap::new(),
+            bytes: 0,
+            most,
+        })
+    }
+
+    /// Where there is no room left, all that was kept goes.
+    fn insert(&mut self, pattern: &[u8], compiled: T, bytes: usize) {
+        if bytes > self.most {
+            return;
+        }
+        if self.bytes + bytes > self.most {
+            self.known = HashMap::new();
+            self.bytes = 0;
+        }
+        // Two threads may have compiled it.
+        if self.known.insert(pattern.to_vec(), compiled).is_none() {
+            self.bytes += bytes;
+        }
+    }
 }
 
 /// Finds out whether [`compile`] accepts a pattern, with its error if not. Nothing is compiled for a short one, whose
@@ -131,18 +175,19 @@ pub fn is_match(pattern: &str, text: &str) -> bool {
     if text.len() > SHORT_TEXT || !text.is_ascii() || !is_small(pattern.as_bytes()) {
         return compile(pattern.as_bytes()).is_ok_and(|regex| regex.is_match(text.as_bytes()));
     }
-    let engine = SMALL.with(|cache| cached(cache, pattern.as_bytes(), || small_engine(pattern.as_bytes())));
+    let size = |engine: &Option<Arc<PikeVM>>| engine.as_ref().map_or(0, |engine| engine.get_nfa().memory_usage());
+    let engine = cached(&SMALL, pattern.as_bytes(), || small_engine(pattern.as_bytes()), size);
     engine.is_some_and(|engine| engine.is_match(&mut engine.create_cache(), text))
 }
 
 /// What [`is_match`] takes for ASCII texts.
-fn small_engine(pattern: &[u8]) -> Option<Rc<PikeVM>> {
+fn small_engine(pattern: &[u8]) -> Option<Arc<PikeVM>> {
     let translated = regex_syntax::translate(pattern).ok()?;
     let engine = PikeVM::builder()
         .syntax(syntax::Config::new().utf8(false).nest_limit(MAX_NESTING))
         .thompson(thompson::Config::new().utf8(false).which_captures(WhichCaptures::None))
         .build(&translated.pattern);
-    engine.ok().map(Rc::new)
+    engine.ok().map(Arc::new)
 }
 
 /// Whether the program of a pattern is sure to be far smaller than [`MAX_PROGRAM`]: nothing in it is repeated by count, and
@@ -155,7 +200,8 @@ fn is_small(pattern: &[u8]) -> bool {
 /// A program of at most `most` bytes.
 fn build(pattern: &str, most: usize) -> Option<regex::bytes::Regex> {
     let mut builder = regex::bytes::RegexBuilder::new(pattern);
-    builder.size_limit(most).nest_limit(MAX_NESTING).build().ok()
+    builder.size_limit(most).dfa_size_limit(MAX_AUTOMATON);
+    builder.nest_limit(MAX_NESTING).build().ok()
 }
 
 /// About the memory that the program of a pattern takes.
@@ -170,16 +216,16 @@ fn program_size(pattern: &str) -> usize {
 impl GoRegex {
     fn new(pattern: &[u8]) -> Result<Self, String> {
         let translated = regex_syntax::translate(pattern)?;
-        for most in [LARGE_PROGRAM, MAX_PROGRAM] {
-            if !meter::in_time() {
+        for most in PROGRAMS {
+            if !meter::in_time() || !meter::has_room(COMPILING * most as u64) {
                 break;
             }
             if let Some(regex) = build(&translated.pattern, most) {
                 return Ok(GoRegex {
                     regex,
                     names: translated.names,
-                    is_large: most > LARGE_PROGRAM,
-                    size: OnceCell::new(),
+                    most,
+                    size: OnceLock::new(),
                 });
             }
         }
@@ -403,7 +449,7 @@ fn group_number(name: &[u8]) -> Option<usize> {
 }
 
 /// `regexp.MustCompile`, which panics with the pattern in its text.
-fn compile_or_panic(args: &[Value]) -> Result<Rc<GoRegex>, CallError> {
+fn compile_or_panic(args: &[Value]) -> Result<Arc<GoRegex>, CallError> {
     let pattern = args.text(0)?;
     compile(pattern).map_err(|error| {
         let source = runes::lossy(pattern);
@@ -419,7 +465,7 @@ fn compile_or_panic(args: &[Value]) -> Result<Rc<GoRegex>, CallError> {
     })
 }
 
-fn compile_or_fail(args: &[Value]) -> Result<Rc<GoRegex>, CallError> {
+fn compile_or_fail(args: &[Value]) -> Result<Arc<GoRegex>, CallError> {
     Ok(compile(args.text(0)?)?)
 }
 
@@ -576,6 +622,34 @@ mod tests {
             let error = compile(pattern.as_bytes()).map(drop).unwrap_err();
             assert_eq!(error, regex_syntax::worded(regex_syntax::TOO_LARGE, &pattern));
         }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_in_bytes() {
+        let mut cache = Cache {
+            known: HashMap::new(),
+            bytes: 0,
+            most: 100,
+        };
+        for (pattern, bytes, kept) in [("a", 40, 1), ("a", 40, 1), ("b", 60, 2), ("c", 1, 1), ("d", 101, 1)] {
+            cache.insert(pattern.as_bytes(), (), bytes);
+            assert_eq!(cache.known.len(), kept, "{pattern}");
+            assert!(cache.bytes <= cache.most);
+        }
+    }
+
+    #[test]
+    fn what_one_thread_compiled_no_other_compiles_again() {
+        let cache = Cache::of(1 << 10);
+        let compiled = std::sync::atomic::AtomicUsize::new(0);
+        let work = || {
+            let compile = || compiled.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            cached(&cache, b"a+", compile, |_| 10);
+        };
+        for _ in 0..3 {
+            std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+        }
+        assert_eq!(compiled.into_inner(), 1);
     }
 
     #[test]

@@ -198,6 +198,8 @@ fn quoted_by(args: &[Value], quoted: impl Fn(&Value) -> Vec<u8>) -> Out {
 }
 
 fn cat(args: &[Value]) -> Out {
+    // Each is copied before they are joined.
+    limit::bytes(args.iter().map(Value::shallow_size).sum())?;
     joined(
         b" ",
         &args
@@ -236,19 +238,27 @@ fn nindent(args: &[Value]) -> Out {
 
 fn replace(args: &[Value]) -> Out {
     let (old, new, text) = (args.text(0)?, args.text(1)?, args.text(2)?);
-    let cuts: Vec<usize> = if old.is_empty() {
-        runes::runes(text).map(|(at, _, _)| at).chain([text.len()]).collect()
-    } else {
-        std::iter::successors(find(text, old, 0), |at| find(text, old, at + old.len())).collect()
+    // There may be one for every byte: they are found twice instead of being kept.
+    let cuts = |each: &mut dyn FnMut(usize)| {
+        if old.is_empty() {
+            runes::runes(text)
+                .map(|(at, _, _)| at)
+                .chain([text.len()])
+                .for_each(each);
+        } else {
+            std::iter::successors(find(text, old, 0), |at| find(text, old, at + old.len())).for_each(each);
+        }
     };
-    limit::bytes(cuts.len().saturating_mul(new.len()).saturating_add(text.len()))?;
+    let mut count = 0_usize;
+    cuts(&mut |_| count += 1);
+    limit::bytes(count.saturating_mul(new.len()).saturating_add(text.len()))?;
     let mut out = Vec::with_capacity(text.len());
     let mut done = 0;
-    for cut in cuts {
+    cuts(&mut |cut| {
         out.extend_from_slice(text.get(done..cut).unwrap_or(&[]));
         out.extend_from_slice(new);
         done = cut + old.len();
-    }
+    });
     out.extend_from_slice(text.get(done..).unwrap_or(&[]));
     Ok(Value::string(out))
 }

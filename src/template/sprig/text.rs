@@ -1,6 +1,7 @@
 //! How sprig turns values into text.
 
 use crate::template::go::format;
+use crate::template::go::meter;
 use crate::template::go::room::Room;
 use crate::template::go::value::{List, ListKind, Str, Value};
 
@@ -50,6 +51,8 @@ fn to_str(value: &Value) -> Str {
 
 /// A `[]string`.
 pub fn string_list(items: Vec<Str>, room: Room) -> Value {
+    // What is too much ends the call when it is done.
+    meter::spend(items.iter().map(Str::fresh_size).sum());
     let items = items.into_iter().map(Value::String).collect();
     Value::List(List::with_room(ListKind::String, items, room))
 }

@@ -4,6 +4,7 @@ use super::super::ast::{Identifier, Operand};
 use super::super::builtins::Builtin;
 use super::super::func::{CallError, Param};
 use super::super::host::Host;
+use super::super::meter;
 use super::super::quote::quote_go;
 use super::super::value::Value;
 use super::args::as_argument;
@@ -61,7 +62,7 @@ impl<'a, C: Host> State<'a, '_, C> {
 
     fn called(&mut self, given: usize, made: &Value) -> Result<(), Failure> {
         self.host
-            .called(given, made.shallow_size())
+            .called(given, made.shallow_size(), made.fresh_size())
             .map_err(|text| self.fail(text))
     }
 
@@ -114,10 +115,20 @@ impl<'a, C: Host> State<'a, '_, C> {
                 argument.value = as_argument(value);
             }
         }
+        let given = values.iter().map(|value| value.value.shallow_size()).sum();
+        // Each character may become several.
+        let widest = if matches!(builtin, Builtin::Html | Builtin::Js | Builtin::Urlquery) {
+            4
+        } else {
+            1
+        };
+        if builtin.takes_interfaces() && widest * given > meter::max_text() {
+            meter::text_overrun();
+            self.host.called(0, 0, 0).map_err(|text| self.fail(text))?;
+        }
         let result = builtin
             .call(&values, &callee)
             .map_err(|text| self.call_failed(CallError::Text(text), at, name))?;
-        let given = values.iter().map(|value| value.value.shallow_size()).sum();
         self.called(given, &result.value)?;
         Ok(result)
     }

@@ -20,6 +20,8 @@ struct Access<'a, 'd> {
     operand: &'a Operand,
     args: &'a [Operand],
     last: Option<Reflected>,
+    /// The name that follows in the same chain.
+    next: Option<Span>,
 }
 
 impl<'a, C: Host> State<'a, '_, C> {
@@ -44,7 +46,8 @@ impl<'a, C: Host> State<'a, '_, C> {
         }
         let mut step;
         let mut receiver = receiver;
-        for &name in names {
+        let following = names.iter().skip(1).chain([&final_name]);
+        for (&name, &next) in names.iter().zip(following) {
             step = self.eval_field(
                 receiver,
                 Access {
@@ -53,6 +56,7 @@ impl<'a, C: Host> State<'a, '_, C> {
                     operand,
                     args: &[],
                     last: None,
+                    next: Some(next),
                 },
             )?;
             receiver = &step;
@@ -65,6 +69,7 @@ impl<'a, C: Host> State<'a, '_, C> {
                 operand,
                 args,
                 last,
+                next: None,
             },
         )
     }
@@ -147,7 +152,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         let Value::Object(object) = &receiver.value else {
             return Ok(Reflected::INVALID);
         };
-        let (name, operand) = (access.name, access.operand);
+        let (name, operand, next) = (access.name, access.operand, access.next);
         let has_args = !access.args.is_empty() || access.last.is_some();
         if let Some(params) = object.params(name) {
             if let Some(error) = object.bad_signature(name) {
@@ -159,7 +164,11 @@ impl<'a, C: Host> State<'a, '_, C> {
                 return self.returned(result.map_err(CallError::Text), At::Operand(operand), name, 0);
             }
         }
-        match object.field(name) {
+        let field = match next {
+            Some(next) => object.field_before(name, self.source().text(next)),
+            None => object.field(name),
+        };
+        match field {
             Some(_) if has_args => Err(self.fail(format!("{name} has arguments but cannot be invoked as function"))),
             Some(value) => Ok(Reflected {
                 interface: value.is_nil(),

@@ -47,6 +47,7 @@ pub fn exec<C: Host>(
         set,
         funcs,
         host: &mut *ctx,
+        counted: out.len(),
         out,
         missing_key,
         tree,
@@ -125,6 +126,8 @@ struct State<'a, 'c, C> {
     funcs: &'a FuncMap<C>,
     host: &'c mut C,
     out: &'c mut Vec<u8>,
+    /// How much of `out` the host knows of.
+    counted: usize,
     missing_key: MissingKey,
     /// The executing template.
     tree: &'a Tree,
@@ -173,7 +176,9 @@ impl<'a, C: Host> State<'a, '_, C> {
     }
 
     fn written(&mut self) -> Result<(), Failure> {
-        self.host.output(self.out.len()).map_err(|text| self.fail(text))
+        let added = self.out.len().saturating_sub(self.counted);
+        self.counted = self.out.len();
+        self.host.output(self.counted, added).map_err(|text| self.fail(text))
     }
 
     #[cold]
@@ -299,7 +304,7 @@ impl<'a, C: Host> State<'a, '_, C> {
             Value::Nil => self.out.extend_from_slice(b"<no value>"),
             value @ (Value::List(_) | Value::Map(_) | Value::Object(_)) => {
                 format::print_into(value, self.out);
-                self.host.called(0, 0).map_err(|text| self.fail(text))?;
+                self.host.called(0, 0, 0).map_err(|text| self.fail(text))?;
             }
             value => format::display_into(value, self.out),
         }

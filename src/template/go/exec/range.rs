@@ -5,6 +5,7 @@ use super::super::ast::{Branch, Pipe};
 use super::super::builtins::{element_of, entry_of};
 use super::super::format::print_into;
 use super::super::host::Host;
+use super::super::meter;
 use super::super::value::Value;
 use super::args::as_argument;
 use super::{Failure, Flow, Reflected, State};
@@ -32,6 +33,9 @@ impl<'a, C: Host> State<'a, '_, C> {
                 any
             }
             Value::Map(map) => {
+                if !meter::spend(meter::ELEMENT * map.len() as u64) {
+                    self.host.called(0, 0, 0).map_err(|text| self.fail(text))?;
+                }
                 let entries = map.snapshot();
                 let any = !entries.is_empty();
                 for (key, item) in entries {

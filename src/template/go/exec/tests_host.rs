@@ -34,7 +34,7 @@ impl Host for Charts {
         Ok(())
     }
 
-    fn output(&mut self, bytes: usize) -> Result<(), String> {
+    fn output(&mut self, bytes: usize, _added: usize) -> Result<(), String> {
         if bytes > self.max_output {
             Err("too much output".to_owned())
         } else {

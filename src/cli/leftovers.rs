@@ -1,0 +1,264 @@
+//! `chartwright leftovers`: what carries an operator's marks though its custom resource is gone.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail, ensure};
+use clap::Args;
+
+use crate::cluster::discovery::{Resource, Snapshot};
+use crate::cluster::secrets::UID_LABEL;
+use crate::cluster::{self, Discovery, objects};
+use crate::plan::applyset::{ID_LABEL, OPERATOR_LABEL};
+use crate::plan::desired::Stage;
+use crate::plan::identity::{GroupKind, ObjectId};
+use crate::plan::members::Live;
+use crate::plan::ownership::{Owner, owner_of};
+use crate::plan::prune::{Purpose, Verdict, verdict};
+use crate::watches::names::is_built_in;
+
+const EXAMPLES: &str = "\
+Examples:
+  # What is left in the cluster of custom resources that are gone
+  chartwright leftovers
+
+  # Remove what one of them left in a namespace
+  chartwright leftovers --namespace shop --uid 0b9e6f3c-0d5e-4d0c-9a6e-6a3a7d9a1f5e --delete";
+
+const ABOUT: &str = "\
+List what custom resources left behind that are gone
+
+Lists the objects that carry the label of the operator, and whose custom resource (the UID in their annotation \
+chartwright.dev/tracking-id) is not there, and the Secrets that were kept for such a custom resource. It may have been \
+deleted while it was suspended, or been freed by release-finalizers, so that they were meant to stay; or it went in spite \
+of its finalizer while no operator ran. Nothing is removed without --delete.";
+
+/// List what custom resources left behind that are gone
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES, long_about = ABOUT)]
+pub struct LeftoversArgs {
+    /// Remove them; what is annotated to be kept only loses our marks
+    #[arg(long)]
+    delete: bool,
+    /// Only in this namespace [default: in all, and what has none]
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// Only what the custom resource of this UID left
+    #[arg(long)]
+    uid: Option<String>,
+    /// The operator's name
+    #[arg(long, env = "OPERATOR_NAME", default_value = "chartwright")]
+    operator_name: String,
+    /// The kubeconfig to use [default: KUBECONFIG, else the cluster around the pod, else ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+}
+
+/// One that was found.
+struct Leftover {
+    resource: Resource,
+    id: ObjectId,
+    live: Live,
+    owner: Owner,
+    /// A Secret of the operator's own: no member.
+    is_kept: bool,
+}
+
+pub fn run(args: &LeftoversArgs) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("async runtime")?;
+    runtime.block_on(list(args))
+}
+
+async fn list(args: &LeftoversArgs) -> anyhow::Result<()> {
+    let client = cluster::connect(args.kubeconfig.as_deref()).await?;
+    let discovery = Discovery::new(client).await?;
+    let snapshot = discovery.snapshot();
+    let mut unseen: Vec<String> = snapshot
+        .failed
+        .iter()
+        .map(|group| format!("API group {group}"))
+        .collect();
+    let found = candidates(args, &discovery, &snapshot, &mut unseen).await?;
+    // After them: a custom resource is older than what was made for it.
+    let owners = match found.is_empty() {
+        true => HashSet::new(),
+        false => owners(&discovery, &snapshot).await?,
+    };
+    let mut left: Vec<Leftover> = found
+        .into_iter()
+        .filter(|found| !owners.contains(&found.owner.uid))
+        .collect();
+    // As a release goes: what others may depend on comes last.
+    left.sort_by_cached_key(|found| {
+        let turn = (Reverse(Stage::of(&found.id.group_kind)), Reverse(found.live.wave));
+        (found.owner.uid.clone(), found.is_kept, turn, found.id.clone())
+    });
+    let mut failures = 0;
+    for found in &left {
+        let outcome = match args.delete {
+            true => remove(&discovery, found).await,
+            false => Ok("left"),
+        };
+        match outcome {
+            Ok(done) => println!(
+                "{}: {done} (of the custom resource with UID {})",
+                found.id, found.owner.uid
+            ),
+            Err(error) => {
+                failures += 1;
+                eprintln!("{}: {error:#}", found.id);
+            }
+        }
+    }
+    if left.is_empty() {
+        eprintln!("Nothing is left of custom resources that are gone.");
+    }
+    for kind in &unseen {
+        eprintln!("not looked at: {kind}");
+    }
+    ensure!(
+        failures == 0,
+        "{failures} of {} objects could not be removed",
+        left.len()
+    );
+    ensure!(unseen.is_empty(), "not everything could be looked at");
+    Ok(())
+}
+
+/// Everything that may be left: members, and the Secrets in which the operator keeps what it must know.
+async fn candidates(
+    args: &LeftoversArgs,
+    discovery: &Discovery,
+    snapshot: &Snapshot,
+    unseen: &mut Vec<String>,
+) -> anyhow::Result<Vec<Leftover>> {
+    let members = format!("{OPERATOR_LABEL}={}", args.operator_name);
+    let secret = GroupKind::new("", "Secret");
+    let mut kinds: Vec<_> = snapshot.kinds().filter(|(_, resource)| resource.watchable).collect();
+    kinds.sort_by_key(|(group_kind, _)| *group_kind);
+    let mut found = Vec::new();
+    for (group_kind, resource) in kinds {
+        let namespace = args.namespace.as_deref();
+        if namespace.is_some() && !resource.namespaced {
+            continue;
+        }
+        let is_wanted = |owner: &Owner| args.uid.as_ref().is_none_or(|uid| *uid == owner.uid);
+        let id_of = |metadata: &kube::core::ObjectMeta| {
+            let text = |field: &Option<String>| field.clone().unwrap_or_default();
+            ObjectId::new(group_kind.clone(), text(&metadata.namespace), text(&metadata.name))
+        };
+        match objects::list_metadata(discovery, resource, namespace, &members).await {
+            Ok(listed) => found.extend(listed.into_iter().filter_map(|metadata| {
+                let (id, live) = (id_of(&metadata), objects::live(&metadata));
+                let owner = owner_of(&id, &live).filter(is_wanted)?;
+                Some(Leftover {
+                    resource: resource.clone(),
+                    id,
+                    live,
+                    owner,
+                    is_kept: false,
+                })
+            })),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => unseen.push(format!("{group_kind}: {error}")),
+        }
+        if *group_kind != secret {
+            continue;
+        }
+        match objects::list_metadata(discovery, resource, namespace, UID_LABEL).await {
+            Ok(listed) => found.extend(listed.into_iter().filter_map(|metadata| {
+                let owner = Owner {
+                    uid: metadata.labels.as_ref()?.get(UID_LABEL)?.clone(),
+                    set: String::new(),
+                };
+                is_wanted(&owner).then(|| Leftover {
+                    resource: resource.clone(),
+                    id: id_of(&metadata),
+                    live: objects::live(&metadata),
+                    owner,
+                    is_kept: true,
+                })
+            })),
+            Err(error) => unseen.push(format!("{group_kind}: {error}")),
+        }
+    }
+    Ok(found)
+}
+
+/// The UIDs of all that may be a custom resource of ours: all objects of kinds that aren't Kubernetes' own, and of those
+/// what carries the label of an ApplySet's parent.
+async fn owners(discovery: &Discovery, snapshot: &Snapshot) -> anyhow::Result<HashSet<String>> {
+    let mut uids = HashSet::new();
+    if !snapshot.is_complete() {
+        bail!("which custom resources are there can't be told: not all API groups answer");
+    }
+    for (group_kind, resource) in snapshot.kinds().filter(|(_, resource)| resource.watchable) {
+        let labels = match is_built_in(&group_kind.group) {
+            true => ID_LABEL,
+            false => "",
+        };
+        match objects::list_metadata(discovery, resource, None, labels).await {
+            Ok(listed) => uids.extend(listed.into_iter().filter_map(|metadata| metadata.uid)),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => bail!("which {group_kind} are there can't be told: {error}"),
+        }
+    }
+    Ok(uids)
+}
+
+/// What became of it.
+async fn remove(discovery: &Discovery, found: &Leftover) -> anyhow::Result<&'static str> {
+    let Leftover {
+        resource,
+        id,
+        live,
+        owner,
+        is_kept,
+    } = found;
+    let decided = match is_kept {
+        true => Verdict::Delete,
+        false => verdict(id, live, owner, Purpose::Delete),
+    };
+    let (request, done) = match decided {
+        Verdict::Delete => (objects::delete(discovery, resource, id, live).await, "deleted"),
+        Verdict::Release => {
+            let request = objects::release(discovery, resource, id, live).await;
+            (request, "kept, without our marks")
+        }
+        Verdict::Going => return Ok("being deleted"),
+        Verdict::Controlled(_) => return Ok("left: a controller owns it"),
+        Verdict::Disown | Verdict::Stay | Verdict::Hold | Verdict::Leave(_) => return Ok("left"),
+    };
+    match request? {
+        objects::Deleted::Accepted => Ok(done),
+        objects::Deleted::Absent => Ok("gone"),
+        objects::Deleted::Changed => bail!("it was changed meanwhile; try again"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: LeftoversArgs,
+    }
+
+    #[test]
+    fn nothing_is_removed_by_default() {
+        let args = Cli::try_parse_from(["leftovers"]).unwrap().args;
+        assert!(!args.delete && args.namespace.is_none() && args.uid.is_none());
+        let args = Cli::try_parse_from(["leftovers", "--delete", "-n", "shop", "--uid=u"])
+            .unwrap()
+            .args;
+        assert!(args.delete && args.namespace.as_deref() == Some("shop"));
+    }
+}

@@ -1,0 +1,381 @@
+//! Objects as the API server sends them, however deep they nest. It takes 10,000 levels, serde_json 128: with kube's own
+//! types, one object that nests deeper, or its `managedFields`, makes a whole list or watch unreadable. Here everything
+//! but the metadata stays text until somebody asks for it, and what can't be read is told of each object by itself.
+
+use std::borrow::Cow;
+
+use kube::Resource;
+use kube::api::ApiResource;
+use kube::core::{DynamicResourceScope, ObjectMeta};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::render::on_large_stack;
+use crate::yaml::MAX_DEPTH;
+
+/// So deep reads [`shallow`]: less than serde_json's own limit, and deeper than anything that is looked for.
+const LEVELS: usize = 120;
+
+/// An object with all that was sent of it.
+#[derive(Clone, Debug)]
+pub struct Whole {
+    pub metadata: ObjectMeta,
+    text: Box<RawValue>,
+    problem: Option<String>,
+}
+
+/// The metadata of an object. Requests for it ask for nothing else.
+#[derive(Clone, Debug)]
+pub struct MetadataOnly {
+    pub metadata: ObjectMeta,
+    problem: Option<String>,
+}
+
+/// An object that may be unlike what is expected of one.
+pub trait Readable {
+    /// What is wrong with it; then the metadata is just what names it.
+    fn problem(&self) -> Option<&str>;
+}
+
+/// Why a value can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    #[error("nests {0} levels deep; at most {MAX_DEPTH} are read")]
+    TooDeep(usize),
+    #[error("can't be read: {0}")]
+    Malformed(String),
+}
+
+// === impl Whole ===
+
+impl Whole {
+    /// The object as data.
+    ///
+    /// # Errors
+    /// If it nests deeper than [`MAX_DEPTH`].
+    pub fn value(&self) -> Result<Value, Unreadable> {
+        deep(self.text.get().as_bytes())
+    }
+
+    /// The object as data, without what nests deeper than anybody looks.
+    pub fn outline(&self) -> Value {
+        shallow(self.text.get()).unwrap_or_default()
+    }
+
+    /// Spec and status as they were sent.
+    pub fn spec_and_status(&self) -> (Option<&str>, Option<&str>) {
+        #[derive(Deserialize)]
+        struct Fields<'a> {
+            #[serde(borrow)]
+            spec: Option<&'a RawValue>,
+            #[serde(borrow)]
+            status: Option<&'a RawValue>,
+        }
+        match serde_json::from_str::<Fields<'_>>(self.text.get()) {
+            Ok(fields) => (fields.spec.map(RawValue::get), fields.status.map(RawValue::get)),
+            Err(_) => (None, None),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        let (metadata, problem) = metadata(text.get());
+        Ok(Whole {
+            metadata,
+            text,
+            problem,
+        })
+    }
+}
+
+// === impl MetadataOnly ===
+
+impl<'de> Deserialize<'de> for MetadataOnly {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        let (metadata, problem) = metadata(text.get());
+        Ok(MetadataOnly { metadata, problem })
+    }
+}
+
+macro_rules! resource {
+    ($object:ty, $metadata_only:literal) => {
+        impl Readable for $object {
+            fn problem(&self) -> Option<&str> {
+                self.problem.as_deref()
+            }
+        }
+
+        impl Resource for $object {
+            type DynamicType = ApiResource;
+            type Scope = DynamicResourceScope;
+
+            fn metadata_api() -> bool {
+                $metadata_only
+            }
+
+            fn kind(resource: &ApiResource) -> Cow<'_, str> {
+                resource.kind.as_str().into()
+            }
+
+            fn group(resource: &ApiResource) -> Cow<'_, str> {
+                resource.group.as_str().into()
+            }
+
+            fn version(resource: &ApiResource) -> Cow<'_, str> {
+                resource.version.as_str().into()
+            }
+
+            fn api_version(resource: &ApiResource) -> Cow<'_, str> {
+                resource.api_version.as_str().into()
+            }
+
+            fn plural(resource: &ApiResource) -> Cow<'_, str> {
+                resource.plural.as_str().into()
+            }
+
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+resource!(Whole, false);
+resource!(MetadataOnly, true);
+
+/// The metadata of an object, or what is wrong with it and as much as names it.
+fn metadata(object: &str) -> (ObjectMeta, Option<String>) {
+    #[derive(Deserialize)]
+    struct Fields<'a> {
+        #[serde(borrow)]
+        metadata: Option<&'a RawValue>,
+    }
+    let text = match serde_json::from_str::<Fields<'_>>(object) {
+        Ok(Fields { metadata: Some(text) }) => text.get(),
+        Ok(Fields { metadata: None }) => return (ObjectMeta::default(), None),
+        Err(error) => return (ObjectMeta::default(), Some(error.to_string())),
+    };
+    if let Ok(metadata) = serde_json::from_str(text) {
+        return (metadata, None);
+    }
+    let value = shallow(text).unwrap_or_default();
+    let error = match ObjectMeta::deserialize(&value) {
+        Ok(metadata) => return (metadata, None),
+        Err(error) => error,
+    };
+    let field = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    let named = ObjectMeta {
+        name: field("name"),
+        namespace: field("namespace"),
+        uid: field("uid"),
+        resource_version: field("resourceVersion"),
+        ..ObjectMeta::default()
+    };
+    (named, Some(format!("metadata: {error}")))
+}
+
+/// Reads JSON that may nest up to [`MAX_DEPTH`] levels.
+///
+/// # Errors
+/// If it nests deeper.
+pub fn deep(text: &[u8]) -> Result<Value, Unreadable> {
+    let error = match serde_json::from_slice(text) {
+        Ok(value) => return Ok(value),
+        Err(error) => error,
+    };
+    let levels = nesting(text);
+    if levels > MAX_DEPTH {
+        return Err(Unreadable::TooDeep(levels));
+    }
+    if levels <= LEVELS {
+        return Err(malformed(error));
+    }
+    let read = || {
+        let mut reader = serde_json::Deserializer::from_slice(text);
+        reader.disable_recursion_limit();
+        Value::deserialize(&mut reader)
+    };
+    on_large_stack(read).map_err(Unreadable::Malformed)?.map_err(malformed)
+}
+
+fn malformed(error: serde_json::Error) -> Unreadable {
+    Unreadable::Malformed(error.to_string())
+}
+
+/// Reads JSON down to a depth; what nests deeper is null.
+fn shallow(text: &str) -> serde_json::Result<Value> {
+    Shallow(LEVELS).deserialize(&mut serde_json::Deserializer::from_str(text))
+}
+
+/// [`shallow`], compact.
+pub fn shallow_bytes(text: &str) -> Option<Vec<u8>> {
+    serde_json::to_vec(&shallow(text).ok()?).ok()
+}
+
+/// How many levels of arrays and objects JSON has.
+fn nesting(text: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut quoted, mut escaped) = (false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'{' | b'[' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// A value of which so many levels are read.
+struct Shallow(usize);
+
+impl<'de> DeserializeSeed<'de> for Shallow {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Shallow {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let Some(below) = self.0.checked_sub(1) else {
+            while items.next_element::<IgnoredAny>()?.is_some() {}
+            return Ok(Value::Null);
+        };
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(Shallow(below))? {
+            list.push(item);
+        }
+        Ok(list.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let Some(below) = self.0.checked_sub(1) else {
+            while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+            return Ok(Value::Null);
+        };
+        let mut map = Map::new();
+        while let Some(key) = fields.next_key::<String>()? {
+            map.insert(key, fields.next_value_seed(Shallow(below))?);
+        }
+        Ok(map.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A custom resource whose spec, and what is noted of its fields, nests so deep.
+    fn text(levels: usize) -> String {
+        let nest = |field: &str| format!("{}1{}", format!("{{\"{field}\":").repeat(levels), "}".repeat(levels));
+        format!(
+            r#"{{"apiVersion":"a.test/v1","kind":"Widget","metadata":{{"name":"a","uid":"u","managedFields":[{{
+            "manager":"kubectl","operation":"Update","fieldsType":"FieldsV1","fieldsV1":{}}}]}},
+            "spec":{},"status":{{"observedGeneration":3,"deep":{}}}}}"#,
+            nest("f:a"),
+            nest("a"),
+            nest("a")
+        )
+    }
+
+    #[test]
+    fn depth_keeps_no_object_from_being_read() {
+        for levels in [1, 110, 126, 300, 990, 9_990] {
+            let whole: Whole = serde_json::from_str(&text(levels)).unwrap();
+            assert_eq!(
+                (whole.metadata.name.as_deref(), whole.problem()),
+                (Some("a"), None),
+                "{levels}"
+            );
+            let manager = &whole.metadata.managed_fields.as_ref().unwrap()[0].manager;
+            assert_eq!(manager.as_deref(), Some("kubectl"), "{levels}");
+            assert_eq!(whole.outline()["status"]["observedGeneration"], 3, "{levels}");
+            let slim: MetadataOnly = serde_json::from_str(&text(levels)).unwrap();
+            assert_eq!((slim.metadata, slim.problem), (whole.metadata.clone(), None));
+            let spec = whole.spec_and_status().0.unwrap();
+            assert_eq!(nesting(spec.as_bytes()), levels);
+            match whole.value() {
+                Ok(value) => {
+                    let path = "/a".repeat(levels);
+                    assert_eq!(value.pointer(&format!("/spec{path}")), Some(&json!(1)), "{levels}");
+                }
+                Err(error) => assert_eq!((error, levels), (Unreadable::TooDeep(9_994), 9_990)),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_named() {
+        for (text, problem) in [
+            (r#"{"metadata": {"name": "a", "labels": 5, "uid": "u"}}"#, true),
+            (
+                r#"{"metadata": {"name": "a", "uid": "u"}, "spec": "no mapping"}"#,
+                false,
+            ),
+        ] {
+            let object: Whole = serde_json::from_str(text).unwrap();
+            assert_eq!(
+                (object.metadata.uid.as_deref(), object.problem().is_some()),
+                (Some("u"), problem)
+            );
+        }
+        let none: MetadataOnly = serde_json::from_str("{}").unwrap();
+        assert_eq!(none.problem(), None);
+    }
+
+    #[test]
+    fn texts_do_not_nest() {
+        assert_eq!(nesting(br#"{"a": "[[\"[[\\", "b": [[]]}"#), 3);
+        assert!(matches!(deep(b"[1"), Err(Unreadable::Malformed(_))));
+    }
+}

@@ -1,0 +1,239 @@
+//! What ails the pods of workloads that aren't well. Where many such workloads of a namespace are asked about at a time,
+//! the namespace is listed once for all of them, as far as it isn't too large.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use kube::api::ListParams;
+use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::connect::bounded;
+use super::discovery::Discovery;
+use super::error::{Error, Result};
+use crate::plan::health::pods;
+
+/// Pods of one workload that are looked at: enough to see what ails them.
+const FEW: u32 = 50;
+/// Pods in a page of a namespace, and how many pages of it are read.
+const PAGE: u32 = 250;
+const PAGES: usize = 8;
+/// Workloads of a namespace that are looked at one by one before the namespace is listed, within the time that a list
+/// counts.
+const ONE_BY_ONE: usize = 3;
+const FRESH: Duration = Duration::from_secs(10);
+/// So long it is remembered that many asked: they ask again.
+const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// What was seen of late. One for all reconciles of a process.
+#[derive(Default)]
+pub struct Pods {
+    namespaces: std::sync::Mutex<HashMap<String, Arc<Mutex<Seen>>>>,
+}
+
+/// What was seen in a namespace.
+struct Seen {
+    since: Instant,
+    /// Workloads that were asked about since then.
+    asked: usize,
+    /// Many were before that.
+    is_crowded: bool,
+    list: Option<Arc<List>>,
+}
+
+/// The pods of a namespace that have a trouble, by their labels.
+struct List {
+    troubles: Vec<(BTreeMap<String, String>, String)>,
+    /// There may be others.
+    is_part: bool,
+}
+
+// === impl Pods ===
+
+impl Pods {
+    /// What most of the pods say that a label selector finds in a namespace, and that aren't well.
+    ///
+    /// # Errors
+    /// They can't be listed.
+    pub async fn why(&self, discovery: &Discovery, namespace: &str, selector: &str) -> Result<Option<String>> {
+        let list = self.seen(namespace).lock().await.list(discovery, namespace).await?;
+        if let Some(list) = list {
+            let ours = list
+                .troubles
+                .iter()
+                .filter(|(labels, _)| pods::selects(selector, labels));
+            let why = pods::most(ours.map(|(_, trouble)| trouble.clone()));
+            if why.is_some() || !list.is_part {
+                return Ok(why);
+            }
+        }
+        let parameters = ListParams::default().labels(selector).limit(FEW);
+        let page = bounded(discovery.pods(namespace).list(&parameters)).await?;
+        let troubles = page.items.into_iter().map(serde_json::to_value);
+        let pods: Vec<Value> = troubles.collect::<std::result::Result<_, _>>().map_err(invalid)?;
+        Ok(pods::most(pods.iter().filter_map(pods::trouble)))
+    }
+
+    fn seen(&self, namespace: &str) -> Arc<Mutex<Seen>> {
+        let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_recent = |seen: &Mutex<Seen>| seen.try_lock().is_ok_and(|seen| seen.since.elapsed() < REMEMBERED);
+        namespaces.retain(|_, seen| Arc::strong_count(seen) > 1 || is_recent(seen));
+        let seen = namespaces.entry(namespace.to_owned());
+        seen.or_insert_with(|| Arc::new(Mutex::new(Seen::now(false)))).clone()
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    fn now(is_crowded: bool) -> Self {
+        Seen {
+            since: Instant::now(),
+            asked: 0,
+            is_crowded,
+            list: None,
+        }
+    }
+
+    /// The list that counts now, if it is worth one.
+    async fn list(&mut self, discovery: &Discovery, namespace: &str) -> Result<Option<Arc<List>>> {
+        if self.since.elapsed() >= FRESH {
+            *self = Seen::now(self.asked > ONE_BY_ONE);
+        }
+        self.asked += 1;
+        if self.list.is_none() && (self.is_crowded || self.asked > ONE_BY_ONE) {
+            let list = List::read(discovery, namespace).await?;
+            self.list = Some(Arc::new(list));
+            self.since = Instant::now();
+        }
+        Ok(self.list.clone())
+    }
+}
+
+// === impl List ===
+
+impl List {
+    async fn read(discovery: &Discovery, namespace: &str) -> Result<Self> {
+        let mut parameters = ListParams::default().limit(PAGE);
+        let mut troubles = Vec::new();
+        for _ in 0..PAGES {
+            let page = bounded(discovery.pods(namespace).list(&parameters)).await?;
+            for pod in page.items {
+                let labels = pod.metadata.labels.clone().unwrap_or_default();
+                let pod = serde_json::to_value(pod).map_err(invalid)?;
+                troubles.extend(pods::trouble(&pod).map(|trouble| (labels, trouble)));
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters = parameters.continue_token(&token),
+                None => {
+                    return Ok(List {
+                        troubles,
+                        is_part: false,
+                    });
+                }
+            }
+        }
+        Ok(List {
+            troubles,
+            is_part: true,
+        })
+    }
+}
+
+fn invalid(error: serde_json::Error) -> Error {
+    Error::Invalid(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex as Lock;
+
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::super::discovery::tests::answering_with;
+    use super::*;
+
+    /// A namespace of so many pods, one for each workload; and the requests for them.
+    async fn namespace(count: usize) -> (Discovery, Arc<Lock<Vec<String>>>) {
+        let asked = Arc::new(Lock::new(Vec::new()));
+        let log = asked.clone();
+        let discovery = answering_with(move |request: &http::Request<Body>| {
+            if !request.uri().path().ends_with("/pods") {
+                return None;
+            }
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let from: usize = match query.split_once("continue=") {
+                Some((_, rest)) => rest.split('&').next().unwrap_or_default().parse().unwrap_or_default(),
+                None => 0,
+            };
+            let only = query
+                .split_once("labelSelector=app%3D")
+                .map(|(_, rest)| rest.split('&').next().unwrap_or_default());
+            let only: Option<usize> = only.and_then(|number| number.parse().ok());
+            log.lock().unwrap().push(query.clone());
+            let pod = |number: usize| {
+                json!({
+                    "metadata": {"name": format!("p{number}"), "labels": {"app": number.to_string()}},
+                    "status": {"containerStatuses": [{
+                        "name": "app", "ready": false, "image": "", "imageID": "", "restartCount": 0,
+                        "state": {"waiting": {"reason": format!("Why{number}")}},
+                    }]},
+                })
+            };
+            let numbers: Vec<usize> = match only {
+                Some(number) => vec![number],
+                None => (from..count.min(from + PAGE as usize)).collect(),
+            };
+            let next = from + PAGE as usize;
+            let token = if only.is_none() && next < count {
+                next.to_string()
+            } else {
+                String::new()
+            };
+            let items: Vec<Value> = numbers.into_iter().map(pod).collect();
+            Some(json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"continue": token}, "items": items}))
+        })
+        .await;
+        (discovery, asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_list_of_a_namespace_serves_all_who_ask() {
+        let (discovery, requests) = namespace(1000).await;
+        let pods = Pods::default();
+        let ask = async |numbers: std::ops::Range<usize>| {
+            let asked = numbers.map(|number| {
+                let (pods, discovery) = (&pods, &discovery);
+                async move {
+                    let why = pods.why(discovery, "shop", &format!("app={number}")).await;
+                    assert_eq!(why.unwrap(), Some(format!("Why{number}")));
+                }
+            });
+            futures::future::join_all(asked).await;
+            std::mem::take(&mut *requests.lock().unwrap()).len()
+        };
+        assert_eq!(ask(0..1000).await, ONE_BY_ONE + 4, "and four pages");
+        assert_eq!(ask(0..1000).await, 0, "at that time");
+        tokio::time::advance(FRESH).await;
+        assert_eq!(ask(0..1000).await, 4, "where many asked, many ask again");
+        tokio::time::advance(3 * FRESH).await;
+        assert_eq!(ask(0..1).await, 4);
+        tokio::time::advance(3 * FRESH).await;
+        assert_eq!(ask(0..2).await, 2, "few are looked at one by one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn in_a_namespace_that_is_too_large_the_others_are_looked_at_one_by_one() {
+        let most = PAGES * PAGE as usize;
+        let (discovery, requests) = namespace(most + 10).await;
+        let pods = Pods::default();
+        for number in [0, 1, 2, 3, 4, most - 1, most, most + 1] {
+            let why = pods.why(&discovery, "shop", &format!("app={number}")).await;
+            assert_eq!(why.unwrap(), Some(format!("Why{number}")));
+        }
+        assert_eq!(requests.lock().unwrap().len(), ONE_BY_ONE + PAGES + 2);
+    }
+}

@@ -1,0 +1,103 @@
+//! What a retry need not do again: a release that failed is tried again as a whole, and most of what was found out or
+//! refused the last time is as it was.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Run;
+use super::apply::Done;
+use super::kept::Stored;
+use super::release::Release;
+use super::render::Answers;
+use crate::plan::desired::Member;
+use crate::plan::identity::ObjectId;
+use crate::plan::members::Live;
+use crate::plan::status::{Phase, Reason};
+
+/// After this it is sent all the same: not all that the API server judges by can be seen.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// What is remembered from one attempt to the next, until one succeeds or somebody asks for something else.
+#[derive(Default)]
+pub(super) struct Tried {
+    /// The Secret with the random results, as it was read or written.
+    pub(super) kept: Option<Stored>,
+    /// What was looked up.
+    pub(super) answers: Answers,
+    refused: HashMap<ObjectId, Refusal>,
+}
+
+/// The API server refuses an object as it is written.
+#[derive(Debug)]
+struct Refusal {
+    digest: String,
+    /// UID and version of what it was to be applied to.
+    onto: Option<(String, String)>,
+    schemas: (u64, String),
+    at: Instant,
+    reason: Reason,
+    message: String,
+}
+
+fn version(live: Option<&Live>) -> Option<(String, String)> {
+    live.map(|live| (live.uid.clone(), live.resource_version.clone()))
+}
+
+impl Run<'_> {
+    /// Changes with what the API server judges objects by.
+    fn schemas(&self) -> (u64, String) {
+        (
+            self.context.schemas.get(),
+            self.context.discovery.snapshot().digest.clone(),
+        )
+    }
+
+    /// What the API server said of this very member before, if nothing that it judges by has changed.
+    pub(super) fn refused_before(&self, release: &Release, member: &Member, live: Option<&Live>) -> Option<Done> {
+        let known = release.tried.refused.get(&member.id)?;
+        let is_same = known.digest == member.digest
+            && known.onto == version(live)
+            && known.schemas == self.schemas()
+            && known.at.elapsed() < LONGEST;
+        is_same.then(|| Done::Failed(known.reason, known.message.clone()))
+    }
+
+    /// Takes note of what came of sending a member.
+    pub(super) fn note_refusal(&self, release: &mut Release, member: &Member, live: Option<&Live>, done: &Done) {
+        let refused = &mut release.tried.refused;
+        match done {
+            Done::Failed(reason @ (Reason::ObjectInvalid | Reason::Immutable), message) => {
+                let refusal = Refusal {
+                    digest: member.digest.clone(),
+                    onto: version(live),
+                    schemas: self.schemas(),
+                    at: Instant::now(),
+                    reason: *reason,
+                    message: message.clone(),
+                };
+                refused.insert(member.id.clone(), refusal);
+            }
+            _ => drop(refused.remove(&member.id)),
+        }
+    }
+}
+
+/// What was looked up and drawn is secret.
+impl std::fmt::Debug for Tried {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tried")
+            .field("refused", &self.refused)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Tried {
+    /// What is of no use if there is no retry.
+    pub(super) fn after(&mut self, phase: &Phase) {
+        if !matches!(phase, Phase::Failed { .. } | Phase::Stalled { .. }) {
+            *self = Tried::default();
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Custom resources that go in spite of their finalizer. A DELETE whose custom resource was read before our finalizer was
+//! on it takes it out of etcd after that.
+
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use crate::look::uid;
+use crate::operator::Launch;
+use crate::support::eventually;
+use crate::world::{SOON, World};
+
+/// How many are created and deleted at the same time.
+const AT_ONCE: usize = 16;
+
+/// Creates custom resources and deletes each after its delay, from 0 to 100 ms.
+async fn create_and_delete(world: &World, count: u32) -> Result<()> {
+    let admin = Kubeconfig::read_from(world.control_plane.kubeconfig())?;
+    let admin = kube::Config::from_custom_kubeconfig(admin, &KubeConfigOptions::default()).await?;
+    let resource = ApiResource {
+        group: world.group(),
+        version: "v1".into(),
+        api_version: format!("{}/v1", world.group()),
+        kind: "Widget".into(),
+        plural: "widgets".into(),
+    };
+    let api: Api<DynamicObject> = Api::namespaced_with(Client::try_from(admin)?, &world.name, &resource);
+    let all = (0..count).map(|number| {
+        let api = api.clone();
+        async move {
+            let name = format!("r{number}");
+            let widget = world.widget(&name, json!({"extra": ["one"], "secret": {"enabled": true}}));
+            api.create(&PostParams::default(), &serde_json::from_value(widget)?)
+                .await?;
+            // Neighbours have different delays, so that all see the same load.
+            let delay = Duration::from_millis(100) * (number * 37 % 101) / 100;
+            tokio::time::sleep(delay).await;
+            api.delete(&name, &DeleteParams::default()).await?;
+            anyhow::Ok(())
+        }
+    });
+    futures::stream::iter(all).buffer_unordered(AT_ONCE).try_collect().await
+}
+
+/// Nothing is left of custom resources that live for a moment.
+fn nothing_is_left(name: &str, keys: &[&str], count: u32) -> Result<()> {
+    let world = World::new(name)?;
+    world.grant("secrets", &[crate::world::member_rule("", "secrets")])?;
+    let world = keys.iter().fold(world, |world, key| world.watch_key(key));
+    let random = "apiVersion: v1\nkind: Secret\nmetadata: {name: '{{ .Release.Name }}-random'}\n\
+                  stringData: {password: '{{ randAlphaNum 12 }}'}\n";
+    std::fs::write(world.chart().join("templates/random.yaml"), random)?;
+    let operator = world.start()?;
+    world.install("first", json!({}))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let begun = std::time::Instant::now();
+    runtime.block_on(create_and_delete(&world, count))?;
+    println!("{name}: {count} came and went in {:?}", begun.elapsed());
+    let patience = SOON + Duration::from_millis(100) * count;
+    eventually("all are gone with all that was theirs", patience, || {
+        let widgets = world.kubectl.list(&world.widgets(), "")?.len();
+        let maps = world.labelled("configmaps")?.len();
+        let secrets = world.labelled("secrets")?.len();
+        let kept = world.kubectl.list("secrets", "chartwright.dev/release-uid")?.len();
+        let left = (widgets, maps, secrets, kept);
+        ensure!(
+            left == (1, 1, 1, 1),
+            "{left:?}: custom resources, ConfigMaps, Secrets and what was kept"
+        );
+        Ok(Some(()))
+    })
+    .with_context(|| world.story(""))?;
+    let vanished = operator.log().matches("it went although it had our finalizer").count();
+    println!("{name}: {vanished} went although they had their finalizer");
+    world.await_quiet(&operator)?;
+    world.delete("first")
+}
+
+#[test]
+fn nothing_is_left_of_custom_resources_that_live_for_a_moment() -> Result<()> {
+    nothing_is_left("lost-moment", &[], 150)
+}
+
+/// The operator alone.
+#[test]
+fn nothing_is_left_of_them_without_the_garbage_collector() -> Result<()> {
+    nothing_is_left("lost-alone", &["ownerReferences: false"], 150)
+}
+
+#[test]
+#[ignore = "minutes"]
+fn nothing_is_left_of_thousands_of_custom_resources_that_live_for_a_moment() -> Result<()> {
+    nothing_is_left("lost-thousands", &[], 3000)?;
+    nothing_is_left("lost-thousands-alone", &["ownerReferences: false"], 3000)
+}
+
+#[test]
+fn a_custom_resource_whose_finalizer_somebody_took_off_is_let_go_and_told() -> Result<()> {
+    let keys = ["deletionPolicy: WaitForTermination", "ownerReferences: false"];
+    let world = keys
+        .iter()
+        .fold(World::new("lost-freed")?, |world, key| world.watch_key(key));
+    let operator = world.start()?;
+    world.install("a", json!({"extra": ["one"]}))?;
+    let finalizers = |kind: &str, name: &str, finalizers: Value| {
+        let patch = json!({"metadata": {"finalizers": finalizers}});
+        world.kubectl.patch(kind, name, &patch).map(drop)
+    };
+    finalizers("configmap", "a-one", json!(["test.example/hold"]))?;
+    world.kubectl.run(["delete", &world.widgets(), "a", "--wait=false"])?;
+    world.await_condition("a", "Ready", "False")?;
+    world.await_quiet(&operator)?;
+    finalizers(&world.widgets(), "a", Value::Null)?;
+    let told = world.await_event("a", "FinalizerRemoved")?;
+    ensure!(told.contains("chartwright leftovers"), "{told}");
+    finalizers("configmap", "a-one", Value::Null)?;
+    world.await_gone("configmap", "a-one")
+}
+
+fn leftovers(world: &World, arguments: &[&str]) -> Result<(bool, String)> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chartwright"));
+    command
+        .arg("leftovers")
+        .args(["--operator-name", &world.name])
+        .args(arguments);
+    let Output { status, stdout, stderr } = command.env("KUBECONFIG", world.control_plane.kubeconfig()).output()?;
+    let text = [stdout, stderr].concat();
+    Ok((status.success(), String::from_utf8_lossy(&text).into_owned()))
+}
+
+#[test]
+fn what_is_left_is_counted_named_and_removed_on_request() -> Result<()> {
+    let world = World::new("lost-leftovers")?.watch_key("ownerReferences: false");
+    let operator = world.start()?;
+    for name in ["here", "gone", "suspended"] {
+        world.install(name, json!({"extra": ["one"], "kept": name == "gone"}))?;
+    }
+    let metadata = |field: &str, value: Value| json!({"metadata": {field: value}});
+    let suspend = json!({"chartwright.dev/suspend": "true"});
+    world
+        .kubectl
+        .patch(&world.widgets(), "suspended", &metadata("annotations", suspend))?;
+    world.await_condition("suspended", "Suspended", "True")?;
+    let suspended = uid(&world.expect(&world.widgets(), "suspended")?);
+    world.delete("suspended")?;
+    operator.kill()?;
+    // It goes while nobody looks.
+    world
+        .kubectl
+        .patch(&world.widgets(), "gone", &metadata("finalizers", Value::Null))?;
+    world.delete("gone")?;
+    ensure!(world.labelled("configmaps")?.len() == 7);
+
+    let operator = world.launch(&Launch {
+        metrics: true,
+        ..Launch::default()
+    })?;
+    operator.await_log("objects of custom resources that are not there")?;
+    world.await_quiet(&operator)?;
+    let log = operator.log();
+    ensure!(
+        log.contains("ConfigMap lost-leftovers/gone-main") && !log.contains("/here-main"),
+        "{log}"
+    );
+    ensure!(
+        operator.metric("chartwright_leftovers")? == 5.0,
+        "{}",
+        operator.metrics()?
+    );
+    ensure!(world.labelled("configmaps")?.len() == 7, "nothing is removed by itself");
+
+    let (done, text) = leftovers(&world, &[])?;
+    ensure!(
+        done && text.matches(": left").count() == 5 && !text.contains("here"),
+        "{text}"
+    );
+    let (done, text) = leftovers(&world, &["--delete", "--namespace", &world.name, "--uid", &suspended])?;
+    ensure!(done && text.matches(": deleted").count() == 2, "{text}");
+    ensure!(world.labelled("configmaps")?.len() == 5);
+    let (done, text) = leftovers(&world, &["--delete"])?;
+    ensure!(done && text.matches(": deleted").count() == 2, "{text}");
+    ensure!(text.contains("gone-kept: kept, without our marks"), "{text}");
+    let (done, text) = leftovers(&world, &[])?;
+    ensure!(done && text.contains("Nothing is left"), "{text}");
+    ensure!(world.labelled("configmaps")?.len() == 2 && world.get("configmap", "gone-kept")?.is_some());
+    Ok(())
+}

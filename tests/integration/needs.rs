@@ -1,0 +1,158 @@
+//! What is watched, and for whom: what somebody writes into annotations begins no watch, what nobody needs ends, and what
+//! one release can't see delays no other.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::operator::Launch;
+use crate::support::eventually;
+use crate::world::{PROMPT, SOON, World, member_rule};
+
+const KINDS: &str = "applyset.kubernetes.io/contains-group-kinds";
+const NAMESPACES: &str = "applyset.kubernetes.io/additional-namespaces";
+
+#[test]
+fn kinds_that_only_annotations_name_are_not_watched() -> Result<()> {
+    let world = World::new("forged")?;
+    let kinds = [
+        "ReplicaSet.apps",
+        "DaemonSet.apps",
+        "StatefulSet.apps",
+        "CronJob.batch",
+        "Job.batch",
+        "Endpoints",
+        "LimitRange",
+        "PodTemplate",
+        "ReplicationController",
+        "ResourceQuota",
+        "ServiceAccount",
+    ];
+    let mut rules = vec![];
+    for (group, plural) in [
+        ("apps", "replicasets"),
+        ("apps", "daemonsets"),
+        ("apps", "statefulsets"),
+        ("batch", "cronjobs"),
+        ("batch", "jobs"),
+        ("", "endpoints"),
+        ("", "limitranges"),
+        ("", "podtemplates"),
+        ("", "replicationcontrollers"),
+        ("", "resourcequotas"),
+        ("", "serviceaccounts"),
+    ] {
+        rules.push(member_rule(group, plural));
+    }
+    world.grant("all", &rules)?;
+    let launch = Launch {
+        metrics: true,
+        ..Launch::default()
+    };
+    let operator = world.launch(&launch)?;
+    world.install("a", json!({"extra": ["one"]}))?;
+    let watches = operator.metric("chartwright_watches")?;
+    let mut forged = world.widget("b", json!({}));
+    forged["metadata"]["annotations"] = json!({(KINDS): kinds.join(","), (NAMESPACES): "default,kube-system"});
+    world.apply(&forged)?;
+    world.await_ready("b")?;
+    std::thread::sleep(Duration::from_secs(1));
+    ensure!(
+        operator.metric("chartwright_watches")? == watches,
+        "watched for an annotation"
+    );
+    let widget = world.expect(&world.widgets(), "b")?;
+    let named = &widget["metadata"]["annotations"][KINDS];
+    ensure!(
+        !named.to_string().contains("CronJob"),
+        "what is nowhere is taken off: {named}"
+    );
+
+    // Nor by a start.
+    ensure!(operator.terminate()?.success());
+    let patch = json!({"metadata": {"annotations": {(KINDS): kinds.join(",")}}});
+    world.kubectl.patch(&world.widgets(), "a", &patch)?;
+    let operator = world.launch(&launch)?;
+    operator.await_log("\"reconciled\"")?;
+    world.await_quiet(&operator)?;
+    ensure!(
+        operator.metric("chartwright_watches")? == watches,
+        "watched for an annotation"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_watch_that_nobody_needs_any_more_ends() -> Result<()> {
+    let world = World::new("unneeded")?;
+    world.grant("quotas", &[member_rule("", "resourcequotas")])?;
+    let operator = world.launch(&Launch {
+        metrics: true,
+        environment: &[("CHARTWRIGHT_TEST_UNNEEDED_MS", "500")],
+        ..Launch::default()
+    })?;
+    world.install("a", json!({}))?;
+    let watches = || operator.metric("chartwright_watches");
+    // What the start asked for and nobody needs has ended by then.
+    std::thread::sleep(Duration::from_secs(5));
+    let before = watches()?;
+    let quota = json!([{
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "{{ .Release.Name }}-quota"},
+        "spec": {"hard": {"pods": "100"}},
+    }]);
+    world.install("b", json!({"extraDeploy": quota}))?;
+    let ended = |what: &str, expected: f64| eventually(what, SOON, || Ok((watches()? == expected).then_some(())));
+    ended("quotas are watched", before + 1.0)?;
+    world.update("b", json!({"extraDeploy": []}))?;
+    ended("no release has a quota", before)?;
+    world.update("b", json!({"extraDeploy": quota}))?;
+    ended("it is watched again", before + 1.0)?;
+    world.kubectl.delete("resourcequota", "b-quota")?;
+    world.await_object("resourcequota", "b-quota", "is made again", |_| true)?;
+    world.delete("b")?;
+    ended("the release is gone", before)?;
+    Ok(())
+}
+
+#[test]
+fn what_an_annotation_names_and_a_label_proves_is_found() -> Result<()> {
+    let world = World::new("forged-not")?;
+    world.grant("quotas", &[member_rule("", "resourcequotas")])?;
+    let quota = json!([{
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "{{ .Release.Name }}-quota"},
+        "spec": {"hard": {"pods": "100"}},
+    }]);
+    let operator = world.start()?;
+    world.install("a", json!({"extraDeploy": quota}))?;
+    ensure!(operator.terminate()?.success());
+    // As if the operator had died after the apply and before the status: the annotation and the label are all there is.
+    let nothing = json!({"status": {"inventory": null, "release": null, "observedGeneration": -1}});
+    world.kubectl.patch_status(&world.widgets(), "a", &nothing)?;
+    world.edit("a", json!({"extraDeploy": []}))?;
+    let _operator = world.start()?;
+    world.await_gone("resourcequota", "a-quota")?;
+    world.await_ready("a")?;
+    Ok(())
+}
+
+#[test]
+fn a_right_that_one_release_lacks_delays_no_other() -> Result<()> {
+    let world = World::new("needs-right")?;
+    world.grant("quotas", &[member_rule("", "resourcequotas")])?;
+    let quota = json!([{
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "{{ .Release.Name }}-quota"},
+        "spec": {"hard": {"pods": "100"}},
+    }]);
+    let operator = world.start()?;
+    world.install("a", json!({"color": "green"}))?;
+    world.install("b", json!({"extraDeploy": quota}))?;
+    ensure!(operator.terminate()?.success());
+    world.revoke("quotas")?;
+    world.edit("a", json!({"color": "red"}))?;
+    let begun = Instant::now();
+    let _operator = world.start()?;
+    world.await_object("configmap", "a-main", "is red", |main| main["data"]["color"] == "red")?;
+    ensure!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+    Ok(())
+}
