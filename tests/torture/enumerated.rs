@@ -98,7 +98,7 @@ async fn case(work: Work, fault: Fault, position: usize, times: usize) -> Result
         times,
         counts: Box::new(counts),
     };
-    history.faults().context("no operator")?.set_plan(plan);
+    history.set_plan(plan);
     match work {
         Work::Install | Work::Collision => history.edit("a", first()).await?,
         Work::Upgrade => history.edit("a", spec("red", &["two", "three"], true)).await?,
@@ -110,7 +110,7 @@ async fn case(work: Work, fault: Fault, position: usize, times: usize) -> Result
                 counts: Box::new(counts),
             };
             history.other_chart(true).await?;
-            history.faults().context("no operator")?.set_plan(plan);
+            history.set_plan(plan);
         }
         Work::Prune => history.edit("a", spec("blue", &["one", "two"], false)).await?,
         Work::Delete => history.delete("a").await?,

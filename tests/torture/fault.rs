@@ -11,6 +11,7 @@ use http::Response;
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use crate::call::{Answer, Call, Server, failure, whole};
 use crate::watches::{Flow, disturbed};
@@ -46,6 +47,8 @@ pub enum Fault {
     WatchesSilent(Duration),
     /// From now on watches tell everything this much later.
     WatchesLate(Duration),
+    /// All watches end, and for so long whoever lists or watches is answered with this status.
+    WatchesBroken(u16, Duration),
     /// All watches stay open and tell nothing any more, not even bookmarks: what is behind the connection is gone.
     WatchesMute,
 }
@@ -89,6 +92,14 @@ pub struct Faults {
     flow: watch::Sender<Flow>,
     /// The API group that discovery shows as failed.
     missing_group: Mutex<Option<String>>,
+    broken: Mutex<Option<Broken>>,
+}
+
+/// Of which resource LISTs and watches fail (empty: of any), with what status, and until when.
+struct Broken {
+    resource: String,
+    code: u16,
+    until: Instant,
 }
 
 // === impl Faults ===
@@ -102,6 +113,7 @@ impl Faults {
             dead: AtomicBool::new(false),
             flow: watch::Sender::new(Flow::default()),
             missing_group: Mutex::default(),
+            broken: Mutex::default(),
         })
     }
 
@@ -127,6 +139,7 @@ impl Faults {
     pub fn heal(&self) -> Vec<String> {
         self.flow.send_modify(|flow| flow.late = Duration::ZERO);
         self.set_missing_group(None);
+        self.mend_watches();
         let mut state = self.state();
         state.plan = None;
         std::mem::take(&mut state.hit)
@@ -150,6 +163,30 @@ impl Faults {
     /// Discovery says that the API server of a group does not answer.
     pub fn set_missing_group(&self, group: Option<&str>) {
         *self.missing_group.lock().unwrap_or_else(PoisonError::into_inner) = group.map(str::to_owned);
+    }
+
+    /// The watches of a resource (empty: all) end, and it can be neither listed nor watched for so long.
+    pub fn break_watches(&self, resource: &str, code: u16, how_long: Duration) {
+        *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(Broken {
+            resource: resource.to_owned(),
+            code,
+            until: Instant::now() + how_long,
+        });
+        // Those of other resources go on where they were.
+        self.flow.send_modify(|flow| flow.cut += 1);
+    }
+
+    pub fn mend_watches(&self) {
+        *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The status with which a LIST or a watch fails.
+    fn breaks(&self, call: &Call) -> Option<u16> {
+        let broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
+        let broken = broken.as_ref().filter(|broken| Instant::now() < broken.until)?;
+        let target = call.target().filter(|_| matches!(call.verb(), "list" | "watch"))?;
+        let is_it = broken.resource.is_empty() || broken.resource == target.resource;
+        is_it.then_some(broken.code)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -195,6 +232,13 @@ impl Faults {
     }
 
     async fn carry_out(&self, call: Call, due: Option<Fault>, entry: &mut Entry) -> Answer {
+        if let Some(Fault::WatchesBroken(code, how_long)) = due {
+            self.break_watches("", code, how_long);
+        }
+        if let Some(code) = self.breaks(&call) {
+            entry.told = Some(code);
+            return Ok(status(code));
+        }
         match due {
             Some(Fault::Status(code)) => {
                 entry.told = Some(code);
@@ -252,6 +296,11 @@ impl Faults {
         self.killed.notify_one();
     }
 
+    /// All watches end: the server doesn't know the versions any more from which they would go on.
+    pub fn end_watches(&self) {
+        self.flow.send_modify(|flow| flow.gone += 1);
+    }
+
     /// From now on the watches that are open tell nothing, for as long as somebody listens.
     pub fn mute(&self) {
         self.flow.send_modify(|flow| flow.mute += 1);
@@ -286,6 +335,11 @@ impl Faults {
 
 fn status(code: u16) -> Response<crate::call::Body> {
     let (reason, message) = match code {
+        403 => ("Forbidden", "forbidden: the rights of who asks don't reach that far"),
+        // As of a kind that isn't served: no object is named.
+        404 => ("NotFound", "the server could not find the requested resource"),
+        413 => ("RequestEntityTooLarge", "Request entity too large: limit is 3145728"),
+        422 => ("Invalid", "is invalid: metadata: Invalid value: on purpose"),
         409 => (
             "Conflict",
             "Operation cannot be fulfilled: the object has been modified",

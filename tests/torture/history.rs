@@ -1,5 +1,5 @@
-//! A world on the model: an operator in this process, people and controllers who do things, and a clock that runs as
-//! fast as it can.
+//! A world on the model: operators in this process, people and controllers who do things, and a clock that runs as fast
+//! as it can. `oracle.rs` says what must hold of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use bytes::Bytes;
 use chartwright::controller::{self, Options};
 use chartwright::telemetry::{metrics::Metrics, probes::Health};
@@ -19,15 +19,29 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, Server};
-use crate::fault::Faults;
-use crate::look::{OPERATOR, PART_OF, condition, is_marked, uid};
+use crate::fault::{Fault, Faults, Plan};
+use crate::look::{OPERATOR, PART_OF, uid};
 use crate::model::Model;
-use crate::release::{content, members};
+use crate::model::store::KINDS;
+pub use crate::place::NAMESPACE;
+use crate::place::Place;
 
-pub const NAMESPACE: &str = "shop";
 /// A finalizer of somebody else's.
 pub const THEIRS: &str = "example.com/theirs";
-const SECOND: Duration = Duration::from_secs(1);
+/// Plurals of what the charts make.
+pub const MEMBERS: [&str; 4] = ["configmaps", "secrets", "priorityclasses", "parts"];
+pub const SECOND: Duration = Duration::from_secs(1);
+/// A ConfigMap that a release may look up.
+pub const SOURCE: &str = "source";
+
+/// A member of a kind that the API server may serve in two versions.
+const PART: &str = "{{- if .Values.part }}
+apiVersion: parts.test/v1
+kind: Part
+metadata: {name: '{{ .Release.Name }}-part'}
+data: {color: '{{ .Values.color }}'}
+{{- end }}
+";
 
 /// Both charts, written once.
 fn charts() -> &'static [PathBuf; 2] {
@@ -45,10 +59,12 @@ fn charts() -> &'static [PathBuf; 2] {
                 "configmap.yaml",
                 "secret.yaml",
                 "cluster.yaml",
+                "extra.yaml",
                 "fail.yaml",
             ] {
                 fs::copy(fixture.join("templates").join(file), to.join("templates").join(file)).unwrap();
             }
+            fs::write(to.join("templates/part.yaml"), PART).unwrap();
         };
         let both = [folder.join("a"), folder.join("b")];
         both.iter().for_each(|to| copy(to));
@@ -72,9 +88,8 @@ pub fn in_virtual_time<T>(what: impl Future<Output = Result<T>>) -> Result<T> {
 
 /// A call that changes a member.
 pub fn writes_a_member(call: &Call) -> bool {
-    let members = ["configmaps", "secrets", "priorityclasses"];
     let target = call.target();
-    call.is_write() && target.is_some_and(|target| members.contains(&target.resource.as_str()))
+    call.is_write() && target.is_some_and(|target| MEMBERS.contains(&target.resource.as_str()))
 }
 
 /// What a release is meant to be.
@@ -82,51 +97,74 @@ pub fn writes_a_member(call: &Call) -> bool {
 pub struct Wanted {
     pub spec: Value,
     pub suspended: bool,
-    /// How long the log was when the suspension had certainly been seen.
-    since: usize,
+    /// How long each operator's log was when the suspension had certainly been seen.
+    pub since: [usize; 2],
 }
 
-struct Running {
-    stop: CancellationToken,
-    task: JoinHandle<()>,
-    faults: Arc<Faults>,
+pub struct Running {
+    pub stop: CancellationToken,
+    pub task: JoinHandle<()>,
+    pub faults: Arc<Faults>,
 }
 
 pub struct History {
     pub model: Model,
-    running: Option<Running>,
-    chart: usize,
+    /// The operator, and perhaps another one of the same name.
+    pub running: [Option<Running>; 2],
+    /// Of the operator that was started last.
+    pub metrics: Arc<Metrics>,
+    charts: [PathBuf; 2],
+    pub chart: usize,
+    /// By place.
     pub wanted: BTreeMap<String, Wanted>,
-    /// Objects that are somebody else's, with their versions.
-    foreign: BTreeMap<String, String>,
-    /// Members with a label of somebody else's, by UID.
-    labelled: BTreeSet<(String, String)>,
+    /// Objects that are somebody else's, by place, with their versions.
+    pub foreign: BTreeMap<String, String>,
+    /// Members with a label of somebody else's, by name and UID.
+    pub labelled: BTreeSet<(String, String)>,
+    /// Something that only a change may end went wrong, such as a 422.
+    pub refused: bool,
 }
 
 impl History {
     pub async fn begin() -> Result<Self> {
+        Self::begin_on(Model::new()).await
+    }
+
+    pub async fn begin_on(model: Model) -> Result<Self> {
+        Self::begin_with(model, charts().clone()).await
+    }
+
+    /// With charts of one's own: the first, and what [`History::other_chart`] changes it for.
+    pub async fn begin_with(model: Model, charts: [PathBuf; 2]) -> Result<Self> {
         let mut history = History {
-            model: Model::new(),
-            running: None,
+            model,
+            charts,
+            running: [None, None],
+            metrics: Arc::default(),
             chart: 0,
             wanted: BTreeMap::new(),
             foreign: BTreeMap::new(),
             labelled: BTreeSet::new(),
+            refused: false,
         };
-        history.start()?;
+        tokio::spawn(history.model.clone().collect_garbage());
+        history.start(0)?;
         Ok(history)
     }
 
     pub fn faults(&self) -> Option<Arc<Faults>> {
-        self.running.as_ref().map(|running| running.faults.clone())
+        self.running[0].as_ref().map(|running| running.faults.clone())
     }
 
-    fn start(&mut self) -> Result<()> {
-        let chart = charts()[self.chart].display();
-        let text = format!(
-            "- group: torture.test\n  version: v1\n  kind: Widget\n  chart: {chart}\n  \
-             allow: {{kinds: [PriorityClass.scheduling.k8s.io]}}\n"
-        );
+    fn start(&mut self, number: usize) -> Result<()> {
+        let chart = self.charts[self.chart].display();
+        let watch = |kind: &str| {
+            format!(
+                "- group: torture.test\n  version: v1\n  kind: {kind}\n  chart: {chart}\n  \
+                 allow: {{kinds: [PriorityClass.scheduling.k8s.io]}}\n"
+            )
+        };
+        let text = watch("Widget") + &watch("Gadget");
         let env = |_: &str| None;
         let outside = Outside {
             charts_may_be_absent: false,
@@ -144,6 +182,8 @@ impl History {
         let client = kube::Client::new(service, NAMESPACE);
         let stop = CancellationToken::new();
         let token = stop.clone();
+        let metrics = Arc::new(Metrics::new());
+        self.metrics = metrics.clone();
         let task = tokio::spawn(async move {
             // As the kubelet does with a container that ends.
             while !token.is_cancelled() {
@@ -155,40 +195,64 @@ impl History {
                     lease: None,
                     reconcile_period: Duration::from_secs(36_000),
                     concurrency: 2,
+                    memory: None,
                     shutdown_timeout: 5 * SECOND,
                 };
-                let metrics = Arc::new(Metrics::new());
+                let metrics = metrics.clone();
                 let _ = controller::run(client.clone(), options, metrics, Health::new(), token.clone()).await;
                 tokio::time::sleep(SECOND).await;
             }
         });
-        self.running = Some(Running { stop, task, faults });
+        self.running[number] = Some(Running { stop, task, faults });
+        for wanted in self.wanted.values_mut() {
+            wanted.since[number] = 0;
+        }
+        Ok(())
+    }
+
+    async fn stop(&mut self, number: usize, killed: bool) -> Result<()> {
+        let Some(running) = self.running[number].take() else {
+            return Ok(());
+        };
+        self.careful(number, &running.faults)?;
+        match killed {
+            true => {
+                running.faults.kill();
+                running.task.abort();
+            }
+            false => running.stop.cancel(),
+        }
+        let mut task = running.task;
+        if tokio::time::timeout(60 * SECOND, &mut task).await.is_err() {
+            bail!("the operator does not stop");
+        }
         Ok(())
     }
 
     /// Ends the operator, at once or in order, and starts the next.
     pub async fn restart(&mut self, killed: bool) -> Result<()> {
-        if let Some(running) = self.running.take() {
-            self.careful(&running.faults)?;
-            match killed {
-                true => {
-                    running.faults.kill();
-                    running.task.abort();
-                }
-                false => running.stop.cancel(),
-            }
-            let mut task = running.task;
-            if tokio::time::timeout(60 * SECOND, &mut task).await.is_err() {
-                bail!("the operator does not stop");
-            }
-        }
-        for wanted in self.wanted.values_mut() {
-            wanted.since = 0;
-        }
-        self.start()
+        self.stop(0, killed).await?;
+        self.start(0)
     }
 
+    /// Ends it all, as it is.
+    pub async fn close(mut self) -> Result<()> {
+        self.stop(1, true).await?;
+        self.stop(0, true).await
+    }
+
+    /// Another operator of the same name comes, or goes.
+    pub async fn twin(&mut self, runs: bool) -> Result<()> {
+        match (runs, self.running[1].is_some()) {
+            (true, false) => self.start(1),
+            (false, true) => self.stop(1, false).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// All operators come with another chart.
     pub async fn other_chart(&mut self, killed: bool) -> Result<()> {
+        self.twin(false).await?;
         self.chart = 1 - self.chart;
         self.restart(killed).await
     }
@@ -220,13 +284,10 @@ impl History {
         Ok((status, serde_json::from_slice(&bytes).unwrap_or_default()))
     }
 
-    pub fn widget(&self, name: &str) -> Option<Value> {
-        let key = ("widgets", NAMESPACE.to_owned(), name.to_owned());
+    /// The custom resource at a place.
+    pub fn widget(&self, place: &str) -> Option<Value> {
+        let key = Place::of(place).key();
         self.model.store().objects.get(&key).map(|object| (**object).clone())
-    }
-
-    fn widget_path(name: &str) -> String {
-        format!("/apis/torture.test/v1/namespaces/{NAMESPACE}/widgets/{name}")
     }
 
     /// Creates or changes a custom resource; one of the same name that still goes is waited for.
@@ -240,16 +301,17 @@ impl History {
             }
             ensure!(self.widget(name).is_none(), "{name} never goes");
         }
+        let place = Place::of(name);
         let widget = json!({
-            "apiVersion": "torture.test/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec,
+            "apiVersion": "torture.test/v1", "kind": place.kind(), "metadata": {"name": place.name}, "spec": spec,
         });
-        let path = format!("{}?force=true", Self::widget_path(name));
+        let path = format!("{}?force=true", place.path());
         let (status, answer) = self
             .ask(Method::PATCH, &path, "user", "application/apply-patch+yaml", widget)
             .await?;
         ensure!(status < 300, "{answer}");
         let known = self.wanted.get(name);
-        let (suspended, since) = known.map_or((false, 0), |wanted| (wanted.suspended, wanted.since));
+        let (suspended, since) = known.map_or((false, [0, 0]), |wanted| (wanted.suspended, wanted.since));
         let wanted = Wanted { spec, suspended, since };
         self.wanted.insert(name.to_owned(), wanted);
         Ok(())
@@ -258,7 +320,8 @@ impl History {
     /// Somebody takes a custom resource away, finalizer and all, and makes another of the same name, with a finalizer of
     /// his own.
     pub async fn supplant(&mut self, name: &str, spec: Value) -> Result<()> {
-        let path = Self::widget_path(name);
+        let place = Place::of(name);
+        let path = place.path();
         let bare = json!({"metadata": {"finalizers": null}});
         self.ask(Method::PATCH, &path, "user", "application/merge-patch+json", bare)
             .await?;
@@ -266,10 +329,10 @@ impl History {
             .await?;
         ensure!(self.widget(name).is_none(), "{name} is still there");
         let widget = json!({
-            "apiVersion": "torture.test/v1", "kind": "Widget", "spec": spec,
-            "metadata": {"name": name, "finalizers": [THEIRS]},
+            "apiVersion": "torture.test/v1", "kind": place.kind(), "spec": spec,
+            "metadata": {"name": place.name, "finalizers": [THEIRS]},
         });
-        let path = format!("/apis/torture.test/v1/namespaces/{NAMESPACE}/widgets");
+        let path = place.collection();
         let (status, answer) = self
             .ask(Method::POST, &path, "other", "application/json", widget)
             .await?;
@@ -277,7 +340,7 @@ impl History {
         let wanted = Wanted {
             spec: spec.clone(),
             suspended: false,
-            since: 0,
+            since: [0, 0],
         };
         self.wanted.insert(name.to_owned(), wanted);
         self.edit(name, spec).await
@@ -286,7 +349,7 @@ impl History {
     /// Somebody sets labels or annotations of a member. False if it is gone.
     pub async fn mark(&mut self, member: &str, metadata: Value) -> Result<bool> {
         let patch = json!({"metadata": metadata});
-        let path = Self::map_path(member);
+        let path = Place::of(member).map_path();
         let asked = self.ask(Method::PATCH, &path, "hand", "application/merge-patch+json", patch);
         Ok(asked.await?.0 == 200)
     }
@@ -294,7 +357,7 @@ impl History {
     pub async fn delete(&mut self, name: &str) -> Result<()> {
         self.suspend(name, false).await?;
         if self.wanted.remove(name).is_some() {
-            let path = Self::widget_path(name);
+            let path = Place::of(name).path();
             self.ask(Method::DELETE, &path, "user", "application/json", json!({}))
                 .await?;
         }
@@ -309,18 +372,19 @@ impl History {
         if wanted.suspended == suspended {
             return Ok(());
         }
-        if let (false, Some(running)) = (suspended, &self.running) {
-            self.careful(&running.faults)?;
+        if !suspended {
+            self.all_careful()?;
         }
         let value = if suspended { json!("true") } else { Value::Null };
         let patch = json!({"metadata": {"annotations": {"chartwright.dev/suspend": value}}});
-        let path = Self::widget_path(name);
+        let path = Place::of(name).path();
         self.ask(Method::PATCH, &path, "user", "application/merge-patch+json", patch)
             .await?;
         if suspended {
             tokio::time::sleep(150 * SECOND).await;
         }
-        let since = self.faults().map_or(0, |faults| faults.log().len());
+        let length = |running: &Option<Running>| running.as_ref().map_or(0, |running| running.faults.log().len());
+        let since = self.running.each_ref().map(length);
         if let Some(wanted) = self.wanted.get_mut(name) {
             *wanted = Wanted {
                 suspended,
@@ -331,12 +395,9 @@ impl History {
         Ok(())
     }
 
-    fn map_path(name: &str) -> String {
-        format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")
-    }
-
-    pub fn map(&self, name: &str) -> Option<Value> {
-        let key = ("configmaps", NAMESPACE.to_owned(), name.to_owned());
+    /// The ConfigMap at a place.
+    pub fn map(&self, place: &str) -> Option<Value> {
+        let key = Place::of(place).map_key();
         self.model.store().objects.get(&key).map(|object| (**object).clone())
     }
 
@@ -345,7 +406,7 @@ impl History {
         let Some(found) = self.map(member).filter(|_| !self.foreign.contains_key(member)) else {
             return Ok(());
         };
-        let path = Self::map_path(member);
+        let path = Place::of(member).map_path();
         let patch = match what {
             0 => {
                 let field = if member.ends_with("-main") { "color" } else { "extra" };
@@ -376,11 +437,12 @@ impl History {
         let labels = copied_from
             .and_then(|member| self.map(member))
             .map(|member| member["metadata"]["labels"].clone());
+        let place = Place::of(name);
         let object = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels},
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": place.name, "labels": labels},
             "data": {"of": "somebody else"},
         });
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
+        let path = place.maps();
         let (status, answer) = self
             .ask(Method::POST, &path, "other", "application/json", object)
             .await?;
@@ -390,209 +452,53 @@ impl History {
         Ok(())
     }
 
-    /// What must hold of everything that this operator asked so far.
-    fn careful(&self, faults: &Faults) -> Result<()> {
-        for (place, entry) in faults.log().iter().enumerate() {
-            let Some(target) = entry.call.target() else { continue };
-            let is_member = matches!(target.resource.as_str(), "configmaps" | "secrets" | "priorityclasses");
-            if entry.call.verb() == "delete" && is_member {
-                let options: Value = serde_json::from_slice(&entry.call.body).unwrap_or_default();
-                ensure!(
-                    options["preconditions"]["uid"].is_string(),
-                    "deleted whatever has the name: {}",
-                    entry.call
-                );
-            }
-            for (name, wanted) in self.wanted.iter().filter(|(_, wanted)| wanted.suspended) {
-                let of_it =
-                    target.name.starts_with(&format!("{name}-")) || target.name == format!("{NAMESPACE}-{name}");
-                ensure!(
-                    !(is_member && of_it && entry.call.is_write() && place >= wanted.since),
-                    "written while {name} is suspended: {}",
-                    entry.call
-                );
-            }
-        }
-        for (name, version) in &self.foreign {
-            let found = self
-                .map(name)
-                .with_context(|| format!("somebody else's {name} is gone"))?;
-            ensure!(
-                found["metadata"]["resourceVersion"] == version.as_str(),
-                "somebody else's {name} was written: {found}"
-            );
-        }
-        Ok(())
-    }
-
-    /// Nothing goes wrong any more, nobody is in the way: the cluster becomes what the custom resources say, and then
-    /// nothing is written any more.
-    pub async fn end(mut self) -> Result<()> {
-        let faults = self.faults().context("no operator")?;
-        self.careful(&faults)?;
-        faults.heal();
-        let names: Vec<String> = self.wanted.keys().cloned().collect();
-        for name in names {
-            self.suspend(&name, false).await?;
-            let mut spec = self.wanted[&name].spec.clone();
-            spec["fail"] = "".into();
-            self.edit(&name, spec).await?;
-        }
-        for name in std::mem::take(&mut self.foreign).into_keys() {
-            let path = Self::map_path(&name);
+    /// What somebody made under this name goes again.
+    pub async fn by_others_no_more(&mut self, name: &str) -> Result<()> {
+        if self.foreign.remove(name).is_some() {
+            let path = Place::of(name).map_path();
             self.ask(Method::DELETE, &path, "other", "application/json", json!({}))
                 .await?;
         }
-        let mut last = Ok(());
-        // A retry may wait six minutes, and whoever removed what was in the way tells nobody.
-        for _ in 0..200 {
-            tokio::time::sleep(5 * SECOND).await;
-            last = self.is_as_wanted();
-            if last.is_ok() {
-                break;
-            }
-        }
-        last?;
-        tokio::time::sleep(60 * SECOND).await;
-        let version = self.model.store().version();
-        faults.clear_log();
-        tokio::time::sleep(600 * SECOND).await;
-        self.is_as_wanted().context("it does not stay so")?;
-        let now = self.model.store().version();
-        let asked: Vec<String> = faults
-            .log()
-            .iter()
-            .filter(|entry| !entry.call.is_watch())
-            .map(|entry| entry.call.to_string())
-            .collect();
-        ensure!(version == now && asked.is_empty(), "it never comes to rest: {asked:?}");
-        if let Some(running) = self.running.take() {
-            running.stop.cancel();
-            let _ = tokio::time::timeout(60 * SECOND, running.task).await;
-        }
         Ok(())
     }
 
-    /// What a release is to consist of, by the chart that is there.
-    fn members_of(&self, name: &str, spec: &Value) -> BTreeMap<(String, String), Value> {
-        let mut all = members(NAMESPACE, name, spec);
-        if self.chart == 1 {
-            all.insert(("ConfigMap".into(), format!("{name}-added")), json!({"chart": "b"}));
-        }
-        all
-    }
-
-    /// A status that claims to be ready for the current generation is right about every member (P8). Not to be asked
-    /// while somebody changes members.
-    pub fn is_no_lie(&self) -> Result<()> {
-        for (name, wanted) in &self.wanted {
-            let widget = self.widget(name).unwrap_or_default();
-            let ready = condition(&widget, "Ready").unwrap_or_default();
-            if ready["status"] != "True" || ready["observedGeneration"] != widget["metadata"]["generation"] {
-                continue;
-            }
-            let live = self.live();
-            for (id, content_wanted) in self.members_of(name, &wanted.spec) {
-                let found = live.get(&id).map(content);
-                ensure!(
-                    found.as_ref() == Some(&content_wanted),
-                    "{name} says that it is ready while {id:?} is {found:?} instead of {content_wanted}"
-                );
-            }
-        }
-        Ok(())
-    }
-
-    /// No status ever said of its generation that it is ready while a member was not what that spec asks for (P8): each
-    /// is held against what there was when it was written. Not to be asked where somebody changed members by hand.
-    pub fn never_lied(&self) -> Result<()> {
-        let store = self.model.store();
-        let mut there: BTreeMap<_, Arc<Value>> = BTreeMap::new();
-        for change in &store.changes {
-            match &change.after {
-                Some(object) => drop(there.insert(change.key.clone(), object.clone())),
-                None => drop(there.remove(&change.key)),
-            }
-            let Some(widget) = change.after.as_deref().filter(|_| change.key.0 == "widgets") else {
-                continue;
-            };
-            let before = change.before.as_deref().map(|before| &before["status"]);
-            let ready = condition(widget, "Ready").unwrap_or_default();
-            if before == Some(&widget["status"])
-                || ready["status"] != "True"
-                || ready["observedGeneration"] != widget["metadata"]["generation"]
-            {
-                continue;
-            }
-            for ((kind, name), wanted) in members(NAMESPACE, &change.key.2, &widget["spec"]) {
-                let is_it =
-                    |object: &&Arc<Value>| object["kind"] == kind.as_str() && object["metadata"]["name"] == name;
-                let found = there.values().find(is_it).map(|object| content(object));
-                ensure!(
-                    found.as_ref() == Some(&wanted),
-                    "{} was told to be ready while {kind} {name} was {found:?} instead of {wanted}",
-                    change.key.2
-                );
-            }
-        }
-        Ok(())
-    }
-
-    /// Objects with our marks.
-    fn live(&self) -> BTreeMap<(String, String), Value> {
-        let mut live = self.of("configmaps");
-        live.extend(self.of("secrets"));
-        live.extend(self.of("priorityclasses"));
-        live.retain(|_, object| is_marked(object));
-        live
-    }
-
-    pub fn is_as_wanted(&self) -> Result<()> {
-        let mut expected = BTreeMap::new();
-        for (name, wanted) in &self.wanted {
-            let widget = self.widget(name).with_context(|| format!("{name} is gone"))?;
-            let ready = condition(&widget, "Ready").with_context(|| format!("{name} says nothing"))?;
-            ensure!(
-                ready["status"] == "True" && ready["observedGeneration"] == widget["metadata"]["generation"],
-                "{name}: {ready}, generation {}",
-                widget["metadata"]["generation"]
-            );
-            let all = self.members_of(name, &wanted.spec);
-            let rows = widget["status"]["inventory"].as_array().map_or(0, Vec::len);
-            ensure!(rows == all.len(), "{name} lists {rows} members of {}", all.len());
-            expected.extend(all);
-        }
-        let widgets: Vec<String> = self.of("widgets").into_keys().map(|(_, name)| name).collect();
-        ensure!(widgets.iter().eq(self.wanted.keys()), "custom resources: {widgets:?}");
-        let live = self.live();
-        ensure!(
-            live.keys().eq(expected.keys()),
-            "live are {:?}, not {:?}",
-            live.keys(),
-            expected.keys()
-        );
-        for (id, object) in &live {
-            let mut found = content(object);
-            if let Some(data) = found.as_object_mut() {
-                data.remove("mine");
-            }
-            ensure!(found == expected[id], "{id:?} is {found}, not {}", expected[id]);
-            let owns = self.labelled.contains(&(id.1.clone(), uid(object)));
-            ensure!(
-                !owns || object["metadata"]["labels"]["mine"] == "1",
-                "{id:?} lost a label of somebody else's"
-            );
-        }
-        Ok(())
-    }
-
-    fn of(&self, plural: &str) -> BTreeMap<(String, String), Value> {
-        let store = self.model.store();
-        let found = store.objects.iter().filter(|(key, _)| key.0 == plural);
-        let id = |object: &Value| {
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            (text(&object["kind"]), text(&object["metadata"]["name"]))
+    /// Somebody writes what releases of a namespace may look up, or takes it away.
+    pub async fn source(&mut self, namespace: &str, word: Option<&str>) -> Result<()> {
+        let path = Place::of(&format!("{namespace}/{SOURCE}")).map_path();
+        let (method, content, body) = match word {
+            Some(word) => (
+                Method::PATCH,
+                "application/apply-patch+yaml",
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": SOURCE}, "data": {"word": word}}),
+            ),
+            None => (Method::DELETE, "application/json", json!({})),
         };
-        found.map(|(_, object)| (id(object), (**object).clone())).collect()
+        self.ask(method, &path, "other", content, body).await?;
+        Ok(())
+    }
+
+    /// Somebody deletes a member of the kind Part.
+    pub async fn take_part(&self, namespace: &str, name: &str) -> Result<()> {
+        let path = format!("/apis/parts.test/v1/namespaces/{namespace}/parts/{name}");
+        self.ask(Method::DELETE, &path, "hand", "application/json", json!({}))
+            .await?;
+        Ok(())
+    }
+
+    /// Somebody clears up what nobody claims any more.
+    pub fn sweep(&self, (kind, namespace, name): &(String, String, String)) {
+        let mut store = self.model.store();
+        let plural = KINDS.iter().find(|known| known.kind == kind).map(|known| known.plural);
+        if let Some(plural) = plural {
+            store.remove((plural, namespace.clone(), name.clone()));
+        }
+    }
+
+    /// What this plan lets go wrong happens to the operator.
+    pub fn set_plan(&mut self, plan: Plan) {
+        self.refused |= matches!(plan.fault, Fault::Status(400..=408 | 413..=422));
+        if let Some(faults) = self.faults() {
+            faults.set_plan(plan);
+        }
     }
 }

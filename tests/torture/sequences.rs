@@ -9,11 +9,15 @@ use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestR
 use serde_json::{Value, json};
 
 use crate::fault::{Fault, Plan};
-use crate::history::{self, History, writes_a_member};
+use crate::history::{self, History, SOURCE, writes_a_member};
+use crate::model::Model;
+use crate::points::is_cured;
 use crate::report::{Report, everything};
 use crate::sample::seed;
 
-const RELEASES: [&str; 2] = ["a", "b"];
+/// Two of a kind and namespace, one in another namespace, and one of another kind.
+const RELEASES: [&str; 4] = ["a", "b", "yard/a", "gadgets/yard/g"];
+const NAMESPACES: [&str; 2] = ["shop", "yard"];
 const EXTRAS: [&str; 3] = ["one", "two", "three"];
 
 #[derive(Clone, Debug)]
@@ -23,6 +27,12 @@ enum Step {
     ByHand(usize, usize, usize),
     ByOthers(usize, usize, bool),
     Suspend(usize, bool),
+    /// What may be looked up in a namespace is written or taken away.
+    Source(usize, Option<&'static str>),
+    /// Another operator of the same name comes or goes.
+    Twin(bool),
+    /// A version of a member's kind is not served any more.
+    EarlyEnds,
     Restart {
         killed: bool,
     },
@@ -38,18 +48,24 @@ fn spec() -> impl Strategy<Value = Value> {
     let extras = proptest::sample::subsequence(EXTRAS.to_vec(), 0..=3);
     let color = proptest::sample::select(vec!["blue", "red"]);
     let fail = proptest::bool::weighted(0.1);
-    (color, extras, any::<bool>(), any::<bool>(), fail).prop_map(|(color, extra, secret, class, fail)| {
+    let more = (any::<bool>(), any::<bool>());
+    (color, extras, any::<bool>(), any::<bool>(), fail, more).prop_map(|(color, extra, secret, class, fail, more)| {
         json!({
             "color": color, "extra": extra, "secret": {"enabled": secret, "password": color},
             "priorityClass": {"enabled": class}, "fail": if fail { "on purpose" } else { "" },
+            "lookup": if more.0 { SOURCE } else { "" }, "part": more.1,
         })
     })
 }
 
 /// What may go wrong on the model; time costs nothing there.
-pub const FAULTS: [Fault; 15] = [
+pub const FAULTS: [Fault; 22] = [
+    Fault::Status(403),
+    Fault::Status(404),
     Fault::Status(409),
     Fault::Status(410),
+    Fault::Status(413),
+    Fault::Status(422),
     Fault::Status(429),
     Fault::Status(500),
     Fault::Status(503),
@@ -63,6 +79,9 @@ pub const FAULTS: [Fault; 15] = [
     Fault::WatchesSilent(Duration::from_secs(30)),
     Fault::WatchesLate(Duration::from_secs(3)),
     Fault::WatchesMute,
+    Fault::WatchesBroken(403, Duration::from_secs(300)),
+    Fault::WatchesBroken(404, Duration::from_secs(30)),
+    Fault::WatchesBroken(410, Duration::from_secs(120)),
 ];
 
 fn fault() -> impl Strategy<Value = Fault> {
@@ -77,6 +96,10 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (release.clone(), 0..4_usize, 0..5_usize).prop_map(|(release, member, what)| Step::ByHand(release, member, what)),
         1 => (release.clone(), 0..4_usize, any::<bool>()).prop_map(|(release, member, copied)| Step::ByOthers(release, member, copied)),
         1 => (release, any::<bool>()).prop_map(|(release, suspended)| Step::Suspend(release, suspended)),
+        2 => (0..NAMESPACES.len(), proptest::sample::select(vec![None, Some("first"), Some("second")]))
+            .prop_map(|(namespace, word)| Step::Source(namespace, word)),
+        1 => any::<bool>().prop_map(Step::Twin),
+        1 => Just(Step::EarlyEnds),
         2 => any::<bool>().prop_map(|killed| Step::Restart { killed }),
         1 => any::<bool>().prop_map(|killed| Step::OtherChart { killed }),
         3 => (fault(), 1..20_usize, 1..4_usize).prop_map(|(fault, position, times)| Step::Fault(fault, position, times, false)),
@@ -86,7 +109,12 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 async fn run(steps: &[Step]) -> Result<()> {
-    let mut history = History::begin().await?;
+    let model = Model::new();
+    model.store().has_early = steps.iter().any(|step| matches!(step, Step::EarlyEnds));
+    if is_cured("0") {
+        model.store().deletions_take = Duration::from_millis(50);
+    }
+    let mut history = History::begin_on(model).await?;
     for step in steps {
         match step {
             Step::Edit(release, spec) => history.edit(RELEASES[*release], spec.clone()).await?,
@@ -100,25 +128,27 @@ async fn run(steps: &[Step]) -> Result<()> {
             Step::ByOthers(release, member, copied) => {
                 let release = RELEASES[*release];
                 let name = match copied {
-                    true => format!("copy-of-{release}"),
+                    true => format!("{release}copy"),
                     false => format!("{release}-{}", ["main", "one", "two", "three"][*member]),
                 };
                 let from = format!("{release}-main");
                 history.by_others(&name, copied.then_some(from.as_str())).await?;
             }
             Step::Suspend(release, suspended) => history.suspend(RELEASES[*release], *suspended).await?,
+            Step::Source(namespace, word) => history.source(NAMESPACES[*namespace], *word).await?,
+            Step::Twin(runs) => history.twin(*runs).await?,
+            Step::EarlyEnds if is_cured("11") => history.model.store().end_early(),
+            Step::EarlyEnds => {}
             Step::Restart { killed } => history.restart(*killed).await?,
             Step::OtherChart { killed } => history.other_chart(*killed).await?,
             Step::Fault(fault, position, times, members) => {
                 let members = *members;
-                if let Some(faults) = history.faults() {
-                    faults.set_plan(Plan {
-                        fault: *fault,
-                        position: *position,
-                        times: *times,
-                        counts: Box::new(move |call| !members || writes_a_member(call)),
-                    });
-                }
+                history.set_plan(Plan {
+                    fault: *fault,
+                    position: *position,
+                    times: *times,
+                    counts: Box::new(move |call| !members || writes_a_member(call)),
+                });
             }
             Step::Wait(milliseconds) => tokio::time::sleep(Duration::from_millis(*milliseconds)).await,
         }

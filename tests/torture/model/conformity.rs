@@ -11,12 +11,13 @@ use serde_json::{Value, json};
 
 use super::Model;
 use super::fields::managers;
-use super::operations::{Operation, operations};
+use super::operations::{OWNERS, Operation, operations};
 use crate::call::{Call, Server};
+use crate::look::uid;
 use crate::proxy::Upstream;
 use crate::world::World;
 
-fn call(method: &str, path: &str, content: &str, body: &Value) -> Call {
+pub fn call(method: &str, path: &str, content: &str, body: &Value) -> Call {
     let (bare, query) = path.split_once('?').unwrap_or((path, ""));
     let mut headers = HeaderMap::new();
     if !content.is_empty() {
@@ -40,7 +41,7 @@ fn call(method: &str, path: &str, content: &str, body: &Value) -> Call {
     }
 }
 
-async fn ask(server: &dyn Server, call: Call) -> Result<(u16, Value)> {
+pub async fn ask(server: &dyn Server, call: Call) -> Result<(u16, Value)> {
     let response = server.answer(call).await.map_err(anyhow::Error::from_boxed)?;
     let status = response.status().as_u16();
     let bytes = response
@@ -55,6 +56,17 @@ async fn ask(server: &dyn Server, call: Call) -> Result<(u16, Value)> {
 /// What must be the same on both: everything but names of versions, times and UIDs.
 fn essence(object: &Value, field: &str) -> Value {
     let metadata = &object["metadata"];
+    let mut owners: Vec<(String, String)> = metadata["ownerReferences"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|owner| (owner["name"].to_string(), owner["uid"].to_string()))
+        .collect();
+    owners.sort();
+    let named = |path: String| {
+        let unnamed = |path: String, (name, uid): &(String, String)| path.replace(uid, name);
+        owners.iter().fold(path, unnamed)
+    };
     let sets: Vec<Value> = managers(object)
         .into_iter()
         .filter(|(_, (set, _))| !set.is_empty())
@@ -62,7 +74,7 @@ fn essence(object: &Value, field: &str) -> Value {
             // The type of a Secret is a default of the server.
             let paths: Vec<String> = set
                 .iter()
-                .map(|path| path.join("."))
+                .map(|path| named(path.join(".")))
                 .filter(|path| path != "type")
                 .collect();
             json!([name, operation, subresource, paths])
@@ -71,6 +83,7 @@ fn essence(object: &Value, field: &str) -> Value {
     json!({
         "content": object[field], "status": object["status"], "labels": metadata["labels"],
         "annotations": metadata["annotations"], "finalizers": metadata["finalizers"],
+        "owners": owners.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
         "generation": if field == "spec" { metadata["generation"].clone() } else { Value::Null },
         "deleting": !metadata["deletionTimestamp"].is_null(), "managers": sets,
     })
@@ -94,10 +107,20 @@ async fn story(
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
+    let mut owners = Vec::new();
+    for name in OWNERS {
+        let (_, _, path, content, object) = anew(operations);
+        let mut object = object.clone();
+        object["metadata"] = json!({"name": name});
+        let (status, answer) = ask(server, call("POST", &format!("{collection}{path}"), content, &object)).await?;
+        ensure!(status == 201, "{answer}");
+        owners.push(uid(&answer));
+    }
     let mut known = Value::Null;
     for (name, method, rest, content, body) in operations {
         let text = |value: &Value| value.as_str().unwrap_or("none").to_owned();
         let body = body.to_string().replace("$UID", &text(&known["metadata"]["uid"]));
+        let body = body.replace("$OWNER1", &owners[0]).replace("$OWNER2", &owners[1]);
         let body: Value = serde_json::from_str(&body.replace("$RV", &text(&known["metadata"]["resourceVersion"])))?;
         let (status, answer) = ask(server, call(method, &format!("{collection}{rest}"), content, &body)).await?;
         // A failure's reason is what clients go by.
@@ -140,8 +163,16 @@ async fn story(
             }
         }
     }
+    for name in OWNERS {
+        ask(server, call("DELETE", &format!("{collection}/{name}"), "", &json!({}))).await?;
+    }
     told.extend(lists(server, collection, field, operations).await?);
     Ok(told)
+}
+
+fn anew(operations: &[Operation]) -> &Operation {
+    let create = operations.iter().find(|operation| operation.0 == "create anew");
+    create.expect("an operation that creates")
 }
 
 /// How three objects are shown, whole and as metadata, one by one, by label and in pages.
@@ -151,8 +182,7 @@ async fn lists(
     field: &str,
     operations: &[Operation],
 ) -> Result<Vec<(String, Value)>> {
-    let create = operations.iter().find(|operation| operation.0 == "create anew");
-    let (_, _, path, content, object) = create.expect("an operation that creates");
+    let (_, _, path, content, object) = anew(operations);
     for (name, set) in [("l1", "s"), ("l2", "other"), ("l3", "")] {
         let mut object = object.clone();
         object["metadata"] = json!({"name": name, "labels": {"set": set, "of": "lists"}});

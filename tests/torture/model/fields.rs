@@ -1,11 +1,11 @@
 //! Who owns which field: the sets of `managedFields` and what server-side apply makes of them, for objects without a
-//! schema (maps by key, lists whole, finalizers as a set). `conformity.rs` compares it with a real API server.
+//! schema (maps by key, lists whole, finalizers as a set, owners by UID). `conformity.rs` compares it with a real API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-/// From the root; the last element may be `v:<finalizer>`.
+/// From the root; the last element may be `v:<finalizer>` or `k:{"uid":"<owner>"}`.
 pub type Path = Vec<String>;
 pub type Set = BTreeSet<Path>;
 
@@ -33,6 +33,10 @@ fn is_unowned(path: &Path) -> bool {
         .any(|unowned| path.len() >= unowned.len() && path.iter().zip(*unowned).all(|(a, b)| a == b))
 }
 
+fn owner_key(owner: &Value) -> String {
+    format!("k:{}", json!({"uid": owner["uid"]}))
+}
+
 /// The leaves of an object with their values.
 pub fn leaves(object: &Value) -> BTreeMap<Path, Value> {
     fn walk(value: &Value, path: &mut Path, found: &mut BTreeMap<Path, Value>) {
@@ -40,6 +44,14 @@ pub fn leaves(object: &Value) -> BTreeMap<Path, Value> {
             for item in value.as_array().into_iter().flatten().filter_map(Value::as_str) {
                 path.push(format!("v:{item}"));
                 found.insert(path.clone(), item.into());
+                path.pop();
+            }
+            return;
+        }
+        if path.iter().map(String::as_str).eq(["metadata", "ownerReferences"]) {
+            for item in value.as_array().into_iter().flatten() {
+                path.push(owner_key(item));
+                found.insert(path.clone(), item.clone());
                 path.pop();
             }
             return;
@@ -77,6 +89,17 @@ fn set_at(object: &mut Value, path: &[String], value: Value) {
         }
         return set_at(object, parent, Value::Array(list));
     }
+    if let [parent @ .., last] = path
+        && last.starts_with("k:")
+    {
+        let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+        let mut list = owners.cloned().unwrap_or_default();
+        match list.iter_mut().find(|owner| owner_key(owner) == *last) {
+            Some(owner) => *owner = value,
+            None => list.push(value),
+        }
+        return set_at(object, parent, Value::Array(list));
+    }
     let Some((first, rest)) = path.split_first() else {
         *object = value;
         return;
@@ -107,8 +130,21 @@ fn remove_at(object: &mut Value, path: &[String]) {
         }
         return;
     }
+    if let [last] = rest
+        && last.starts_with("k:")
+        && first == "ownerReferences"
+    {
+        if let Some(list) = object["ownerReferences"].as_array_mut() {
+            list.retain(|owner| owner_key(owner) != *last);
+        }
+        return;
+    }
     if let Some(child) = object.as_object_mut().and_then(|map| map.get_mut(first)) {
         remove_at(child, rest);
+        // A map that lost its last field goes with it.
+        if child.as_object().is_some_and(Map::is_empty) {
+            remove_at(object, std::slice::from_ref(first));
+        }
     }
 }
 
@@ -137,6 +173,7 @@ pub fn managers(object: &Value) -> BTreeMap<Manager, (Set, String)> {
             }
             let element = match key.strip_prefix("f:") {
                 Some(name) => name.to_owned(),
+                None if key.starts_with("k:") => key.clone(),
                 None => format!("v:{}", key.trim_start_matches("v:").trim_matches('"')),
             };
             path.push(element);
@@ -175,6 +212,7 @@ fn write_managers(object: &mut Value, managers: &BTreeMap<Manager, (Set, String)
                 for element in path {
                     let key = match element.strip_prefix("v:") {
                         Some(item) => format!("v:\"{item}\""),
+                        None if element.starts_with("k:") => element.clone(),
                         None => format!("f:{element}"),
                     };
                     if place[key.as_str()].is_null() {

@@ -4,8 +4,11 @@
 use serde_json::{Value, json};
 
 /// An operation: its name, the method, what stands after the collection's path, the content type and the body. `$UID`
-/// and `$RV` stand for those of the object as it was last seen.
+/// and `$RV` stand for those of the object as it was last seen, `$OWNER1` and `$OWNER2` for the UIDs of [`OWNERS`].
 pub type Operation = (&'static str, &'static str, &'static str, &'static str, Value);
+
+/// Objects of the same collection that are there all the time.
+pub const OWNERS: [&str; 2] = ["owner1", "owner2"];
 
 const APPLY: &str = "application/apply-patch+yaml";
 const MERGE: &str = "application/merge-patch+json";
@@ -24,6 +27,11 @@ pub fn operations(api_version: &str, kind: &str, field: &str) -> Vec<Operation> 
         object
     };
     let none = || json!({});
+    let owner = |number: usize| {
+        json!({
+            "apiVersion": api_version, "kind": kind, "name": OWNERS[number - 1], "uid": format!("$OWNER{number}"),
+        })
+    };
     let data = |pairs: &[(&str, &str)]| -> Value {
         // Base64, for the sake of Secrets.
         let encoded = |text: &str| data_encoding::BASE64.encode(text.as_bytes());
@@ -351,6 +359,61 @@ pub fn operations(api_version: &str, kind: &str, field: &str) -> Vec<Operation> 
             "/x?fieldManager=two&force=true",
             APPLY,
             object(json!({"resourceVersion": "1", "labels": {"mine": "1"}}), Value::Null),
+        ),
+        (
+            "apply with an owner",
+            "PATCH",
+            "/x?fieldManager=one&force=true",
+            APPLY,
+            object(
+                json!({"labels": {"set": "s"}, "ownerReferences": [owner(1)]}),
+                data(&[("a", "1")]),
+            ),
+        ),
+        (
+            "another's owner beside it",
+            "PATCH",
+            "/x?fieldManager=six",
+            APPLY,
+            object(json!({"ownerReferences": [owner(2)]}), Value::Null),
+        ),
+        (
+            "the same again with both owners",
+            "PATCH",
+            "/x?fieldManager=one&force=true",
+            APPLY,
+            object(
+                json!({"labels": {"set": "s"}, "ownerReferences": [owner(1)]}),
+                data(&[("a", "1")]),
+            ),
+        ),
+        (
+            "the first drops its owner",
+            "PATCH",
+            "/x?fieldManager=one&force=true",
+            APPLY,
+            object(json!({"labels": {"set": "s"}}), Value::Null),
+        ),
+        (
+            "owners by hand",
+            "PATCH",
+            "/x?fieldManager=hand",
+            MERGE,
+            json!({"metadata": {"ownerReferences": [owner(1), owner(2)]}}),
+        ),
+        (
+            "who applied his owner drops it",
+            "PATCH",
+            "/x?fieldManager=six",
+            APPLY,
+            object(json!({"labels": {"six": "6"}}), Value::Null),
+        ),
+        (
+            "all owners are taken off",
+            "PATCH",
+            "/x?fieldManager=hand",
+            MERGE,
+            json!({"metadata": {"ownerReferences": null}}),
         ),
         ("delete", "DELETE", "/x", "", none()),
         (

@@ -25,11 +25,17 @@ type Refusal = (u16, &'static str, String);
 /// How often a watch says where it is.
 const BOOKMARKS: Duration = Duration::from_secs(60);
 
+/// How long a watch goes on after it lost an event, until it has to list anew.
+const LOST_UNTIL: Duration = Duration::from_secs(60);
+
+/// How long the garbage collector takes.
+const COLLECTED_WITHIN: Duration = Duration::from_secs(1);
+
 impl Server for Model {
     fn answer(&self, call: Call) -> BoxFuture<'static, Answer> {
         let model = self.clone();
         async move {
-            Ok(match model.respond(&call) {
+            Ok(match model.respond(&call).await {
                 Ok(response) => response,
                 Err((422, reason, message)) => invalid(reason, &message),
                 Err((code, reason, message)) => failure(code, reason, &message),
@@ -48,7 +54,7 @@ impl Model {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn respond(&self, call: &Call) -> Result<Response<Body>, Refusal> {
+    async fn respond(&self, call: &Call) -> Result<Response<Body>, Refusal> {
         let not_found = || (404, "NotFound", format!("the server could not find {}", call.path));
         match call.path.as_str() {
             "/version" => {
@@ -56,12 +62,12 @@ impl Model {
                     "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "", "platform": ""});
                 return Ok(answer(StatusCode::OK, &version));
             }
-            "/api" => return Ok(answer(StatusCode::OK, &discovery(true))),
-            "/apis" => return Ok(answer(StatusCode::OK, &discovery(false))),
+            "/api" => return Ok(answer(StatusCode::OK, &discovery(&self.store(), true))),
+            "/apis" => return Ok(answer(StatusCode::OK, &discovery(&self.store(), false))),
             _ => {}
         }
         let target = call.target().ok_or_else(not_found)?;
-        let kind = Store::kind_of(&target).ok_or_else(not_found)?;
+        let kind = &self.store().kind_of(&target).ok_or_else(not_found)?;
         let key: Key = (kind.plural, target.namespace.clone(), target.name.clone());
         let view = View::of(call, kind, &target);
         let (status, object) = match call.verb() {
@@ -69,13 +75,13 @@ impl Model {
             "list" => return Ok(self.list(call, &view)),
             "get" => {
                 let store = self.store();
-                let object = store.objects.get(&key).cloned().ok_or_else(|| gone(kind, &key))?;
+                let object = store.read().get(&key).cloned().ok_or_else(|| gone(kind, &key))?;
                 (StatusCode::OK, object)
             }
             "create" => self.create(call, kind, key)?,
             "update" => self.update(call, kind, key)?,
             "patch" => self.patch(call, kind, key, &target.subresource)?,
-            "delete" => return self.delete(call, kind, key),
+            "delete" => return self.delete(call, kind, key).await,
             verb => return Err((405, "MethodNotAllowed", format!("the model has no {verb}"))),
         };
         Ok(answer(status, &view.show(&object)))
@@ -85,8 +91,8 @@ impl Model {
     fn list(&self, call: &Call, view: &View) -> Response<Body> {
         let store = self.store();
         let after = call.parameter("continue").and_then(|token| token.split_once('/'));
-        let found = store
-            .objects
+        let objects = store.read();
+        let found = objects
             .iter()
             .filter(|(key, object)| view.covers(key) && view.selects(object))
             .filter(|(key, _)| after.is_none_or(|last| (key.1.as_str(), key.2.as_str()) > last));
@@ -98,7 +104,7 @@ impl Model {
             true => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList".to_owned()),
             false => (view.api_version(), format!("{}List", view.kind.kind)),
         };
-        let mut metadata = json!({"resourceVersion": store.version().to_string()});
+        let mut metadata = json!({"resourceVersion": store.read_version().to_string()});
         if let Some((key, _)) = page.last().filter(|_| page.len() < found.len()) {
             metadata["continue"] = format!("{}/{}", key.1, key.2).into();
         }
@@ -118,25 +124,47 @@ impl Model {
         let bookmarks = call.parameter("allowWatchBookmarks") == Some("true");
         let end = tokio::time::Instant::now() + Duration::from_secs(seconds);
         let latest = self.store().latest.subscribe();
-        let state = (self.clone(), view, from, latest);
-        let lines = futures::stream::unfold(state, move |(model, view, mut from, mut latest)| async move {
+        let state = (self.clone(), view, from, latest, None);
+        let lines = futures::stream::unfold(state, move |(model, view, mut from, mut latest, mut ends)| async move {
             loop {
                 latest.borrow_and_update();
-                let (news, version) = {
-                    let store = model.store();
-                    let changes = store.changes.iter().filter(|change| change.version > from);
-                    let lines: String = changes
-                        .filter_map(|change| view.event(change))
-                        .map(|event| format!("{event}\n"))
-                        .collect();
-                    (lines, store.version())
+                let delay = model.store().stale.delay(view.kind.plural);
+                if !delay.is_zero() && model.store().news(from).iter().any(|change| view.covers(&change.key)) {
+                    tokio::time::sleep(delay).await;
+                }
+                let (news, version, loses) = {
+                    let mut store = model.store();
+                    let events = store.news(from);
+                    let events = events.iter().filter_map(|change| view.event(change));
+                    let mut lines: Vec<String> = events.map(|event| line(&event)).collect();
+                    let loses = !lines.is_empty() && store.stale.loses == Some(view.kind.plural);
+                    if loses {
+                        store.stale.loses = None;
+                        lines.remove(0);
+                    }
+                    // What is not known yet is told when it is.
+                    let until = store.read_version();
+                    let is_late = until < store.version();
+                    (lines.concat(), if is_late { until.max(from) } else { until }, loses)
                 };
                 from = version;
+                if loses {
+                    ends = Some(tokio::time::Instant::now() + LOST_UNTIL);
+                }
                 if !news.is_empty() {
                     let frame: Result<_, BoxError> = Ok(Frame::data(Bytes::from(news)));
-                    return Some((frame, (model, view, from, latest)));
+                    return Some((frame, (model, view, from, latest, ends)));
                 }
                 tokio::select! {
+                    () = tokio::time::sleep_until(ends.unwrap_or(end)), if ends.is_some() => {
+                        let gone = json!({"type": "ERROR", "object": {
+                            "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410,
+                            "message": "too old resource version",
+                        }});
+                        // As of a watch that has ended: nobody reads on after an error.
+                        let frame = Ok(Frame::data(Bytes::from(line(&gone))));
+                        return Some((frame, (model, view, from, latest, None)));
+                    }
                     changed = latest.changed() => if changed.is_err() { return None },
                     () = tokio::time::sleep_until(end) => return None,
                     () = tokio::time::sleep(BOOKMARKS), if bookmarks => {
@@ -145,7 +173,7 @@ impl Model {
                             "metadata": {"resourceVersion": from.to_string()},
                         }});
                         let frame = Ok(Frame::data(Bytes::from(format!("{bookmark}\n"))));
-                        return Some((frame, (model, view, from, latest)));
+                        return Some((frame, (model, view, from, latest, ends)));
                     }
                 }
             }
@@ -272,21 +300,36 @@ impl Model {
         Ok((StatusCode::OK, store.put(kind, key, object)))
     }
 
-    fn delete(&self, call: &Call, kind: &Kind, key: Key) -> Result<Response<Body>, Refusal> {
+    /// In two steps, as kube-apiserver does it (`Store.Delete` of its registry): whether there are finalizers is looked up
+    /// first, and what has none is then removed from etcd, whatever it has become meanwhile. Only preconditions are
+    /// checked again. What has finalizers is changed in one step.
+    async fn delete(&self, call: &Call, kind: &Kind, key: Key) -> Result<Response<Body>, Refusal> {
         let options: Value = serde_json::from_slice(&call.body).unwrap_or_default();
-        let mut store = self.store();
-        let live = store.objects.get(&key).cloned().ok_or_else(|| gone(kind, &key))?;
-        for field in ["uid", "resourceVersion"] {
-            let wanted = &options["preconditions"][field];
-            if !wanted.is_null() && *wanted != live["metadata"][field] {
-                return Err(conflict(
-                    kind,
-                    &key,
-                    &format!("Precondition failed: {field} in precondition"),
-                ));
+        let check = |store: &Store| {
+            let live = store.objects.get(&key).cloned().ok_or_else(|| gone(kind, &key))?;
+            for field in ["uid", "resourceVersion"] {
+                let wanted = &options["preconditions"][field];
+                if !wanted.is_null() && *wanted != live["metadata"][field] {
+                    let why = format!("Precondition failed: {field} in precondition");
+                    return Err(conflict(kind, &key, &why));
+                }
             }
+            Ok(live)
+        };
+        let (read, duration) = {
+            let store = self.store();
+            (check(&store)?, store.deletions_take)
+        };
+        if !duration.is_zero() {
+            tokio::time::sleep(duration).await;
         }
-        store.delete(kind, key.clone());
+        let mut store = self.store();
+        check(&store)?;
+        let finalizers = read["metadata"]["finalizers"].as_array();
+        match finalizers.is_none_or(Vec::is_empty) {
+            true => store.remove(key.clone()),
+            false => drop(store.delete(kind, key.clone())),
+        }
         Ok(match store.objects.get(&key) {
             Some(dying) => answer(StatusCode::OK, dying),
             None => {
@@ -294,6 +337,16 @@ impl Model {
                 answer(StatusCode::OK, &success)
             }
         })
+    }
+
+    /// Deletes what has lost its owners, a second after each change, for as long as somebody asks.
+    pub async fn collect_garbage(self) {
+        let mut latest = self.store().latest.subscribe();
+        while latest.changed().await.is_ok() {
+            tokio::time::sleep(COLLECTED_WITHIN).await;
+            latest.borrow_and_update();
+            while self.store().collect_garbage() {}
+        }
     }
 }
 
@@ -447,4 +500,9 @@ impl View {
         object["metadata"]["resourceVersion"] = change.version.to_string().into();
         Some(json!({"type": kind, "object": object}))
     }
+}
+
+/// A line of a watch. The type comes first, as the API server writes it.
+fn line(event: &Value) -> String {
+    format!("{{\"type\":{},\"object\":{}}}\n", event["type"], event["object"])
 }

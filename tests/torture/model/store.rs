@@ -1,6 +1,6 @@
 //! Objects, resource versions and what happened to them, in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::stale::Stale;
 use crate::call::Target;
+use crate::look::uid;
 
 /// A kind that the model serves.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +41,17 @@ pub const WIDGET: Kind = Kind {
     ..kind("torture.test", "Widget", "widgets", true)
 };
 
-pub const KINDS: [Kind; 8] = [
+/// Another one.
+pub const GADGET: Kind = Kind {
+    custom: true,
+    ..kind("torture.test", "Gadget", "gadgets", true)
+};
+
+/// A kind of members that may be served in [`EARLY`], too.
+pub const PART: Kind = kind("parts.test", "Part", "parts", true);
+pub const EARLY: &str = "v1alpha1";
+
+pub static KINDS: [Kind; 24] = [
     kind("", "ConfigMap", "configmaps", true),
     kind("", "Secret", "secrets", true),
     kind("", "Namespace", "namespaces", false),
@@ -53,6 +65,31 @@ pub const KINDS: [Kind; 8] = [
     ),
     kind("apiregistration.k8s.io", "APIService", "apiservices", false),
     WIDGET,
+    GADGET,
+    PART,
+    // What charts have besides. Nobody looks after these here: no pod ever runs.
+    kind("", "Service", "services", true),
+    kind("", "ServiceAccount", "serviceaccounts", true),
+    kind("", "Pod", "pods", true),
+    kind("apps", "Deployment", "deployments", true),
+    kind("apps", "StatefulSet", "statefulsets", true),
+    Kind {
+        version: "v2",
+        ..kind(
+            "autoscaling",
+            "HorizontalPodAutoscaler",
+            "horizontalpodautoscalers",
+            true,
+        )
+    },
+    kind("monitoring.coreos.com", "PrometheusRule", "prometheusrules", true),
+    kind("monitoring.coreos.com", "ServiceMonitor", "servicemonitors", true),
+    kind("networking.k8s.io", "Ingress", "ingresses", true),
+    kind("networking.k8s.io", "NetworkPolicy", "networkpolicies", true),
+    kind("policy", "PodDisruptionBudget", "poddisruptionbudgets", true),
+    kind("rbac.authorization.k8s.io", "Role", "roles", true),
+    kind("rbac.authorization.k8s.io", "RoleBinding", "rolebindings", true),
+    kind("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", false),
 ];
 
 /// Plural (unique among [`KINDS`]), namespace and name.
@@ -75,6 +112,12 @@ pub struct Store {
     pub changes: Vec<Change>,
     /// The version of the last change, for who waits.
     pub latest: watch::Sender<u64>,
+    /// Between what a DELETE reads and what it deletes; nothing: both at once.
+    pub deletions_take: Duration,
+    /// What is wrong with what is read.
+    pub stale: Stale,
+    /// [`PART`] is served in [`EARLY`] as well, which the server prefers.
+    pub has_early: bool,
     version: u64,
     begun: Instant,
 }
@@ -85,6 +128,9 @@ impl Store {
             objects: BTreeMap::new(),
             changes: Vec::new(),
             latest: watch::Sender::new(1),
+            deletions_take: Duration::ZERO,
+            stale: Stale::default(),
+            has_early: false,
             version: 1,
             begun: Instant::now(),
         }
@@ -101,10 +147,33 @@ impl Store {
         (start + elapsed).to_string()
     }
 
-    pub fn kind_of(target: &Target) -> Option<&'static Kind> {
-        static ALL: [Kind; KINDS.len()] = KINDS;
-        ALL.iter()
-            .find(|kind| kind.group == target.group && kind.version == target.version && kind.plural == target.resource)
+    /// The kind of a target, in the version that it asks for.
+    pub fn kind_of(&self, target: &Target) -> Option<Kind> {
+        let named = |kind: &&Kind| kind.group == target.group && kind.plural == target.resource;
+        let kind = *KINDS.iter().find(named)?;
+        let version = self
+            .versions(&kind)
+            .into_iter()
+            .find(|version| *version == target.version)?;
+        Some(Kind { version, ..kind })
+    }
+
+    fn versions(&self, kind: &Kind) -> Vec<&'static str> {
+        let early = self.has_early && kind.plural == PART.plural;
+        early.then_some(EARLY).into_iter().chain([kind.version]).collect()
+    }
+
+    /// [`EARLY`] is not served any more; that something changed shows in a CustomResourceDefinition.
+    pub fn end_early(&mut self) {
+        self.has_early = false;
+        if let Some(kind) = KINDS.iter().find(|kind| kind.plural == "customresourcedefinitions") {
+            let name = format!("{}.{}", PART.plural, PART.group);
+            let definition = json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": kind.kind, "metadata": {"name": name},
+                "spec": {"storedVersions": [PART.version]},
+            });
+            self.put(kind, (kind.plural, String::new(), name), definition);
+        }
     }
 
     /// Puts an object in the place of what was there, with a new resource version and what else the server adds.
@@ -138,17 +207,7 @@ impl Store {
         let ends = !metadata["deletionTimestamp"].is_null()
             && metadata["finalizers"].as_array().is_none_or(|list| list.is_empty());
         let object = Arc::new(object);
-        match ends {
-            true => drop(self.objects.remove(&key)),
-            false => drop(self.objects.insert(key.clone(), object.clone())),
-        }
-        self.changes.push(Change {
-            version: self.version,
-            key,
-            before,
-            after: (!ends).then(|| object.clone()),
-        });
-        self.latest.send_replace(self.version);
+        self.record(key, before, (!ends).then(|| object.clone()));
         object
     }
 
@@ -161,31 +220,106 @@ impl Store {
         }
         Some(self.put(kind, key, object))
     }
+
+    /// Takes an object away, whatever finalizers it has.
+    pub fn remove(&mut self, key: Key) {
+        if let Some(before) = self.objects.get(&key).cloned() {
+            self.version += 1;
+            self.record(key, Some(before), None);
+        }
+    }
+
+    /// What the current version is of.
+    fn record(&mut self, key: Key, before: Option<Arc<Value>>, after: Option<Arc<Value>>) {
+        match &after {
+            None => drop(self.objects.remove(&key)),
+            Some(object) => drop(self.objects.insert(key.clone(), object.clone())),
+        }
+        self.changes.push(Change {
+            version: self.version,
+            key,
+            before,
+            after,
+        });
+        self.latest.send_replace(self.version);
+    }
+
+    /// Deletes what has owners of which none is there, as the garbage collector does. True if there was something.
+    pub fn collect_garbage(&mut self) -> bool {
+        let there: BTreeSet<String> = self.objects.values().map(|object| uid(object)).collect();
+        let is_garbage = |object: &Value| {
+            let owners = object["metadata"]["ownerReferences"].as_array();
+            let is_there = |owner: &Value| owner["uid"].as_str().is_some_and(|uid| there.contains(uid));
+            owners.is_some_and(|owners| !owners.is_empty() && !owners.iter().any(is_there))
+                && object["metadata"]["deletionTimestamp"].is_null()
+        };
+        let garbage = self.objects.iter().filter(|(_, object)| is_garbage(object));
+        let garbage: Vec<Key> = garbage.map(|(key, _)| key.clone()).collect();
+        for key in &garbage {
+            if let Some(kind) = KINDS.iter().find(|kind| kind.plural == key.0) {
+                self.delete(kind, key.clone());
+            }
+        }
+        !garbage.is_empty()
+    }
+}
+
+/// What there was at a time.
+pub struct Backup {
+    objects: BTreeMap<Key, Arc<Value>>,
+    version: u64,
+}
+
+impl Store {
+    pub fn backup(&self) -> Backup {
+        Backup {
+            objects: self.objects.clone(),
+            version: self.version,
+        }
+    }
+
+    /// Goes back in time, as etcd does that is restored from a backup: versions and all.
+    pub fn restore(&mut self, backup: Backup) {
+        self.objects = backup.objects;
+        self.version = backup.version;
+        self.changes.clear();
+    }
 }
 
 /// What discovery answers for the core group or for all others.
-pub fn discovery(core: bool) -> Value {
-    let mut groups: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+pub fn discovery(store: &Store, core: bool) -> Value {
+    let mut groups: BTreeMap<&str, Vec<&Kind>> = BTreeMap::new();
     for kind in KINDS.iter().filter(|kind| kind.group.is_empty() == core) {
-        let mut resource = json!({
-            "resource": kind.plural, "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
-            "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
-            "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
-        });
-        if kind.custom {
-            let response = json!({"group": kind.group, "version": kind.version, "kind": kind.kind});
-            resource["subresources"] = json!([{"subresource": "status", "responseKind": response, "verbs": ["patch"]}]);
-        }
-        groups.entry(kind.group).or_default().push(resource);
+        groups.entry(kind.group).or_default().push(kind);
     }
-    let items = groups.into_iter().map(|(group, resources)| {
+    let items = groups.into_iter().map(|(group, kinds)| {
+        let mut versions: Vec<&str> = kinds.iter().flat_map(|kind| store.versions(kind)).collect();
+        versions.dedup();
+        let versions = versions.into_iter().map(|version| {
+            let served = kinds.iter().filter(|kind| store.versions(kind).contains(&version));
+            let resources: Vec<Value> = served.map(|kind| resource(kind, version)).collect();
+            json!({"version": version, "freshness": "Current", "resources": resources})
+        });
         json!({
             "metadata": {"name": if group.is_empty() { Value::Null } else { group.into() }},
-            "versions": [{"version": "v1", "freshness": "Current", "resources": resources}],
+            "versions": versions.collect::<Vec<_>>(),
         })
     });
     json!({
         "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {},
         "items": items.collect::<Vec<_>>(),
     })
+}
+
+fn resource(kind: &Kind, version: &str) -> Value {
+    let response = json!({"group": kind.group, "version": version, "kind": kind.kind});
+    let mut resource = json!({
+        "resource": kind.plural, "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
+        "responseKind": response,
+        "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+    });
+    if kind.custom {
+        resource["subresources"] = json!([{"subresource": "status", "responseKind": response, "verbs": ["patch"]}]);
+    }
+    resource
 }

@@ -1,0 +1,150 @@
+//! A DELETE looks for finalizers first and deletes later: what comes in between. The real API server is given time for it
+//! by a webhook that never answers, which is asked between the two.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use futures::future::try_join_all;
+use serde_json::{Value, json};
+
+use super::Model;
+use super::conformity::{ask, call};
+use crate::call::Server;
+use crate::lane::in_real_time;
+use crate::proxy::Upstream;
+use crate::world::World;
+
+/// How long the webhook is waited for. A deletion that has to look again waits a second time.
+const WINDOW: Duration = Duration::from_secs(2);
+/// When something comes in between.
+const MEANWHILE: Duration = Duration::from_millis(600);
+
+/// Somebody else's finalizer.
+const HELD: &str = "example.com/held";
+
+/// Name, the finalizers at first, what the deletion pins, and what happens meanwhile.
+fn deletions() -> Vec<(&'static str, Vec<&'static str>, Vec<&'static str>, Value)> {
+    let claim = || json!({"metadata": {"finalizers": [HELD]}});
+    let edit = || json!({"spec": {"edited": true}});
+    vec![
+        ("nothing-happens", vec![], vec![], Value::Null),
+        ("claimed", vec![], vec![], claim()),
+        ("claimed-and-pinned-by-uid", vec![], vec!["uid"], claim()),
+        ("claimed-and-pinned", vec![], vec!["uid", "resourceVersion"], claim()),
+        ("edited", vec![], vec![], edit()),
+        ("edited-and-pinned", vec![], vec!["resourceVersion"], edit()),
+        ("held", vec![HELD], vec![], Value::Null),
+        ("held-and-edited", vec![HELD], vec![], edit()),
+        ("let-go", vec![HELD], vec![], json!({"metadata": {"finalizers": null}})),
+    ]
+}
+
+/// What one server makes of each, side by side.
+async fn story(server: &dyn Server, collection: &str, api_version: &str, prefix: &str) -> Result<Vec<Value>> {
+    let told = deletions().into_iter().map(|(case, finalizers, pinned, meanwhile)| async move {
+        let name = format!("{prefix}-{case}");
+        let widget = json!({
+            "apiVersion": api_version, "kind": "Widget", "metadata": {"name": name, "finalizers": finalizers},
+            "spec": {"edited": false},
+        });
+        let (status, made) = ask(server, call("POST", collection, "application/json", &widget)).await?;
+        ensure!(status == 201, "{made}");
+        let mut options = json!({});
+        for field in pinned {
+            options["preconditions"][field] = made["metadata"][field].clone();
+        }
+        let path = format!("{collection}/{name}");
+        let merge = "application/merge-patch+json";
+        let (deleted, changed) = tokio::join!(ask(server, call("DELETE", &path, "", &options)), async {
+            tokio::time::sleep(MEANWHILE).await;
+            match meanwhile.is_null() {
+                true => Ok((0, Value::Null)),
+                false => ask(server, call("PATCH", &path, merge, &meanwhile)).await,
+            }
+        });
+        let (status, answer) = deleted?;
+        let (found, left) = ask(server, call("GET", &path, "", &Value::Null)).await?;
+        let left = if found == 200 { left } else { Value::Null };
+        Ok(json!({
+            "case": case, "deletion": status, "reason": if status < 300 { &Value::Null } else { &answer["reason"] },
+            "meanwhile": changed?.0, "left": !left.is_null(), "edited": left["spec"]["edited"],
+            "finalizers": left["metadata"]["finalizers"], "deleting": left["metadata"]["deletionTimestamp"].is_string(),
+        }))
+    });
+    try_join_all(told).await
+}
+
+/// From then on each deletion in this world takes [`WINDOW`] longer, once the webhook is known: what is to be kept
+/// alive meanwhile.
+async fn slowed(world: &World, real: &Upstream, collection: &str) -> Result<TcpListener> {
+    let deaf = TcpListener::bind("127.0.0.1:0")?;
+    let webhook = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": world.name},
+        "webhooks": [{
+            "name": "slow.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "failurePolicy": "Ignore", "timeoutSeconds": WINDOW.as_secs(),
+            "clientConfig": {"url": format!("https://{}/", deaf.local_addr()?)},
+            "rules": [{"operations": ["DELETE"], "apiGroups": [world.group()], "apiVersions": ["v1"],
+                "resources": ["widgets"]}],
+        }],
+    });
+    world.kubectl.apply(&webhook.to_string())?;
+    let probe = json!({"apiVersion": format!("{}/v1", world.group()), "kind": "Widget", "metadata": {"name": "probe"}});
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        // A new kind is served a moment after its CRD is established.
+        ask(real, call("POST", collection, "application/json", &probe)).await?;
+        let begun = Instant::now();
+        let path = format!("{collection}/probe?dryRun=All");
+        let (status, answer) = ask(real, call("DELETE", &path, "", &json!({}))).await?;
+        if status == 200 && begun.elapsed() >= WINDOW {
+            return Ok(deaf);
+        }
+        ensure!(Instant::now() < deadline, "the webhook is never asked: {answer}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn both() -> Result<()> {
+    let world = World::new("deletions")?;
+    let real = Upstream::connect(world.control_plane.kubeconfig()).await?;
+    let api_version = format!("{}/v1", world.group());
+    let collection = format!("/apis/{api_version}/namespaces/{}/widgets", world.name);
+    let _deaf = slowed(&world, &real, &collection).await?;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let model = Model::new();
+        model.store().deletions_take = WINDOW;
+        let prefix = format!("x{tries}");
+        let modelled = "/apis/torture.test/v1/namespaces/deletions/widgets";
+        let (on_real, on_model) = tokio::try_join!(
+            story(&real, &collection, &api_version, &prefix),
+            story(&model, modelled, "torture.test/v1", &prefix)
+        )?;
+        let pairs = on_real.iter().zip(&on_model);
+        let differences: Vec<String> = pairs
+            .filter(|(real, model)| real != model)
+            .map(|(real, model)| format!("real  {real}\nmodel {model}"))
+            .collect();
+        let lost = on_real.iter().find(|told| told["case"] == "claimed").cloned();
+        let lost = lost.unwrap_or_default();
+        if differences.is_empty() {
+            ensure!(
+                lost["meanwhile"] == 200 && lost["left"] == false,
+                "a finalizer that comes in between does hold: {lost}"
+            );
+            world.kubectl.delete("validatingwebhookconfigurations", &world.name)?;
+            return Ok(());
+        }
+        // On a busy machine what is to come in between may come before.
+        ensure!(tries < 3, "{}", differences.join("\n"));
+    }
+}
+
+#[test]
+fn a_finalizer_that_comes_during_a_deletion_is_lost_on_both() -> Result<()> {
+    in_real_time(both())
+}

@@ -1,0 +1,287 @@
+//! What must hold of a [`History`]: at any time, and when nobody does anything any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::fault::Faults;
+use crate::history::{History, MEMBERS, SECOND, SOURCE};
+use crate::look::{condition, is_marked, uid};
+use crate::place::Place;
+use crate::release::{content, members};
+
+/// Kind, namespace and name.
+type Id = (String, String, String);
+
+impl History {
+    /// As [`History::careful`], for all operators.
+    pub fn all_careful(&self) -> Result<()> {
+        for (number, running) in self.running.iter().enumerate() {
+            running
+                .as_ref()
+                .map_or(Ok(()), |running| self.careful(number, &running.faults))?;
+        }
+        Ok(())
+    }
+
+    /// What must hold of everything that this operator asked so far.
+    pub fn careful(&self, number: usize, faults: &Faults) -> Result<()> {
+        for (place, entry) in faults.log().iter().enumerate() {
+            let Some(target) = entry.call.target() else { continue };
+            // What the operator keeps for itself is named after the UID of its custom resource.
+            let is_member = MEMBERS.contains(&target.resource.as_str()) && !target.name.starts_with("chartwright-");
+            if entry.call.verb() == "delete" && is_member {
+                let options: Value = serde_json::from_slice(&entry.call.body).unwrap_or_default();
+                ensure!(
+                    options["preconditions"]["uid"].is_string(),
+                    "deleted whatever has the name: {}",
+                    entry.call
+                );
+            }
+            for (name, wanted) in self.wanted.iter().filter(|(_, wanted)| wanted.suspended) {
+                let of_it = Place::of(name).has(&target.namespace, &target.name);
+                ensure!(
+                    !(is_member && of_it && entry.call.is_write() && place >= wanted.since[number]),
+                    "written while {name} is suspended: {}",
+                    entry.call
+                );
+            }
+        }
+        for (name, version) in &self.foreign {
+            let found = self
+                .map(name)
+                .with_context(|| format!("somebody else's {name} is gone"))?;
+            ensure!(
+                found["metadata"]["resourceVersion"] == version.as_str(),
+                "somebody else's {name} was written: {found}"
+            );
+        }
+        Ok(())
+    }
+
+    /// Nothing goes wrong any more, nobody is in the way: the cluster becomes what the custom resources say, and then
+    /// nothing is written any more.
+    pub async fn end(mut self) -> Result<()> {
+        let faults = self.faults().context("no operator")?;
+        self.all_careful()?;
+        faults.heal();
+        self.twin(false).await?;
+        let names: Vec<String> = self.wanted.keys().cloned().collect();
+        for name in names {
+            self.suspend(&name, false).await?;
+            let mut spec = self.wanted[&name].spec.clone();
+            spec["fail"] = "".into();
+            self.edit(&name, spec).await?;
+            if self.refused {
+                let patch = json!({"metadata": {"annotations": {"chartwright.dev/requested-at": "the end"}}});
+                let path = Place::of(&name).path();
+                self.ask(Method::PATCH, &path, "user", "application/merge-patch+json", patch)
+                    .await?;
+            }
+        }
+        let foreign: Vec<String> = self.foreign.keys().cloned().collect();
+        for name in foreign {
+            self.by_others_no_more(&name).await?;
+        }
+        let mut last = Ok(());
+        // A retry may wait six minutes, and whoever removed what was in the way tells nobody.
+        for _ in 0..200 {
+            tokio::time::sleep(5 * SECOND).await;
+            last = self.is_as_wanted();
+            if last.is_ok() {
+                break;
+            }
+        }
+        last?;
+        tokio::time::sleep(60 * SECOND).await;
+        let version = self.model.store().version();
+        faults.clear_log();
+        tokio::time::sleep(600 * SECOND).await;
+        self.is_as_wanted().context("it does not stay so")?;
+        let now = self.model.store().version();
+        let asked: Vec<String> = faults
+            .log()
+            .iter()
+            .filter(|entry| !entry.call.is_watch())
+            .map(|entry| entry.call.to_string())
+            .collect();
+        ensure!(version == now && asked.is_empty(), "it never comes to rest: {asked:?}");
+        if let Some(running) = self.running[0].take() {
+            running.stop.cancel();
+            let _ = tokio::time::timeout(60 * SECOND, running.task).await;
+        }
+        Ok(())
+    }
+
+    /// What a release is to consist of, by the chart that is there and what it looks up now.
+    fn members_of(&self, name: &str, spec: &Value) -> BTreeMap<Id, Value> {
+        let place = Place::of(name);
+        let mut all = made_of(&place, spec);
+        let mut add = |kind: &str, suffix: &str, content: Value| {
+            let id = (
+                kind.to_owned(),
+                place.namespace.clone(),
+                format!("{}-{suffix}", place.name),
+            );
+            all.insert(id, content);
+        };
+        if self.chart == 1 {
+            add("ConfigMap", "added", json!({"chart": "b"}));
+        }
+        if spec["lookup"] == SOURCE {
+            let found = self.map(&format!("{}/{SOURCE}", place.namespace)).unwrap_or_default();
+            let word = found["data"]["word"].as_str().unwrap_or("nothing");
+            add("ConfigMap", "looked-up", json!({"copy": word}));
+        }
+        all
+    }
+
+    /// A status that claims to be ready for the current generation is right about every member (P8). Not to be asked
+    /// while somebody changes members.
+    pub fn is_no_lie(&self) -> Result<()> {
+        for (name, wanted) in &self.wanted {
+            let widget = self.widget(name).unwrap_or_default();
+            let ready = condition(&widget, "Ready").unwrap_or_default();
+            if ready["status"] != "True" || ready["observedGeneration"] != widget["metadata"]["generation"] {
+                continue;
+            }
+            let live = self.live();
+            for (id, content_wanted) in self.members_of(name, &wanted.spec) {
+                let found = live.get(&id).map(content);
+                ensure!(
+                    found.as_ref() == Some(&content_wanted),
+                    "{name} says that it is ready while {id:?} is {found:?} instead of {content_wanted}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// No status ever said of its generation that it is ready while a member was not what that spec asks for (P8): each
+    /// is held against what there was when it was written. Not to be asked where somebody changed members by hand.
+    pub fn never_lied(&self) -> Result<()> {
+        let store = self.model.store();
+        let mut there: BTreeMap<_, Arc<Value>> = BTreeMap::new();
+        for change in &store.changes {
+            match &change.after {
+                Some(object) => drop(there.insert(change.key.clone(), object.clone())),
+                None => drop(there.remove(&change.key)),
+            }
+            let is_ours = Place::PLURALS.contains(&change.key.0);
+            let Some(widget) = change.after.as_deref().filter(|_| is_ours) else {
+                continue;
+            };
+            let before = change.before.as_deref().map(|before| &before["status"]);
+            let ready = condition(widget, "Ready").unwrap_or_default();
+            if before == Some(&widget["status"])
+                || ready["status"] != "True"
+                || ready["observedGeneration"] != widget["metadata"]["generation"]
+            {
+                continue;
+            }
+            let place = Place::by_key(&change.key);
+            for (id, wanted) in made_of(&place, &widget["spec"]) {
+                let found = there
+                    .values()
+                    .find(|object| id_of(object) == id)
+                    .map(|object| content(object));
+                ensure!(
+                    found.as_ref() == Some(&wanted),
+                    "{} was told to be ready while {id:?} was {found:?} instead of {wanted}",
+                    change.key.2
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Objects with our marks.
+    pub fn live(&self) -> BTreeMap<Id, Value> {
+        let mut live: BTreeMap<Id, Value> = MEMBERS.iter().flat_map(|plural| self.of(plural)).collect();
+        live.retain(|_, object| is_marked(object));
+        live
+    }
+
+    pub fn is_as_wanted(&self) -> Result<()> {
+        let mut expected = BTreeMap::new();
+        for (name, wanted) in &self.wanted {
+            let widget = self.widget(name).with_context(|| format!("{name} is gone"))?;
+            let ready = condition(&widget, "Ready").with_context(|| format!("{name} says nothing"))?;
+            ensure!(
+                ready["status"] == "True" && ready["observedGeneration"] == widget["metadata"]["generation"],
+                "{name}: {ready}, generation {}",
+                widget["metadata"]["generation"]
+            );
+            let all = self.members_of(name, &wanted.spec);
+            let rows = widget["status"]["inventory"].as_array().map_or(0, Vec::len);
+            ensure!(rows == all.len(), "{name} lists {rows} members of {}", all.len());
+            expected.extend(all);
+        }
+        let there: BTreeSet<String> = {
+            let store = self.model.store();
+            let keys = store.objects.keys().filter(|key| Place::PLURALS.contains(&key.0));
+            keys.map(|key| Place::by_key(key).to_string()).collect()
+        };
+        let wanted: BTreeSet<String> = self.wanted.keys().map(|name| Place::of(name).to_string()).collect();
+        ensure!(there == wanted, "custom resources: {there:?}");
+        let live = self.live();
+        ensure!(
+            live.keys().eq(expected.keys()),
+            "live are {:?}, not {:?}",
+            live.keys(),
+            expected.keys()
+        );
+        for (id, object) in &live {
+            let mut found = content(object);
+            if let Some(data) = found.as_object_mut() {
+                data.remove("mine");
+            }
+            ensure!(found == expected[id], "{id:?} is {found}, not {}", expected[id]);
+            let owns = self.labelled.contains(&(id.2.clone(), uid(object)));
+            ensure!(
+                !owns || object["metadata"]["labels"]["mine"] == "1",
+                "{id:?} lost a label of somebody else's"
+            );
+        }
+        Ok(())
+    }
+
+    fn of(&self, plural: &str) -> BTreeMap<Id, Value> {
+        let store = self.model.store();
+        let found = store.objects.iter().filter(|(key, _)| key.0 == plural);
+        found.map(|(_, object)| (id_of(object), (**object).clone())).collect()
+    }
+}
+
+fn id_of(object: &Value) -> Id {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &object["metadata"];
+    (
+        text(&object["kind"]),
+        text(&metadata["namespace"]),
+        text(&metadata["name"]),
+    )
+}
+
+/// What a spec makes by itself, whatever the chart and what it looks up.
+fn made_of(place: &Place, spec: &Value) -> BTreeMap<Id, Value> {
+    let mut all: BTreeMap<Id, Value> = members(&place.namespace, &place.name, spec)
+        .into_iter()
+        .map(|((kind, name), content)| {
+            let namespace = if kind == "PriorityClass" { "" } else { &place.namespace };
+            ((kind, namespace.to_owned(), name), content)
+        })
+        .collect();
+    if spec["part"] == true {
+        let id = (
+            "Part".to_owned(),
+            place.namespace.clone(),
+            format!("{}-part", place.name),
+        );
+        all.insert(id, json!({"color": spec["color"]}));
+    }
+    all
+}

@@ -1,0 +1,84 @@
+//! Where things are in a history: releases and their ConfigMaps by a short text.
+
+use std::fmt;
+
+use crate::model::store::{GADGET, Key, Kind, WIDGET};
+
+/// Where things are that name no namespace.
+pub const NAMESPACE: &str = "shop";
+
+/// `a` is the Widget of this name, `yard/a` one in another namespace, `gadgets/yard/a` a Gadget there; or the ConfigMap
+/// of that name and namespace.
+#[derive(Clone, Debug)]
+pub struct Place {
+    kind: &'static Kind,
+    pub namespace: String,
+    pub name: String,
+}
+
+impl Place {
+    pub const PLURALS: [&str; 2] = [WIDGET.plural, GADGET.plural];
+
+    pub fn of(text: &str) -> Self {
+        let mut parts = text.rsplit('/');
+        let name = parts.next().unwrap_or_default().to_owned();
+        let namespace = parts.next().unwrap_or(NAMESPACE).to_owned();
+        let kind: &'static Kind = match parts.next() {
+            Some("gadgets") => &GADGET,
+            _ => &WIDGET,
+        };
+        Place { kind, namespace, name }
+    }
+
+    pub fn by_key(key: &Key) -> Self {
+        Place {
+            kind: if key.0 == GADGET.plural { &GADGET } else { &WIDGET },
+            namespace: key.1.clone(),
+            name: key.2.clone(),
+        }
+    }
+
+    pub fn kind(&self) -> &'static str {
+        self.kind.kind
+    }
+
+    pub fn key(&self) -> Key {
+        (self.kind.plural, self.namespace.clone(), self.name.clone())
+    }
+
+    pub fn map_key(&self) -> Key {
+        ("configmaps", self.namespace.clone(), self.name.clone())
+    }
+
+    /// Of all custom resources of its kind and namespace.
+    pub fn collection(&self) -> String {
+        format!(
+            "/apis/torture.test/v1/namespaces/{}/{}",
+            self.namespace, self.kind.plural
+        )
+    }
+
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.collection(), self.name)
+    }
+
+    pub fn maps(&self) -> String {
+        format!("/api/v1/namespaces/{}/configmaps", self.namespace)
+    }
+
+    pub fn map_path(&self) -> String {
+        format!("{}/{}", self.maps(), self.name)
+    }
+
+    /// Whether an object of this namespace and name is a member of the release here.
+    pub fn has(&self, namespace: &str, name: &str) -> bool {
+        let in_it = namespace == self.namespace && name.starts_with(&format!("{}-", self.name));
+        in_it || namespace.is_empty() && name == format!("{}-{}", self.namespace, self.name)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.kind.plural, self.namespace, self.name)
+    }
+}
