@@ -206,6 +206,7 @@ fn applied_to(live: DynamicObject, file: DynamicObject) -> DynamicObject {
         types: file.types,
     }
 }
+
 /// What is rendered, and whether the digests of its members are those of the operator: its key is needed for that.
 async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow::Result<(Prepared, bool)> {
     let (group_kind, version) =

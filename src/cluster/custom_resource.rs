@@ -12,6 +12,7 @@ use super::connect::bounded;
 use super::decoding::{MetadataOnly, Whole};
 use super::discovery::{Discovery, Resource};
 use super::error::{Error, Result};
+use super::objects::list_metadata;
 use crate::plan::applyset::FINALIZER;
 use crate::plan::takeover::is_former_finalizer;
 
@@ -19,8 +20,6 @@ use crate::plan::takeover::is_former_finalizer;
 pub const APPLYSET_MANAGER: &str = "chartwright-applyset";
 /// Owns the status. Frozen for ever.
 pub const STATUS_MANAGER: &str = "chartwright-status";
-/// Objects read in one request.
-const PAGE: u32 = 500;
 
 /// So often a status is written to a custom resource that others change all the time.
 const TRIES: usize = 4;
@@ -102,18 +101,9 @@ pub async fn with_finalizer(
     resource: &Resource,
     namespace: Option<&str>,
 ) -> Result<Vec<ObjectMeta>> {
-    let api = discovery.api::<MetadataOnly>(resource, namespace);
-    let mut parameters = ListParams::default().limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let page = bounded(api.list(&parameters)).await?;
-        let ours = |metadata: &ObjectMeta| metadata.finalizers.iter().flatten().any(|name| name == FINALIZER);
-        found.extend(page.items.into_iter().map(|object| object.metadata).filter(ours));
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
+    let mut found = list_metadata(discovery, resource, namespace, "").await?;
+    found.retain(|metadata| metadata.finalizers.iter().flatten().any(|name| name == FINALIZER));
+    Ok(found)
 }
 
 /// Merges the status, for a schema that doesn't have all of our fields: the API server refuses to apply such a status,

@@ -1,12 +1,15 @@
 //! Requests on members: look, apply, list, delete. Each is one bounded request; nothing here decides.
 
 use std::collections::HashSet;
+use std::fmt::Debug;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{
-    DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy, ValidationDirective,
+    Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy,
+    ValidationDirective,
 };
 use kube::core::{ObjectMeta, Request};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::connect::bounded;
@@ -141,12 +144,19 @@ pub async fn look_closely(discovery: &Discovery, resource: &Resource, id: &Objec
 
 /// All objects of a kind in a namespace, or (`None`) wherever they are.
 pub async fn list_whole(discovery: &Discovery, resource: &Resource, namespace: Option<&str>) -> Result<Vec<Whole>> {
-    let api = discovery.api::<Whole>(resource, namespace);
-    let mut parameters = ListParams::default().limit(PAGE);
+    list(discovery.api(resource, namespace), "", |object| object).await
+}
+
+/// All pages of what a label selector finds, each object reduced at once to what is wanted of it.
+async fn list<K, T>(api: Api<K>, labels: &str, reduce: impl Fn(K) -> T) -> Result<Vec<T>>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut parameters = ListParams::default().labels(labels).limit(PAGE);
     let mut found = Vec::new();
     loop {
         let page = bounded(api.list(&parameters)).await?;
-        found.extend(page.items);
+        found.extend(page.items.into_iter().map(&reduce));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters = parameters.continue_token(&token),
             None => return Ok(found),
@@ -326,16 +336,7 @@ pub async fn list_metadata(
     labels: &str,
 ) -> Result<Vec<ObjectMeta>> {
     let api = discovery.api::<MetadataOnly>(resource, namespace);
-    let mut parameters = ListParams::default().labels(labels).limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let page = bounded(api.list(&parameters)).await?;
-        found.extend(page.items.into_iter().map(|MetadataOnly { metadata, .. }| metadata));
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
+    list(api, labels, |object| object.metadata).await
 }
 
 /// The names of the objects in a place that do not carry the operator's label. `None` if they are too many for one

@@ -16,7 +16,7 @@ use super::unit::Blueprint;
 use super::{api_watch, scopes};
 use crate::chart::stamp::{Stamp, load_stable};
 use crate::cluster::{self, Discovery, events::Events};
-use crate::reconcile::Context;
+use crate::reconcile::{Context, list};
 use crate::render::Renderer;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::Health;
@@ -110,9 +110,6 @@ fn blueprints(options: &Options) -> Vec<Blueprint> {
     }
     blueprints
 }
-
-/// So many objects are named in one line of the log.
-const NAMED: usize = 10;
 
 /// Tells what the charts take, and warns where little is left of what they may.
 fn tell_sizes(options: &Options, blueprints: &[Blueprint], metrics: &Metrics) {
@@ -239,16 +236,11 @@ fn tell_leftovers(context: &Context) {
     if left.is_empty() {
         return;
     }
-    let some: Vec<String> = left.iter().take(NAMED).map(ToString::to_string).collect();
-    let more = match left.len() > NAMED {
-        true => ", ...",
-        false => "",
-    };
     tracing::warn!(
         count = left.len(),
-        "objects of custom resources that are not there: {}{more}; `chartwright leftovers` lists them and, if asked to, \
+        "objects of custom resources that are not there: {}; `chartwright leftovers` lists them and, if asked to, \
          deletes them",
-        some.join(", ")
+        list(left.iter().map(ToString::to_string).collect())
     );
 }
 

@@ -314,7 +314,6 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn thousands_of_rounds_leave_nothing_and_the_depth_is_not_counted() {
         let queue = Queue::default();
-        let started = std::time::Instant::now();
         const KEYS: u32 = 30_000;
         for key in 0..KEYS {
             queue.add(key);
@@ -332,8 +331,6 @@ mod tests {
             queue.forget(&key);
             queue.done(key, None, false);
         }
-        let elapsed = started.elapsed();
-        assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
         let state = queue.lock();
         assert!(state.ready.is_empty() && state.due.is_empty() && state.scheduled.is_empty());
         assert!(state.running.is_empty() && state.again.is_empty() && state.woken.is_empty());

@@ -42,6 +42,7 @@ pub(crate) use context::lock;
 pub use context::{Context, Reads, Unit};
 pub use custom_resource::{CustomResource, Key};
 pub use inputs::follow_recorded_lookups;
+pub use preflight::list;
 pub use release::Release;
 pub use render::{Answers, Prepared, prepare};
 pub use superset::{Superset, want_recorded};

@@ -118,7 +118,7 @@ impl Run<'_> {
 }
 
 /// The first few of a list, and how many more there are.
-pub(super) fn list(mut items: Vec<String>) -> String {
+pub fn list(mut items: Vec<String>) -> String {
     let more = items.len().saturating_sub(SHOWN);
     items.truncate(SHOWN);
     let text = items.join("; ");
