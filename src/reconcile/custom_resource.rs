@@ -187,6 +187,13 @@ impl CustomResource {
         }
     }
 
+    /// True if its status tells that it isn't ready, as it is asked for now.
+    pub fn is_unready(&self) -> bool {
+        let conditions = conditions::of(&self.status());
+        conditions::get(&conditions, "Ready")
+            .is_some_and(|ready| ready.status == "False" && ready.observed_generation == Some(self.generation))
+    }
+
     pub fn has_finalizer(&self) -> bool {
         self.finalizers.iter().any(|finalizer| finalizer == FINALIZER)
     }

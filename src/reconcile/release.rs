@@ -119,6 +119,7 @@ impl Release {
             base: record.inputs.clone(),
             base_asked: record.capabilities.clone(),
             looked_up: record.lookups.clone(),
+            whys: Whys::new(resource.is_unready()),
             record,
             saved,
             // The set that this reconcile has entered.

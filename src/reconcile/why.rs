@@ -18,7 +18,11 @@ const LOOKED_AT: usize = 3;
 
 /// What is known of why the workloads of a release aren't well.
 #[derive(Debug, Default)]
-pub struct Whys(HashMap<ObjectId, Why>);
+pub struct Whys {
+    known: HashMap<ObjectId, Why>,
+    /// Its status tells of it already, and why may be part of that.
+    told: bool,
+}
 
 #[derive(Debug)]
 struct Why {
@@ -30,14 +34,22 @@ struct Why {
 // === impl Whys ===
 
 impl Whys {
+    /// Nothing is known. `told`: that the workloads aren't well is no news.
+    pub(super) fn new(told: bool) -> Self {
+        Whys {
+            told,
+            ..Whys::default()
+        }
+    }
+
     /// What the pods of a member said.
     pub(super) fn of(&self, id: &ObjectId) -> Option<&str> {
-        self.0.get(id)?.text.as_deref()
+        self.known.get(id)?.text.as_deref()
     }
 
     /// When the next pods are to be looked at, if any are.
     pub(super) fn next_look(&self) -> Option<Duration> {
-        let next = self.0.values().map(|why| why.next).min()?;
+        let next = self.known.values().map(|why| why.next).min()?;
         Some(
             next.saturating_duration_since(Instant::now())
                 .max(Duration::from_secs(1)),
@@ -46,15 +58,19 @@ impl Whys {
 
     /// Takes in which members are in trouble; gives those whose pods are to be looked at now.
     fn due(&mut self, troubled: &[ObjectId], now: Instant) -> Vec<ObjectId> {
-        self.0.retain(|id, _| troubled.contains(id));
+        self.known.retain(|id, _| troubled.contains(id));
+        let patience = match std::mem::take(&mut self.told) {
+            true => Duration::ZERO,
+            false => PATIENCE,
+        };
         for id in troubled.iter().take(LOOKED_AT) {
-            self.0.entry(id.clone()).or_insert_with(|| Why {
-                next: now + PATIENCE,
+            self.known.entry(id.clone()).or_insert_with(|| Why {
+                next: now + patience,
                 looks: 0,
                 text: None,
             });
         }
-        self.0
+        self.known
             .iter()
             .filter(|(_, why)| why.next <= now)
             .map(|(id, _)| id.clone())
@@ -62,7 +78,7 @@ impl Whys {
     }
 
     fn learn(&mut self, id: &ObjectId, text: Option<String>, now: Instant) {
-        if let Some(why) = self.0.get_mut(id) {
+        if let Some(why) = self.known.get_mut(id) {
             why.next = now + AGAIN.saturating_mul(1 << why.looks.min(10)).min(LONGEST);
             why.looks = why.looks.saturating_add(1);
             why.text = text;
@@ -116,7 +132,7 @@ mod tests {
             assert_eq!(whys.due(&[id("a")], now), [id("a")]);
             whys.learn(&id("a"), Some("because".into()), now);
             assert!(whys.due(&[id("a")], now).is_empty(), "not twice at once");
-            let wait = whys.0[&id("a")].next - now;
+            let wait = whys.known[&id("a")].next - now;
             waits.push(wait.as_secs());
             now += wait;
         }
@@ -124,6 +140,15 @@ mod tests {
         assert_eq!(whys.of(&id("a")), Some("because"));
         assert!(whys.due(&[], now).is_empty());
         assert_eq!((whys.of(&id("a")), whys.next_look()), (None, None), "all is well");
+    }
+
+    #[test]
+    fn what_a_status_tells_already_is_asked_at_once() {
+        let mut whys = Whys::new(true);
+        let start = Instant::now();
+        assert_eq!(whys.due(&[id("a")], start), [id("a")]);
+        whys.learn(&id("a"), Some("because".into()), start);
+        assert!(whys.due(&[id("a"), id("b")], start).is_empty(), "the other was well");
     }
 
     #[test]

@@ -204,3 +204,65 @@ fn a_restart_lists_and_watches_and_does_nothing_else() -> Result<()> {
     world.await_object("configmap", "d-one", "is back", |_| true)?;
     Ok(())
 }
+
+/// Why a pod isn't ready is looked up, not watched: a process that has just begun must not tell less than the one before.
+#[test]
+fn a_restart_while_members_are_unhealthy_applies_nothing() -> Result<()> {
+    let world = World::new("cost-unhealthy")?;
+    let operator = world.start()?;
+    let failing = json!({"enabled": true, "failing": true});
+    // What comes later waits for the Deployment, so that not all is applied.
+    let later = json!([
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+            "name": "{{ .Release.Name }}-later", "annotations": {"chartwright.dev/wave": "1"},
+        }},
+    ]);
+    let mut names: Vec<String> = (0..8).map(|n| format!("w{n}")).collect();
+    for name in &names {
+        world.apply(&world.widget(name, json!({"extra": ["one"], "deployment": failing})))?;
+    }
+    names.push("waves".to_owned());
+    world.apply(&world.widget("waves", json!({"extraDeploy": later, "deployment": failing})))?;
+    let told = |name: &str, what: &str| {
+        eventually(&format!("{name}: {what}"), SOON, || {
+            let ready = world.await_condition(name, "Ready", "False")?;
+            ensure!(ready["message"].to_string().contains(what), "{ready}");
+            Ok(Some(()))
+        })
+    };
+    for name in &names {
+        let what = if name == "waves" {
+            "Deployment waves"
+        } else {
+            "ImagePullBackOff"
+        };
+        told(name, what)?;
+    }
+    // Of a change that never got ready, either.
+    world.edit("w0", json!({"color": "red"}))?;
+    told("w0", "ImagePullBackOff")?;
+    world.await_quiet(&operator)?;
+    let objects = || {
+        world
+            .kubectl
+            .list(&format!("configmaps,deployments,{}", world.widgets()), "")
+    };
+    let before = versions(&objects()?);
+    ensure!(operator.terminate()?.success());
+
+    let start = world.mark()?;
+    let operator = world.start()?;
+    operator.await_log("watching")?;
+    // Longer than it takes until the pods of what has just begun are looked at.
+    std::thread::sleep(Duration::from_secs(8));
+    world.await_quiet(&operator)?;
+    let requests = world.requests(&operator, start)?;
+    ensure!(
+        !requests.clone().resource("pods").is_empty(),
+        "nobody looked at the pods:\n{requests}"
+    );
+    let writes = requests.writes();
+    ensure!(writes.is_empty(), "{writes}");
+    ensure!(versions(&objects()?) == before);
+    Ok(())
+}
