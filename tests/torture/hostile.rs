@@ -15,7 +15,6 @@ use crate::history::{self, History, SECOND};
 use crate::look::{condition, uid};
 use crate::malice::{self, MINE};
 use crate::place::Place;
-use crate::points::is_cured;
 use crate::report::{Report, everything};
 use crate::sample::seed;
 
@@ -168,9 +167,7 @@ fn watches_little(history: &History) -> Result<()> {
 
 async fn run(steps: &[Step]) -> Result<()> {
     let mut history = History::begin().await?;
-    if is_cured("0") {
-        history.model.store().deletions_take = Duration::from_millis(50);
-    }
+    history.model.store().deletions_take = Duration::from_millis(50);
     history.source("shop", Some("word")).await?;
     history.source("yard", Some("word")).await?;
     for other in OTHERS {
@@ -217,7 +214,8 @@ fn is_red(history: &History, other: &str) -> Result<()> {
     Ok(())
 }
 
-/// He goes with all that is his. What he made the operator forget, by taking its finalizer off, is his own loss.
+/// He goes with all that is his. Where he took the operator's finalizer off, the garbage collector sees to it; what he
+/// asked to be left alone is his own loss.
 async fn leaves(history: &mut History, steps: &[Step]) -> Result<()> {
     let his: Vec<String> = {
         let store = history.model.store();
@@ -270,7 +268,9 @@ async fn leaves(history: &mut History, steps: &[Step]) -> Result<()> {
             let tracking = object["metadata"]["annotations"][crate::look::TRACKING]
                 .as_str()
                 .unwrap_or_default();
-            if !theirs.iter().any(|uid| tracking.starts_with(uid)) {
+            // One UID may begin as another.
+            let owner = tracking.split(':').next().unwrap_or_default();
+            if !theirs.iter().any(|uid| uid == owner) {
                 history.sweep(&id);
             }
         }

@@ -37,7 +37,6 @@ mod model;
 mod oracle;
 mod patience;
 mod place;
-mod points;
 mod proxy;
 mod race;
 mod refused;

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use crate::history::History;
 use crate::look::{OPERATOR, PART_OF, TRACKING, uid};
-use crate::points::is_cured;
 
 /// A finalizer of his.
 pub const MINE: &str = "example.com/evil";
@@ -129,9 +128,9 @@ pub fn spec(history: &History, number: usize) -> Value {
 
 pub const METADATA: usize = 16;
 
-/// Takes the operator's finalizer off, or suspends: what is deleted then stays, as he asked for.
+/// Suspends: what is deleted then stays, as he asked for.
 pub fn leaves_members(number: usize) -> bool {
-    matches!(number, 0..=2 | 4)
+    matches!(number, 2 | 4)
 }
 
 pub fn metadata(history: &History, number: usize) -> Value {
@@ -148,8 +147,7 @@ pub fn metadata(history: &History, number: usize) -> Value {
         2 => json!({"finalizers": [MINE, "foregroundDeletion"], "annotations": {"chartwright.dev/suspend": "true"}}),
         3 => json!({"finalizers": ["chartwright.dev/release", MINE, "uninstall-helm-release"]}),
         4 => annotations(json!({"chartwright.dev/suspend": "true"})),
-        5 if is_cured("3") => annotations(json!({"chartwright.dev/reconcile-period": "1ns"})),
-        5 => annotations(json!({"chartwright.dev/reconcile-period": "10s"})),
+        5 => annotations(json!({"chartwright.dev/reconcile-period": "1ns"})),
         6 => annotations(json!({"chartwright.dev/kept-results": "shop/a-secret"})),
         7 => {
             annotations(json!({"chartwright.dev/kept-results": "torture-hmac-key", "chartwright.dev/regenerate": "1"}))
@@ -158,13 +156,11 @@ pub fn metadata(history: &History, number: usize) -> Value {
         9 => annotations(json!({
             "applyset.kubernetes.io/contains-group-kinds": kinds, "applyset.kubernetes.io/additional-namespaces": "yard,shop",
         })),
-        10 if is_cured("4") => annotations(json!({
+        10 => annotations(json!({
             "applyset.kubernetes.io/contains-group-kinds": kinds,
             "applyset.kubernetes.io/additional-namespaces": many("ns", "", 200),
         })),
-        10 | 11 => {
-            annotations(json!({"applyset.kubernetes.io/contains-group-kinds": many("Kind", ".none.test", 2_000)}))
-        }
+        11 => annotations(json!({"applyset.kubernetes.io/contains-group-kinds": many("Kind", ".none.test", 2_000)})),
         12 => json!({"labels": {
             "applyset.kubernetes.io/id": a["metadata"]["labels"]["applyset.kubernetes.io/id"], (PART_OF): "applyset-x",
             (OPERATOR): "torture",
@@ -217,7 +213,7 @@ pub fn status(history: &History, number: usize) -> Value {
         7 => json!({"conditions": conditions, "observedGeneration": -9_000_000_000_000_000_000_i64}),
         8 => json!({"hooks": {"notRun": [text]}, "notes": text, "failures": 4_000_000_000_u64, "retries": "x"}),
         _ => json!({"inventory": (0..2_000).map(|number| json!({
-            "kind": "ConfigMap", "group": "", "namespace": format!("ns{}", number % if is_cured("4") { 200 } else { 2 }),
+            "kind": "ConfigMap", "group": "", "namespace": format!("ns{}", number % 200),
             "name": format!("n{number}"), "uid": "u",
         })).collect::<Vec<_>>()}),
     }

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use crate::fault::{Fault, Plan};
 use crate::history::{self, History, SOURCE, writes_a_member};
 use crate::model::Model;
-use crate::points::is_cured;
 use crate::report::{Report, everything};
 use crate::sample::seed;
 
@@ -111,9 +110,7 @@ fn step() -> impl Strategy<Value = Step> {
 async fn run(steps: &[Step]) -> Result<()> {
     let model = Model::new();
     model.store().has_early = steps.iter().any(|step| matches!(step, Step::EarlyEnds));
-    if is_cured("0") {
-        model.store().deletions_take = Duration::from_millis(50);
-    }
+    model.store().deletions_take = Duration::from_millis(50);
     let mut history = History::begin_on(model).await?;
     for step in steps {
         match step {
@@ -137,8 +134,7 @@ async fn run(steps: &[Step]) -> Result<()> {
             Step::Suspend(release, suspended) => history.suspend(RELEASES[*release], *suspended).await?,
             Step::Source(namespace, word) => history.source(NAMESPACES[*namespace], *word).await?,
             Step::Twin(runs) => history.twin(*runs).await?,
-            Step::EarlyEnds if is_cured("11") => history.model.store().end_early(),
-            Step::EarlyEnds => {}
+            Step::EarlyEnds => history.model.store().end_early(),
             Step::Restart { killed } => history.restart(*killed).await?,
             Step::OtherChart { killed } => history.other_chart(*killed).await?,
             Step::Fault(fault, position, times, members) => {
