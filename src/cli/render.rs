@@ -300,7 +300,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         concurrency: 1,
         lossy: Default::default(),
     };
-    let prepared = reconcile::prepare(&context, &unit, &resource, &release, &mut Answers::new()).await;
+    let prepared = reconcile::prepare(&context, &unit, &resource, &mut release, &mut Answers::new()).await;
     let prepared = prepared.map_err(|phase| match phase {
         Phase::Stalled { reason, message, .. } | Phase::Failed { reason, message } => {
             anyhow::anyhow!("{reason:?}: {message}")

@@ -46,6 +46,20 @@ struct Told {
     blind: Mutex<HashSet<&'static str>>,
 }
 
+/// What matters of an object; each number changes when something does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    /// What is served.
+    served: u64,
+    /// By which schemas the API server judges.
+    schema: u64,
+}
+
+/// The group that a CustomResourceDefinition or an APIService is of, by its name: `<plural>.<group>`, `<version>.<group>`.
+fn group_of(name: &str) -> &str {
+    name.split_once('.').map_or("", |(_, group)| group)
+}
+
 /// Runs until told to stop.
 pub async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     let told = Arc::new(Told::default());
@@ -77,8 +91,6 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) {
                 () = tokio::time::sleep(*wait) => {}
             }
             read = shared.refresh_discovery().await;
-            // The API server takes a while to judge by a new schema.
-            shared.context.schemas.changed();
             if told.changed.notified().now_or_never().is_some() {
                 looks = LOOKS.get(FURTHER..).unwrap_or_default();
             }
@@ -115,12 +127,16 @@ async fn follow_crds(shared: Arc<Shared>, told: Arc<Told>) {
             News::Failed { .. } => drop(shared.crds.send_replace(Some(HashSet::new()))),
         }
     });
-    // Also a change of its status may mean that it is served.
-    let version = |object: &MetadataOnly| {
+    let state = |object: &MetadataOnly| {
         let metadata = &object.metadata;
-        (name(object), hash((&metadata.uid, &metadata.resource_version)))
+        let state = State {
+            // Also a change of its status may mean that it is served.
+            served: hash((&metadata.uid, &metadata.resource_version)),
+            schema: hash((&metadata.uid, metadata.generation)),
+        };
+        (name(object), state)
     };
-    follow(&shared, CRD, stream, version, told).await;
+    follow(&shared, CRD, stream, state, told).await;
 }
 
 async fn follow_api_services(shared: Arc<Shared>, told: Arc<Told>) {
@@ -136,7 +152,7 @@ async fn follow_api_services(shared: Arc<Shared>, told: Arc<Told>) {
 }
 
 /// The name of an APIService, and what changes when its kinds come or go.
-fn availability(object: &Whole) -> (String, u64) {
+fn availability(object: &Whole) -> (String, State) {
     let data = object.outline();
     let conditions = data.pointer("/status/conditions").and_then(|list| list.as_array());
     let available = conditions
@@ -146,7 +162,9 @@ fn availability(object: &Whole) -> (String, u64) {
         .map(|condition| condition["status"].to_string());
     let spec = data.get("spec").map(ToString::to_string);
     let name = object.metadata.name.clone().unwrap_or_default();
-    (name, hash((&object.metadata.uid, spec, available)))
+    let served = hash((&object.metadata.uid, spec, available));
+    // Its server has the schemas; it may be another one from then on.
+    (name, State { served, schema: served })
 }
 
 fn hash(value: impl Hash) -> u64 {
@@ -155,16 +173,16 @@ fn hash(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Tells of what changes that matters. `state`: the name of an object, and what changes when it does.
+/// Tells of what changes that matters. `state`: the name of an object, and its state.
 async fn follow<K>(
     shared: &Shared,
     kind: &'static str,
     stream: impl Stream<Item = News<K>>,
-    state: impl Fn(&K) -> (String, u64),
+    state: impl Fn(&K) -> (String, State),
     told: Arc<Told>,
 ) {
     let mut stream = std::pin::pin!(stream);
-    let mut known: HashMap<String, u64> = HashMap::new();
+    let mut known: HashMap<String, State> = HashMap::new();
     let mut seen = HashSet::new();
     let (mut listed, mut failing) = (false, false);
     while let Some(news) = stream.next().await {
@@ -179,8 +197,13 @@ async fn follow<K>(
                 if matches!(news, News::Listed(_)) {
                     seen.insert(name.clone());
                 }
+                let before = known.insert(name.clone(), state);
+                // A first list that comes late may tell of what changed before it.
+                if (listed || failing) && before.is_none_or(|before| before.schema != state.schema) {
+                    shared.context.schemas.changed(group_of(&name));
+                }
                 // The first list is what discovery has read already.
-                known.insert(name, state) != Some(state) && listed
+                listed && before != Some(state)
             }
             News::Deleted(object) => known.remove(&state(object).0).is_some(),
             News::ListEnds => {
@@ -221,6 +244,12 @@ async fn follow<K>(
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn names_tell_the_group() {
+        let groups = ["gadgets.retry.test", "v1.retry.test", "v1."].map(group_of);
+        assert_eq!(groups, ["retry.test", "retry.test", ""]);
+    }
 
     #[test]
     fn what_an_api_service_says_of_its_failure_is_no_news() {

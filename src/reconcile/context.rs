@@ -1,10 +1,11 @@
 //! What every reconcile of a process shares, and what those of one watch share.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
 
 use super::budget::Budget;
 use super::custom_resource::{CustomResource, Key as ResourceKey};
@@ -44,7 +45,7 @@ pub struct Context {
     pub namespaces: Option<BTreeSet<String>>,
     /// Bounds how many renders run at once: they use a core each.
     pub renders: Arc<Semaphore>,
-    /// Moves on whenever a CustomResourceDefinition has changed: the API server may judge its objects otherwise.
+    /// Told when the schemas of a group have changed: the API server may judge its objects otherwise.
     pub schemas: Schemas,
     /// Bounds how many requests for what templates look up are under way: one release may ask for many.
     pub lookups: Semaphore,
@@ -65,17 +66,22 @@ pub struct Context {
 /// Custom resources that are looked at to find out what made one: marks that somebody wrote may lead round in a circle.
 const LONGEST_LINE: usize = 1000;
 
-/// Counts the changes of schemas that were heard of.
+/// The API groups whose schemas have changed, and when that was heard last.
 #[derive(Default)]
-pub struct Schemas(AtomicU64);
+pub struct Schemas(Mutex<HashMap<String, Instant>>);
+
+/// The API server takes a while to judge by a new schema.
+const TAKES_EFFECT: Duration = Duration::from_secs(5);
 
 impl Schemas {
-    pub fn changed(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+    pub fn changed(&self, group: &str) {
+        lock(&self.0).insert(group.to_owned(), Instant::now());
     }
 
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    /// True if objects of a group may be judged otherwise than they were at a time.
+    pub fn may_judge_otherwise(&self, group: &str, since: Instant) -> bool {
+        let changed = lock(&self.0).get(group).copied();
+        changed.is_some_and(|changed| since < changed + TAKES_EFFECT)
     }
 }
 

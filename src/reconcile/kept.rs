@@ -164,7 +164,7 @@ impl Memory {
     }
 
     /// What was read.
-    fn known(&self) -> Option<Stored> {
+    pub(super) fn known(&self) -> Option<Stored> {
         self.was_read.then(|| Stored {
             results: self.stored.clone(),
             version: self.version.clone(),

@@ -37,7 +37,8 @@ const LONGEST_LOOKUP: usize = 1024;
 #[derive(Debug, Default)]
 pub struct Release {
     uid: String,
-    trigger: u64,
+    /// What somebody asked for last: the finalizer and the annotations that the operator writes are no news.
+    wanted: u64,
     pub record: Record,
     /// The Secrets that hold the record.
     pub saved: Saved,
@@ -113,7 +114,7 @@ impl Release {
     pub(super) fn begin(&mut self, resource: &CustomResource, record: Record, saved: Saved) {
         *self = Release {
             uid: resource.uid.clone(),
-            trigger: resource.trigger(),
+            wanted: resource.asked(),
             failures: resource.failures(),
             was_complete: !record.inputs.is_empty(),
             base: record.inputs.clone(),
@@ -144,9 +145,9 @@ impl Release {
 
     /// Takes in the custom resource: a changed one starts counting anew.
     pub(super) fn observe(&mut self, resource: &CustomResource) {
-        let trigger = resource.trigger();
-        if self.trigger != trigger {
-            self.trigger = trigger;
+        let wanted = resource.asked();
+        if self.wanted != wanted {
+            self.wanted = wanted;
             self.failures = 0;
             self.unwritten = 0;
             // There may be room now.

@@ -162,6 +162,7 @@ impl Run<'_> {
 }
 
 /// Renders the release of a custom resource. Reads what templates look up, and leaves the answers; writes nothing.
+/// The release remembers what it reads of chance, also if it can't be rendered.
 ///
 /// # Errors
 /// The phase that the release is in when it can't be rendered.
@@ -169,7 +170,7 @@ pub async fn prepare(
     context: &Context,
     unit: &Unit,
     resource: &CustomResource,
-    release: &Release,
+    release: &mut Release,
     answers: &mut Answers,
 ) -> Result<Prepared, Phase> {
     let renderer = unit
@@ -206,6 +207,7 @@ pub async fn prepare(
     secrets::publish_names(&work.secrets, resource, &unit.group_kind);
     let recorded = release.record.revision;
     let mut memory = Memory::read(context, resource, release).await?;
+    release.tried.kept = memory.known();
     let remembered = memory.clone();
     let inputs = |asked: &[String]| inputs::digest(&context.key, unit, resource, &work.frame.snapshot, asked);
     let since_settled = inputs(&release.record.capabilities);

@@ -35,7 +35,8 @@ struct Refusal {
     digest: String,
     /// UID and version of what it was to be applied to.
     onto: Option<(String, String)>,
-    schemas: (u64, String),
+    /// The API server's version.
+    server: String,
     at: Instant,
     reason: Reason,
     message: String,
@@ -46,12 +47,9 @@ fn version(live: Option<&Live>) -> Option<(String, String)> {
 }
 
 impl Run<'_> {
-    /// Changes with what the API server judges objects by.
-    fn schemas(&self) -> (u64, String) {
-        (
-            self.context.schemas.get(),
-            self.context.discovery.snapshot().digest.clone(),
-        )
+    fn server(&self) -> String {
+        let snapshot = self.context.discovery.snapshot();
+        snapshot.capabilities.kube_version.version.clone()
     }
 
     /// What the API server said of this very member before, if nothing that it judges by has changed.
@@ -59,7 +57,11 @@ impl Run<'_> {
         let known = release.tried.refused.get(&member.id)?;
         let is_same = known.digest == member.digest
             && known.onto == version(live)
-            && known.schemas == self.schemas()
+            && known.server == self.server()
+            && !self
+                .context
+                .schemas
+                .may_judge_otherwise(&member.id.group_kind.group, known.at)
             && known.at.elapsed() < LONGEST;
         is_same.then(|| Done::Failed(known.reason, known.message.clone()))
     }
@@ -72,7 +74,7 @@ impl Run<'_> {
                 let refusal = Refusal {
                     digest: member.digest.clone(),
                     onto: version(live),
-                    schemas: self.schemas(),
+                    server: self.server(),
                     at: Instant::now(),
                     reason: *reason,
                     message: message.clone(),

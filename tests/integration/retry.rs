@@ -8,18 +8,22 @@ use serde_json::{Value, json};
 use crate::look::condition;
 use crate::operator::{Launch, PANIC};
 use crate::support::eventually;
-use crate::world::{SOON, World, member_rule};
+use crate::world::{SOON, World, member_rule, served_changed};
 
-fn limits() -> Value {
-    json!({"extraDeploy": [{
+fn limit_range() -> Value {
+    json!({
         "apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "{{ .Release.Name }}"},
         "spec": {"limits": [{"type": "Container", "max": {"memory": "4Gi"}}]},
-    }]})
+    })
 }
 
-fn failures(world: &World, at_least: u64) -> Result<Value> {
+fn limits() -> Value {
+    json!({"extraDeploy": [limit_range()]})
+}
+
+fn failures(world: &World, name: &str, at_least: u64) -> Result<Value> {
     eventually(&format!("{at_least} failures"), SOON, || {
-        let widget = world.expect(&world.widgets(), "a")?;
+        let widget = world.expect(&world.widgets(), name)?;
         let count = widget["status"]["failures"].as_u64().unwrap_or_default();
         ensure!(count >= at_least, "{}", widget["status"]);
         Ok(Some(widget))
@@ -32,7 +36,7 @@ fn failures_are_counted_until_they_pass_or_something_changes() -> Result<()> {
     let operator = world.start_and_settle()?;
     let start = world.mark()?;
     world.apply(&world.widget("a", limits()))?;
-    let widget = failures(&world, 3)?;
+    let widget = failures(&world, "a", 3)?;
     let retrying = condition(&widget, "Reconciling").unwrap_or_default();
     ensure!(retrying["reason"] == "ProgressingWithRetry", "{widget}");
     ensure!(
@@ -73,14 +77,14 @@ fn failures_are_counted_until_they_pass_or_something_changes() -> Result<()> {
         Ok(Some(widget))
     })?;
     ensure!(widget["status"]["failures"].as_u64() < Some(3), "{}", widget["status"]);
-    failures(&world, 2)?;
+    failures(&world, "a", 2)?;
     world.update("a", json!({"extraDeploy": []}))?;
     let widget = world.expect(&world.widgets(), "a")?;
     ensure!(widget["status"]["failures"].is_null(), "{}", widget["status"]);
 
     // And without one it is tried until it works.
     world.edit("a", limits())?;
-    failures(&world, 1)?;
+    failures(&world, "a", 1)?;
     world.grant("limits", &[member_rule("", "limitranges")])?;
     world.await_ready("a")?;
     Ok(())
@@ -142,6 +146,136 @@ fn what_a_policy_denies_is_tried_until_the_policy_goes() -> Result<()> {
     ])?;
     world.await_ready("a")?;
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "pink");
+    Ok(())
+}
+
+/// Where the CRD of [`install_gadget`] has the schema of `spec.size`.
+const SIZE: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size";
+
+/// A kind of another group than the world's, whose size is a number.
+fn install_gadget(world: &World, group: &str) -> Result<()> {
+    let spec = json!({"type": "object", "properties": {"size": {"type": "integer"}}});
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("gadgets.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced", "names": {"kind": "Gadget", "plural": "gadgets"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
+            }],
+        },
+    });
+    served_changed();
+    let (kubectl, name) = (world.control_plane.kubectl(), format!("gadgets.{group}"));
+    kubectl.apply(&crd.to_string())?;
+    kubectl.wait("condition=Established", "crd", &name, SOON)?;
+    Ok(())
+}
+
+/// ConfigMaps and a Secret of chance, beside other objects.
+fn drawn(others: Value) -> Value {
+    let mut objects = vec![json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "{{ .Release.Name }}-drawn"},
+        "stringData": {"password": "{{ randAlphaNum 20 }}"},
+    })];
+    objects.extend(others.as_array().cloned().unwrap_or_default());
+    json!({"extra": ["one", "two"], "extraDeploy": objects})
+}
+
+#[test]
+fn a_retry_sends_nothing_that_was_refused_and_deletes_nothing_that_is_gone() -> Result<()> {
+    let world = World::new("retry-rest")?;
+    let group = format!("{}.other", world.name);
+    let gadgets = format!("gadgets.{group}");
+    install_gadget(&world, &group)?;
+    world.grant("gadgets", &[member_rule(&group, "gadgets")])?;
+    world.grant("secrets", &[member_rule("", "secrets")])?;
+    // What may be made and not deleted.
+    let mut limits = member_rule("", "limitranges");
+    limits["verbs"] = json!(["get", "list", "watch", "create", "patch"]);
+    world.grant("limits", &[limits])?;
+    let operator = world.start_and_settle()?;
+    let reconciles = |name: &str| {
+        let about = format!("{}/{name}", world.name);
+        let log = operator.log();
+        let lines = log.lines().filter(|line| line.contains("\"reconciled\""));
+        lines.filter(|line| line.contains(&about)).count()
+    };
+    // One member is refused.
+    let gadget = |size: Value| {
+        json!([{
+            "apiVersion": format!("{group}/v1"), "kind": "Gadget", "metadata": {"name": "{{ .Release.Name }}"},
+            "spec": {"size": size},
+        }])
+    };
+    let start = world.mark()?;
+    world.apply(&world.widget("a", drawn(gadget("large".into()))))?;
+    world.await_stalled("a", "ObjectInvalid")?;
+    // What it is judged by stays: another kind comes, and nothing is said of the spec of its own.
+    let admin = world.control_plane.kubectl();
+    world.install_crd("Gizmo")?;
+    admin.run(["label", "crd", &gadgets, "team=x"])?;
+    let enough = (reconciles("a") + 1).max(4);
+    eventually("it is tried again", SOON, || {
+        Ok((reconciles("a") >= enough).then_some(()))
+    })?;
+    let requests = world.requests(&operator, start)?;
+    let mut members = requests.clone().filter(|request| {
+        let kinds = ["configmaps", "secrets", "gadgets"];
+        kinds.contains(&request.resource.as_str()) && request.name.starts_with('a')
+    });
+    ensure!(
+        members.clone().verb("patch").len() == members.len() && members.len() == 5,
+        "three ConfigMaps, a Secret, and what is refused:\n{members}"
+    );
+    let kept = requests
+        .resource("secrets")
+        .filter(|request| request.name.starts_with("chartwright-kept-"));
+    ensure!(
+        kept.clone().verb("delete").is_empty() && kept.clone().verb("get").is_empty() && kept.len() == 1,
+        "the random results were written once:\n{kept}"
+    );
+
+    // What it is judged by changes.
+    served_changed();
+    let start = world.mark()?;
+    let any = json!([{"op": "replace", "path": SIZE, "value": {"type": "string"}}]).to_string();
+    admin.run(["patch", "crd", &gadgets, "--type=json", "-p", &any])?;
+    eventually("it is sent again", 2 * SOON, || {
+        Ok(world.get(&gadgets, "a")?.is_some().then_some(()))
+    })?;
+    world.await_ready("a")?;
+    members = world.requests(&operator, start)?.resource("configmaps");
+    ensure!(members.is_empty(), "{members}");
+
+    // One can't be pruned; the random results went with the Secret that had them.
+    world.install("b", drawn(json!([limit_range()])))?;
+    let start = world.mark()?;
+    world.edit("b", json!({"extraDeploy": []}))?;
+    failures(&world, "b", 4)?;
+    let requests = world.requests(&operator, start)?;
+    let deleted = requests.clone().resource("limitranges").verb("delete");
+    ensure!(deleted.len() >= 4, "it is tried again:\n{requests}");
+    let secrets = requests.clone().resource("secrets");
+    let (looks, deletes) = (secrets.clone().verb("get"), secrets.clone().verb("delete"));
+    ensure!(
+        looks.len() <= 1 && deletes.len() == 2,
+        "the member, and what was kept of it, once each:\n{secrets}"
+    );
+    ensure!(requests.clone().resource("configmaps").is_empty(), "{requests}");
+
+    // One can't be rendered, for want of a right.
+    world.install("c", drawn(json!([])))?;
+    let start = world.mark()?;
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-quota"},
+        "data": {"quota": "{{ lookup \"v1\" \"ResourceQuota\" .Release.Namespace \"a\" | toYaml }}"},
+    });
+    world.edit("c", drawn(json!([quota])))?;
+    failures(&world, "c", 4)?;
+    let requests = world.requests(&operator, start)?.resource("secrets");
+    ensure!(requests.len() <= 1, "what was drawn is known:\n{requests}");
     Ok(())
 }
 
