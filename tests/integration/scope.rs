@@ -451,6 +451,14 @@ fn of_two_operators_of_one_name_the_one_that_stays_has_its_way() -> Result<()> {
         }
         Ok(Some(()))
     })?;
+    // The old one may have written the last status before it went.
+    eventually("and so they tell", Duration::from_secs(90), || {
+        for name in &names {
+            let widget = world.expect(&world.widgets(), name)?;
+            ensure!(widget["status"]["release"]["chart"] == "new", "{widget}\n{}", new.log());
+        }
+        Ok(Some(()))
+    })?;
     // Which the shipped Deployment sees to.
     let shipped = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("config/manager/manager.yaml");
     ensure!(std::fs::read_to_string(shipped)?.contains("- --leader-elect\n"));
