@@ -5,11 +5,10 @@ use std::fs::FileType;
 use std::io::Read;
 use std::iter::repeat_n;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use super::files::Entry;
 use super::ignore::Rules;
-use super::{Error, File, LARGE, Purpose, Warning, archive};
+use super::{Error, File, Warning, archive};
 use crate::template::go::Str;
 
 /// How many parts of paths and links are walked to name what is missing.
@@ -18,11 +17,6 @@ const MAX_STEPS: usize = 1000;
 /// The longest line that `.helmignore` may have, in bytes: what Go's `bufio.Scanner` takes.
 const MAX_LINE: usize = 64 * 1024;
 
-/// How many files are found before they are read.
-const BATCH: usize = 512;
-/// How many files are worth another thread, and one that is there already.
-const MANY: usize = 64;
-const FEW: usize = 16;
 /// Up to how many bytes a file is copied from the buffer that it is read into.
 const BUFFER: usize = 64 << 10;
 
@@ -42,13 +36,8 @@ pub(super) fn chart_yaml(root: &Path) -> Result<File, Error> {
 }
 
 /// Reads all files of the chart folder at the absolute path `root` that `.helmignore` leaves in, sorted within each
-/// folder; `chart_yaml` was read. The helper may begin with those of them that take long.
-pub(super) fn read(
-    root: &Path,
-    chart_yaml: File,
-    warnings: &mut Vec<Warning>,
-    purpose: &Purpose<'_>,
-) -> Result<Vec<Entry>, Error> {
+/// folder; `chart_yaml` was read.
+pub(super) fn read(root: &Path, chart_yaml: File, warnings: &mut Vec<Warning>) -> Result<Vec<File>, Error> {
     let ignore_file = root.join(".helmignore");
     let text = match read_whole(&ignore_file, archive::MAX_CHART) {
         Ok(text) => String::from_utf8_lossy(&text).into_owned(),
@@ -60,22 +49,15 @@ pub(super) fn read(
     }
     let mut walk = Walk {
         rules: Rules::parse(&text)?,
-        found: Vec::new(),
         // One that is too long is read again, to say so.
-        first: match (chart_yaml.data.len() as u64) < archive::MAX_CHART {
-            true => vec![Entry::from(chart_yaml)],
-            false => Vec::new(),
-        },
+        chart_yaml: Some(chart_yaml).filter(|file| (file.data.len() as u64) < archive::MAX_CHART),
         files: Vec::new(),
         left: archive::MAX_CHART,
         reader: Reader::new(),
-        purpose,
         warnings,
     };
-    let walked = walk.all(root);
-    // What was found before an error may have one as well.
-    walk.read_found()?;
-    walked.map(|()| walk.files)
+    walk.all(root)?;
+    Ok(walk.files)
 }
 
 /// Reads a file of at most `most` bytes; of a longer one that much.
@@ -113,27 +95,12 @@ struct Level {
 struct Walk<'w> {
     warnings: &'w mut Vec<Warning>,
     rules: Rules,
-    /// Files that weren't read yet.
-    found: Vec<Found>,
-    /// Files that were read before their turn, by name.
-    first: Vec<Entry>,
-    files: Vec<Entry>,
+    /// Until its turn comes.
+    chart_yaml: Option<File>,
+    files: Vec<File>,
     /// Bytes that the chart may still take.
     left: u64,
     reader: Reader,
-    purpose: &'w Purpose<'w>,
-}
-
-/// A file to read.
-struct Found {
-    path: PathBuf,
-    name: String,
-}
-
-/// Files that two threads read: one from the first on, the other from the last.
-struct Batch {
-    found: Vec<Found>,
-    read: Vec<OnceLock<Result<Str, String>>>,
 }
 
 /// What most files are read into before they are copied to memory of just their size.
@@ -170,7 +137,6 @@ impl Walk<'_> {
     /// enough links in one path.
     fn all(&mut self, root: &Path) -> Result<(), Error> {
         let level = Level::open(root.to_path_buf(), root.to_path_buf(), String::new())?;
-        self.begin(&level);
         let mut open = vec![level];
         while let Some(level) = open.last_mut() {
             let Some((name, mut kind)) = level.names.next() else {
@@ -197,13 +163,7 @@ impl Walk<'_> {
                 let real = real.unwrap_or_else(|| level.real.join(&name));
                 open.push(Level::open(child, real, format!("{relative}/"))?);
             } else if kind.is_file() {
-                self.found.push(Found {
-                    path: child,
-                    name: relative,
-                });
-                if self.found.len() >= BATCH {
-                    self.read_found()?;
-                }
+                self.file(relative, &child)?;
             } else {
                 return Err(Error::Chart(format!(
                     "cannot load irregular file {} as it has file mode type bits set",
@@ -214,107 +174,25 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Reads the files of the root that take longest to make something of, so that the other thread begins with them. What
-    /// can't be read is told in its turn.
-    fn begin(&mut self, root: &Level) {
-        for wanted in ["values.schema.json", "values.yaml"] {
-            let is_there = |(name, kind): &(OsString, FileType)| name == wanted && kind.is_file();
-            if !root.names.as_slice().iter().any(is_there) || self.rules.ignores(wanted, false) {
-                continue;
-            }
-            let read = self.reader.read(&root.path.join(wanted), self.left).ok();
-            // A byte order mark counts for the chart's size, and isn't part of the file.
-            let plain = read.filter(|data| archive::without_bom(data.as_bytes()).len() == data.as_bytes().len());
-            if let Some(data) = plain {
-                let name = wanted.to_owned();
-                self.first.push(Entry::ahead(File { name, data }, self.purpose));
-            }
-        }
-    }
-
-    fn read_found(&mut self) -> Result<(), Error> {
-        let found = std::mem::take(&mut self.found);
-        if found.len() >= LARGE {
-            (self.purpose.when_large)();
-        }
-        let worth = if self.purpose.helper.is_running() { FEW } else { MANY };
-        if found.len() < worth {
-            for Found { path, name } in found {
-                let read = |reader: &mut Reader, left| reader.read(&path, left);
-                self.file(&name, read)?;
-            }
-            return Ok(());
-        }
-        let batch = Arc::new(Batch::new(found, &self.first));
-        let other = Arc::clone(&batch);
-        self.purpose.helper.send(move || other.read_from_the_last());
-        for (Found { path, name }, slot) in batch.found.iter().zip(&batch.read) {
-            let read = |reader: &mut Reader, left| slot.get_or_init(|| reader.read(path, left)).clone();
-            self.file(name, read)?;
-        }
-        Ok(())
-    }
-
-    /// Takes in the next file, which may have been read before.
-    fn file(&mut self, name: &str, read: impl FnOnce(&mut Reader, u64) -> Result<Str, String>) -> Result<(), Error> {
+    /// Takes in the next file.
+    fn file(&mut self, name: String, path: &Path) -> Result<(), Error> {
         let refuse = |text: String| Error::Chart(format!("error reading {name}: {text}"));
-        let known = self.first.iter().position(|entry| entry.file.name == name);
-        let mut entry = match known {
-            Some(at) => self.first.swap_remove(at),
-            None => {
-                let data = read(&mut self.reader, self.left).map_err(refuse)?;
-                Entry::from(File {
-                    name: name.to_owned(),
-                    data,
-                })
-            }
+        let mut data = match self.chart_yaml.take_if(|file| file.name == name) {
+            Some(file) => file.data,
+            None => self.reader.read(path, self.left).map_err(refuse)?,
         };
-        self.left = self.left.checked_sub(entry.file.data.len() as u64).ok_or_else(|| {
+        self.left = self.left.checked_sub(data.len() as u64).ok_or_else(|| {
             refuse(format!(
                 "chart exceeds maximum decompressed size of {} bytes",
                 archive::MAX_CHART
             ))
         })?;
-        let data = entry.file.data.as_bytes();
-        let plain = archive::without_bom(data);
+        let plain = archive::without_bom(data.as_bytes());
         if plain.len() < data.len() {
-            entry.file.data = plain.into();
+            data = plain.into();
         }
-        self.files.push(entry);
+        self.files.push(File { name, data });
         Ok(())
-    }
-}
-
-impl Batch {
-    /// `first` are those that were read.
-    fn new(found: Vec<Found>, first: &[Entry]) -> Self {
-        let known = |found: &Found| first.iter().find(|entry| entry.file.name == found.name);
-        let slot = |found: &Found| known(found).map_or_else(OnceLock::new, |entry| Ok(entry.file.data.clone()).into());
-        Batch {
-            read: found.iter().map(slot).collect(),
-            found,
-        }
-    }
-
-    /// Reads what nobody has read, until the chart is too large or nobody wants it any more.
-    fn read_from_the_last(self: Arc<Self>) {
-        let mut reader = Reader::new();
-        let mut left = archive::MAX_CHART;
-        for (found, slot) in self.found.iter().zip(&self.read).rev() {
-            if Arc::strong_count(&self) == 1 {
-                return;
-            }
-            let mut size = 0;
-            slot.get_or_init(|| {
-                let read = reader.read(&found.path, archive::MAX_CHART);
-                size = read.as_ref().map_or(0, |data| data.as_bytes().len());
-                read
-            });
-            match left.checked_sub(size as u64) {
-                Some(rest) => left = rest,
-                None => return,
-            }
-        }
     }
 }
 

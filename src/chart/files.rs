@@ -4,96 +4,13 @@ use std::collections::HashMap;
 
 use super::archive::Budget;
 use super::schema::Schema;
-use super::{Chart, Error, File, Format, Frozen, Metadata, Purpose, Schemas, Warning, archive, metadata};
+use super::{Chart, Error, File, Format, Frozen, Metadata, Warning, archive, metadata};
 use crate::template::go::Str;
-use crate::template::go::parallel::Promise;
 use crate::yaml::{self, GoType};
-
-/// How many bytes of a schema or of values are worth another thread.
-pub(super) const WORTH: usize = 16 << 10;
-
-/// A file, and what was begun of it before its turn.
-pub(super) struct Entry {
-    pub file: File,
-    begun: Begun,
-}
-
-enum Begun {
-    Nothing,
-    Values(Promise<Result<Frozen, String>>),
-    Schema(Schema),
-}
-
-impl From<File> for Entry {
-    fn from(file: File) -> Self {
-        Entry {
-            file,
-            begun: Begun::Nothing,
-        }
-    }
-}
-
-impl Entry {
-    /// An entry for a file that is read before the others. If it is large, the helper begins with it.
-    pub fn ahead(file: File, purpose: &Purpose<'_>) -> Self {
-        let mut entry = Entry::from(file);
-        if entry.file.data.len() >= WORTH {
-            entry.begin_schema(purpose);
-            purpose.helper.fulfil(entry.promise().into_iter().collect());
-        }
-        entry
-    }
-
-    /// Has the helper begin with a schema that it hasn't begun with, if schemas are to be compiled at once.
-    fn begin_schema(&mut self, purpose: &Purpose<'_>) {
-        if purpose.schemas == Schemas::AtOnce && self.is_untouched("values.schema.json") {
-            let text = self.file.data.clone();
-            self.begun = Begun::Schema(Schema::compiling(text, &purpose.helper));
-        }
-    }
-
-    /// The values, if it is a file of them that wasn't begun.
-    fn promise(&mut self) -> Option<Promise<Result<Frozen, String>>> {
-        if !self.is_untouched("values.yaml") {
-            return None;
-        }
-        let (text, depth) = (self.file.data.clone(), yaml::max_depth());
-        let promise = Promise::new(move || yaml::with_max_depth(depth, || Frozen::read(&text)));
-        self.begun = Begun::Values(promise.clone());
-        Some(promise)
-    }
-
-    fn is_untouched(&self, name: &str) -> bool {
-        matches!(self.begun, Begun::Nothing) && role(&self.file.name) == name
-    }
-}
-
-/// Has the helper begin with what is large of a chart's files.
-pub(super) fn begin(mut files: Vec<Entry>, purpose: &Purpose<'_>) -> Vec<Entry> {
-    let values = files.iter().filter(|entry| entry.is_untouched("values.yaml"));
-    // Without the first, which this thread is busy with meanwhile.
-    if values.skip(1).map(|entry| entry.file.data.len()).sum::<usize>() >= WORTH {
-        // From the last on: whoever asks for them meanwhile starts with the first.
-        let promises = files.iter_mut().rev().filter_map(Entry::promise);
-        purpose.helper.fulfil(promises.collect());
-    }
-    let large = files.iter_mut().filter(|entry| entry.file.data.len() >= WORTH);
-    large.for_each(|entry| entry.begin_schema(purpose));
-    files
-}
-
-/// The name of a chart's file, or of a subchart's, within its chart.
-fn role(mut name: &str) -> &str {
-    while let Some((_, inner)) = name.strip_prefix("charts/").and_then(|name| name.split_once('/')) {
-        name = inner;
-    }
-    name
-}
 
 /// The root's `Chart.yaml`, which is looked into before all else.
 pub(super) struct Head {
     pub format: Format,
-    pub name: String,
     text: Str,
     document: serde_json::Value,
 }
@@ -113,17 +30,15 @@ pub(super) fn head(file: &File) -> Result<Head, Error> {
         _ => return Err(Error::Chart("unsupported chart version".to_owned())),
     };
     let document = document.map_err(explain)?;
-    let name = document.get("name").and_then(serde_json::Value::as_str);
     Ok(Head {
         format,
-        name: name.unwrap_or_default().to_owned(),
         text: file.data.clone(),
         document,
     })
 }
 
 /// Builds a chart, and the charts in its `charts/`, from files in the loader's order.
-pub(super) fn assemble(files: Vec<Entry>, head: &Head, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
+pub(super) fn assemble(files: Vec<File>, head: &Head, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
     let mut tree = Tree {
         format: head.format,
         warnings,
@@ -147,18 +62,17 @@ struct Tree<'w> {
 const MAX_DEPTH: usize = 64;
 
 impl Tree<'_> {
-    fn build(&mut self, files: Vec<Entry>, head: Option<&Head>) -> Result<Chart, Error> {
+    fn build(&mut self, files: Vec<File>, head: Option<&Head>) -> Result<Chart, Error> {
         let format = self.format;
         let mut chart = Chart {
             format,
             ..Chart::default()
         };
-        let mut subcharts: Vec<(String, Vec<Entry>)> = Vec::new();
+        let mut subcharts: Vec<(String, Vec<File>)> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut has_metadata = false;
         // An archive may hold it more than once: each is read over what those before it said.
-        let own = files.iter().map(|entry| &entry.file);
-        for file in own.filter(|file| file.name == "Chart.yaml") {
+        for file in files.iter().filter(|file| file.name == "Chart.yaml") {
             has_metadata = true;
             match head.filter(|head| head.text == file.data) {
                 Some(head) => chart.metadata.apply(&head.document).map_err(|e| within(file, e))?,
@@ -171,23 +85,15 @@ impl Tree<'_> {
                 };
             }
         }
-        for Entry { file, begun } in files {
+        for file in files {
             match file.name.as_str() {
                 "Chart.yaml" => {}
                 "Chart.lock" => check_lock(&file)?,
                 "values.yaml" => {
-                    let values = match begun {
-                        Begun::Values(promise) => promise.get().clone(),
-                        _ => Frozen::read(&file.data),
-                    };
+                    let values = Frozen::read(&file.data);
                     chart.values = values.map_err(|e| Error::Chart(format!("cannot load values.yaml: {e}")))?;
                 }
-                "values.schema.json" => {
-                    chart.schema = Some(match begun {
-                        Begun::Schema(schema) => schema,
-                        _ => Schema::new(file.data),
-                    });
-                }
+                "values.schema.json" => chart.schema = Some(Schema::new(file.data)),
                 "requirements.yaml" if format == Format::Released => {
                     has_metadata = true;
                     if !chart.is_v1() {
@@ -220,12 +126,11 @@ impl Tree<'_> {
                         name: inner,
                         data: file.data,
                     };
-                    let entry = Entry { file, begun };
                     match places.get(&folder) {
-                        Some(place) => subcharts[*place].1.push(entry),
+                        Some(place) => subcharts[*place].1.push(file),
                         None => {
                             places.insert(folder.clone(), subcharts.len());
-                            subcharts.push((folder, vec![entry]));
+                            subcharts.push((folder, vec![file]));
                         }
                     }
                 }
@@ -242,7 +147,7 @@ impl Tree<'_> {
                 continue;
             }
             if folder.ends_with(".tgz")
-                && let Some(Entry { file, .. }) = files.first().filter(|entry| entry.file.name != folder)
+                && let Some(file) = files.first().filter(|file| file.name != folder)
             {
                 return Err(Error::Chart(format!(
                     "error unpacking subchart tar in {}: expected {folder}, got {}",
@@ -266,23 +171,22 @@ impl Tree<'_> {
         Ok(chart)
     }
 
-    fn load_subchart(&mut self, folder: &str, files: Vec<Entry>) -> Result<Chart, Error> {
+    fn load_subchart(&mut self, folder: &str, files: Vec<File>) -> Result<Chart, Error> {
         if folder.ends_with(".tgz") {
-            let Some(Entry { file, .. }) = files.first() else {
+            let Some(file) = files.first() else {
                 return Err(Error::Chart("no files in chart archive".to_owned()));
             };
             let files = archive::unpack(&file.data, &mut self.budget)?;
-            return self.build(files.into_iter().map(Entry::from).collect(), None);
+            return self.build(files, None);
         }
         let inner = files
             .into_iter()
-            .filter_map(|Entry { file, begun }| {
+            .filter_map(|file| {
                 let (_, name) = file.name.split_once('/')?;
-                let file = File {
+                Some(File {
                     name: name.to_owned(),
                     data: file.data,
-                };
-                Some(Entry { file, begun })
+                })
             })
             .collect();
         self.build(inner, None)
@@ -335,11 +239,9 @@ mod tests {
     fn archives_of_a_chart_have_one_budget() {
         let chart_yaml = "apiVersion: v2\nname: x\nversion: 1.0.0\n";
         let sub = archive(&[("x/Chart.yaml", chart_yaml.as_bytes()), ("x/large", &[b'-'; 10_000])]);
-        let file = |name: &str, data: &[u8]| {
-            Entry::from(File {
-                name: name.to_owned(),
-                data: data.into(),
-            })
+        let file = |name: &str, data: &[u8]| File {
+            name: name.to_owned(),
+            data: data.into(),
         };
         let build = |limit| {
             let mut tree = Tree {
@@ -362,49 +264,5 @@ mod tests {
             "error unpacking subchart b in x: error unpacking subchart c.tgz in x: archives take more than the limit of \
              20000 bytes when they are unpacked, names and headers included"
         );
-    }
-
-    #[test]
-    fn what_was_begun_is_not_begun_again() {
-        let large = |name: &str| File {
-            name: name.to_owned(),
-            data: " ".repeat(WORTH).into(),
-        };
-        let begun = |name: &str, begun: Begun| Entry {
-            file: large(name),
-            begun,
-        };
-        let purpose = Purpose {
-            schemas: Schemas::AtOnce,
-            ..Purpose::default()
-        };
-        let values = Promise::new(|| Err("mine".to_owned()));
-        let schema = Schema::new("mine".into());
-        let files = vec![
-            begun("charts/a/values.yaml", Begun::Nothing),
-            begun("charts/a/values.schema.json", Begun::Nothing),
-            begun("charts/b/values.yaml", Begun::Nothing),
-            begun("templates/values.yaml", Begun::Nothing),
-            begun("values.schema.json", Begun::Schema(schema)),
-            begun("values.yaml", Begun::Values(values)),
-        ];
-        let files = begin(files, &purpose);
-        let told: Vec<String> = files
-            .iter()
-            .map(|entry| match &entry.begun {
-                Begun::Nothing => "nothing".to_owned(),
-                Begun::Values(promise) => format!("values {:?}", promise.get().as_ref().err()),
-                Begun::Schema(schema) => format!("schema of {}", schema.text().len()),
-            })
-            .collect();
-        let want = [
-            "values None",
-            "schema of 16384",
-            "values None",
-            "nothing",
-            "schema of 4",
-            "values Some(\"mine\")",
-        ];
-        assert_eq!(told, want);
     }
 }

@@ -28,11 +28,9 @@ mod tests;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use crate::template::go::parallel::Helper;
 use crate::template::go::{Map, Str};
 use archive::Budget;
 pub use fetch::Fetch;
-use files::{Entry, Head};
 pub use frozen::Frozen;
 pub use metadata::{Dependency, Maintainer, Metadata};
 pub use warning::Warning;
@@ -53,7 +51,7 @@ pub struct Chart {
     pub crds: Vec<File>,
     /// The charts below `charts/`, declared or not, enabled or not.
     pub dependencies: Vec<Chart>,
-    /// What Helm's loader would log, in order, unless who loads the chart takes that itself ([`load_for`]).
+    /// What Helm's loader would log, in order, unless who loads the chart takes that itself ([`load_logged`]).
     pub warnings: Vec<Warning>,
     format: Format,
     digest: OnceLock<String>,
@@ -68,34 +66,6 @@ enum Format {
     /// `apiVersion: v3`: Helm 4 loads and checks such a chart, and refuses to render it.
     V3,
 }
-
-/// When a chart's schemas are compiled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Schemas {
-    /// When values are first checked.
-    WhenAsked,
-    /// Large ones from when they are read, on another thread, as far as they refer to nothing elsewhere.
-    AtOnce,
-}
-
-/// What the loader is told of the use that a chart is loaded for.
-pub struct Purpose<'p> {
-    pub schemas: Schemas,
-    /// What may begin with what takes long.
-    pub helper: Helper,
-    /// Called with the name and the templates of the chart itself, before the chart is there, if the helper is at work.
-    pub templates: Option<&'p BeginTemplates<'p>>,
-    /// Called before the files of a large chart are read: of [`LARGE`] files or [`LARGE_ARCHIVE`] bytes.
-    pub when_large: fn(),
-}
-
-/// See [`Purpose::templates`].
-pub type BeginTemplates<'p> = dyn Fn(&str, &[&File]) + 'p;
-
-/// The number of files that makes a chart large: one in six of the public ones has more.
-const LARGE: usize = 128;
-/// The size of an archive, in bytes, from which on its chart is large.
-const LARGE_ARCHIVE: usize = 256 << 10;
 
 /// One file of a chart. Its name is relative to the chart, with `/` between its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,41 +109,33 @@ pub enum Error {
 /// # Errors
 /// [`Error`], worded as Helm words it.
 pub fn load(path: &Path) -> Result<Chart, Error> {
-    with_warnings(|warnings| load_for(path, &Purpose::default(), warnings))
+    with_warnings(|warnings| load_logged(path, warnings))
 }
 
-/// As [`load`], for a purpose. What Helm's loader would log is added to `warnings`, also before an error.
+/// As [`load`]. What Helm's loader would log is added to `warnings`, also before an error.
 ///
 /// # Errors
 /// As [`load`]: what is wrong with a schema shows when values are checked.
-pub fn load_for(path: &Path, purpose: &Purpose<'_>, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
+pub fn load_logged(path: &Path, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
     let info = std::fs::metadata(path).map_err(|e| Error::io("stat", path, e))?;
     let path = std::path::absolute(path).map_err(|e| Error::io("abs", path, e))?;
     if info.is_dir() {
         let chart_yaml = directory::chart_yaml(&path)?;
         let head = files::head(&chart_yaml)?;
-        let files = directory::read(&path, chart_yaml, warnings, purpose)?;
-        return purpose.assemble(files, &head, warnings);
+        let files = directory::read(&path, chart_yaml, warnings)?;
+        return files::assemble(files, &head, warnings);
     }
     let data = std::fs::read(&path).map_err(|e| Error::io("open", &path, e))?;
-    load_archive_for(&path, &data, purpose, warnings)
+    load_archive_logged(&path, &data, warnings)
 }
 
-/// Loads a chart for a purpose from the bytes of a `.tgz` archive, as if they were those of the file `path`.
+/// As [`load_logged`], from the bytes of a `.tgz` archive, as if they were those of the file `path`.
 ///
 /// # Errors
 /// As [`load`], with `path` in them.
-pub fn load_archive_for(
-    path: &Path,
-    data: &[u8],
-    purpose: &Purpose<'_>,
-    warnings: &mut Vec<Warning>,
-) -> Result<Chart, Error> {
-    if data.len() >= LARGE_ARCHIVE {
-        (purpose.when_large)();
-    }
+pub fn load_archive_logged(path: &Path, data: &[u8], warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
     let files = archive::read(path, data, &mut Budget::of_one())?;
-    from_archive(files, purpose, warnings, |error| archive::explain(path, error))
+    from_archive(files, warnings, |error| archive::explain(path, error))
 }
 
 /// Loads a chart from the bytes of a `.tgz` archive.
@@ -182,7 +144,7 @@ pub fn load_archive_for(
 /// As [`load`].
 pub fn load_archive(data: &[u8]) -> Result<Chart, Error> {
     let files = archive::unpack(data, &mut Budget::of_one())?;
-    with_warnings(|warnings| from_archive(files, &Purpose::default(), warnings, |error| error))
+    with_warnings(|warnings| from_archive(files, warnings, |error| error))
 }
 
 fn with_warnings(load: impl FnOnce(&mut Vec<Warning>) -> Result<Chart, Error>) -> Result<Chart, Error> {
@@ -193,7 +155,6 @@ fn with_warnings(load: impl FnOnce(&mut Vec<Warning>) -> Result<Chart, Error>) -
 
 fn from_archive(
     files: Vec<File>,
-    purpose: &Purpose<'_>,
     warnings: &mut Vec<Warning>,
     explain: impl FnOnce(Error) -> Error,
 ) -> Result<Chart, Error> {
@@ -203,34 +164,7 @@ fn from_archive(
         ));
     };
     let head = files::head(file)?;
-    let files = files.into_iter().map(Entry::from).collect();
-    purpose.assemble(files, &head, warnings).map_err(explain)
-}
-
-// === impl Purpose ===
-
-impl Default for Purpose<'_> {
-    fn default() -> Self {
-        Purpose {
-            schemas: Schemas::WhenAsked,
-            helper: Helper::default(),
-            templates: None,
-            when_large: || {},
-        }
-    }
-}
-
-impl Purpose<'_> {
-    /// Builds the chart from its files, of which others may begin with some first.
-    fn assemble(&self, files: Vec<Entry>, head: &Head, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
-        let files = files::begin(files, self);
-        if let Some(begin) = self.templates.filter(|_| self.helper.is_running()) {
-            let files = files.iter().map(|entry| &entry.file);
-            let templates: Vec<_> = files.filter(|file| file.name.starts_with("templates/")).collect();
-            begin(&head.name, &templates);
-        }
-        files::assemble(files, head, warnings)
-    }
+    files::assemble(files, &head, warnings).map_err(explain)
 }
 
 // === impl Chart ===

@@ -30,7 +30,6 @@ use self::json::Json;
 use super::dependencies::Node;
 use super::warning::Warning;
 use super::{Fetch, values};
-use crate::template::go::parallel::{Helper, Promise};
 use crate::template::go::value::{Map, Str, Value};
 
 /// Where a chart's schema stands, for references that start from it.
@@ -40,8 +39,6 @@ const URL: &str = "file:///values.schema.json";
 /// renders.
 pub struct Schema {
     text: Str,
-    /// What another thread makes of it since it was read; `None` if that takes what stands elsewhere.
-    begun: Option<Promise<Option<Compiled>>>,
     compiled: OnceLock<Compiled>,
 }
 
@@ -67,13 +64,6 @@ pub fn validate(
         report if report.is_empty() => Ok(()),
         report => Err(report),
     }
-}
-
-/// The schemas of the charts that take part, as far as [`validate`] would compile them first.
-pub fn uncompiled<'c>(node: &Node<'c>) -> Vec<&'c Schema> {
-    let schema = node.chart.schema.iter();
-    let own = schema.filter(|schema| schema.begun.is_none() && schema.compiled.get().is_none());
-    own.chain(node.dependencies.iter().flat_map(uncompiled)).collect()
 }
 
 /// The check of a chart's values and of those of its dependencies.
@@ -118,22 +108,7 @@ impl Schema {
     pub fn new(text: Str) -> Self {
         Schema {
             text,
-            begun: None,
             compiled: OnceLock::new(),
-        }
-    }
-
-    /// The same, and the helper begins to compile it.
-    pub(super) fn compiling(text: Str, helper: &Helper) -> Self {
-        let source = text.clone();
-        let promise = Promise::new(move || match Json::parse(&source) {
-            Ok(document) => Compiler::alone().compile_alone(URL, document),
-            Err(problem) => Some(Compiled::not_json(problem)),
-        });
-        helper.fulfil(vec![promise.clone()]);
-        Schema {
-            begun: Some(promise),
-            ..Schema::new(text)
         }
     }
 
@@ -142,18 +117,12 @@ impl Schema {
         self.text.as_bytes()
     }
 
-    /// Compiles it, if that wasn't done yet. What is wrong with it is for [`validate`] to say.
-    pub fn prepare(&self, fetch: Option<&Fetch>) {
-        let _ = self.compiled(fetch);
-    }
-
     fn compiled(&self, fetch: Option<&Fetch>) -> &Compiled {
         let compile = || match Json::parse(&self.text) {
             Ok(document) => Compiler::new(fetch).compile(URL, document),
             Err(problem) => Compiled::not_json(problem),
         };
-        let begun = self.begun.as_ref().and_then(|promise| promise.get().as_ref());
-        begun.unwrap_or_else(|| self.compiled.get_or_init(compile))
+        self.compiled.get_or_init(compile)
     }
 }
 
@@ -192,67 +161,11 @@ impl fmt::Debug for Schema {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn a_schema_that_was_begun_says_what_any_other_says() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("s.json");
-        std::fs::write(&file, r#"{"type": "integer"}"#).unwrap();
-        let reference = |url: &str| format!(r#"{{"properties": {{"a": {{"$ref": "{url}"}}}}}}"#);
-        let texts = [
-            r#"{"properties": {"a": {"type": "integer"}}}"#.to_owned(),
-            r##"{"properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"pattern": "^y"}}}"##.to_owned(),
-            r#"{"properties": {"a": {"pattern": "("}}}"#.to_owned(),
-            r#"{"type": 1}"#.to_owned(),
-            "{".to_owned(),
-            reference("#/none"),
-            reference("urn:x"),
-            reference("x:y"),
-            reference("http://json-schema.org/draft-07/schema#"),
-            reference("http://example.org/integer"),
-            reference("https://example.org/none"),
-            reference(&format!("file://{}", file.display())),
-            reference(&format!("file://{}", folder.path().join("none").display())),
-        ];
-        let Value::Map(values) = Value::from_json(&json!({"a": "x"})) else {
-            panic!()
-        };
-        for text in texts {
-            let asked = Arc::new(AtomicUsize::new(0));
-            let counter = Arc::clone(&asked);
-            let fetch = Fetch::new(move |url| {
-                counter.fetch_add(1, Ordering::SeqCst);
-                match url.ends_with("integer") {
-                    true => Ok(br#"{"type": "integer"}"#.to_vec()),
-                    false => Err("no such page".to_owned()),
-                }
-            });
-            let plain = Schema::new(Str::from(text.as_str()));
-            let begun = Schema::compiling(Str::from(text.as_str()), &Helper::default());
-            let found = begun.begun.as_ref().unwrap().get();
-            let is_elsewhere = ["example.org", "file:", "urn:", "x:y"]
-                .iter()
-                .any(|part| text.contains(part));
-            assert_eq!(found.is_none(), is_elsewhere, "{text}");
-            for network in [None, Some(&fetch)] {
-                let plain = plain.clone().compiled(network).check(&values);
-                let before = asked.load(Ordering::SeqCst);
-                let begun = Schema {
-                    begun: begun.begun.clone(),
-                    ..Schema::new(Str::from(text.as_str()))
-                };
-                assert_eq!(begun.compiled(network).check(&values), plain, "{text}");
-                // Once each, if at all.
-                assert_eq!(asked.load(Ordering::SeqCst), 2 * before, "{text}");
-            }
-        }
-    }
 
     /// What a schema says of a JSON value, which is an object.
     fn check(schema: &str, values: &serde_json::Value, fetch: Option<&Fetch>) -> Result<(), String> {

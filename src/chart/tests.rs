@@ -1,7 +1,6 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Mutex;
 
 use super::*;
 use crate::template::go::{Entries, MapKind};
@@ -203,29 +202,27 @@ fn names_count_as_well_as_files() {
     );
 }
 
-/// More than are found before they are read.
-const FILES: usize = 520;
+const FILES: usize = 120;
 
-/// A folder with more files than one thread reads alone, and large values.
+/// A folder with many files, and with charts in it.
 fn large_folder() -> tempfile::TempDir {
     let folder = folder();
     for number in 0..FILES {
         let name = format!("templates/f{number:03}.txt");
         write(folder.path(), &name, format!("\u{feff}{number}").as_bytes());
     }
-    let comment = format!("#{}\n", "-".repeat(files::WORTH));
-    write(folder.path(), "values.yaml", format!("{comment}own: 1\n").as_bytes());
+    write(folder.path(), "values.yaml", b"own: 1\n");
     for sub in ["v", "y", "z"] {
         let metadata = format!("apiVersion: v2\nname: {sub}\nversion: 1.0.0\n");
         write(folder.path(), &format!("charts/{sub}/Chart.yaml"), metadata.as_bytes());
-        let values = format!("{comment}of: \"{sub}\"\n");
+        let values = format!("of: \"{sub}\"\n");
         write(folder.path(), &format!("charts/{sub}/values.yaml"), values.as_bytes());
     }
     folder
 }
 
 #[test]
-fn what_another_thread_reads_is_in_its_place() {
+fn files_are_in_their_places() {
     let folder = large_folder();
     // Longer than what is read at once, and exactly that long.
     let texts = [vec![b'a'; 200_001], vec![b'b'; 64 << 10]];
@@ -247,18 +244,16 @@ fn what_another_thread_reads_is_in_its_place() {
     assert_eq!(values(&chart), r#"{"own":1.0}"#);
     let of: Vec<_> = chart.dependencies.iter().map(values).collect();
     assert_eq!(of, [r#"{"of":"v"}"#, r#"{"of":"y"}"#, r#"{"of":"z"}"#]);
-    // `values.yaml` is read before its turn only if the chart has it at all.
     write(folder.path(), ".helmignore", b"skip/\n/values.yaml\n");
     assert_eq!(values(&load(folder.path()).unwrap()), "{}");
 }
 
 #[test]
-fn the_first_error_is_told_whoever_comes_to_it() {
+fn the_first_error_is_told() {
     let folder = large_folder();
     let error = || load(folder.path()).unwrap_err().to_string();
     let broken = |name: &str| {
-        let text = format!("#{}\na: [\n", "-".repeat(files::WORTH));
-        write(folder.path(), name, text.as_bytes());
+        write(folder.path(), name, b"a: [\n");
     };
     for name in ["charts/z/values.yaml", "charts/y/values.yaml", "charts/v/values.yaml"] {
         broken(name);
@@ -295,7 +290,7 @@ fn the_first_error_is_told_whoever_comes_to_it() {
 fn the_size_of_a_chart_is_limited_by_the_order_of_its_files() {
     let folder = large_folder();
     for (name, size) in [
-        ("templates/f500.txt", archive::MAX_CHART / 2),
+        ("templates/f110.txt", archive::MAX_CHART / 2),
         ("templates/g", archive::MAX_CHART),
     ] {
         let file = fs::File::create(folder.path().join(name)).unwrap();
@@ -305,94 +300,6 @@ fn the_size_of_a_chart_is_limited_by_the_order_of_its_files() {
         load(folder.path()).unwrap_err().to_string(),
         "error reading templates/g: chart exceeds maximum decompressed size of 104857600 bytes"
     );
-}
-
-#[cfg(unix)]
-#[test]
-fn a_large_chart_is_told_of_before_it_is_read() {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    static TOLD: AtomicUsize = AtomicUsize::new(0);
-    let purpose = Purpose {
-        when_large: || {
-            TOLD.fetch_add(1, Ordering::SeqCst);
-        },
-        ..Purpose::default()
-    };
-    let told = |path: &Path| {
-        let before = TOLD.load(Ordering::SeqCst);
-        load_for(path, &purpose, &mut Vec::new()).unwrap();
-        TOLD.load(Ordering::SeqCst) - before
-    };
-    let folder = tempfile::tempdir().unwrap();
-    write(
-        folder.path(),
-        "Chart.yaml",
-        b"apiVersion: v2\nname: x\nversion: 1.0.0\n",
-    );
-    // What doesn't get smaller when it is packed.
-    let mut state = 1_u64;
-    let noise: Vec<u8> = std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 56) as u8
-    })
-    .take(LARGE_ARCHIVE)
-    .collect();
-    for at in 2..LARGE {
-        write(folder.path(), &format!("files/{at}"), b"x");
-    }
-    assert_eq!(told(folder.path()), 0);
-    write(folder.path(), "files/last", b"x");
-    assert_eq!(told(folder.path()), 1);
-    let packed = folder.path().join("packed.tgz");
-    for (length, want) in [(LARGE_ARCHIVE / 2, 0), (LARGE_ARCHIVE, 1)] {
-        let entries: [(&str, &[u8]); 2] = [
-            ("x/Chart.yaml", b"apiVersion: v2\nname: x\nversion: 1.0.0\n"),
-            ("x/noise", &noise[..length]),
-        ];
-        fs::write(&packed, archive(&entries)).unwrap();
-        assert_eq!(told(&packed), want, "{length}");
-    }
-}
-
-#[test]
-fn a_charts_own_templates_are_told_of_before_it_is_there() {
-    let told = Mutex::new(Vec::new());
-    let tell = |chart: &str, files: &[&File]| {
-        let names = files.iter().map(|file| file.name.clone()).collect::<Vec<_>>();
-        told.lock().unwrap().push((chart.to_owned(), names));
-    };
-    let purpose = Purpose {
-        templates: Some(&tell),
-        ..Purpose::default()
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let files: [(&str, &[u8]); 5] = [
-        ("Chart.yaml", b"apiVersion: v2\nname: x\nversion: 1.0.0\n"),
-        ("charts/y/Chart.yaml", b"apiVersion: v2\nname: y\nversion: 1.0.0\n"),
-        ("charts/y/templates/b.yaml", b"b"),
-        ("templates/a.yaml", b"a"),
-        ("values.yaml", b"{}"),
-    ];
-    files.iter().for_each(|(name, data)| write(folder.path(), name, data));
-    let entries = files.map(|(name, data)| (format!("x/{name}"), data));
-    let packed = folder.path().join("packed.tgz");
-    fs::write(
-        &packed,
-        archive(&entries.each_ref().map(|(name, data)| (name.as_str(), *data))),
-    )
-    .unwrap();
-    let load_both = || [folder.path(), packed.as_path()].map(|path| load_for(path, &purpose, &mut Vec::new()).unwrap());
-    load_both();
-    assert!(told.lock().unwrap().is_empty(), "nobody is there to begin with them");
-    purpose.helper.send(|| {});
-    load_both();
-    let want = ("x".to_owned(), vec!["templates/a.yaml".to_owned()]);
-    let want = if purpose.helper.is_running() {
-        vec![want.clone(), want]
-    } else {
-        Vec::new()
-    };
-    assert_eq!(*told.lock().unwrap(), want);
 }
 
 #[test]

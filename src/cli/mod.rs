@@ -52,14 +52,6 @@ fn command() -> clap::Command {
     Cli::command().mut_subcommand("template", |_| template::command())
 }
 
-/// What a command can have done to the process that it runs in.
-pub struct Program {
-    /// Called if the process is going to fill much memory and to end soon after.
-    pub when_large: fn(),
-    /// Ends the process with that exit code. Everything is printed by then, and nothing has to be given back.
-    pub end: fn(u8) -> !,
-}
-
 /// What can be read of an argument. As in Go, each byte that isn't UTF-8 is U+FFFD.
 fn text_of(word: &[u8]) -> String {
     let mut text = String::with_capacity(word.len());
@@ -71,16 +63,16 @@ fn text_of(word: &[u8]) -> String {
 }
 
 /// Parses the arguments of the process and runs its command.
-pub fn main(program: &Program) -> ExitCode {
+pub fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1).map(|word| text_of(word.as_encoded_bytes()));
-    // Its flags follow other rules than clap's, and it starts fast.
+    // Its flags follow other rules than clap's.
     if words.next().as_deref() == Some("template") {
-        return template::run(&words.collect::<Vec<_>>(), program);
+        return template::run(&words.collect::<Vec<_>>());
     }
     let cli = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     let result = match cli.command {
         Command::Run(args) => return run::run(&args),
-        Command::Template => return template::run(&[], program),
+        Command::Template => return template::run(&[]),
         Command::Render(args) => render::run(&args),
         Command::ReleaseFinalizers(args) => release_finalizers::run(&args),
         Command::Leftovers(args) => leftovers::run(&args),

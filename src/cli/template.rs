@@ -29,15 +29,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::locate::Place;
-use super::Program;
 use super::pflag::Parsed;
 use crate::chart::options::ValueOptions;
-use crate::chart::{self, Chart, Fetch, Purpose, Schemas, Warning};
+use crate::chart::{self, Chart, Fetch, Warning};
 use crate::render::{
-    Capabilities, Early, Error, Input, KubeVersion, Limits, Lookups, Release, Rendered, Renderer, StreamOptions,
-    bad_stream, on_large_stack, show_only, to_stream,
+    Capabilities, Error, Input, KubeVersion, Limits, Lookups, Release, Rendered, Renderer, StreamOptions, bad_stream,
+    on_large_stack, show_only, to_stream,
 };
-use crate::template::go::parallel::Helper;
 use crate::template::go::quote::quote_go;
 use crate::yaml;
 
@@ -70,10 +68,6 @@ struct Process<'a> {
     dir: &'a Path,
     /// The environment.
     env: &'a dyn Fn(&str) -> Option<String>,
-    /// Whether the process ends after the run: then the chart's memory isn't freed piece by piece.
-    ends: bool,
-    /// Called before much memory is filled.
-    when_large: fn(),
 }
 
 /// What a run leaves behind.
@@ -112,22 +106,19 @@ pub fn command() -> clap::Command {
     flags::describe(command)
 }
 
-/// Runs the command with the process's streams, prints its result and ends the process. `args` are those after `template`.
-pub fn run(args: &[String], program: &Program) -> ExitCode {
+/// Runs the command with the process's streams and prints its result. `args` are those after `template`.
+pub fn run(args: &[String]) -> ExitCode {
     let env = |name: &str| std::env::var(name).ok();
-    // A process that lives for milliseconds: all on one thread, whose memory nobody takes back before it ends.
-    let outcome = on_large_stack(|| {
+    let captured = on_large_stack(|| {
         let process = Process {
             stdin: &mut io::stdin(),
             dir: Path::new(""),
             env: &env,
-            ends: true,
-            when_large: program.when_large,
         };
-        (program.end)(tell(&capture(args, process)))
+        capture(args, process)
     });
-    match outcome {
-        Ok(never) => never,
+    match captured {
+        Ok(captured) => tell(&captured).into(),
         Err(text) => {
             let _ = writeln!(io::stderr(), "Error: {text}");
             ExitCode::FAILURE
@@ -159,8 +150,6 @@ pub fn run_captured(args: &[&str], mut stdin: &[u8], dir: &Path) -> Captured {
             stdin: &mut stdin,
             dir,
             env: &|_| None,
-            ends: false,
-            when_large: || {},
         };
         capture(&args, process)
     };
@@ -249,22 +238,10 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
     let (values, raw_texts) = value_options(&flags, process.dir, http::files(&proxies))
         .merge(process.stdin)
         .map_err(|e| e.to_string())?;
-    let helper = Helper::default();
-    let early = Early::new(helper.clone());
-    let begin = |chart: &str, files: &[&chart::File]| early.begin(chart, files);
-    let purpose = Purpose {
-        helper,
-        templates: Some(&begin),
-        schemas: match flags.bool("skip-schema-validation") {
-            true => Schemas::WhenAsked,
-            false => Schemas::AtOnce,
-        },
-        when_large: process.when_large,
-    };
     let mut logged = Vec::new();
     let chart = match place {
-        Place::Path(path) => chart::load_for(&path, &purpose, &mut logged),
-        Place::Archive(path, data) => chart::load_archive_for(&path, &data, &purpose, &mut logged),
+        Place::Path(path) => chart::load_logged(&path, &mut logged),
+        Place::Archive(path, data) => chart::load_archive_logged(&path, &data, &mut logged),
         Place::Url(_) => return Err(format!("{chart}: not downloaded")),
     };
     output.notices.extend(logged.iter().map(Warning::log_line));
@@ -274,7 +251,7 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
             .notices
             .push("level=WARN msg=\"this chart is deprecated\"".to_owned());
     }
-    let mut renderer = check(chart, &flags)?.once(early).with_fetch(http::schemas(&proxies));
+    let mut renderer = check(chart, &flags)?.with_fetch(http::schemas(&proxies));
     if flags.bool("enable-dns") {
         renderer = renderer.with_hosts(hosts::system());
     }
@@ -337,11 +314,7 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
         validates: !flags.bool("disable-openapi-validation"),
     });
     let check = |rendered: &Rendered| install.map_or(Ok(()), |install| install.check(rendered));
-    let printed = print(&flags, process, &name, &renderer, result, output, check);
-    if process.ends {
-        std::mem::forget(renderer);
-    }
-    printed
+    print(&flags, process, &name, &renderer, result, output, check)
 }
 
 /// Prints a render that passes a check, or what there is of it. Without `--debug` a failed one leaves nothing.

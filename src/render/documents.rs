@@ -1,38 +1,20 @@
-//! A render's files, and the documents that Helm finds in them. Another thread may read those of files that are done while
-//! others are rendered.
+//! A render's files, and the documents that Helm finds in them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use super::bytes;
-use super::heads::{self, Heads};
+use super::heads;
 use crate::template::go::meter;
-use crate::template::go::parallel::{Helper, Promise};
 use crate::template::handlebars::without_suffix;
-use crate::yaml;
 
 /// Rendered files by their templates' names.
-pub(super) struct Outputs<'r> {
-    heads: &'r Arc<Heads>,
-    reader: Option<&'r Helper>,
-    files: BTreeMap<String, Output>,
-    /// What the reader is to be given next, and its size in bytes.
-    next: Vec<Promise<Read>>,
-    size: usize,
+#[derive(Default)]
+pub(super) struct Outputs {
+    files: BTreeMap<String, Vec<u8>>,
     /// The first template of whose documents there are too many.
     over: Option<String>,
 }
-
-enum Output {
-    Unread(Vec<u8>),
-    Begun(Promise<Read>),
-}
-
-type Read = Mutex<File>;
-
-/// How many bytes are worth waking the reader for.
-const WORTH: usize = 16 << 10;
 
 /// What a document takes besides its text, in bytes.
 const DOCUMENT: u64 = 640;
@@ -60,45 +42,14 @@ pub(super) struct Document {
 
 // === impl Outputs ===
 
-impl<'r> Outputs<'r> {
-    /// No files yet. `reader` is another thread that may read those that come.
-    pub fn new(heads: &'r Arc<Heads>, reader: Option<&'r Helper>) -> Self {
-        Outputs {
-            heads,
-            reader,
-            files: BTreeMap::new(),
-            next: Vec::new(),
-            size: 0,
-            over: None,
-        }
-    }
-
+impl Outputs {
     /// Takes in what a template made.
     pub fn add(&mut self, template: String, mut bytes: Vec<u8>) {
         if has_documents(&template) && !meter::spend(to_hold(&bytes)) {
             bytes = Vec::new();
             self.over.get_or_insert_with(|| template.clone());
         }
-        let reader = self.reader.filter(|_| has_documents(&template));
-        let output = match reader {
-            None => Output::Unread(bytes),
-            Some(reader) => {
-                let (heads, depth) = (Arc::clone(self.heads), yaml::max_depth());
-                self.size += bytes.len();
-                let promise = Promise::new(move || {
-                    let read = || File::new(bytes).read(&heads);
-                    Mutex::new(yaml::with_max_depth(depth, read))
-                });
-                self.next.push(promise.clone());
-                if self.size >= WORTH {
-                    self.size = 0;
-                    // If it is gone, they are read when all files are done.
-                    reader.fulfil(std::mem::take(&mut self.next));
-                }
-                Output::Begun(promise)
-            }
-        };
-        self.files.insert(template, output);
+        self.files.insert(template, bytes);
     }
 
     /// The files with documents, all read, and the notes of the chart.
@@ -112,27 +63,20 @@ impl<'r> Outputs<'r> {
         let own_notes = format!("{chart}/templates/NOTES.txt");
         let mut notes = None;
         let mut files = BTreeMap::new();
-        for (name, output) in self.files {
-            let mut file = match output {
-                Output::Unread(bytes) if is_notes(&name) => {
-                    if without_suffix(&name) == own_notes {
-                        notes = Some(String::from_utf8_lossy(&bytes).into_owned());
-                    }
-                    continue;
+        for (name, bytes) in self.files {
+            if is_notes(&name) {
+                if without_suffix(&name) == own_notes {
+                    notes = Some(String::from_utf8_lossy(&bytes).into_owned());
                 }
-                Output::Unread(bytes) => File::new(bytes),
-                // Nobody asks a second time.
-                Output::Begun(promise) => std::mem::replace(
-                    &mut *promise.get().lock().unwrap_or_else(PoisonError::into_inner),
-                    File::new(Vec::new()),
-                ),
-            };
-            if !has_documents(&name) {
-                file.places.clear();
+                continue;
+            }
+            let mut file = File::new(bytes);
+            match has_documents(&name) {
+                true => file.heads = file.texts().map(heads::read).collect(),
+                false => file.places.clear(),
             }
             files.insert(name, file);
         }
-        self.heads.read_files(files.values_mut().collect());
         Ok((files, notes))
     }
 }
@@ -153,20 +97,6 @@ fn has_documents(template: &str) -> bool {
     !base.starts_with('_') && !is_notes(template)
 }
 
-// === impl Heads ===
-
-impl Heads {
-    /// Reads the documents that nobody has read.
-    fn read_files(&self, mut files: Vec<&mut File>) {
-        let unread = files.iter().filter(|file| file.heads.is_empty());
-        let texts: Vec<&str> = unread.flat_map(|file| file.texts()).collect();
-        let mut heads = self.read(&texts).into_iter();
-        for file in files.iter_mut().filter(|file| file.heads.is_empty()) {
-            file.heads = heads.by_ref().take(file.places.len()).collect();
-        }
-    }
-}
-
 // === impl File ===
 
 impl File {
@@ -177,11 +107,6 @@ impl File {
             heads: Vec::new(),
             text,
         }
-    }
-
-    fn read(mut self, heads: &Heads) -> Self {
-        heads.read_files(vec![&mut self]);
-        self
     }
 
     fn texts(&self) -> impl Iterator<Item = &str> {

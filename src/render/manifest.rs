@@ -173,7 +173,7 @@ pub(super) fn sort(mut files: BTreeMap<String, File>, warnings: &mut Vec<Warning
                 line,
                 text,
                 object: OnceLock::new(),
-                head,
+                head: Arc::new(head),
             };
             sorted.add(manifest, warnings);
         }
@@ -229,12 +229,10 @@ impl Sorted {
 #[cfg(test)]
 mod tests {
     use super::super::documents::Outputs;
-    use super::super::heads::Heads;
     use super::*;
 
     fn sort_texts<const N: usize>(texts: [(&str, String); N]) -> Result<(Sorted, Vec<Warning>), Error> {
-        let heads = Arc::new(Heads::default());
-        let mut outputs = Outputs::new(&heads, None);
+        let mut outputs = Outputs::default();
         for (path, text) in texts {
             outputs.add(path.to_owned(), text.into_bytes());
         }

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use crate::chart::dependencies::{self, Node};
 use crate::chart::options::RawTexts;
 use crate::chart::{Chart, Fetch, File, Warning, schema, values, version};
-use crate::template::go::{Entries, ExecError, Map, MapKind, Str, Value, meter, parallel};
+use crate::template::go::{Entries, ExecError, Map, MapKind, Str, Value, meter};
 use crate::template::handlebars::{self, Templates, is_handlebars};
 use crate::template::helm::{Asked, Context, Environment, error as wording};
 use crate::yaml;
@@ -47,11 +47,9 @@ pub use crate::template::helm::{
 };
 use documents::Outputs;
 pub use error::{BadManifest, Error};
-use heads::Heads;
 pub use manifest::{Hook, HookEvent, Manifest};
 pub use order::{INSTALL_ORDER, by_install_order};
 pub use stream::{StreamOptions, bad_stream, document, show_only, to_stream};
-pub use templates::Early;
 use templates::{ChartId, Sets};
 pub use text::render_text;
 pub use weight::to_read as size_to_read;
@@ -60,8 +58,6 @@ pub use weight::to_read as size_to_read;
 const STACK: usize = 512 << 20;
 /// What is rendered when there is no room for the values, in errors.
 const VALUES: &str = "the values";
-/// How many bytes of schemas are worth a thread that compiles them while templates are parsed.
-const LARGE_SCHEMA: usize = 16 << 10;
 
 /// The templates of one chart, ready to be rendered for any number of releases, from any thread.
 pub struct Renderer {
@@ -70,10 +66,6 @@ pub struct Renderer {
     sets: Sets,
     /// The names and contents of `.Files` by chart.
     files: HashMap<ChartId, Vec<(Str, Str)>>,
-    /// What the documents of earlier renders are.
-    heads: Arc<Heads>,
-    /// What was begun while the chart was loaded.
-    early: Option<Early>,
     /// For schemas that refer to others on the network.
     fetch: Option<Fetch>,
     /// For `getHostByName`.
@@ -192,8 +184,6 @@ impl Renderer {
             chart,
             sets: Sets::default(),
             files,
-            heads: Arc::default(),
-            early: None,
             fetch: None,
             hosts: None,
         })
@@ -208,13 +198,6 @@ impl Renderer {
     /// The same, with `getHostByName`; without, it answers nothing.
     pub fn with_hosts(mut self, hosts: Hosts) -> Self {
         self.hosts = Some(hosts);
-        self
-    }
-
-    /// The same, for one render: what its documents are isn't remembered for others. `early` is what was begun of it.
-    pub fn once(mut self, early: Early) -> Self {
-        self.early = Some(early);
-        self.heads = Arc::new(Heads::forgetful());
         self
     }
 
@@ -259,27 +242,13 @@ impl Renderer {
         }
         let user = user_map(input)?;
         let node = dependencies::process(&self.chart, &user, warnings)?;
-        let templates = self.sets.templates(&node, self.early.as_ref());
         let values = values::coalesce_last(&node, &user, warnings)?;
         let fetch = self.fetch.as_ref();
-        let schemas = if input.skip_schema {
-            Vec::new()
-        } else {
-            schema::uncompiled(&node)
-        };
-        let prepare = || schemas.iter().for_each(|schema| schema.prepare(fetch));
-        let is_worth_it = schemas.iter().map(|schema| schema.text().len()).sum::<usize>() >= LARGE_SCHEMA;
-        // Before the values are checked, as another thread may still be compiling their schemas; what is wrong is told after.
-        let parsed = if is_worth_it {
-            parallel::beside(prepare, || templates.parsed())
-        } else {
-            templates.parsed()
-        };
         if !input.skip_schema {
             schema::validate(&node, &values, fetch, warnings).map_err(Error::Schema)?;
         }
         check_kube_version(&node, input.capabilities)?;
-        let parsed = parsed?;
+        let parsed = self.sets.parsed(&node)?;
         let asked = Asked::default();
         if !node.metadata.kube_version.is_empty() {
             asked.kube_version();
@@ -287,12 +256,10 @@ impl Renderer {
         let files = contexts::files(&self.files, &node, &values, input, &asked);
         let mut context = Context::new(Arc::clone(&parsed.go), &self.environment(input)).with_asked(&asked);
         meter::spend(size);
-        let mut outputs = Outputs::new(&self.heads, templates.helper());
+        let mut outputs = Outputs::default();
         let rendered = execute(&mut context, &parsed.handlebars, files, |name, text| {
             outputs.add(name, text)
         });
-        // What is wrong with any template's syntax is told before what execution says.
-        templates.keep(parsed)?;
         let (missing_lookups, used_lookups) = context.lookups();
         // While the meter still counts.
         let finished = rendered.and_then(|()| finish(node.name(), outputs, input, warnings));
@@ -317,7 +284,7 @@ impl Renderer {
         let user = user_map(input)?;
         let node = dependencies::process(&self.chart, &user, &mut Vec::new())?;
         let values = values::coalesce_last(&node, &user, &mut Vec::new())?;
-        let parsed = self.sets.templates(&node, self.early.as_ref()).parsed()?;
+        let parsed = self.sets.parsed(&node)?;
         let files = contexts::files(&self.files, &node, &values, input, &Asked::default());
         let mut context = Context::new(parsed.go, &self.environment(input));
         let mut texts = BTreeMap::new();
@@ -453,12 +420,7 @@ fn handlebars_text(context: &mut Context, templates: &Templates, name: &str, dat
 }
 
 /// Sorts rendered files into manifests, hooks and notes.
-fn finish(
-    chart: &str,
-    outputs: Outputs<'_>,
-    input: &Input<'_>,
-    warnings: &mut Vec<Warning>,
-) -> Result<Rendered, Error> {
+fn finish(chart: &str, outputs: Outputs, input: &Input<'_>, warnings: &mut Vec<Warning>) -> Result<Rendered, Error> {
     let (files, notes) = outputs
         .finish(chart)
         .map_err(|template| over(&template, input.limits))?;

@@ -3,7 +3,6 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::template::go::parallel::Helper;
 
 fn chart(template: &str) -> Chart {
     let file = |name: &str, text: &str| File {
@@ -202,72 +201,11 @@ fn a_render_tells_what_it_asked_of_the_cluster() {
 }
 
 /// Templates of so much text that several threads parse them while they are executed: the first to be executed, then a
-/// thousand documents in a hundred files, then the last.
-fn large(first: &str, last: &str) -> Chart {
-    let mut chart = chart("");
-    let mut files = vec![
-        ("_a.tpl".to_owned(), last.to_owned()),
-        ("z.yaml".to_owned(), first.to_owned()),
-    ];
-    for i in 0..100 {
-        let document = |n: usize| {
-            format!(
-                "---\nkind: K{n}\nname: {{{{ include \"name\" . }}}}-{i}\n# {}\n",
-                "x".repeat(400)
-            )
-        };
-        files.push((format!("f{i:03}.yaml"), (0..10).map(document).collect()));
-    }
-    files.push((
-        "_names.tpl".to_owned(),
-        "{{ define \"name\" }}{{ .Release.Name }}{{ end }}".to_owned(),
-    ));
-    let file = |(name, text): (String, String)| File {
-        name: format!("templates/{name}"),
-        data: text.as_str().into(),
-    };
-    chart.templates = files.into_iter().map(file).collect();
-    chart
-}
-
 #[test]
-fn large_charts_are_parsed_and_read_while_they_are_executed() {
+fn errors_of_syntax_come_first() {
     let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
     let input = Input::new(Release::install("r", "n"), &capabilities, &lookups);
-    let render = |renderer: &Renderer| {
-        let rendered = on_large_stack(|| renderer.render(&input)).unwrap();
-        rendered.map(|rendered| to_stream(&rendered, StreamOptions::default()))
-    };
-    let new = |first: &str, last: &str| Renderer::new(Arc::new(large(first, last))).unwrap();
-    let first = "kind: A\nname: {{ include \"c/templates/f007.yaml\" . | len }}";
-    let kept = new(first, "");
-    let want = render(&kept).unwrap();
-    let text = std::str::from_utf8(&want).unwrap();
-    assert_eq!(text.matches("kind: K").count(), 1000);
-    assert!(text.contains("name: r-99\n") && text.contains("name: 4"), "{text:.300}");
-    // Of the templates that are kept, all are parsed by then.
-    assert_eq!(render(&kept).unwrap(), want);
-    assert_eq!(
-        render(&new(first, "").once(Early::new(Helper::default()))).unwrap(),
-        want
-    );
-    let begun = |name: &str| {
-        let chart = large(first, "");
-        let early = Early::new(Helper::default());
-        early.begin(name, &chart.templates.iter().collect::<Vec<_>>());
-        Renderer::new(Arc::new(chart)).unwrap().once(early)
-    };
-    assert_eq!(render(&begun("c")).unwrap(), want);
-    assert_eq!(render(&begun("other")).unwrap(), want);
-    // Of a chart of the same name, nothing else is taken.
-    let early = Early::new(Helper::default());
-    early.begin(
-        "c",
-        &large("{{ fail \"other\" }}", "").templates.iter().collect::<Vec<_>>(),
-    );
-    assert_eq!(render(&new(first, "").once(early)).unwrap(), want);
     let errors = [
-        // What is wrong with syntax comes first, whatever was executed before it was seen.
         (
             "{{ fail \"no\" }}",
             "{{ if }}",
@@ -278,12 +216,6 @@ fn large_charts_are_parsed_and_read_while_they_are_executed() {
             "",
             "execution error at (c/templates/z.yaml:1:3): no",
         ),
-        ("a: [", "", "YAML parse error on c/templates/z.yaml"),
-        (
-            "a: {{ \"/w==\" | b64dec }}",
-            "",
-            "YAML parse error on c/templates/z.yaml",
-        ),
         (
             "{{ include \"c/templates/_a.tpl\" . }}",
             "{{ nothing }}",
@@ -291,10 +223,15 @@ fn large_charts_are_parsed_and_read_while_they_are_executed() {
         ),
     ];
     for (first, last, want) in errors {
-        for renderer in [new(first, last), new(first, last).once(Early::new(Helper::default()))] {
-            let error = render(&renderer).unwrap_err().to_string();
-            assert!(error.contains(want), "{first:?} {last:?}: {error}");
-        }
+        let mut chart = chart("");
+        let file = |(name, text): (&str, &str)| File {
+            name: format!("templates/{name}"),
+            data: text.into(),
+        };
+        chart.templates = [("_a.tpl", last), ("z.yaml", first)].map(file).into();
+        let renderer = Renderer::new(Arc::new(chart)).unwrap();
+        let error = on_large_stack(|| renderer.render(&input)).unwrap().unwrap_err();
+        assert!(error.to_string().contains(want), "{first:?} {last:?}: {error}");
     }
 }
 

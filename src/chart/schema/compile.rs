@@ -60,14 +60,6 @@ impl<'f> Compiler<'f> {
         }
     }
 
-    /// A compiler that looks at nothing but the document and what is built in.
-    pub fn alone() -> Self {
-        Compiler {
-            loader: Loader::alone(),
-            ..Compiler::new(None)
-        }
-    }
-
     /// A compiler of the schemas of schemas.
     pub fn for_metaschemas() -> Self {
         Compiler {
@@ -83,16 +75,6 @@ impl<'f> Compiler<'f> {
             schemas: result.map(|()| self.schemas),
             urns: self.loader.urns,
         }
-    }
-
-    /// As [`Compiler::compile`]; `None` if the document refers to others, so that there is no telling.
-    pub fn compile_alone(mut self, url: &str, document: Json) -> Option<Compiled> {
-        let result = self.run(url, document);
-        let compiled = Compiled {
-            schemas: result.map(|()| self.schemas),
-            urns: Vec::new(),
-        };
-        (!self.loader.was_asked()).then_some(compiled)
     }
 
     /// Compiles what stands at each of the URLs: all schemas, and which of them those are.

@@ -25,39 +25,19 @@ const MAX_CHAIN: usize = 100;
 /// Loads documents, each once.
 pub(super) struct Loader<'f> {
     loaded: BTreeMap<String, Arc<Json>>,
-    elsewhere: Elsewhere<'f>,
+    /// Files are read, and fetched what can be.
+    fetch: Option<&'f Fetch>,
     /// The `urn:`s that were asked for, for which there is no document.
     pub urns: Vec<String>,
-}
-
-/// What stands in files and on the network.
-enum Elsewhere<'f> {
-    /// Files are read, and fetched what can be.
-    Loaded(Option<&'f Fetch>),
-    /// Nothing is looked at; whether it was asked for.
-    Left { was_asked: bool },
 }
 
 impl<'f> Loader<'f> {
     pub fn new(fetch: Option<&'f Fetch>) -> Self {
         Loader {
             loaded: BTreeMap::new(),
-            elsewhere: Elsewhere::Loaded(fetch),
+            fetch,
             urns: Vec::new(),
         }
-    }
-
-    /// A loader of nothing but what is built in.
-    pub fn alone() -> Self {
-        Loader {
-            elsewhere: Elsewhere::Left { was_asked: false },
-            ..Loader::new(None)
-        }
-    }
-
-    /// Whether a document was asked for that this loader doesn't look at.
-    pub fn was_asked(&self) -> bool {
-        matches!(self.elsewhere, Elsewhere::Left { was_asked: true })
     }
 
     /// The document at `url` is this one.
@@ -86,13 +66,6 @@ impl<'f> Loader<'f> {
 
     /// A document that isn't built in.
     fn fetch(&mut self, text: &str) -> Result<Json, String> {
-        let network = match &mut self.elsewhere {
-            Elsewhere::Loaded(network) => *network,
-            Elsewhere::Left { was_asked } => {
-                *was_asked = true;
-                return Err("not now".to_owned());
-            }
-        };
         let url = Url::parse(text.as_bytes())?;
         match url.scheme.as_slice() {
             b"file" => read(&String::from_utf8_lossy(&url.path)),
@@ -100,7 +73,7 @@ impl<'f> Loader<'f> {
                 self.urns.push(text.to_owned());
                 Ok(Json::Bool(true))
             }
-            b"http" | b"https" => match network {
+            b"http" | b"https" => match self.fetch {
                 Some(network) => Json::parse(&network.get(text)?),
                 None => Err("schemas on the network are not fetched: put a copy into the schema's $defs".to_owned()),
             },

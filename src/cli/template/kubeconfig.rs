@@ -291,8 +291,6 @@ mod tests {
             stdin: &mut std::io::empty(),
             dir: folder.path(),
             env: &|_| None,
-            ends: false,
-            when_large: || {},
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(config(&flags, &process)).unwrap()

@@ -110,8 +110,6 @@ mod tests {
                 stdin: &mut std::io::empty(),
                 dir: folder.path(),
                 env: &env,
-                ends: false,
-                when_large: || {},
             };
             assert_eq!(find(&flags, &process), want, "{line} {want}");
         }

@@ -238,8 +238,6 @@ mod tests {
             stdin: &mut std::io::empty(),
             dir: Path::new(""),
             env: &env,
-            ends: false,
-            when_large: || {},
         })
     }
 

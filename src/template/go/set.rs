@@ -7,7 +7,6 @@ use super::ast::Tree;
 use super::error::ParseError;
 use super::func::FuncMap;
 use super::parser;
-use super::parsing::Later;
 use super::value::Str;
 
 /// Templates by name. Cloning shares what is there: more text can be parsed into the clone without touching the
@@ -17,16 +16,9 @@ pub struct Set {
     /// The name of the root template, for error texts.
     name: Arc<str>,
     /// Shared with clones as soon as there are any; never written from then on.
-    shared: Arc<HashMap<Arc<str>, Entry>>,
+    shared: Arc<HashMap<Arc<str>, Arc<Tree>>>,
     /// What was parsed since; wins over `shared`.
-    own: HashMap<Arc<str>, Entry>,
-}
-
-#[derive(Clone)]
-enum Entry {
-    Parsed(Arc<Tree>),
-    /// Of a text that is parsed when it is wanted.
-    Later(Later),
+    own: HashMap<Arc<str>, Arc<Tree>>,
 }
 
 /// The functions that a template may name. The built-in ones need not be listed.
@@ -51,6 +43,15 @@ impl FuncNames for [&str] {
     fn has(&self, name: &str) -> bool {
         self.contains(&name)
     }
+}
+
+/// Parses a text: the templates that it defines, and its own last. Several sets may share them.
+///
+/// # Errors
+/// Those of [`Set::parse`].
+pub fn trees(name: &str, text: &Str, funcs: &(impl FuncNames + ?Sized)) -> Result<Vec<Arc<Tree>>, ParseError> {
+    let trees = parser::parse(name, text, &|name| funcs.has(name))?;
+    Ok(trees.into_iter().map(Arc::new).collect())
 }
 
 // === impl Set ===
@@ -96,32 +97,18 @@ impl Set {
         text: &Str,
         funcs: &(impl FuncNames + ?Sized),
     ) -> Result<(), ParseError> {
-        for tree in parser::parse(name, text, &|name| funcs.has(name))? {
-            self.add(Arc::new(tree));
-        }
+        trees(name, text, funcs)?.into_iter().for_each(|tree| self.add(tree));
         Ok(())
     }
 
-    /// Adds the template of a text that defines no others, to be parsed when it is first wanted.
-    pub(super) fn add_later(&mut self, name: Arc<str>, later: Later) {
-        self.writable().insert(name, Entry::Later(later));
-    }
-
-    /// The template of that name. There is none if its text is still to be parsed, and can't be.
+    /// The template of that name.
     pub fn get(&self, name: &str) -> Option<&Arc<Tree>> {
-        match self.entry(name)? {
-            Entry::Parsed(tree) => Some(tree),
-            Entry::Later(later) => later.tree(name),
-        }
-    }
-
-    /// Whether there is a template of that name, parsed or not.
-    pub fn contains(&self, name: &str) -> bool {
-        self.entry(name).is_some()
-    }
-
-    fn entry(&self, name: &str) -> Option<&Entry> {
         self.own.get(name).or_else(|| self.shared.get(name))
+    }
+
+    /// Whether there is a template of that name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.get(name).is_some()
     }
 
     /// The names of all templates, in no order.
@@ -131,14 +118,14 @@ impl Set {
     }
 
     /// Adds a template, unless it is empty and there is one of its name.
-    pub(super) fn add(&mut self, tree: Arc<Tree>) {
+    pub fn add(&mut self, tree: Arc<Tree>) {
         if tree.is_empty() && self.contains(tree.name()) {
             return;
         }
-        self.writable().insert(tree.name().into(), Entry::Parsed(tree));
+        self.writable().insert(tree.name().into(), tree);
     }
 
-    fn writable(&mut self) -> &mut HashMap<Arc<str>, Entry> {
+    fn writable(&mut self) -> &mut HashMap<Arc<str>, Arc<Tree>> {
         match Arc::get_mut(&mut self.shared) {
             Some(unshared) if self.own.is_empty() => unshared,
             _ => &mut self.own,
