@@ -71,11 +71,11 @@ pub fn follow_recorded_lookups(context: &Context, unit: &Unit, resource: &Custom
 }
 
 impl Run<'_> {
-    /// True if nothing is to be done: the record is of these very inputs, and every member is live as it was left.
-    /// Answered from memory, without a request and without a render.
+    /// True if nothing is to be done: the custom resource is held, the record is of these very inputs, and every member is
+    /// live as it was left. Answered from memory, without a request and without a render.
     pub(super) fn is_converged(&self, release: &Release) -> bool {
         let record = &release.record;
-        if record.inputs.is_empty() || !self.has_current_lookups(release) {
+        if !self.written.has_finalizer() || record.inputs.is_empty() || !self.has_current_lookups(release) {
             return false;
         }
         if self.reconcile_requested(release).is_some() || self.force_requested(release).is_some() {

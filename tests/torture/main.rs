@@ -26,6 +26,7 @@ mod enumerated;
 mod fault;
 mod faults;
 mod flavour;
+mod freed;
 mod growth;
 mod history;
 mod hostile;
