@@ -4,6 +4,8 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::time::Instant;
 
+use anyhow::{Result, ensure};
+
 /// True under `make torture`: everything, not only what fits into `make test`.
 pub fn everything() -> bool {
     std::env::var("TORTURE").is_ok_and(|value| value == "all")
@@ -38,6 +40,17 @@ impl Report {
     pub fn end(mut self, note: &str) {
         self.ended = true;
         self.line("ok", note);
+    }
+
+    /// All went well, but for these failures.
+    ///
+    /// # Errors
+    /// If there are any.
+    pub fn end_but_for(self, failures: &[String], note: &str) -> Result<()> {
+        let (count, all) = (failures.len(), failures.join("\n"));
+        ensure!(failures.is_empty(), "{count} failed:\n{all}");
+        self.end(note);
+        Ok(())
     }
 
     fn line(&self, outcome: &str, note: &str) {
