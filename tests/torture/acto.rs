@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::{Value, json};
+use data_encoding::BASE64;
+use serde_json::{Map, Value, json};
 
-use crate::history::{History, SECOND, in_virtual_time};
+use crate::history::{History, NAMESPACE, SECOND, in_virtual_time};
 use crate::look::{condition, is_marked, uid};
 use crate::model::Model;
 use crate::model::fields::leaves;
-use crate::model::store::Key;
+use crate::model::store::{KINDS, Key};
 use crate::report::{Report, everything};
 
 const CHARTS: [&str; 3] = ["charts/memcached", "benches/charts/webstack", "benches/charts/three"];
@@ -78,6 +79,19 @@ fn setting(path: &[String], value: &Value) -> Value {
         .fold(value.clone(), |inner, key| json!({(key): inner}))
 }
 
+/// Takes out maps without fields. Where one lost its last field, the API server leaves nothing, a null or an empty map,
+/// as the kind and the server's version have it.
+fn without_empty(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.values_mut().for_each(without_empty);
+            map.retain(|_, value| !value.is_null() && !value.as_object().is_some_and(Map::is_empty));
+        }
+        Value::Array(list) => list.iter_mut().for_each(without_empty),
+        _ => {}
+    }
+}
+
 /// One release as it is: what stops it, and its members without what only says when and by whom they were made.
 #[derive(Clone, Debug, PartialEq)]
 struct Picture {
@@ -114,6 +128,7 @@ fn picture(history: &History) -> Result<(Picture, Uids)> {
                 metadata.remove(field);
             }
         }
+        without_empty(&mut object);
         members.insert(key.clone(), object);
     }
     let reason = |condition: &Value| condition["reason"].as_str().unwrap_or_default().to_owned();
@@ -167,8 +182,14 @@ async fn edited(history: &mut History, spec: Value) -> Result<(Picture, Uids)> {
     picture(history).and_then(|_| bail!("it never comes to rest"))
 }
 
+/// The operator's key is the same each time: digests and what is drawn at random depend on it.
 async fn begin(chart: &Path) -> Result<History> {
-    History::begin_with(Model::new(), [chart.to_owned(), chart.to_owned()]).await
+    let model = Model::new();
+    let key = ("secrets", NAMESPACE.to_owned(), "torture-hmac-key".to_owned());
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": {"key": BASE64.encode(&[7; 32])}});
+    let kind = KINDS.iter().find(|kind| kind.plural == key.0).context("no Secrets")?;
+    model.store().put(kind, key, secret);
+    History::begin_with(model, [chart.to_owned(), chart.to_owned()]).await
 }
 
 async fn from_scratch(chart: &Path, spec: Value) -> Result<Picture> {
@@ -238,7 +259,6 @@ async fn there_and_back(
 }
 
 #[test]
-#[ignore = "differences of fields that became empty are yet to be told apart from the model's"]
 fn any_property_may_be_set_and_set_back() -> Result<()> {
     let mut report = Report::new("acto");
     let mut findings = Findings::default();

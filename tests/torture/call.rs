@@ -181,10 +181,13 @@ pub fn answer(status: StatusCode, object: &Value) -> Response<Body> {
 
 /// A failure as the API server tells it.
 pub fn failure(code: u16, reason: &str, message: &str) -> Response<Body> {
-    let status = json!({
+    let mut status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": message, "reason": reason, "code": code,
     });
+    if let Some(map) = status.as_object_mut().filter(|_| reason.is_empty()) {
+        map.remove("reason");
+    }
     answer(
         StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
         &status,

@@ -1,9 +1,12 @@
 //! Who owns which field: the sets of `managedFields` and what server-side apply makes of them, for objects without a
-//! schema (maps by key, lists whole, finalizers as a set, owners by UID). `conformity.rs` compares it with a real API server.
+//! schema (maps by key, lists whole, finalizers as a set, owners by UID), as structured-merge-diff does it.
+//! `conformity.rs` compares it with a real API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
+
+use super::store::KINDS;
 
 /// From the root; the last element may be `v:<finalizer>` or `k:{"uid":"<owner>"}`.
 pub type Path = Vec<String>;
@@ -39,6 +42,27 @@ fn owner_key(owner: &Value) -> String {
 
 /// The leaves of an object with their values.
 pub fn leaves(object: &Value) -> BTreeMap<Path, Value> {
+    let mut found = fields(object);
+    found.retain(|_, value| !is_filled(value));
+    found
+}
+
+/// What stands for a map that has fields.
+fn filled() -> Value {
+    json!({".": {}})
+}
+
+fn is_filled(value: &Value) -> bool {
+    *value == filled()
+}
+
+/// A map in what has no schema is a field of its own, beside those that are in it.
+fn is_item(path: &[String]) -> bool {
+    matches!(path, [first, _, ..] if first == "spec" || first == "status")
+}
+
+/// The leaves of an object with their values, and the maps that they are in.
+fn fields(object: &Value) -> BTreeMap<Path, Value> {
     fn walk(value: &Value, path: &mut Path, found: &mut BTreeMap<Path, Value>) {
         if path.iter().map(String::as_str).eq(["metadata", "finalizers"]) {
             for item in value.as_array().into_iter().flatten().filter_map(Value::as_str) {
@@ -58,6 +82,7 @@ pub fn leaves(object: &Value) -> BTreeMap<Path, Value> {
         }
         match value {
             Value::Object(map) if !map.is_empty() => {
+                found.insert(path.clone(), filled());
                 for (key, value) in map {
                     path.push(key.clone());
                     walk(value, path, found);
@@ -73,6 +98,46 @@ pub fn leaves(object: &Value) -> BTreeMap<Path, Value> {
     walk(object, &mut Vec::new(), &mut found);
     found.retain(|path, _| !path.is_empty() && !is_unowned(path));
     found
+}
+
+/// Those of the fields that somebody can own.
+fn ownable<'f>(fields: impl IntoIterator<Item = (&'f Path, &'f Value)>) -> Set {
+    let fields = fields.into_iter();
+    let ownable = fields.filter(|(path, value)| is_item(path) || !is_filled(value));
+    ownable.map(|(path, _)| path.clone()).collect()
+}
+
+/// True if a field of this value is added or modified. That a map gets fields or loses them all is no change of its own.
+fn differs(before: Option<&Value>, after: &Value) -> bool {
+    let may_be_map = |value: &Value| value.is_object() || value.is_null();
+    before.is_none_or(|before| match is_filled(before) || is_filled(after) {
+        true => !may_be_map(before) || !may_be_map(after),
+        false => before != after,
+    })
+}
+
+/// What one write did to the fields.
+struct Comparison {
+    /// Added or modified.
+    changed: Set,
+    removed: Set,
+}
+
+impl Comparison {
+    fn of(before: &Value, after: &Value) -> Self {
+        let (before, after) = (fields(before), fields(after));
+        let changed = after.iter().filter(|(path, value)| differs(before.get(*path), value));
+        let removed = before.keys().filter(|path| !after.contains_key(*path));
+        Comparison {
+            changed: ownable(changed),
+            removed: removed.cloned().collect(),
+        }
+    }
+
+    /// Takes from others what is no longer theirs.
+    fn leave(&self, owned: &mut Set) {
+        owned.retain(|path| !self.changed.contains(path) && !self.removed.contains(path));
+    }
 }
 
 fn set_at(object: &mut Value, path: &[String], value: Value) {
@@ -111,7 +176,8 @@ fn set_at(object: &mut Value, path: &[String], value: Value) {
     set_at(child, rest, value);
 }
 
-fn remove_at(object: &mut Value, path: &[String]) {
+/// A map that lost its last field: null if there is no schema (`free`), and elsewhere Go's types drop it.
+fn remove_at(object: &mut Value, path: &[String], free: bool) {
     let Some((first, rest)) = path.split_first() else {
         return;
     };
@@ -140,10 +206,12 @@ fn remove_at(object: &mut Value, path: &[String]) {
         return;
     }
     if let Some(child) = object.as_object_mut().and_then(|map| map.get_mut(first)) {
-        remove_at(child, rest);
-        // A map that lost its last field goes with it.
+        remove_at(child, rest, free);
         if child.as_object().is_some_and(Map::is_empty) {
-            remove_at(object, std::slice::from_ref(first));
+            match free {
+                true => *child = Value::Null,
+                false => remove_at(object, std::slice::from_ref(first), free),
+            }
         }
     }
 }
@@ -169,6 +237,9 @@ pub fn managers(object: &Value) -> BTreeMap<Manager, (Set, String)> {
     fn walk(fields: &Map<String, Value>, path: &mut Path, found: &mut Set) {
         for (key, value) in fields {
             if key == "." {
+                if is_item(path) {
+                    found.insert(path.clone());
+                }
                 continue;
             }
             let element = match key.strip_prefix("f:") {
@@ -209,7 +280,10 @@ fn write_managers(object: &mut Value, managers: &BTreeMap<Manager, (Set, String)
             let mut fields = json!({});
             for path in set {
                 let mut place = &mut fields;
-                for element in path {
+                for (depth, element) in path.iter().enumerate() {
+                    if set.contains(&path[..depth]) {
+                        place["."] = json!({});
+                    }
                     let key = match element.strip_prefix("v:") {
                         Some(item) => format!("v:\"{item}\""),
                         None if element.starts_with("k:") => element.clone(),
@@ -234,63 +308,72 @@ fn write_managers(object: &mut Value, managers: &BTreeMap<Manager, (Set, String)
     object["metadata"]["managedFields"] = entries.collect();
 }
 
-fn is_empty_map(value: Option<&Value>) -> bool {
-    value.and_then(Value::as_object).is_some_and(Map::is_empty)
+/// With the maps that have a schema around each: they come and go with what is in them.
+fn with_named<'s>(set: impl IntoIterator<Item = &'s Path>) -> Set {
+    let mut all = Set::new();
+    for path in set {
+        let around = (1..path.len()).map(|length| path[..length].to_vec());
+        all.extend(around.filter(|path| !is_item(path)));
+        all.insert(path.clone());
+    }
+    all
 }
 
-/// One path is at or below the other.
-fn overlap(a: &Path, b: &Path) -> bool {
-    a.iter().zip(b).all(|(a, b)| a == b)
+/// What an applier had in his last configuration and nobody has now goes.
+fn prune(merged: &mut Value, last: &Set, managers: &BTreeMap<Manager, (Set, String)>) {
+    let there: Set = fields(merged).into_keys().collect();
+    let last = with_named(last);
+    let managed = with_named(managers.values().flat_map(|(set, _)| set));
+    let without = |gone: &Set| -> Set {
+        let goes = |path: &Path| (1..=path.len()).any(|length| gone.contains(&path[..length]));
+        there.iter().filter(|path| !goes(path)).cloned().collect()
+    };
+    let left = without(&last);
+    let unmanaged = there
+        .iter()
+        .filter(|path| !left.contains(*path) && !managed.contains(*path));
+    let left = without(&unmanaged.cloned().collect());
+    let free = KINDS.iter().any(|kind| kind.custom && merged["kind"] == kind.kind);
+    for path in there
+        .iter()
+        .filter(|path| !left.contains(*path) && last.contains(*path))
+    {
+        // A name and a UID are always left of the metadata.
+        if path.len() > 1 || path[0] != "metadata" {
+            remove_at(merged, path, free && is_item(path));
+        }
+    }
 }
 
 /// Server-side apply. `Err`: the managers that own other values of the same fields.
 pub fn apply(live: &Value, applied: &Value, manager: &Manager, force: bool, now: &str) -> Result<Value, Vec<String>> {
-    let wanted = leaves(applied);
-    let set: Set = wanted.keys().cloned().collect();
-    let present = leaves(live);
+    let (wanted, present) = (fields(applied), fields(live));
     let mut owners = managers(live);
-    let mut conflicts = BTreeSet::new();
-    for (other, (owned, _)) in owners.iter_mut().filter(|(other, _)| *other != manager) {
-        owned.retain(|path| {
-            // Who applies an empty map owns the map and nothing in it.
-            let claims = |field: &&Path| overlap(field, path) && !is_empty_map(wanted.get(*field));
-            let Some(field) = set.iter().find(claims) else {
-                return true;
-            };
-            let same = field == path && present.get(path) == wanted.get(field);
-            if !same {
-                conflicts.insert(other.0.clone());
-            }
-            same
-        });
-    }
-    if !conflicts.is_empty() && !force {
-        return Err(conflicts.into_iter().collect());
-    }
-    let previous = owners.get(manager).cloned().unwrap_or_default();
+    let (last, since) = owners.remove(manager).unwrap_or_default();
+    owners.insert(manager.clone(), (ownable(&wanted), since));
     let mut merged = live.clone();
-    for path in previous.0.difference(&set) {
-        let others = owners
-            .iter()
-            .any(|(other, (owned, _))| other != manager && owned.iter().any(|p| overlap(p, path)));
-        let within = set
-            .iter()
-            .any(|field| overlap(field, path) && !is_empty_map(wanted.get(field)));
-        if !others && !within {
-            remove_at(&mut merged, path);
-        }
-    }
-    for (path, value) in &wanted {
-        let keeps = is_empty_map(Some(value))
-            && present
-                .keys()
-                .any(|found| found.len() > path.len() && overlap(path, found));
+    for (path, value) in wanted.iter().filter(|(_, value)| !is_filled(value)) {
+        // An empty map asks for nothing to be in it.
+        let keeps = value.is_object() && present.get(path).is_some_and(is_filled);
         if !keeps {
             set_at(&mut merged, path, value.clone());
         }
     }
+    if !last.is_empty() {
+        prune(&mut merged, &last, &owners);
+    }
     without_empty(&mut merged);
-    owners.insert(manager.clone(), (set, previous.1));
+    let comparison = Comparison::of(live, &merged);
+    let mut conflicts = BTreeSet::new();
+    for (other, (owned, _)) in owners.iter_mut().filter(|(other, _)| *other != manager) {
+        if !owned.is_disjoint(&comparison.changed) {
+            conflicts.insert(other.0.clone());
+        }
+        comparison.leave(owned);
+    }
+    if !conflicts.is_empty() && !force {
+        return Err(conflicts.into_iter().collect());
+    }
     write_managers(&mut merged, &owners);
     if merged == *live {
         return Ok(merged);
@@ -306,26 +389,14 @@ pub fn apply(live: &Value, applied: &Value, manager: &Manager, force: bool, now:
 pub fn update(live: &Value, changed: &Value, manager: &Manager, now: &str) -> Value {
     let mut changed = changed.clone();
     without_empty(&mut changed);
-    let (before, after) = (leaves(live), leaves(&changed));
-    let new: Set = after
-        .iter()
-        .filter(|(path, value)| before.get(*path) != Some(value))
-        .map(|(path, _)| path.clone())
-        .collect();
+    let comparison = Comparison::of(live, &changed);
     let mut owners = managers(live);
-    // An empty map that somebody applied stays his when others put something into it.
-    let is_map = |path: &Path| {
-        before.get(path).is_none_or(|was| is_empty_map(Some(was)))
-            && after
-                .keys()
-                .any(|found| found.len() > path.len() && overlap(path, found))
-    };
     for (owned, _) in owners.values_mut() {
-        owned.retain(|path| (after.contains_key(path) && !new.contains(path)) || is_map(path));
+        comparison.leave(owned);
     }
-    if !new.is_empty() {
+    if !comparison.changed.is_empty() {
         let own = owners.entry(manager.clone()).or_default();
-        own.0.extend(new);
+        own.0.extend(comparison.changed);
         own.1 = now.to_owned();
     }
     write_managers(&mut changed, &owners);

@@ -3,6 +3,8 @@
 
 use serde_json::{Value, json};
 
+use super::edges;
+
 /// An operation: its name, the method, what stands after the collection's path, the content type and the body. `$UID`
 /// and `$RV` stand for those of the object as it was last seen, `$OWNER1` and `$OWNER2` for the UIDs of [`OWNERS`].
 pub type Operation = (&'static str, &'static str, &'static str, &'static str, Value);
@@ -10,8 +12,8 @@ pub type Operation = (&'static str, &'static str, &'static str, &'static str, Va
 /// Objects of the same collection that are there all the time.
 pub const OWNERS: [&str; 2] = ["owner1", "owner2"];
 
-const APPLY: &str = "application/apply-patch+yaml";
-const MERGE: &str = "application/merge-patch+json";
+pub const APPLY: &str = "application/apply-patch+yaml";
+pub const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
 /// `field` is where the kind has its content: `data` or `spec`.
@@ -40,6 +42,10 @@ pub fn operations(api_version: &str, kind: &str, field: &str) -> Vec<Operation> 
             .map(|(key, value)| ((*key).to_owned(), Value::from(encoded(value))))
             .collect::<serde_json::Map<_, _>>()
             .into()
+    };
+    let owned = || {
+        let metadata = json!({"labels": {"set": "s"}, "ownerReferences": [owner(1)]});
+        object(metadata, data(&[("a", "1")]))
     };
     let mut operations = vec![
         ("get what is not there", "GET", "/x", "", Value::Null),
@@ -365,10 +371,7 @@ pub fn operations(api_version: &str, kind: &str, field: &str) -> Vec<Operation> 
             "PATCH",
             "/x?fieldManager=one&force=true",
             APPLY,
-            object(
-                json!({"labels": {"set": "s"}, "ownerReferences": [owner(1)]}),
-                data(&[("a", "1")]),
-            ),
+            owned(),
         ),
         (
             "another's owner beside it",
@@ -382,10 +385,7 @@ pub fn operations(api_version: &str, kind: &str, field: &str) -> Vec<Operation> 
             "PATCH",
             "/x?fieldManager=one&force=true",
             APPLY,
-            object(
-                json!({"labels": {"set": "s"}, "ownerReferences": [owner(1)]}),
-                data(&[("a", "1")]),
-            ),
+            owned(),
         ),
         (
             "the first drops its owner",
@@ -435,8 +435,14 @@ pub fn operations(api_version: &str, kind: &str, field: &str) -> Vec<Operation> 
         ),
         ("delete what was applied", "DELETE", "/x", "", none()),
     ];
+    operations.extend(edges::mistyped(api_version, kind));
     if field == "spec" {
         let status = |status: Value| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}, "status": status});
+        let pinned = |field: &str, value: &str, content: Value| {
+            let mut object = status(content);
+            object["metadata"][field] = value.into();
+            object
+        };
         let list = json!({"list": ["one"], "deep": {"a": {"b": 1}, "c": null}});
         operations.extend([
             ("create with a status", "POST", "?fieldManager=m", "application/json", {
@@ -491,22 +497,14 @@ pub fn operations(api_version: &str, kind: &str, field: &str) -> Vec<Operation> 
                 "PATCH",
                 "/x/status?fieldManager=st&force=true",
                 APPLY,
-                {
-                    let mut other = status(json!({"rows": []}));
-                    other["metadata"]["uid"] = "nobody".into();
-                    other
-                },
+                pinned("uid", "nobody", json!({"rows": []})),
             ),
             (
                 "a status with the UID",
                 "PATCH",
                 "/x/status?fieldManager=st&force=true",
                 APPLY,
-                {
-                    let mut own = status(json!({"rows": []}));
-                    own["metadata"]["uid"] = "$UID".into();
-                    own
-                },
+                pinned("uid", "$UID", json!({"rows": []})),
             ),
             (
                 "a merged status with another UID",
@@ -527,22 +525,14 @@ pub fn operations(api_version: &str, kind: &str, field: &str) -> Vec<Operation> 
                 "PATCH",
                 "/x/status?fieldManager=st&force=true",
                 APPLY,
-                {
-                    let mut other = status(json!({"d": 1}));
-                    other["metadata"]["resourceVersion"] = "1".into();
-                    other
-                },
+                pinned("resourceVersion", "1", json!({"d": 1})),
             ),
             (
                 "a status of this version",
                 "PATCH",
                 "/x/status?fieldManager=st&force=true",
                 APPLY,
-                {
-                    let mut own = status(json!({"d": 2}));
-                    own["metadata"]["resourceVersion"] = "$RV".into();
-                    own
-                },
+                pinned("resourceVersion", "$RV", json!({"d": 2})),
             ),
             (
                 "a merged status of another version",
@@ -567,6 +557,7 @@ pub fn operations(api_version: &str, kind: &str, field: &str) -> Vec<Operation> 
                 status(json!({"a": 1})),
             ),
         ]);
+        operations.extend(edges::emptied(api_version, kind));
     }
     operations
 }

@@ -183,6 +183,9 @@ impl Model {
 
     fn create(&self, call: &Call, kind: &Kind, mut key: Key) -> Result<(StatusCode, Arc<Value>), Refusal> {
         let object = body(call)?;
+        if let Some(what) = mistyped(&object) {
+            return Err((400, "BadRequest", what));
+        }
         key.2 = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let mut store = self.store();
         if store.objects.contains_key(&key) {
@@ -264,6 +267,9 @@ impl Model {
                     map.remove(dropped);
                 }
             }
+            if let Some(what) = mistyped(&patch) {
+                return Err((500, "", format!("failed to create typed patch object (x): {what}")));
+            }
             let created = live.is_none();
             let empty = json!({"apiVersion": patch["apiVersion"], "kind": patch["kind"], "metadata": {}});
             let base = live.as_deref().unwrap_or(&empty);
@@ -284,6 +290,9 @@ impl Model {
             json_patch::patch(&mut changed, &patch).map_err(|error| (422, "Invalid", error.to_string()))?;
         } else {
             json_patch::merge(&mut changed, &patch);
+        }
+        if let Some(what) = mistyped(&changed) {
+            return Err((422, "Invalid", what));
         }
         if changed["metadata"]["resourceVersion"] != live["metadata"]["resourceVersion"] {
             return Err(conflict(kind, &key, "the object has been modified"));
@@ -376,6 +385,20 @@ fn invalid(reason: &str, message: &str) -> Response<Body> {
         "reason": reason, "code": 422, "details": {"causes": field.into_iter().map(cause).collect::<Vec<_>>()},
     });
     answer(StatusCode::UNPROCESSABLE_ENTITY, &status)
+}
+
+/// Labels or annotations that are no texts.
+fn mistyped(object: &Value) -> Option<String> {
+    let is_text = |value: &Value| value.is_string() || value.is_null();
+    let metadata = &object["metadata"];
+    let wrong = ["labels", "annotations"]
+        .into_iter()
+        .find(|field| match &metadata[*field] {
+            Value::Null => false,
+            Value::Object(map) => !map.values().all(is_text),
+            _ => true,
+        });
+    wrong.map(|field| format!(".metadata.{field}: expected string"))
 }
 
 fn immutable_uid() -> Refusal {
