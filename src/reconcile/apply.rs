@@ -80,6 +80,26 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Puts the finalizer on again that somebody took off, whatever else keeps the release from being applied: what was
+    /// made is to go with the custom resource.
+    ///
+    /// # Errors
+    /// The phase that the release is in if that fails, or if it shows that something else is asked for by now.
+    pub(super) async fn hold_again(&mut self, release: &Release) -> Result<(), Phase> {
+        if self.written.has_finalizer() || release.record.entries.is_empty() {
+            return Ok(());
+        }
+        let asked = self.written.asked();
+        let superset = Superset::of_resource(&self.written).union(Superset::of_record(&release.record));
+        let keeps = self.keeps();
+        let written = self.write_superset(&superset, keeps).await;
+        written.map_err(|error| self.unclaimed(&error))?;
+        match self.written.asked() == asked {
+            true => Ok(()),
+            false => Err(interrupted()),
+        }
+    }
+
     /// Writes the superset, and whether there are kept results, unless the custom resource says it already.
     pub(super) async fn write_superset(&mut self, superset: &Superset, keeps: bool) -> Result<(), Error> {
         let mut annotations = superset.annotations(&self.written.key.namespace);

@@ -188,6 +188,9 @@ impl Run<'_> {
         if suspended {
             return self.report(release, Phase::Suspended, None).await;
         }
+        if let Err(phase) = self.hold_again(release).await {
+            return self.report(release, phase, None).await;
+        }
         self.note_finished_jobs(release);
         if self.heritage.is_none() && self.is_converged(release) {
             self.tell_leftovers(release).await;

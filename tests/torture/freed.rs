@@ -15,16 +15,21 @@ fn is_held(history: &History) -> bool {
     finalizers.as_array().is_some_and(|all| all.contains(&OURS.into()))
 }
 
-async fn case(restarts: bool) -> Result<()> {
+async fn case(fail: &str, restarts: bool) -> Result<()> {
     let mut history = History::begin().await?;
-    let spec = json!({
+    let mut spec = json!({
         "color": "blue", "extra": ["one"], "secret": {"enabled": true, "password": "x"}, "fail": "",
         "priorityClass": {"enabled": true},
     });
-    history.edit("a", spec).await?;
+    history.edit("a", spec.clone()).await?;
     tokio::time::sleep(60 * SECOND).await;
     history.is_as_wanted().context("before")?;
     ensure!(is_held(&history), "it has no finalizer");
+    if !fail.is_empty() {
+        spec["fail"] = fail.into();
+        history.edit("a", spec).await?;
+        tokio::time::sleep(60 * SECOND).await;
+    }
     let since = history.model.store().version();
     let bare = json!({"metadata": {"finalizers": Value::Null}});
     let merge = "application/merge-patch+json";
@@ -50,6 +55,11 @@ async fn case(restarts: bool) -> Result<()> {
 
 #[test]
 fn a_finalizer_that_somebody_took_off_comes_back() -> Result<()> {
-    in_virtual_time(case(false))?;
-    in_virtual_time(case(true)).context("after a restart")
+    for fail in ["", "on purpose"] {
+        for restarts in [false, true] {
+            let outcome = in_virtual_time(case(fail, restarts));
+            outcome.with_context(|| format!("{fail:?}, restarts: {restarts}"))?;
+        }
+    }
+    Ok(())
 }
