@@ -1,88 +1,82 @@
 //! Chart archives (`.tgz`). Facts: Helm's `pkg/chart/loader/archive/archive.go`.
-//!
-//! They are read by a reader of our own since Helm's, Go's `archive/tar`, decides what an archive is: which of the many
-//! variants and defects count, and what is said of those that don't.
 
-mod broken;
-mod budget;
-mod gzip;
-mod header;
-mod pax;
-mod sparse;
-mod tar;
-
+use std::io::Read;
 use std::path::Path;
 
-use self::broken::Broken;
-pub(super) use self::budget::Budget;
-use self::tar::Archive;
-use super::{Error, File, sniff};
+use flate2::read::MultiGzDecoder;
+
+use super::{Error, File};
 use crate::template::go::quote::quote_go;
 
 /// The largest chart, unpacked, in bytes.
 pub(super) const MAX_CHART: u64 = 100 * 1024 * 1024;
 
+/// What an archive may take with all that stands in it: twice as much beside the files as the files.
+const OF_ONE: u64 = 300 << 20;
+/// What all archives within a chart may take together.
+const OF_ALL: u64 = 1 << 30;
+
 /// How gzipped data begins.
 const MAGIC: &[u8] = b"\x1f\x8b\x08";
 
+/// What archives may take, unpacked. Helm bounds the files of each archive only, not what is said of them nor all together.
+pub(super) struct Budget {
+    limit: u64,
+    /// `None`: more was asked for than there was.
+    left: Option<u64>,
+}
+
+/// The bytes of an archive, unpacked within a budget.
+struct Unpacked<'d> {
+    data: MultiGzDecoder<&'d [u8]>,
+    budget: &'d mut Budget,
+}
+
 /// Reads the files of the archive `path`, which holds `data`, in the archive's order.
 pub(super) fn read(path: &Path, data: &[u8], budget: &mut Budget) -> Result<Vec<File>, Error> {
-    let name = path.display().to_string();
-    let sort = sniff::content_type(data);
-    if sort != "application/x-gzip" && !data.starts_with(MAGIC) {
-        return Err(Error::Chart(if name.ends_with(".yml") || name.ends_with(".yaml") {
-            format!("file '{name}' seems to be a YAML file, but expected a gzipped archive")
-        } else {
-            format!("file '{name}' does not appear to be a gzipped archive; got '{sort}'")
-        }));
+    if !data.starts_with(MAGIC) {
+        let name = path.display().to_string();
+        let seems = match name.ends_with(".yml") || name.ends_with(".yaml") {
+            true => "seems to be a YAML file, but expected a gzipped archive",
+            false => "does not appear to be a gzipped archive",
+        };
+        return Err(Error::Chart(format!("file '{name}' {seems}")));
     }
-    unpack(data, budget).map_err(|error| match says_not_gzip(&error) {
-        true => explain(path, error),
-        false if budget.is_exceeded() => error,
-        false => Error::Chart("unable to load chart archive".to_owned()),
-    })
+    unpack(&path.display().to_string(), data, budget)
 }
 
-/// Adds the archive's name to an error that says that it isn't one, or one within it, as Helm does.
-pub(super) fn explain(path: &Path, error: Error) -> Error {
-    if !says_not_gzip(&error) {
-        return error;
-    }
-    Error::Chart(format!(
-        "file '{}' does not appear to be a valid chart file (details: {error})",
-        path.display()
-    ))
-}
-
-fn says_not_gzip(error: &Error) -> bool {
-    error.to_string().ends_with(&Broken::GzipHeader.to_string())
-}
-
-/// Unpacks a gzipped tar archive. The first part of every path (the chart's folder) is dropped.
+/// Unpacks the gzipped tar archive of that name. The first part of every path (the chart's folder) is dropped.
 ///
 /// # Errors
 /// Paths that leave the archive's folder, broken archives, more than 100 MiB of files, and more than the budget has.
-pub(super) fn unpack(data: &[u8], budget: &mut Budget) -> Result<Vec<File>, Error> {
+pub(super) fn unpack(name: &str, data: &[u8], budget: &mut Budget) -> Result<Vec<File>, Error> {
     let too_large = || {
         Error::Chart(format!(
             "decompressed chart is larger than the maximum size {MAX_CHART}"
         ))
     };
-    let mut archive = Archive::new(data, budget)?;
+    let broken = |error: std::io::Error| Error::Chart(format!("file '{name}' can't be unpacked: {error}"));
+    let mut archive = tar::Archive::new(Unpacked {
+        data: MultiGzDecoder::new(data),
+        budget,
+    });
     let mut files = Vec::new();
     let mut left = MAX_CHART;
-    let mut bytes = Vec::new();
-    while let Some(entry) = archive.next()? {
-        let name = inner_path(&entry.name)?;
-        archive.count(name.len())?;
-        let size = u64::try_from(entry.size).unwrap_or_default();
+    for entry in archive.entries().map_err(broken)? {
+        let mut entry = entry.map_err(broken)?;
+        let kind = entry.header().entry_type();
+        if kind.is_dir() || kind.is_pax_global_extensions() {
+            continue;
+        }
+        let name = inner_path(&entry.path_bytes())?;
+        let size = entry.size();
         if size > left {
             return Err(too_large());
         }
-        bytes.clear();
-        archive.read(&entry, &mut bytes)?;
-        left -= bytes.len() as u64;
-        if (bytes.len() as u64) < size || left == 0 {
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).map_err(broken)?;
+        left -= size;
+        if left == 0 {
             return Err(too_large());
         }
         files.push(File {
@@ -96,9 +90,40 @@ pub(super) fn unpack(data: &[u8], budget: &mut Budget) -> Result<Vec<File>, Erro
     Ok(files)
 }
 
-impl From<Broken> for Error {
-    fn from(broken: Broken) -> Self {
-        Error::Chart(broken.to_string())
+// === impl Budget ===
+
+impl Budget {
+    /// For the archive that a chart is.
+    pub fn of_one() -> Self {
+        Self::new(OF_ONE)
+    }
+
+    /// For the archives within a chart, whatever their depth.
+    pub fn of_all() -> Self {
+        Self::new(OF_ALL)
+    }
+
+    pub fn new(limit: u64) -> Self {
+        Budget {
+            limit,
+            left: Some(limit),
+        }
+    }
+}
+
+// === impl Unpacked ===
+
+impl Read for Unpacked<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.data.read(buffer)?;
+        self.budget.left = self.budget.left.and_then(|left| left.checked_sub(read as u64));
+        match self.budget.left {
+            Some(_) => Ok(read),
+            None => Err(std::io::Error::other(format!(
+                "archives take more than the limit of {} bytes when they are unpacked, names and headers included",
+                self.budget.limit
+            ))),
+        }
     }
 }
 

@@ -176,7 +176,7 @@ impl Tree<'_> {
             let Some(file) = files.first() else {
                 return Err(Error::Chart("no files in chart archive".to_owned()));
             };
-            let files = archive::unpack(&file.data, &mut self.budget)?;
+            let files = archive::unpack(&file.name, &file.data, &mut self.budget)?;
             return self.build(files, None);
         }
         let inner = files
@@ -261,8 +261,8 @@ mod tests {
         assert_eq!(build(30_000).unwrap().dependencies.len(), 2);
         assert_eq!(
             build(20_000).unwrap_err().to_string(),
-            "error unpacking subchart b in x: error unpacking subchart c.tgz in x: archives take more than the limit of \
-             20000 bytes when they are unpacked, names and headers included"
+            "error unpacking subchart b in x: error unpacking subchart c.tgz in x: file 'c.tgz' can't be unpacked: archives \
+             take more than the limit of 20000 bytes when they are unpacked, names and headers included"
         );
     }
 }

@@ -15,7 +15,6 @@ pub mod json;
 pub mod metadata;
 pub mod options;
 pub mod schema;
-mod sniff;
 pub mod stamp;
 pub mod strvals;
 pub mod values;
@@ -135,7 +134,7 @@ pub fn load_logged(path: &Path, warnings: &mut Vec<Warning>) -> Result<Chart, Er
 /// As [`load`], with `path` in them.
 pub fn load_archive_logged(path: &Path, data: &[u8], warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
     let files = archive::read(path, data, &mut Budget::of_one())?;
-    from_archive(files, warnings, |error| archive::explain(path, error))
+    from_archive(files, warnings)
 }
 
 /// Loads a chart from the bytes of a `.tgz` archive.
@@ -143,8 +142,8 @@ pub fn load_archive_logged(path: &Path, data: &[u8], warnings: &mut Vec<Warning>
 /// # Errors
 /// As [`load`].
 pub fn load_archive(data: &[u8]) -> Result<Chart, Error> {
-    let files = archive::unpack(data, &mut Budget::of_one())?;
-    with_warnings(|warnings| from_archive(files, warnings, |error| error))
+    let files = archive::unpack("", data, &mut Budget::of_one())?;
+    with_warnings(|warnings| from_archive(files, warnings))
 }
 
 fn with_warnings(load: impl FnOnce(&mut Vec<Warning>) -> Result<Chart, Error>) -> Result<Chart, Error> {
@@ -153,18 +152,14 @@ fn with_warnings(load: impl FnOnce(&mut Vec<Warning>) -> Result<Chart, Error>) -
     Ok(Chart { warnings, ..chart })
 }
 
-fn from_archive(
-    files: Vec<File>,
-    warnings: &mut Vec<Warning>,
-    explain: impl FnOnce(Error) -> Error,
-) -> Result<Chart, Error> {
+fn from_archive(files: Vec<File>, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
     let Some(file) = files.iter().find(|file| file.name == "Chart.yaml") else {
         return Err(Error::Chart(
             "unable to detect chart version, no Chart.yaml found".to_owned(),
         ));
     };
     let head = files::head(file)?;
-    files::assemble(files, &head, warnings).map_err(explain)
+    files::assemble(files, &head, warnings)
 }
 
 // === impl Chart ===

@@ -336,23 +336,6 @@ mod tests {
         }
     }
 
-    /// Errors name the file in which Helm keeps what it has downloaded.
-    #[test]
-    fn a_chart_that_is_no_archive_is_named_as_helm_caches_it() {
-        let address = serve(&[("/text.tgz", "200 OK", "no chart")]);
-        let folder = tempfile::tempdir().unwrap();
-        let url = format!("http://{address}/text.tgz");
-        let args = ["r", &url, "--content-cache", "/cache"];
-        let error = super::super::run_captured(&args, b"", folder.path())
-            .error
-            .unwrap_or_default();
-        assert_eq!(
-            error,
-            "file '/cache/f4/f48be6f5a47c296fcdb4e06b80cd7e1b60e5629ea522ce342777f33d217bf6f1.chart' does not appear to be a gzipped \
-             archive; got 'application/octet-stream'"
-        );
-    }
-
     #[test]
     fn name_and_password_of_an_url_are_sent() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
