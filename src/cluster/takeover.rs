@@ -106,8 +106,14 @@ pub async fn remove_release(discovery: &Discovery, namespace: &str, name: &str, 
     };
     match bounded(api.delete(name, &parameters)).await {
         Ok(_) => Ok(()),
-        // Another one came in its place meanwhile: somebody still uses Helm, and it isn't what was taken over.
-        Err(Error::Conflict(_)) => Ok(()),
+        Err(error @ Error::Conflict(_)) => {
+            // If another one came in its place meanwhile, somebody still uses Helm, and it isn't what was taken over.
+            let found = bounded(api.get_metadata_opt(name)).await?;
+            match found.is_some_and(|found| found.metadata.uid.as_deref() == Some(uid)) {
+                true => Err(error),
+                false => Ok(()),
+            }
+        }
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error),
     }
