@@ -85,6 +85,8 @@ fn id_of(metadata: &ObjectMeta, scope: &Scope) -> ObjectId {
 async fn follow(shared: &Shared, scope: &Scope, stream: impl Stream<Item = News<Member>>) {
     let mut stream = std::pin::pin!(stream);
     let mut seen: HashSet<ObjectId> = HashSet::new();
+    // Whose members a list shows otherwise than they were known: each hears of all of them at once, at its end.
+    let mut listed: HashSet<String> = HashSet::new();
     let mut synced = false;
     // It was refused after a list that was not: another list alone doesn't prove that it works again.
     let mut shaky = false;
@@ -97,13 +99,15 @@ async fn follow(shared: &Shared, scope: &Scope, stream: impl Stream<Item = News<
             }
             News::Listed((id, live)) => {
                 seen.insert(id.clone());
-                shared.context.members().listed(scope, &id, live)
+                listed.extend(shared.context.members().listed(scope, &id, live));
+                continue;
             }
             News::Changed((id, live)) => shared.context.members().observe(&id, live),
             News::Deleted((id, _)) => shared.context.members().remove(&id),
             News::ListEnds => {
-                let mut sets = shared.context.members().retain(scope, &seen);
+                listed.extend(shared.context.members().retain(scope, &seen));
                 seen = HashSet::new();
+                let mut sets: Vec<String> = std::mem::take(&mut listed).into_iter().collect();
                 if !shaky {
                     synced = true;
                     sets.extend(works(shared, scope));

@@ -31,6 +31,8 @@ use crate::watches::selector::LabelSelector;
 
 /// How long the process isn't ready for want of the child watches' first lists.
 const SYNC_WAIT: Duration = Duration::from_secs(15);
+/// How long all releases wait for them at first: mostly they come at once, and none has to wait by itself.
+const FIRST_LISTS: Duration = Duration::from_secs(2);
 /// Between two attempts to create the chart's CustomResourceDefinitions.
 const CRDS_AGAIN: Duration = Duration::from_secs(30);
 /// Kinds come and go in waves, an installation at a time: so long are changes gathered before releases hear of them.
@@ -222,7 +224,8 @@ impl Serving {
                     }
                 }
                 self.want_members();
-                // Each release waits for what it needs itself.
+                let _ = tokio::time::timeout(FIRST_LISTS, self.await_sync()).await;
+                // From here on each release waits for what it needs itself.
                 for _ in 0..self.unit.concurrency {
                     workers.spawn(self.clone().work(ended.clone()));
                 }
