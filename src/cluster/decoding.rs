@@ -155,18 +155,23 @@ resource!(MetadataOnly, true);
 /// The metadata of an object, or what is wrong with it and as much as names it.
 fn metadata(object: &str) -> (ObjectMeta, Option<String>) {
     #[derive(Deserialize)]
+    struct Typed {
+        #[serde(default)]
+        metadata: ObjectMeta,
+    }
+    #[derive(Deserialize)]
     struct Fields<'a> {
         #[serde(borrow)]
         metadata: Option<&'a RawValue>,
+    }
+    if let Ok(Typed { metadata }) = serde_json::from_str(object) {
+        return (metadata, None);
     }
     let text = match serde_json::from_str::<Fields<'_>>(object) {
         Ok(Fields { metadata: Some(text) }) => text.get(),
         Ok(Fields { metadata: None }) => return (ObjectMeta::default(), None),
         Err(error) => return (ObjectMeta::default(), Some(error.to_string())),
     };
-    if let Ok(metadata) = serde_json::from_str(text) {
-        return (metadata, None);
-    }
     let value = shallow(text).unwrap_or_default();
     let error = match ObjectMeta::deserialize(&value) {
         Ok(metadata) => return (metadata, None),

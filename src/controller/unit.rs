@@ -289,8 +289,7 @@ impl Serving {
     /// Before the first reconcile: watches for everything that the custom resources say they own.
     fn want_members(&self) {
         for resource in self.cache.all() {
-            reconcile::want_recorded(&self.shared.context, &self.unit.group_kind, &resource);
-            reconcile::follow_recorded_lookups(&self.shared.context, &self.unit, &resource);
+            reconcile::watch_recorded(&self.shared.context, &self.unit, &resource);
         }
     }
 

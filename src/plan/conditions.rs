@@ -89,6 +89,13 @@ pub fn get<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition>
     conditions.iter().find(|condition| condition.kind == kind)
 }
 
+/// The generation that the record in a status is of: a status tells of one as soon as anything was done for it, though
+/// `observedGeneration` waits until it is decided.
+pub fn recorded_generation(status: &Value) -> Option<i64> {
+    let told = get(&of(status), "Ready").and_then(|ready| ready.observed_generation);
+    told.max(status.get("observedGeneration").and_then(Value::as_i64))
+}
+
 fn valid_reason(reason: &str) -> String {
     let fits = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | ',' | ':');
     let fitting: String = reason.chars().filter(fits).take(REASON_BYTES).collect();

@@ -155,6 +155,7 @@ impl CustomResource {
             + texts(&self.annotations)
     }
 
+    /// The status, read anew each time.
     pub fn status(&self) -> Value {
         self.status
             .as_deref()
@@ -162,23 +163,9 @@ impl CustomResource {
             .unwrap_or_default()
     }
 
-    /// The generation for which the status was decided last.
-    fn observed_generation(&self) -> Option<i64> {
-        self.status().get("observedGeneration").and_then(Value::as_i64)
-    }
-
-    /// The generation that the record in the status is of: a status tells of one as soon as anything was done for it,
-    /// though `observedGeneration` waits until it is decided.
-    pub fn recorded_generation(&self) -> Option<i64> {
-        let conditions = conditions::of(&self.status());
-        let told = conditions::get(&conditions, "Ready").and_then(|ready| ready.observed_generation);
-        told.max(self.observed_generation())
-    }
-
-    /// How often it was tried in vain to bring about what it asks for now, as the status counts it.
-    pub fn failures(&self) -> u32 {
-        let status = self.status();
-        let conditions = conditions::of(&status);
+    /// How often it was tried in vain to bring about what it asks for now, as its status counts it.
+    pub fn failures(&self, status: &Value) -> u32 {
+        let conditions = conditions::of(status);
         let decided = conditions::get(&conditions, "Ready").and_then(|ready| ready.observed_generation);
         let failures = status.get("failures").and_then(Value::as_u64).unwrap_or_default();
         match decided == Some(self.generation) {
@@ -188,8 +175,8 @@ impl CustomResource {
     }
 
     /// True if its status tells that it isn't ready, as it is asked for now.
-    pub fn is_unready(&self) -> bool {
-        let conditions = conditions::of(&self.status());
+    pub fn is_unready(&self, status: &Value) -> bool {
+        let conditions = conditions::of(status);
         conditions::get(&conditions, "Ready")
             .is_some_and(|ready| ready.status == "False" && ready.observed_generation == Some(self.generation))
     }

@@ -45,11 +45,11 @@ pub fn digest(key: &Key, unit: &Unit, resource: &CustomResource, snapshot: &Snap
     intent::inputs(&given, &asked)
 }
 
-/// Before the first reconcile: watches for what the status says was looked up, as far as the release may look there;
+/// Before the first reconcile: watches for what the record says was looked up, as far as the release may look there;
 /// a status is not proof of that.
-pub fn follow_recorded_lookups(context: &Context, unit: &Unit, resource: &CustomResource) {
-    let recorded = Record::from_status(&resource.status()).into_record().lookups;
-    let keys: Vec<_> = recorded
+pub(super) fn follow_recorded(context: &Context, unit: &Unit, resource: &CustomResource, record: &Record) {
+    let keys: Vec<_> = record
+        .lookups
         .iter()
         .filter_map(|lookup| lookup::parse(split(lookup).0))
         .collect();

@@ -41,11 +41,10 @@ use std::time::Duration;
 pub(crate) use context::lock;
 pub use context::{Context, Reads, Unit};
 pub use custom_resource::{CustomResource, Key};
-pub use inputs::follow_recorded_lookups;
 pub use preflight::list;
 pub use release::Release;
 pub use render::{Answers, Prepared, prepare};
-pub use superset::{Superset, want_recorded};
+pub use superset::{Superset, watch_recorded};
 pub use vanished::{is_gone, tell_freed, uninstall};
 
 use crate::cluster::error::Error;

@@ -13,6 +13,7 @@ use super::render::Prepared;
 use super::superset::Superset;
 use crate::cluster::error::Error;
 use crate::cluster::record::Secrets;
+use crate::plan::conditions;
 use crate::plan::parts::{self, Found, MAX_BYTES, Parts, Saved};
 use crate::plan::record::{Entry, Record, STATUS_ENTRIES, STATUS_LOOKUPS, Stored};
 use crate::plan::status::{self, Phase, Reason};
@@ -76,8 +77,9 @@ impl Run<'_> {
     pub(super) async fn recall(&self, release: &mut Release) -> Result<(), Phase> {
         if release.is_new(&self.written) {
             release.unread = true;
-            let (record, saved, partial) = self.stored().await?;
-            release.begin(&self.written, record, saved);
+            let status = self.written.status();
+            let (record, saved, partial) = self.stored(&status).await?;
+            release.begin(&self.written, &status, record, saved);
             release.partial = partial;
         }
         release.observe(&self.written);
@@ -85,14 +87,14 @@ impl Run<'_> {
     }
 
     /// The record, the Secrets that hold it, and whether some of it is lost.
-    async fn stored(&self) -> Result<(Record, Saved, bool), Phase> {
+    async fn stored(&self, status: &Value) -> Result<(Record, Saved, bool), Phase> {
         let generation = self.generation;
-        let observed = self.written.recorded_generation();
+        let observed = conditions::recorded_generation(status);
         let saved = |parts| Saved {
             parts,
             ..Saved::default()
         };
-        let (in_status, known, expected) = match Record::from_status(&self.written.status()) {
+        let (in_status, known, expected) = match Record::from_status(status) {
             // A custom resource that never had a member has no record anywhere.
             Stored::Whole(record, parts) if record.is_complete() || Superset::of_resource(&self.written).is_empty() => {
                 return Ok((record.proven_by(observed, generation), saved(parts), false));

@@ -15,7 +15,7 @@ use super::retry::Tried;
 use super::why::Whys;
 use crate::cluster::throttle::spread;
 use crate::plan::annotations;
-use crate::plan::conditions::cut;
+use crate::plan::conditions::{self, cut};
 use crate::plan::contest::Contest;
 use crate::plan::identity::ObjectId;
 use crate::plan::parts::Saved;
@@ -110,17 +110,17 @@ impl Release {
         self.uid != resource.uid
     }
 
-    /// Begins anew, from what is stored of a custom resource.
-    pub(super) fn begin(&mut self, resource: &CustomResource, record: Record, saved: Saved) {
+    /// Begins anew, from what is stored of a custom resource and what its status tells.
+    pub(super) fn begin(&mut self, resource: &CustomResource, status: &Value, record: Record, saved: Saved) {
         *self = Release {
             uid: resource.uid.clone(),
             wanted: resource.asked(),
-            failures: resource.failures(),
+            failures: resource.failures(status),
             was_complete: !record.inputs.is_empty(),
             base: record.inputs.clone(),
             base_asked: record.capabilities.clone(),
             looked_up: record.lookups.clone(),
-            whys: Whys::new(resource.is_unready()),
+            whys: Whys::new(resource.is_unready(status)),
             record,
             saved,
             // The set that this reconcile has entered.
@@ -132,12 +132,13 @@ impl Release {
     /// Takes in a custom resource as far as its status tells of the release: no request is made.
     pub fn adopt(&mut self, resource: &CustomResource) {
         if self.is_new(resource) {
-            let stored = Record::from_status(&resource.status());
+            let status = resource.status();
+            let stored = Record::from_status(&status);
             let unread = !matches!(stored, Stored::Whole(..));
             let record = stored
                 .into_record()
-                .proven_by(resource.recorded_generation(), resource.generation);
-            self.begin(resource, record, Saved::default());
+                .proven_by(conditions::recorded_generation(&status), resource.generation);
+            self.begin(resource, &status, record, Saved::default());
             self.unread = unread;
         }
         self.observe(resource);

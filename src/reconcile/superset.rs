@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Run;
-use super::context::Context;
+use super::context::{Context, Unit};
 use super::custom_resource::CustomResource;
 use super::release::Release;
+use super::{Run, inputs};
 use crate::cluster::discovery::Snapshot;
 use crate::plan::applyset;
 use crate::plan::identity::{GroupKind, ObjectId};
@@ -103,11 +103,13 @@ impl Superset {
 /// reported by the releases that need it.
 const SYNC_WAIT: Duration = Duration::from_secs(15);
 
-/// Before the first reconcile: the watches that show the members of a custom resource, as far as its status names them.
-/// What annotations name besides, whoever may edit the custom resource may have written: it is listed when it matters.
-pub fn want_recorded(context: &Context, group_kind: &GroupKind, resource: &CustomResource) {
+/// Before the first reconcile: the watches that show the members of a custom resource, and what it looked up, as far as
+/// its status names them. What annotations name besides, whoever may edit the custom resource may have written: it is
+/// listed when it matters.
+pub fn watch_recorded(context: &Context, unit: &Unit, resource: &CustomResource) {
     let record = Record::from_status(&resource.status()).into_record();
-    want(context, &resource.set(group_kind), &Superset::of_record(&record));
+    want(context, &resource.set(&unit.group_kind), &Superset::of_record(&record));
+    inputs::follow_recorded(context, unit, resource, &record);
 }
 
 impl Run<'_> {
