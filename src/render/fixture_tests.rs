@@ -100,11 +100,6 @@ fn agree(file: &str, at_least: usize) {
 }
 
 #[test]
-fn what_fuzzing_found_renders_as_with_helm() {
-    agree("fuzzed", 10);
-}
-
-#[test]
 fn slices_share_what_they_lie_in_and_reach_as_far_as_with_helm() {
     agree("windows", 400);
 }
