@@ -184,15 +184,8 @@ fn gzip(data: &[u8]) -> Vec<u8> {
 /// Go's regular expressions: a pattern and a text, in the functions that use them.
 pub fn regexes(data: &[u8]) {
     let (pattern, text) = halves(data);
-    let compiled = regex::compile(pattern.as_bytes());
-    assert_eq!(
-        regex::check(pattern.as_bytes()).err().as_ref(),
-        compiled.as_ref().err(),
-        "{pattern:?} is refused by both or by none"
-    );
-    if let Ok(regex) = compiled {
-        let is_match = regex::is_match(&pattern, &text);
-        assert_eq!(is_match, regex.is_match(text.as_bytes()), "{pattern:?} {text:?}");
+    if let Ok(regex) = regex::compile(pattern.as_bytes()) {
+        let _ = regex.is_match(text.as_bytes());
     }
     let source = "{{ regexFindAll .p .s -1 }}{{ regexReplaceAll .p .s \"$1x${a}\" }}{{ regexSplit .p .s -1 }}{{ regexMatch (regexQuoteMeta .s) .s }}";
     let data = json!({"p": pattern, "s": text});
@@ -204,7 +197,7 @@ pub fn regexes(data: &[u8]) {
 /// Globs of `.Files` and patterns of `.helmignore`.
 pub fn globs(data: &[u8]) {
     let (pattern, name) = halves(data);
-    let _ = chartwright::template::helm::Glob::new(&pattern).and_then(|glob| glob.matches(name.as_bytes()));
+    let _ = chartwright::template::helm::Glob::new(&pattern).map(|glob| glob.matches(name.as_bytes()));
     let _ = chartwright::chart::ignore::path_match(&pattern, &name);
     if let Ok(rules) = chartwright::chart::ignore::Rules::parse(&pattern) {
         let _ = rules.ignores(&name, false);

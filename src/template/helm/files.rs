@@ -55,7 +55,7 @@ fn glob(files: &Map, pattern: &str) -> Result<Value, String> {
     let glob = Glob::new(pattern)?;
     let mut found = Entries::new();
     for (name, data) in files.snapshot() {
-        if glob.matches(name.as_bytes())? {
+        if glob.matches(name.as_bytes()) {
             found.insert(name, data);
         }
     }

@@ -1,63 +1,119 @@
-//! The patterns of `.Files.Glob`: gobwas/glob 0.2.3 with `/` as its separator.
+//! The patterns of `.Files.Glob`: those of gobwas/glob with `/` as its separator, as regular expressions.
 //!
-//! `*` and `?` don't cross a `/`, `**` does; `[abc]`, `[a-z]`, `[!a-z]`, `{a,b}` (nestable), `\` escapes. That is what
-//! the library promises. What it does follows from the tree of matchers that it makes of a pattern: `{*.yaml,a}` behind
-//! other text never matches, characters of several bytes are cut, some patterns panic. Charts have been tried with what it
-//! does, so the same tree is built here: [`parse`], [`compile`], [`matcher`].
+//! `*` and `?` don't cross a `/`, `**` does; `[abc]`, `[a-z]`, `[!a-z]`, `{a,b}` (nestable), `\` escapes.
 
-mod compile;
-mod matcher;
-mod parse;
+use std::iter::Peekable;
+use std::str::Chars;
+use std::sync::Arc;
 
-use std::cell::Cell;
+use crate::template::sprig::regex::{self, GoRegex};
 
-use matcher::Matcher;
-
-/// How many bytes and matchers one pattern and the names that it is tried on may make it look at: a second, where real
-/// patterns take microseconds.
-const MAX_STEPS: u64 = 1 << 23;
+/// How deep braces may nest; beyond it a pattern counts as malformed.
+const MAX_DEPTH: usize = 50;
 
 /// A compiled pattern.
 pub struct Glob {
-    matcher: Matcher,
-    steps: Steps,
+    regex: Arc<GoRegex>,
 }
 
 impl Glob {
     /// Compiles a pattern; a malformed one matches everything, as Helm has it.
     ///
     /// # Errors
-    /// The pattern takes too many steps.
+    /// The pattern is too large.
     pub fn new(pattern: &str) -> Result<Self, String> {
-        let steps = Steps(Cell::new(MAX_STEPS));
-        let matcher = match parse::parse(pattern) {
-            Some(tree) => compile::compile(&tree, &steps)?,
-            None => Matcher::Super,
+        let mut parser = Parser {
+            rest: pattern.chars().peekable(),
+            regex: String::new(),
         };
-        Ok(Glob { matcher, steps })
+        let regex = match parser.sequence(0) {
+            Some(()) => format!("^(?s:{})$", parser.regex),
+            None => String::new(),
+        };
+        let regex = regex::compile(regex.as_bytes()).map_err(|_| "the pattern is too large".to_owned())?;
+        Ok(Glob { regex })
     }
 
     /// Whether the pattern matches the whole of `name`.
-    ///
-    /// # Errors
-    /// The library panics, with Go's text; or it takes too many steps.
-    pub fn matches(&self, name: &[u8]) -> Result<bool, String> {
-        self.matcher.matches(name, &self.steps)
+    pub fn matches(&self, name: &[u8]) -> bool {
+        self.regex.is_match(name)
     }
 }
 
-/// How many steps are left.
-struct Steps(Cell<u64>);
+struct Parser<'p> {
+    rest: Peekable<Chars<'p>>,
+    regex: String,
+}
 
-impl Steps {
-    fn spend(&self, count: usize) -> Result<(), String> {
-        match self.0.get().checked_sub(count as u64 + 1) {
-            Some(left) => {
-                self.0.set(left);
-                Ok(())
+impl Parser<'_> {
+    /// What comes up to the end or, within braces, up to `,` or `}`. `None` if the pattern is malformed.
+    fn sequence(&mut self, depth: usize) -> Option<()> {
+        while let Some(next) = self.rest.next_if(|c| depth == 0 || !matches!(c, ',' | '}')) {
+            match next {
+                '*' if self.rest.next_if_eq(&'*').is_some() => self.regex.push_str(".*"),
+                '*' => self.regex.push_str("[^/]*"),
+                '?' => self.regex.push_str("[^/]"),
+                '[' => self.class()?,
+                '{' => self.braces(depth + 1)?,
+                // Nothing is left of one at the end.
+                '\\' => {
+                    if let Some(escaped) = self.rest.next() {
+                        self.literal(escaped);
+                    }
+                }
+                c => self.literal(c),
             }
-            None => Err(format!("the pattern takes more than the limit of {MAX_STEPS} steps")),
         }
+        Some(())
+    }
+
+    fn literal(&mut self, c: char) {
+        self.regex.push_str(&::regex::escape(c.encode_utf8(&mut [0; 4])));
+    }
+
+    /// What is open at the end counts as closed.
+    fn braces(&mut self, depth: usize) -> Option<()> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        self.regex.push_str("(?:");
+        loop {
+            self.sequence(depth)?;
+            if self.rest.next() != Some(',') {
+                self.regex.push(')');
+                return Some(());
+            }
+            self.regex.push('|');
+        }
+    }
+
+    /// `[abc]` or `[a-z]`: a list of characters, or one range.
+    fn class(&mut self) -> Option<()> {
+        let negated = self.rest.next_if_eq(&'!').is_some();
+        self.regex.push_str(if negated { "[^" } else { "[" });
+        let mut ahead = self.rest.clone();
+        if let (Some(low), Some('-')) = (ahead.next(), ahead.next()) {
+            let high = ahead.next()?;
+            self.rest = ahead;
+            self.literal(low);
+            self.regex.push('-');
+            self.literal(high);
+            self.regex.push(']');
+            return (self.rest.next()? == ']' && low <= high).then_some(());
+        }
+        let mut is_empty = true;
+        loop {
+            let c = match self.rest.next()? {
+                ']' if is_empty => return None,
+                ']' => break,
+                '\\' => self.rest.next()?,
+                c => c,
+            };
+            is_empty = false;
+            self.literal(c);
+        }
+        self.regex.push(']');
+        Some(())
     }
 }
 
