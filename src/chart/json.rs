@@ -14,14 +14,6 @@ pub fn first(text: &[u8]) -> Result<(Json, usize), String> {
     Ok((plain(&value), used))
 }
 
-/// The value that a text begins with, for who only looks at kinds: numbers may have any size.
-///
-/// # Errors
-/// As [`first`].
-pub fn kinds(text: &[u8]) -> Result<Json, String> {
-    json_parse::first_of_any_size(text).map(|value| plain(&value))
-}
-
 /// The value of a text.
 ///
 /// # Errors

@@ -9,7 +9,6 @@ use serde_json::{Map, Value};
 
 use super::strvals::{Mode, parse_into};
 use super::{Error, Fetch, io_text, json, values};
-use crate::template::sprig::url_parse::Url;
 
 /// What a command line says about values, each list in the order given.
 #[derive(Debug, Clone, Default)]
@@ -92,11 +91,9 @@ impl ValueOptions {
                 .map(|_| bytes)
                 .map_err(wrap("read"));
         }
-        // Helm takes every path for a URL first, and asks its downloaders for those of a scheme that they know.
-        let url = Url::parse(path.as_bytes())?;
-        match (&*url.scheme, &self.fetch) {
-            (b"http" | b"https", Some(fetch)) => return fetch.get(path),
-            (b"http" | b"https" | b"oci", _) => {
+        match (path.split_once("://").map(|(scheme, _)| scheme), &self.fetch) {
+            (Some("http" | "https"), Some(fetch)) => return fetch.get(path),
+            (Some("http" | "https" | "oci"), _) => {
                 return Err(format!(
                     "{path}: values are not downloaded from there: fetch the file first and give its path"
                 ));

@@ -389,7 +389,7 @@ impl WatchNamespaces {
 }
 
 /// Go's `strconv.ParseBool`, which reads the flags of Go programs.
-fn go_bool(text: &str) -> Result<bool, String> {
+pub(super) fn go_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),

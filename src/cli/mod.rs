@@ -4,7 +4,6 @@ pub mod completion;
 pub mod flags;
 mod leftovers;
 mod memory;
-pub mod pflag;
 mod release_finalizers;
 mod render;
 mod run;
@@ -14,7 +13,7 @@ pub mod version;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,48 +40,37 @@ enum Command {
     Render(render::RenderArgs),
     ReleaseFinalizers(release_finalizers::ReleaseFinalizersArgs),
     Leftovers(leftovers::LeftoversArgs),
-    /// Replaced by `template::command`.
-    Template,
+    Template(Box<template::TemplateArgs>),
     Completion(completion::CompletionArgs),
     Version(version::VersionArgs),
 }
 
-/// The whole command line.
-fn command() -> clap::Command {
-    Cli::command().mut_subcommand("template", |_| template::command())
-}
-
-/// What can be read of an argument. As in Go, each byte that isn't UTF-8 is U+FFFD.
-fn text_of(word: &[u8]) -> String {
-    let mut text = String::with_capacity(word.len());
-    for chunk in word.utf8_chunks() {
-        text.push_str(chunk.valid());
-        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
-    }
-    text
-}
-
 /// Parses the arguments of the process and runs its command.
 pub fn main() -> ExitCode {
-    let mut words = std::env::args_os().skip(1).map(|word| text_of(word.as_encoded_bytes()));
-    // Its flags follow other rules than clap's.
-    if words.next().as_deref() == Some("template") {
-        return template::run(&words.collect::<Vec<_>>());
-    }
-    let cli = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
+    let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
     let result = match cli.command {
         Command::Run(args) => return run::run(&args),
-        Command::Template => return template::run(&[]),
+        Command::Template(args) => return template::run(&args),
         Command::Render(args) => render::run(&args),
         Command::ReleaseFinalizers(args) => release_finalizers::run(&args),
         Command::Leftovers(args) => leftovers::run(&args),
-        Command::Completion(args) => completion::run(&args, command(), &mut io::stdout()).map_err(Into::into),
+        Command::Completion(args) => completion::run(&args, Cli::command(), &mut io::stdout()).map_err(Into::into),
         Command::Version(args) => version::run(&args, &mut io::stdout()).map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
     }
+}
+
+/// Prints clap's error, or the help. Helm knows no code for wrong use, so neither does `template`.
+fn refuse(error: &clap::Error) -> ! {
+    let is_template = std::env::args_os().nth(1).is_some_and(|word| word == "template");
+    let _ = error.print();
+    std::process::exit(match error.exit_code() {
+        2 if is_template => 1,
+        code => code,
+    })
 }
 
 /// Tells what went wrong. A reader that closed the pipe has seen enough, and is told nothing.
@@ -103,17 +91,12 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        command().debug_assert();
-    }
-
-    #[test]
-    fn each_byte_that_is_no_text_is_replaced() {
-        assert_eq!(text_of(b"a=\xf0\x9f,\xc3\xa9"), "a=\u{fffd}\u{fffd},\u{e9}");
+        Cli::command().debug_assert();
     }
 
     #[test]
     fn every_command_has_help_with_an_example() {
-        for command in command()
+        for command in Cli::command()
             .get_subcommands()
             .filter(|command| command.get_name() != "help")
         {

@@ -1,40 +1,32 @@
 //! `chartwright template`: what `helm template` does, without Helm.
 //!
-//! Standard output, the `Error:` line and the exit code equal those of Helm 4.3.1.
+//! Standard output and the exit code equal those of Helm 4.3.1, and so do the errors of rendering.
 //! Facts: Helm's `pkg/cmd/{template,install}.go` and `pkg/action/install.go`.
 
+mod args;
 mod caret;
+mod fetch;
 mod files;
-mod flags;
-mod hosts;
-mod http;
 mod install;
-mod klog;
 mod kubeconfig;
-mod locate;
-mod name;
-mod namespace;
-mod reach;
-mod resolver;
 mod server;
-mod settings;
 #[cfg(test)]
 mod tests;
-mod tls;
 
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::net::ToSocketAddrs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::locate::Place;
-use super::pflag::Parsed;
-use crate::chart::options::ValueOptions;
-use crate::chart::{self, Chart, Fetch, Warning};
+use clap::{Args, FromArgMatches};
+
+pub use self::args::TemplateArgs;
+use crate::chart::{self, Fetch, Warning};
 use crate::render::{
-    Capabilities, Error, Input, KubeVersion, Limits, Lookups, Release, Rendered, Renderer, StreamOptions, bad_stream,
-    on_large_stack, show_only, to_stream,
+    Capabilities, Error, Hosts, Input, KubeVersion, Limits, Lookups, Release, Rendered, Renderer, StreamOptions,
+    bad_stream, on_large_stack, render_text, show_only, to_stream,
 };
 use crate::template::go::quote::quote_go;
 use crate::yaml;
@@ -43,32 +35,6 @@ use crate::yaml;
 const DEFAULT_NAME: &str = "release-name";
 /// What Helm adds to errors that come from rendering.
 const DEBUG_HINT: &str = "\n\nUse --debug flag to render out invalid YAML";
-/// What Helm says before what is wrong with a release's name, in its log too.
-const NAME_REFUSED: &str = "release name check failed";
-/// Labels that Helm keeps for itself.
-const SYSTEM_LABELS: [&str; 6] = ["name", "owner", "status", "version", "createdAt", "modifiedAt"];
-
-const ABOUT: &str = "Render a chart's templates and print them, as `helm template` does";
-const LONG_ABOUT: &str = "\
-Render a chart's templates and print them, as `helm template` does
-
-Takes the arguments of `helm template` and prints what it prints. Unless --dry-run=server is given no cluster is asked, \
-and `lookup` finds nothing. Charts are folders or .tgz files, on disk or at a URL. Helm's other flags are accepted too.";
-
-const EXAMPLES: &str = "\
-Examples:
-  chartwright template my-release ./mychart -n web -f values.yaml --set replicas=2
-  chartwright template my-release ./mychart -s templates/service.yaml --kube-version 1.30
-  kubectl get configmap values -o jsonpath={.data.values} | chartwright template ./mychart -f -";
-
-/// What a run takes from its process.
-struct Process<'a> {
-    stdin: &'a mut dyn Read,
-    /// The folder that relative paths start from; empty for the working directory.
-    dir: &'a Path,
-    /// The environment.
-    env: &'a dyn Fn(&str) -> Option<String>,
-}
 
 /// What a run leaves behind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -86,44 +52,13 @@ pub struct Captured {
 struct Output {
     stdout: Vec<u8>,
     notices: Vec<String>,
-    /// What to say after the error.
+    /// What to say before the error.
     excerpt: Option<String>,
 }
 
-/// The command for the help and for completion; its arguments are read by [`run`].
-pub fn command() -> clap::Command {
-    let words = clap::Arg::new("names")
-        .value_name("[NAME] CHART")
-        .num_args(1..)
-        .required(true)
-        .value_hint(clap::ValueHint::DirPath)
-        .help("The release's name (optional), then the chart: a folder or a .tgz file");
-    let command = clap::Command::new("template")
-        .about(ABOUT)
-        .long_about(LONG_ABOUT)
-        .after_help(EXAMPLES)
-        .arg(words);
-    flags::describe(command)
-}
-
-/// Runs the command with the process's streams and prints its result. `args` are those after `template`.
-pub fn run(args: &[String]) -> ExitCode {
-    let env = |name: &str| std::env::var(name).ok();
-    let captured = on_large_stack(|| {
-        let process = Process {
-            stdin: &mut io::stdin(),
-            dir: Path::new(""),
-            env: &env,
-        };
-        capture(args, process)
-    });
-    match captured {
-        Ok(captured) => tell(&captured).into(),
-        Err(text) => {
-            let _ = writeln!(io::stderr(), "Error: {text}");
-            ExitCode::FAILURE
-        }
-    }
+/// Runs the command with the process's streams and prints its result.
+pub fn run(args: &TemplateArgs) -> ExitCode {
+    tell(&capture(args, &mut io::stdin(), Path::new(""))).into()
 }
 
 /// Prints what a run leaves behind. Gives the exit code.
@@ -141,108 +76,73 @@ fn tell(captured: &Captured) -> u8 {
     }
 }
 
-/// Runs the command within this process: `args` are those after `template`, relative paths start from `dir`.
-/// Nothing is read from the process's streams or environment, and nothing written to its streams.
-pub fn run_captured(args: &[&str], mut stdin: &[u8], dir: &Path) -> Captured {
-    let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-    let run = || {
-        let process = Process {
-            stdin: &mut stdin,
-            dir,
-            env: &|_| None,
-        };
-        capture(&args, process)
-    };
-    on_large_stack(run).unwrap_or_else(|text| Captured {
+/// Runs the command within this process: `words` are those after `template`, relative paths start from `dir`.
+/// Nothing is read from the process's streams, its environment or its user's kubeconfig, and nothing written to its streams.
+pub fn run_captured(words: &[&str], mut stdin: &[u8], dir: &Path) -> Captured {
+    match parse(words) {
+        Ok(mut args) => {
+            if args.kubeconfig.is_empty() {
+                let given = args.namespace.filter(|name| !name.is_empty());
+                args.namespace = given.or_else(|| Some("default".to_owned()));
+            }
+            capture(&args, &mut stdin, dir)
+        }
+        Err(error) => failed(error.to_string()),
+    }
+}
+
+/// Reads arguments without the environment.
+fn parse(words: &[&str]) -> Result<TemplateArgs, clap::Error> {
+    let command = TemplateArgs::augment_args(clap::Command::new("template").no_binary_name(true));
+    let command = command.mut_args(|arg| arg.env(None::<&'static str>));
+    TemplateArgs::from_arg_matches(&command.try_get_matches_from(words)?)
+}
+
+fn failed(text: String) -> Captured {
+    Captured {
         stderr: format!("Error: {text}\n").into_bytes(),
         code: 1,
         error: Some(text),
         ..Captured::default()
-    })
+    }
 }
 
-/// Runs the command, for values as deep as Helm takes them. The calling thread needs a large stack: see
-/// [`on_large_stack`].
-fn capture(args: &[String], mut process: Process<'_>) -> Captured {
+/// Runs the command, for values as deep as Helm takes them.
+fn capture(args: &TemplateArgs, stdin: &mut (dyn Read + Send), dir: &Path) -> Captured {
     let mut output = Output::default();
-    let run = || execute(args, &mut process, &mut output);
-    let error = yaml::with_max_depth(yaml::GO_MAX_DEPTH, run).err();
-    let mut stderr = String::new();
+    let run = || yaml::with_max_depth(yaml::GO_MAX_DEPTH, || execute(args, stdin, dir, &mut output));
+    let error = on_large_stack(run).unwrap_or_else(Err).err();
+    let mut captured = error.map(failed).unwrap_or_default();
+    let mut before = String::new();
     for notice in &output.notices {
-        stderr.push_str(notice);
-        stderr.push('\n');
+        before.push_str(notice);
+        before.push('\n');
     }
-    let code = u8::from(error.is_some());
-    let error = error.filter(|text| !text.is_empty());
-    if let Some(text) = &error {
-        // Before the error, whose text may go on for lines: from `Error:` on it is Helm's.
-        stderr.push_str(output.excerpt.as_deref().unwrap_or_default());
-        stderr.push_str(&format!("Error: {text}\n"));
-    }
-    Captured {
-        stdout: output.stdout,
-        stderr: stderr.into_bytes(),
-        code,
-        error,
-    }
+    // Before the error, whose text may go on for lines: from `Error:` on it is Helm's.
+    before.push_str(output.excerpt.as_deref().unwrap_or_default());
+    captured.stderr.splice(..0, before.into_bytes());
+    captured.stdout = output.stdout;
+    captured
 }
 
-/// An error is the text after `Error: `, or empty if it was told in a notice. What is checked in which order decides which error comes first.
-fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> Result<(), String> {
-    let (global, flags) = flags::parse(args);
-    color_problem(&global)
-        .map_or_else(|| settings::check_logins(&global, process), Err)
-        .map_err(|problem| {
-            let line = format!("level=WARN msg=\"command failed\" error={}", quote_go(problem));
-            output.notices.push(line);
-            String::new()
-        })?;
-    let flags = flags.map_err(|(text, notices)| {
-        output.notices = notices;
-        text
-    })?;
-    output.notices.clone_from(&flags.notices);
-    if flags.bool("help") {
-        let mut command = command().bin_name("chartwright template");
-        output.stdout = command.render_long_help().to_string().into_bytes();
-        return Ok(());
-    }
-    settings::check_driver(process).map_err(|problem| {
-        output.notices.push(format!("level=INFO msg={}", quote_go(problem)));
-        String::new()
-    })?;
-    if flags.words.is_empty() {
-        let usage = "\"helm template\" requires at least 1 argument\n\nUsage:  helm template [NAME] [CHART] [flags]";
-        return Err(usage.to_owned());
-    }
-    flags::check_groups(&flags)?;
+/// An error is the text after `Error: `. What is checked in which order decides which error comes first.
+fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut Output) -> Result<(), String> {
     let mut capabilities = Capabilities::default();
-    if let Some(version) = flags.text("kube-version").filter(|version| !version.is_empty()) {
+    if let Some(version) = args.kube_version.as_deref().filter(|version| !version.is_empty()) {
         capabilities.kube_version =
             KubeVersion::parse(version).map_err(|e| format!("invalid kube version '{version}': {e}"))?;
     }
-    capabilities.api_versions.extend(flags.list("api-versions"));
-    tls::check(&flags, process.dir)?;
-    let server = asks_server(&flags, &mut output.notices)?;
-    let (name, chart) = name_and_chart(&flags, process)?;
-    let proxies = http::Proxies::from_environment(process.env);
-    let place = locate::locate(&flags, process, &chart)?;
-    let place = match place {
-        // Helm downloads a chart before it reads values.
-        Place::Url(url) => {
-            let data = http::files(&proxies).get(&url)?;
-            Place::Archive(locate::cached(&data, &flags, process.env), data)
-        }
-        place => place,
-    };
-    let (values, raw_texts) = value_options(&flags, process.dir, http::files(&proxies))
-        .merge(process.stdin)
-        .map_err(|e| e.to_string())?;
+    capabilities.api_versions.extend(args::filled(&args.api_versions));
+    let (name, chart) = name_and_chart(args)?;
+    let place = locate(dir, &chart)?;
+    let (values, raw_texts) = args.value_options(dir).merge(stdin).map_err(|e| e.to_string())?;
     let mut logged = Vec::new();
     let chart = match place {
         Place::Path(path) => chart::load_logged(&path, &mut logged),
-        Place::Archive(path, data) => chart::load_archive_logged(&path, &data, &mut logged),
-        Place::Url(_) => return Err(format!("{chart}: not downloaded")),
+        Place::Url(url) => {
+            let path = PathBuf::from(fetch::without_password(&url));
+            chart::load_archive_logged(&path, &fetch::get(&url)?, &mut logged)
+        }
     };
     output.notices.extend(logged.iter().map(Warning::log_line));
     let chart = chart.map_err(|e| e.to_string())?;
@@ -251,25 +151,16 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
             .notices
             .push("level=WARN msg=\"this chart is deprecated\"".to_owned());
     }
-    let mut renderer = check(chart, &flags)?.with_fetch(http::schemas(&proxies));
-    if flags.bool("enable-dns") {
-        renderer = renderer.with_hosts(hosts::system());
+    let renderer = Renderer::new(Arc::new(chart)).map_err(|e| e.to_string())?;
+    let mut renderer = renderer.with_fetch(Fetch::new(fetch::get));
+    if args.enable_dns {
+        renderer = renderer.with_hosts(Hosts::new(addresses));
     }
-    let cluster = match server {
-        true => {
-            let log = |problem: String| {
-                output.notices.push(format!("level=ERROR msg={}", quote_go(&problem)));
-                problem
-            };
-            Some(server::Cluster::connect(&flags, process).map_err(log)?)
-        }
+    let cluster = match args.asks_server() {
+        true => Some(server::Cluster::connect(args, dir).map_err(|e| format!("{e:#}"))?),
         false => None,
     };
-    check_name(&name).map_err(|problem| {
-        let attributes = vec![("error", problem.clone())];
-        output.notices.push(Warning::error(NAME_REFUSED, attributes).log_line());
-        format!("{NAME_REFUSED}: {problem}")
-    })?;
+    check_name(&name)?;
     if let Some(cluster) = &cluster {
         // What the command line says about versions is ignored then, as with Helm.
         capabilities = cluster.capabilities();
@@ -280,10 +171,10 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
         raw_texts,
         release: Release {
             name: name.clone(),
-            namespace: namespace::find(&flags, process),
+            namespace: kubeconfig::namespace(args, dir),
             revision: 1,
-            is_install: !flags.bool("is-upgrade"),
-            is_upgrade: flags.bool("is-upgrade"),
+            is_install: !args.is_upgrade,
+            is_upgrade: args.is_upgrade,
         },
         capabilities: &capabilities,
         lookups: &lookups,
@@ -295,220 +186,132 @@ fn execute(args: &[String], process: &mut Process<'_>, output: &mut Output) -> R
             time: Duration::from_secs(600),
             ..Limits::default()
         },
-        include_crds: flags.bool("include-crds"),
-        skip_schema: flags.bool("skip-schema-validation"),
+        include_crds: args.include_crds,
+        skip_schema: args.skip_schema_validation,
         ..Input::new(Release::install("", ""), &capabilities, &lookups)
     };
     let mut log = Vec::new();
     let result = renderer.render_logged(&input, &mut log);
     output.notices.extend(log.iter().map(Warning::log_line));
-    if result.as_ref().map_or_else(Error::is_rendering, |_| true) {
-        check_labels(&flags)?;
-    }
     let install = cluster.as_ref().map(|cluster| install::Install {
         cluster,
         name: &name,
         namespace: &input.release.namespace,
-        is_upgrade: input.release.is_upgrade,
-        takes_ownership: flags.bool("take-ownership"),
-        validates: !flags.bool("disable-openapi-validation"),
+        owns_all: args.is_upgrade || args.take_ownership,
     });
     let check = |rendered: &Rendered| install.map_or(Ok(()), |install| install.check(rendered));
-    print(&flags, process, &name, &renderer, result, output, check)
+    print(args, dir, &name, &renderer, result, output, check)
 }
 
 /// Prints a render that passes a check, or what there is of it. Without `--debug` a failed one leaves nothing.
 fn print(
-    flags: &Parsed,
-    process: &Process<'_>,
+    args: &TemplateArgs,
+    dir: &Path,
     name: &str,
     renderer: &Renderer,
     result: Result<Rendered, Error>,
     output: &mut Output,
     check: impl FnOnce(&Rendered) -> Result<(), String>,
 ) -> Result<(), String> {
-    let debug = flags.bool("debug") || !flags.is_set("debug") && env_bool(process, "HELM_DEBUG");
     let options = StreamOptions {
-        no_hooks: flags.bool("no-hooks"),
-        skip_tests: flags.bool("skip-tests"),
+        no_hooks: args.no_hooks,
+        skip_tests: args.skip_tests,
     };
-    let root = flags.text("output-dir").filter(|folder| !folder.is_empty());
+    let root = args.output_dir.as_deref().filter(|folder| !folder.is_empty());
+    let mut folder = root.map(|root| files::Folder {
+        base: dir,
+        root,
+        release: args.release_name.then_some(name),
+        report: &mut output.stdout,
+    });
     let mut failure = None;
     let stream = match result {
-        Ok(rendered) => {
-            match root {
-                Some(root) => {
-                    let mut folder = folder(flags, process.dir, root, name, &mut output.stdout);
-                    if let Err(text) = folder.write(&rendered) {
-                        // Helm takes it for an error of rendering.
-                        if !debug {
-                            return Err(format!("{text}{DEBUG_HINT}"));
-                        }
-                        failure = Some(text);
-                    }
-                    folder.write_hooks(&rendered.hooks, options)?;
-                    b"\n".to_vec()
-                }
-                None => {
-                    check(&rendered)?;
-                    to_stream(&rendered, options)
-                }
+        Ok(rendered) => match &mut folder {
+            Some(folder) => {
+                folder.write(&rendered)?;
+                folder.write_hooks(&rendered.hooks, options)?;
+                b"\n".to_vec()
             }
-        }
+            None => {
+                check(&rendered)?;
+                to_stream(&rendered, options)
+            }
+        },
         Err(error) => {
             let text = error.to_string();
             output.excerpt = caret::excerpt(renderer.chart(), &text);
             if !error.is_rendering() {
                 return Err(text);
             }
-            if !debug {
+            if !args.debug {
                 return Err(format!("{text}{DEBUG_HINT}"));
             }
             failure = Some(text);
-            match (error, root) {
-                (Error::Manifest(bad), Some(root)) => {
-                    folder(flags, process.dir, root, name, &mut output.stdout).write_hooks(&bad.hooks, options)?;
-                    bad_stream(
-                        &bad,
-                        StreamOptions {
-                            no_hooks: true,
-                            ..options
-                        },
-                    )
+            match (error, &mut folder) {
+                (Error::Manifest(bad), Some(folder)) => {
+                    folder.write_hooks(&bad.hooks, options)?;
+                    let no_hooks = true;
+                    bad_stream(&bad, StreamOptions { no_hooks, ..options })
                 }
                 (Error::Manifest(bad), None) => bad_stream(&bad, options),
                 _ => b"\n".to_vec(),
             }
         }
     };
-    let patterns = flags.list("show-only");
-    if patterns.is_empty() {
-        if output.stdout.is_empty() {
-            output.stdout = stream;
-        } else {
-            output.stdout.extend_from_slice(&stream);
-        }
-    } else {
-        match show_only(&stream, &patterns) {
-            Ok(shown) => output.stdout.extend_from_slice(&shown),
-            Err(pattern) => {
-                return Err(failure.unwrap_or_else(|| format!("could not find template {pattern} in chart")));
-            }
+    match show_only(&stream, &args.show_only) {
+        _ if args.show_only.is_empty() => output.stdout.extend_from_slice(&stream),
+        Ok(shown) => output.stdout.extend_from_slice(&shown),
+        Err(pattern) => {
+            return Err(failure.unwrap_or_else(|| format!("could not find template {pattern} in chart")));
         }
     }
     failure.map_or(Ok(()), Err)
 }
 
-fn folder<'a>(
-    flags: &Parsed,
-    base: &'a Path,
-    root: &'a str,
-    name: &'a str,
-    report: &'a mut Vec<u8>,
-) -> files::Folder<'a> {
-    files::Folder {
-        base,
-        root,
-        release: flags.bool("release-name").then_some(name),
-        report,
+/// Where a chart is.
+enum Place {
+    /// A folder or an archive.
+    Path(PathBuf),
+    /// An archive's.
+    Url(String),
+}
+
+/// The place of the chart that a command line names (`LocateChart` in Helm's `pkg/action/install.go`).
+fn locate(dir: &Path, chart: &str) -> Result<Place, String> {
+    let name = chart.trim();
+    let path = dir.join(name);
+    if !name.is_empty() && path.exists() {
+        return Ok(Place::Path(path));
     }
-}
-
-fn value_options(flags: &Parsed, base: &Path, fetch: Fetch) -> ValueOptions {
-    ValueOptions {
-        files: flags.list("values"),
-        set: flags.list("set"),
-        set_string: flags.list("set-string"),
-        set_file: flags.list("set-file"),
-        set_json: flags.list("set-json"),
-        set_literal: flags.list("set-literal"),
-        base: base.to_path_buf(),
-        fetch: Some(fetch),
+    if fetch::is_url(name) {
+        return Ok(Place::Url(name.to_owned()));
     }
-}
-
-fn env_bool(process: &Process<'_>, name: &str) -> bool {
-    (process.env)(name).is_some_and(|text| ["1", "t", "T", "true", "TRUE", "True"].contains(&text.as_str()))
-}
-
-fn color_problem(flags: &Parsed) -> Option<String> {
-    let mode = flags.last_of(&["color", "colour"])?;
-    let known = ["never", "auto", "always"].contains(&mode);
-    (!known).then(|| {
-        format!(
-            "invalid color mode {}: must be one of: never, auto, always",
-            quote_go(mode)
-        )
-    })
-}
-
-/// Whether the cluster is asked (`cmdGetDryRunFlagStrategy`).
-fn asks_server(flags: &Parsed, notices: &mut Vec<String>) -> Result<bool, String> {
-    if flags.bool("validate") {
-        return Ok(true);
+    if name.starts_with(['/', '.']) {
+        return Err(format!("path {} not found", quote_go(name)));
     }
-    let value = flags.text("dry-run").unwrap_or("client");
-    match value {
-        "client" => Ok(false),
-        "server" => Ok(true),
-        "unset" => {
-            notices.push(
-                "level=WARN msg=\"--dry-run is deprecated and should be replaced with '--dry-run=client'\"".to_owned(),
-            );
-            Ok(false)
-        }
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => {
-            notices.push(format!(
-                "level=WARN msg=\"boolean '--dry-run={value}' flag is deprecated and must be replaced with \
-                 '--dry-run=client'\""
-            ));
-            Ok(false)
-        }
-        "none" | "0" | "f" | "F" | "false" | "FALSE" | "False" => Err(format!(
-            "invalid dry-run value ({value:?}). Must be \"server\" or \"client\""
-        )),
-        _ => Err(format!(
-            "invalid dry-run value ({}). Must be \"none\", \"server\", or \"client\"",
-            quote_go(value)
-        )),
-    }
+    Err(format!(
+        "{}: there is no such folder or file, and charts of repositories and registries are not downloaded: run `helm pull` \
+         first and give the path of the chart",
+        quote_go(name)
+    ))
 }
 
-fn check(chart: Chart, flags: &Parsed) -> Result<Renderer, String> {
-    Renderer::new(Arc::new(chart)).map_err(|e| {
-        let text = e.to_string();
-        if flags.bool("dependency-update") && text.contains("missing in charts/ directory") {
-            return format!(
-                "{text}\n\ndependencies are not downloaded: run `helm dependency update` instead of --dependency-update"
-            );
-        }
-        text
-    })
+/// The addresses of a host by this machine's resolver, for `getHostByName`; none if there is no such host.
+fn addresses(host: &str) -> Vec<String> {
+    let found = (host, 0).to_socket_addrs().into_iter().flatten();
+    found.map(|found| found.ip().to_string()).collect()
 }
 
-fn check_labels(flags: &Parsed) -> Result<(), String> {
-    let is_system = |pair: &String| {
-        pair.split_once('=')
-            .is_some_and(|(key, _)| SYSTEM_LABELS.contains(&key))
-    };
-    if flags.list("labels").iter().any(is_system) {
-        return Err(format!(
-            "user supplied labels contains system reserved label name. System labels: [{}]",
-            SYSTEM_LABELS.join(" ")
-        ));
-    }
-    Ok(())
-}
-
-fn name_and_chart(flags: &Parsed, process: &Process<'_>) -> Result<(String, String), String> {
-    let template = flags.text("name-template").filter(|template| !template.is_empty());
-    match (flags.words.as_slice(), template) {
-        ([_, _], _) if flags.bool("generate-name") => {
-            Err("cannot set --generate-name and also specify a name".to_owned())
-        }
+fn name_and_chart(args: &TemplateArgs) -> Result<(String, String), String> {
+    let template = args.name_template.as_deref().filter(|template| !template.is_empty());
+    match (args.words.as_slice(), template) {
+        ([_, _], _) if args.generate_name => Err("cannot set --generate-name and also specify a name".to_owned()),
         ([_, _], Some(_)) => Err("cannot set --name-template and also specify a name".to_owned()),
         ([name, chart], None) => Ok((name.clone(), chart.clone())),
-        ([chart], Some(template)) => Ok((name::render(template, process.env)?, chart.clone())),
+        ([chart], Some(template)) => {
+            let name = render_text("name-template", template, &serde_json::Value::Null)?;
+            Ok((name, chart.clone()))
+        }
         ([chart], None) => Ok((DEFAULT_NAME.to_owned(), chart.clone())),
         (words, _) => Err(format!(
             "expected at most two arguments, unexpected arguments: {}",
@@ -527,7 +330,7 @@ fn check_name(name: &str) -> Result<(), String> {
         return Ok(());
     };
     let quoted = quote_go(name);
-    Err(format!("release name {quoted}: {problem}"))
+    Err(format!("release name check failed: release name {quoted}: {problem}"))
 }
 
 fn is_label(text: &str) -> bool {

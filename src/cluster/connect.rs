@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use http::Request;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tokio::sync::Semaphore;
 
@@ -42,11 +43,10 @@ pub async fn connect_without_retries(kubeconfig: Option<&Path>) -> anyhow::Resul
 }
 
 async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
-    use anyhow::Context;
     let config = match kubeconfig {
         Some(path) => {
             let place = || format!("kubeconfig {}", path.display());
-            let file = Kubeconfig::read_from(path).with_context(place)?;
+            let file = read_kubeconfig([path])?;
             let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
                 .await
                 .with_context(place)?;
@@ -56,7 +56,7 @@ async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
             config
         }
         None => {
-            let config = Config::infer().await.context(
+            let config = Config::infer().await.map_err(unquoted).context(
                 "no API server configured: set KUBECONFIG or --kubeconfig, or run in a pod with a service account",
             )?;
             certificate::check(&config).map_err(anyhow::Error::msg)?;
@@ -64,6 +64,31 @@ async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
         }
     };
     Ok(config)
+}
+
+/// Kubeconfig files, merged. Of what two say the first counts.
+///
+/// # Errors
+/// The first that can't be read.
+pub fn read_kubeconfig(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> anyhow::Result<Kubeconfig> {
+    let mut files = paths.into_iter();
+    files.try_fold(Kubeconfig::default(), |merged, path| {
+        let read = Kubeconfig::read_from(&path).and_then(|next| merged.merge(next));
+        read.map_err(unquoted)
+            .with_context(|| format!("kubeconfig {}", path.as_ref().display()))
+    })
+}
+
+/// An error that shows nothing of the file: the library quotes the lines around what is wrong, where tokens may be.
+fn unquoted<E: std::error::Error + Send + Sync + 'static>(error: E) -> anyhow::Error {
+    let error = anyhow::Error::new(error);
+    match error.chain().find_map(|cause| cause.downcast_ref()) {
+        Some(KubeconfigError::Parse(wrong)) => {
+            let line = wrong.location().map_or(0, |at| at.line());
+            anyhow::anyhow!("line {line} is not what a kubeconfig has there")
+        }
+        _ => error,
+    }
 }
 
 /// The same client for an operator. It gives up when no answer begins within [`REQUEST_TIMEOUT`]: on a connection whose

@@ -1,10 +1,9 @@
 //! `--output-dir`: manifests as files (`writeToFile` in Helm's `pkg/action/install.go` and `pkg/cmd/template.go`).
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
-use crate::chart::io_text;
 use crate::render::{Hook, Rendered, StreamOptions, bytes, document};
 
 /// Where files go, and what was written so far.
@@ -23,7 +22,7 @@ impl Folder<'_> {
     /// Writes each manifest to the file that its template is called, several of one template to the same file.
     ///
     /// # Errors
-    /// The first file that can't be written, in Go's words.
+    /// The first file that can't be written.
     pub fn write(&mut self, rendered: &Rendered) -> Result<(), String> {
         let mut written: Vec<&str> = Vec::new();
         let root = self.root.to_owned();
@@ -33,13 +32,9 @@ impl Folder<'_> {
         }
         let below = self.below();
         for manifest in &rendered.objects {
-            self.file(
-                &below,
-                &manifest.source,
-                &bytes::of_text(&manifest.text),
-                written.contains(&manifest.source.as_str()),
-            )?;
-            written.push(&manifest.source);
+            let (source, text) = (manifest.source.as_str(), bytes::of_text(&manifest.text));
+            self.file(&below, source, &text, written.contains(&source))?;
+            written.push(source);
         }
         Ok(())
     }
@@ -50,97 +45,56 @@ impl Folder<'_> {
     /// The first file that can't be written.
     pub fn write_hooks(&mut self, hooks: &[Hook], options: StreamOptions) -> Result<(), String> {
         let below = self.below();
-        for hook in hooks.iter().filter(|hook| options.has(hook)) {
-            let exists = self.base.join(&below).join(&hook.manifest.source).exists();
-            self.file(
-                &below,
-                &hook.manifest.source,
-                &bytes::of_text(&hook.manifest.text),
-                exists,
-            )?;
+        for Hook { manifest, .. } in hooks.iter().filter(|hook| options.has(hook)) {
+            let exists = self.base.join(&below).join(&manifest.source).exists();
+            self.file(&below, &manifest.source, &bytes::of_text(&manifest.text), exists)?;
         }
         Ok(())
     }
 
+    /// The folder of the release, which Helm shows without `./`.
     fn below(&self) -> String {
-        match self.release {
-            Some(name) => clean_path(&format!("{}/{name}", self.root)),
-            None => self.root.to_owned(),
-        }
+        let Some(name) = self.release else {
+            return self.root.to_owned();
+        };
+        let path = Path::new(self.root).join(name);
+        let parts = path.components().filter(|part| *part != Component::CurDir);
+        parts.collect::<PathBuf>().display().to_string()
     }
 
     fn file(&mut self, folder: &str, source: &str, text: &[u8], append: bool) -> Result<(), String> {
         let shown = format!("{folder}/{source}");
-        let path = self.base.join(&shown);
-        let parent = clean_path(shown.rsplit_once('/').map_or(".", |(parent, _)| parent));
-        if let Err(e) = std::fs::metadata(self.base.join(&parent))
-            && e.kind() != io::ErrorKind::NotFound
-        {
-            return Err(format!("stat {parent}: {}", io_text(&e)));
-        }
-        make_folders(self.base, &parent)?;
-        let wrap = |e: io::Error| format!("open {shown}: {}", io_text(&e));
-        let mut options = OpenOptions::new();
-        options.write(true).append(append);
-        if !append {
-            options.create(true).truncate(true);
-        }
-        let mut file = options.open(&path).map_err(wrap)?;
-        let mut out = Vec::with_capacity(source.len() + text.len());
-        document(&mut out, source, text);
-        file.write_all(&out).map_err(wrap)?;
+        self.put(&self.base.join(&shown), source, text, append)
+            .map_err(|e| format!("{shown}: {e}"))?;
         self.report.extend_from_slice(format!("wrote {shown}\n").as_bytes());
         Ok(())
     }
-}
 
-/// Go's `os.MkdirAll`, which names the first part of the path that can't be made.
-fn make_folders(base: &Path, folder: &str) -> Result<(), String> {
-    let path = base.join(folder);
-    if path.exists() && !path.is_dir() {
-        return Err(format!("mkdir {folder}: not a directory"));
-    }
-    std::fs::create_dir_all(path).map_err(|e| {
-        let ends = folder.match_indices('/').map(|(at, _)| at).chain([folder.len()]);
-        let mut parts = ends.filter_map(|end| folder.get(..end)).filter(|part| !part.is_empty());
-        let at = parts.find(|part| !base.join(part).is_dir()).unwrap_or(folder);
-        format!("mkdir {at}: {}", io_text(&e))
-    })
-}
-
-/// Go's `filepath.Clean`, which `filepath.Join` applies.
-pub fn clean_path(path: &str) -> String {
-    let rooted = path.starts_with('/');
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
-        match (part, parts.last()) {
-            ("..", Some(last)) if *last != ".." => drop(parts.pop()),
-            ("..", None) if rooted => {}
-            _ => parts.push(part),
-        }
-    }
-    match (rooted, parts.join("/")) {
-        (true, rest) => format!("/{rest}"),
-        (false, rest) if rest.is_empty() => ".".to_owned(),
-        (false, rest) => rest,
+    fn put(&self, path: &Path, source: &str, text: &[u8], append: bool) -> io::Result<()> {
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).append(append).truncate(!append);
+        let mut out = Vec::with_capacity(source.len() + text.len());
+        document(&mut out, source, text);
+        options.open(path)?.write_all(&out)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::clean_path;
+    use super::*;
 
     #[test]
-    fn paths_are_cleaned_as_by_go() {
-        let table = [
-            ("./a//b/", "a/b"),
-            ("a/../..", ".."),
-            ("/../a", "/a"),
-            ("", "."),
-            ("../x/.", "../x"),
-        ];
-        for (path, want) in table {
-            assert_eq!(clean_path(path), want, "{path}");
+    fn the_folder_of_a_release_is_shown_as_by_go() {
+        for (root, want) in [("out", "out/web"), ("./out/", "out/web"), ("/a/./b", "/a/b/web")] {
+            let report = &mut Vec::new();
+            let folder = Folder {
+                base: Path::new(""),
+                root,
+                release: Some("web"),
+                report,
+            };
+            assert_eq!(folder.below(), want);
         }
     }
 }

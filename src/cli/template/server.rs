@@ -1,15 +1,17 @@
 //! `--dry-run=server`: capabilities and lookups from the cluster (`pkg/engine/lookup_func.go`).
 
+use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use kube::Client;
 use kube::api::{GetParams, ListParams};
 use kube::core::Request;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::{Process, kubeconfig, reach};
-use crate::cli::pflag::Parsed;
+use super::args::TemplateArgs;
+use super::kubeconfig;
 use crate::cluster::Discovery;
 use crate::cluster::connect::bounded;
 use crate::cluster::discovery::Snapshot;
@@ -26,29 +28,23 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Connects as the command line, the environment and the kubeconfig say.
+    /// Connects as the command line and the kubeconfig say.
     ///
     /// # Errors
-    /// The text for a cluster that can't be reached, in Helm's words as far as they are Helm's.
-    pub fn connect(flags: &Parsed, process: &Process<'_>) -> Result<Self, String> {
-        let unreachable =
-            |text: String| format!("cluster reachability check failed: kubernetes cluster unreachable: {text}");
+    /// The kubeconfig can't be used, or the cluster doesn't answer.
+    pub fn connect(args: &TemplateArgs, dir: &Path) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
-            .build()
-            .map_err(|e| e.to_string())?;
-        let (client, snapshot) = runtime
-            .block_on(async {
-                let config = kubeconfig::config(flags, process).await?;
-                let url = config.cluster_url.clone();
-                let client = reach::client(config).await?;
-                let discovery = Discovery::new(client.clone())
-                    .await
-                    .map_err(|e| format!("{url}: {e}"))?;
-                Ok((client, discovery.snapshot()))
-            })
-            .map_err(unreachable)?;
+            .build()?;
+        let connected = runtime.block_on(async {
+            let config = kubeconfig::config(args, dir).await?;
+            let url = config.cluster_url.clone();
+            let client = Client::try_from(config)?;
+            let discovery = Discovery::new(client.clone()).await.with_context(|| url.to_string())?;
+            anyhow::Ok((client, discovery.snapshot()))
+        });
+        let (client, snapshot) = connected.context("kubernetes cluster unreachable")?;
         Ok(Cluster {
             runtime: Arc::new(runtime),
             client,

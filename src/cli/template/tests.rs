@@ -136,7 +136,6 @@ fn charts_load_as_with_helm() {
         "schema",
         "schema-files",
         "schema-sources",
-        "kubeconfigs",
         "bytes",
         "arguments",
     ] {

@@ -35,14 +35,6 @@ pub fn unmarshal_all(text: &[u8]) -> Result<(Value, Option<String>), String> {
     }
 }
 
-/// Parses the JSON value that a text begins with, for who only looks at kinds: a number may be larger than a float64 can be.
-/// It is 0 then.
-pub fn first_of_any_size(text: &[u8]) -> Result<Value, String> {
-    let mut parser = Parser::new(text);
-    parser.huge = Value::Float64(0.0);
-    parser.first()
-}
-
 /// Parses the JSON value that a text begins with, as a decoder of a stream does. Gives the place behind it, too.
 pub fn first(text: &[u8]) -> Result<(Value, usize), String> {
     let mut parser = Parser::new(text);

@@ -387,24 +387,6 @@ impl Url {
         }
     }
 
-    /// Name and password, of which the latter may be missing.
-    pub fn credentials(&self) -> Option<(&[u8], &[u8])> {
-        let user = self.user.as_ref()?;
-        Some((&user.name, user.password.as_deref().unwrap_or_default()))
-    }
-
-    /// The text with `***` for a password, as errors of Go's HTTP client show it.
-    pub fn text_without_password(&self) -> Vec<u8> {
-        let Some(user) = self.user.as_ref().filter(|user| user.password.is_some()) else {
-            return self.text();
-        };
-        let (text, written) = (self.text(), [&user.text()[..], b"@"].concat());
-        let at = text.windows(written.len()).position(|part| part == written);
-        let (before, rest) = text.split_at(at.unwrap_or_default());
-        let after = rest.get(written.len()..).unwrap_or_default();
-        [before, &user.name, b":***@", after].concat()
-    }
-
     /// `URL.String`.
     pub fn text(&self) -> Vec<u8> {
         let mut out = Vec::new();

@@ -1,0 +1,315 @@
+//! The arguments of `chartwright template`: those of `helm template` that people use.
+
+use std::path::{Path, PathBuf};
+
+use clap::builder::ValueParser;
+use clap::{Arg, ArgAction, Args, ValueEnum, ValueHint};
+
+use super::fetch;
+use crate::chart::Fetch;
+use crate::chart::options::ValueOptions;
+
+const EXAMPLES: &str = "\
+Examples:
+  chartwright template my-release ./mychart -n web -f values.yaml --set replicas=2
+  chartwright template my-release ./mychart -s templates/service.yaml --kube-version 1.30
+  kubectl get configmap values -o jsonpath={.data.values} | chartwright template ./mychart -f -";
+
+const USAGE: &str = "chartwright template [OPTIONS] [NAME] CHART";
+
+/// Flags of `helm template` that concern an installation, a download or the log. They are accepted, without a value or with
+/// one after `=`, and change nothing.
+const IGNORED_SWITCHES: [&str; 19] = [
+    "atomic",
+    "create-namespace",
+    "dependency-update",
+    "devel",
+    "disable-openapi-validation",
+    "force",
+    "force-conflicts",
+    "force-replace",
+    "hide-notes",
+    "insecure-skip-tls-verify",
+    "pass-credentials",
+    "plain-http",
+    "render-subchart-notes",
+    "replace",
+    "rollback-on-failure",
+    "server-side",
+    "skip-crds",
+    "wait",
+    "wait-for-jobs",
+];
+
+/// The same, with a value.
+const IGNORED_OPTIONS: [&str; 19] = [
+    "burst-limit",
+    "ca-file",
+    "cert-file",
+    "color",
+    "colour",
+    "content-cache",
+    "description",
+    "key-file",
+    "keyring",
+    "labels",
+    "password",
+    "post-renderer-args",
+    "qps",
+    "registry-config",
+    "repository-cache",
+    "repository-config",
+    "timeout",
+    "username",
+    "version",
+];
+
+/// Render a chart's templates and print them, as `helm template` does
+///
+/// Takes the arguments of `helm template` and prints what it prints. Unless --dry-run=server is given no cluster is asked,
+/// and `lookup` finds nothing. Flags of Helm's that concern an installation, a download or the log are accepted and change
+/// nothing.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES, override_usage = USAGE, args_override_self = true, args(ignored()), mut_args(as_switch))]
+pub struct TemplateArgs {
+    /// The release's name (optional), then the chart: a folder or a .tgz file, on disk or at a URL
+    #[arg(value_name = "[NAME] CHART", required = true, value_hint = ValueHint::AnyPath)]
+    pub words: Vec<String>,
+
+    /// Values from a YAML file, a URL, or standard input with "-" (repeatable, or separated by commas; later files win)
+    #[arg(short = 'f', long, value_name = "FILE", value_delimiter = ',', value_hint = ValueHint::FilePath)]
+    pub values: Vec<String>,
+
+    /// Set values: key1=val1,key2=val2 (repeatable)
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+
+    /// Set values that stay strings (repeatable)
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set_string: Vec<String>,
+
+    /// Set values from files: key1=path1 (repeatable)
+    #[arg(long, value_name = "KEY=FILE")]
+    pub set_file: Vec<String>,
+
+    /// Set values from JSON: key='{"a": 1}', or a whole object (repeatable)
+    #[arg(long, value_name = "KEY=JSON")]
+    pub set_json: Vec<String>,
+
+    /// Set one value literally: nothing after the first "=" is special (repeatable)
+    #[arg(long, value_name = "KEY=TEXT")]
+    pub set_literal: Vec<String>,
+
+    /// Namespace of the release [default: that of the kubeconfig's context, or default]
+    #[arg(short, long, env = "HELM_NAMESPACE", hide_env_values = true)]
+    pub namespace: Option<String>,
+
+    /// Print only what comes from this template, a path or pattern such as templates/*.yaml (repeatable)
+    #[arg(short, long, value_name = "TEMPLATE")]
+    pub show_only: Vec<String>,
+
+    /// Print the manifests of crds/ too
+    #[arg(long)]
+    pub include_crds: bool,
+
+    /// Leave hooks out
+    #[arg(long)]
+    pub no_hooks: bool,
+
+    /// Leave test hooks out
+    #[arg(long)]
+    pub skip_tests: bool,
+
+    /// Set .Release.IsUpgrade instead of .Release.IsInstall
+    #[arg(long)]
+    pub is_upgrade: bool,
+
+    /// Kubernetes API versions that .Capabilities has besides the usual ones (repeatable, or separated by commas)
+    #[arg(short, long, value_name = "VERSION", value_delimiter = ',')]
+    pub api_versions: Vec<String>,
+
+    /// Kubernetes version that .Capabilities has
+    #[arg(long, value_name = "VERSION")]
+    pub kube_version: Option<String>,
+
+    /// server: take capabilities and lookups from the cluster [default: client]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "client")]
+    pub dry_run: Option<DryRun>,
+
+    /// The old name of --dry-run=server
+    #[arg(long, hide = true)]
+    pub validate: bool,
+
+    /// With --dry-run=server: objects that exist already are no error
+    #[arg(long)]
+    pub take_ownership: bool,
+
+    /// The kubeconfig
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG", hide_env_values = true, value_delimiter = ':',
+          value_hint = ValueHint::FilePath)]
+    pub kubeconfig: Vec<PathBuf>,
+
+    /// The context in the kubeconfig
+    #[arg(long, value_name = "NAME", env = "HELM_KUBECONTEXT", hide_env_values = true)]
+    pub kube_context: Option<String>,
+
+    /// No name is given (the release is called release-name)
+    #[arg(short, long)]
+    pub generate_name: bool,
+
+    /// Template for the release's name
+    #[arg(long, value_name = "TEMPLATE")]
+    pub name_template: Option<String>,
+
+    /// Write the manifests to files below this folder
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub output_dir: Option<String>,
+
+    /// With --output-dir: below a folder with the release's name
+    #[arg(long)]
+    pub release_name: bool,
+
+    /// Don't check the values against values.schema.json
+    #[arg(long)]
+    pub skip_schema_validation: bool,
+
+    /// Let getHostByName ask this machine's resolver
+    #[arg(long)]
+    pub enable_dns: bool,
+
+    /// With an error, print the manifests that aren't valid YAML, too
+    #[arg(long, env = "HELM_DEBUG", hide_env_values = true)]
+    pub debug: bool,
+}
+
+/// What `--dry-run` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DryRun {
+    #[value(alias = "true")]
+    Client,
+    Server,
+}
+
+impl TemplateArgs {
+    /// Whether a cluster is asked.
+    pub fn asks_server(&self) -> bool {
+        self.validate || self.dry_run == Some(DryRun::Server)
+    }
+
+    /// What is said of values; relative paths start from `base`.
+    pub fn value_options(&self, base: &Path) -> ValueOptions {
+        ValueOptions {
+            files: filled(&self.values),
+            set: self.set.clone(),
+            set_string: self.set_string.clone(),
+            set_file: self.set_file.clone(),
+            set_json: self.set_json.clone(),
+            set_literal: self.set_literal.clone(),
+            base: base.to_path_buf(),
+            fetch: Some(Fetch::new(fetch::get)),
+        }
+    }
+}
+
+/// The items that aren't empty: `-f ""` names no file.
+pub fn filled(items: &[String]) -> Vec<String> {
+    items.iter().filter(|item| !item.is_empty()).cloned().collect()
+}
+
+/// What is accepted and changes nothing.
+fn ignored() -> impl Iterator<Item = Arg> {
+    let switches = IGNORED_SWITCHES.map(|name| Arg::new(name).num_args(0..=1).require_equals(true));
+    let options = IGNORED_OPTIONS.map(|name| match name {
+        "labels" => Arg::new(name).short('l'),
+        _ => Arg::new(name),
+    });
+    let ignored = switches.into_iter().chain(options);
+    ignored.map(|arg| {
+        let name = arg.get_id().clone();
+        arg.long(name).hide(true).action(ArgAction::Set)
+    })
+}
+
+/// As in Go, a boolean flag may have a value after `=`.
+fn as_switch(arg: Arg) -> Arg {
+    match arg.get_action() {
+        ArgAction::SetTrue => arg
+            .action(ArgAction::Set)
+            .value_name("BOOL")
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_value("false")
+            .default_missing_value("true")
+            .hide_default_value(true)
+            .value_parser(ValueParser::from(go_bool)),
+        _ => arg,
+    }
+}
+
+/// Go's `strconv.ParseBool`; an empty variable is none.
+fn go_bool(text: &str) -> Result<bool, String> {
+    match text {
+        "" => Ok(false),
+        text => crate::cli::flags::go_bool(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::template::parse;
+
+    fn read(line: &str) -> TemplateArgs {
+        parse(&line.split(' ').collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn flags_and_words_are_read_in_all_forms_that_helm_has() {
+        let args = read("r -f a.yaml,b.yaml c -f=c -fd --values e -a v1,v2 -a=v3 --set a=1,b=2 --set c=3 -gs x");
+        assert_eq!(args.words, ["r", "c"]);
+        assert_eq!(args.values, ["a.yaml", "b.yaml", "c", "d", "e"]);
+        assert_eq!(args.api_versions, ["v1", "v2", "v3"]);
+        assert_eq!(args.set, ["a=1,b=2", "c=3"]);
+        assert_eq!(args.show_only, ["x"]);
+        assert!(args.generate_name);
+        assert_eq!(read("-f - -- -c").words, ["-c"]);
+        assert_eq!(read("c -n a --namespace=b").namespace.as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn switches_may_have_a_value() {
+        for (line, on) in [
+            ("c --debug", true),
+            ("c --debug=1", true),
+            ("--debug c", true),
+            ("c --debug=false", false),
+            ("c", false),
+            ("c --debug --debug=F", false),
+        ] {
+            assert_eq!(read(line).debug, on, "{line}");
+        }
+        for (line, dry_run) in [
+            ("c --dry-run", DryRun::Client),
+            ("c --dry-run=true", DryRun::Client),
+            ("c --dry-run=server", DryRun::Server),
+        ] {
+            assert_eq!(read(line).dry_run, Some(dry_run), "{line}");
+        }
+        for line in [
+            "c --debug=x",
+            "c --dry-run=none",
+            "c --nope",
+            "c --set",
+            "c --repo http://a",
+            "--debug",
+        ] {
+            assert!(parse(&line.split(' ').collect::<Vec<_>>()).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_concerns_an_installation_is_accepted() {
+        let line = "c --wait --wait=legacy --atomic --timeout 5m -l a=b --version 1.0.0 --skip-crds=true --devel";
+        assert_eq!(read(line).words, ["c"]);
+    }
+}
