@@ -1,22 +1,26 @@
-//! Certificates and private keys: `genCA` and its kin, laid out as Go's `x509.CreateCertificate` does.
+//! Certificates and private keys: `genCA` and its kin, with the properties that Helm's have.
 
 use std::any::Any;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 use jiff::Timestamp;
-use sha1::Digest;
+use rcgen::string::PrintableString;
+use rcgen::{
+    BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType, DnValue, ExtendedKeyUsagePurpose,
+    IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData, SanType, date_time_ymd,
+};
+use sha2::{Digest, Sha256};
+use x509_parser::error::X509Error;
+use x509_parser::{certificate::X509Certificate, prelude::FromDer};
 
 use super::args::{Args, Out};
-use super::der::{OCTET_STRING, OID, SET, bit_string, element, from_pem, integer, sequence, to_pem};
 use super::draw::Identity;
 use super::encoding::decode_base64;
-use super::keys::{Key, KeyKind};
-use super::time::{Time, Zone};
-use super::x509::{Parsed, SUBJECT_KEY_ID, extension, time};
-use super::{Call, Env, Pair, Source, draw, dsa, impure, pure, text};
+use super::keys::{Key, KeyKind, from_pem, to_pem};
+use super::{Call, Env, Pair, Source, draw, impure, pure, text};
 use crate::template::go::func::{CallError, Func, Param};
-use crate::template::go::quote;
 use crate::template::go::value::{Field, List, Object, Value};
 
 const CERTIFICATE: Param = Param::Named("sprig.certificate");
@@ -24,7 +28,6 @@ const CERTIFICATE: Param = Param::Named("sprig.certificate");
 /// What drawing costs, in steps of the evaluator: about as long as so many steps take.
 const RSA_4096: u64 = 2_000_000;
 const RSA_2048: u64 = 400_000;
-const DSA: u64 = 5_000_000;
 const SMALL_KEY: u64 = 1_000;
 const SIGNATURE: u64 = 10_000;
 
@@ -37,7 +40,7 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
             Request::authority(args)?.issue(env, "genCA", args, None, None)
         }),
         impure!("genCAWithKey", [String, Int, String], |env, args| {
-            let key = given_key(args, 2, true)?;
+            let key = given_key(args, 2)?;
             Request::authority(args)?.issue(env, "genCAWithKey", args, Some(key), None)
         }),
         impure!("genSelfSignedCert", [String, List, List, Int], |env, args| {
@@ -47,7 +50,7 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
             "genSelfSignedCertWithKey",
             [String, List, List, Int, String],
             |env, args| {
-                let key = given_key(args, 4, true)?;
+                let key = given_key(args, 4)?;
                 Request::leaf(args)?.issue(env, "genSelfSignedCertWithKey", args, Some(key), None)
             }
         ),
@@ -59,7 +62,7 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
             "genSignedCertWithKey",
             [String, List, List, Int, CERTIFICATE, String],
             |env, args| {
-                let key = given_key(args, 5, false)?;
+                let key = given_key(args, 5)?;
                 let issuer = Issuer::of(args.any(4))?;
                 Request::leaf(args)?.issue(env, "genSignedCertWithKey", args, Some(key), Some(&issuer))
             }
@@ -67,15 +70,8 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
     ]
 }
 
-/// The key at `index`. DSA keys are read, but Go signs nothing with them, nor for them.
-fn given_key(args: &[Value], index: usize, signs: bool) -> Result<Key, CallError> {
-    if std::str::from_utf8(args.text(index)?).is_ok_and(dsa::is_key) {
-        return Err(CallError::from(if signs {
-            "error creating certificate: x509: certificate private key does not implement crypto.Signer"
-        } else {
-            "error creating certificate: x509: unsupported public key type: *dsa.PublicKey"
-        }));
-    }
+/// The key at `index`.
+fn given_key(args: &[Value], index: usize) -> Result<Key, CallError> {
     Ok(Key::parse(args.text(index)?).map_err(|error| format!("parsing private key: {error}"))?)
 }
 
@@ -139,7 +135,7 @@ fn certificate(cert: Vec<u8>, key: Vec<u8>) -> Value {
 /// A certificate and its key from their PEM texts. `None` if the certificate can't be read.
 pub fn pair(cert: &str, key: &str) -> Option<Pair> {
     let (_, der) = from_pem(cert.as_bytes())?;
-    let (not_before, not_after) = Parsed::read(&der)?.validity?;
+    let (not_before, not_after) = validity(&parsed(&der)?)?;
     Some(Pair {
         cert: cert.to_owned(),
         key: key.to_owned(),
@@ -162,10 +158,7 @@ fn gen_private_key<C: Env>(env: &mut C, args: &[Value]) -> Out {
         b"" | b"rsa" => (KeyKind::Rsa4096, RSA_4096),
         b"ecdsa" => (KeyKind::Ecdsa, SMALL_KEY),
         b"ed25519" => (KeyKind::Ed25519, SMALL_KEY),
-        b"dsa" => {
-            let call = Call::new("genPrivateKey", args)?.costing(DSA);
-            return draw::text(env, &call, dsa::is_key, dsa::generate).map(Value::string);
-        }
+        b"dsa" => return Err("genPrivateKey: DSA keys are not supported".into()),
         other => return Ok(Value::string([b"Unknown type ", other].concat())),
     };
     let fits = |text: &str| Key::parse(text.as_bytes()).is_ok_and(|key| key.kind() == Some(kind) && key.pem == text);
@@ -179,18 +172,34 @@ fn build_custom_cert(args: &[Value]) -> Out {
     let cert = decode_base64(args.text(0)?).map_err(|_| "unable to decode base64 certificate")?;
     let key = decode_base64(args.text(1)?).map_err(|_| "unable to decode base64 private key")?;
     let (_, der) = from_pem(&cert).ok_or("unable to decode certificate")?;
-    Parsed::read(&der).ok_or_else(|| CallError::Text(malformed()))?;
+    parsed(&der).ok_or(MALFORMED)?;
     Key::parse(&key).map_err(|error| format!("error parsing private key: {error}"))?;
     Ok(certificate(cert, key))
 }
 
-fn malformed() -> String {
-    "error parsing certificate: decodedCert.Bytes: x509: malformed certificate".to_owned()
+const MALFORMED: &str = "error parsing certificate: decodedCert.Bytes: x509: malformed certificate";
+
+/// A certificate that nothing follows.
+fn parsed(der: &[u8]) -> Option<X509Certificate<'_>> {
+    let (rest, certificate) = X509Certificate::from_der(der).ok()?;
+    rest.is_empty().then_some(certificate)
 }
 
+/// The start and the end of a certificate's validity.
+fn validity(certificate: &X509Certificate<'_>) -> Option<(Timestamp, Timestamp)> {
+    let validity = certificate.validity();
+    let instant = |seconds: i64| Timestamp::from_second(seconds).ok();
+    instant(validity.not_before.timestamp()).zip(instant(validity.not_after.timestamp()))
+}
+
+fn has_key(certificate: &X509Certificate<'_>, key: &Key) -> bool {
+    *certificate.public_key().subject_public_key.data == *key.pair.der_bytes()
+}
+
+/// The authority that signs.
 struct Issuer {
-    certificate: Parsed,
-    key: Key,
+    der: Vec<u8>,
+    signer: rcgen::Issuer<'static, KeyPair>,
 }
 
 impl Issuer {
@@ -201,21 +210,26 @@ impl Issuer {
         };
         let ca = found.ok_or("expected an argument of type sprig.certificate")?;
         let (_, der) = from_pem(&ca.cert).ok_or("unable to decode certificate")?;
-        let certificate = Parsed::read(&der).ok_or_else(|| CallError::Text(malformed()))?;
+        let certificate = parsed(&der).ok_or(MALFORMED)?;
         let key = Key::parse(&ca.key).map_err(|error| format!("error parsing private key: {error}"))?;
-        if key.public_info() != certificate.public_info {
+        if !has_key(&certificate, &key) {
             let text = "error creating certificate: x509: provided PrivateKey doesn't match parent's PublicKey";
             return Err(CallError::from(text));
         }
-        Ok(Issuer { certificate, key })
+        let signer = rcgen::Issuer::from_ca_cert_der(&der.as_slice().into(), key.pair).map_err(failed)?;
+        Ok(Issuer { der, signer })
     }
+}
+
+fn failed(error: rcgen::Error) -> CallError {
+    CallError::Text(format!("error creating certificate: {error}"))
 }
 
 /// What is to be certified.
 struct Request {
-    common_name: Vec<u8>,
+    common_name: String,
     addresses: Vec<IpAddr>,
-    names: Vec<Vec<u8>>,
+    names: Vec<String>,
     days: i64,
     authority: bool,
 }
@@ -233,9 +247,9 @@ fn addresses(list: &List) -> Result<Vec<IpAddr>, CallError> {
     list.items().iter().map(address).collect()
 }
 
-fn names(list: &List) -> Result<Vec<Vec<u8>>, CallError> {
+fn names(list: &List) -> Result<Vec<String>, CallError> {
     let name = |item: &Value| match item {
-        Value::String(name) => Ok(name.as_bytes().to_vec()),
+        Value::String(name) => Ok(name.to_text().into_owned()),
         other => {
             let shown = String::from_utf8_lossy(&text::display(other)).into_owned();
             Err(CallError::Text(format!(
@@ -246,11 +260,15 @@ fn names(list: &List) -> Result<Vec<Vec<u8>>, CallError> {
     list.items().iter().map(name).collect()
 }
 
+fn common_name(args: &[Value]) -> Result<String, CallError> {
+    let name = String::from_utf8(args.text(0)?.to_vec());
+    name.map_err(|_| CallError::from("error creating certificate: asn1: string not valid UTF-8"))
+}
+
 impl Request {
     fn authority(args: &[Value]) -> Result<Self, CallError> {
-        let common_name = args.text(0)?.to_vec();
         Ok(Request {
-            common_name,
+            common_name: common_name(args)?,
             addresses: Vec::new(),
             names: Vec::new(),
             days: args.int(1)?,
@@ -260,26 +278,12 @@ impl Request {
 
     fn leaf(args: &[Value]) -> Result<Self, CallError> {
         Ok(Request {
-            common_name: args.text(0)?.to_vec(),
+            common_name: common_name(args)?,
             addresses: addresses(&args.list(1)?)?,
             names: names(&args.list(2)?)?,
             days: args.int(3)?,
             authority: false,
         })
-    }
-
-    fn subject(&self) -> Vec<u8> {
-        if self.common_name.is_empty() {
-            return sequence(&[]);
-        }
-        let printable = |b: &u8| b.is_ascii_alphanumeric() || b" '()+,-./:=?".contains(b);
-        let tag = if self.common_name.iter().all(printable) {
-            0x13
-        } else {
-            0x0C
-        };
-        let attribute = sequence(&[&element(OID, b"\x55\x04\x03"), &element(tag, &self.common_name)]);
-        sequence(&[&element(SET, &attribute)])
     }
 
     /// The kept certificate, or a new one: with a new key unless one is given, signed by itself unless there is an
@@ -292,7 +296,6 @@ impl Request {
         given: Option<Key>,
         issuer: Option<&Issuer>,
     ) -> Out {
-        self.check_names()?;
         let cost = if given.is_some() { SIGNATURE } else { RSA_2048 };
         let call = Call::new(function, args)?.costing(cost);
         let fits = |pair: &Pair| self.fits(pair, given.as_ref(), issuer).is_some();
@@ -304,142 +307,123 @@ impl Request {
         Ok(certificate(pair.cert.into_bytes(), pair.key.into_bytes()))
     }
 
-    /// Go's errors for names that the certificate can't hold.
-    fn check_names(&self) -> Result<(), CallError> {
-        if let Some(name) = self.names.iter().find(|name| !name.is_ascii()) {
-            return Err(CallError::Text(format!(
-                "error creating certificate: x509: {} cannot be encoded as an IA5String",
-                quote::quote_go(name)
-            )));
-        }
-        if std::str::from_utf8(&self.common_name).is_err() {
-            return Err(CallError::from(
-                "error creating certificate: asn1: string not valid UTF-8",
-            ));
-        }
-        Ok(())
-    }
-
     /// Whether the pair is what this request could have led to: well-formed, for this name, with a key that is its
     /// own, and signed by the one who should have signed.
     fn fits(&self, pair: &Pair, given: Option<&Key>, issuer: Option<&Issuer>) -> Option<()> {
         let (label, der) = from_pem(pair.cert.as_bytes())?;
-        let parsed = Parsed::read(&der)?;
+        let found = parsed(&der)?;
         let key = Key::parse(pair.key.as_bytes()).ok()?;
         let kind_fits = match given {
             Some(given) => given.pem == key.pem,
             None => key.kind() == Some(KeyKind::Rsa2048),
         };
-        let (signer, name) = match issuer {
-            Some(issuer) => (&issuer.key, &issuer.certificate.subject),
-            None => (&key, &parsed.subject),
-        };
+        let authority = issuer.map_or(Some(found.clone()), |issuer| parsed(&issuer.der))?;
+        let mut names = found.subject().iter_common_name().map(|name| name.as_str());
         let fits = to_pem(&label, &der) == pair.cert
             && label == "CERTIFICATE"
             && key.pem == pair.key
             && kind_fits
-            && parsed.subject == self.subject()
-            && parsed.public_info == key.public_info()
-            && parsed.issuer == *name
-            && parsed.validity == Some((pair.not_before, pair.not_after))
-            && signer.verify(&parsed.body, &parsed.signature);
+            && names.next().unwrap_or(Ok("")) == Ok(self.common_name.as_str())
+            && names.next().is_none()
+            && has_key(&found, &key)
+            && found.issuer().as_raw() == authority.subject().as_raw()
+            && validity(&found) == Some((pair.not_before, pair.not_after))
+            // The curve P-521 can't be checked.
+            && matches!(
+                found.verify_signature(Some(authority.public_key())),
+                Ok(()) | Err(X509Error::SignatureUnsupportedAlgorithm)
+            );
         fits.then_some(())
     }
 
     fn sign(&self, source: &mut Source, key: &Key, issuer: Option<&Issuer>) -> Result<Pair, CallError> {
-        let subject = self.subject();
-        let (signer, issuer_name, authority_id): (&Key, &[u8], &[u8]) = match issuer {
-            None => (key, &subject, &[]),
-            // A certificate with its issuer's name counts as signed by itself.
-            Some(issuer) if issuer.certificate.subject == subject => (&issuer.key, &subject, &[]),
-            Some(issuer) => (
-                &issuer.key,
-                &issuer.certificate.subject,
-                &issuer.certificate.subject_key_id,
-            ),
-        };
-        let mut serial = [0u8; 16];
+        let mut serial = vec![0u8; 16];
         source.fill(&mut serial)?;
-        let start = Time {
-            at: i128::from(source.clock().as_second()) * 1_000_000_000,
-            zone: Zone::Utc,
-            mono: None,
+        let not_before = Timestamp::from_second(source.clock().as_second()).unwrap_or_default();
+        let not_after = self.end(not_before)?;
+        let mut params = self.params(key)?;
+        params.serial_number = Some(serial.into());
+        params.use_authority_key_identifier_extension = issuer.is_some();
+        let epoch = date_time_ymd(1970, 1, 1);
+        let at = |time: Timestamp| {
+            let distance = Duration::from_secs(time.as_second().unsigned_abs());
+            if time.as_second() < 0 {
+                epoch - distance
+            } else {
+                epoch + distance
+            }
         };
-        let end = start.add(self.days.wrapping_mul(24 * 3_600 * 1_000_000_000));
-        let body = sequence(&[
-            &element(0xA0, &integer(&[2])),
-            &integer(&serial),
-            signer.signature_algorithm(),
-            issuer_name,
-            &sequence(&[&time(&start), &time(&end)]),
-            &subject,
-            &key.public_info(),
-            &element(0xA3, &self.extensions(key, authority_id)),
-        ]);
-        let signature = signer.sign(&body)?;
-        let der = sequence(&[&body, signer.signature_algorithm(), &bit_string(&signature)]);
-        let instant = |time: &Time| {
-            Timestamp::from_second(time.unix_seconds())
-                .map_err(|error| CallError::Text(format!("error creating certificate: {error}")))
+        (params.not_before, params.not_after) = (at(not_before), at(not_after));
+        let signed = match issuer {
+            None => params.self_signed(&key.pair),
+            Some(issuer) => params.signed_by(&key.pair, &issuer.signer),
         };
-        Ok(Pair {
-            cert: to_pem("CERTIFICATE", &der),
+        let pair = Pair {
+            cert: to_pem("CERTIFICATE", signed.map_err(failed)?.der()),
             key: key.pem.clone(),
-            not_before: instant(&start)?,
-            not_after: instant(&end)?,
-        })
+            not_before,
+            not_after,
+        };
+        // rcgen keeps one part of each type of an authority's name.
+        match self.fits(&pair, Some(key), issuer) {
+            Some(()) => Ok(pair),
+            None => Err("error creating certificate: the authority's name has several parts of one type".into()),
+        }
     }
 
-    /// In Go's order: key usage, extended usage, basic constraints, key ids, alternative names.
-    fn extensions(&self, key: &Key, authority_id: &[u8]) -> Vec<u8> {
-        let usage: &[u8] = if self.authority {
-            b"\x03\x02\x02\xa4"
-        } else {
-            b"\x03\x02\x05\xa0"
-        };
-        let server_and_client: [&[u8]; 2] = [b"\x2b\x06\x01\x05\x05\x07\x03\x01", b"\x2b\x06\x01\x05\x05\x07\x03\x02"];
-        let [server, client] = server_and_client.map(|oid| element(OID, oid));
-        let constraints: &[u8] = if self.authority { b"\x01\x01\xff" } else { b"" };
-        let mut all = vec![
-            extension(b"\x55\x1d\x0f", true, usage),
-            extension(b"\x55\x1d\x25", false, &sequence(&[&server, &client])),
-            extension(b"\x55\x1d\x13", true, &sequence(&[constraints])),
-        ];
+    /// The end of validity, of which certificates can state the years from 1950 to 9999.
+    fn end(&self, start: Timestamp) -> Result<Timestamp, CallError> {
+        let seconds = self
+            .days
+            .checked_mul(86_400)
+            .and_then(|life| start.as_second().checked_add(life));
+        seconds
+            .filter(|seconds| *seconds >= -631_152_000)
+            .and_then(|seconds| Timestamp::from_second(seconds).ok())
+            .ok_or_else(|| CallError::from("error creating certificate: the years of its validity are out of range"))
+    }
+
+    fn params(&self, key: &Key) -> Result<CertificateParams, CallError> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        if !self.common_name.is_empty() {
+            let name = match PrintableString::try_from(self.common_name.as_str()) {
+                Ok(name) => DnValue::PrintableString(name),
+                Err(_) => DnValue::Utf8String(self.common_name.clone()),
+            };
+            params.distinguished_name.push(DnType::CommonName, name);
+        }
+        for name in &self.names {
+            let name = name.as_str().try_into().map_err(failed)?;
+            params.subject_alt_names.push(SanType::DnsName(name));
+        }
+        let addresses = self
+            .addresses
+            .iter()
+            .map(|address| SanType::IpAddress(address.to_canonical()));
+        params.subject_alt_names.extend(addresses);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         if self.authority {
-            // The leading 160 bits of the key's SHA-256, as Go does since 1.25 (RFC 7093, method 1).
-            let hash = sha2::Sha256::digest(key.public_bytes());
-            let id = hash.get(..20).unwrap_or(&hash);
-            all.push(extension(SUBJECT_KEY_ID, false, &element(OCTET_STRING, id)));
+            params.key_usages.push(KeyUsagePurpose::KeyCertSign);
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            // As Go has it since 1.25 (RFC 7093, method 1).
+            let hash = Sha256::digest(key.pair.der_bytes());
+            params.key_identifier_method = KeyIdMethod::PreSpecified(hash.iter().take(20).copied().collect());
+        } else {
+            // An empty sequence: `IsCa::ExplicitNoCa` would add an identifier, which Go leaves out here.
+            let mut constraints = CustomExtension::from_oid_content(&[2, 5, 29, 19], vec![0x30, 0]);
+            constraints.set_criticality(true);
+            params.custom_extensions.push(constraints);
         }
-        if !authority_id.is_empty() {
-            all.push(extension(
-                b"\x55\x1d\x23",
-                false,
-                &sequence(&[&element(0x80, authority_id)]),
-            ));
-        }
-        if !self.names.is_empty() || !self.addresses.is_empty() {
-            let names = self.names.iter().map(|name| element(0x82, name));
-            let addresses = self.addresses.iter().map(|address| match address.to_canonical() {
-                IpAddr::V4(address) => element(0x87, &address.octets()),
-                IpAddr::V6(address) => element(0x87, &address.octets()),
-            });
-            let all_names: Vec<u8> = names.chain(addresses).flatten().collect();
-            all.push(extension(
-                b"\x55\x1d\x11",
-                self.common_name.is_empty(),
-                &sequence(&[&all_names]),
-            ));
-        }
-        sequence(&[&all.concat()])
+        Ok(params)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use aws_lc_rs::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+    use x509_parser::extensions::GeneralName;
 
-    use super::super::der::{read, read_all};
     use super::*;
 
     fn source() -> Source {
@@ -459,38 +443,66 @@ mod tests {
     }
 
     fn leaf() -> Request {
-        let names = Value::list(vec![Value::string("a.b")]);
-        Request::leaf(&[Value::string("leaf"), Value::Nil, names, Value::Int(1)]).expect("a request")
+        let names = Value::list(vec![Value::string("a.b"), Value::string("*.c")]);
+        let addresses = Value::list(vec![Value::string("10.0.0.1"), Value::string("::1")]);
+        Request::leaf(&[Value::string("le@f"), addresses, names, Value::Int(365)]).expect("a request")
     }
 
     #[test]
-    fn a_certificate_is_signed_by_its_authority_and_names_it() {
+    fn a_leaf_has_the_properties_of_helms() {
         let (_, key, ca) = authority();
         let leaf = leaf().sign(&mut source(), &key, Some(&issuer(&ca))).expect("a leaf");
-        let (_, der) = from_pem(leaf.cert.as_bytes()).expect("it is PEM");
-        let (outer, rest) = read(&der).expect("DER");
-        assert!(rest.is_empty());
-        let parts = read_all(outer.content).expect("three parts");
-        let signature = parts[2].content.get(1..).expect("a bit string");
-        let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key.public_bytes());
-        public
-            .verify(parts[0].raw, signature)
+        let (_, der) = from_pem(leaf.cert.as_bytes()).unwrap();
+        let (_, ca_der) = from_pem(ca.cert.as_bytes()).unwrap();
+        let (leaf, ca) = (parsed(&der).unwrap(), parsed(&ca_der).unwrap());
+        leaf.verify_signature(Some(ca.public_key()))
             .expect("the authority's signature");
-        let fields = read_all(parts[0].content).expect("fields");
-        let (_, ca_der) = from_pem(ca.cert.as_bytes()).expect("it is PEM");
+        assert_eq!(leaf.issuer().as_raw(), ca.subject().as_raw());
+        assert_eq!(leaf.subject().to_string(), "CN=le@f");
+        assert_eq!(leaf.validity().not_before.timestamp(), 0);
+        assert_eq!(leaf.validity().not_after.timestamp(), 365 * 86_400);
+        let names = &leaf.subject_alternative_name().unwrap().unwrap().value.general_names;
         assert_eq!(
-            fields[3].raw,
-            Parsed::read(&ca_der).expect("parses").subject,
-            "the issuer's name"
+            names[..],
+            [
+                GeneralName::DNSName("a.b"),
+                GeneralName::DNSName("*.c"),
+                GeneralName::IPAddress(&[10, 0, 0, 1]),
+                GeneralName::IPAddress(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
+            ]
         );
-        assert!(
-            der.windows(5).any(|window| window == b"\x82\x03a.b"),
-            "the alternative name"
+        let usage = leaf.key_usage().unwrap().unwrap();
+        assert_eq!((usage.critical, usage.value.flags), (true, 0b101));
+        let extended = leaf.extended_key_usage().unwrap().unwrap().value;
+        assert!(extended.server_auth && extended.client_auth);
+        let constraints = leaf.basic_constraints().unwrap().unwrap();
+        assert!(constraints.critical && !constraints.value.ca);
+        assert_eq!(
+            leaf.extensions().len(),
+            5,
+            "with the authority's key, without one of its own"
         );
-        assert!(
-            der.windows(15).any(|window| window == b"\x17\x0d700101000000Z"),
-            "the start of validity"
-        );
+    }
+
+    #[test]
+    fn an_authority_may_sign() {
+        let (_, _, ca) = authority();
+        let (_, der) = from_pem(ca.cert.as_bytes()).unwrap();
+        let ca = parsed(&der).unwrap();
+        assert_eq!(ca.subject().to_string(), "CN=the authority");
+        assert_eq!(ca.key_usage().unwrap().unwrap().value.flags, 0b10_0101);
+        let constraints = ca.basic_constraints().unwrap().unwrap();
+        assert!(constraints.critical && constraints.value.ca && constraints.value.path_len_constraint.is_none());
+        assert_eq!(ca.extensions().len(), 4);
+    }
+
+    #[test]
+    fn lives_that_no_certificate_states_are_refused() {
+        for days in [i64::MAX, i64::MIN, 4_000_000, -100_000] {
+            let request = Request::authority(&[Value::string("x"), Value::Int(days)]).expect("a request");
+            let key = Key::generate(KeyKind::Rsa2048).expect("a key");
+            assert!(request.sign(&mut source(), &key, None).is_err(), "{days}");
+        }
     }
 
     #[test]

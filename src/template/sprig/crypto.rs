@@ -1,7 +1,10 @@
 //! Passwords and symmetric encryption.
 
-use aes::Aes256;
-use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
+use aws_lc_rs::cipher::{
+    AES_256, DecryptionContext, EncryptionContext, PaddedBlockDecryptingKey, PaddedBlockEncryptingKey, UnboundCipherKey,
+};
+use aws_lc_rs::error::Unspecified;
+use aws_lc_rs::iv::FixedLength;
 use data_encoding::BASE64;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -83,18 +86,12 @@ fn htpasswd<C: Env>(env: &mut C, args: &[Value]) -> Out {
 }
 
 /// AES-256 with the password as key, cut or padded with zeros.
-fn cipher(password: &[u8]) -> Aes256 {
+fn cipher_key(password: &[u8]) -> Result<UnboundCipherKey, Unspecified> {
     let mut key = [0u8; 32];
     for (slot, byte) in key.iter_mut().zip(password) {
         *slot = *byte;
     }
-    Aes256::new(&Array::from(key))
-}
-
-fn xor(block: &mut [u8; BLOCK], other: &[u8; BLOCK]) {
-    for (byte, mask) in block.iter_mut().zip(other) {
-        *byte ^= mask;
-    }
+    UnboundCipherKey::new(&AES_256, &key)
 }
 
 /// CBC with PKCS#7 padding, the random initial block in front, in base64.
@@ -111,27 +108,17 @@ fn encrypt_aes<C: Env>(env: &mut C, args: &[Value]) -> Out {
     let make = |source: &mut Source| {
         let mut start = [0u8; BLOCK];
         source.fill(&mut start)?;
-        Ok(encrypt(password, text, start))
+        encrypt(password, text, start).map_err(|_| CallError::from("encryptAES: the text can't be encrypted"))
     };
     let call = Call::new("encryptAES", args)?.costing(text.len() as u64 / 64);
     draw::text(env, &call, fits, make).map(Value::string)
 }
 
-fn encrypt(password: &[u8], text: &[u8], start: [u8; BLOCK]) -> String {
-    let mut previous = start;
-    let mut out = previous.to_vec();
-    let padding = BLOCK - text.len() % BLOCK;
-    let padded = [text, [padding as u8; BLOCK].get(..padding).unwrap_or(&[])].concat();
-    let cipher = cipher(password);
-    for chunk in padded.as_chunks::<BLOCK>().0 {
-        let mut block = *chunk;
-        xor(&mut block, &previous);
-        let mut block = Array::from(block);
-        cipher.encrypt_block(&mut block);
-        previous = block.into();
-        out.extend_from_slice(&previous);
-    }
-    BASE64.encode(&out)
+fn encrypt(password: &[u8], text: &[u8], start: [u8; BLOCK]) -> Result<String, Unspecified> {
+    let mut blocks = text.to_vec();
+    let cipher = PaddedBlockEncryptingKey::cbc_pkcs7(cipher_key(password)?)?;
+    cipher.less_safe_encrypt(&mut blocks, EncryptionContext::Iv128(FixedLength::from(start)))?;
+    Ok(BASE64.encode(&[&start[..], &blocks].concat()))
 }
 
 fn decrypt_aes(args: &[Value]) -> Out {
@@ -139,43 +126,14 @@ fn decrypt_aes(args: &[Value]) -> Out {
     if text.is_empty() {
         return Ok(Value::string(""));
     }
-    let data = decode_base64(text)?;
-    if data.len() < BLOCK {
-        // The buffer that Go decodes into is as large as unpadded text could need.
-        let text = format!(
-            "runtime error: slice bounds out of range [:{BLOCK}] with capacity {}",
-            text.len() / 4 * 3
-        );
-        return Err(CallError::Text(text));
-    }
-    let (blocks, odd) = data.as_chunks::<BLOCK>();
-    let Some((first, blocks)) = blocks.split_first().filter(|_| odd.is_empty()) else {
-        return Err(CallError::from("crypto/cipher: input not full blocks"));
+    let mut data = decode_base64(text)?;
+    let mut decrypted = || {
+        let (start, blocks) = data.split_first_chunk_mut::<BLOCK>().ok_or(Unspecified)?;
+        let cipher = PaddedBlockDecryptingKey::cbc_pkcs7(cipher_key(password)?)?;
+        let found = cipher.decrypt(blocks, DecryptionContext::Iv128(FixedLength::from(*start)))?;
+        Ok::<_, Unspecified>(Value::string(&*found))
     };
-    let cipher = cipher(password);
-    let mut previous = *first;
-    let mut out = Vec::with_capacity(data.len());
-    for chunk in blocks {
-        let mut block = Array::from(*chunk);
-        cipher.decrypt_block(&mut block);
-        let mut block: [u8; BLOCK] = block.into();
-        xor(&mut block, &previous);
-        out.extend_from_slice(&block);
-        previous = *chunk;
-    }
-    let Some(padding) = out.last().copied() else {
-        return Err(CallError::from("runtime error: index out of range [-1]"));
-    };
-    match out.len().checked_sub(usize::from(padding)) {
-        Some(len) => out.truncate(len),
-        None => {
-            let end = out.len() as i64 - i64::from(padding);
-            return Err(CallError::Text(format!(
-                "runtime error: slice bounds out of range [:{end}]"
-            )));
-        }
-    }
-    Ok(Value::string(out))
+    decrypted().map_err(|_| CallError::from("decryptAES: the text was not encrypted with that password"))
 }
 
 /// Patterns of the Master Password algorithm, a letter per class of characters.

@@ -15,16 +15,13 @@ mod date;
 mod date_layout;
 pub mod date_parse;
 mod decimal;
-mod der;
 mod dict;
 pub mod draw;
-mod dsa;
 pub mod duration;
 mod encoding;
 mod float;
 pub mod json;
 pub mod json_parse;
-mod key_errors;
 mod keys;
 pub mod limit;
 mod list;
@@ -48,7 +45,6 @@ pub mod toml_time;
 mod types;
 mod url;
 pub mod url_parse;
-mod x509;
 
 use crate::template::go::func::{CallError, Func};
 
