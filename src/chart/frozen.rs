@@ -175,7 +175,7 @@ impl Node {
             Node::Bool(b) => Value::Bool(*b),
             Node::Float64(n) => Value::Float64(*n),
             Node::String(text) => Value::String(text.clone()),
-            Node::List(items) => Value::appended(items.iter().map(Node::thaw).collect()),
+            Node::List(items) => Value::list(items.iter().map(Node::thaw).collect()),
             Node::Map(entries) => Value::Map(map(entries)),
         }
     }

@@ -13,7 +13,7 @@ use super::{Error, Warning};
 use crate::template::go::format::display;
 use crate::template::go::printf::sprintf;
 use crate::template::go::quote::quote_go;
-use crate::template::go::value::{Entries, Map, MapKind, Str, Value};
+use crate::template::go::value::{Entries, List, Map, MapKind, Str, Value};
 use crate::yaml::{self, Target};
 
 /// The key of the values that every subchart sees.
@@ -142,7 +142,9 @@ pub fn copy_map(map: &Map) -> Map {
 fn copy(value: &Value) -> Value {
     match value {
         Value::Map(map) if map.entries.is_some() => Value::Map(copy_map(map)),
-        Value::List(list) if !list.is_nil() => Value::List(list.like(list.items().iter().map(copy).collect())),
+        Value::List(list) if !list.is_nil() => {
+            Value::List(List::new(list.kind, list.items().iter().map(copy).collect()))
+        }
         other => other.clone(),
     }
 }

@@ -171,7 +171,7 @@ fn metadata(metadata: &Metadata, is_root: bool) -> Value {
             ("Enabled", Value::Bool(dependency.enabled)),
             (
                 "ImportValues",
-                Value::appended(dependency.import_values.iter().map(import_value).collect()),
+                Value::list(dependency.import_values.iter().map(import_value).collect()),
             ),
             ("Alias", text(&dependency.alias)),
         ])

@@ -337,7 +337,7 @@ fn with_raw_texts(value: Value, raw: &RawTexts) -> Value {
         }
         Value::List(list) => {
             let items = list.items().iter().cloned();
-            Value::appended(items.map(|item| with_raw_texts(item, raw)).collect())
+            Value::list(items.map(|item| with_raw_texts(item, raw)).collect())
         }
         Value::Map(map) => {
             let entries = map.snapshot().into_iter();

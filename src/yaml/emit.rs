@@ -138,14 +138,6 @@ impl Emitter {
         match tree {
             Tree::Scalar(value) => self.node(value, context)?,
             Tree::Bare(text) => self.ascii(text),
-            Tree::Binary(base64) => {
-                self.indicator("!!binary", true, false, false);
-                if base64.contains('\n') {
-                    self.string(base64, context);
-                } else {
-                    self.ascii(base64);
-                }
-            }
             Tree::Sequence(items) if items.is_empty() => self.empty("[", "]"),
             Tree::Sequence(items) => self.nested(|e| e.sequence(items, context, Self::tree))?,
             Tree::Map(entries) | Tree::Struct(entries) if entries.is_empty() => self.empty("{", "}"),

@@ -6,7 +6,6 @@ use super::Error;
 use super::decode::{Position, Target};
 use super::number::format_g64;
 use super::resolve::Scalar;
-use super::unicode::is_printable;
 
 /// What go-yaml decodes into an `interface{}`.
 #[derive(Debug, Clone, PartialEq)]
@@ -116,6 +115,13 @@ fn write_scalar(scalar: &Scalar<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result 
         Scalar::String(s) => write_quoted(s, f),
         Scalar::Timestamp(s) => write_quoted(s, f),
     }
+}
+
+/// `strconv.IsPrint`, for characters outside ASCII. What isn't printable is written as an escape of several characters;
+/// the letter before keeps marks that combine with one from being taken for such.
+fn is_printable(c: char) -> bool {
+    let text = || ['a', c].iter().collect::<String>();
+    c.is_alphanumeric() || text().escape_debug().count() == 2
 }
 
 /// `strconv.Quote`.

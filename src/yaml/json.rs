@@ -145,39 +145,6 @@ fn write_string(out: &mut String, s: &str) {
 
 /// Standard base64 with padding; line breaks in it are ignored. `None` if the text is something else.
 pub(super) fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let mut group = 0u32;
-    let mut digits = 0;
-    let mut padding = 0;
-    for b in text.bytes().filter(|b| !matches!(b, b'\r' | b'\n')) {
-        let digit = match b {
-            b'A'..=b'Z' => b - b'A',
-            b'a'..=b'z' => b - b'a' + 26,
-            b'0'..=b'9' => b - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            b'=' if digits % 4 >= 2 => {
-                padding += 1;
-                digits += 1;
-                group <<= 6;
-                if digits % 4 == 0 {
-                    let [_, rest @ ..] = group.to_be_bytes();
-                    bytes.extend_from_slice(&rest[..3 - padding]);
-                }
-                continue;
-            }
-            _ => return None,
-        };
-        if padding > 0 {
-            return None;
-        }
-        group = group << 6 | u32::from(digit);
-        digits += 1;
-        if digits % 4 == 0 {
-            let [_, rest @ ..] = group.to_be_bytes();
-            bytes.extend_from_slice(&rest);
-            group = 0;
-        }
-    }
-    (digits % 4 == 0).then_some(bytes)
+    let digits: Vec<u8> = text.bytes().filter(|b| !matches!(b, b'\r' | b'\n')).collect();
+    data_encoding::BASE64.decode(&digits).ok()
 }

@@ -28,7 +28,6 @@ mod tests;
 mod timestamp;
 mod token;
 mod typed;
-mod unicode;
 
 use std::fmt;
 
@@ -288,8 +287,6 @@ pub enum Tree {
     Scalar(Value),
     /// A text that is written as it is: a time, a duration.
     Bare(String),
-    /// A string that isn't UTF-8, in base64, in lines of at most 70 characters.
-    Binary(String),
     Sequence(Vec<Tree>),
     /// A map, whose keys are sorted.
     Map(Vec<(String, Tree)>),

@@ -2,8 +2,6 @@
 
 use std::cmp::Ordering;
 
-use super::unicode::{is_digit, is_letter};
-
 /// Whose order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
@@ -49,7 +47,7 @@ pub(super) fn sort<T: Copy>(items: &mut [T], order: Order, key: impl Fn(&T) -> &
 fn run(chars: impl Iterator<Item = char>, start: i64) -> (i64, usize) {
     let mut value = start;
     let mut length = 0;
-    for c in chars.take_while(|&c| is_digit(c)) {
+    for c in chars.take_while(|&c| c.is_numeric()) {
         value = value.wrapping_mul(10).wrapping_add(i64::from(u32::from(c)) - 48);
         length += 1;
     }
@@ -66,11 +64,11 @@ pub(super) fn compare(a: &str, b: &str, order: Order) -> Ordering {
     let (Some(x), Some(y)) = (a.chars().next(), b.chars().next()) else {
         return a.chars().count().cmp(&b.chars().count());
     };
-    match (is_letter(x), is_letter(y)) {
+    match (x.is_alphabetic(), y.is_alphabetic()) {
         (true, true) => return x.cmp(&y),
         (false, false) => {}
         (x_letter, _) => {
-            let letter_first = order == Order::V3 && before.chars().next_back().is_some_and(is_digit);
+            let letter_first = order == Order::V3 && before.chars().next_back().is_some_and(char::is_numeric);
             return if letter_first == x_letter {
                 Ordering::Less
             } else {
@@ -79,7 +77,7 @@ pub(super) fn compare(a: &str, b: &str, order: Order) -> Ordering {
         }
     }
     let mut start = 0;
-    if (x == '0' || y == '0') && before.chars().rev().take_while(|&c| is_digit(c)).any(|c| c != '0') {
+    if (x == '0' || y == '0') && before.chars().rev().take_while(|&c| c.is_numeric()).any(|c| c != '0') {
         start = 1;
     }
     let (a_value, a_length) = run(a.chars(), start);

@@ -170,7 +170,7 @@ mod tests {
             text in "([\\[\\]{},: \\n\\t\\x0c\"a0-3.eE+-]|true|null|fals|\\\\[\\\\\"/nu]|[01]{4}|\"a\":|\u{e9}|\u{1}){0,12}"
         ) {
             let theirs = match json_parse::unmarshal(text.as_bytes()) {
-                Err(e) => e.starts_with("json: cannot unmarshal number"),
+                Err(e) => e.contains("number out of range"),
                 Ok(_) => true,
             };
             prop_assert_eq!(read(&text).is_some(), theirs, "{}", text);

@@ -249,7 +249,7 @@ fn slice(item: &Value, indexes: &[Reflected]) -> Result<Value, Refused> {
         _ if indexes.len() > 3 => return Err(format!("too many slice indexes: {}", indexes.len())),
         Value::String(_) if indexes.len() == 3 => return Err("cannot 3-index slice a string".to_owned()),
         Value::String(text) => (text.len(), text.len()),
-        Value::List(list) => (list.items().len(), list.capacity()),
+        Value::List(list) => (list.items().len(), list.items().len()),
         other => return Err(format!("can't slice item of type {}", other.type_name())),
     };
     let mut bounds = [0, length, capacity];
@@ -264,7 +264,7 @@ fn slice(item: &Value, indexes: &[Reflected]) -> Result<Value, Refused> {
     }
     Ok(match item {
         Value::String(text) => Value::string(text.as_bytes().get(from..to).unwrap_or_default()),
-        Value::List(list) => Value::List(list.slice(from, to, end)),
+        Value::List(list) => Value::List(list.slice(from, to)),
         other => other.clone(),
     })
 }

@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use super::complex::Complex;
 use super::meter;
 use super::printf::sprintf;
 use super::value::Value;
@@ -71,7 +70,6 @@ enum Basic<'v> {
     Int(i64),
     Uint(u64),
     Float(f64),
-    Complex(f64, f64),
     Text(&'v [u8]),
 }
 
@@ -84,10 +82,7 @@ impl<'v> Basic<'v> {
             Value::Uint64(n) => Basic::Uint(*n),
             Value::Float64(n) => Basic::Float(*n),
             Value::String(text) => Basic::Text(text.as_bytes()),
-            Value::Object(object) => match Complex::of(value) {
-                Some(complex) => Basic::Complex(complex.real, complex.imaginary),
-                None => Basic::Int(object.as_int()?),
-            },
+            Value::Object(object) => Basic::Int(object.as_int()?),
             Value::Nil | Value::List(_) | Value::Map(_) => return None,
         })
     }
@@ -96,7 +91,6 @@ impl<'v> Basic<'v> {
     fn same(&self, other: &Self) -> Option<bool> {
         match (self, other) {
             (Basic::Bool(a), Basic::Bool(b)) => Some(a == b),
-            (Basic::Complex(a, b), Basic::Complex(c, d)) => Some((a, b) == (c, d)),
             _ => self.order(other).map(|order| order == Some(Ordering::Equal)),
         }
     }
@@ -194,7 +188,7 @@ pub(super) fn lt(a: &Value, b: &Value) -> Result<bool, String> {
     let x = Basic::of(a).ok_or(BAD_TYPE)?;
     let y = Basic::of(b).ok_or(BAD_TYPE)?;
     match (&x, &y) {
-        (Basic::Bool(_), Basic::Bool(_)) | (Basic::Complex(..), Basic::Complex(..)) => Err(BAD_TYPE.to_owned()),
+        (Basic::Bool(_), Basic::Bool(_)) => Err(BAD_TYPE.to_owned()),
         _ => match x.order(&y) {
             Some(order) => Ok(order == Some(Ordering::Less)),
             None => Err(incompatible(a, b)),

@@ -4,7 +4,6 @@ mod numbers;
 
 use std::rc::Rc;
 
-use super::complex::Complex;
 use super::meter;
 pub use super::quote::quote_go;
 use super::quote::{Keep, can_backquote, quote_with};
@@ -326,9 +325,6 @@ impl<'o> Printer<'o> {
                 }
                 _ => {}
             }
-        }
-        if let Some(complex) = Complex::of(value) {
-            return self.complex(complex, verb, value);
         }
         match (object.as_int(), object.structure()) {
             (Some(n), _) => self.signed(n, verb, value),

@@ -349,12 +349,10 @@ impl<'s> Lexer<'s> {
         if !self.scan_number() {
             return self.fail(self.bad_number());
         }
+        // Complex numbers are none here, but are read as far.
         if matches!(self.peek(), Some('+' | '-')) {
-            // A complex number ends in "i".
-            if !self.scan_number() || self.input.get(self.pos - 1) != Some(&b'i') {
-                return self.fail(self.bad_number());
-            }
-            return self.emit(Kind::Complex);
+            self.scan_number();
+            return self.fail(self.bad_number());
         }
         self.emit(Kind::Number)
     }

@@ -1,6 +1,5 @@
 //! Numbers as Go reads and writes them: the constants of a template and `strconv.FormatFloat`.
 
-use super::hex_float;
 use super::integer::{self, underscores_fit};
 use super::quote::{quote_go, unquote_char};
 
@@ -19,34 +18,12 @@ pub(super) enum Ideal {
     Float(f64),
     /// It only fits an unsigned integer.
     Overflow,
-    /// Real and imaginary.
-    Complex(f64, f64),
 }
 
 // === impl Constant ===
 
 impl Constant {
-    /// Reads a complex number of two parts, as `fmt.Sscan` does. An error is Go's text.
-    pub(super) fn parse_complex(token: &[u8]) -> Result<Self, String> {
-        const BAD: &str = "syntax error scanning complex number";
-        let text = std::str::from_utf8(token).unwrap_or_default();
-        let (real, rest) = text.split_at(float_token(text));
-        let (imaginary, rest) = rest.split_at(float_token(rest));
-        // It takes an `i` for the start of `inf`, and doesn't give it back.
-        if !imaginary.starts_with(['+', '-']) || imaginary.len() == 1 || !rest.starts_with('i') {
-            return Err(BAD.to_owned());
-        }
-        let part = |text: &str| {
-            let reason = || match parse_float_or_range(text) {
-                Some(_) => "value out of range",
-                None => "invalid syntax",
-            };
-            parse_float(text).ok_or_else(|| format!("strconv.ParseFloat: parsing {}: {}", quote_go(text), reason()))
-        };
-        Ok(Self::complex(part(real)?, part(imaginary)?))
-    }
-
-    /// Reads any other number or a character; an error is Go's text.
+    /// Reads a number or a character; an error is Go's text.
     pub(super) fn parse(token: &[u8]) -> Result<Self, String> {
         if token.first() == Some(&b'\'') {
             return Ok(Self::whole(i64::from(unquote_char(token)?)));
@@ -55,11 +32,6 @@ impl Constant {
             return Ok(Self::whole(int));
         }
         let text = std::str::from_utf8(token).unwrap_or_default();
-        if let Some(imaginary) = text.strip_suffix('i') {
-            let imaginary =
-                parse_float(imaginary).ok_or_else(|| format!("illegal number syntax: {}", quote_go(token)))?;
-            return Ok(Self::complex(0.0, imaginary));
-        }
         let (mut int, mut uint) = (parse_int(text), parse_uint(text));
         let float = match (int, uint) {
             (Some(int), _) => Some(int as f64),
@@ -67,7 +39,7 @@ impl Constant {
             (None, None) => parse_float(text),
         };
         if let (None, None, Some(float)) = (int, uint, float) {
-            if !text.contains(['.', 'e', 'E', 'p', 'P']) {
+            if !text.contains(['.', 'e', 'E']) {
                 return Err(format!("integer overflow: {}", quote_go(token)));
             }
             int = whole(float);
@@ -76,9 +48,8 @@ impl Constant {
         }
         let digits = text.trim_start_matches(['+', '-']);
         let hex = text.len() > 2 && text.starts_with(['0']) && digits.get(1..2).is_some_and(|x| x == "x" || x == "X");
-        let hex_int = hex && !text.contains(['p', 'P']);
         let ideal = match (float, int, uint) {
-            (Some(float), ..) if !hex_int && text.contains(['.', 'e', 'E', 'p', 'P']) => Ideal::Float(float),
+            (Some(float), ..) if !hex && text.contains(['.', 'e', 'E']) => Ideal::Float(float),
             (_, Some(int), _) => Ideal::Int(int),
             (_, None, Some(_)) => Ideal::Overflow,
             _ => return Err(format!("illegal number syntax: {}", quote_go(token))),
@@ -93,43 +64,6 @@ impl Constant {
             ideal: Ideal::Int(int),
         }
     }
-
-    fn complex(real: f64, imaginary: f64) -> Self {
-        let float = (imaginary == 0.0).then_some(real);
-        Constant {
-            int: float.and_then(whole),
-            float,
-            ideal: Ideal::Complex(real, imaginary),
-        }
-    }
-}
-
-/// How long the text is that `fmt.Sscan` takes for a float (`floatToken`).
-fn float_token(text: &str) -> usize {
-    let mut at = 0;
-    let mut accept = |valid: &str| {
-        let found = text
-            .get(at..)
-            .is_some_and(|rest| rest.starts_with(|c| valid.contains(c)));
-        at += usize::from(found);
-        found
-    };
-    accept("+-");
-    let hex = accept("0") && accept("xX");
-    let (digits, exponent) = if hex {
-        ("0123456789abcdefABCDEF_", "pP")
-    } else {
-        ("0123456789_", "eEpP")
-    };
-    while accept(digits) {}
-    if accept(".") {
-        while accept(digits) {}
-    }
-    if accept(exponent) {
-        accept("+-");
-        while accept("0123456789_") {}
-    }
-    at
 }
 
 /// What nearly every number is: a few decimal digits, and no zero before others.
@@ -157,13 +91,8 @@ pub fn parse_uint(text: &str) -> Option<u64> {
     integer::parse_uint(text.as_bytes(), 0, 64).ok()
 }
 
-/// `strconv.ParseFloat(text, 64)` without `inf` and `nan`; out of range is `None`.
+/// `strconv.ParseFloat(text, 64)` of decimal digits, without `inf` and `nan`; out of range is `None`.
 pub fn parse_float(text: &str) -> Option<f64> {
-    parse_float_or_range(text).filter(|value| value.is_finite())
-}
-
-/// The same; out of range is infinite.
-fn parse_float_or_range(text: &str) -> Option<f64> {
     if text.contains('_') && !underscores_fit(text.as_bytes()) {
         return None;
     }
@@ -172,13 +101,10 @@ fn parse_float_or_range(text: &str) -> Option<f64> {
     if !unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
         return None;
     }
-    match unsigned.strip_prefix("0x") {
-        Some(hex) => hex_float::parse(hex).map(|value| if text.starts_with('-') { -value } else { value }),
-        None => text.parse().ok(),
-    }
+    text.parse().ok().filter(|value: &f64| value.is_finite())
 }
 
-/// `strconv.FormatFloat(value, verb, precision, 64)`: verbs `e E f g G b x X`; a negative precision is the smallest
+/// `strconv.FormatFloat(value, verb, precision, 64)`: verbs `e E f g G`; a negative precision is the smallest
 /// number of digits that reads back as the same value.
 pub fn format_float(value: f64, verb: char, precision: i32) -> String {
     if value.is_nan() {
@@ -193,8 +119,6 @@ pub fn format_float(value: f64, verb: char, precision: i32) -> String {
     }
     let value = value.abs();
     match verb {
-        'b' => format_binary(&mut out, value),
-        'x' | 'X' => format_hex(&mut out, value, verb, precision),
         'e' | 'E' => {
             let digits = Digits::of(value, (precision >= 0).then_some(precision));
             let precision = if precision < 0 { digits.len() - 1 } else { precision };
@@ -329,57 +253,4 @@ impl Digits {
             out.extend((0..precision).map(|i| digit(self.point + i)));
         }
     }
-}
-
-/// The mantissa as an integer and the binary exponent: `value = mantissa * 2^exponent`.
-fn decompose(value: f64) -> (u64, i32) {
-    let bits = value.to_bits();
-    let (exponent, mantissa) = ((bits >> 52 & 0x7ff) as i32, bits & ((1 << 52) - 1));
-    if exponent == 0 {
-        (mantissa, -1074)
-    } else {
-        (mantissa | 1 << 52, exponent - 1075)
-    }
-}
-
-fn format_binary(out: &mut String, value: f64) {
-    let (mantissa, exponent) = decompose(value);
-    out.push_str(&format!("{mantissa}p{exponent:+}"));
-}
-
-fn format_hex(out: &mut String, value: f64, verb: char, precision: i32) {
-    let (mut mantissa, mut exponent) = decompose(value);
-    exponent += 52;
-    if mantissa == 0 {
-        exponent = 0;
-    }
-    // The leading 1 goes to bit 60, so that each digit after the point is a nibble.
-    mantissa <<= 8;
-    while mantissa != 0 && mantissa & 1 << 60 == 0 {
-        mantissa <<= 1;
-        exponent -= 1;
-    }
-    if (0..15).contains(&precision) {
-        let shift = precision * 4;
-        let extra = mantissa << shift & ((1 << 60) - 1);
-        mantissa >>= 60 - shift;
-        if extra | mantissa & 1 > 1 << 59 {
-            mantissa += 1;
-        }
-        mantissa <<= 60 - shift;
-        if mantissa & 1 << 61 != 0 {
-            mantissa >>= 1;
-            exponent += 1;
-        }
-    }
-    let mut fraction = format!("{:015x}", mantissa & ((1 << 60) - 1));
-    match usize::try_from(precision) {
-        Err(_) => fraction.truncate(fraction.trim_end_matches('0').len()),
-        Ok(precision) if precision < 15 => fraction.truncate(precision),
-        Ok(precision) => fraction.extend(std::iter::repeat_n('0', precision - 15)),
-    }
-    let point = if fraction.is_empty() { "" } else { "." };
-    let sign = if exponent < 0 { '-' } else { '+' };
-    let text = format!("0x{}{point}{fraction}p{sign}{:02}", mantissa >> 60, exponent.abs());
-    out.push_str(&if verb == 'X' { text.to_ascii_uppercase() } else { text });
 }

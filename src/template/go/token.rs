@@ -11,7 +11,6 @@ pub(super) enum Kind {
     /// A printable ASCII character without a meaning of its own, such as a comma.
     Char,
     CharConstant,
-    Complex,
     Assign,
     Declare,
     Eof,

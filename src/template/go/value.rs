@@ -10,7 +10,6 @@ use std::sync::Arc;
 pub use super::entries::Entries;
 pub use super::items::Items;
 pub use super::memory::Table;
-use super::room::Room;
 
 /// A Go `string`: arbitrary bytes, usually UTF-8. Cheap to clone; shared with the AST's constants, hence `Arc`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -281,42 +280,20 @@ impl std::fmt::Debug for Str {
 // === impl List ===
 
 impl List {
-    /// A slice of those elements, which have the kind's type, made for as many as there are.
+    /// A slice of those elements, which have the kind's type.
     pub fn new(kind: ListKind, items: Vec<Value>) -> Self {
-        List::with_room(kind, items, Room::Full)
-    }
-
-    /// A slice to which those elements were appended, one by one.
-    pub fn appended(kind: ListKind, items: Vec<Value>) -> Self {
-        List::with_room(kind, items, Room::Appended(0))
-    }
-
-    /// A slice of those elements with room for more.
-    pub fn with_room(kind: ListKind, items: Vec<Value>, room: Room) -> Self {
         List {
             kind,
-            items: Some(Rc::new(Items::new(kind, items, room))),
+            items: Some(Rc::new(Items::from(items))),
         }
     }
 
-    /// A slice of the same kind and capacity with other elements, as many.
-    pub fn like(&self, items: Vec<Value>) -> Self {
-        let room = self.items.as_ref().map_or(Room::Full, |items| items.room());
-        List::with_room(self.kind, items, room)
-    }
-
-    /// Go's `cap`.
-    pub fn capacity(&self) -> usize {
-        self.items.as_ref().map_or(0, |items| items.capacity(self.kind))
-    }
-
-    /// Go's `list[from:to:end]`, for indexes in that order up to the capacity: a window on the same elements, and on what
-    /// follows them.
-    pub fn slice(&self, from: usize, to: usize, end: usize) -> List {
-        let items = self.items.as_ref();
+    /// Go's `list[from:to]`, for indexes in that order up to the length.
+    pub fn slice(&self, from: usize, to: usize) -> List {
+        let part = |items: &Rc<Items>| Rc::new(Items::from(items.get(from..to).unwrap_or_default().to_vec()));
         List {
             kind: self.kind,
-            items: items.map(|items| Rc::new(Items::window(items, self.kind, [from, to, end]))),
+            items: self.items.as_ref().map(part),
         }
     }
 
@@ -436,11 +413,6 @@ impl Value {
         Value::List(List::new(ListKind::Any, items))
     }
 
-    /// A `[]interface {}` whose elements were appended one by one, as Go's decoders do.
-    pub fn appended(items: Vec<Value>) -> Self {
-        Value::List(List::appended(ListKind::Any, items))
-    }
-
     /// A `map[string]interface {}`.
     pub fn map(entries: Entries) -> Self {
         Value::Map(Map::new(MapKind::Any, entries))
@@ -539,7 +511,7 @@ impl Value {
                 None => Value::Float64(n.as_f64().unwrap_or_default()),
             },
             Json::String(s) => Value::string(s.as_str()),
-            Json::Array(items) => Value::appended(items.iter().map(Value::from_json).collect()),
+            Json::Array(items) => Value::list(items.iter().map(Value::from_json).collect()),
             Json::Object(map) => Value::map(
                 map.iter()
                     .map(|(k, v)| (Str::from(k.as_str()), Value::from_json(v)))

@@ -7,7 +7,6 @@ use serde_json::{Value as Json, json};
 
 use crate::template::go::format;
 use crate::template::go::quote::quote_go;
-use crate::template::go::room::{self, Room};
 use crate::template::go::{Field, List, ListKind, Object, Param, Value};
 
 /// The Helm version that templates see, and the Go and client versions that its build reports.
@@ -371,9 +370,7 @@ fn printed(value: Value) -> String {
 /// `.Capabilities.APIVersions`
 fn api_versions(list: &[String]) -> Value {
     let versions = list.iter().map(|text| Value::string(text.as_str())).collect();
-    // Those that were added are appended at once.
-    let capacity = room::append(ListKind::VersionSet, DEFAULT_API_VERSIONS.len(), list.len());
-    Value::List(List::with_room(ListKind::VersionSet, versions, Room::Of(capacity)))
+    Value::List(List::new(ListKind::VersionSet, versions))
 }
 
 /// `.Capabilities.HelmVersion`

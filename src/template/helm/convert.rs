@@ -6,7 +6,7 @@ use super::{toml, toml_read};
 use crate::template::go::func::CallError;
 use crate::template::go::meter::{self, Overrun};
 use crate::template::go::value::{Entries, List, ListKind, Map, MapKind, Str, Value};
-use crate::template::sprig::json::{COMPACT, marshal, unmarshal_all};
+use crate::template::sprig::json::{COMPACT, marshal, unmarshal};
 use crate::yaml::{self, Tree};
 
 /// Whether a value nests deeper than one that is written: then it is taken to contain itself.
@@ -20,7 +20,6 @@ const JSON_NODE: u64 = 80;
 const READ_NODE: u64 = 3 * JSON_NODE;
 /// What stands between the nodes of a text: before each there is one of these at least.
 const YAML_MARKS: &[u8] = b"\n:,[{-?";
-const TOML_MARKS: &[u8] = b"\n=,[{.";
 
 /// A value as JSON data. Whole floats stay floats, `[]byte` becomes base64, each byte that isn't UTF-8 becomes U+FFFD.
 ///
@@ -92,11 +91,6 @@ fn convert(value: &Value, depth: usize) -> Result<Json, String> {
     })
 }
 
-pub(super) const COMPLEX: &str = "complex128";
-
-/// What go-yaml panics with on a type that it doesn't know; its errors are swallowed.
-const CANNOT_MARSHAL: &str = "cannot marshal type: ";
-
 /// A value as go-yaml takes it, without a detour over JSON: bytes are lists of numbers, the fields of a struct are in
 /// lower case, nil lists and maps are empty.
 fn tree(value: &Value, depth: usize) -> Result<Tree, String> {
@@ -108,10 +102,7 @@ fn tree(value: &Value, depth: usize) -> Result<Tree, String> {
     Ok(match value {
         Value::Float64(n) if n.is_nan() => Tree::Bare(".nan".to_owned()),
         Value::Float64(n) if n.is_infinite() => Tree::Bare(if *n > 0.0 { ".inf" } else { "-.inf" }.to_owned()),
-        Value::String(text) => match std::str::from_utf8(text.as_bytes()) {
-            Ok(text) => Tree::Scalar(Json::from(text)),
-            Err(_) => Tree::Binary(base64_lines(text.as_bytes())),
-        },
+        Value::String(text) => Tree::Scalar(Json::from(text.to_text())),
         Value::List(list) => {
             let items = list.items().iter().map(|item| tree(item, depth + 1));
             Tree::Sequence(items.collect::<Result<_, _>>()?)
@@ -133,7 +124,6 @@ fn tree(value: &Value, depth: usize) -> Result<Tree, String> {
             Tree::Map(entries.collect::<Result<_, _>>()?)
         }
         Value::Object(object) => match (object.bare(), object.structure()) {
-            // The local times of TOML are written with an offset here, as in JSON.
             (Some(text), _) => Tree::Bare(match object.to_json() {
                 Ok(Json::String(text)) => text,
                 _ => text,
@@ -146,7 +136,6 @@ fn tree(value: &Value, depth: usize) -> Result<Tree, String> {
                 let entries = exported.map(|field| Ok((field.name.to_lowercase(), tree(&field.value, depth + 1)?)));
                 Tree::Struct(entries.collect::<Result<_, String>>()?)
             }
-            _ if object.kind() == COMPLEX => return Err(format!("{CANNOT_MARSHAL}{COMPLEX}")),
             _ => Tree::Scalar(object.to_json()?),
         },
         scalar => Tree::Scalar(convert(scalar, depth)?),
@@ -156,14 +145,6 @@ fn tree(value: &Value, depth: usize) -> Result<Tree, String> {
 /// Whether Go exports a field of that name.
 pub(super) fn is_exported(name: &str) -> bool {
     name.starts_with(char::is_uppercase)
-}
-
-/// As go-yaml breaks it.
-fn base64_lines(bytes: &[u8]) -> String {
-    let text = data_encoding::BASE64.encode(bytes);
-    let lines: Vec<_> = text.as_bytes().chunks(70).map(String::from_utf8_lossy).collect();
-    let end = if lines.len() > 1 { "\n" } else { "" };
-    lines.join("\n") + end
 }
 
 type Out = Result<Value, CallError>;
@@ -201,10 +182,7 @@ pub(super) fn must_to_yaml(args: &[Value]) -> Out {
 
 pub(super) fn to_yaml_pretty(args: &[Value]) -> Out {
     let text = tree(argument(args), 0).and_then(|tree| yaml::tree_to_string(&tree).map_err(|e| e.to_string()));
-    let text = match text {
-        Err(panic) if panic.starts_with(CANNOT_MARSHAL) => return Err(panic.into()),
-        text => text.unwrap_or_default(),
-    };
+    let text = text.unwrap_or_default();
     Ok(Value::string(text.strip_suffix('\n').unwrap_or(&text)))
 }
 
@@ -254,13 +232,13 @@ pub(super) fn charge(json: &Json) -> bool {
 
 /// Whether there is room to read a text whose nodes are no more than its marks of structure. What was really made of it is
 /// counted afterwards.
-fn has_room_for(text: &[u8], marks: &[u8]) -> bool {
-    let nodes = 1 + text.iter().filter(|byte| marks.contains(byte)).count() as u64;
+fn has_room_for(text: &[u8]) -> bool {
+    let nodes = 1 + text.iter().filter(|byte| YAML_MARKS.contains(byte)).count() as u64;
     meter::has_room(text.len() as u64 + nodes * READ_NODE)
 }
 
 pub(super) fn from_yaml(args: &[Value]) -> Out {
-    if !has_room_for(text(args), YAML_MARKS) {
+    if !has_room_for(text(args)) {
         return Err(CallError::Text(Overrun::Memory.to_string()));
     }
     Ok(match yaml::to_json(text(args)).map(yaml::all_floats).map(charged) {
@@ -277,7 +255,7 @@ pub(super) fn from_yaml(args: &[Value]) -> Out {
 
 pub(super) fn from_yaml_array(args: &[Value]) -> Out {
     let failure = |text: String| Value::list(vec![Value::string(text)]);
-    if !has_room_for(text(args), YAML_MARKS) {
+    if !has_room_for(text(args)) {
         return Err(CallError::Text(Overrun::Memory.to_string()));
     }
     Ok(match yaml::to_json(text(args)).map(yaml::all_floats).map(charged) {
@@ -299,20 +277,17 @@ pub(super) fn must_to_json(args: &[Value]) -> Out {
     Ok(Value::string(marshal(argument(args), COMPACT)?))
 }
 
-/// A JSON text's value; `wanted` tells the sorts of values apart.
-/// Reads JSON of one kind; null is none of it, and no error. Beside the value stands what was wrong with a part of it.
-fn from_json_text(args: &[Value], fits: fn(&Value) -> bool, wanted: &str) -> Result<(Value, Option<String>), String> {
-    let text = text(args);
-    let (value, problem) = unmarshal_all(text)?;
-    if fits(&value) || value.is_nil() && problem.is_none() {
-        return Ok((value, problem));
+/// Reads JSON of one kind; null is none of it, and no error.
+fn from_json_text(args: &[Value], fits: fn(&Value) -> bool, wanted: &str) -> Result<Value, String> {
+    let value = unmarshal(text(args))?;
+    if fits(&value) || value.is_nil() {
+        return Ok(value);
     }
     let found = match value {
         Value::Bool(_) => Json::Bool(true),
         Value::String(_) => Json::String(String::new()),
         Value::List(_) => Json::Array(Vec::new()),
         Value::Map(_) => Json::Object(JsonMap::new()),
-        // Nil is here a number that is too large.
         _ => Json::from(0),
     };
     Err(mismatch(&found, wanted))
@@ -322,12 +297,8 @@ pub(super) fn from_json(args: &[Value]) -> Out {
     Ok(
         match from_json_text(args, |value| matches!(value, Value::Map(_)), MAP) {
             // Go's decoder makes a nil map, and a nil list, of null.
-            Ok((Value::Nil, _)) => Value::Map(Map::nil(MapKind::Any)),
-            Ok((Value::Map(map), Some(text))) => {
-                map.insert(Str::from("Error"), Value::string(text))?;
-                Value::Map(map)
-            }
-            Ok((value, _)) => value,
+            Ok(Value::Nil) => Value::Map(Map::nil(MapKind::Any)),
+            Ok(value) => value,
             Err(text) => error_map(text),
         },
     )
@@ -336,9 +307,9 @@ pub(super) fn from_json(args: &[Value]) -> Out {
 pub(super) fn from_json_array(args: &[Value]) -> Out {
     Ok(
         match from_json_text(args, |value| matches!(value, Value::List(_)), LIST) {
-            Ok((Value::Nil, _)) => Value::List(List::nil(ListKind::Any)),
-            Ok((_, Some(text))) | Err(text) => Value::list(vec![Value::string(text)]),
-            Ok((value, None)) => value,
+            Ok(Value::Nil) => Value::List(List::nil(ListKind::Any)),
+            Ok(value) => value,
+            Err(text) => Value::list(vec![Value::string(text)]),
         },
     )
 }
@@ -363,8 +334,5 @@ pub(super) fn must_to_toml(args: &[Value]) -> Out {
 }
 
 pub(super) fn from_toml(args: &[Value]) -> Out {
-    if !has_room_for(text(args), TOML_MARKS) {
-        return Err(CallError::Text(Overrun::Memory.to_string()));
-    }
     Ok(toml_read::read(text(args)).unwrap_or_else(error_map))
 }

@@ -19,8 +19,6 @@ mod limits;
 mod lookup;
 mod random;
 mod toml;
-mod toml_lexer;
-mod toml_number;
 mod toml_read;
 
 pub use asked::{Asked, is_about_all};

@@ -1,12 +1,12 @@
 //! `toToml`. Facts: BurntSushi/toml v1.6.0: keys sorted, plain keys before tables, two spaces a level.
 
-use super::convert::{COMPLEX, is_exported};
+use super::convert::is_exported;
 use crate::template::go::meter::{self, Overrun};
 use crate::template::go::value::{List, Map, MapKind, Object, Str, Value};
 use crate::template::sprig::text::display;
 
-pub(super) const TOO_DEEP: &str = "toml: the value is nested too deeply, or contains itself";
-pub(super) const MAX_DEPTH: usize = 200;
+const TOO_DEEP: &str = "toml: the value is nested too deeply, or contains itself";
+const MAX_DEPTH: usize = 200;
 
 /// Writes a map as a TOML document.
 ///
@@ -21,14 +21,13 @@ pub fn encode(value: &Value) -> Result<Vec<u8>, String> {
         }
         Value::Object(object) if is_struct(&**object) => encoder.fields(&[], entries_of(value))?,
         Value::Nil => {}
-        complex if is_complex(complex) => return Err(format!("unsupported type for key '': {COMPLEX}")),
         other => encoder.element(other, 0)?,
     }
     Ok(encoder.out)
 }
 
 /// Fails where nesting is too deep, or the render has no memory left.
-pub(super) fn check(depth: usize) -> Result<(), String> {
+fn check(depth: usize) -> Result<(), String> {
     if depth > MAX_DEPTH {
         return Err(TOO_DEEP.to_owned());
     }
@@ -155,7 +154,6 @@ impl Encoder {
         }
         match value {
             Value::Nil => {}
-            complex if is_complex(complex) => return Err(format!("unsupported type: {COMPLEX}")),
             Value::String(text) => {
                 let text = quoted(text.as_bytes());
                 self.out.extend_from_slice(&text);
@@ -211,17 +209,7 @@ impl Encoder {
         entries.sort_by_key(|(_, _, is_sub, _)| *is_sub);
         self.write("{");
         let last = entries.len().saturating_sub(1);
-        // Of a struct the library counts the unexported fields here, and not there.
-        let places = match value {
-            Value::Object(object) => {
-                let fields = object.structure().unwrap_or_default();
-                let exported = fields.iter().enumerate().filter(|(_, field)| is_exported(field.name));
-                exported.map(|(place, _)| place).collect()
-            }
-            _ => Vec::new(),
-        };
         for (index, (key, value, _, shape)) in entries.iter().enumerate() {
-            let index = places.get(index).copied().unwrap_or(index);
             if *shape == Shape::Nil {
                 continue;
             }
@@ -236,12 +224,7 @@ impl Encoder {
     }
 }
 
-/// Whether it is a complex number, of which TOML has none.
-fn is_complex(value: &Value) -> bool {
-    matches!(value, Value::Object(object) if object.kind() == COMPLEX)
-}
-
-pub(super) fn key_text(key: &[u8]) -> Vec<u8> {
+fn key_text(key: &[u8]) -> Vec<u8> {
     let bare = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
     if !key.is_empty() && key.iter().all(bare) {
         key.to_vec()

@@ -3,9 +3,7 @@
 use super::args::{Args, Out};
 use super::{pure, text};
 use crate::template::go::func::Func;
-use crate::template::go::hex_float;
 use crate::template::go::integer::{IntegerError, parse_int, underscores_fit};
-use crate::template::go::room::Room;
 use crate::template::go::value::{List, ListKind, Value};
 
 pub(super) fn table<C>() -> Vec<Func<C>> {
@@ -88,10 +86,6 @@ pub fn parse_float(text: &[u8]) -> Option<f64> {
         let signed_nan = unsigned.len() != text.len() && unsigned.eq_ignore_ascii_case("nan");
         return if signed_nan { None } else { text.parse().ok() };
     }
-    if unsigned.starts_with("0x") || unsigned.starts_with("0X") {
-        let value = hex_float::parse(unsigned.get(2..)?).filter(|n| n.is_finite())?;
-        return Some(if text.starts_with('-') { -value } else { value });
-    }
     if !unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
         return None;
     }
@@ -134,8 +128,6 @@ fn to_strings(args: &[Value]) -> Out {
         list @ Value::List(List {
             kind: ListKind::String, ..
         }) => list.clone(),
-        // Room is made for all elements, those that are nil included.
-        Value::List(list) => text::string_list(text::strslice(args.any(0)), Room::Of(list.items().len())),
-        other => text::string_list(text::strslice(other), Room::Full),
+        other => text::string_list(text::strslice(other)),
     })
 }

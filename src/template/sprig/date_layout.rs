@@ -153,37 +153,37 @@ pub(super) fn format(civil: &Civil, layout: &[u8]) -> Vec<u8> {
 
 fn element_text(civil: &Civil, element: Element) -> String {
     let name = |names: &[&'static str], index: usize| names.get(index).copied().unwrap_or("?");
-    let month = name(&MONTHS, civil.month as usize - 1);
-    let weekday = name(&WEEKDAYS, civil.weekday as usize);
-    let hour12 = if civil.hour.is_multiple_of(12) {
-        12
-    } else {
-        civil.hour % 12
+    let clock = &civil.clock;
+    let month = name(&MONTHS, usize::from(clock.month().unsigned_abs()) - 1);
+    let weekday = name(&WEEKDAYS, clock.weekday().to_sunday_zero_offset().unsigned_abs().into());
+    let hour12 = match clock.hour() % 12 {
+        0 => 12,
+        hour => hour,
     };
-    let year_sign = if civil.year < 0 { "-" } else { "" };
+    let year_sign = if clock.year() < 0 { "-" } else { "" };
     match element {
         Element::LongMonth => month.to_owned(),
         Element::Month => month.get(..3).unwrap_or(month).to_owned(),
-        Element::NumMonth => civil.month.to_string(),
-        Element::ZeroMonth => format!("{:02}", civil.month),
+        Element::NumMonth => clock.month().to_string(),
+        Element::ZeroMonth => format!("{:02}", clock.month()),
         Element::LongWeekday => weekday.to_owned(),
         Element::Weekday => weekday.get(..3).unwrap_or(weekday).to_owned(),
-        Element::Day => civil.day.to_string(),
-        Element::SpaceDay => format!("{:2}", civil.day),
-        Element::ZeroDay => format!("{:02}", civil.day),
-        Element::SpaceYearDay => format!("{:3}", civil.year_day),
-        Element::ZeroYearDay => format!("{:03}", civil.year_day),
-        Element::Hour => format!("{:02}", civil.hour),
+        Element::Day => clock.day().to_string(),
+        Element::SpaceDay => format!("{:2}", clock.day()),
+        Element::ZeroDay => format!("{:02}", clock.day()),
+        Element::SpaceYearDay => format!("{:3}", clock.day_of_year()),
+        Element::ZeroYearDay => format!("{:03}", clock.day_of_year()),
+        Element::Hour => format!("{:02}", clock.hour()),
         Element::Hour12 => hour12.to_string(),
         Element::ZeroHour12 => format!("{hour12:02}"),
-        Element::Minute => civil.minute.to_string(),
-        Element::ZeroMinute => format!("{:02}", civil.minute),
-        Element::Second => civil.second.to_string(),
-        Element::ZeroSecond => format!("{:02}", civil.second),
-        Element::LongYear => format!("{year_sign}{:04}", civil.year.unsigned_abs()),
-        Element::Year => format!("{:02}", civil.year.unsigned_abs() % 100),
-        Element::UpperPm => if civil.hour >= 12 { "PM" } else { "AM" }.to_owned(),
-        Element::LowerPm => if civil.hour >= 12 { "pm" } else { "am" }.to_owned(),
+        Element::Minute => clock.minute().to_string(),
+        Element::ZeroMinute => format!("{:02}", clock.minute()),
+        Element::Second => clock.second().to_string(),
+        Element::ZeroSecond => format!("{:02}", clock.second()),
+        Element::LongYear => format!("{year_sign}{:04}", clock.year().unsigned_abs()),
+        Element::Year => format!("{:02}", clock.year().unsigned_abs() % 100),
+        Element::UpperPm => if clock.hour() >= 12 { "PM" } else { "AM" }.to_owned(),
+        Element::LowerPm => if clock.hour() >= 12 { "pm" } else { "am" }.to_owned(),
         Element::ZoneName if !civil.zone.is_empty() => civil.zone.clone(),
         // A zone without a name shows its offset.
         Element::ZoneName => offset_text(civil.offset, false, 2),
@@ -194,7 +194,10 @@ fn element_text(civil: &Civil, element: Element) -> String {
             separator,
             trim,
         } => {
-            let text: String = format!("{:09}", civil.nanosecond).chars().take(digits).collect();
+            let text: String = format!("{:09}", clock.subsec_nanosecond())
+                .chars()
+                .take(digits)
+                .collect();
             let text = if trim { text.trim_end_matches('0') } else { &text };
             if text.is_empty() {
                 String::new()

@@ -1,8 +1,11 @@
 //! `time.ParseInLocation`: reading a time by one of Go's layouts, with Go's error texts.
 
+use jiff::civil::{Date, DateTime};
+
 use super::date_layout::{Element, next_chunk};
 use super::duration::quote_ascii;
-use super::time::{MONTHS, Time, WEEKDAYS, Zone, days_from_civil};
+use super::time::{MONTHS, RFC3339, Time, WEEKDAYS, Zone, nanoseconds as since_1970};
+use crate::template::go::value::Value;
 
 /// What went wrong with one element: it doesn't fit, or a part is out of range.
 enum Bad {
@@ -301,40 +304,26 @@ impl Fields {
 
     /// Month and day from the day of the year, if that was given. An error is the end of Go's text.
     fn settle_day(&mut self) -> Result<(), &'static str> {
-        let leap = self.year % 4 == 0 && (self.year % 100 != 0 || self.year % 400 == 0);
-        let february = if leap { 29 } else { 28 };
-        let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-        if let Some(mut left) = self.year_day {
-            if left < 1 || left > 365 + i32::from(leap) {
+        if let Some(given) = self.year_day {
+            let found =
+                Date::new(self.year as i16, 1, 1).and_then(|first| first.with().day_of_year(given as i16).build());
+            let Ok(date) = found else {
                 return Err(": day-of-year out of range");
-            }
-            let mut month = 1;
-            for length in lengths {
-                if left <= length {
-                    break;
-                }
-                left -= length;
-                month += 1;
-            }
+            };
+            let (month, day) = (i32::from(date.month()), i32::from(date.day()));
             if self.month.is_some_and(|given| given != month) {
                 return Err(": day-of-year does not match month");
             }
-            if self.day.is_some_and(|given| given != left) {
+            if self.day.is_some_and(|given| given != day) {
                 return Err(": day-of-year does not match day");
             }
-            (self.month, self.day) = (Some(month), Some(left));
+            (self.month, self.day) = (Some(month), Some(day));
         }
         let month = *self.month.get_or_insert(1);
         let day = *self.day.get_or_insert(1);
-        let length = usize::try_from(month - 1)
-            .ok()
-            .and_then(|index| lengths.get(index))
-            .copied()
-            .unwrap_or(0);
-        if (1..=length).contains(&day) {
-            Ok(())
-        } else {
-            Err(": day out of range")
+        match Date::new(self.year as i16, month as i8, day as i8) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(": day out of range"),
         }
     }
 
@@ -344,13 +333,17 @@ impl Fields {
             12 if self.am => 0,
             hour => hour,
         };
-        let days = days_from_civil(
-            i64::from(self.year),
-            i64::from(self.month.unwrap_or(1)),
-            i64::from(self.day.unwrap_or(1)),
+        // What fits no calendar was refused before.
+        let clock = DateTime::new(
+            self.year as i16,
+            self.month.unwrap_or(1) as i8,
+            self.day.unwrap_or(1) as i8,
+            hour as i8,
+            self.minute as i8,
+            self.second as i8,
+            self.nanosecond as i32,
         );
-        let seconds = days * 86_400 + i64::from((hour * 60 + self.minute) * 60 + self.second);
-        let clock = i128::from(seconds) * 1_000_000_000 + i128::from(self.nanosecond);
+        let clock = since_1970(clock.unwrap_or_default());
         let earlier = |offset: i32| clock - i128::from(offset) * 1_000_000_000;
         if self.utc {
             return Time {
@@ -407,6 +400,28 @@ pub fn check(layout: &[u8], value: &[u8]) -> Result<(), String> {
 /// Reads `value` by `layout`; a time without a zone is of that location. An error is the text of Go's error.
 pub(super) fn parse(layout: &[u8], value: &[u8], location: &Zone) -> Result<Time, String> {
     fields(layout, value).map(|fields| fields.into_time(location))
+}
+
+/// The dates and times of TOML that have no offset: how they are written, and the name of their location.
+const TOML_LOCALS: [(&[u8], &str); 3] = [
+    (b"2006-01-02T15:04:05.999999999", "datetime-local"),
+    (b"2006-01-02", "date-local"),
+    (b"15:04:05.999999999", "time-local"),
+];
+
+/// A date or time of TOML.
+pub fn toml(text: &[u8]) -> Option<Value> {
+    let mut locals = TOML_LOCALS.iter();
+    let local = locals.find_map(|(layout, name)| parse(layout, text, &Zone::Fixed(0, (*name).to_owned())).ok());
+    let time = local.or_else(|| parse(RFC3339, text, &Zone::Local).ok());
+    time.map(Time::into_value)
+}
+
+/// How TOML writes a time of that location.
+pub(super) fn toml_layout(zone: &Zone) -> &'static [u8] {
+    let mut locals = TOML_LOCALS.iter();
+    let local = locals.find(|(_, name)| matches!(zone, Zone::Fixed(_, given) if given == name));
+    local.map_or(RFC3339, |(layout, _)| layout)
 }
 
 fn fields(layout: &[u8], value: &[u8]) -> Result<Fields, String> {

@@ -6,8 +6,7 @@ use super::args::{Args, Out};
 use super::{limit, pure, text};
 use crate::template::go::func::{CallError, Func};
 use crate::template::go::meter;
-use crate::template::go::room::Room;
-use crate::template::go::value::{ENTRY, Entries, Map, MapKind, Str, Value};
+use crate::template::go::value::{ENTRY, Entries, List, Map, MapKind, Str, Value};
 
 pub(super) fn table<C>() -> Vec<Func<C>> {
     vec![
@@ -71,7 +70,7 @@ fn pluck(args: &[Value]) -> Out {
     for index in 1..args.len() {
         found.extend(args.map(index)?.get(key));
     }
-    Ok(Value::appended(found))
+    Ok(Value::list(found))
 }
 
 fn keys(args: &[Value]) -> Out {
@@ -81,12 +80,12 @@ fn keys(args: &[Value]) -> Out {
         limit::items(keys.len() + map.len())?;
         keys.extend(map.snapshot().into_iter().map(|(key, _)| key));
     }
-    Ok(text::string_list(keys, Room::Appended(0)))
+    Ok(text::string_list(keys))
 }
 
 fn values(args: &[Value]) -> Out {
     limit::items(args.map(0)?.len())?;
-    Ok(Value::appended(
+    Ok(Value::list(
         args.map(0)?.snapshot().into_iter().map(|(_, value)| value).collect(),
     ))
 }
@@ -157,7 +156,7 @@ fn copied(value: &Value, depth: usize, budget: &mut limit::Budget) -> Result<Val
             let items = items
                 .map(|item| copied(item, depth + 1, budget))
                 .collect::<Result<_, _>>()?;
-            Value::List(list.like(items))
+            Value::List(List::new(list.kind, items))
         }
         Value::Map(map) if map.entries.is_some() => {
             // A loop, since adapters would take stack on every level.

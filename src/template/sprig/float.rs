@@ -22,32 +22,41 @@ pub(super) fn table<C>() -> Vec<Func<C>> {
     ]
 }
 
-fn fold(first: f64, rest: &[Value], op: impl Fn(&Decimal, &Decimal) -> Result<Decimal, String>) -> Out {
+/// `rough` is for what has too many digits.
+fn fold(first: f64, rest: &[Value], exact: fn(Decimal, Decimal) -> Option<Decimal>, rough: fn(f64, f64) -> f64) -> Out {
     let mut result = Decimal::from_float(first)?;
     for operand in rest {
-        result = op(&result, &Decimal::from_float(to_float64(operand))?)?;
+        let operand = Decimal::from_float(to_float64(operand))?;
+        result = match exact(result, operand) {
+            Some(result) => result,
+            None => Decimal::from_float(rough(result.to_float(), operand.to_float()))?,
+        };
     }
     Ok(Value::Float64(result.to_float()))
 }
 
 fn add1f(args: &[Value]) -> Out {
-    fold(to_float64(args.any(0)), &[Value::Int(1)], |a, b| Ok(a.add(b)))
+    fold(to_float64(args.any(0)), &[Value::Int(1)], Decimal::add, |a, b| a + b)
 }
 
 fn addf(args: &[Value]) -> Out {
-    fold(0.0, args, |a, b| Ok(a.add(b)))
+    fold(0.0, args, Decimal::add, |a, b| a + b)
 }
 
 fn subf(args: &[Value]) -> Out {
-    fold(to_float64(args.any(0)), args.rest(1), |a, b| Ok(a.sub(b)))
+    fold(to_float64(args.any(0)), args.rest(1), Decimal::sub, |a, b| a - b)
 }
 
 fn mulf(args: &[Value]) -> Out {
-    fold(to_float64(args.any(0)), args.rest(1), |a, b| Ok(a.mul(b)))
+    fold(to_float64(args.any(0)), args.rest(1), Decimal::mul, |a, b| a * b)
 }
 
 fn divf(args: &[Value]) -> Out {
-    fold(to_float64(args.any(0)), args.rest(1), Decimal::div)
+    let is_zero = |value: &Value| Decimal::from_float(to_float64(value)).is_ok_and(Decimal::is_zero);
+    if args.rest(1).iter().any(is_zero) {
+        return Err("decimal division by 0".into());
+    }
+    fold(to_float64(args.any(0)), args.rest(1), Decimal::div, |a, b| a / b)
 }
 
 /// `math.Max`: an infinity beats NaN, NaN beats a number, 0 beats -0.

@@ -9,7 +9,7 @@ use crate::template::go::meter;
 use crate::template::go::number::{format_float, shortest};
 use crate::template::go::value::{ListKind, MapKind, Value};
 
-pub use super::json_parse::{unmarshal, unmarshal_all};
+pub use super::json_parse::unmarshal;
 
 pub(super) fn table<C>() -> Vec<Func<C>> {
     vec![
@@ -269,7 +269,7 @@ fn must_to_raw_json(args: &[Value]) -> Out {
 }
 
 fn from_json(args: &[Value]) -> Out {
-    Ok(unmarshal_all(args.text(0)?).map_or(Value::Nil, |(value, _)| value))
+    Ok(unmarshal(args.text(0)?).unwrap_or(Value::Nil))
 }
 
 fn must_from_json(args: &[Value]) -> Out {

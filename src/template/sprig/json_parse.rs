@@ -1,317 +1,131 @@
-//! JSON as Go's `json.Unmarshal` reads it into an `interface{}`: numbers are float64, the last of two equal keys
-//! wins, and errors have Go's words.
+//! JSON as templates see it: numbers are float64, and the last of two equal keys wins.
 
-use super::runes;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
 use crate::template::go::meter;
-use crate::template::go::value::{Entries, Str, Value};
+use crate::template::go::value::{Str, Value};
 
 /// What a node takes at most, in bytes, with what growing lists leave unused.
 const NODE: u64 = 72;
 /// Go's own bound on nesting (`maxNestingDepth` of encoding/json).
 pub(crate) const MAX_DEPTH: usize = 10_000;
 
-/// Parses one JSON value. An error is the text of Go's error.
+/// Parses one JSON value, which nests 128 levels at most. Bytes that aren't UTF-8 become U+FFFD.
+///
+/// # Errors
+/// What is wrong with it.
 pub fn unmarshal(text: &[u8]) -> Result<Value, String> {
-    match unmarshal_all(text)? {
-        (value, None) => Ok(value),
-        (_, Some(problem)) => Err(problem),
-    }
+    let parsed: Result<Parsed, _> = serde_json::from_str(&String::from_utf8_lossy(text));
+    parsed.map(|Parsed(value)| value).map_err(|e| plain(&e))
 }
 
-/// Parses one JSON value, to the end even if a number in it is larger than a float64 can be: nil stands in its place, and
-/// the first such error beside the value.
-pub fn unmarshal_all(text: &[u8]) -> Result<(Value, Option<String>), String> {
-    // No list or map has more parts than there are marks before them. What is too much ends the call of the function.
-    let nodes = 1 + text.iter().filter(|byte| b",:[{".contains(byte)).count() as u64;
-    if !meter::spend(text.len() as u64 + nodes * NODE) {
-        return Err(meter::Overrun::Memory.to_string());
-    }
-    let mut parser = Parser::new(text);
-    let value = parser.first()?;
-    parser.skip_space();
-    match parser.peek() {
-        None => Ok((value, parser.problem)),
-        Some(byte) => Err(unexpected(byte, "after top-level value")),
-    }
-}
-
-/// Parses the JSON value that a text begins with, as a decoder of a stream does. Gives the place behind it, too.
+/// Parses the JSON value that a text begins with. Gives the place behind it, too.
+///
+/// # Errors
+/// As [`unmarshal`].
 pub fn first(text: &[u8]) -> Result<(Value, usize), String> {
-    let mut parser = Parser::new(text);
-    let value = parser.first()?;
-    match parser.problem {
-        None => Ok((value, parser.at)),
-        Some(problem) => Err(problem),
+    let mut values = serde_json::Deserializer::from_slice(text).into_iter::<Parsed>();
+    match values.next() {
+        Some(Ok(Parsed(value))) => Ok((value, values.byte_offset())),
+        Some(Err(e)) => Err(plain(&e)),
+        None => Err(END.to_owned()),
     }
 }
 
-struct Parser<'a> {
-    text: &'a [u8],
-    at: usize,
-    /// What stands in place of a number that is too large, and the first error of that sort.
-    huge: Value,
-    problem: Option<String>,
-}
-
-/// Go ends a text that stops within a token with a space, and complains about that.
-const CUT_SHORT: u8 = b' ';
+/// Go's words.
 const END: &str = "unexpected end of JSON input";
 
-/// Go quotes the byte at which it stopped as a character literal, bytes above ASCII as Latin-1.
-fn unexpected(byte: u8, context: &str) -> String {
-    let quoted = match byte {
-        b'\'' => r"'\''".to_owned(),
-        b'"' => "'\"'".to_owned(),
-        b'\\' => r"'\\'".to_owned(),
-        b'\n' => r"'\n'".to_owned(),
-        b'\r' => r"'\r'".to_owned(),
-        b'\t' => r"'\t'".to_owned(),
-        0x07 => r"'\a'".to_owned(),
-        0x08 => r"'\b'".to_owned(),
-        0x0b => r"'\v'".to_owned(),
-        0x0c => r"'\f'".to_owned(),
-        0..=0x1f | 0x7f => format!("'\\x{byte:02x}'"),
-        0x80..=0xa0 | 0xad => format!("'\\u{byte:04x}'"),
-        byte => format!("'{}'", char::from(byte)),
-    };
-    format!("invalid character {quoted} {context}")
-}
-
-impl<'a> Parser<'a> {
-    fn new(text: &'a [u8]) -> Self {
-        Parser {
-            text,
-            at: 0,
-            huge: Value::Nil,
-            problem: None,
-        }
+fn plain(error: &serde_json::Error) -> String {
+    match error.is_eof() {
+        true => END.to_owned(),
+        false => format!("invalid JSON: {error}"),
     }
 }
 
-impl Parser<'_> {
-    fn first(&mut self) -> Result<Value, String> {
-        self.skip_space();
-        self.value(0)
+struct Parsed(Value);
+
+impl<'de> Deserialize<'de> for Parsed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Reader).map(Parsed)
+    }
+}
+
+struct Reader;
+
+fn counted<E: Error>(bytes: usize, value: Value) -> Result<Value, E> {
+    match meter::spend(NODE + bytes as u64) {
+        true => Ok(value),
+        false => Err(E::custom(meter::Overrun::Memory)),
+    }
+}
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
     }
 
-    fn peek(&self) -> Option<u8> {
-        self.text.get(self.at).copied()
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        counted(0, Value::Nil)
     }
 
-    fn skip_space(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
-            self.at += 1;
-        }
+    fn visit_bool<E: Error>(self, truth: bool) -> Result<Value, E> {
+        counted(0, Value::Bool(truth))
     }
 
-    fn value(&mut self, depth: usize) -> Result<Value, String> {
-        match self.peek() {
-            None => Err(END.to_owned()),
-            Some(byte @ (b'{' | b'[')) if depth >= MAX_DEPTH => Err(unexpected(byte, "exceeded max depth")),
-            Some(b'{') => self.object(depth),
-            Some(b'[') => self.array(depth),
-            Some(b'"') => self.string().map(Value::String),
-            Some(b't') => self.literal(b"true", Value::Bool(true)),
-            Some(b'f') => self.literal(b"false", Value::Bool(false)),
-            Some(b'n') => self.literal(b"null", Value::Nil),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            Some(byte) => Err(unexpected(byte, "looking for beginning of value")),
-        }
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
+        counted(0, Value::Float64(number as f64))
     }
 
-    fn literal(&mut self, word: &'static [u8], value: Value) -> Result<Value, String> {
-        for expected in word {
-            match self.peek() {
-                Some(byte) if byte == *expected => self.at += 1,
-                found => {
-                    let word = String::from_utf8_lossy(word);
-                    return Err(unexpected(
-                        found.unwrap_or(CUT_SHORT),
-                        &format!("in literal {word} (expecting '{}')", char::from(*expected)),
-                    ));
-                }
-            }
-        }
-        Ok(value)
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
+        counted(0, Value::Float64(number as f64))
     }
 
-    fn digits(&mut self) -> usize {
-        let start = self.at;
-        while matches!(self.peek(), Some(b'0'..=b'9')) {
-            self.at += 1;
-        }
-        self.at - start
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
+        counted(0, Value::Float64(number))
     }
 
-    fn some_digits(&mut self, context: &str) -> Result<(), String> {
-        if self.digits() > 0 {
-            return Ok(());
-        }
-        Err(unexpected(self.peek().unwrap_or(CUT_SHORT), context))
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        counted(text.len(), Value::string(text))
     }
 
-    fn number(&mut self) -> Result<Value, String> {
-        let start = self.at;
-        if self.peek() == Some(b'-') {
-            self.at += 1;
-        }
-        if self.peek() == Some(b'0') {
-            self.at += 1;
-        } else {
-            self.some_digits("in numeric literal")?;
-        }
-        if self.peek() == Some(b'.') {
-            self.at += 1;
-            self.some_digits("after decimal point in numeric literal")?;
-        }
-        if matches!(self.peek(), Some(b'e' | b'E')) {
-            self.at += 1;
-            if matches!(self.peek(), Some(b'+' | b'-')) {
-                self.at += 1;
-            }
-            self.some_digits("in exponent of numeric literal")?;
-        }
-        let text = String::from_utf8_lossy(self.text.get(start..self.at).unwrap_or(&[])).into_owned();
-        match text.parse::<f64>() {
-            Ok(n) if n.is_finite() => Ok(Value::Float64(n)),
-            _ => {
-                let problem = || format!("json: cannot unmarshal number {text} into Go value of type float64");
-                self.problem.get_or_insert_with(problem);
-                Ok(self.huge.clone())
-            }
-        }
-    }
-
-    fn array(&mut self, depth: usize) -> Result<Value, String> {
-        self.at += 1;
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        self.skip_space();
-        if self.peek() == Some(b']') {
-            self.at += 1;
-            return Ok(Value::appended(items));
+        while let Some(Parsed(item)) = parts.next_element()? {
+            items.push(item);
         }
-        loop {
-            self.skip_space();
-            items.push(self.value(depth + 1)?);
-            self.skip_space();
-            match self.peek() {
-                Some(b',') => self.at += 1,
-                Some(b']') => {
-                    self.at += 1;
-                    return Ok(Value::appended(items));
-                }
-                Some(byte) => return Err(unexpected(byte, "after array element")),
-                None => return Err(END.to_owned()),
-            }
-        }
+        counted(0, Value::list(items))
     }
 
-    fn object(&mut self, depth: usize) -> Result<Value, String> {
-        self.at += 1;
+    fn visit_map<A: MapAccess<'de>>(self, mut parts: A) -> Result<Value, A::Error> {
         let mut entries = Vec::new();
-        self.skip_space();
-        if self.peek() == Some(b'}') {
-            self.at += 1;
-            return Ok(Value::map(Entries::new()));
+        while let Some((key, Parsed(value))) = parts.next_entry::<String, Parsed>()? {
+            counted(key.len(), Value::Nil)?;
+            entries.push((Str::from(key), value));
         }
-        loop {
-            self.skip_space();
-            match self.peek() {
-                Some(b'"') => {}
-                Some(byte) => return Err(unexpected(byte, "looking for beginning of object key string")),
-                None => return Err(END.to_owned()),
-            }
-            let key = self.string()?;
-            self.skip_space();
-            match self.peek() {
-                Some(b':') => self.at += 1,
-                Some(byte) => return Err(unexpected(byte, "after object key")),
-                None => return Err(END.to_owned()),
-            }
-            self.skip_space();
-            let value = self.value(depth + 1)?;
-            entries.push((key, value));
-            self.skip_space();
-            match self.peek() {
-                Some(b',') => self.at += 1,
-                Some(b'}') => {
-                    self.at += 1;
-                    return Ok(Value::map(entries.into_iter().collect()));
-                }
-                Some(byte) => return Err(unexpected(byte, "after object key:value pair")),
-                None => return Err(END.to_owned()),
-            }
-        }
+        counted(0, Value::map(entries.into_iter().collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_where_a_value_ends() {
+        let end = |text: &str| first(text.as_bytes()).map(|(_, end)| end);
+        assert_eq!((end("[1],x"), end("12,b=3"), end(" \"a\"b")), (Ok(3), Ok(2), Ok(4)));
+        assert_eq!(end(""), Err(END.to_owned()));
     }
 
-    fn string(&mut self) -> Result<Str, String> {
-        self.at += 1;
-        let mut out = Vec::new();
-        loop {
-            let rest = self.text.get(self.at..).unwrap_or(&[]);
-            let Some((c, width)) = runes::decode(rest) else {
-                return Err(END.to_owned());
-            };
-            match c {
-                '"' => {
-                    self.at += 1;
-                    return Ok(Str::from(out));
-                }
-                '\\' => {
-                    self.at += 1;
-                    let c = self.escape()?;
-                    runes::push(&mut out, c);
-                }
-                '\0'..='\u{1f}' => {
-                    return Err(unexpected(rest.first().copied().unwrap_or(0), "in string literal"));
-                }
-                c => {
-                    runes::push(&mut out, c);
-                    self.at += width;
-                }
-            }
-        }
-    }
-
-    fn escape(&mut self) -> Result<char, String> {
-        let byte = self.peek().unwrap_or(CUT_SHORT);
-        self.at += 1;
-        Ok(match byte {
-            b'"' | b'\\' | b'/' => char::from(byte),
-            b'b' => '\u{8}',
-            b'f' => '\u{c}',
-            b'n' => '\n',
-            b'r' => '\r',
-            b't' => '\t',
-            b'u' => {
-                let unit = self.hex4()?;
-                // A pair of surrogates is one character; a lone one is U+FFFD.
-                if (0xD800..0xDC00).contains(&unit) && self.text.get(self.at..self.at + 2) == Some(b"\\u") {
-                    let before = self.at;
-                    self.at += 2;
-                    let low = self.hex4()?;
-                    if (0xDC00..0xE000).contains(&low) {
-                        let code = 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00);
-                        return Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
-                    }
-                    self.at = before;
-                }
-                char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER)
-            }
-            byte => return Err(unexpected(byte, "in string escape code")),
-        })
-    }
-
-    fn hex4(&mut self) -> Result<u32, String> {
-        let mut unit = 0;
-        for _ in 0..4 {
-            let byte = self.peek().unwrap_or(CUT_SHORT);
-            let Some(digit) = char::from(byte).to_digit(16) else {
-                return Err(unexpected(byte, "in \\u hexadecimal character escape"));
-            };
-            unit = unit * 16 + digit;
-            self.at += 1;
-        }
-        Ok(unit)
+    #[test]
+    fn deep_texts_and_large_ones_are_refused() {
+        assert!(unmarshal(&b"[".repeat(100_000)).is_err());
+        let _meter = meter::Meter::open(10_000, None);
+        assert!(unmarshal(b"[1, 2]").is_ok());
+        assert!(unmarshal(format!("[{}1]", "1,".repeat(200)).as_bytes()).is_err());
     }
 }

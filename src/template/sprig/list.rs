@@ -1,4 +1,4 @@
-//! Lists. No function changes the one that it is given; `slice` alone shows it, all others make a new one.
+//! Lists. No function changes the one that it is given: each makes a new one.
 
 use super::args::{Args, NIL_POINTER, Out};
 use super::convert::to_int64;
@@ -7,7 +7,6 @@ use super::{limit, pure};
 use crate::template::go::compare::deep_equal;
 use crate::template::go::func::{CallError, Func};
 use crate::template::go::meter;
-use crate::template::go::room::{self, Room};
 use crate::template::go::value::{List, ListKind, Value};
 
 pub(super) fn table<C>() -> Vec<Func<C>> {
@@ -60,12 +59,6 @@ fn nil_list() -> Value {
     Value::List(List::nil(ListKind::Any))
 }
 
-/// A list made for the `first` elements, to which the others were appended at once.
-fn joined(all: Vec<Value>, first: usize) -> Value {
-    let capacity = room::append(ListKind::Any, first, all.len());
-    Value::List(List::with_room(ListKind::Any, all, Room::Of(capacity)))
-}
-
 fn list(args: &[Value]) -> Out {
     Ok(Value::list(args.to_vec()))
 }
@@ -74,14 +67,14 @@ fn push(args: &[Value]) -> Out {
     let items = items(args.any(0), "Cannot push on type")?;
     limit::items(items.len() + 1)?;
     let all = items.iter().chain([args.any(1)]).cloned().collect();
-    Ok(joined(all, items.len()))
+    Ok(Value::list(all))
 }
 
 fn prepend(args: &[Value]) -> Out {
     let items = items(args.any(0), "Cannot prepend on type")?;
     limit::items(items.len() + 1)?;
     let all = [args.any(1)].into_iter().chain(items).cloned().collect();
-    Ok(joined(all, 1))
+    Ok(Value::list(all))
 }
 
 fn first(args: &[Value]) -> Out {
@@ -168,13 +161,13 @@ fn uniq(args: &[Value]) -> Out {
             found.push(item.clone());
         }
     }
-    Ok(Value::appended(found))
+    Ok(Value::list(found))
 }
 
 fn without(args: &[Value]) -> Out {
     let omitted = args.rest(1);
     let items = items(args.any(0), "Cannot find without on type")?;
-    Ok(Value::appended(
+    Ok(Value::list(
         items.iter().filter(|item| !contains(omitted, item)).cloned().collect(),
     ))
 }
@@ -191,13 +184,12 @@ fn has(args: &[Value]) -> Out {
 
 fn compact(args: &[Value]) -> Out {
     let items = items(args.any(0), "Cannot compact on type")?;
-    Ok(Value::appended(
+    Ok(Value::list(
         items.iter().filter(|item| !is_empty(item)).cloned().collect(),
     ))
 }
 
-/// The part from one index to before another, of the list's own type; of an empty list always nil. It may reach into the
-/// room behind the last element.
+/// The part from one index to before another, of the list's own type; of an empty list always nil.
 fn slice(args: &[Value]) -> Out {
     let items = items(args.any(0), "list should be type of slice or array but")?;
     let Value::List(list) = args.any(0) else {
@@ -208,12 +200,11 @@ fn slice(args: &[Value]) -> Out {
     }
     let start = args.get(1).map_or(0, to_int64);
     let end = args.get(2).map_or(items.len() as i64, to_int64);
-    let capacity = list.capacity();
     let bounds = usize::try_from(start).ok().zip(usize::try_from(end).ok());
-    match bounds.filter(|(from, to)| from <= to && *to <= capacity) {
+    match bounds.filter(|(from, to)| from <= to && *to <= items.len()) {
         Some((from, to)) => {
             limit::items(to - from)?;
-            Ok(Value::List(list.slice(from, to, capacity)))
+            Ok(Value::List(list.slice(from, to)))
         }
         None => Err(CallError::from("reflect.Value.Slice: slice index out of bounds")),
     }
@@ -230,11 +221,7 @@ fn concat(args: &[Value]) -> Out {
         limit::items(all.len() + items.len())?;
         all.extend_from_slice(items);
     }
-    Ok(if all.is_empty() {
-        nil_list()
-    } else {
-        Value::appended(all)
-    })
+    Ok(if all.is_empty() { nil_list() } else { Value::list(all) })
 }
 
 /// What a list takes without its elements, in bytes.

@@ -77,10 +77,7 @@ fn range(start: i64, stop: i64, step: i64) -> Result<Vec<i64>, CallError> {
 }
 
 fn int_list(numbers: Vec<i64>) -> Value {
-    Value::List(List::appended(
-        ListKind::Int,
-        numbers.into_iter().map(Value::Int).collect(),
-    ))
+    Value::List(List::new(ListKind::Int, numbers.into_iter().map(Value::Int).collect()))
 }
 
 fn until(args: &[Value]) -> Out {

@@ -41,7 +41,6 @@ mod strings_wrap;
 pub mod text;
 pub mod time;
 mod time_object;
-pub mod toml_time;
 mod types;
 mod url;
 pub mod url_parse;

@@ -11,7 +11,6 @@ use super::{limit, pure, regex_syntax, runes, text};
 use crate::template::go::func::{CallError, Func};
 use crate::template::go::meter;
 use crate::template::go::quote::quote_go;
-use crate::template::go::room::Room;
 use crate::template::go::unicode::is_letter_or_digit;
 use crate::template::go::value::{List, ListKind, Str, Value};
 
@@ -312,8 +311,6 @@ fn find_all(regex: &GoRegex, args: &[Value]) -> Out {
     let part = |range: Range<usize>| Str::from(text.get(range).unwrap_or_default());
     Ok(text::string_list(
         found.into_iter().map(part).collect(),
-        // Go makes room for the first matches before it looks for them.
-        Room::Appended(10),
     ))
 }
 
@@ -360,7 +357,7 @@ fn split(regex: &GoRegex, args: &[Value]) -> Out {
         return Ok(Value::List(List::nil(ListKind::String)));
     }
     if !pattern.is_empty() && text.is_empty() {
-        return Ok(text::string_list(vec![Str::from("")], Room::Full));
+        return Ok(text::string_list(vec![Str::from("")]));
     }
     let most = usize::try_from(count).unwrap_or(usize::MAX);
     let matches = regex.find_all(&text, count)?;
@@ -380,7 +377,7 @@ fn split(regex: &GoRegex, args: &[Value]) -> Out {
         parts.push(Str::from(text.get(begin..).unwrap_or_default()));
     }
     // Go makes room for as many parts as there are matches.
-    Ok(text::string_list(parts, Room::Appended(matches.len())))
+    Ok(text::string_list(parts))
 }
 
 fn regex_split(args: &[Value]) -> Out {

@@ -4,8 +4,7 @@ use super::args::{Args, Out};
 use super::{limit, pure, runes, text};
 use crate::template::go::func::{CallError, Func};
 use crate::template::go::quote::quote_go;
-use crate::template::go::room::Room;
-use crate::template::go::value::{Entries, ListKind, Map, MapKind, Str, Value};
+use crate::template::go::value::{Entries, Map, MapKind, Str, Value};
 
 pub(super) fn table<C>() -> Vec<Func<C>> {
     vec![
@@ -319,10 +318,7 @@ fn splitn(args: &[Value]) -> Out {
 
 fn split_list(args: &[Value]) -> Out {
     let parts = split_parts(args.text(1)?, args.text(0)?, -1)?;
-    Ok(text::string_list(
-        parts.into_iter().map(Str::from).collect(),
-        Room::Full,
-    ))
+    Ok(text::string_list(parts.into_iter().map(Str::from).collect()))
 }
 
 fn join(args: &[Value]) -> Out {
@@ -330,21 +326,11 @@ fn join(args: &[Value]) -> Out {
     joined(args.text(0)?, &parts.iter().map(Str::as_bytes).collect::<Vec<_>>())
 }
 
-/// Strings are put in order where they are, as whoever else has the list sees.
 fn sort_alpha(args: &[Value]) -> Out {
-    let Value::List(list) = args.any(0) else {
-        return Ok(text::string_list(
-            vec![Str::from(text::strval(args.any(0)))],
-            Room::Full,
-        ));
-    };
-    let mut strings = text::strslice(args.any(0));
-    let is_sorted = strings.is_sorted();
-    strings.sort_unstable();
-    if let (ListKind::String, Some(items)) = (list.kind, &list.items)
-        && (is_sorted || items.reorder(strings.iter().cloned().map(Value::String).collect()))
-    {
-        return Ok(args.any(0).clone());
+    if !matches!(args.any(0), Value::List(_)) {
+        return Ok(text::string_list(vec![Str::from(text::strval(args.any(0)))]));
     }
-    Ok(text::string_list(strings, Room::Of(list.items().len())))
+    let mut strings = text::strslice(args.any(0));
+    strings.sort_unstable();
+    Ok(text::string_list(strings))
 }

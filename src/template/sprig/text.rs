@@ -2,7 +2,6 @@
 
 use crate::template::go::format;
 use crate::template::go::meter;
-use crate::template::go::room::Room;
 use crate::template::go::value::{List, ListKind, Str, Value};
 
 /// `fmt.Sprint` of one value: its `%v`.
@@ -50,9 +49,9 @@ fn to_str(value: &Value) -> Str {
 }
 
 /// A `[]string`.
-pub fn string_list(items: Vec<Str>, room: Room) -> Value {
+pub fn string_list(items: Vec<Str>) -> Value {
     // What is too much ends the call when it is done.
     meter::spend(items.iter().map(Str::fresh_size).sum());
     let items = items.into_iter().map(Value::String).collect();
-    Value::List(List::with_room(ListKind::String, items, room))
+    Value::List(List::new(ListKind::String, items))
 }

@@ -1,7 +1,8 @@
 //! Go's `time.Time`: an instant with a location, over jiff.
 
-use jiff::Timestamp;
+use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Span, Timestamp};
 
 use super::date_layout;
 use super::time_object;
@@ -36,8 +37,6 @@ const STRING_LAYOUT: &[u8] = b"2006-01-02 15:04:05.999999999 -0700 MST";
 pub(super) const RFC3339: &[u8] = b"2006-01-02T15:04:05.999999999Z07:00";
 /// Go's zero time, the first of January of the year 1, in seconds since 1970.
 pub(super) const ZERO_SECONDS: i64 = -62_135_596_800;
-/// The day from which Go's `time` counts, the first of March of the year -292277022400, in seconds since 1970.
-const FIRST_SECONDS: i128 = -9_223_372_028_741_760_000;
 
 /// Where a time is looked at from.
 #[derive(Clone, Debug)]
@@ -50,32 +49,22 @@ pub(super) enum Zone {
     Fixed(i32, String),
 }
 
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 /// Nanoseconds of a second.
 const SECOND: i128 = 1_000_000_000;
 
 #[derive(Clone, Debug)]
 pub(super) struct Time {
-    /// Nanoseconds since 1970 in UTC; Go's years reach further than jiff's.
+    /// Nanoseconds since 1970 in UTC. What lies beyond the years from -9999 to 9999 is shown as their ends.
     pub(super) at: i128,
     pub(super) zone: Zone,
     /// The reading of the monotonic clock in nanoseconds, which Go prints; only the clock's own times have one.
     pub(super) mono: Option<i64>,
 }
 
-/// The parts of a time in its zone.
+/// A time in its zone.
 pub(super) struct Civil {
-    pub(super) year: i64,
-    /// 1 to 12.
-    pub(super) month: u8,
-    pub(super) day: u8,
-    pub(super) hour: u8,
-    pub(super) minute: u8,
-    pub(super) second: u8,
-    pub(super) nanosecond: u32,
-    /// 0 is Sunday.
-    pub(super) weekday: u8,
-    /// 1 to 366.
-    pub(super) year_day: u16,
+    pub(super) clock: DateTime,
     /// Seconds east of UTC.
     pub(super) offset: i32,
     /// The zone's abbreviation; may be empty.
@@ -100,20 +89,10 @@ impl Zone {
         }
     }
 
-    /// Whether clocks are set forward at an instant.
-    pub(super) fn is_dst(&self, at: i128) -> bool {
-        let of = |zone: &TimeZone| zone.to_offset_info(within_reach(at)).dst().is_dst();
-        match self {
-            Zone::Utc | Zone::Fixed(..) => false,
-            Zone::Local => of(&TimeZone::system()),
-            Zone::Named(zone) => of(zone),
-        }
-    }
-
     /// The offset in seconds and the abbreviation at an instant.
     pub(super) fn offset_at(&self, at: i128) -> (i32, String) {
         let of = |zone: &TimeZone| {
-            let info = zone.to_offset_info(within_reach(at));
+            let info = zone.to_offset_info(instant(at));
             (info.offset().seconds(), info.abbreviation().to_owned())
         };
         match self {
@@ -139,16 +118,6 @@ impl Zone {
         let holds = then.find(|(_, found)| found == name);
         holds.map(|(offset, _)| offset).or(known.first().copied())
     }
-
-    /// `Location.String`
-    pub(super) fn name(&self) -> String {
-        match self {
-            Zone::Utc => "UTC".to_owned(),
-            Zone::Local => local_name(std::env::var("TZ").ok()),
-            Zone::Named(zone) => zone.iana_name().unwrap_or_default().to_owned(),
-            Zone::Fixed(_, name) => name.clone(),
-        }
-    }
 }
 
 /// The offsets that a zone has had under an abbreviation, in order.
@@ -171,53 +140,15 @@ fn offsets_named(zone: &TimeZone, name: &str) -> Vec<i32> {
     offsets
 }
 
-/// The name of the machine's zone, by the variable `TZ`.
-fn local_name(variable: Option<String>) -> String {
-    let is_known = || TimeZone::try_system().is_ok();
-    let name = match variable.as_deref().map(|name| name.strip_prefix(':').unwrap_or(name)) {
-        None | Some("/etc/localtime") if is_known() => "Local",
-        Some(path) if path.starts_with('/') && is_known() => path,
-        Some(name) if !name.is_empty() && Zone::load(name).is_some() => name,
-        _ => "UTC",
-    };
-    name.to_owned()
+/// The nearest instant of jiff's years.
+fn instant(at: i128) -> Timestamp {
+    let end = if at < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    Timestamp::from_nanosecond(at).unwrap_or(end)
 }
 
-/// An instant of jiff's years at which a zone has the same rules.
-fn within_reach(at: i128) -> Timestamp {
-    let (first, last) = (Timestamp::MIN, Timestamp::MAX);
-    // So long it takes until the calendar repeats, weekdays included.
-    const CYCLE: i128 = 146_097 * 86_400 * SECOND;
-    let beyond = at - last.as_nanosecond();
-    let cycles = if beyond > 0 { 1 + (beyond - 1) / CYCLE } else { 0 };
-    Timestamp::from_nanosecond(at - cycles * CYCLE).unwrap_or(first)
-}
-
-/// Days from 1970-01-01 to a date of the Gregorian calendar; months and days may overflow.
-pub(super) fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = year + (month - 1).div_euclid(12);
-    let month = (month - 1).rem_euclid(12) + 1;
-    // Years that begin in March put the leap day last.
-    let (year, month) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
-    };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + day_of_year - 719_468
-}
-
-/// Year, month and day of so many days since 1970-01-01.
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let day_of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (year + era * 400 + carry, month, day)
+/// The reading of a clock in nanoseconds since 1970, as if it were in UTC.
+pub(super) fn nanoseconds(clock: DateTime) -> i128 {
+    clock.duration_since(EPOCH).as_nanos()
 }
 
 impl Time {
@@ -254,20 +185,6 @@ impl Time {
         }
     }
 
-    /// `Time.Truncate` and `Time.Round`: to a multiple of the duration since the zero time.
-    pub(super) fn to_multiple(&self, nanoseconds: i64, round: bool) -> Self {
-        let mut time = self.within(self.zone.clone());
-        if nanoseconds > 0 {
-            let unit = i128::from(nanoseconds);
-            let above = (self.at - Time::zero().at).rem_euclid(unit);
-            time.at -= above;
-            if round && above * 2 >= unit {
-                time.at += unit;
-            }
-        }
-        time
-    }
-
     /// Nanoseconds from `other` to this, as far as an int64 reaches.
     pub(super) fn since(&self, other: &Time) -> i64 {
         let between = self.at - other.at;
@@ -289,26 +206,20 @@ impl Time {
 
     pub(super) fn civil(&self) -> Civil {
         let (offset, zone) = self.zone.offset_at(self.at);
-        let mut seconds = i128::from(self.unix_seconds()) + i128::from(offset);
-        // Go counts unsigned seconds from this day on: what lies before it comes out behind the last day.
-        if seconds < FIRST_SECONDS {
-            seconds += 1 << 64;
-        }
-        let (days, of_day) = (seconds.div_euclid(86_400) as i64, seconds.rem_euclid(86_400));
-        let (year, month, day) = civil_from_days(days);
         Civil {
-            year,
-            month: month as u8,
-            day: day as u8,
-            hour: (of_day / 3_600) as u8,
-            minute: (of_day / 60 % 60) as u8,
-            second: (of_day % 60) as u8,
-            nanosecond: self.at.rem_euclid(SECOND) as u32,
-            weekday: (days + 4).rem_euclid(7) as u8,
-            year_day: (days - days_from_civil(year, 1, 1) + 1) as u16,
+            clock: self.clock(offset),
             offset,
             zone,
         }
+    }
+
+    /// What a clock shows at that offset.
+    fn clock(&self, offset: i32) -> DateTime {
+        let shown = self.at + i128::from(offset) * SECOND;
+        EPOCH.saturating_add(SignedDuration::new(
+            shown.div_euclid(SECOND) as i64,
+            shown.rem_euclid(SECOND) as i32,
+        ))
     }
 
     pub(super) fn format(&self, layout: &[u8]) -> Vec<u8> {
@@ -333,24 +244,20 @@ impl Time {
         String::from_utf8_lossy(&self.format(layout)).into_owned()
     }
 
-    /// `Time.AddDate`: days beyond a month's end run into the next.
+    /// `Time.AddDate`: days beyond a month's end run into the next. None beyond jiff's years.
     pub(super) fn add_date(&self, years: i64, months: i64, days: i64) -> Option<Self> {
-        // Go's own years end behind these.
-        let reaches = [100_000_000_000, 1_200_000_000_000, 36_500_000_000_000];
-        let mut parts = [years, months, days].into_iter().zip(reaches);
-        if parts.any(|(n, reach)| !(-reach..reach).contains(&n)) {
-            return None;
-        }
-        let civil = self.civil();
-        let date = days_from_civil(
-            civil.year + years,
-            i64::from(civil.month) + months,
-            i64::from(civil.day) + days,
-        );
-        let of_day = i64::from(civil.hour) * 3_600 + i64::from(civil.minute) * 60 + i64::from(civil.second);
-        let clock = (i128::from(date) * 86_400 + i128::from(of_day)) * SECOND + i128::from(civil.nanosecond);
+        let clock = self.civil().clock;
+        let months = i64::from(clock.month()) - 1 + months;
+        let year = i64::from(clock.year())
+            .checked_add(years)?
+            .checked_add(months.div_euclid(12))?;
+        let first = Date::new(i16::try_from(year).ok()?, months.rem_euclid(12) as i8 + 1, 1).ok()?;
+        let days = Span::new()
+            .try_days(days.checked_add(i64::from(clock.day()) - 1)?)
+            .ok()?;
+        let clock = first.checked_add(days).ok()?.to_datetime(clock.time());
         Some(Time {
-            at: self.zone.instant(clock),
+            at: self.zone.instant(nanoseconds(clock)),
             zone: self.zone.clone(),
             mono: None,
         })

@@ -1,6 +1,7 @@
 //! URLs by the rules of Go 1.26's `net/url`.
 
-use super::netip;
+use std::net::Ipv6Addr;
+
 use crate::template::go::quote::quote_go;
 
 /// A URL in its parts, decoded, with what was written where that may be shown.
@@ -35,7 +36,6 @@ pub(super) struct User {
 enum Part {
     Path,
     Host,
-    Zone,
     User,
     Fragment,
 }
@@ -45,7 +45,7 @@ fn must_escape(byte: u8, part: Part) -> bool {
         return false;
     }
     match part {
-        Part::Host | Part::Zone => !b"!$&'()*+,;=:[]<>\"".contains(&byte),
+        Part::Host => !b"!$&'()*+,;=:[]<>\"".contains(&byte),
         Part::Path => !b"$&+,/:;=@".contains(&byte),
         Part::User => !b"$&+,;=".contains(&byte),
         Part::Fragment => !b"$&+,/:;=?@!()*".contains(&byte),
@@ -86,19 +86,15 @@ fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
                 return Err(bad_escape(at));
             };
             let decoded = (high * 16 + low) as u8;
-            let percent = decoded == b'%';
-            // In a host only bytes beyond ASCII may be escaped; a zone may also have spaces.
-            if part == Part::Host && high < 8 && !percent {
-                return Err(bad_escape(at));
-            }
-            if part == Part::Zone && !percent && decoded != b' ' && must_escape(decoded, Part::Host) {
+            // In a host only bytes beyond ASCII may be escaped.
+            if part == Part::Host && high < 8 && decoded != b'%' {
                 return Err(bad_escape(at));
             }
             out.push(decoded);
             at += 3;
             continue;
         }
-        if matches!(part, Part::Host | Part::Zone) && *byte < 0x80 && must_escape(*byte, part) {
+        if part == Part::Host && *byte < 0x80 && must_escape(*byte, part) {
             return Err(format!("invalid character {} in host name", quote_go([*byte])));
         }
         out.push(*byte);
@@ -228,18 +224,10 @@ fn parse_bracketed(host: &[u8]) -> Result<Vec<u8>, String> {
         return Err(bad_port(port));
     }
     let name = host.get(1..close).unwrap_or(&[]);
-    let zone = name
-        .windows(3)
-        .position(|window| window == b"%25")
-        .unwrap_or(name.len());
-    let (address, zone) = name.split_at(zone);
-    let address = unescape(address, Part::Host)?;
-    let zone = unescape(zone, Part::Zone)?;
-    let name = [address, zone].concat();
-    if netip::parse(&name).map_err(|error| format!("invalid host: {error}"))? == netip::Kind::V4 {
-        return Err("invalid IP-literal".to_owned());
+    match String::from_utf8_lossy(name).parse::<Ipv6Addr>() {
+        Ok(_) => Ok(host.to_vec()),
+        Err(_) => Err("invalid IP-literal".to_owned()),
     }
-    Ok([b"[", name.as_slice(), b"]", port].concat())
 }
 
 fn parse_user(text: &[u8]) -> Result<User, String> {
@@ -284,10 +272,6 @@ impl Url {
     fn read(&mut self, text: &[u8]) -> Result<(), String> {
         if text.iter().any(|b| *b < b' ' || *b == 0x7f) {
             return Err("net/url: invalid control character in URL".to_owned());
-        }
-        if text == b"*" {
-            self.path = b"*".to_vec();
-            return Ok(());
         }
         let (scheme, rest) = split_scheme(text)?;
         self.scheme = scheme.to_ascii_lowercase();
@@ -336,11 +320,7 @@ impl Url {
 
     /// `URL.EscapedPath`.
     fn escaped_path(&self) -> Vec<u8> {
-        if self.path == b"*" {
-            b"*".to_vec()
-        } else {
-            encoded(&self.path, &self.raw_path, Part::Path)
-        }
+        encoded(&self.path, &self.raw_path, Part::Path)
     }
 
     fn set_path(&mut self, escaped: &[u8]) {

@@ -1,10 +1,7 @@
 //! Pipelines, commands and the operands that commands start with.
 
-use std::rc::Rc;
-
 use super::super::arena::Id;
 use super::super::ast::{Chain, Command, Operand, Path, Pipe, Span};
-use super::super::complex::Complex;
 use super::super::host::Host;
 use super::super::number::{Constant, Ideal};
 use super::super::value::Value;
@@ -91,7 +88,6 @@ impl<'a, C: Host> State<'a, '_, C> {
                 let text = self.source().text(written);
                 Err(self.fail(format!("{text} overflows int")))
             }
-            Ideal::Complex(real, imaginary) => Ok(Value::Object(Rc::new(Complex { real, imaginary }))),
         }
     }
 

@@ -1,7 +1,6 @@
 //! Integers, characters and floats by verb and flags.
 
 use super::{Case, Printer};
-use crate::template::go::complex::Complex;
 use crate::template::go::number::format_float;
 use crate::template::go::quote::{Keep, quote_with};
 use crate::template::go::unicode::is_print;
@@ -91,7 +90,7 @@ impl Printer<'_> {
     pub(super) fn float(&mut self, n: f64, verb: char, value: &Value) {
         let (letter, precision) = match verb {
             'v' => ('g', -1),
-            'b' | 'g' | 'G' | 'x' | 'X' => (verb, -1),
+            'g' | 'G' => (verb, -1),
             'f' | 'e' | 'E' => (verb, 6),
             'F' => ('f', 6),
             _ => return self.bad_verb(value, verb),
@@ -123,7 +122,7 @@ impl Printer<'_> {
             };
             return self.pad_with_spaces(text.as_bytes());
         }
-        if self.flags.sharp && letter != 'b' {
+        if self.flags.sharp {
             number = with_point(&number, letter, precision);
         }
         if !shows_sign {
@@ -137,19 +136,6 @@ impl Printer<'_> {
         }
         self.pad(format!("{sign}{number}").as_bytes());
     }
-
-    pub(super) fn complex(&mut self, complex: &Complex, verb: char, value: &Value) {
-        if !matches!(verb, 'v' | 'b' | 'g' | 'G' | 'x' | 'X' | 'f' | 'F' | 'e' | 'E') {
-            return self.bad_verb(value, verb);
-        }
-        self.write("(");
-        self.float(complex.real, verb, value);
-        // The imaginary part always has a sign.
-        let plus = std::mem::replace(&mut self.flags.plus, true);
-        self.float(complex.imaginary, verb, value);
-        self.flags.plus = plus;
-        self.write("i)");
-    }
 }
 
 fn rune(n: u64) -> char {
@@ -161,13 +147,10 @@ fn rune(n: u64) -> char {
 
 /// What `#` does to a float: a decimal point always, and the trailing zeros that `g` cuts.
 fn with_point(number: &str, verb: char, precision: i32) -> String {
-    let hex = matches!(verb, 'x' | 'X');
-    let tail_at = number
-        .find(if hex { ['p', 'P'] } else { ['e', 'E'] })
-        .unwrap_or(number.len());
+    let tail_at = number.find(['e', 'E']).unwrap_or(number.len());
     let (head, tail) = number.split_at(tail_at);
     let mut digits = match verb {
-        'g' | 'G' | 'x' => {
+        'g' | 'G' => {
             if precision < 0 {
                 6
             } else {

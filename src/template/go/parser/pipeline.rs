@@ -201,7 +201,7 @@ impl Parser<'_, '_> {
                 })
             }
             Kind::Bool => Operand::Bool(token.pos(), self.text(token) == b"true"),
-            Kind::CharConstant | Kind::Complex | Kind::Number => Operand::Number(token.span(), self.number(token)?),
+            Kind::CharConstant | Kind::Number => Operand::Number(token.span(), self.number(token)?),
             Kind::LeftParen => {
                 let pipe = self.nested("max expression depth exceeded", |parser| {
                     parser.pipeline("parenthesized pipeline", Kind::RightParen)
@@ -223,11 +223,7 @@ impl Parser<'_, '_> {
         if let Some((_, known)) = self.numbers.iter().find(|(known, _)| *known == text) {
             return Ok(*known);
         }
-        let constant = match token.kind {
-            Kind::Complex => Constant::parse_complex(text),
-            _ => Constant::parse(text),
-        };
-        match constant {
+        match Constant::parse(text) {
             Ok(value) => {
                 let number = self.arena.add(value);
                 if self.numbers.len() < MAX_KNOWN {
@@ -245,7 +241,6 @@ fn starts_operand(kind: Kind) -> bool {
         kind,
         Kind::Bool
             | Kind::CharConstant
-            | Kind::Complex
             | Kind::Field
             | Kind::Identifier
             | Kind::Number
