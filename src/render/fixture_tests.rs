@@ -101,17 +101,17 @@ fn agree(file: &str, at_least: usize) {
 
 #[test]
 fn objects_are_as_with_helm() {
-    agree("objects", 3_000);
+    agree("objects", 1_000);
 }
 
 #[test]
 fn functions_are_as_with_helm() {
-    agree("functions", 3_000);
+    agree("functions", 1_000);
 }
 
 #[test]
 fn the_language_over_values_is_as_with_helm() {
-    agree("language", 2_000);
+    agree("language", 500);
 }
 
 #[test]

@@ -200,12 +200,12 @@ fn language_is_go_s() {
 
 #[test]
 fn errors_are_go_s() {
-    agree("errors", 600);
+    agree("errors", 300);
 }
 
 #[test]
 fn builtins_are_go_s() {
-    agree("builtins", 500);
+    agree("builtins", 150);
 }
 
 #[test]
