@@ -60,12 +60,12 @@ run: check-tools ## Run the operator against the cluster of KUBECONFIG, with wat
 
 .PHONY: fmt
 fmt: ## Format the code.
-	$(CARGO) fmt
+	$(CARGO) fmt --all
 
 .PHONY: lint
 lint: check-tools ## Check formatting and clippy's advice; a warning is an error.
 	$(call say,formatting (seconds))
-	$(CARGO) fmt --check
+	$(CARGO) fmt --all --check
 	$(call say,clippy (2 minutes the first time$(,) else seconds))
 	$(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
 

@@ -9,25 +9,15 @@
 //! - [`reconcile`]: one reconcile, a file per step
 //! - [`cluster`]: the API server; I/O only
 //! - [`plan`]: decisions without I/O
-//! - [`render`]: chart + values -> ordered objects; pure
-//! - [`chart`]: a chart on disk -> `Chart`
-//! - [`template`]: the template languages
 //! - [`watches`]: `watches.yaml`, read strictly
-//! - [`yaml`]: YAML as Helm's Go library reads and writes it
 //! - [`telemetry`]: logs, metrics, probes
 
 #![forbid(unsafe_code)]
 
-pub mod chart;
 pub mod cli;
 pub mod cluster;
 pub mod controller;
-#[cfg(test)]
-mod fixtures;
 pub mod plan;
 pub mod reconcile;
-pub mod render;
 pub mod telemetry;
-pub mod template;
 pub mod watches;
-pub mod yaml;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use chartwright::chart;
-use chartwright::render::{Capabilities, Input, Limits, Lookups, Release, Renderer, on_large_stack};
+use helm_template::chart;
+use helm_template::render::{Capabilities, Input, Limits, Lookups, Release, Renderer, on_large_stack};
 use mimalloc::MiMalloc;
 use serde_json::{Value, json};
 

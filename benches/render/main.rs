@@ -18,8 +18,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chartwright::chart::{self, Chart};
-use chartwright::render::{Capabilities, Input, Lookups, Release, Renderer, on_large_stack};
+use helm_template::chart::{self, Chart};
+use helm_template::render::{Capabilities, Input, Lookups, Release, Renderer, on_large_stack};
 use serde_json::{Map, Value, json};
 
 #[global_allocator]

@@ -20,10 +20,10 @@ use crate::plan::identity::GroupKind;
 use crate::plan::status::Phase;
 use crate::plan::{annotations, applyset};
 use crate::reconcile::{self, Answers, Context, CustomResource, Prepared, Reads, Release, Unit};
-use crate::render::{Capabilities, Renderer};
 use crate::telemetry::metrics::Metrics;
 use crate::watches::{self, Watch};
-use crate::yaml;
+use go_yaml as yaml;
+use helm_template::render::{Capabilities, Renderer};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -236,7 +236,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
     }
     let mut resource = CustomResource::from(object);
     let watch = find_watch(watches, &group_kind, &version, &resource.labels)?;
-    let (chart, stamp) = crate::chart::stamp::load_stable(&watch.chart);
+    let (chart, stamp) = helm_template::chart::stamp::load_stable(&watch.chart);
     let chart = chart.with_context(|| format!("chart {}", watch.chart.display()))?;
     let renderer = Arc::new(Renderer::new(Arc::new(chart)).map_err(|error| anyhow::anyhow!("{error}"))?);
     let Cluster {

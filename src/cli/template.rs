@@ -23,13 +23,13 @@ use std::time::Duration;
 use clap::{Args, FromArgMatches};
 
 pub use self::args::TemplateArgs;
-use crate::chart::{self, Fetch, Warning};
-use crate::render::{
+use go_template::quote::quote_go;
+use go_yaml as yaml;
+use helm_template::chart::{self, Fetch, Warning};
+use helm_template::render::{
     Capabilities, Error, Hosts, Input, KubeVersion, Limits, Lookups, Release, Rendered, Renderer, StreamOptions,
     bad_stream, on_large_stack, render_text, show_only, to_stream,
 };
-use crate::template::go::quote::quote_go;
-use crate::yaml;
 
 /// The name that Helm gives a release without one.
 const DEFAULT_NAME: &str = "release-name";

@@ -12,8 +12,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::render::on_large_stack;
-use crate::yaml::MAX_DEPTH;
+use go_yaml::MAX_DEPTH;
+use helm_template::render::on_large_stack;
 
 /// So deep reads [`shallow`]: less than serde_json's own limit, and deeper than anything that is looked for.
 const LEVELS: usize = 120;

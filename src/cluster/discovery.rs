@@ -18,7 +18,7 @@ use super::error::{Error, Result};
 use super::path::segment;
 use super::throttle;
 use crate::plan::identity::GroupKind;
-use crate::render::{Capabilities, KubeVersion};
+use helm_template::render::{Capabilities, KubeVersion};
 
 /// One served kind and version.
 #[derive(Clone, Debug)]

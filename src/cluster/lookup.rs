@@ -15,7 +15,7 @@ use super::objects::list_whole;
 use super::path::{check, segment};
 use crate::plan::identity::GroupKind;
 use crate::plan::lookups::Target;
-use crate::render::LookupKey;
+use helm_template::render::LookupKey;
 
 /// The kind that a lookup asks for.
 pub fn group_kind(key: &LookupKey) -> (GroupKind, String) {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::shared::Shared;
-use crate::chart::Chart;
 use crate::cluster::objects;
 use crate::plan::identity::{GroupKind, ObjectId};
+use helm_template::chart::Chart;
 
 /// How long it may take to list those that are there; without that list, each is sent to see whether it is.
 const LIST_WAIT: Duration = Duration::from_secs(10);
@@ -89,7 +89,7 @@ fn objects_of(chart: &Chart, problems: &mut Vec<String>) -> Vec<(String, Value)>
     }
     for file in &chart.crds {
         let text = String::from_utf8_lossy(&file.data);
-        let documents = match crate::yaml::documents(&text) {
+        let documents = match go_yaml::documents(&text) {
             Ok(documents) => documents,
             Err(error) => {
                 problems.push(format!("{}: {error}", file.name));
@@ -97,7 +97,7 @@ fn objects_of(chart: &Chart, problems: &mut Vec<String>) -> Vec<(String, Value)>
             }
         };
         for document in documents {
-            match crate::yaml::to_json(document.as_bytes()) {
+            match go_yaml::to_json(document.as_bytes()) {
                 Ok(Value::Null) => {}
                 Ok(object) => found.push((file.name.clone(), object)),
                 Err(error) => problems.push(format!("{}: {error}", file.name)),

@@ -14,13 +14,13 @@ use super::leader::{Ended, LeaderElection};
 use super::shared::Shared;
 use super::unit::Blueprint;
 use super::{api_watch, scopes};
-use crate::chart::stamp::{Stamp, load_stable};
 use crate::cluster::{self, Discovery, events::Events};
 use crate::reconcile::{Context, list};
-use crate::render::Renderer;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::Health;
 use crate::watches::Watch;
+use helm_template::chart::stamp::{Stamp, load_stable};
+use helm_template::render::Renderer;
 
 /// Everything that `chartwright run` was told.
 pub struct Options {

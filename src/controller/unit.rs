@@ -17,17 +17,17 @@ use super::queue::Queue;
 use super::router::Address;
 use super::shared::Shared;
 use super::watching::{News, watch};
-use crate::chart::stamp::Stamp;
 use crate::cluster::decoding::Whole;
 use crate::cluster::discovery::Resource;
 use crate::plan::deletion::End;
 use crate::plan::identity::GroupKind;
 use crate::reconcile::{self, CustomResource, Key, Outcome, Reads, Release, Unit};
-use crate::render::Renderer;
 use crate::telemetry::test_limit;
 use crate::watches::Watch;
 use crate::watches::names::is_built_in;
 use crate::watches::selector::LabelSelector;
+use helm_template::chart::stamp::Stamp;
+use helm_template::render::Renderer;
 
 /// How long the process isn't ready for want of the child watches' first lists.
 const SYNC_WAIT: Duration = Duration::from_secs(15);

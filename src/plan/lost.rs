@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::desired::Member;
 use super::digest::Key;
 use super::identity::{GroupKind, ObjectId};
-use crate::render::{Kept, KeptKey};
+use helm_template::render::{Kept, KeptKey};
 
 /// One scalar of a member: its JSON pointer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, Semaphore};
 
 use super::context::lock;
-use crate::render::Limits;
+use helm_template::render::Limits;
 
 /// What part of the process's memory renders, and what they made, may take together. The rest is the program's, the charts',
 /// the caches' and what requests take.

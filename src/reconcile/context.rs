@@ -10,8 +10,6 @@ use tokio::time::Instant;
 use super::budget::Budget;
 use super::custom_resource::{CustomResource, Key as ResourceKey};
 use super::record::Lossy;
-use crate::chart::Chart;
-use crate::chart::stamp::Stamp;
 use crate::cluster::discovery::{Discovery, Resource};
 use crate::cluster::events::Events;
 use crate::cluster::looks::Looks;
@@ -22,10 +20,12 @@ use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::lookups::LookedUp;
 use crate::plan::members::{Members, Scope};
 use crate::plan::ownership::{Owner, Ownership};
-use crate::render::{LookupKey, Renderer};
 use crate::telemetry::metrics::{Metrics, ReleaseLabels};
 use crate::watches::Watch;
 use crate::watches::selector::LabelSelector;
+use helm_template::chart::Chart;
+use helm_template::chart::stamp::Stamp;
+use helm_template::render::{LookupKey, Renderer};
 
 /// Requests for what templates look up that are under way in the process.
 const LOOKUPS_AT_ONCE: usize = 16;

@@ -13,7 +13,7 @@ use super::render::{Answers, Prepared};
 use crate::cluster::lookup;
 use crate::plan::identity::ObjectId;
 use crate::plan::lookups;
-use crate::render::LookupKey;
+use helm_template::render::LookupKey;
 
 /// What the last render that was carried out looked up.
 pub(super) struct Earlier {

@@ -10,8 +10,8 @@ use crate::plan::apply::is_as_recorded;
 use crate::plan::digest::Key;
 use crate::plan::record::Record;
 use crate::plan::{grants, intent};
-use crate::render::{LookupKey, is_about_all};
 use crate::telemetry::redact::MARK;
+use helm_template::render::{LookupKey, is_about_all};
 
 /// Changes when this program renders differently from its last version.
 const ENGINE: &str = env!("CARGO_PKG_VERSION");

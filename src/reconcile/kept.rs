@@ -19,9 +19,9 @@ use crate::plan::lost::{self, Found, Pin};
 use crate::plan::members::Live;
 use crate::plan::ownership::{Ownership, ownership};
 use crate::plan::status::{Phase, Reason};
-use crate::render::{Kept, KeptError, KeptKey, Lookups, Rendered};
 use crate::telemetry::metrics::Operation;
 use crate::telemetry::redact::Secrets;
+use helm_template::render::{Kept, KeptError, KeptKey, Lookups, Rendered};
 
 const RESULTS: &str = "results.json";
 const PINS: &str = "pins.json";

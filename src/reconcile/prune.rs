@@ -23,8 +23,8 @@ use crate::plan::members::{Live, Scope};
 use crate::plan::ownership::Owner;
 use crate::plan::prune::{Knowledge, Purpose, Verdict, orphans, verdict};
 use crate::plan::status::{Phase, Reason};
-use crate::render::is_about_all;
 use crate::watches::DeletionPolicy;
+use helm_template::render::is_about_all;
 
 /// What a prune came to. Consumed by `conclude`, so that it cannot be forgotten.
 #[derive(Default)]

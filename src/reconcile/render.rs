@@ -24,11 +24,11 @@ use crate::plan::lookups;
 use crate::plan::record::Entry;
 use crate::plan::references;
 use crate::plan::status::{Phase, Reason};
-use crate::render::{
+use crate::telemetry::redact::Secrets;
+use helm_template::render::{
     Error as RenderError, Hook, HookEvent, Input, Kept, LookupKey, Lookups, Randomness, Release as Facts, Rendered,
     Renderer,
 };
-use crate::telemetry::redact::Secrets;
 
 /// A chart whose lookups depend on each other may need several rounds; one that never ends is an error.
 const LOOKUP_ROUNDS: usize = 16;
@@ -464,7 +464,7 @@ impl Work<'_> {
                 let desired = desired::desired(manifests(&rendered.objects), &identity, &namespaced, &key);
                 Ok((rendered, desired))
             };
-            crate::render::on_large_stack(render)
+            helm_template::render::on_large_stack(render)
         };
         let answer = tokio::task::spawn_blocking(job).await;
         context.metrics.render_duration.observe(started.elapsed().as_secs_f64());
@@ -560,7 +560,7 @@ fn describe_hook(hook: &Hook) -> String {
     )
 }
 
-fn manifests(objects: &[crate::render::Manifest]) -> Vec<Manifest> {
+fn manifests(objects: &[helm_template::render::Manifest]) -> Vec<Manifest> {
     let flat = objects.iter().flat_map(|manifest| {
         manifest.objects().into_iter().map(|object| Manifest {
             object: object.clone(),

@@ -7,13 +7,13 @@ use data_encoding::BASE64;
 use serde_json::Value;
 
 use super::custom_resource::CustomResource;
-use crate::chart::Chart;
 use crate::plan::identity::GroupKind;
 use crate::plan::lost::Pin;
-use crate::render::{Kept, Manifest, Rendered};
 use crate::telemetry::redact::Secrets;
-use crate::template::go::Value as Template;
-use crate::template::go::format::display;
+use go_template::Value as Template;
+use go_template::format::display;
+use helm_template::chart::Chart;
+use helm_template::render::{Kept, Manifest, Rendered};
 use memchr::memmem::Finder;
 
 /// Bytes of a chart that are searched for the values of one render: a chart has a megabyte, a hostile Secret any number
@@ -165,8 +165,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::chart::File;
     use crate::telemetry::redact::MARK;
+    use helm_template::chart::File;
 
     #[test]
     fn what_secrets_hold_is_learned_in_all_its_forms() {

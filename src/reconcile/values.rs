@@ -4,12 +4,12 @@ use serde_json::{Map, Value};
 
 use super::context::Unit;
 use super::custom_resource::CustomResource;
-use crate::chart::strvals::{self, Mode};
 use crate::cluster::decoding::Unreadable;
 use crate::plan::grants;
 use crate::plan::status::Reason;
-use crate::render::render_text;
 use crate::watches::names::is_dns_label;
+use helm_template::chart::strvals::{self, Mode};
+use helm_template::render::render_text;
 
 /// Why a release has no values or no name.
 #[derive(Debug, thiserror::Error)]

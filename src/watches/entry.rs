@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::yaml::{Data, Node};
+use go_yaml::{Data, Node};
 
 use super::names;
 use super::overrides;

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::yaml::{self, Data};
+use go_yaml::{self as yaml, Data};
 
 pub use collisions::Collisions;
 pub use deletion::DeletionPolicy;

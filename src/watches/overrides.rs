@@ -1,6 +1,6 @@
 //! `overrideValues`: values that a watch fixes, with operator-sdk's meaning.
 
-use crate::yaml::{Data, Node};
+use go_yaml::{Data, Node};
 
 use super::env;
 use super::reader::{Report, describe};

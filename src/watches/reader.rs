@@ -1,6 +1,6 @@
 //! Reading typed fields out of a YAML node, collecting everything that is wrong instead of stopping at the first.
 
-use crate::yaml::{Data, Node};
+use go_yaml::{Data, Node};
 
 use super::finding::{Errors, Finding, Warning};
 

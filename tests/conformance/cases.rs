@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use chartwright::chart::values;
+use helm_template::chart::values;
 use serde_json::{Map, Value};
 
 /// Which booleans are turned over, one a render.

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use chartwright::chart::{Chart, File, Frozen, strvals, values};
-use chartwright::render::{Capabilities, Input, Limits, Lookups, Release, Renderer};
-use chartwright::template::go::Set;
-use chartwright::template::helm::table;
-use chartwright::template::sprig::{regex, semver};
-use chartwright::yaml;
+use go_template::Set;
+use go_yaml as yaml;
+use helm_template::chart::{Chart, File, Frozen, strvals, values};
+use helm_template::helm::table;
+use helm_template::render::{Capabilities, Input, Limits, Lookups, Release, Renderer};
+use helm_template::sprig::{regex, semver};
 use serde_json::{Map, Value, json};
 
 /// A target's name and body.
@@ -130,10 +130,10 @@ pub fn merge(data: &[u8]) {
     chart.metadata.name = "c".to_owned();
     chart.metadata.version = "0.1.0".to_owned();
     chart.values = defaults;
-    let user = chartwright::template::go::Value::from_json(&Value::Object(above));
-    if let chartwright::template::go::Value::Map(user) = user {
+    let user = go_template::Value::from_json(&Value::Object(above));
+    if let go_template::Value::Map(user) = user {
         let mut warnings = Vec::new();
-        let Ok(node) = chartwright::chart::dependencies::process(&chart, &user, &mut warnings) else {
+        let Ok(node) = helm_template::chart::dependencies::process(&chart, &user, &mut warnings) else {
             return;
         };
         let _ = values::coalesce(&node, &user, &mut warnings);
@@ -159,8 +159,8 @@ pub fn set(data: &[u8]) {
 
 /// Chart archives: any bytes, any bytes as the inside of a gzip stream, and a chart of any files.
 pub fn archive(data: &[u8]) {
-    let _ = chartwright::chart::load_archive(data);
-    let _ = chartwright::chart::load_archive(&gzip(data));
+    let _ = helm_template::chart::load_archive(data);
+    let _ = helm_template::chart::load_archive(&gzip(data));
     let mut tar = tar::Builder::new(Vec::new());
     for part in data.split(|&b| b == 0xFF).take(20) {
         let (name, content) = halves(part);
@@ -171,7 +171,7 @@ pub fn archive(data: &[u8]) {
         let _ = tar.append_data(&mut header, name, content.as_bytes());
     }
     let Ok(tar) = tar.into_inner() else { return };
-    let _ = chartwright::chart::load_archive(&gzip(&tar));
+    let _ = helm_template::chart::load_archive(&gzip(&tar));
 }
 
 fn gzip(data: &[u8]) -> Vec<u8> {
@@ -189,7 +189,7 @@ pub fn regexes(data: &[u8]) {
     }
     let source = "{{ regexFindAll .p .s -1 }}{{ regexReplaceAll .p .s \"$1x${a}\" }}{{ regexSplit .p .s -1 }}{{ regexMatch (regexQuoteMeta .s) .s }}";
     let data = json!({"p": pattern, "s": text});
-    if let Ok(output) = chartwright::render::render_text("t", source, &data) {
+    if let Ok(output) = helm_template::render::render_text("t", source, &data) {
         assert!(output.ends_with("true"), "what is quoted matches itself: {text:?}");
     }
 }
@@ -197,9 +197,9 @@ pub fn regexes(data: &[u8]) {
 /// Globs of `.Files` and patterns of `.helmignore`.
 pub fn globs(data: &[u8]) {
     let (pattern, name) = halves(data);
-    let _ = chartwright::template::helm::Glob::new(&pattern).map(|glob| glob.matches(name.as_bytes()));
-    let _ = chartwright::chart::ignore::path_match(&pattern, &name);
-    if let Ok(rules) = chartwright::chart::ignore::Rules::parse(&pattern) {
+    let _ = helm_template::helm::Glob::new(&pattern).map(|glob| glob.matches(name.as_bytes()));
+    let _ = helm_template::chart::ignore::path_match(&pattern, &name);
+    if let Ok(rules) = helm_template::chart::ignore::Rules::parse(&pattern) {
         let _ = rules.ignores(&name, false);
         let _ = rules.ignores(&name, true);
     }

@@ -6,8 +6,8 @@ use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, Args, ValueEnum, ValueHint};
 
 use super::fetch;
-use crate::chart::Fetch;
-use crate::chart::options::ValueOptions;
+use helm_template::chart::Fetch;
+use helm_template::chart::options::ValueOptions;
 
 const EXAMPLES: &str = "\
 Examples:

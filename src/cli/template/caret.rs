@@ -1,6 +1,6 @@
 //! The place in a template that an error is about: the source line with a caret below, for standard error.
 
-use crate::chart::Chart;
+use helm_template::chart::Chart;
 
 /// The most that is shown of a source line, in characters.
 const WIDTH: usize = 120;
@@ -63,7 +63,7 @@ fn template<'c>(chart: &'c Chart, path: &str, name: &str) -> Option<&'c [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chart::File;
+    use helm_template::chart::File;
 
     fn chart() -> Chart {
         let mut child = Chart::default();

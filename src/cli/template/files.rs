@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
-use crate::render::{Hook, Rendered, StreamOptions, bytes, document};
+use helm_template::render::{Hook, Rendered, StreamOptions, bytes, document};
 
 /// Where files go, and what was written so far.
 pub struct Folder<'a> {

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::server::Cluster;
 use crate::plan::takeover::{HELM_NAMESPACE, HELM_RELEASE};
-use crate::render::{LookupKey, Rendered};
-use crate::yaml;
+use go_yaml as yaml;
+use helm_template::render::{LookupKey, Rendered};
 
 /// A release that is about to be installed.
 pub struct Install<'a> {

@@ -18,7 +18,7 @@ use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Error;
 use crate::cluster::lookup::group_kind;
 use crate::cluster::path::{check, segment};
-use crate::render::{Capabilities, LookupKey, Lookups};
+use helm_template::render::{Capabilities, LookupKey, Lookups};
 
 /// A cluster, and what it serves.
 pub struct Cluster {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::run_captured;
-use crate::fixtures::{Case, cases as cases_of};
+use fixtures::{Case, cases as cases_of};
 
 fn cases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/template")

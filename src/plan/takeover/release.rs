@@ -6,8 +6,8 @@ use data_encoding::BASE64;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::render::size_to_read;
-use crate::yaml;
+use go_yaml as yaml;
+use helm_template::render::size_to_read;
 
 /// The memory that it may take to see whether a release has objects, in bytes.
 const MAX_LOOK: u64 = 32 << 20;

@@ -1,0 +1,313 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Inside
+//!
+//! Reading goes through `reader` (bytes), `scanner` (tokens), `parser` (events), `compose` (nodes) and `decode`
+//! (aliases, merges, scalars); writing goes straight from a JSON value to text (`emit`).
+
+#![forbid(unsafe_code)]
+
+mod compose;
+mod decode;
+mod depth;
+mod documents;
+mod emit;
+mod gosyntax;
+mod json;
+mod lines;
+mod node;
+mod number;
+mod parser;
+mod reader;
+mod resolve;
+mod scan_directive;
+mod scan_scalar;
+mod scanner;
+mod sort;
+mod style;
+#[cfg(test)]
+mod tests;
+mod timestamp;
+mod token;
+mod typed;
+
+use std::fmt;
+
+use serde_json::Value;
+
+pub use decode::{Position, Target, go_json_string};
+pub use depth::{GO_MAX_DEPTH, MAX_DEPTH, max_depth, with_max_depth};
+pub use documents::Documents;
+pub use json::{key_text, unsupported_value};
+pub use resolve::Scalar;
+pub use typed::{GoType, field};
+
+/// What sigs.k8s.io/yaml does to a text first.
+const CONVERTING: &str = "error converting YAML to JSON: ";
+
+/// Why a text could not be read, or a value not be written. `Display` is the text that Helm shows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Error(Box<Problem>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Problem {
+    /// What sigs.k8s.io/yaml was doing, with its colon; empty for an error of go-yaml itself.
+    context: &'static str,
+    /// The library that complains, with its colon; empty where Go names none.
+    library: &'static str,
+    line: Option<usize>,
+    message: String,
+}
+
+impl Error {
+    /// An error of go-yaml: `yaml: line 3: message`.
+    fn yaml(line: Option<usize>, message: impl Into<String>) -> Self {
+        Self::new("yaml: ", line, message)
+    }
+
+    fn new(library: &'static str, line: Option<usize>, message: impl Into<String>) -> Self {
+        Error(Box::new(Problem {
+            context: "",
+            library,
+            line,
+            message: message.into(),
+        }))
+    }
+
+    /// An error of Go's JSON decoder, which gets what the document is converted to.
+    fn json_depth(start: char) -> Self {
+        let message = format!("invalid character '{start}' exceeded max depth");
+        Self::new("while decoding JSON: ", None, message).within("error unmarshaling JSON: ")
+    }
+
+    /// An error of go-yaml's that says how deep a document may nest.
+    fn depth(line: Option<usize>) -> Self {
+        Self::yaml(line, format!("exceeded max depth of {}", max_depth()))
+    }
+
+    /// What was being done, unless the error says it already.
+    fn within(mut self, context: &'static str) -> Self {
+        if self.0.context.is_empty() {
+            self.0.context = context;
+        }
+        self
+    }
+
+    /// The line that go-yaml names, counted from 1. It names none for a problem on the first line, for bytes that are
+    /// no text, and for problems found after parsing; for some problems it names the line above.
+    pub fn line(&self) -> Option<usize> {
+        self.0.line
+    }
+
+    /// The problem without prefixes and line, e.g. `did not find expected key`.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Problem {
+            context,
+            library,
+            line,
+            message,
+        } = &*self.0;
+        write!(f, "{context}{library}")?;
+        if let Some(line) = line {
+            write!(f, "line {line}: ")?;
+        }
+        f.write_str(message)
+    }
+}
+
+/// A parsed node with its position, for strict readers of our own files.
+///
+/// A node that came through an alias has the position of the anchored node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// Line of the node's first character, counted from 1.
+    pub line: usize,
+    /// Column of the node's first character, counted in characters from 1.
+    pub column: usize,
+    /// What the node holds.
+    pub data: Data,
+}
+
+/// The content of a [`Node`]: aliases and merge keys are applied, plain scalars resolved as YAML 1.1 does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Data {
+    /// `null`, `~`, or nothing at all.
+    Null,
+    /// `true`, `yes`, `on`, `y` and their opposites.
+    Bool(bool),
+    /// An integer or a finite float.
+    Number(serde_json::Number),
+    /// A string; timestamps stay strings, as in Helm.
+    String(String),
+    /// A sequence.
+    List(Vec<Node>),
+    /// A mapping in document order. A key that is written twice is there twice, for strict readers to see; the last one
+    /// is the one that counts. What a merge key brings in gives way to the mapping's own keys after it, as in Go.
+    Map(Vec<(Node, Node)>),
+}
+
+/// Reads the first document of `text`, as go-yaml's `Unmarshal`; a text without one is `Null` at line 1.
+///
+/// # Errors
+/// What go-yaml refuses, with its words and line; also `.inf` and `.nan`, which no consumer of ours can hold, and
+/// nesting deeper than [`max_depth`].
+pub fn parse(text: &[u8]) -> Result<Node, Error> {
+    let decoded = decode::decode::<Node>(text)?;
+    Ok(decoded.unwrap_or(Node {
+        line: 1,
+        column: 1,
+        data: Data::Null,
+    }))
+}
+
+/// Reads the first document of `text` as JSON: sigs.k8s.io/yaml's `YAMLToJSON` followed by a JSON decoder.
+///
+/// Keys become strings (`1:` is `"1"`, `on:` is `"true"`). Numbers keep Go's JSON text: integers up to 64 bits stay
+/// integers and `1e3` is the integer 1000; [`all_floats`] turns all into floats, as Helm's decoder does.
+///
+/// # Errors
+/// As [`parse`], prefixed with `error converting YAML to JSON: `; also keys that JSON cannot have (`null`, integers
+/// above 63 bits).
+pub fn to_json(text: &[u8]) -> Result<Value, Error> {
+    let decoded = decode_as(text, &mut ())?;
+    Ok(decoded.unwrap_or(Value::Null))
+}
+
+/// As [`to_json`], into another type, without JSON in between; `None` for a text without a document.
+///
+/// # Errors
+/// Those of [`to_json`], if the type refuses what JSON refuses.
+pub fn decode_as<T: Target>(text: &[u8], shared: &mut T::Shared) -> Result<Option<T>, Error> {
+    decode::decode_sharing(text, shared).map_err(|e| e.within(CONVERTING))
+}
+
+/// As [`to_json`], for a reader with the type `kind`: where it has a string, other scalars become text. Floats there have the
+/// precision of 32 bits, so `1.10` is `1.1`, and may be infinite.
+///
+/// # Errors
+/// Those of [`to_json`].
+pub fn to_json_of(text: &[u8], kind: &GoType) -> Result<Value, Error> {
+    let decoded = decode_as::<typed::Raw>(text, &mut ())?;
+    in_json(decoded, kind).map_err(|e| e.within(CONVERTING))
+}
+
+/// As [`to_json_of`], for readers with different types.
+///
+/// # Errors
+/// Those of [`to_json`]; for each reader those of its type.
+pub fn to_json_of_each<const N: usize>(text: &[u8], kinds: [&GoType; N]) -> Result<[Result<Value, Error>; N], Error> {
+    let decoded = decode_as::<typed::Raw>(text, &mut ())?;
+    Ok(kinds.map(|kind| in_json(decoded.clone(), kind).map_err(|e| e.within(CONVERTING))))
+}
+
+/// As [`to_json_of`], with only those of the outermost mapping's entries whose keys are `wanted` sure to be there: for a
+/// reader of a few fields of a large document.
+///
+/// # Errors
+/// Those of [`to_json`], wherever the problem is.
+pub fn to_json_fields(text: &[u8], wanted: impl Fn(&str) -> bool, kind: &GoType) -> Result<Value, Error> {
+    if let Some(entries) = lines::entries(text, &wanted) {
+        if entries.is_empty() {
+            return Ok(Value::Object(serde_json::Map::new()));
+        }
+        if let Ok(Some(decoded)) = decode::decode::<typed::Raw>(entries.as_bytes())
+            && let Ok(value) = decoded.into_json(kind)
+        {
+            return Ok(value);
+        }
+    }
+    match decode::decode_some::<typed::Raw>(text, wanted) {
+        Ok(decoded) => in_json(decoded, kind).map_err(|e| e.within(CONVERTING)),
+        // What is an error elsewhere may be none with this type.
+        Err(_) => to_json_of(text, kind),
+    }
+}
+
+fn in_json(decoded: Option<typed::Raw>, kind: &GoType) -> Result<Value, Error> {
+    decoded.map_or(Ok(Value::Null), |raw| raw.into_json(kind))
+}
+
+/// Turns every number into a float64, as Go's `encoding/json` does when it decodes into `interface{}` (Helm never sets
+/// `UseNumber`): integers above 2^53 lose their last digits.
+pub fn all_floats(mut value: Value) -> Value {
+    floats_in_place(&mut value);
+    value
+}
+
+fn floats_in_place(value: &mut Value) {
+    match value {
+        Value::Number(n) => {
+            if let Some(float) = n.as_f64().and_then(serde_json::Number::from_f64) {
+                *n = float;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(floats_in_place),
+        Value::Object(map) => map.values_mut().for_each(floats_in_place),
+        _ => {}
+    }
+}
+
+/// Splits a stream into its documents on lines that start with `---`, as the `YAMLReader` of k8s.io/apimachinery.
+///
+/// A separator with nothing before it stays at the head of its document (it may be all of it). That reader ends every
+/// line with a newline; a caller who wants the same appends one to a `text` that lacks it, as Helm's `LoadValues` does.
+///
+/// # Errors
+/// `invalid Yaml document separator: …` if something other than a comment follows the dashes.
+pub fn documents(text: &str) -> Result<Vec<&str>, Error> {
+    // They are cut at the ends of lines, so that each is UTF-8 still.
+    let text_of = |document: Result<_, _>| Ok(std::str::from_utf8(document?).unwrap_or_default());
+    Documents::new(text.as_bytes()).map(text_of).collect()
+}
+
+/// Writes `value` as sigs.k8s.io/yaml's `Marshal` does, with a trailing newline.
+///
+/// Numbers are written as Go would write them after a pass through JSON: `1000000.0` is `1000000`, `1234567.5` is
+/// `1.2345675e+06`.
+///
+/// # Errors
+/// Where `Marshal` fails although `value` is valid: strings that hold control characters which JSON leaves unescaped
+/// (DEL, most of U+0080 to U+009F), keys with U+0085 or of more than 1,024 characters; and nesting deeper than
+/// [`max_depth`].
+pub fn to_string(value: &Value) -> Result<String, Error> {
+    emit::to_string(value)
+}
+
+/// Data of Go's types that `toYamlPretty` writes, of which JSON has only some.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Tree {
+    /// Null, a boolean, a number or a string.
+    Scalar(Value),
+    /// A text that is written as it is: a time, a duration.
+    Bare(String),
+    Sequence(Vec<Tree>),
+    /// A map, whose keys are sorted.
+    Map(Vec<(String, Tree)>),
+    /// A struct, whose keys are in this order.
+    Struct(Vec<(String, Tree)>),
+}
+
+/// As [`to_string_pretty`], for all of Go's types.
+///
+/// # Errors
+/// Nesting deeper than [`max_depth`].
+pub fn tree_to_string(tree: &Tree) -> Result<String, Error> {
+    emit::tree_to_string(tree)
+}
+
+/// Writes `value` as Helm's `toYamlPretty`: yaml.v3 with an indent of 2, with a trailing newline.
+///
+/// Sequences are indented under their key and lines are not folded. Numbers do not pass through JSON: `1000000.0` is
+/// `1e+06`.
+///
+/// # Errors
+/// Nesting deeper than [`max_depth`].
+pub fn to_string_pretty(value: &Value) -> Result<String, Error> {
+    emit::to_string_pretty(value)
+}

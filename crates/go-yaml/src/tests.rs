@@ -1,0 +1,310 @@
+//! Against the recorded answers of the Go libraries, and the limits that are ours.
+
+use serde_json::{Value, json};
+
+use super::*;
+use fixtures::{self, Case, cases};
+
+fn bytes(case: &Case) -> Vec<u8> {
+    case.bytes("in").expect("a case has an input")
+}
+
+/// Fails with all cases where `answer` is not what was recorded.
+fn check(name: &str, minimum: usize, answer: impl Fn(&Case) -> Result<Value, Error> + Sync) {
+    let count = fixtures::check(&format!("yaml/{name}"), |case| answer(case).map_err(|e| e.to_string()));
+    assert!(count >= minimum, "{name} has only {count} cases");
+}
+
+#[test]
+fn documents_and_errors_read_as_in_go() {
+    check("read.jsonl", 350, |case| to_json(&bytes(case)));
+}
+
+#[test]
+fn some_fields_are_read_with_the_errors_of_all() {
+    check("read.jsonl", 350, |case| {
+        to_json_fields(&bytes(case), |_| true, &GoType::Any)
+    });
+    for case in cases("yaml/read.jsonl") {
+        let error = |read: Result<Value, Error>| read.err().map(|e| e.to_string());
+        let text = bytes(&case);
+        let some = error(to_json_fields(&text, |_| false, &GoType::Any));
+        assert_eq!(some, error(to_json(&text)), "{}", text.escape_ascii());
+    }
+    let text = b"a: &x [1]\nB: {c: *x}\nd: 2\n";
+    let some = to_json_fields(text, |key| key.eq_ignore_ascii_case("b"), &GoType::Any).unwrap();
+    assert_eq!(some, json!({"B": {"c": [1]}}));
+}
+
+#[test]
+fn scalars_resolve_as_in_go() {
+    check("scalars.jsonl", 200, |case| to_json(&bytes(case)));
+}
+
+#[test]
+fn values_are_written_as_in_go() {
+    check("write.jsonl", 450, |case| {
+        to_string(case.field("in")).map(Value::String)
+    });
+}
+
+#[test]
+fn pretty_values_are_written_as_in_go() {
+    check("pretty.jsonl", 200, |case| {
+        to_string_pretty(case.field("in")).map(Value::String)
+    });
+}
+
+#[test]
+fn written_values_read_back() {
+    for case in cases("yaml/write.jsonl") {
+        let value = case.field("in").clone();
+        let Ok(text) = to_string(&value) else { continue };
+        // U+0085 is folded on its way through JSON, and a key `<<` is written like a merge.
+        if !value.to_string().contains(['\u{85}', '<']) {
+            assert_eq!(
+                all_floats(to_json(text.as_bytes()).expect(&text)),
+                all_floats(value),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn nodes_know_where_they_are() {
+    let text = b"a: 1\nb:\n  - x\n  - {c: [~, 2.5]}\nd:\na: y\n";
+    let node = |line, column, data| Node { line, column, data };
+    let string = |line, column, s: &str| node(line, column, Data::String(s.to_owned()));
+    let inner = Data::List(vec![
+        node(4, 10, Data::Null),
+        node(4, 13, Data::Number(serde_json::Number::from_f64(2.5).unwrap())),
+    ]);
+    let list = vec![
+        string(3, 5, "x"),
+        node(4, 5, Data::Map(vec![(string(4, 6, "c"), node(4, 9, inner))])),
+    ];
+    let number = Data::Number(1.into());
+    let expected = Data::Map(vec![
+        (string(1, 1, "a"), node(1, 4, number)),
+        (string(2, 1, "b"), node(3, 3, Data::List(list))),
+        (string(5, 1, "d"), node(5, 3, Data::Null)),
+        (string(6, 1, "a"), node(6, 4, Data::Bool(true))),
+    ]);
+    assert_eq!(parse(text).unwrap(), node(1, 1, expected));
+}
+
+/// A node as JSON; `None` if it has keys that are converted in ways of their own.
+fn node_to_json(node: &Node) -> Option<Value> {
+    Some(match &node.data {
+        Data::Null => Value::Null,
+        Data::Bool(b) => Value::Bool(*b),
+        Data::Number(n) => Value::Number(n.clone()),
+        Data::String(s) => Value::String(s.clone()),
+        Data::List(items) => Value::Array(items.iter().map(node_to_json).collect::<Option<_>>()?),
+        Data::Map(entries) => {
+            let key = |key: &Node| match &key.data {
+                Data::String(s) => Some(s.clone()),
+                _ => None,
+            };
+            Value::Object(
+                entries
+                    .iter()
+                    .map(|(k, v)| Some((key(k)?, node_to_json(v)?)))
+                    .collect::<Option<_>>()?,
+            )
+        }
+    })
+}
+
+#[test]
+fn nodes_hold_what_json_holds() {
+    let mut compared = 0;
+    for name in ["read.jsonl", "scalars.jsonl"] {
+        for case in cases(&format!("yaml/{name}")) {
+            let text = bytes(&case);
+            match (parse(&text), to_json(&text)) {
+                (Ok(node), Ok(json)) => {
+                    let Some(from_node) = node_to_json(&node) else { continue };
+                    assert_eq!(all_floats(from_node), all_floats(json), "{case:?}");
+                    compared += 1;
+                }
+                (Err(a), Err(b)) => assert_eq!(a.message(), b.message(), "{case:?}"),
+                // Keys that only JSON refuses.
+                (node, json) => assert!(node.is_ok() && json.is_err(), "{case:?}: {node:?} {json:?}"),
+            }
+        }
+    }
+    assert!(compared > 250, "{compared}");
+}
+
+#[test]
+fn nodes_have_merges_applied() {
+    let parsed = parse(b"x: &x {a: 1}\ny:\n  <<: *x\n  b: 2\n").unwrap();
+    let Data::Map(entries) = parsed.data else {
+        panic!("no map")
+    };
+    let Data::Map(merged) = &entries[1].1.data else {
+        panic!("no map")
+    };
+    let keys: Vec<_> = merged.iter().map(|(key, _)| (key.line, key.data.clone())).collect();
+    assert_eq!(keys, [(1, Data::String("a".into())), (4, Data::String("b".into()))]);
+}
+
+#[test]
+fn errors_have_parts() {
+    let error = to_json(b"a: 1\nb: c: d\n").unwrap_err();
+    assert_eq!(error.line(), Some(2));
+    assert_eq!(error.message(), "mapping values are not allowed in this context");
+    let prefixed = "error converting YAML to JSON: yaml: line 2: mapping values are not allowed in this context";
+    assert_eq!(error.to_string(), prefixed);
+    let infinite = parse(b"a:\n  - .inf\n").unwrap_err();
+    assert_eq!(infinite.to_string(), "json: line 2: unsupported value: +Inf");
+}
+
+#[test]
+fn streams_split_into_documents() {
+    for (text, expected) in [
+        ("", vec![]),
+        ("a: 1\n", vec!["a: 1\n"]),
+        ("a: 1", vec!["a: 1"]),
+        ("a: 1\n---\nb: 2\n", vec!["a: 1\n", "b: 2\n"]),
+        ("---\na: 1\n--- # next\nb: 2", vec!["---\na: 1\n", "b: 2"]),
+        ("---\n---\na: 1\n", vec!["---\n", "a: 1\n"]),
+        ("a: 1\n---\n---\nb: 2\n", vec!["a: 1\n", "---\nb: 2\n"]),
+        ("# ---\na: ---\n\n---\n", vec!["# ---\na: ---\n\n"]),
+        ("a: 1\n---", vec!["a: 1\n"]),
+        ("a: |\n ---\n", vec!["a: |\n ---\n"]),
+        ("a: 1\r\n---\r\nb: 2\r\n", vec!["a: 1\r\n", "b: 2\r\n"]),
+    ] {
+        assert_eq!(documents(text).unwrap(), expected, "{text:?}");
+    }
+    for (text, rest) in [("a: 1\n--- b\n", "b"), ("----\n", "-"), ("---a", "a")] {
+        let error = documents(text).unwrap_err();
+        assert_eq!(error.to_string(), format!("invalid Yaml document separator: {rest}"));
+    }
+}
+
+#[test]
+fn numbers_become_floats() {
+    assert_eq!(
+        all_floats(json!({"a": [1, -2, 2.5], "b": u64::MAX})),
+        json!({"a": [1.0, -2.0, 2.5], "b": u64::MAX as f64})
+    );
+    assert_eq!(
+        to_json(b"[1, 1e3, 2.5, 18446744073709551615]").unwrap(),
+        json!([1, 1000, 2.5, u64::MAX])
+    );
+}
+
+#[test]
+fn nesting_is_limited() {
+    let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+    let deepest = to_json(nested(MAX_DEPTH).as_bytes()).unwrap();
+    assert_eq!(
+        to_string(&deepest).unwrap(),
+        format!("{}[]\n", "- ".repeat(MAX_DEPTH - 1))
+    );
+    assert!(to_string_pretty(&deepest).is_ok());
+    let message = "exceeded max depth of 1000";
+    assert_eq!(
+        to_json(nested(MAX_DEPTH + 1).as_bytes()).unwrap_err().message(),
+        message
+    );
+    for unit in ["[", "{a: ", "- ", "? ", "- ? "] {
+        assert_eq!(
+            parse(unit.repeat(50_000).as_bytes()).unwrap_err().message(),
+            message,
+            "{unit}"
+        );
+    }
+    let deeper = Value::Array(vec![Value::Array(vec![deepest])]);
+    for written in [to_string(&deeper), to_string_pretty(&deeper)] {
+        assert_eq!(written.unwrap_err().message(), message);
+    }
+}
+
+#[test]
+fn aliases_are_limited() {
+    let excessive = "document contains excessive aliasing";
+    let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned();
+    for i in 1..9 {
+        let aliases = vec![format!("*a{}", i - 1); 9].join(",");
+        bomb.push_str(&format!("a{i}: &a{i} [{aliases}]\n"));
+    }
+    assert_eq!(to_json(bomb.as_bytes()).unwrap_err().message(), excessive);
+    // Few nodes, many bytes.
+    let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(1 << 20), ["*a"; 100].join(","));
+    assert_eq!(to_json(long.as_bytes()).unwrap_err().message(), excessive);
+    // 99 % of a small document may be aliases.
+    let fine = format!("a: &a [{}]\nb: [{}]\n", ["x"; 10].join(","), ["*a"; 50].join(","));
+    assert!(to_json(fine.as_bytes()).is_ok());
+}
+
+#[test]
+fn no_bytes_panic() {
+    // A small generator of repeatable noise out of YAML's own characters.
+    let alphabet: &[&[u8]] = &[
+        b"a",
+        b"- ",
+        b": ",
+        b":",
+        b"\n",
+        b"\n  ",
+        b" ",
+        b"\t",
+        b"[",
+        b"]",
+        b"{",
+        b"}",
+        b",",
+        b"?",
+        b"? ",
+        b"&a",
+        b"*a",
+        b"!",
+        b"!!int ",
+        b"|",
+        b">-\n",
+        b"'",
+        b"\"",
+        b"\\",
+        b"\\u",
+        b"#",
+        b"%",
+        b"%TAG ",
+        b"%YAML 1.1\n",
+        b"---\n",
+        b"...\n",
+        b"<<: ",
+        b"\xC2\x85",
+        b"\xE2\x80\xA8",
+        b"\xEF\xBB\xBF",
+        b"\xFF",
+        b"\xF0\x9F\x98\x80",
+        b"\xE2",
+        b"\r",
+        b"0",
+        b"~",
+    ];
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut next = |limit: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % limit as u64) as usize
+    };
+    let mut readable = 0;
+    for _ in 0..20_000 {
+        let mut text = Vec::new();
+        for _ in 0..next(12) {
+            text.extend_from_slice(alphabet[next(alphabet.len())]);
+        }
+        let _ = parse(&text);
+        if let Ok(value) = to_json(&text) {
+            readable += 1;
+            let _ = (to_string(&value), to_string_pretty(&value));
+        }
+    }
+    assert!(readable > 1000, "{readable}");
+}

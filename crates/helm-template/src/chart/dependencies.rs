@@ -1,0 +1,411 @@
+//! Which subcharts take part in a render, under which names and with which defaults.
+//! Facts: Helm's `pkg/chart/v2/util/dependencies.go`.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use serde_json::{Value as Json, json};
+
+use super::{Chart, Dependency, Error, Metadata, Warning, values, version};
+use go_template::format::display;
+use go_template::value::{Entries, Map, MapKind, Str, Table, Value};
+use go_yaml as yaml;
+
+/// What Helm says of a condition or tag whose value isn't a boolean.
+const NOT_BOOL: &str = "returned non-bool value";
+
+/// A chart as one render uses it: renamed by its alias, without disabled dependencies, with imported values.
+pub struct Node<'a> {
+    pub chart: &'a Chart,
+    /// Where the chart stands in the tree: `root/charts/sub`. Below a declared chart, Helm's paths can have another's names
+    /// ([`Node::is_copy`]).
+    pub path: String,
+    /// The chart's metadata; its `dependencies` hold the enabled ones only.
+    pub metadata: Cow<'a, Metadata>,
+    pub defaults: Defaults<'a>,
+    pub dependencies: Vec<Node<'a>>,
+    /// Whether the charts below it name another as their parent. For a dependency that is declared, Helm copies its chart
+    /// and the charts one level below; those below them stay in the original, which has no alias.
+    is_copy: bool,
+    /// Whether it is a dependency that is declared. Helm's copies of any other chart share their metadata.
+    is_declared: bool,
+}
+
+/// The metadata of charts that aren't declared, as those that were processed so far have left it.
+type Shared = HashMap<*const Chart, Metadata>;
+
+/// The default values of a [`Node`].
+pub enum Defaults<'a> {
+    /// The chart's own `values.yaml`.
+    Own(&'a Chart),
+    /// `values.yaml` with the subcharts' defaults and the imported values folded in.
+    Folded(RefCell<Map>),
+}
+
+/// Resolves aliases, tags, conditions and `import-values` for these user values.
+///
+/// # Errors
+/// Values of a wrong type where a subchart's table belongs.
+pub fn process<'a>(chart: &'a Chart, user: &Map, warnings: &mut Vec<Warning>) -> Result<Node<'a>, Error> {
+    let mut node = Node::new(chart);
+    // Nothing is copied of the chart itself.
+    node.is_declared = true;
+    let (mut enabled, mut imported) = (Shared::new(), Shared::new());
+    enable(&mut node, user, "", &mut enabled, warnings)
+        .and_then(|()| {
+            node.share(&enabled);
+            import(&mut node, &mut imported, warnings)
+        })
+        .map(|()| node.share(&imported))
+        .map_err(|e| {
+            warnings.push(Warning::dependencies_failed(e.to_string()));
+            Error::Values(format!("chart dependencies processing failed: {e}"))
+        })?;
+    Ok(node)
+}
+
+// === impl Node ===
+
+impl<'a> Node<'a> {
+    /// The chart with all its dependencies, as they stand on disk.
+    pub fn new(chart: &'a Chart) -> Self {
+        let mut node = Node::unplaced(chart);
+        node.place(None);
+        node
+    }
+
+    fn unplaced(chart: &'a Chart) -> Self {
+        Node {
+            chart,
+            path: String::new(),
+            metadata: Cow::Borrowed(&chart.metadata),
+            defaults: Defaults::Own(chart),
+            dependencies: chart.dependencies.iter().map(Node::unplaced).collect(),
+            is_copy: false,
+            is_declared: false,
+        }
+    }
+
+    /// Sets the path of the chart, and of those that name it as their parent.
+    fn place(&mut self, parent: Option<&str>) {
+        let path = match parent {
+            Some(parent) => format!("{parent}/charts/{}", self.name()),
+            None => self.name().to_owned(),
+        };
+        // A chart can have the name `/`, which is lost when paths are joined.
+        self.path = path.trim_end_matches('/').to_owned();
+        if !self.is_copy {
+            self.place_dependencies();
+        }
+    }
+
+    fn place_dependencies(&mut self) {
+        for child in &mut self.dependencies {
+            child.place(Some(&self.path));
+        }
+    }
+
+    /// The chart as the dependency of another that declares it.
+    fn declared(&self, alias: &str) -> Self {
+        let mut node = self.original();
+        if !alias.is_empty() {
+            node.metadata.to_mut().name = alias.to_owned();
+        }
+        node.is_copy = false;
+        node.is_declared = true;
+        node.dependencies.iter_mut().for_each(|child| child.is_copy = true);
+        node
+    }
+
+    /// A copy of a chart that isn't processed yet.
+    fn original(&self) -> Self {
+        Node {
+            chart: self.chart,
+            path: self.path.clone(),
+            metadata: Cow::Borrowed(&self.chart.metadata),
+            defaults: Defaults::Own(self.chart),
+            dependencies: self.dependencies.iter().map(Node::original).collect(),
+            is_copy: self.is_copy,
+            is_declared: false,
+        }
+    }
+
+    /// Takes over the metadata of the chart's other copies, here and below.
+    fn share(&mut self, shared: &Shared) {
+        self.take_shared(shared);
+        self.dependencies.iter_mut().for_each(|child| child.share(shared));
+    }
+
+    fn take_shared(&mut self, shared: &Shared) {
+        let metadata = shared.get(&std::ptr::from_ref(self.chart));
+        if let Some(metadata) = metadata.filter(|_| !self.is_declared) {
+            self.metadata = Cow::Owned(metadata.clone());
+        }
+    }
+
+    /// The name, or the alias.
+    pub fn name(&self) -> &str {
+        &self.metadata.name
+    }
+}
+
+// === impl Defaults ===
+
+impl Defaults<'_> {
+    /// A copy that the caller may change.
+    pub fn copy(&self) -> Map {
+        match self {
+            Defaults::Own(chart) => chart.default_values(),
+            Defaults::Folded(map) => values::copy_map(&map.borrow()),
+        }
+    }
+
+    /// As [`Defaults::copy`], for who asks last: folded values needn't be copied then.
+    pub fn take(&self) -> Map {
+        match self {
+            Defaults::Own(chart) => chart.default_values(),
+            Defaults::Folded(map) => map.replace(Map::new(MapKind::Any, Entries::new())),
+        }
+    }
+}
+
+fn enable(
+    node: &mut Node<'_>,
+    outer: &Map,
+    path: &str,
+    shared: &mut Shared,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), Error> {
+    node.take_shared(shared);
+    if !node.metadata.has_dependencies {
+        return Ok(());
+    }
+    resolve(node);
+    let values = values::coalesce(node, outer, warnings)?;
+    let metadata = node.metadata.to_mut();
+    let declared = &mut metadata.dependencies;
+    for dependency in declared.iter_mut() {
+        dependency.enabled = by_tags(dependency, &values, warnings);
+    }
+    for dependency in declared.iter_mut() {
+        if let Some(enabled) = by_condition(dependency, &values, path, warnings) {
+            dependency.enabled = enabled;
+        }
+    }
+    // Disabled is a name, and whatever else has it.
+    let disabled = declared.iter().filter(|dependency| !dependency.enabled);
+    let disabled: HashSet<String> = disabled.map(|dependency| dependency.name.clone()).collect();
+    declared.retain(|dependency| !disabled.contains(&dependency.name));
+    metadata.has_dependencies = !declared.is_empty();
+    node.dependencies.retain(|child| !disabled.contains(child.name()));
+    for child in &mut node.dependencies {
+        let path = format!("{path}{}.", child.name());
+        enable(child, &values, &path, shared, warnings)?;
+    }
+    if !node.is_declared {
+        shared.insert(std::ptr::from_ref(node.chart), node.metadata.clone().into_owned());
+    }
+    Ok(())
+}
+
+/// Replaces the charts on disk by those that `Chart.yaml` declares, with their aliases. A chart that isn't declared,
+/// or not in that version, stays as it is and is always enabled.
+fn resolve(node: &mut Node<'_>) {
+    let matches = |dependency: &Dependency, chart: &Chart| {
+        chart.metadata.name == dependency.name && version::compatible(&dependency.version, &chart.metadata.version)
+    };
+    let metadata = node.metadata.to_mut();
+    let declared = |child: &Node<'_>| metadata.dependencies.iter().any(|d| matches(d, child.chart));
+    let (on_disk, mut resolved): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut node.dependencies).into_iter().partition(declared);
+    for dependency in &mut metadata.dependencies {
+        if let Some(child) = on_disk.iter().find(|child| matches(dependency, child.chart)) {
+            resolved.push(child.declared(&dependency.alias));
+        }
+        if !dependency.alias.is_empty() {
+            dependency.name = dependency.alias.clone();
+        }
+    }
+    node.dependencies = resolved;
+    node.place_dependencies();
+}
+
+/// One true tag enables; without one, a false tag disables.
+fn by_tags(dependency: &Dependency, values: &Map, warnings: &mut Vec<Warning>) -> bool {
+    let Some(tags) = values::table(values, "tags") else {
+        return true;
+    };
+    let (mut any_true, mut any_false) = (false, false);
+    for tag in &dependency.tags {
+        match tags.get(tag.as_bytes()) {
+            Some(Value::Bool(true)) => any_true = true,
+            Some(Value::Bool(false)) => any_false = true,
+            Some(_) => warnings.push(Warning::warn(
+                NOT_BOOL,
+                vec![("tag", tag.clone()), ("chart", dependency.name.clone())],
+            )),
+            None => {}
+        }
+    }
+    any_true || !any_false
+}
+
+/// The first path of the condition that holds a boolean decides.
+fn by_condition(dependency: &Dependency, values: &Map, path: &str, warnings: &mut Vec<Warning>) -> Option<bool> {
+    for condition in dependency
+        .condition
+        .trim()
+        .split(',')
+        .filter(|condition| !condition.is_empty())
+    {
+        match values::path_value(values, &format!("{path}{condition}")) {
+            Some(Value::Bool(enabled)) => return Some(enabled),
+            Some(_) => warnings.push(Warning::warn(
+                NOT_BOOL,
+                vec![("path", condition.to_owned()), ("chart", dependency.name.clone())],
+            )),
+            None => {}
+        }
+    }
+    None
+}
+
+/// Imports values from subcharts into their parents, the deepest first.
+fn import(node: &mut Node<'_>, processed: &mut Shared, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+    for child in &mut node.dependencies {
+        import(child, processed, warnings)?;
+    }
+    if !node.metadata.has_dependencies {
+        return Ok(());
+    }
+    let folded = values::merge_defaults(node, warnings)?;
+    let address = std::ptr::from_ref(node.chart);
+    if !node.is_declared && processed.contains_key(&address) {
+        // Helm writes what it has imported in a type that it doesn't import.
+        let dependencies = &mut node.metadata.to_mut().dependencies;
+        dependencies
+            .iter_mut()
+            .for_each(|dependency| dependency.import_values.clear());
+    }
+    let imported = Map::new(MapKind::Any, Entries::new());
+    for dependency in &mut node.metadata.to_mut().dependencies {
+        let mut resolved = Vec::new();
+        for entry in &dependency.import_values {
+            let (child, parent, named) = match entry {
+                Json::Object(map) => (plain(map.get("child")), plain(map.get("parent")), false),
+                Json::String(name) => (format!("exports.{name}"), ".".to_owned(), true),
+                _ => continue,
+            };
+            resolved.push(json!({"child": child, "parent": parent}));
+            match values::find_table(&folded, &format!("{}.{child}", dependency.name)) {
+                Ok(table) => {
+                    values::merge_tables(&imported, &nested(&parent, table)?, warnings);
+                    check_size(&imported)?;
+                }
+                Err(error) if named => {
+                    warnings.push(Warning::warn("ImportValues missing table", vec![("error", error)]));
+                }
+                Err(error) => warnings.push(Warning::warn(
+                    "ImportValues missing table from chart",
+                    vec![("chart", dependency.name.clone()), ("error", error)],
+                )),
+            }
+        }
+        dependency.import_values = resolved;
+    }
+    if !node.is_declared {
+        processed.insert(address, node.metadata.clone().into_owned());
+    }
+    // In a copy no two tables are one, as globals are after folding and what is imported twice.
+    let mut defaults = values::copy_map(&folded);
+    if !imported.is_empty() {
+        values::merge_tables(&defaults, &imported, warnings);
+        defaults = values::copy_map(&defaults);
+    }
+    node.defaults = Defaults::Folded(RefCell::new(defaults));
+    Ok(())
+}
+
+/// `table`, put below the dotted path `parent`.
+fn nested(parent: &str, table: Map) -> Result<Map, Error> {
+    if parent == "." {
+        return Ok(table);
+    }
+    if parent.split('.').count() > yaml::max_depth() {
+        return Err(too_deep());
+    }
+    Ok(parent.split('.').rev().fold(table, |inner, key| {
+        Map::new(MapKind::Any, Entries::from([(Str::from(key), Value::Map(inner))]))
+    }))
+}
+
+/// What is imported may have as many entries as this, each counted wherever it would be copied to.
+const MOST_IMPORTED: usize = 1_000_000;
+
+/// How large a table is.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    depth: usize,
+    entries: usize,
+}
+
+/// Tables are imported without copying them, so one can end up in itself, where Helm's stack overflows, or in two places
+/// of another that is in two places of the next, where Helm's memory grows without end.
+fn check_size(imported: &Map) -> Result<(), Error> {
+    let problem = match size(imported, yaml::max_depth(), &mut HashMap::new()) {
+        Some(size) if size.entries <= MOST_IMPORTED => return Ok(()),
+        Some(_) => too_large(),
+        None => too_deep(),
+    };
+    // What holds itself would never be dropped.
+    let mut tables = vec![imported.clone()];
+    while let Some(table) = tables.pop() {
+        for (key, value) in table.snapshot() {
+            tables.extend(values::as_table(&value));
+            values::remove(&table, &key);
+        }
+    }
+    Err(problem)
+}
+
+/// How large a table is; `None` if it nests deeper than `most`, or without end. Those that are `known` by the addresses of
+/// their entries aren't walked again: one that is imported in many places is walked once.
+fn size(table: &Map, most: usize, known: &mut HashMap<*const Table, Option<Size>>) -> Option<Size> {
+    let Some(entries) = &table.entries else {
+        return Some(Size::default());
+    };
+    let address = Rc::as_ptr(entries);
+    if let Some(found) = known.get(&address) {
+        return found.filter(|size| size.depth <= most);
+    }
+    // Whoever comes here from below holds itself.
+    known.insert(address, None);
+    let entries = entries.borrow();
+    let mut whole = Size {
+        depth: 0,
+        entries: entries.len(),
+    };
+    for child in entries.values().filter_map(values::as_table) {
+        let child = size(&child, most.checked_sub(1)?, known)?;
+        whole.depth = whole.depth.max(child.depth + 1);
+        whole.entries = whole.entries.saturating_add(child.entries);
+    }
+    known.insert(address, Some(whole));
+    Some(whole)
+}
+
+fn too_deep() -> Error {
+    Error::Values("import-values nest tables too deeply, or within themselves".to_owned())
+}
+
+fn too_large() -> Error {
+    Error::Values(format!("import-values make more than {MOST_IMPORTED} values"))
+}
+
+/// Go's `%v` of a field of an entry in `import-values`.
+fn plain(value: Option<&Json>) -> String {
+    let value = Value::from_json(&yaml::all_floats(value.cloned().unwrap_or_default()));
+    String::from_utf8_lossy(&display(&value)).into_owned()
+}

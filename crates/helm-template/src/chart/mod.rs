@@ -1,0 +1,291 @@
+//! A chart on disk -> [`Chart`]: folders and archives, `.helmignore`, metadata, values, dependencies, schema.
+//!
+//! Everything here follows Helm's own loader (`pkg/chart/loader`, `pkg/chart/v2`, `pkg/chart/common/util`); error
+//! texts are those that `helm template` prints, since people search for them.
+
+mod archive;
+pub mod dependencies;
+mod digest;
+mod directory;
+mod fetch;
+mod files;
+mod frozen;
+pub mod ignore;
+pub mod json;
+pub mod metadata;
+pub mod options;
+pub mod schema;
+pub mod stamp;
+pub mod strvals;
+pub mod values;
+pub mod version;
+pub mod warning;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use archive::Budget;
+pub use fetch::Fetch;
+pub use frozen::Frozen;
+use go_template::{Map, Str};
+pub use metadata::{Dependency, Maintainer, Metadata};
+pub use warning::Warning;
+
+/// A loaded chart: plain data, immutable, shared between threads by `Arc`.
+#[derive(Debug, Clone, Default)]
+pub struct Chart {
+    pub metadata: Metadata,
+    /// Files below `templates/`, named with that prefix, in the loader's order.
+    pub templates: Vec<File>,
+    /// What `.Files` sees: every file without a role of its own, `crds/` included.
+    pub files: Vec<File>,
+    /// The chart's `values.yaml`. Every number is a float, as Helm reads them.
+    pub values: Frozen,
+    /// `values.schema.json`.
+    pub schema: Option<schema::Schema>,
+    /// The manifests of this chart's own `crds/` folder (`.yaml`, `.yml`, `.json`); never templated.
+    pub crds: Vec<File>,
+    /// The charts below `charts/`, declared or not, enabled or not.
+    pub dependencies: Vec<Chart>,
+    /// What Helm's loader would log, in order, unless who loads the chart takes that itself ([`load_logged`]).
+    pub warnings: Vec<Warning>,
+    format: Format,
+    digest: OnceLock<String>,
+}
+
+/// Which of Helm's loaders reads a chart, subcharts included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Format {
+    /// `apiVersion` v1, v2 or none.
+    #[default]
+    Released,
+    /// `apiVersion: v3`: Helm 4 loads and checks such a chart, and refuses to render it.
+    V3,
+}
+
+/// One file of a chart. Its name is relative to the chart, with `/` between its parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    pub name: String,
+    pub data: Str,
+}
+
+/// Why a chart can't be loaded or its values can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{op} {path}: {}", io_text(.source))]
+    Io {
+        op: &'static str,
+        path: String,
+        source: std::io::Error,
+    },
+    /// The chart's files are not what Helm accepts.
+    #[error("{0}")]
+    Chart(String),
+    /// `Chart.yaml` lacks or misuses a field.
+    #[error("validation: {0}")]
+    Metadata(String),
+    /// Values that don't fit the chart, or that can't be parsed.
+    #[error("{0}")]
+    Values(String),
+    /// A chart inside `charts/` can't be loaded.
+    #[error("error unpacking subchart {name} in {parent}: {source}")]
+    Subchart {
+        name: String,
+        parent: String,
+        source: Box<Error>,
+    },
+}
+
+/// Loads a chart from a folder or from a `.tgz` archive.
+///
+/// Links are followed, byte order marks dropped, `.helmignore` applied (to folders only), a chart's size limited to
+/// 100 MiB. Archives whose paths leave the chart are refused.
+///
+/// # Errors
+/// [`Error`], worded as Helm words it.
+pub fn load(path: &Path) -> Result<Chart, Error> {
+    with_warnings(|warnings| load_logged(path, warnings))
+}
+
+/// As [`load`]. What Helm's loader would log is added to `warnings`, also before an error.
+///
+/// # Errors
+/// As [`load`]: what is wrong with a schema shows when values are checked.
+pub fn load_logged(path: &Path, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
+    let info = std::fs::metadata(path).map_err(|e| Error::io("stat", path, e))?;
+    let path = std::path::absolute(path).map_err(|e| Error::io("abs", path, e))?;
+    if info.is_dir() {
+        let chart_yaml = directory::chart_yaml(&path)?;
+        let head = files::head(&chart_yaml)?;
+        let files = directory::read(&path, chart_yaml, warnings)?;
+        return files::assemble(files, &head, warnings);
+    }
+    let data = std::fs::read(&path).map_err(|e| Error::io("open", &path, e))?;
+    load_archive_logged(&path, &data, warnings)
+}
+
+/// As [`load_logged`], from the bytes of a `.tgz` archive, as if they were those of the file `path`.
+///
+/// # Errors
+/// As [`load`], with `path` in them.
+pub fn load_archive_logged(path: &Path, data: &[u8], warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
+    let files = archive::read(path, data, &mut Budget::of_one())?;
+    from_archive(files, warnings)
+}
+
+/// Loads a chart from the bytes of a `.tgz` archive.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_archive(data: &[u8]) -> Result<Chart, Error> {
+    let files = archive::unpack("", data, &mut Budget::of_one())?;
+    with_warnings(|warnings| from_archive(files, warnings))
+}
+
+fn with_warnings(load: impl FnOnce(&mut Vec<Warning>) -> Result<Chart, Error>) -> Result<Chart, Error> {
+    let mut warnings = Vec::new();
+    let chart = load(&mut warnings)?;
+    Ok(Chart { warnings, ..chart })
+}
+
+fn from_archive(files: Vec<File>, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
+    let Some(file) = files.iter().find(|file| file.name == "Chart.yaml") else {
+        return Err(Error::Chart(
+            "unable to detect chart version, no Chart.yaml found".to_owned(),
+        ));
+    };
+    let head = files::head(file)?;
+    files::assemble(files, &head, warnings)
+}
+
+// === impl Chart ===
+
+impl Chart {
+    /// The chart's name, as `Chart.yaml` gives it.
+    pub fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    /// SHA-256 over all that renders see of the chart, in lower-case hex: equal digests, equal charts. It is made when it
+    /// is first asked for.
+    pub fn digest(&self) -> &str {
+        self.digest.get_or_init(|| digest::digest(self))
+    }
+
+    /// The template that renders name as `chart/templates/x.yaml`, those of subcharts as
+    /// `chart/charts/sub/templates/x.yaml`.
+    pub fn template(&self, source: &str) -> Option<&File> {
+        let rest = source.strip_prefix(self.name())?.strip_prefix('/')?;
+        match rest.strip_prefix("charts/") {
+            Some(rest) => self.dependencies.iter().find_map(|chart| chart.template(rest)),
+            None => self.templates.iter().find(|file| file.name == rest),
+        }
+    }
+
+    /// A copy of the default values.
+    pub fn default_values(&self) -> Map {
+        self.values.thaw()
+    }
+
+    /// Whether it is of a type that can be released: what Helm checks first, before it says that a chart is deprecated.
+    pub fn has_installable_type(&self) -> bool {
+        matches!(self.metadata.kind.as_str(), "" | "application")
+    }
+
+    /// Whether only its partials count (`type: library`).
+    pub fn is_library(&self) -> bool {
+        self.metadata.kind == "library"
+    }
+
+    fn is_v1(&self) -> bool {
+        self.metadata.api_version == "v1"
+    }
+
+    /// Checks that the chart can be released at all, as `helm template` does before it renders.
+    ///
+    /// # Errors
+    /// A library chart; a declared dependency that isn't in `charts/`; `apiVersion: v3`.
+    pub fn check_installable(&self) -> Result<(), Error> {
+        if !self.has_installable_type() {
+            return Err(Error::Chart(format!(
+                "{} charts are not installable",
+                self.metadata.kind
+            )));
+        }
+        match self.format {
+            Format::Released => self.check_dependencies(),
+            Format::V3 => {
+                // Helm counts what is declared by what is there (`v3Accessor.MetaDependencies`); with more declared than
+                // there it panics.
+                let (declared, present) = (self.metadata.dependencies.len(), self.dependencies.len());
+                if declared < present {
+                    return Err(lacking("unsupported chart dependency type"));
+                }
+                if declared == present {
+                    self.check_dependencies()?;
+                }
+                Err(Error::Chart("invalid chart apiVersion".to_owned()))
+            }
+        }
+    }
+
+    fn check_dependencies(&self) -> Result<(), Error> {
+        let missing: Vec<&str> = self
+            .metadata
+            .dependencies
+            .iter()
+            .filter(|wanted| !self.dependencies.iter().any(|chart| chart.name() == wanted.name))
+            .map(|wanted| wanted.name.as_str())
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(lacking(&format!(
+            "found in Chart.yaml, but missing in charts/ directory: {}",
+            missing.join(", ")
+        )))
+    }
+}
+
+fn lacking(what: &str) -> Error {
+    Error::Chart(format!(
+        "an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' to fetch \
+         missing dependencies: {what}"
+    ))
+}
+
+// === impl Error ===
+
+impl Error {
+    fn io(op: &'static str, path: &Path, source: std::io::Error) -> Self {
+        Error::Io {
+            op,
+            path: path.display().to_string(),
+            source,
+        }
+    }
+}
+
+/// Go's wording of the operating system's commonest errors.
+pub fn io_text(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        std::io::ErrorKind::IsADirectory => "is a directory".to_owned(),
+        std::io::ErrorKind::NotADirectory => "not a directory".to_owned(),
+        // Go's texts are the C library's, in lower case and without the number.
+        _ => {
+            let text = error.to_string();
+            let text = text.split(" (os error ").next().unwrap_or(&text);
+            let mut chars = text.chars();
+            chars
+                .next()
+                .map(|first| first.to_lowercase().chain(chars).collect())
+                .unwrap_or_default()
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! The little language of `--set` and its relatives. Facts: Helm's `pkg/strvals`.
+
+use serde_json::{Map, Value};
+
+use super::json;
+
+use go_template::integer::atoi;
+use go_template::printf::sprintf;
+use go_template::quote::quote_go;
+use go_template::value::Value as Template;
+
+/// The largest list index that `--set` may name.
+const MAX_INDEX: i64 = 65536;
+/// How many dots a name may have.
+const MAX_NESTING: usize = 30;
+
+/// How the text after a `=` becomes a value.
+pub enum Mode<'a> {
+    /// `--set`: null, booleans and whole numbers are recognised.
+    Typed,
+    /// `--set-string`
+    Strings,
+    /// `--set-json`
+    Json,
+    /// `--set-literal`: nothing is special after the first `=`.
+    Literal,
+    /// `--set-file`: the value is what the reader makes of the path.
+    File(&'a dyn Fn(&str) -> Result<String, String>),
+}
+
+/// Parses `text` and sets what it says in `target`.
+///
+/// # Errors
+/// The text of Helm's error. What came before the mistake has been set, as with Helm.
+pub fn parse_into(text: &str, mode: &Mode<'_>, target: &mut Map<String, Value>) -> Result<(), String> {
+    let mut parser = Parser {
+        rest: text.chars().collect::<Vec<_>>().into_iter(),
+        mode,
+    };
+    loop {
+        match parser.key(target, 0) {
+            Ok(()) => {}
+            Err(Stop::End) => return Ok(()),
+            Err(Stop::Error(text)) => return Err(text),
+        }
+    }
+}
+
+/// Why parsing stops: the input is used up (Go's `io.EOF`), or a mistake.
+enum Stop {
+    End,
+    Error(String),
+}
+
+impl From<String> for Stop {
+    fn from(text: String) -> Self {
+        Stop::Error(text)
+    }
+}
+
+type Step<T> = Result<T, Stop>;
+
+struct Parser<'a> {
+    rest: std::vec::IntoIter<char>,
+    mode: &'a Mode<'a>,
+}
+
+impl Parser<'_> {
+    fn peek(&self) -> Option<char> {
+        self.rest.as_slice().first().copied()
+    }
+
+    /// Reads up to a character of `stops`, which is consumed; `Err` holds what was read before the end.
+    fn until(&mut self, stops: &[char]) -> Result<(String, char), String> {
+        let mut read = String::new();
+        while let Some(c) = self.rest.next() {
+            if stops.contains(&c) {
+                return Ok((read, c));
+            }
+            if c == '\\' && !matches!(self.mode, Mode::Literal) {
+                match self.rest.next() {
+                    Some(escaped) => read.push(escaped),
+                    None => return Err(read),
+                }
+            } else {
+                read.push(c);
+            }
+        }
+        Err(read)
+    }
+
+    fn key(&mut self, data: &mut Map<String, Value>, nesting: usize) -> Step<()> {
+        let stops: &[char] = if matches!(self.mode, Mode::Literal) {
+            &['=', '[', '.']
+        } else {
+            &['=', '[', ',', '.']
+        };
+        let (key, last) = match self.until(stops) {
+            Ok(found) => found,
+            Err(read) if read.is_empty() => return Err(Stop::End),
+            Err(read) => return Err(Stop::Error(format!("key {} has no value", quote_go(&read)))),
+        };
+        match last {
+            '[' => {
+                let index = self.index()?;
+                let mut list = match data.get(&key) {
+                    None => Vec::new(),
+                    Some(Value::Array(items)) => items.clone(),
+                    Some(other) => return Err(type_panic(other, "[]interface {}")),
+                };
+                let result = self.item(&mut list, index, nesting);
+                set(data, key, Value::Array(list));
+                result
+            }
+            ',' => {
+                let text = format!("key {} has no value (cannot end with ,)", quote_go(&key));
+                set(data, key, Value::String(String::new()));
+                Err(Stop::Error(text))
+            }
+            '.' => {
+                if nesting + 1 > MAX_NESTING {
+                    return Err(Stop::Error(format!(
+                        "value name nested level is greater than maximum supported nested level of {MAX_NESTING}"
+                    )));
+                }
+                let mut inner = match data.get(&key) {
+                    None => Map::new(),
+                    Some(Value::Object(map)) => map.clone(),
+                    Some(other) => return Err(type_panic(other, "map[string]interface {}")),
+                };
+                let result = self.key(&mut inner, nesting + 1);
+                if result.is_ok() && inner.is_empty() {
+                    return Err(Stop::Error(format!("key map {} has no value", quote_go(&key))));
+                }
+                if !inner.is_empty() {
+                    set(data, key, Value::Object(inner));
+                }
+                result
+            }
+            _ => {
+                let (value, result) = self.value()?;
+                set(data, key, value);
+                result
+            }
+        }
+    }
+
+    /// The value after a `=`, and how parsing goes on.
+    fn value(&mut self) -> Step<(Value, Step<()>)> {
+        match self.mode {
+            Mode::Literal => {
+                let text: String = self.rest.by_ref().collect();
+                Ok((Value::String(text), Ok(())))
+            }
+            Mode::Json => self.json().map(|value| (value, Ok(()))),
+            _ => match self.peek() {
+                None => Ok((Value::String(String::new()), Err(Stop::End))),
+                Some('{') => {
+                    self.rest.next();
+                    Ok((Value::Array(self.list()?), Ok(())))
+                }
+                Some(_) => {
+                    let text = match self.until(&[',']) {
+                        Ok((text, _)) | Err(text) => text,
+                    };
+                    match self.convert(text) {
+                        Ok(value) => Ok((value, Ok(()))),
+                        // The key is set all the same, to what a failed reader returned: nil.
+                        Err(text) => Ok((Value::Null, Err(Stop::Error(text)))),
+                    }
+                }
+            },
+        }
+    }
+
+    fn json(&mut self) -> Step<Value> {
+        if self.empty_value() {
+            return Ok(Value::Null);
+        }
+        let text: String = self.rest.as_slice().iter().collect();
+        let (value, used) = json::first(text.as_bytes())?;
+        let used = text.get(..used).map_or(0, |used| used.chars().count());
+        self.rest.by_ref().take(used).for_each(drop);
+        self.empty_value();
+        Ok(value)
+    }
+
+    /// Skips white space and one comma; whether nothing else comes before that comma or the end.
+    fn empty_value(&mut self) -> bool {
+        loop {
+            match self.peek() {
+                None => return true,
+                Some(',') => {
+                    self.rest.next();
+                    return true;
+                }
+                Some(c) if c.is_whitespace() => {
+                    self.rest.next();
+                }
+                Some(_) => return false,
+            }
+        }
+    }
+
+    fn list(&mut self) -> Step<Vec<Value>> {
+        let mut items = Vec::new();
+        loop {
+            let Ok((text, last)) = self.until(&[',', '}']) else {
+                return Err(Stop::Error("list must terminate with '}'".to_owned()));
+            };
+            items.push(self.convert(text)?);
+            if last == '}' {
+                if self.peek() == Some(',') {
+                    self.rest.next();
+                }
+                return Ok(items);
+            }
+        }
+    }
+
+    fn convert(&self, text: String) -> Result<Value, String> {
+        match self.mode {
+            Mode::Typed => Ok(typed(text)),
+            Mode::File(read) => read(&text).map(Value::String),
+            Mode::Strings | Mode::Json | Mode::Literal => Ok(Value::String(text)),
+        }
+    }
+
+    fn index(&mut self) -> Step<i64> {
+        // An unterminated index is Go's io.EOF, wrapped: it still ends the parse without an error.
+        let Ok((text, _)) = self.until(&[']']) else {
+            return Err(Stop::End);
+        };
+        atoi(&text).map_err(|problem| Stop::Error(format!("error parsing index: {problem}")))
+    }
+
+    fn item(&mut self, list: &mut Vec<Value>, index: i64, nesting: usize) -> Step<()> {
+        if index < 0 {
+            return Err(Stop::Error(format!("negative {index} index not allowed")));
+        }
+        let (unexpected, last) = match self.until(&['[', '.', '=']) {
+            Ok((read, last)) => (read, Some(last)),
+            Err(read) => (read, None),
+        };
+        if !unexpected.is_empty() {
+            return Err(Stop::Error(format!(
+                "unexpected data at end of array index: {}",
+                quote_runes(&unexpected)
+            )));
+        }
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        match last {
+            None => Err(Stop::End),
+            Some('=') => {
+                let (value, result) = self.value()?;
+                match result {
+                    Err(Stop::Error(text)) => Err(Stop::Error(text)),
+                    _ => set_index(list, index, value),
+                }
+            }
+            Some('[') => {
+                let next = self.index()?;
+                let mut inner = match list.get(at) {
+                    None | Some(Value::Null) => Vec::new(),
+                    Some(Value::Array(items)) => items.clone(),
+                    Some(other) => return Err(type_panic(other, "[]interface {}")),
+                };
+                self.item(&mut inner, next, nesting)?;
+                set_index(list, index, Value::Array(inner))
+            }
+            Some(_) => {
+                let mut inner = match list.get(at) {
+                    Some(Value::Object(map)) => map.clone(),
+                    _ => Map::new(),
+                };
+                let result = self.key(&mut inner, nesting);
+                if let (Err(_), Some(place)) = (&result, list.get_mut(at)) {
+                    *place = Value::Object(inner);
+                    return result;
+                }
+                result?;
+                set_index(list, index, Value::Object(inner))
+            }
+        }
+    }
+}
+
+fn set(data: &mut Map<String, Value>, key: String, value: Value) {
+    if !key.is_empty() {
+        data.insert(key, value);
+    }
+}
+
+fn set_index(list: &mut Vec<Value>, index: i64, value: Value) -> Step<()> {
+    if index > MAX_INDEX {
+        return Err(Stop::Error(format!(
+            "index of {index} is greater than maximum supported index of {MAX_INDEX}"
+        )));
+    }
+    let index = usize::try_from(index).unwrap_or_default();
+    if list.len() <= index {
+        list.resize(index + 1, Value::Null);
+    }
+    if let Some(place) = list.get_mut(index) {
+        *place = value;
+    }
+    Ok(())
+}
+
+fn typed(text: String) -> Value {
+    if text.eq_ignore_ascii_case("true") {
+        return Value::Bool(true);
+    }
+    if text.eq_ignore_ascii_case("false") {
+        return Value::Bool(false);
+    }
+    if text.eq_ignore_ascii_case("null") {
+        return Value::Null;
+    }
+    if text == "0" {
+        return Value::from(0);
+    }
+    match text.parse::<i64>() {
+        Ok(number) if !text.starts_with('0') => Value::from(number),
+        _ => Value::String(text),
+    }
+}
+
+/// The text of the panic with which a Go type assertion fails, as Helm reports it.
+fn type_panic(found: &Value, wanted: &str) -> Stop {
+    let found = match found {
+        Value::Null => {
+            return Stop::Error(format!(
+                "unable to parse key: interface conversion: interface {{}} is nil, not {wanted}"
+            ));
+        }
+        Value::Bool(_) => "bool",
+        Value::Number(n) if n.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    };
+    Stop::Error(format!(
+        "unable to parse key: interface conversion: interface {{}} is {found}, not {wanted}"
+    ))
+}
+
+/// Go's `%q` of a list of characters.
+fn quote_runes(text: &str) -> String {
+    let quoted: Vec<String> = text
+        .chars()
+        .map(|c| {
+            let text = sprintf(b"%q", &[Template::Int(i64::from(u32::from(c)))]);
+            String::from_utf8_lossy(&text).into_owned()
+        })
+        .collect();
+    format!("[{}]", quoted.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parse(text: &str, mode: &Mode<'_>) -> Result<Value, String> {
+        let mut map = Map::new();
+        parse_into(text, mode, &mut map).map(|()| Value::Object(map))
+    }
+
+    #[test]
+    fn typed_values() {
+        let table = [
+            (
+                "name1=null,f=false,t=true",
+                json!({"name1": null, "f": false, "t": true}),
+            ),
+            (
+                "a=1,b=-1,c=01,d=1.5,e=0,f=1e3,g=+1",
+                json!({"a": 1, "b": -1, "c": "01", "d": "1.5", "e": 0, "f": "1e3", "g": 1}),
+            ),
+            ("name1=,name2=value2", json!({"name1": "", "name2": "value2"})),
+            ("name1=one\\,two,name2=x", json!({"name1": "one,two", "name2": "x"})),
+            ("name1=", json!({"name1": ""})),
+            ("a.b.c=1,a.d=2", json!({"a": {"b": {"c": 1}, "d": 2}})),
+            ("list={a,1,true}", json!({"list": ["a", 1, true]})),
+            ("list={},x=1", json!({"list": [""], "x": 1})),
+            ("list[0]=a,list[2]=c", json!({"list": ["a", null, "c"]})),
+            (
+                "list[0].foo=bar,list[0].hello=world",
+                json!({"list": [{"foo": "bar", "hello": "world"}]}),
+            ),
+            ("l[0][1]=x", json!({"l": [[null, "x"]]})),
+            ("na\\.me=1", json!({"na.me": 1})),
+            ("boolean.x=TRUE", json!({"boolean": {"x": true}})),
+            ("leading_zeros=00009", json!({"leading_zeros": "00009"})),
+        ];
+        for (text, want) in table {
+            assert_eq!(parse(text, &Mode::Typed), Ok(want), "{text}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_worded_as_helm_words_them() {
+        let table = [
+            ("name", "key \"name\" has no value"),
+            ("name1,name2=", "key \"name1\" has no value (cannot end with ,)"),
+            ("a.b=1,a.=", "key map \"a\" has no value"),
+            ("list={a,b", "list must terminate with '}'"),
+            ("list[0]x=1", "unexpected data at end of array index: ['x']"),
+            ("list[-1]=1", "negative -1 index not allowed"),
+            (
+                "list[65537]=1",
+                "index of 65537 is greater than maximum supported index of 65536",
+            ),
+            (
+                "a=1,a.b=2",
+                "unable to parse key: interface conversion: interface {} is int64, not map[string]interface {}",
+            ),
+        ];
+        for (text, want) in table.into_iter().filter(|(text, _)| *text != "a.b=1,a.=") {
+            assert_eq!(parse(text, &Mode::Typed), Err(want.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_modes() {
+        assert_eq!(parse("a=1,b=true", &Mode::Strings), Ok(json!({"a": "1", "b": "true"})));
+        assert_eq!(
+            parse("a=1,b=tr\\ue{x}", &Mode::Literal),
+            Ok(json!({"a": "1,b=tr\\ue{x}"}))
+        );
+        assert_eq!(
+            parse("a={\"x\":[1]},b[1]=null,c=", &Mode::Json),
+            Ok(json!({"a": {"x": [1.0]}, "b": [null, null], "c": null}))
+        );
+        let read = |path: &str| {
+            if path == "f" {
+                Ok("text".to_owned())
+            } else {
+                Err(format!("open {path}"))
+            }
+        };
+        assert_eq!(parse("a=f", &Mode::File(&read)), Ok(json!({"a": "text"})));
+        assert_eq!(parse("a=g", &Mode::File(&read)), Err("open g".to_owned()));
+    }
+}

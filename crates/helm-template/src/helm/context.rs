@@ -1,0 +1,447 @@
+//! The state of one render, which functions reach: the templates, lookups, clock, randomness and limits.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::asked::Asked;
+use super::hosts::Hosts;
+use super::includes::Includes;
+use super::kept::{Kept, Randomness};
+use super::limits::{Limit, Limits};
+use super::lookup::{LookupKey, Lookups};
+use super::random::{Random, Recall};
+use super::{files, functions};
+use crate::sprig::{Call, Drawn, Env, Source};
+use go_template::footprint;
+use go_template::memory::Scope;
+use go_template::meter::{self, Meter, Overrun};
+use go_template::quote::quote_go;
+use go_template::{CallError, Entries, ExecError, Host, List, ListKind, Map, MapKind, Param, Set, Str, Value, exec};
+use go_yaml as yaml;
+
+/// Room for what an included template prints, in bytes: most print less.
+const INCLUDED: usize = 256;
+/// How many steps there are between two looks at the clock.
+const STEPS_A_LOOK: u64 = 1024;
+/// How many bytes a function reads or writes in about the time of a step.
+const BYTES_A_STEP: u64 = 64;
+/// What a random result and a lookup take besides what templates see of them, in bytes.
+const DRAWN: u64 = 1024;
+const LOOKED_UP: u64 = 512;
+/// The kind that only a chart may look up.
+const SECRET: &str = "Secret";
+/// How much of a text an error shows, in characters.
+const SHOWN: usize = 60;
+/// How the evaluator words runaway recursion.
+const TOO_DEEP: &str = "exceeded maximum template depth";
+
+/// What a render takes from outside, besides its data.
+#[derive(Clone)]
+pub struct Environment {
+    pub lookups: Lookups,
+    /// What `now` answers.
+    pub clock: jiff::Timestamp,
+    /// `None`: the operating system's randomness.
+    pub seed: Option<[u8; 32]>,
+    /// `None`: every random result is new.
+    pub kept: Option<Kept>,
+    pub limits: Limits,
+    /// `None`: `getHostByName` answers nothing.
+    pub hosts: Option<Hosts>,
+    /// `None`: every text may look up Secrets.
+    pub own: Option<Own>,
+}
+
+/// Tells whether a text that `tpl` executes is the chart's own, and not one of those who only give it values.
+pub type Own = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
+/// The context of a render's functions.
+pub struct Context {
+    pub(super) set: Arc<Set>,
+    pub(super) includes: Includes,
+    lookups: Lookups,
+    missing: BTreeSet<LookupKey>,
+    used: BTreeSet<LookupKey>,
+    asked: Asked,
+    clock: jiff::Timestamp,
+    random: Random,
+    pub(super) hosts: Option<Hosts>,
+    own: Option<Own>,
+    /// The texts that `tpl` is executing, one within the other.
+    pub(super) texts: Vec<Str>,
+    /// The file that is being rendered.
+    file: String,
+    limits: Limits,
+    steps: u64,
+    started: Duration,
+    depth: usize,
+    deepest: usize,
+    /// Bytes of the files that are done.
+    written: usize,
+    exceeded: Option<Limit>,
+    /// What functions may still make. Before the scope: what is made is counted until the end.
+    meter: Meter,
+    /// Frees maps that hold themselves.
+    _scope: Scope,
+}
+
+/// What was used of [`Limits`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Used {
+    pub steps: u64,
+    /// The deepest nesting that was reached.
+    pub depth: usize,
+    pub output: usize,
+    pub memory: u64,
+    /// Processor time of the thread.
+    pub time: Duration,
+}
+
+impl Context {
+    /// A context for one render of the templates in `set`.
+    pub fn new(set: Arc<Set>, environment: &Environment) -> Self {
+        Context {
+            set,
+            includes: Includes::new(),
+            lookups: environment.lookups.clone(),
+            missing: BTreeSet::new(),
+            used: BTreeSet::new(),
+            asked: Asked::default(),
+            clock: environment.clock,
+            random: Random::new(environment.seed, environment.kept.as_ref()),
+            hosts: environment.hosts.clone(),
+            own: environment.own.clone(),
+            texts: Vec::new(),
+            file: String::new(),
+            limits: environment.limits,
+            steps: 0,
+            started: meter::cpu_time(),
+            depth: 0,
+            deepest: 0,
+            written: 0,
+            exceeded: None,
+            meter: Meter::open(
+                environment.limits.memory,
+                meter::cpu_time().checked_add(environment.limits.time),
+            ),
+            _scope: Scope::open(),
+        }
+    }
+
+    /// The same, which tells what is asked of [`Capabilities::asked`](super::Capabilities::asked).
+    pub fn with_asked(mut self, asked: &Asked) -> Self {
+        self.asked = asked.clone();
+        self
+    }
+
+    /// What the render has used of its limits so far.
+    pub fn used(&self) -> Used {
+        Used {
+            steps: self.steps,
+            depth: self.deepest,
+            output: self.written,
+            memory: self.limits.memory.saturating_sub(self.meter.left()),
+            time: self.elapsed(),
+        }
+    }
+
+    /// Renders the file `name` with `data`; `<no value>` is gone from the result.
+    ///
+    /// # Errors
+    /// Go's error. If a limit was the cause, [`Context::exceeded`] knows it.
+    pub fn render(&mut self, name: &str, data: &Value) -> Result<Vec<u8>, Box<ExecError>> {
+        self.begin(name);
+        // What a file prints is seldom longer than the file.
+        let length = self.set.get(name).map_or(0, |tree| tree.source_len());
+        let text = self.execute_into(name, data, Vec::with_capacity(length));
+        if text.is_err() && self.exceeded.is_none() && meter::has_overrun() {
+            self.exceeded = Some(self.overrun());
+        }
+        if let Err(e) = &text
+            && self.exceeded.is_none()
+            && e.to_string().contains(TOO_DEEP)
+        {
+            self.exceeded = Some(Limit::Depth(self.limits.depth));
+        }
+        let text = super::without_no_value(text?);
+        self.written += text.len();
+        Ok(text)
+    }
+
+    /// Renders the file `name` in another language: `work` has this context's functions, randomness and limits.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn render_as<E>(
+        &mut self,
+        name: &str,
+        work: impl FnOnce(&mut Self) -> Result<Vec<u8>, E>,
+    ) -> Result<Vec<u8>, E> {
+        self.begin(name);
+        let text = work(self)?;
+        self.written += text.len();
+        Ok(text)
+    }
+
+    fn begin(&mut self, name: &str) {
+        name.clone_into(&mut self.file);
+        self.includes.next_file();
+    }
+
+    /// Executes a template of the current set, for `include` and `tpl`.
+    pub(super) fn execute(&mut self, name: &str, data: &Value) -> Result<Vec<u8>, Box<ExecError>> {
+        self.execute_into(name, data, Vec::with_capacity(INCLUDED))
+    }
+
+    fn execute_into(&mut self, name: &str, data: &Value, mut out: Vec<u8>) -> Result<Vec<u8>, Box<ExecError>> {
+        let set = Arc::clone(&self.set);
+        exec(&set, name, data, functions::table(), self, &mut out)?;
+        Ok(out)
+    }
+
+    /// The limit that ended the render, if one did.
+    pub fn exceeded(&self) -> Option<Limit> {
+        self.exceeded
+    }
+
+    /// The lookups that the table did not answer, and all that were made.
+    pub fn lookups(&self) -> (Vec<LookupKey>, Vec<LookupKey>) {
+        (
+            self.missing.iter().cloned().collect(),
+            self.used.iter().cloned().collect(),
+        )
+    }
+
+    /// What the render took from chance and from the clock, and warnings about it.
+    pub fn into_randomness(self) -> (Randomness, Vec<String>) {
+        self.random.finish()
+    }
+
+    pub(super) fn lookup(&mut self, key: LookupKey) -> Result<Value, CallError> {
+        let empty = || Value::map(Entries::new());
+        if !self.lookups.is_live() {
+            return Ok(empty());
+        }
+        if key.kind == SECRET
+            && let Some(own) = &self.own
+        {
+            // Who includes a template from such a text gets nothing that was looked up before either.
+            footprint::impure();
+            if let Some(text) = self.texts.iter().find(|text| !own(text)) {
+                let mut text = text.to_text().into_owned();
+                if let Some((end, _)) = text.char_indices().nth(SHOWN) {
+                    text.truncate(end);
+                    text.push_str("...");
+                }
+                return Err(CallError::Text(format!(
+                    "Secrets are not looked up for text that comes from values: only the chart's own templates may, and \
+                     {} is none",
+                    quote_go(text.as_bytes())
+                )));
+            }
+        }
+        if self.used.insert(key.clone()) && !meter::spend(LOOKED_UP) {
+            return Err(CallError::Text(Overrun::Memory.to_string()));
+        }
+        let answer = self.lookups.get(&key).map_err(CallError::Text)?;
+        if answer.as_deref().is_some_and(|answer| !super::convert::charge(answer)) {
+            return Err(CallError::Text(Overrun::Memory.to_string()));
+        }
+        match answer.map(|answer| Value::from_json(&answer)) {
+            Some(answer) => Ok(answer),
+            None => {
+                self.missing.insert(key);
+                Ok(empty())
+            }
+        }
+    }
+
+    /// The processor time since the context was made.
+    fn elapsed(&self) -> Duration {
+        meter::cpu_time().saturating_sub(self.started)
+    }
+
+    /// The limit that a function reported.
+    fn overrun(&self) -> Limit {
+        match meter::take_overrun() {
+            Some(Overrun::Text) => Limit::Text(meter::MAX_TEXT),
+            Some(Overrun::Depth) => Limit::Nesting(meter::MAX_VALUE_DEPTH),
+            Some(Overrun::Regex) => Limit::Regex,
+            Some(Overrun::Time) => Limit::Time(self.limits.time),
+            Some(Overrun::Memory) | None => Limit::Memory(self.limits.memory),
+        }
+    }
+
+    /// Counts steps.
+    fn work(&mut self, steps: u64) -> Result<(), String> {
+        let before = self.steps;
+        self.steps = before.saturating_add(steps);
+        if self.steps > self.limits.steps {
+            return self.exceed(Limit::Steps(self.limits.steps));
+        }
+        // The clock is read seldom: it costs more than a step.
+        if before / STEPS_A_LOOK != self.steps / STEPS_A_LOOK && !meter::in_time() {
+            return self.exceed(Limit::Time(self.limits.time));
+        }
+        Ok(())
+    }
+
+    fn exceed(&mut self, limit: Limit) -> Result<(), String> {
+        self.exceeded = Some(limit);
+        Err(format!("over {limit} of one render"))
+    }
+}
+
+impl Env for Context {
+    fn once(
+        &mut self,
+        call: &Call,
+        fits: impl Fn(&Drawn) -> bool,
+        make: impl FnOnce(&mut Source) -> Result<Drawn, CallError>,
+    ) -> Result<Drawn, CallError> {
+        footprint::impure();
+        if !meter::spend(DRAWN) {
+            return Err(CallError::Text(Overrun::Memory.to_string()));
+        }
+        let slot = match self.random.recall(&self.file, call, fits, self.clock) {
+            Recall::Kept(drawn) => return Ok(drawn),
+            Recall::Draw(slot) => slot,
+        };
+        self.work(call.cost)?;
+        let drawn = make(&mut self.random.source(&slot, self.clock))?;
+        self.random.store(slot, &drawn)?;
+        Ok(drawn)
+    }
+
+    fn burn(&mut self, steps: u64) -> Result<(), CallError> {
+        Ok(self.work(steps)?)
+    }
+}
+
+impl Host for Context {
+    fn depth(&mut self) -> &mut usize {
+        &mut self.depth
+    }
+
+    fn max_depth(&self) -> usize {
+        self.limits.depth
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        self.deepest = self.deepest.max(self.depth);
+        self.work(1)
+    }
+
+    fn called(&mut self, given: usize, made: usize, fresh: u64) -> Result<(), String> {
+        if !meter::spend(fresh) || meter::has_overrun() {
+            let limit = self.overrun();
+            return self.exceed(limit);
+        }
+        match (given + made) as u64 / BYTES_A_STEP {
+            0 => Ok(()),
+            steps => self.work(steps),
+        }
+    }
+
+    fn output(&mut self, bytes: usize, added: usize) -> Result<(), String> {
+        // A buffer that grows has room for as much again.
+        if !meter::spend(2 * added as u64) {
+            let limit = self.overrun();
+            return self.exceed(limit);
+        }
+        if self.written.saturating_add(bytes) > self.limits.output {
+            return self.exceed(Limit::Output(self.limits.output));
+        }
+        Ok(())
+    }
+
+    fn has_map_method(&self, kind: MapKind, name: &[u8]) -> bool {
+        match kind {
+            MapKind::Files => std::str::from_utf8(name).is_ok_and(|name| files::arity(name).is_some()),
+            MapKind::Values => matches!(name, b"AsMap" | b"YAML" | b"Table" | b"PathValue" | b"Encode"),
+            _ => false,
+        }
+    }
+
+    fn map_method_params(&self, kind: MapKind, name: &str) -> Option<&'static [Param]> {
+        let arity = match (kind, name) {
+            (MapKind::Files, name) => files::arity(name)?,
+            (MapKind::Values, "AsMap" | "YAML") => 0,
+            (MapKind::Values, "Table" | "PathValue") => 1,
+            (MapKind::Values, "Encode") => return Some(&[Param::Named("io.Writer")]),
+            _ => return None,
+        };
+        Some(if arity == 0 { &[] } else { &[Param::String] })
+    }
+
+    fn list_method_params(&self, kind: ListKind, name: &str) -> Option<&'static [Param]> {
+        (kind == ListKind::VersionSet && name == "Has").then_some(&[Param::String])
+    }
+
+    fn list_method(&mut self, list: &List, _name: &str, args: &[Value]) -> Result<Value, CallError> {
+        let wanted = match args.first() {
+            Some(Value::String(text)) => text.as_bytes(),
+            _ => return Ok(Value::Bool(false)),
+        };
+        self.asked.has(wanted);
+        let has = |known: &Value| matches!(known, Value::String(known) if known.as_bytes() == wanted);
+        Ok(Value::Bool(list.items().iter().any(has)))
+    }
+
+    fn map_method(&mut self, map: &Map, name: &str, args: &[Value]) -> Option<Result<Value, CallError>> {
+        let result = match map.kind {
+            MapKind::Files => files::call(map, name, args)?,
+            MapKind::Values => values_method(map, name, args)?,
+            _ => return None,
+        };
+        Some(result.map_err(CallError::Text))
+    }
+}
+
+/// The methods of `common.Values` (Helm's `pkg/chart/common/values.go`).
+fn values_method(values: &Map, name: &str, args: &[Value]) -> Option<Result<Value, String>> {
+    let path = match args.first() {
+        Some(Value::String(text)) => text.as_bytes(),
+        _ => b"",
+    };
+    Some(match name {
+        "AsMap" if values.is_empty() => Ok(Value::map(Entries::new())),
+        "AsMap" => Ok(Value::Map(values.with_kind(MapKind::Any))),
+        "YAML" => super::convert::to_json_value(&Value::Map(values.clone()))
+            .and_then(|json| yaml::to_string(&json).map_err(|e| e.to_string()))
+            .map(Value::string),
+        "Table" => table(values, path).map(|table| Value::Map(table.with_kind(MapKind::Values))),
+        "PathValue" if path.is_empty() => Err("YAML path cannot be empty".to_owned()),
+        "PathValue" => path_value(values, path),
+        // No value of a template is a writer, only nil is one.
+        "Encode" => Err("runtime error: invalid memory address or nil pointer dereference".to_owned()),
+        _ => return None,
+    })
+}
+
+fn is_table(value: &Value) -> bool {
+    matches!(value, Value::Map(map) if map.kind == MapKind::Any)
+}
+
+fn table(values: &Map, path: &[u8]) -> Result<Map, String> {
+    path.split(|byte| *byte == b'.')
+        .try_fold(values.clone(), |map, key| match map.get(key) {
+            Some(Value::Map(inner)) if matches!(inner.kind, MapKind::Any | MapKind::Values) => Ok(inner),
+            _ => Err(format!("{} is not a table", quote_go(key))),
+        })
+}
+
+fn path_value(values: &Map, path: &[u8]) -> Result<Value, String> {
+    let (parent, key) = match path.iter().rposition(|byte| *byte == b'.') {
+        Some(dot) => {
+            let (parent, key) = path.split_at(dot);
+            (table(values, parent).ok(), key.get(1..).unwrap_or_default())
+        }
+        None => (Some(values.clone()), path),
+    };
+    let value = parent.and_then(|parent| parent.get(key));
+    value
+        .filter(|value| !is_table(value))
+        .ok_or_else(|| format!("{} is not a value", quote_go(key)))
+}

@@ -1,0 +1,125 @@
+//! `fromToml`, over the crate `toml`.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::sprig::date_parse;
+use go_template::meter;
+use go_template::value::{Entries, Str, Value};
+
+/// The most memory that a byte of a document takes while it is read: a short table is a node of a B-tree.
+const BYTE: u64 = 400;
+/// What a value takes.
+const NODE: u64 = 80;
+
+/// Reads a document: whole numbers are `int64`, dates and times are times.
+///
+/// # Errors
+/// What is wrong with it, and in which line.
+pub(super) fn read(input: &[u8]) -> Result<Value, String> {
+    if !meter::has_room(input.len() as u64 * BYTE) {
+        return Err(meter::Overrun::Memory.to_string());
+    }
+    let text = std::str::from_utf8(input).map_err(|_| "toml: the text is not UTF-8")?;
+    let flaw = |at: usize, what: &str| {
+        let line = 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
+        format!("toml: line {line}: {what}")
+    };
+    let document = DeTable::parse(text).map_err(|e| flaw(e.span().map_or(0, |span| span.start), e.message()))?;
+    table(document.get_ref()).map_err(|(at, what)| flaw(at, what))
+}
+
+/// Where in the text something is wrong, and what.
+type Flaw = (usize, &'static str);
+
+fn table(table: &DeTable<'_>) -> Result<Value, Flaw> {
+    let mut entries = Entries::new();
+    for (key, item) in table {
+        meter::spend(NODE + key.get_ref().len() as u64);
+        entries.insert(Str::from(key.get_ref().as_ref()), value(item)?);
+    }
+    Ok(Value::map(entries))
+}
+
+fn value(found: &Spanned<DeValue<'_>>) -> Result<Value, Flaw> {
+    meter::spend(NODE);
+    let at = found.span().start;
+    Ok(match found.get_ref() {
+        DeValue::String(text) => {
+            meter::spend(text.len() as u64);
+            Value::string(text.as_ref())
+        }
+        DeValue::Integer(number) => {
+            let number = i64::from_str_radix(number.as_str(), number.radix());
+            Value::Int64(number.map_err(|_| (at, "the number is out of range for int64"))?)
+        }
+        DeValue::Float(number) => {
+            let parsed: f64 = number.as_str().parse().map_err(|_| (at, "invalid float"))?;
+            if parsed.is_infinite() && !number.as_str().contains("inf") {
+                return Err((at, "the number is out of range for float64"));
+            }
+            Value::Float64(parsed)
+        }
+        DeValue::Boolean(truth) => Value::Bool(*truth),
+        DeValue::Datetime(time) => {
+            let text = time.to_string();
+            date_parse::toml(text.as_bytes()).unwrap_or_else(|| Value::string(text))
+        }
+        DeValue::Array(items) => Value::list(items.iter().map(value).collect::<Result<_, _>>()?),
+        DeValue::Table(inner) => table(inner)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sprig::text::display;
+
+    #[test]
+    fn reads_values_in_their_kinds() {
+        let text = b"a = 1\nb = 1.5\nc.d = [true]\ne = 0xff\nf = 1979-05-27T00:32:00+07:00\ng = 07:32:00\n";
+        let Ok(Value::Map(map)) = read(text) else {
+            panic!("not a map")
+        };
+        assert!(matches!(map.get(b"a"), Some(Value::Int64(1))));
+        assert!(matches!(map.get(b"b"), Some(Value::Float64(n)) if n == 1.5));
+        assert!(matches!(map.get(b"c"), Some(Value::Map(inner)) if matches!(inner.get(b"d"), Some(Value::List(_)))));
+        assert!(matches!(map.get(b"e"), Some(Value::Int64(255))));
+        assert_eq!(display(&map.get(b"f").unwrap()), b"1979-05-27 00:32:00 +0700 +0700");
+        assert_eq!(
+            display(&map.get(b"g").unwrap()),
+            b"0000-01-01 07:32:00 +0000 time-local"
+        );
+    }
+
+    #[test]
+    fn says_in_which_line_it_is_broken() {
+        for (text, line) in [
+            ("a = ", 1),
+            ("a = 1\na = 2\n", 2),
+            ("\n\nb = 99999999999999999999", 3),
+            ("[a", 1),
+        ] {
+            let found = read(text.as_bytes()).err().unwrap();
+            assert!(found.starts_with(&format!("toml: line {line}: ")), "{text:?}: {found}");
+        }
+        assert!(read(b"a = \"\xff\"").is_err());
+    }
+
+    #[test]
+    fn refuses_what_nests_too_deeply() {
+        let deep = [b"a=".as_slice(), &b"[".repeat(100_000)].concat();
+        let dotted = [b"a.".repeat(100_000), b"b=1".to_vec()].concat();
+        let tables = [b"a=".as_slice(), &b"{a=".repeat(100_000)].concat();
+        for text in [deep, dotted, tables] {
+            assert!(read(&text).is_err());
+        }
+    }
+
+    #[test]
+    fn asks_for_room_before_it_reads() {
+        let _meter = meter::Meter::open(1 << 20, None);
+        assert!(read(b"a = 1").is_ok());
+        assert!(read(&b"a.b = 1\n".repeat(1_000)).is_err_and(|text| text == meter::Overrun::Memory.to_string()));
+    }
+}

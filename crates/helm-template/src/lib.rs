@@ -1,0 +1,8 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod chart;
+pub mod handlebars;
+pub mod helm;
+pub mod render;
+pub mod sprig;

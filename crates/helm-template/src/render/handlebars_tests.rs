@@ -1,0 +1,122 @@
+//! Charts that mix Handlebars and Go templates. The chart is `tests/fixtures/charts/handlebars/chart`.
+
+use std::path::Path;
+
+use super::*;
+
+fn folder() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/charts/handlebars")
+}
+
+fn render(chart: Chart, lookups: &Lookups, limits: Limits) -> Result<Rendered, Error> {
+    let renderer = Renderer::new(Arc::new(chart)).unwrap();
+    let capabilities = Capabilities::default();
+    let input = Input {
+        limits,
+        ..Input::new(Release::install("r", "n"), &capabilities, lookups)
+    };
+    // Twice: the second render takes the parsed templates from the renderer.
+    on_large_stack(|| renderer.render(&input).and_then(|_| renderer.render(&input))).unwrap()
+}
+
+fn chart_of(files: &[(&str, &str)]) -> Chart {
+    let mut chart = Chart::default();
+    chart.metadata.name = "c".to_owned();
+    chart.metadata.version = "1.0.0".to_owned();
+    let templates = files.iter().map(|(name, text)| File {
+        name: format!("templates/{name}"),
+        data: text.as_bytes().into(),
+    });
+    chart.templates = templates.collect();
+    chart
+}
+
+fn render_files(files: &[(&str, &str)]) -> Result<Rendered, Error> {
+    render(chart_of(files), &Lookups::none(), Limits::default())
+}
+
+#[test]
+fn a_chart_mixes_both_kinds() {
+    let chart = crate::chart::load(&folder().join("chart")).unwrap();
+    let rendered = render(chart, &Lookups::none(), Limits::default()).unwrap();
+    let want = std::fs::read_to_string(folder().join("expected.yaml")).unwrap();
+    assert_eq!(to_stream(&rendered, StreamOptions::default()), want.into_bytes());
+    assert_eq!(rendered.notes.as_deref(), Some("R runs version 7.2.\n"));
+    let sources: Vec<_> = rendered.objects.iter().map(|object| object.source.as_str()).collect();
+    let want = [
+        "both/templates/deployment.yaml.hbs",
+        "both/templates/service.yaml",
+        "both/templates/deployment.yaml.hbs",
+    ];
+    assert_eq!(sources, want);
+    assert_eq!(rendered.hooks.len(), 1);
+}
+
+#[test]
+fn a_missing_lookup_is_reported() {
+    let chart = chart_of(&[(
+        "t.yaml.hbs",
+        "a: {{#with (lookup \"v1\" \"Secret\" Release.Namespace \"s\")}}{{data.p}}{{else}}none{{/with}}",
+    )]);
+    let rendered = render(chart, &Lookups::table(BTreeMap::new()), Limits::default()).unwrap();
+    assert_eq!(rendered.objects[0].text, "a: none");
+    let key = LookupKey {
+        api_version: "v1".into(),
+        kind: "Secret".into(),
+        namespace: "n".into(),
+        name: "s".into(),
+    };
+    assert_eq!(rendered.missing_lookups, std::slice::from_ref(&key));
+    assert_eq!(rendered.used_lookups, [key]);
+}
+
+#[test]
+fn errors_are_of_their_kind() {
+    let parse = render_files(&[("t.yaml.hbs", "a: 1\n{{#if Values}}\n")]).unwrap_err();
+    assert!(matches!(parse, Error::Parse(_)), "{parse}");
+    assert!(parse.to_string().starts_with("c/templates/t.yaml.hbs:3:1: "), "{parse}");
+    let failed = render_files(&[("t.yaml.hbs", "a: 1\nb: {{Values.no}}\n")]).unwrap_err();
+    assert!(matches!(&failed, Error::Execution { template, .. } if template == "c/templates/t.yaml.hbs"));
+    assert_eq!(
+        failed.to_string(),
+        "c/templates/t.yaml.hbs:2:4: Values.no is not defined"
+    );
+    let manifest = render_files(&[("t.yaml.hbs", "a: [\n")]).unwrap_err();
+    assert!(matches!(manifest, Error::Manifest(_)), "{manifest}");
+    assert!(manifest.to_string().contains("c/templates/t.yaml.hbs"), "{manifest}");
+}
+
+#[test]
+fn neither_kind_sees_the_others_definitions() {
+    let go = "{{ include \"a\" . }}";
+    let error = render_files(&[("_a.hbs", "x"), ("t.yaml", go)])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("no template \"a\""), "{error}");
+    let go = "{{ define \"a\" }}x{{ end }}";
+    let error = render_files(&[("_a.tpl", go), ("t.hbs", "{{> a}}")])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("there is no partial \"a\""), "{error}");
+}
+
+#[test]
+fn limits_span_all_files_of_a_render() {
+    let files = [("a.yaml.hbs", "a: xxxxxxxxxxxxxxxx"), ("b.yaml", "b: xxxxxxxxxxxxxxxx")];
+    let limits = Limits {
+        output: 30,
+        ..Limits::default()
+    };
+    let error = render(chart_of(&files), &Lookups::none(), limits).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "rendering c/templates/a.yaml.hbs went over the limit of 30 bytes of output"
+    );
+    let recursion = [
+        ("_a.hbs", "{{#if Values}}{{/if}}{{> b}}"),
+        ("_b.hbs", "{{> a}}"),
+        ("t.hbs", "{{> a}}"),
+    ];
+    let error = render_files(&recursion).unwrap_err();
+    assert!(error.is_limit(), "{error}");
+}

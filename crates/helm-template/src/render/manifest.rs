@@ -1,0 +1,304 @@
+//! Rendered files -> manifests and hooks. Facts: Helm's `pkg/release/v1/util/{manifest,manifest_sorter}.go`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::Value;
+
+use super::documents::{Document, File};
+use super::heads::Head;
+use super::order::by_install_order;
+use super::{BadManifest, Error, bytes, weight};
+use crate::chart::Warning;
+use go_template::meter;
+use go_yaml as yaml;
+
+/// How often an object is there while it is prepared to be sent: as it was read, and as it is sent.
+const COPIES: u64 = 2;
+
+/// One YAML document that a template made.
+#[derive(Debug, Clone)]
+pub struct Manifest {
+    /// The template: `chart/templates/x.yaml`, subcharts as `chart/charts/sub/templates/x.yaml`.
+    pub source: String,
+    /// The line of the rendered file where the document starts, from 1.
+    pub line: usize,
+    /// The document exactly as Helm prints it; [`bytes::of_text`] tells its bytes.
+    pub text: String,
+    /// Empty until somebody asks.
+    object: OnceLock<Value>,
+    head: Arc<Head>,
+}
+
+/// A manifest that runs at an event instead of belonging to the release.
+#[derive(Debug, Clone)]
+pub struct Hook {
+    pub manifest: Manifest,
+    pub events: Vec<HookEvent>,
+    /// `helm.sh/hook-weight`: lighter hooks run first.
+    pub weight: i64,
+    /// `helm.sh/hook-delete-policy`, as written. Without one Helm deletes a hook before it creates it anew.
+    pub delete_policies: Vec<String>,
+}
+
+/// What a hook can run at (`helm.sh/hook`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookEvent {
+    PreInstall,
+    PostInstall,
+    PreDelete,
+    PostDelete,
+    PreUpgrade,
+    PostUpgrade,
+    PreRollback,
+    PostRollback,
+    Test,
+}
+
+// === impl Manifest ===
+
+impl Manifest {
+    /// The document's kind; empty if it has none.
+    pub fn kind(&self) -> &str {
+        &self.head.kind
+    }
+
+    /// The document's data, whole numbers kept as such; null if it holds nothing but comments.
+    pub fn object(&self) -> &Value {
+        self.object
+            .get_or_init(|| yaml::to_json(&bytes::of_text(&self.text)).unwrap_or_default())
+    }
+
+    /// Reads the document's data, within what the [`meter`] allows. What it takes, with a copy of it; `None` if that is too
+    /// much.
+    pub(super) fn read(&self) -> Option<u64> {
+        let text = bytes::of_text(&self.text);
+        if !meter::has_room(weight::to_read(&text)) {
+            return None;
+        }
+        let size = text.len() as u64 + COPIES * weight::of(self.object());
+        meter::spend(size).then_some(size)
+    }
+
+    /// The Kubernetes objects of the document: none for comments, the items of a list, else the document itself.
+    pub fn objects(&self) -> Vec<&Value> {
+        let mut found = Vec::new();
+        flatten(self.object(), &mut found);
+        found
+    }
+}
+
+fn flatten<'v>(object: &'v Value, found: &mut Vec<&'v Value>) {
+    let is_list = object
+        .get("kind")
+        .and_then(Value::as_str)
+        .is_some_and(|kind| kind.ends_with("List"));
+    match object.get("items") {
+        Some(Value::Array(items)) if is_list => items.iter().for_each(|item| flatten(item, found)),
+        _ if object.is_null() => {}
+        _ => found.push(object),
+    }
+}
+
+// === impl HookEvent ===
+
+impl HookEvent {
+    /// As `helm.sh/hook` writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            HookEvent::PreInstall => "pre-install",
+            HookEvent::PostInstall => "post-install",
+            HookEvent::PreDelete => "pre-delete",
+            HookEvent::PostDelete => "post-delete",
+            HookEvent::PreUpgrade => "pre-upgrade",
+            HookEvent::PostUpgrade => "post-upgrade",
+            HookEvent::PreRollback => "pre-rollback",
+            HookEvent::PostRollback => "post-rollback",
+            HookEvent::Test => "test",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "pre-install" => HookEvent::PreInstall,
+            "post-install" => HookEvent::PostInstall,
+            "pre-delete" => HookEvent::PreDelete,
+            "post-delete" => HookEvent::PostDelete,
+            "pre-upgrade" => HookEvent::PreUpgrade,
+            "post-upgrade" => HookEvent::PostUpgrade,
+            "pre-rollback" => HookEvent::PreRollback,
+            "post-rollback" => HookEvent::PostRollback,
+            "test" | "test-success" => HookEvent::Test,
+            _ => return None,
+        })
+    }
+}
+
+/// Manifests and hooks, each in install order.
+#[derive(Debug, Default)]
+pub(super) struct Sorted {
+    pub objects: Vec<Manifest>,
+    pub hooks: Vec<Hook>,
+}
+
+/// Sorts the documents of rendered files (by path); what Helm logs of them is added to `warnings`, also before an error.
+///
+/// # Errors
+/// A document that isn't YAML, or whose head has the wrong types.
+pub(super) fn sort(mut files: BTreeMap<String, File>, warnings: &mut Vec<Warning>) -> Result<Sorted, Error> {
+    let is_good = files.values().all(File::is_good);
+    let mut sorted = Sorted::default();
+    let mut failure = None;
+    'files: for (path, file) in &mut files {
+        let documents = file.take_documents();
+        let is_one = documents.len() == 1;
+        for Document { range, line, head } in documents {
+            let head = match head {
+                Ok(head) => head,
+                Err(text) => {
+                    failure = Some(format!("YAML parse error on {path}: {text}"));
+                    break 'files;
+                }
+            };
+            // Most files are one document; an error shows the files as they were.
+            let text = if is_one && range.end == file.text.len() && is_good {
+                let mut text = std::mem::take(&mut file.text);
+                text.drain(..range.start);
+                text
+            } else {
+                file.text.get(range).unwrap_or_default().to_owned()
+            };
+            let manifest = Manifest {
+                source: path.clone(),
+                line,
+                text,
+                object: OnceLock::new(),
+                head: Arc::new(head),
+            };
+            sorted.add(manifest, warnings);
+        }
+    }
+    if let Some(text) = failure {
+        return Err(Error::Manifest(Box::new(BadManifest {
+            text,
+            files: files.into_iter().map(|(path, file)| (path, file.text)).collect(),
+            hooks: sorted.hooks,
+        })));
+    }
+    sorted.objects.sort_by(|a, b| by_install_order(a.kind(), b.kind()));
+    sorted
+        .hooks
+        .sort_by(|a, b| by_install_order(a.manifest.kind(), b.manifest.kind()));
+    Ok(sorted)
+}
+
+impl Sorted {
+    fn add(&mut self, manifest: Manifest, warnings: &mut Vec<Warning>) {
+        let Some(events) = manifest.head.annotations.get("helm.sh/hook") else {
+            self.objects.push(manifest);
+            return;
+        };
+        let words = |text: &str| {
+            text.split(',')
+                .map(|word| word.trim().to_lowercase())
+                .collect::<Vec<_>>()
+        };
+        let parsed: Option<Vec<HookEvent>> = words(events).iter().map(|word| HookEvent::parse(word)).collect();
+        let Some(parsed) = parsed else {
+            warnings.push(Warning::unknown_hook(&manifest.source, events));
+            return;
+        };
+        self.hooks.push(Hook {
+            events: parsed,
+            weight: manifest
+                .head
+                .annotations
+                .get("helm.sh/hook-weight")
+                .and_then(|w| w.parse().ok())
+                .unwrap_or(0),
+            delete_policies: manifest
+                .head
+                .annotations
+                .get("helm.sh/hook-delete-policy")
+                .map_or_else(Vec::new, |p| words(p)),
+            manifest,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::documents::Outputs;
+    use super::*;
+
+    fn sort_texts<const N: usize>(texts: [(&str, String); N]) -> Result<(Sorted, Vec<Warning>), Error> {
+        let mut outputs = Outputs::default();
+        for (path, text) in texts {
+            outputs.add(path.to_owned(), text.into_bytes());
+        }
+        let mut warnings = Vec::new();
+        let sorted = sort(outputs.finish("c").unwrap().0, &mut warnings)?;
+        Ok((sorted, warnings))
+    }
+
+    fn read_one(path: &str, text: &str) -> Result<Manifest, String> {
+        let (sorted, _) = sort_texts([(path, text.to_owned())]).map_err(|e| e.to_string())?;
+        Ok(sorted.objects.into_iter().next().unwrap())
+    }
+
+    #[test]
+    fn hooks_are_classified() {
+        let hook = |annotation: &str| {
+            format!(
+                "kind: Job\nmetadata:\n  name: x\n  annotations:\n    {annotation}\n    helm.sh/hook-weight: \"-5\"\n"
+            )
+        };
+        let texts = [
+            ("c/templates/a.yaml", hook("helm.sh/hook: pre-install, Test")),
+            ("c/templates/b.yaml", hook("helm.sh/hook: crd-install")),
+            ("c/templates/c.yaml", hook("other: x")),
+            ("c/templates/_d.yaml", "kind: X".to_owned()),
+        ];
+        let (sorted, warnings) = sort_texts(texts).unwrap();
+        assert_eq!(sorted.objects.len(), 1);
+        assert_eq!(sorted.hooks.len(), 1);
+        assert_eq!(sorted.hooks[0].events, [HookEvent::PreInstall, HookEvent::Test]);
+        assert_eq!(sorted.hooks[0].weight, -5);
+        let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            warnings,
+            ["c/templates/b.yaml: skipping unknown hooks hookTypes=crd-install"]
+        );
+    }
+
+    #[test]
+    fn lists_are_flattened_on_demand() {
+        let text = "kind: List\nitems:\n- kind: A\n- kind: BList\n  items:\n  - kind: B\n";
+        let manifest = read_one("c/templates/a.yaml", text).unwrap();
+        let kinds: Vec<_> = manifest.objects().iter().map(|o| o["kind"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["A", "B"]);
+        assert!(read_one("x", "# nothing\n").unwrap().objects().is_empty());
+    }
+
+    #[test]
+    fn heads_of_wrong_types_are_refused() {
+        let table = [
+            (
+                "just text",
+                "cannot unmarshal string into Go value of type util.SimpleHead",
+            ),
+            ("- a", "cannot unmarshal array into Go value of type util.SimpleHead"),
+            (
+                "kind: {a: 1}",
+                "cannot unmarshal object into Go struct field SimpleHead.kind of type string",
+            ),
+        ];
+        for (text, want) in table {
+            let error = read_one("c/t.yaml", text).unwrap_err();
+            assert!(
+                error.starts_with("YAML parse error on c/t.yaml: error unmarshaling JSON") && error.ends_with(want),
+                "{error}"
+            );
+        }
+    }
+}

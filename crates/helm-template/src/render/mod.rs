@@ -1,0 +1,474 @@
+//! Chart + values -> ordered objects. Pure: no network, no clock but the one given, no randomness but the seeded one.
+//!
+//! [`Renderer`] parses a chart's templates once and renders them as often as there are releases. What it does, and in
+//! which order errors come, is Helm's `pkg/action/install.go` up to the point where Helm talks to the cluster.
+
+pub mod bytes;
+mod contexts;
+mod documents;
+mod error;
+#[cfg(test)]
+mod fixture_tests;
+#[cfg(test)]
+mod handlebars_tests;
+mod heads;
+#[cfg(test)]
+mod kept_tests;
+#[cfg(test)]
+mod limits_tests;
+pub mod manifest;
+mod order;
+mod own;
+mod probe;
+mod stream;
+mod templates;
+#[cfg(test)]
+mod tests;
+mod text;
+mod weight;
+
+#[cfg(test)]
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::chart::dependencies::{self, Node};
+use crate::chart::options::RawTexts;
+use crate::chart::{Chart, Fetch, File, Warning, schema, values, version};
+use crate::handlebars::{self, Templates, is_handlebars};
+use crate::helm::{Asked, Context, Environment, error as wording};
+use go_template::{Entries, ExecError, Map, MapKind, Str, Value, meter};
+use go_yaml as yaml;
+
+pub use crate::helm::data::Release;
+pub use crate::helm::{
+    Capabilities, Hosts, Kept, KeptError, KeptKey, KubeVersion, Limit, Limits, LookupKey, Lookups, Randomness, Used,
+    is_about_all,
+};
+use documents::Outputs;
+pub use error::{BadManifest, Error};
+pub use manifest::{Hook, HookEvent, Manifest};
+pub use order::{INSTALL_ORDER, by_install_order};
+pub use stream::{StreamOptions, bad_stream, document, show_only, to_stream};
+use templates::{ChartId, Sets};
+pub use text::render_text;
+pub use weight::to_read as size_to_read;
+
+/// What [`on_large_stack`] reserves, in bytes. Only what is used is ever backed by memory.
+const STACK: usize = 512 << 20;
+/// What is rendered when there is no room for the values, in errors.
+const VALUES: &str = "the values";
+
+/// The templates of one chart, ready to be rendered for any number of releases, from any thread.
+pub struct Renderer {
+    chart: Arc<Chart>,
+    /// Parsed templates by the set of charts that take part: conditions and aliases decide that anew in every render.
+    sets: Sets,
+    /// The names and contents of `.Files` by chart.
+    files: HashMap<ChartId, Vec<(Str, Str)>>,
+    /// For schemas that refer to others on the network.
+    fetch: Option<Fetch>,
+    /// For `getHostByName`.
+    hosts: Option<Hosts>,
+}
+
+/// What one render depends on.
+#[derive(Clone)]
+pub struct Input<'a> {
+    /// The user's values, over the chart's own. Whole numbers are `int64` to templates, floats `float64`: Helm's
+    /// command line makes floats of all numbers in files.
+    pub values: serde_json::Value,
+    /// Strings of `values` that stand for texts which aren't UTF-8, as [`ValueOptions`] makes them.
+    ///
+    /// [`ValueOptions`]: crate::chart::options::ValueOptions
+    pub raw_texts: RawTexts,
+    pub release: Release,
+    pub capabilities: &'a Capabilities,
+    pub lookups: &'a Lookups,
+    /// What `now` answers where no time is kept, when new certificates begin, and the time at which kept ones are
+    /// looked at.
+    pub clock: jiff::Timestamp,
+    /// Random results of earlier renders, which are used again. `None`: each is new, and none is reported.
+    pub kept: Option<&'a Kept>,
+    /// Where new random results come from. `None`: the operating system. `Some`: they are a keyed function of the
+    /// seed, the template, the function, its arguments and the ordinal of the call. Only private keys (and so
+    /// certificates) always come from the crypto library's own generator.
+    pub seed: Option<[u8; 32]>,
+    pub limits: Limits,
+    /// Return the charts' `crds/` too.
+    pub include_crds: bool,
+    /// Don't check the values against `values.schema.json`.
+    pub skip_schema: bool,
+    /// Let no text look up Secrets that `tpl` makes a template of, unless it is the chart's own: whoever gives the values may
+    /// have no right to read them.
+    pub guards_secrets: bool,
+    /// Read the objects in the documents as well, within the limit of memory: whoever asks for them has them.
+    pub read_objects: bool,
+}
+
+/// The result of a render.
+#[derive(Debug, Clone, Default)]
+pub struct Rendered {
+    /// The release's manifests in install order.
+    pub objects: Vec<Manifest>,
+    /// The hooks in install order.
+    pub hooks: Vec<Hook>,
+    /// The root chart's `NOTES.txt`.
+    pub notes: Option<String>,
+    /// The files in `crds/` of all enabled charts, named `chart/crds/x.yaml`; empty unless asked for.
+    pub crds: Vec<File>,
+    /// Lookups that the table did not answer: the result is only final once there are none.
+    pub missing_lookups: Vec<LookupKey>,
+    /// All lookups that were made.
+    pub used_lookups: Vec<LookupKey>,
+    /// What was asked of `.Capabilities`: questions for [`Capabilities::answer`].
+    pub asked: Vec<String>,
+    /// What was taken from chance and from the clock; empty without [`Input::kept`].
+    pub randomness: Randomness,
+    /// What was used of [`Input::limits`].
+    pub used: Used,
+    /// About the bytes that the objects take, with a copy of each; 0 unless [`Input::read_objects`] asked for them.
+    pub size: u64,
+    /// What Helm would log.
+    pub warnings: Vec<Warning>,
+}
+
+// === impl Input ===
+
+impl<'a> Input<'a> {
+    /// A render without values of the user's, at the epoch, of which nothing is kept: the start of any other, by
+    /// struct update.
+    pub fn new(release: Release, capabilities: &'a Capabilities, lookups: &'a Lookups) -> Self {
+        Input {
+            values: serde_json::Value::Null,
+            raw_texts: RawTexts::new(),
+            release,
+            capabilities,
+            lookups,
+            clock: jiff::Timestamp::UNIX_EPOCH,
+            kept: None,
+            seed: None,
+            limits: Limits::default(),
+            include_crds: false,
+            skip_schema: false,
+            guards_secrets: false,
+            read_objects: false,
+        }
+    }
+
+    fn environment(&self) -> Environment {
+        Environment {
+            lookups: self.lookups.clone(),
+            clock: self.clock,
+            seed: self.seed,
+            kept: self.kept.cloned(),
+            limits: self.limits,
+            hosts: None,
+            own: None,
+        }
+    }
+}
+
+// === impl Renderer ===
+
+impl Renderer {
+    /// A renderer for the chart. Templates are parsed when they are first needed.
+    ///
+    /// # Errors
+    /// A chart that can't be released at all: a library, or one whose dependencies are missing.
+    pub fn new(chart: Arc<Chart>) -> Result<Self, Error> {
+        chart.check_installable()?;
+        let mut files = HashMap::new();
+        collect_files(&chart, &mut files);
+        Ok(Renderer {
+            chart,
+            sets: Sets::default(),
+            files,
+            fetch: None,
+            hosts: None,
+        })
+    }
+
+    /// The same, for charts whose schemas refer to others on the network; without, those are errors.
+    pub fn with_fetch(mut self, fetch: Fetch) -> Self {
+        self.fetch = Some(fetch);
+        self
+    }
+
+    /// The same, with `getHostByName`; without, it answers nothing.
+    pub fn with_hosts(mut self, hosts: Hosts) -> Self {
+        self.hosts = Some(hosts);
+        self
+    }
+
+    /// About the bytes that the chart takes once it was rendered.
+    pub fn size(&self) -> u64 {
+        size_of_chart(&self.chart)
+    }
+
+    /// The chart.
+    pub fn chart(&self) -> &Chart {
+        &self.chart
+    }
+
+    fn environment(&self, input: &Input<'_>) -> Environment {
+        Environment {
+            hosts: self.hosts.clone(),
+            own: input.guards_secrets.then(|| own::texts_of(&self.chart)),
+            ..input.environment()
+        }
+    }
+
+    /// Renders the chart. The calling thread needs a large stack: see [`on_large_stack`].
+    ///
+    /// # Errors
+    /// [`Error`], whose text is what Helm prints after `Error: `.
+    pub fn render(&self, input: &Input<'_>) -> Result<Rendered, Error> {
+        let mut warnings = Vec::new();
+        let mut rendered = self.render_logged(input, &mut warnings)?;
+        rendered.warnings = warnings;
+        Ok(rendered)
+    }
+
+    /// As [`render`](Self::render); what Helm would log is added to `warnings`, also before an error.
+    ///
+    /// # Errors
+    /// As [`render`](Self::render).
+    pub fn render_logged(&self, input: &Input<'_>, warnings: &mut Vec<Warning>) -> Result<Rendered, Error> {
+        warnings.extend(self.chart.warnings.iter().cloned());
+        let size = weight::of_values(&input.values);
+        if size > input.limits.memory {
+            return Err(over(VALUES, input.limits));
+        }
+        let user = user_map(input)?;
+        let node = dependencies::process(&self.chart, &user, warnings)?;
+        let values = values::coalesce_last(&node, &user, warnings)?;
+        let fetch = self.fetch.as_ref();
+        if !input.skip_schema {
+            schema::validate(&node, &values, fetch, warnings).map_err(Error::Schema)?;
+        }
+        check_kube_version(&node, input.capabilities)?;
+        let parsed = self.sets.parsed(&node)?;
+        let asked = Asked::default();
+        if !node.metadata.kube_version.is_empty() {
+            asked.kube_version();
+        }
+        let files = contexts::files(&self.files, &node, &values, input, &asked);
+        let mut context = Context::new(Arc::clone(&parsed.go), &self.environment(input)).with_asked(&asked);
+        meter::spend(size);
+        let mut outputs = Outputs::default();
+        let rendered = execute(&mut context, &parsed.handlebars, files, |name, text| {
+            outputs.add(name, text)
+        });
+        let (missing_lookups, used_lookups) = context.lookups();
+        // While the meter still counts.
+        let finished = rendered.and_then(|()| finish(node.name(), outputs, input, warnings));
+        let used = context.used();
+        let (randomness, random_warnings) = context.into_randomness();
+        let mut result = finished.map_err(|error| error.unanswered(&missing_lookups))?;
+        result.missing_lookups = missing_lookups;
+        result.used_lookups = used_lookups;
+        result.asked = asked.list();
+        result.used = used;
+        result.randomness = randomness;
+        warnings.extend(random_warnings.into_iter().map(Warning::from));
+        if input.include_crds {
+            contexts::crds(&node, &mut result.crds);
+        }
+        Ok(result)
+    }
+
+    /// What the engine alone makes of every template, by its path: nothing is checked, sorted or parsed.
+    #[cfg(test)]
+    fn texts(&self, input: &Input<'_>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
+        let user = user_map(input)?;
+        let node = dependencies::process(&self.chart, &user, &mut Vec::new())?;
+        let values = values::coalesce_last(&node, &user, &mut Vec::new())?;
+        let parsed = self.sets.parsed(&node)?;
+        let files = contexts::files(&self.files, &node, &values, input, &Asked::default());
+        let mut context = Context::new(parsed.go, &self.environment(input));
+        let mut texts = BTreeMap::new();
+        execute(&mut context, &parsed.handlebars, files, |name, text| {
+            texts.insert(name, text);
+        })?;
+        Ok(texts)
+    }
+}
+
+fn collect_files(chart: &Chart, files: &mut HashMap<ChartId, Vec<(Str, Str)>>) {
+    let own = chart
+        .files
+        .iter()
+        .map(|file| (Str::from(file.name.as_str()), file.data.clone()));
+    files.insert(ChartId::of(chart), own.collect());
+    chart.dependencies.iter().for_each(|child| collect_files(child, files));
+}
+
+/// Files are held once, templates with trees that are about as large, a schema with what it is compiled to; the default
+/// values count as they do when they are read.
+fn size_of_chart(chart: &Chart) -> u64 {
+    let bytes = |files: &[File]| files.iter().map(|file| file.data.len() as u64).sum::<u64>();
+    let schema = chart.schema.as_ref().map_or(0, |schema| schema.text().len() as u64);
+    let values = weight::of(&serde_json::Value::Object(chart.values.to_json()));
+    let children = chart.dependencies.iter().map(size_of_chart).sum::<u64>();
+    2 * bytes(&chart.templates) + bytes(&chart.files) + 4 * schema + values + children
+}
+
+fn user_map(input: &Input<'_>) -> Result<Map, Error> {
+    let mut values = Value::from_json(&input.values);
+    if !input.raw_texts.is_empty() {
+        values = with_raw_texts(values, &input.raw_texts);
+    }
+    match values {
+        Value::Map(map) => Ok(map),
+        Value::Nil => Ok(Map::new(MapKind::Any, Entries::new())),
+        other => Err(Error::Values(crate::chart::Error::Values(format!(
+            "the values must be a map, not a {}",
+            other.type_name()
+        )))),
+    }
+}
+
+fn with_raw_texts(value: Value, raw: &RawTexts) -> Value {
+    match value {
+        Value::String(text) => {
+            let found = std::str::from_utf8(text.as_bytes()).ok().and_then(|text| raw.get(text));
+            Value::String(found.map_or(text.clone(), |bytes| Str::from(bytes.as_slice())))
+        }
+        Value::List(list) => {
+            let items = list.items().iter().cloned();
+            Value::list(items.map(|item| with_raw_texts(item, raw)).collect())
+        }
+        Value::Map(map) => {
+            let entries = map.snapshot().into_iter();
+            Value::map(entries.map(|(key, item)| (key, with_raw_texts(item, raw))).collect())
+        }
+        other => other,
+    }
+}
+
+fn check_kube_version(node: &Node<'_>, capabilities: &Capabilities) -> Result<(), Error> {
+    let wanted = &node.metadata.kube_version;
+    let cluster = &capabilities.kube_version;
+    if wanted.is_empty() || version::compatible(wanted, cluster.for_constraints()) {
+        return Ok(());
+    }
+    Err(Error::KubeVersion {
+        wanted: wanted.clone(),
+        cluster: cluster.version.clone(),
+    })
+}
+
+/// Renders the files in Helm's order: the deepest paths first, each depth in reverse. `done` takes them.
+fn execute(
+    context: &mut Context,
+    handlebars: &Templates,
+    files: Vec<contexts::TemplateFile>,
+    mut done: impl FnMut(String, Vec<u8>),
+) -> Result<(), Error> {
+    for file in files {
+        let data = file.data();
+        let text = if is_handlebars(&file.name) {
+            handlebars_text(context, handlebars, &file.name, &data)?
+        } else {
+            go_text(context, &file.name, &data)?
+        };
+        done(file.name, text);
+    }
+    Ok(())
+}
+
+fn go_text(context: &mut Context, name: &str, data: &Value) -> Result<Vec<u8>, Error> {
+    context.render(name, data).map_err(|e| match context.exceeded() {
+        Some(limit) => Error::Limit {
+            template: name.to_owned(),
+            limit,
+            at: place_of(&e),
+        },
+        None => Error::Execution {
+            template: name.to_owned(),
+            text: wording::exec_text(name, &e),
+        },
+    })
+}
+
+/// The innermost place that an error has.
+fn place_of(error: &ExecError) -> String {
+    let mut innermost = &error.place;
+    let mut next = error.inner();
+    while let Some(error) = next {
+        if error.place.is_some() {
+            innermost = &error.place;
+        }
+        next = error.inner();
+    }
+    innermost.as_ref().map_or_else(String::new, |place| {
+        format!(" at {}:{}:{}", place.file, place.line, place.column)
+    })
+}
+
+fn handlebars_text(context: &mut Context, templates: &Templates, name: &str, data: &Value) -> Result<Vec<u8>, Error> {
+    let template = name.to_owned();
+    templates.render(context, name, data).map_err(|e| match e {
+        handlebars::Error::Limit(limit) => Error::Limit {
+            template,
+            limit,
+            at: String::new(),
+        },
+        handlebars::Error::At(text) => Error::Execution { template, text },
+    })
+}
+
+/// Sorts rendered files into manifests, hooks and notes.
+fn finish(chart: &str, outputs: Outputs, input: &Input<'_>, warnings: &mut Vec<Warning>) -> Result<Rendered, Error> {
+    let (files, notes) = outputs
+        .finish(chart)
+        .map_err(|template| over(&template, input.limits))?;
+    let sorted = manifest::sort(files, warnings)?;
+    let mut size = 0;
+    if input.read_objects {
+        let hooks = sorted.hooks.iter().map(|hook| &hook.manifest);
+        for manifest in sorted.objects.iter().chain(hooks) {
+            size += manifest.read().ok_or_else(|| over(&manifest.source, input.limits))?;
+        }
+    }
+    Ok(Rendered {
+        objects: sorted.objects,
+        hooks: sorted.hooks,
+        notes,
+        size,
+        ..Rendered::default()
+    })
+}
+
+/// The error of what takes more memory than a render may.
+fn over(what: &str, limits: Limits) -> Error {
+    Error::Limit {
+        template: what.to_owned(),
+        limit: Limit::Memory(limits.memory),
+        at: String::new(),
+    }
+}
+
+/// Runs `work` on a thread whose stack is large enough for the default [`Limits`], and waits for it.
+///
+/// # Errors
+/// The operating system refuses the thread, or `work` panicked; the text says which.
+pub fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
+    let depth = yaml::max_depth();
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("render".to_owned())
+            .stack_size(STACK)
+            .spawn_scoped(scope, move || yaml::with_max_depth(depth, work))
+            .map_err(|e| format!("no thread for rendering: {e}"))?;
+        thread.join().map_err(|panic| {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            format!(
+                "rendering template failed: {}",
+                text.unwrap_or_else(|| "panic".to_owned())
+            )
+        })
+    })
+}

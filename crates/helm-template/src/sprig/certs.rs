@@ -1,0 +1,553 @@
+//! Certificates and private keys: `genCA` and its kin, with the properties that Helm's have.
+
+use std::any::Any;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rcgen::string::PrintableString;
+use rcgen::{
+    BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType, DnValue, ExtendedKeyUsagePurpose,
+    IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData, SanType, date_time_ymd,
+};
+use sha2::{Digest, Sha256};
+use x509_parser::error::X509Error;
+use x509_parser::{certificate::X509Certificate, prelude::FromDer};
+
+use super::args::{Args, Out};
+use super::draw::Identity;
+use super::encoding::decode_base64;
+use super::keys::{Key, KeyKind, from_pem, to_pem};
+use super::{Call, Env, Pair, Source, draw, impure, pure, text};
+use go_template::func::{CallError, Func, Param};
+use go_template::value::{Field, List, Object, Value};
+
+const CERTIFICATE: Param = Param::Named("sprig.certificate");
+
+/// What drawing costs, in steps of the evaluator: about as long as so many steps take.
+const RSA_4096: u64 = 2_000_000;
+const RSA_2048: u64 = 400_000;
+const SMALL_KEY: u64 = 1_000;
+const SIGNATURE: u64 = 10_000;
+
+pub(super) fn table<C: Env>() -> Vec<Func<C>> {
+    use Param::{Int, List, String};
+    vec![
+        impure!("genPrivateKey", [String], gen_private_key),
+        pure!("buildCustomCert", [String, String], build_custom_cert),
+        impure!("genCA", [String, Int], |env, args| {
+            Request::authority(args)?.issue(env, "genCA", args, None, None)
+        }),
+        impure!("genCAWithKey", [String, Int, String], |env, args| {
+            let key = given_key(args, 2)?;
+            Request::authority(args)?.issue(env, "genCAWithKey", args, Some(key), None)
+        }),
+        impure!("genSelfSignedCert", [String, List, List, Int], |env, args| {
+            Request::leaf(args)?.issue(env, "genSelfSignedCert", args, None, None)
+        }),
+        impure!(
+            "genSelfSignedCertWithKey",
+            [String, List, List, Int, String],
+            |env, args| {
+                let key = given_key(args, 4)?;
+                Request::leaf(args)?.issue(env, "genSelfSignedCertWithKey", args, Some(key), None)
+            }
+        ),
+        impure!("genSignedCert", [String, List, List, Int, CERTIFICATE], |env, args| {
+            let issuer = Issuer::of(args.any(4))?;
+            Request::leaf(args)?.issue(env, "genSignedCert", args, None, Some(&issuer))
+        }),
+        impure!(
+            "genSignedCertWithKey",
+            [String, List, List, Int, CERTIFICATE, String],
+            |env, args| {
+                let key = given_key(args, 5)?;
+                let issuer = Issuer::of(args.any(4))?;
+                Request::leaf(args)?.issue(env, "genSignedCertWithKey", args, Some(key), Some(&issuer))
+            }
+        ),
+    ]
+}
+
+/// The key at `index`.
+fn given_key(args: &[Value], index: usize) -> Result<Key, CallError> {
+    Ok(Key::parse(args.text(index)?).map_err(|error| format!("parsing private key: {error}"))?)
+}
+
+/// sprig's `certificate`: two PEM texts.
+struct Certificate {
+    cert: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl Object for Certificate {
+    fn type_name(&self) -> &'static str {
+        "sprig.certificate"
+    }
+
+    fn kind(&self) -> &'static str {
+        "struct"
+    }
+
+    fn field(&self, name: &str) -> Option<Value> {
+        match name {
+            "Cert" => Some(Value::string(self.cert.as_slice())),
+            "Key" => Some(Value::string(self.key.as_slice())),
+            _ => None,
+        }
+    }
+
+    fn structure(&self) -> Option<Vec<Field>> {
+        let field = |name, text: &Vec<u8>| Field {
+            name,
+            value: Value::string(text.as_slice()),
+        };
+        Some(vec![field("Cert", &self.cert), field("Key", &self.key)])
+    }
+
+    fn json_fields(&self) -> Option<Vec<Field>> {
+        self.structure()
+    }
+
+    fn display(&self) -> String {
+        format!(
+            "{{{} {}}}",
+            String::from_utf8_lossy(&self.cert),
+            String::from_utf8_lossy(&self.key)
+        )
+    }
+
+    fn to_json(&self) -> Result<serde_json::Value, String> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(serde_json::json!({ "Cert": text(&self.cert), "Key": text(&self.key) }))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn certificate(cert: Vec<u8>, key: Vec<u8>) -> Value {
+    Value::Object(Rc::new(Certificate { cert, key }))
+}
+
+/// A certificate and its key from their PEM texts. `None` if the certificate can't be read.
+pub fn pair(cert: &str, key: &str) -> Option<Pair> {
+    let (_, der) = from_pem(cert.as_bytes())?;
+    let (not_before, not_after) = validity(&parsed(&der)?)?;
+    Some(Pair {
+        cert: cert.to_owned(),
+        key: key.to_owned(),
+        not_before,
+        not_after,
+    })
+}
+
+/// The contents of a certificate, by their hash; `None` for other values.
+pub(super) fn identity_of(value: &Value) -> Option<Identity> {
+    let Value::Object(object) = value else {
+        return None;
+    };
+    let found = object.as_any().downcast_ref::<Certificate>()?;
+    Some(draw::identity(&found.cert, &found.key))
+}
+
+fn gen_private_key<C: Env>(env: &mut C, args: &[Value]) -> Out {
+    let (kind, cost) = match args.text(0)? {
+        b"" | b"rsa" => (KeyKind::Rsa4096, RSA_4096),
+        b"ecdsa" => (KeyKind::Ecdsa, SMALL_KEY),
+        b"ed25519" => (KeyKind::Ed25519, SMALL_KEY),
+        b"dsa" => return Err("genPrivateKey: DSA keys are not supported".into()),
+        other => return Ok(Value::string([b"Unknown type ", other].concat())),
+    };
+    let fits = |text: &str| Key::parse(text.as_bytes()).is_ok_and(|key| key.kind() == Some(kind) && key.pem == text);
+    // The key's bytes come from the library's own generator, not from the source.
+    let make = |_: &mut Source| Ok(Key::generate(kind)?.pem);
+    let call = Call::new("genPrivateKey", args)?.costing(cost);
+    draw::text(env, &call, fits, make).map(Value::string)
+}
+
+fn build_custom_cert(args: &[Value]) -> Out {
+    let cert = decode_base64(args.text(0)?).map_err(|_| "unable to decode base64 certificate")?;
+    let key = decode_base64(args.text(1)?).map_err(|_| "unable to decode base64 private key")?;
+    let (_, der) = from_pem(&cert).ok_or("unable to decode certificate")?;
+    parsed(&der).ok_or(MALFORMED)?;
+    Key::parse(&key).map_err(|error| format!("error parsing private key: {error}"))?;
+    Ok(certificate(cert, key))
+}
+
+const MALFORMED: &str = "error parsing certificate: decodedCert.Bytes: x509: malformed certificate";
+
+/// A certificate that nothing follows.
+fn parsed(der: &[u8]) -> Option<X509Certificate<'_>> {
+    let (rest, certificate) = X509Certificate::from_der(der).ok()?;
+    rest.is_empty().then_some(certificate)
+}
+
+/// The start and the end of a certificate's validity.
+fn validity(certificate: &X509Certificate<'_>) -> Option<(Timestamp, Timestamp)> {
+    let validity = certificate.validity();
+    let instant = |seconds: i64| Timestamp::from_second(seconds).ok();
+    instant(validity.not_before.timestamp()).zip(instant(validity.not_after.timestamp()))
+}
+
+fn has_key(certificate: &X509Certificate<'_>, key: &Key) -> bool {
+    *certificate.public_key().subject_public_key.data == *key.pair.der_bytes()
+}
+
+/// The authority that signs.
+struct Issuer {
+    der: Vec<u8>,
+    signer: rcgen::Issuer<'static, KeyPair>,
+}
+
+impl Issuer {
+    fn of(value: &Value) -> Result<Self, CallError> {
+        let found = match value {
+            Value::Object(object) => object.as_any().downcast_ref::<Certificate>(),
+            _ => None,
+        };
+        let ca = found.ok_or("expected an argument of type sprig.certificate")?;
+        let (_, der) = from_pem(&ca.cert).ok_or("unable to decode certificate")?;
+        let certificate = parsed(&der).ok_or(MALFORMED)?;
+        let key = Key::parse(&ca.key).map_err(|error| format!("error parsing private key: {error}"))?;
+        if !has_key(&certificate, &key) {
+            let text = "error creating certificate: x509: provided PrivateKey doesn't match parent's PublicKey";
+            return Err(CallError::from(text));
+        }
+        let signer = rcgen::Issuer::from_ca_cert_der(&der.as_slice().into(), key.pair).map_err(failed)?;
+        Ok(Issuer { der, signer })
+    }
+}
+
+fn failed(error: rcgen::Error) -> CallError {
+    CallError::Text(format!("error creating certificate: {error}"))
+}
+
+/// What is to be certified.
+struct Request {
+    common_name: String,
+    addresses: Vec<IpAddr>,
+    names: Vec<String>,
+    days: i64,
+    authority: bool,
+}
+
+fn addresses(list: &List) -> Result<Vec<IpAddr>, CallError> {
+    let address = |item: &Value| {
+        let Value::String(name) = item else {
+            let shown = String::from_utf8_lossy(&text::display(item)).into_owned();
+            return Err(CallError::Text(format!("error parsing ip: {shown} is not a string")));
+        };
+        name.to_text()
+            .parse()
+            .map_err(|_| CallError::Text(format!("error parsing ip: {}", name.to_text())))
+    };
+    list.items().iter().map(address).collect()
+}
+
+fn names(list: &List) -> Result<Vec<String>, CallError> {
+    let name = |item: &Value| match item {
+        Value::String(name) => Ok(name.to_text().into_owned()),
+        other => {
+            let shown = String::from_utf8_lossy(&text::display(other)).into_owned();
+            Err(CallError::Text(format!(
+                "error processing alternate dns name: {shown} is not a string"
+            )))
+        }
+    };
+    list.items().iter().map(name).collect()
+}
+
+fn common_name(args: &[Value]) -> Result<String, CallError> {
+    let name = String::from_utf8(args.text(0)?.to_vec());
+    name.map_err(|_| CallError::from("error creating certificate: asn1: string not valid UTF-8"))
+}
+
+impl Request {
+    fn authority(args: &[Value]) -> Result<Self, CallError> {
+        Ok(Request {
+            common_name: common_name(args)?,
+            addresses: Vec::new(),
+            names: Vec::new(),
+            days: args.int(1)?,
+            authority: true,
+        })
+    }
+
+    fn leaf(args: &[Value]) -> Result<Self, CallError> {
+        Ok(Request {
+            common_name: common_name(args)?,
+            addresses: addresses(&args.list(1)?)?,
+            names: names(&args.list(2)?)?,
+            days: args.int(3)?,
+            authority: false,
+        })
+    }
+
+    /// The kept certificate, or a new one: with a new key unless one is given, signed by itself unless there is an
+    /// issuer.
+    fn issue<C: Env>(
+        &self,
+        env: &mut C,
+        function: &'static str,
+        args: &[Value],
+        given: Option<Key>,
+        issuer: Option<&Issuer>,
+    ) -> Out {
+        let cost = if given.is_some() { SIGNATURE } else { RSA_2048 };
+        let call = Call::new(function, args)?.costing(cost);
+        let fits = |pair: &Pair| self.fits(pair, given.as_ref(), issuer).is_some();
+        let make = |source: &mut Source| match &given {
+            Some(key) => self.sign(source, key, issuer),
+            None => self.sign(source, &Key::generate(KeyKind::Rsa2048)?, issuer),
+        };
+        let pair = draw::certificate(env, &call, fits, make)?;
+        Ok(certificate(pair.cert.into_bytes(), pair.key.into_bytes()))
+    }
+
+    /// Whether the pair is what this request could have led to: well-formed, for this name, with a key that is its
+    /// own, and signed by the one who should have signed.
+    fn fits(&self, pair: &Pair, given: Option<&Key>, issuer: Option<&Issuer>) -> Option<()> {
+        let (label, der) = from_pem(pair.cert.as_bytes())?;
+        let found = parsed(&der)?;
+        let key = Key::parse(pair.key.as_bytes()).ok()?;
+        let kind_fits = match given {
+            Some(given) => given.pem == key.pem,
+            None => key.kind() == Some(KeyKind::Rsa2048),
+        };
+        let authority = issuer.map_or(Some(found.clone()), |issuer| parsed(&issuer.der))?;
+        let mut names = found.subject().iter_common_name().map(|name| name.as_str());
+        let fits = to_pem(&label, &der) == pair.cert
+            && label == "CERTIFICATE"
+            && key.pem == pair.key
+            && kind_fits
+            && names.next().unwrap_or(Ok("")) == Ok(self.common_name.as_str())
+            && names.next().is_none()
+            && has_key(&found, &key)
+            && found.issuer().as_raw() == authority.subject().as_raw()
+            && validity(&found) == Some((pair.not_before, pair.not_after))
+            // The curve P-521 can't be checked.
+            && matches!(
+                found.verify_signature(Some(authority.public_key())),
+                Ok(()) | Err(X509Error::SignatureUnsupportedAlgorithm)
+            );
+        fits.then_some(())
+    }
+
+    fn sign(&self, source: &mut Source, key: &Key, issuer: Option<&Issuer>) -> Result<Pair, CallError> {
+        let mut serial = vec![0u8; 16];
+        source.fill(&mut serial)?;
+        let not_before = Timestamp::from_second(source.clock().as_second()).unwrap_or_default();
+        let not_after = self.end(not_before)?;
+        let mut params = self.params(key)?;
+        params.serial_number = Some(serial.into());
+        params.use_authority_key_identifier_extension = issuer.is_some();
+        let epoch = date_time_ymd(1970, 1, 1);
+        let at = |time: Timestamp| {
+            let distance = Duration::from_secs(time.as_second().unsigned_abs());
+            if time.as_second() < 0 {
+                epoch - distance
+            } else {
+                epoch + distance
+            }
+        };
+        (params.not_before, params.not_after) = (at(not_before), at(not_after));
+        let signed = match issuer {
+            None => params.self_signed(&key.pair),
+            Some(issuer) => params.signed_by(&key.pair, &issuer.signer),
+        };
+        let pair = Pair {
+            cert: to_pem("CERTIFICATE", signed.map_err(failed)?.der()),
+            key: key.pem.clone(),
+            not_before,
+            not_after,
+        };
+        // rcgen keeps one part of each type of an authority's name.
+        match self.fits(&pair, Some(key), issuer) {
+            Some(()) => Ok(pair),
+            None => Err("error creating certificate: the authority's name has several parts of one type".into()),
+        }
+    }
+
+    /// The end of validity, of which certificates can state the years from 1950 to 9999.
+    fn end(&self, start: Timestamp) -> Result<Timestamp, CallError> {
+        let seconds = self
+            .days
+            .checked_mul(86_400)
+            .and_then(|life| start.as_second().checked_add(life));
+        seconds
+            .filter(|seconds| *seconds >= -631_152_000)
+            .and_then(|seconds| Timestamp::from_second(seconds).ok())
+            .ok_or_else(|| CallError::from("error creating certificate: the years of its validity are out of range"))
+    }
+
+    fn params(&self, key: &Key) -> Result<CertificateParams, CallError> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        if !self.common_name.is_empty() {
+            let name = match PrintableString::try_from(self.common_name.as_str()) {
+                Ok(name) => DnValue::PrintableString(name),
+                Err(_) => DnValue::Utf8String(self.common_name.clone()),
+            };
+            params.distinguished_name.push(DnType::CommonName, name);
+        }
+        for name in &self.names {
+            let name = name.as_str().try_into().map_err(failed)?;
+            params.subject_alt_names.push(SanType::DnsName(name));
+        }
+        let addresses = self
+            .addresses
+            .iter()
+            .map(|address| SanType::IpAddress(address.to_canonical()));
+        params.subject_alt_names.extend(addresses);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        if self.authority {
+            params.key_usages.push(KeyUsagePurpose::KeyCertSign);
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            // As Go has it since 1.25 (RFC 7093, method 1).
+            let hash = Sha256::digest(key.pair.der_bytes());
+            params.key_identifier_method = KeyIdMethod::PreSpecified(hash.iter().take(20).copied().collect());
+        } else {
+            // An empty sequence: `IsCa::ExplicitNoCa` would add an identifier, which Go leaves out here.
+            let mut constraints = CustomExtension::from_oid_content(&[2, 5, 29, 19], vec![0x30, 0]);
+            constraints.set_criticality(true);
+            params.custom_extensions.push(constraints);
+        }
+        Ok(params)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use x509_parser::extensions::GeneralName;
+
+    use super::*;
+
+    fn source() -> Source {
+        Source::seeded(Timestamp::UNIX_EPOCH, [1; 32])
+    }
+
+    fn issuer(pair: &Pair) -> Issuer {
+        let ca = certificate(pair.cert.clone().into_bytes(), pair.key.clone().into_bytes());
+        Issuer::of(&ca).unwrap_or_else(|_| panic!("the CA parses"))
+    }
+
+    fn authority() -> (Request, Key, Pair) {
+        let key = Key::generate(KeyKind::Rsa2048).expect("a key");
+        let request = Request::authority(&[Value::string("the authority"), Value::Int(1)]).expect("a request");
+        let pair = request.sign(&mut source(), &key, None).expect("a CA");
+        (request, key, pair)
+    }
+
+    fn leaf() -> Request {
+        let names = Value::list(vec![Value::string("a.b"), Value::string("*.c")]);
+        let addresses = Value::list(vec![Value::string("10.0.0.1"), Value::string("::1")]);
+        Request::leaf(&[Value::string("le@f"), addresses, names, Value::Int(365)]).expect("a request")
+    }
+
+    #[test]
+    fn a_leaf_has_the_properties_of_helms() {
+        let (_, key, ca) = authority();
+        let leaf = leaf().sign(&mut source(), &key, Some(&issuer(&ca))).expect("a leaf");
+        let (_, der) = from_pem(leaf.cert.as_bytes()).unwrap();
+        let (_, ca_der) = from_pem(ca.cert.as_bytes()).unwrap();
+        let (leaf, ca) = (parsed(&der).unwrap(), parsed(&ca_der).unwrap());
+        leaf.verify_signature(Some(ca.public_key()))
+            .expect("the authority's signature");
+        assert_eq!(leaf.issuer().as_raw(), ca.subject().as_raw());
+        assert_eq!(leaf.subject().to_string(), "CN=le@f");
+        assert_eq!(leaf.validity().not_before.timestamp(), 0);
+        assert_eq!(leaf.validity().not_after.timestamp(), 365 * 86_400);
+        let names = &leaf.subject_alternative_name().unwrap().unwrap().value.general_names;
+        assert_eq!(
+            names[..],
+            [
+                GeneralName::DNSName("a.b"),
+                GeneralName::DNSName("*.c"),
+                GeneralName::IPAddress(&[10, 0, 0, 1]),
+                GeneralName::IPAddress(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
+            ]
+        );
+        let usage = leaf.key_usage().unwrap().unwrap();
+        assert_eq!((usage.critical, usage.value.flags), (true, 0b101));
+        let extended = leaf.extended_key_usage().unwrap().unwrap().value;
+        assert!(extended.server_auth && extended.client_auth);
+        let constraints = leaf.basic_constraints().unwrap().unwrap();
+        assert!(constraints.critical && !constraints.value.ca);
+        assert_eq!(
+            leaf.extensions().len(),
+            5,
+            "with the authority's key, without one of its own"
+        );
+    }
+
+    #[test]
+    fn an_authority_may_sign() {
+        let (_, _, ca) = authority();
+        let (_, der) = from_pem(ca.cert.as_bytes()).unwrap();
+        let ca = parsed(&der).unwrap();
+        assert_eq!(ca.subject().to_string(), "CN=the authority");
+        assert_eq!(ca.key_usage().unwrap().unwrap().value.flags, 0b10_0101);
+        let constraints = ca.basic_constraints().unwrap().unwrap();
+        assert!(constraints.critical && constraints.value.ca && constraints.value.path_len_constraint.is_none());
+        assert_eq!(ca.extensions().len(), 4);
+    }
+
+    #[test]
+    fn lives_that_no_certificate_states_are_refused() {
+        for days in [i64::MAX, i64::MIN, 4_000_000, -100_000] {
+            let request = Request::authority(&[Value::string("x"), Value::Int(days)]).expect("a request");
+            let key = Key::generate(KeyKind::Rsa2048).expect("a key");
+            assert!(request.sign(&mut source(), &key, None).is_err(), "{days}");
+        }
+    }
+
+    #[test]
+    fn a_kept_certificate_must_be_what_was_asked_for() {
+        let (request, key, ca) = authority();
+        let (_, other_key, other_ca) = authority();
+        let (ca_issuer, other_issuer) = (issuer(&ca), issuer(&other_ca));
+        let leaf_pair = leaf()
+            .sign(&mut source(), &other_key, Some(&ca_issuer))
+            .expect("a leaf");
+        assert!(request.fits(&ca, None, None).is_some());
+        assert!(request.fits(&ca, Some(&key), None).is_some());
+        assert!(leaf().fits(&leaf_pair, None, Some(&ca_issuer)).is_some());
+        assert!(request.fits(&ca, Some(&other_key), None).is_none(), "another key");
+        assert!(
+            leaf().fits(&leaf_pair, None, Some(&other_issuer)).is_none(),
+            "another issuer"
+        );
+        assert!(leaf().fits(&leaf_pair, None, None).is_none(), "not signed by itself");
+        assert!(leaf().fits(&ca, None, None).is_none(), "another name");
+        let (_, mut changed) = from_pem(ca.cert.as_bytes()).expect("PEM");
+        changed[40] ^= 1;
+        let others_key = Pair {
+            key: other_ca.key,
+            ..ca.clone()
+        };
+        let others_end = Pair {
+            not_after: ca.not_before,
+            ..ca.clone()
+        };
+        let broken_key = Pair {
+            key: "a: b".into(),
+            ..ca.clone()
+        };
+        for pair in [others_key, others_end, broken_key] {
+            assert!(request.fits(&pair, None, None).is_none(), "{pair:?}");
+        }
+        let texts = [
+            "a: b".to_owned(),
+            format!("{}a: b\n", ca.cert),
+            to_pem("CERTIFICATE", &changed),
+        ];
+        for cert in texts {
+            let pair = Pair { cert, ..ca.clone() };
+            assert!(request.fits(&pair, None, None).is_none(), "{}", pair.cert);
+        }
+    }
+}

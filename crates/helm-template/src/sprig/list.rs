@@ -1,0 +1,254 @@
+//! Lists. No function changes the one that it is given: each makes a new one.
+
+use super::args::{Args, NIL_POINTER, Out};
+use super::convert::to_int64;
+use super::logic::is_empty;
+use super::{limit, pure};
+use go_template::compare::deep_equal;
+use go_template::func::{CallError, Func};
+use go_template::meter;
+use go_template::value::{List, ListKind, Value};
+
+pub(super) fn table<C>() -> Vec<Func<C>> {
+    vec![
+        pure!("list", [], Any.., list),
+        pure!("tuple", [], Any.., list),
+        pure!("append", [Any, Any], push),
+        pure!("push", [Any, Any], push),
+        pure!("mustAppend", [Any, Any], push),
+        pure!("mustPush", [Any, Any], push),
+        pure!("prepend", [Any, Any], prepend),
+        pure!("mustPrepend", [Any, Any], prepend),
+        pure!("first", [Any], first),
+        pure!("mustFirst", [Any], first),
+        pure!("last", [Any], last),
+        pure!("mustLast", [Any], last),
+        pure!("rest", [Any], rest),
+        pure!("mustRest", [Any], rest),
+        pure!("initial", [Any], initial),
+        pure!("mustInitial", [Any], initial),
+        pure!("reverse", [Any], reverse),
+        pure!("mustReverse", [Any], reverse),
+        pure!("uniq", [Any], uniq),
+        pure!("mustUniq", [Any], uniq),
+        pure!("without", [Any], Any.., without),
+        pure!("mustWithout", [Any], Any.., without),
+        pure!("has", [Any, Any], has),
+        pure!("mustHas", [Any, Any], has),
+        pure!("compact", [Any], compact),
+        pure!("mustCompact", [Any], compact),
+        pure!("slice", [Any], Any.., slice),
+        pure!("mustSlice", [Any], Any.., slice),
+        pure!("concat", [], Any.., concat),
+        pure!("chunk", [Int, Any], chunk),
+        pure!("mustChunk", [Int, Any], chunk),
+    ]
+}
+
+/// The elements of a list; anything else fails with Go's text, which begins with `complaint`.
+fn items<'a>(value: &'a Value, complaint: &str) -> Result<&'a [Value], CallError> {
+    match value {
+        Value::List(list) => Ok(list.items()),
+        Value::Nil => Err(CallError::from(NIL_POINTER)),
+        other => Err(CallError::Text(format!("{complaint} {}", other.kind()))),
+    }
+}
+
+/// An empty list makes these functions return Go's nil slice, which is `null` in JSON.
+fn nil_list() -> Value {
+    Value::List(List::nil(ListKind::Any))
+}
+
+fn list(args: &[Value]) -> Out {
+    Ok(Value::list(args.to_vec()))
+}
+
+fn push(args: &[Value]) -> Out {
+    let items = items(args.any(0), "Cannot push on type")?;
+    limit::items(items.len() + 1)?;
+    let all = items.iter().chain([args.any(1)]).cloned().collect();
+    Ok(Value::list(all))
+}
+
+fn prepend(args: &[Value]) -> Out {
+    let items = items(args.any(0), "Cannot prepend on type")?;
+    limit::items(items.len() + 1)?;
+    let all = [args.any(1)].into_iter().chain(items).cloned().collect();
+    Ok(Value::list(all))
+}
+
+fn first(args: &[Value]) -> Out {
+    Ok(items(args.any(0), "Cannot find first on type")?
+        .first()
+        .cloned()
+        .unwrap_or(Value::Nil))
+}
+
+fn last(args: &[Value]) -> Out {
+    Ok(items(args.any(0), "Cannot find last on type")?
+        .last()
+        .cloned()
+        .unwrap_or(Value::Nil))
+}
+
+fn rest(args: &[Value]) -> Out {
+    Ok(match items(args.any(0), "Cannot find rest on type")? {
+        [] => nil_list(),
+        [_, rest @ ..] => Value::list(rest.to_vec()),
+    })
+}
+
+fn initial(args: &[Value]) -> Out {
+    Ok(match items(args.any(0), "Cannot find initial on type")? {
+        [] => nil_list(),
+        [initial @ .., _] => Value::list(initial.to_vec()),
+    })
+}
+
+fn reverse(args: &[Value]) -> Out {
+    Ok(Value::list(
+        items(args.any(0), "Cannot find reverse on type")?
+            .iter()
+            .rev()
+            .cloned()
+            .collect(),
+    ))
+}
+
+fn contains(haystack: &[Value], needle: &Value) -> bool {
+    haystack.iter().any(|item| deep_equal(needle, item))
+}
+
+/// A scalar as a key that is equal for deeply equal values; `None` for what has to be compared part by part.
+fn scalar_key(value: &Value) -> Option<(&'static str, Vec<u8>)> {
+    let bytes = match value {
+        Value::Nil => Vec::new(),
+        Value::Bool(b) => vec![u8::from(*b)],
+        Value::Int(n) | Value::Int64(n) => n.to_be_bytes().to_vec(),
+        Value::Uint8(n) => vec![*n],
+        Value::Uint64(n) => n.to_be_bytes().to_vec(),
+        // Both zeros are equal, and NaN equals nothing.
+        Value::Float64(n) if n.is_nan() => return None,
+        Value::Float64(n) => (n + 0.0).to_bits().to_be_bytes().to_vec(),
+        Value::String(text) => text.as_bytes().to_vec(),
+        Value::List(_) | Value::Map(_) | Value::Object(_) => return None,
+    };
+    Some((value.type_name(), bytes))
+}
+
+/// Lists, maps and objects that `uniq` compares with each other at most, as that takes the square of their number.
+const MAX_COMPARED: usize = 5_000;
+
+fn uniq(args: &[Value]) -> Out {
+    let items = items(args.any(0), "Cannot find uniq on type")?;
+    let mut found: Vec<Value> = Vec::new();
+    let mut scalars = std::collections::HashSet::new();
+    let mut others: Vec<Value> = Vec::new();
+    for item in items {
+        let new = match scalar_key(item) {
+            Some(key) => scalars.insert(key),
+            None if contains(&others, item) => false,
+            None if others.len() >= MAX_COMPARED => {
+                let text = format!("the list has different elements over the limit of {MAX_COMPARED} lists and maps");
+                return Err(CallError::Text(text));
+            }
+            None => {
+                others.push(item.clone());
+                true
+            }
+        };
+        if new {
+            found.push(item.clone());
+        }
+    }
+    Ok(Value::list(found))
+}
+
+fn without(args: &[Value]) -> Out {
+    let omitted = args.rest(1);
+    let items = items(args.any(0), "Cannot find without on type")?;
+    Ok(Value::list(
+        items.iter().filter(|item| !contains(omitted, item)).cloned().collect(),
+    ))
+}
+
+fn has(args: &[Value]) -> Out {
+    if args.any(1).is_nil() {
+        return Ok(Value::Bool(false));
+    }
+    Ok(Value::Bool(contains(
+        items(args.any(1), "Cannot find has on type")?,
+        args.any(0),
+    )))
+}
+
+fn compact(args: &[Value]) -> Out {
+    let items = items(args.any(0), "Cannot compact on type")?;
+    Ok(Value::list(
+        items.iter().filter(|item| !is_empty(item)).cloned().collect(),
+    ))
+}
+
+/// The part from one index to before another, of the list's own type; of an empty list always nil.
+fn slice(args: &[Value]) -> Out {
+    let items = items(args.any(0), "list should be type of slice or array but")?;
+    let Value::List(list) = args.any(0) else {
+        return Ok(Value::Nil);
+    };
+    if items.is_empty() {
+        return Ok(Value::Nil);
+    }
+    let start = args.get(1).map_or(0, to_int64);
+    let end = args.get(2).map_or(items.len() as i64, to_int64);
+    let bounds = usize::try_from(start).ok().zip(usize::try_from(end).ok());
+    match bounds.filter(|(from, to)| from <= to && *to <= items.len()) {
+        Some((from, to)) => {
+            limit::items(to - from)?;
+            Ok(Value::List(list.slice(from, to)))
+        }
+        None => Err(CallError::from("reflect.Value.Slice: slice index out of bounds")),
+    }
+}
+
+fn concat(args: &[Value]) -> Out {
+    let mut all = Vec::new();
+    for value in args {
+        let items = match value {
+            Value::List(list) => list.items(),
+            Value::Nil => return Err(CallError::from(NIL_POINTER)),
+            other => return Err(CallError::Text(format!("Cannot concat type {} as list", other.kind()))),
+        };
+        limit::items(all.len() + items.len())?;
+        all.extend_from_slice(items);
+    }
+    Ok(if all.is_empty() { nil_list() } else { Value::list(all) })
+}
+
+/// What a list takes without its elements, in bytes.
+const CHUNK: u64 = 160;
+
+/// Lists of `size` elements each, the last one of what is left.
+fn chunk(args: &[Value]) -> Out {
+    let size = args.int(0)?;
+    let items = items(args.any(1), "Cannot chunk type")?;
+    let Some(size) = usize::try_from(size).ok().filter(|size| *size > 0) else {
+        // Go divides by the size all the same; two elements make no chunk of size -1, one makes one of size -2, all else
+        // fails.
+        if size < -1 && items.len() == 1 {
+            let chunk = Value::list(items.to_vec());
+            return Ok(Value::List(List::new(ListKind::Lists, vec![chunk])));
+        }
+        let none = size < 0 && items.len() as i64 - 1 > 0 && (items.len() as i64 - 1) <= size.saturating_neg();
+        return if none {
+            Ok(Value::List(List::new(ListKind::Lists, Vec::new())))
+        } else {
+            Err(CallError::from("runtime error: makeslice: len out of range"))
+        };
+    };
+    // Each is a list of its own.
+    if !meter::spend(CHUNK * items.len().div_ceil(size) as u64 + 2 * meter::ELEMENT * items.len() as u64) {
+        return Err(CallError::Text(meter::Overrun::Memory.to_string()));
+    }
+    let chunks = items.chunks(size).map(|chunk| Value::list(chunk.to_vec()));
+    Ok(Value::List(List::new(ListKind::Lists, chunks.collect())))
+}

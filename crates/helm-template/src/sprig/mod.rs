@@ -1,0 +1,138 @@
+//! The functions of sprig v3.3.0 (`TxtFuncMap`) over the values of [`go_template`].
+//!
+//! One file per section of sprig's documentation. Left out are `env` and `expandenv`, which Helm removes, and
+//! `getHostByName`, which Helm replaces. Facts come from sprig and the libraries that it calls (spf13/cast v1.7.0,
+//! mergo v1.0.1, xstrings v1.5.0, decimal v1.4.0, semver v3.5.0, goutils v1.1.1, Go's standard library).
+//!
+//! Values are somebody's input, so every function bounds what it makes: see [`limit`].
+
+mod args;
+mod case;
+pub mod certs;
+pub mod convert;
+mod crypto;
+mod date;
+mod date_layout;
+pub mod date_parse;
+mod decimal;
+mod dict;
+pub mod draw;
+pub mod duration;
+mod encoding;
+mod float;
+pub mod json;
+pub mod json_parse;
+mod keys;
+pub mod limit;
+mod list;
+pub mod logic;
+mod math;
+mod merge;
+pub mod netip;
+mod path;
+mod random;
+pub mod regex;
+mod regex_syntax;
+mod runes;
+pub mod semver;
+mod semver_constraint;
+mod strings;
+mod strings_wrap;
+pub mod text;
+pub mod time;
+mod time_object;
+mod types;
+mod url;
+pub mod url_parse;
+
+use go_template::func::{CallError, Func};
+
+pub use draw::{Call, Drawn, Pair, Source};
+pub use merge::merge_maps;
+
+/// What the functions need from outside, so that rendering stays a pure function.
+pub trait Env {
+    /// The result of one call of a random function (`rand*`, `uuidv4`, `shuffle`, `gen*`, the salt of `htpasswd`, the
+    /// clock's reading in `now`, ...): a kept one if there is one that `fits`, else what `make` draws.
+    ///
+    /// # Errors
+    /// Those of `make`, or a limit.
+    fn once(
+        &mut self,
+        call: &Call,
+        fits: impl Fn(&Drawn) -> bool,
+        make: impl FnOnce(&mut Source) -> Result<Drawn, CallError>,
+    ) -> Result<Drawn, CallError>;
+    /// Counts work that takes much longer than a step of the evaluator, in such steps.
+    ///
+    /// # Errors
+    /// A limit.
+    fn burn(&mut self, steps: u64) -> Result<(), CallError>;
+}
+
+/// Names of sprig's map that [`functions`] lacks. A loader that meets one can say that it is not supported.
+pub const UNSUPPORTED: &[&str] = &[];
+
+/// Every function of sprig, for a context that provides [`Env`]. Names are unique.
+pub fn functions<C: Env>() -> Vec<Func<C>> {
+    let mut all = Vec::with_capacity(220);
+    all.extend(strings::table());
+    all.extend(strings_wrap::table());
+    all.extend(case::table());
+    all.extend(convert::table());
+    all.extend(math::table());
+    all.extend(float::table());
+    all.extend(list::table());
+    all.extend(dict::table());
+    all.extend(merge::table());
+    all.extend(logic::table());
+    all.extend(types::table());
+    all.extend(encoding::table());
+    all.extend(json::table());
+    all.extend(regex::table());
+    all.extend(semver::table());
+    all.extend(date::table());
+    all.extend(url::table());
+    all.extend(path::table());
+    all.extend(random::table());
+    all.extend(crypto::table());
+    all.extend(certs::table());
+    all
+}
+
+/// An entry for a function that needs nothing but its arguments.
+macro_rules! pure {
+    ($name:literal, [$($param:ident),*], $body:path) => {
+        go_template::func::Func {
+            name: $name,
+            params: &[$(go_template::func::Param::$param),*],
+            variadic: None,
+            body: |_, args| $body(args),
+        }
+    };
+    ($name:literal, [$($param:ident),*], $rest:ident.., $body:path) => {
+        go_template::func::Func {
+            name: $name,
+            params: &[$(go_template::func::Param::$param),*],
+            variadic: Some(go_template::func::Param::$rest),
+            body: |_, args| $body(args),
+        }
+    };
+}
+pub(crate) use pure;
+
+/// An entry for a function that asks the [`Env`].
+macro_rules! impure {
+    ($name:literal, [$($param:expr),*], $body:expr) => {
+        go_template::func::Func {
+            name: $name,
+            params: &[$($param),*],
+            variadic: None,
+            body: $body,
+        }
+    };
+}
+pub(crate) use impure;
+
+#[cfg(test)]
+mod tests;

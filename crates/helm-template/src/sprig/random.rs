@@ -1,0 +1,139 @@
+//! Random strings and numbers.
+
+use data_encoding::BASE64;
+
+use super::args::{Args, Out};
+use super::{Call, Env, Source, draw, impure, limit, runes};
+use go_template::func::{CallError, Func, Param};
+use go_template::value::Value;
+
+pub(super) fn table<C: Env>() -> Vec<Func<C>> {
+    vec![
+        impure!("randAlphaNum", [Param::Int], |env, args| chars(
+            env,
+            "randAlphaNum",
+            args,
+            ALPHANUMERIC
+        )),
+        impure!("randAlpha", [Param::Int], |env, args| chars(
+            env,
+            "randAlpha",
+            args,
+            ALPHABETIC
+        )),
+        impure!("randNumeric", [Param::Int], |env, args| chars(
+            env,
+            "randNumeric",
+            args,
+            NUMERIC
+        )),
+        impure!("randAscii", [Param::Int], rand_ascii),
+        impure!("randBytes", [Param::Int], rand_bytes),
+        impure!("randInt", [Param::Int, Param::Int], rand_int),
+        impure!("shuffle", [Param::String], shuffle),
+        impure!("uuidv4", [], uuidv4),
+    ]
+}
+
+const NUMERIC: &[u8] = b"0123456789";
+const ALPHABETIC: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const ALPHANUMERIC: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// `count` numbers of 64 bits: so many that a remainder by a small number shows no bias.
+fn numbers(source: &mut Source, count: usize) -> Result<Vec<u64>, CallError> {
+    let mut bytes = vec![0u8; count * 8];
+    source.fill(&mut bytes)?;
+    let number = |chunk: &[u8]| chunk.iter().fold(0u64, |n, byte| n << 8 | u64::from(*byte));
+    Ok(bytes.chunks_exact(8).map(number).collect())
+}
+
+/// A count below zero is an error that sprig drops, so the result is empty.
+fn chars<C: Env>(env: &mut C, function: &'static str, args: &[Value], alphabet: &[u8]) -> Out {
+    let count = usize::try_from(args.int(0)?).unwrap_or(0);
+    limit::items(count)?;
+    if count == 0 {
+        return Ok(Value::string(""));
+    }
+    let fits = |text: &str| text.len() == count && text.bytes().all(|byte| alphabet.contains(&byte));
+    let pick = |n: u64| alphabet.get((n % alphabet.len() as u64) as usize).copied();
+    let make = |source: &mut Source| {
+        let picked = numbers(source, count)?.into_iter().filter_map(pick);
+        Ok(picked.map(char::from).collect())
+    };
+    let call = Call::new(function, args)?.costing(count as u64);
+    draw::text(env, &call, fits, make).map(Value::string)
+}
+
+fn rand_ascii<C: Env>(env: &mut C, args: &[Value]) -> Out {
+    let alphabet: Vec<u8> = (32..127).collect();
+    chars(env, "randAscii", args, &alphabet)
+}
+
+/// So many random bytes in base64.
+fn rand_bytes<C: Env>(env: &mut C, args: &[Value]) -> Out {
+    let Ok(count) = usize::try_from(args.int(0)?) else {
+        return Err(CallError::from("runtime error: makeslice: len out of range"));
+    };
+    limit::items(count)?;
+    if count == 0 {
+        return Ok(Value::string(""));
+    }
+    let fits = |text: &str| BASE64.decode(text.as_bytes()).is_ok_and(|bytes| bytes.len() == count);
+    let make = |source: &mut Source| {
+        let mut bytes = vec![0u8; count];
+        source.fill(&mut bytes)?;
+        Ok(BASE64.encode(&bytes))
+    };
+    let call = Call::new("randBytes", args)?.costing(count as u64);
+    draw::text(env, &call, fits, make).map(Value::string)
+}
+
+fn rand_int<C: Env>(env: &mut C, args: &[Value]) -> Out {
+    let (min, max) = (args.int(0)?, args.int(1)?);
+    let Ok(span @ 1..) = u64::try_from(max.wrapping_sub(min)) else {
+        return Err(CallError::from("invalid argument to Intn"));
+    };
+    let fits = |n: i64| u64::try_from(n.wrapping_sub(min)).is_ok_and(|above| above < span);
+    let make = |source: &mut Source| {
+        let drawn = numbers(source, 1)?.first().copied().unwrap_or(0);
+        Ok(min.wrapping_add_unsigned(drawn % span))
+    };
+    draw::int(env, &Call::new("randInt", args)?, fits, make)
+}
+
+/// The characters in another order.
+fn shuffle<C: Env>(env: &mut C, args: &[Value]) -> Out {
+    let mut chars: Vec<char> = runes::runes(args.text(0)?).map(|(_, c, _)| c).collect();
+    limit::items(chars.len())?;
+    if chars.len() < 2 {
+        return Ok(Value::string(chars.into_iter().collect::<String>()));
+    }
+    let mut sorted = chars.clone();
+    sorted.sort_unstable();
+    let fits = |text: &str| {
+        let mut found: Vec<char> = text.chars().collect();
+        found.sort_unstable();
+        found == sorted
+    };
+    let call = Call::new("shuffle", args)?.costing(chars.len() as u64);
+    let make = |source: &mut Source| {
+        let drawn = numbers(source, chars.len())?;
+        for (last, n) in (1..chars.len()).rev().zip(drawn) {
+            chars.swap(last, (n % (last as u64 + 1)) as usize);
+        }
+        Ok(chars.into_iter().collect())
+    };
+    draw::text(env, &call, fits, make).map(Value::string)
+}
+
+fn uuidv4<C: Env>(env: &mut C, args: &[Value]) -> Out {
+    let fits = |text: &str| {
+        uuid::Uuid::parse_str(text).is_ok_and(|uuid| uuid.get_version_num() == 4 && uuid.to_string() == text)
+    };
+    let make = |source: &mut Source| {
+        let mut bytes = [0u8; 16];
+        source.fill(&mut bytes)?;
+        Ok(uuid::Builder::from_random_bytes(bytes).into_uuid().to_string())
+    };
+    draw::text(env, &Call::new("uuidv4", args)?, fits, make).map(Value::string)
+}

@@ -1,0 +1,350 @@
+//! Semantic versions as Masterminds/semver v3.5.0 reads and compares them.
+
+use std::any::Any;
+use std::cmp::Ordering;
+use std::fmt;
+use std::rc::Rc;
+
+use super::args::{Args, NIL_POINTER, Out};
+use super::pure;
+use go_template::func::{Func, Param};
+use go_template::value::{Field, Object, Value};
+
+pub use super::semver_constraint::Constraints;
+
+pub(super) fn table<C>() -> Vec<Func<C>> {
+    vec![
+        pure!("semver", [String], semver),
+        pure!("semverCompare", [String, String], semver_compare),
+    ]
+}
+
+/// The longest version that is read, in bytes.
+const MAX_VERSION: usize = 256;
+const INVALID: &str = "invalid semantic version";
+
+/// A version. Equality is of all its parts; [`Version::compare`] is the order that ignores metadata.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Version {
+    pub major: u64,
+    pub minor: u64,
+    pub patch: u64,
+    /// Without its `-`; empty if there is none.
+    pub prerelease: String,
+    /// Without its `+`; empty if there is none.
+    pub metadata: String,
+    /// The text that was read.
+    pub original: String,
+}
+
+/// Whether all between the dots is letters, digits and `-`.
+pub(super) fn is_identifiers(text: &str) -> bool {
+    text.split('.')
+        .all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'))
+}
+
+impl Version {
+    /// `NewVersion`: a leading `v`, missing parts and leading zeros are accepted. Errors are the library's texts.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.len() > MAX_VERSION {
+            return Err(format!("version string is too long (max {MAX_VERSION} bytes)"));
+        }
+        let invalid = || INVALID.to_owned();
+        let body = text.strip_prefix('v').unwrap_or(text);
+        let (body, metadata) = body
+            .split_once('+')
+            .map_or((body, None), |(body, meta)| (body, Some(meta)));
+        let (numbers, prerelease) = body
+            .split_once('-')
+            .map_or((body, None), |(body, pre)| (body, Some(pre)));
+        if [metadata, prerelease]
+            .into_iter()
+            .flatten()
+            .any(|part| !is_identifiers(part))
+        {
+            return Err(invalid());
+        }
+        let parts: Vec<&str> = numbers.split('.').collect();
+        let numeric = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        if parts.len() > 3 || !parts.iter().all(numeric) {
+            return Err(invalid());
+        }
+        let mut segments = [0u64; 3];
+        for (segment, part) in segments.iter_mut().zip(&parts) {
+            *segment = part.parse().map_err(|_| {
+                format!("error parsing version segment: strconv.ParseUint: parsing \"{part}\": value out of range")
+            })?;
+        }
+        let prerelease = prerelease.unwrap_or_default().to_owned();
+        let zero_led = |part: &str| part.len() > 1 && part.starts_with('0') && part.bytes().all(|b| b.is_ascii_digit());
+        if prerelease.split('.').any(zero_led) {
+            return Err("version segment starts with 0".to_owned());
+        }
+        let [major, minor, patch] = segments;
+        let metadata = metadata.unwrap_or_default().to_owned();
+        Ok(Version {
+            major,
+            minor,
+            patch,
+            prerelease,
+            metadata,
+            original: text.to_owned(),
+        })
+    }
+
+    /// The order of versions; metadata doesn't count.
+    pub fn compare(&self, other: &Version) -> Ordering {
+        let numbers = |v: &Version| (v.major, v.minor, v.patch);
+        numbers(self).cmp(&numbers(other)).then_with(|| {
+            match (self.prerelease.is_empty(), other.prerelease.is_empty()) {
+                (true, true) => Ordering::Equal,
+                (true, false) => Ordering::Greater,
+                (false, true) => Ordering::Less,
+                (false, false) => compare_prerelease(&self.prerelease, &other.prerelease),
+            }
+        })
+    }
+
+    fn next(&self, major: u64, minor: u64, patch: u64) -> Self {
+        let mut next = Version {
+            major,
+            minor,
+            patch,
+            prerelease: String::new(),
+            metadata: String::new(),
+            original: String::new(),
+        };
+        let lead = if self.original.starts_with('v') { "v" } else { "" };
+        next.original = format!("{lead}{next}");
+        next
+    }
+
+    /// The same version with another pre-release and other metadata.
+    fn with(&self, prerelease: &str, metadata: &str) -> Result<Self, String> {
+        if !prerelease.is_empty() {
+            if !is_identifiers(prerelease) {
+                return Err("invalid prerelease string".to_owned());
+            }
+            let padded =
+                |part: &str| part.len() > 1 && part.starts_with('0') && part.bytes().all(|b| b.is_ascii_digit());
+            if prerelease.split('.').any(padded) {
+                return Err("version segment starts with 0".to_owned());
+            }
+        }
+        if !metadata.is_empty() && !is_identifiers(metadata) {
+            return Err("invalid metadata string".to_owned());
+        }
+        let mut next = Version {
+            prerelease: prerelease.to_owned(),
+            metadata: metadata.to_owned(),
+            ..self.clone()
+        };
+        let prefix = if self.original.starts_with('v') { "v" } else { "" };
+        next.original = format!("{prefix}{next}");
+        Ok(next)
+    }
+
+    fn increment(&self, part: &str) -> Result<Self, String> {
+        let overflow = || format!("{part} version increment would overflow uint64");
+        Ok(match part {
+            "major" => self.next(self.major.checked_add(1).ok_or_else(overflow)?, 0, 0),
+            "minor" => self.next(self.major, self.minor.checked_add(1).ok_or_else(overflow)?, 0),
+            _ if !self.prerelease.is_empty() => self.next(self.major, self.minor, self.patch),
+            _ => self.next(self.major, self.minor, self.patch.checked_add(1).ok_or_else(overflow)?),
+        })
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)?;
+        if !self.prerelease.is_empty() {
+            write!(f, "-{}", self.prerelease)?;
+        }
+        if !self.metadata.is_empty() {
+            write!(f, "+{}", self.metadata)?;
+        }
+        Ok(())
+    }
+}
+
+/// The order of two pre-releases, part by part: numbers by size and before words, fewer parts before more.
+pub(super) fn compare_prerelease(a: &str, b: &str) -> Ordering {
+    let (mut left, mut right) = (a.split('.'), b.split('.'));
+    loop {
+        let order = match (left.next(), right.next()) {
+            (None, None) => return Ordering::Equal,
+            (None, Some(_)) => Ordering::Less,
+            (Some(_), None) => Ordering::Greater,
+            (Some(a), Some(b)) => compare_part(a, b),
+        };
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
+}
+
+fn compare_part(a: &str, b: &str) -> Ordering {
+    if a == b {
+        return Ordering::Equal;
+    }
+    match (a.parse::<u64>(), b.parse::<u64>()) {
+        (Ok(a), Ok(b)) => a.cmp(&b),
+        (Ok(_), Err(_)) => Ordering::Less,
+        (Err(_), Ok(_)) => Ordering::Greater,
+        (Err(_), Err(_)) => a.cmp(b),
+    }
+}
+
+/// A `*semver.Version`, or a `semver.Version` as its `Inc...` methods return it.
+struct VersionObject {
+    version: Version,
+    pointer: bool,
+}
+
+fn object(version: Version, pointer: bool) -> Value {
+    Value::Object(Rc::new(VersionObject { version, pointer }))
+}
+
+/// The zero value of the same type.
+pub(super) fn zero(like: &Rc<dyn Object>) -> Value {
+    object(Version::default(), like.kind() == "ptr")
+}
+
+fn other_version(args: &[Value]) -> Result<Version, String> {
+    let found = match args {
+        [Value::Object(object)] => object.as_any().downcast_ref::<VersionObject>(),
+        _ => None,
+    };
+    found
+        .map(|other| other.version.clone())
+        .ok_or_else(|| NIL_POINTER.to_owned())
+}
+
+fn argument(args: &[Value]) -> String {
+    match args {
+        [Value::String(text)] => text.to_text().into_owned(),
+        _ => String::new(),
+    }
+}
+
+impl Object for VersionObject {
+    fn type_name(&self) -> &'static str {
+        if self.pointer {
+            "*semver.Version"
+        } else {
+            "semver.Version"
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        if self.pointer { "ptr" } else { "struct" }
+    }
+
+    fn field(&self, _name: &str) -> Option<Value> {
+        None
+    }
+
+    fn params(&self, method: &str) -> Option<&'static [Param]> {
+        Some(match method {
+            // These have a pointer as receiver, which Go can't take of what a method returned.
+            "Compare" | "Equal" | "LessThan" | "LessThanEqual" | "GreaterThan" | "GreaterThanEqual" if self.pointer => {
+                &[Param::Named("*semver.Version")]
+            }
+            "Original" if self.pointer => &[],
+            "SetPrerelease" | "SetMetadata" => &[Param::String],
+            "Major" | "Minor" | "Patch" | "Prerelease" | "Metadata" | "String" | "IncMajor" | "IncMinor"
+            | "IncPatch" | "Value" | "MarshalText" | "MarshalJSON" => &[],
+            _ => return None,
+        })
+    }
+
+    fn call(&self, method: &str, args: &[Value]) -> Option<Result<Value, String>> {
+        let version = &self.version;
+        let order =
+            |test: fn(Ordering) -> bool| other_version(args).map(|other| Value::Bool(test(version.compare(&other))));
+        Some(match method {
+            "Major" => Ok(Value::Uint64(version.major)),
+            "Minor" => Ok(Value::Uint64(version.minor)),
+            "Patch" => Ok(Value::Uint64(version.patch)),
+            "Prerelease" => Ok(Value::string(version.prerelease.as_str())),
+            "Metadata" => Ok(Value::string(version.metadata.as_str())),
+            "Original" => Ok(Value::string(version.original.as_str())),
+            "String" | "Value" => Ok(Value::string(version.to_string())),
+            "MarshalText" => Ok(Value::bytes(version.to_string().as_bytes())),
+            // It holds nothing that JSON escapes.
+            "MarshalJSON" => Ok(Value::bytes(format!("\"{version}\"").as_bytes())),
+            "SetPrerelease" => version
+                .with(&argument(args), &version.metadata)
+                .map(|next| object(next, false)),
+            "SetMetadata" => version
+                .with(&version.prerelease, &argument(args))
+                .map(|next| object(next, false)),
+            "IncMajor" => version.increment("major").map(|next| object(next, false)),
+            "IncMinor" => version.increment("minor").map(|next| object(next, false)),
+            "IncPatch" => version.increment("patch").map(|next| object(next, false)),
+            "Compare" => other_version(args).map(|other| Value::Int(version.compare(&other) as i64)),
+            "Equal" if matches!(args, [Value::Nil]) => Ok(Value::Bool(false)),
+            "Equal" => order(Ordering::is_eq),
+            "LessThan" => order(Ordering::is_lt),
+            "LessThanEqual" => order(Ordering::is_le),
+            "GreaterThan" => order(Ordering::is_gt),
+            "GreaterThanEqual" => order(Ordering::is_ge),
+            _ => return None,
+        })
+    }
+
+    fn structure(&self) -> Option<Vec<Field>> {
+        let version = &self.version;
+        let number = |name, n: u64| Field {
+            name,
+            value: Value::Uint64(n),
+        };
+        let text = |name, text: &str| Field {
+            name,
+            value: Value::string(text),
+        };
+        Some(vec![
+            number("major", version.major),
+            number("minor", version.minor),
+            number("patch", version.patch),
+            text("pre", &version.prerelease),
+            text("metadata", &version.metadata),
+            text("original", &version.original),
+        ])
+    }
+
+    fn is_stringer(&self) -> bool {
+        true
+    }
+
+    fn display(&self) -> String {
+        self.version.to_string()
+    }
+
+    fn to_json(&self) -> Result<serde_json::Value, String> {
+        Ok(serde_json::Value::String(self.version.to_string()))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// [`Version::parse`] of a text that may not be UTF-8; the limit is of its own bytes.
+fn parse(text: &[u8]) -> Result<Version, String> {
+    match std::str::from_utf8(text) {
+        Err(_) if text.len() <= MAX_VERSION => Err(INVALID.to_owned()),
+        _ => Version::parse(&String::from_utf8_lossy(text)),
+    }
+}
+
+fn semver(args: &[Value]) -> Out {
+    Ok(object(parse(args.text(0)?)?, true))
+}
+
+fn semver_compare(args: &[Value]) -> Out {
+    let constraints = Constraints::parse(&String::from_utf8_lossy(args.text(0)?))?;
+    let version = parse(args.text(1)?)?;
+    Ok(Value::Bool(constraints.check(&version)))
+}

@@ -1,0 +1,57 @@
+//! How sprig turns values into text.
+
+use go_template::format;
+use go_template::meter;
+use go_template::value::{List, ListKind, Str, Value};
+
+/// `fmt.Sprint` of one value: its `%v`.
+pub fn display(value: &Value) -> Vec<u8> {
+    format::display(value)
+}
+
+/// sprig's `strval`: strings and bytes as they are, everything else by `%v`.
+pub fn strval(value: &Value) -> Vec<u8> {
+    match value {
+        Value::String(text) => text.as_bytes().to_vec(),
+        Value::List(list) if list.kind == ListKind::Bytes => raw_bytes(list.items()),
+        other => display(other),
+    }
+}
+
+/// The bytes of a `[]byte`'s elements.
+pub fn raw_bytes(items: &[Value]) -> Vec<u8> {
+    items
+        .iter()
+        .filter_map(|item| {
+            if let Value::Uint8(byte) = item {
+                Some(*byte)
+            } else {
+                None
+            }
+        })
+        .collect()
+}
+
+/// sprig's `strslice`: the elements as strings without the nil ones; something that is no list as one string.
+pub fn strslice(value: &Value) -> Vec<Str> {
+    match value {
+        Value::Nil => Vec::new(),
+        Value::List(list) => list.items().iter().filter(|item| !item.is_nil()).map(to_str).collect(),
+        other => vec![to_str(other)],
+    }
+}
+
+fn to_str(value: &Value) -> Str {
+    match value {
+        Value::String(text) => text.clone(),
+        other => Str::from(strval(other)),
+    }
+}
+
+/// A `[]string`.
+pub fn string_list(items: Vec<Str>) -> Value {
+    // What is too much ends the call when it is done.
+    meter::spend(items.iter().map(Str::fresh_size).sum());
+    let items = items.into_iter().map(Value::String).collect();
+    Value::List(List::new(ListKind::String, items))
+}
