@@ -10,12 +10,14 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use bytes::Bytes;
 use chartwright::controller::{self, Options};
+use chartwright::plan::applyset;
 use chartwright::telemetry::{metrics::Metrics, probes::Health};
 use chartwright::watches::{self, Outside};
 use http::{HeaderMap, Method};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, Server};
@@ -123,6 +125,8 @@ pub struct History {
     pub labelled: BTreeSet<(String, String)>,
     /// Something that only a change may end went wrong, such as a 422.
     pub refused: bool,
+    /// UIDs of custom resources, and when they were deleted.
+    deleted: Vec<(Instant, String)>,
 }
 
 impl History {
@@ -146,6 +150,7 @@ impl History {
             foreign: BTreeMap::new(),
             labelled: BTreeSet::new(),
             refused: false,
+            deleted: Vec::new(),
         };
         tokio::spawn(history.model.clone().collect_garbage());
         history.start(0)?;
@@ -226,7 +231,33 @@ impl History {
         if tokio::time::timeout(60 * SECOND, &mut task).await.is_err() {
             bail!("the operator does not stop");
         }
+        self.delete_leftovers();
         Ok(())
+    }
+
+    /// As an admin does with `chartwright leftovers --delete`: what is left of a custom resource that went in spite of its
+    /// finalizer, in the moment in which the operator ended. No operator knows whether that one was suspended.
+    fn delete_leftovers(&mut self) {
+        let moment = Instant::now() - 2 * SECOND;
+        let mut store = self.model.store();
+        let there: BTreeSet<String> = store.objects.values().map(|object| uid(object)).collect();
+        let deleted = std::mem::take(&mut self.deleted).into_iter();
+        let gone: BTreeSet<String> = deleted
+            .filter(|(when, uid)| *when > moment && !there.contains(uid))
+            .map(|(_, uid)| uid)
+            .collect();
+        let is_left = |object: &Value| {
+            let tracking = object["metadata"]["annotations"][applyset::TRACKING_ANNOTATION].as_str();
+            tracking
+                .and_then(applyset::parse_tracking_id)
+                .is_some_and(|id| gone.contains(&id.owner_uid))
+        };
+        let objects = store.objects.iter();
+        let left: Vec<_> = objects
+            .filter(|(_, object)| is_left(object))
+            .map(|(key, _)| key.clone())
+            .collect();
+        left.into_iter().for_each(|key| store.remove(key));
     }
 
     /// Ends the operator, at once or in order, and starts the next.
@@ -357,6 +388,9 @@ impl History {
     pub async fn delete(&mut self, name: &str) -> Result<()> {
         self.suspend(name, false).await?;
         if self.wanted.remove(name).is_some() {
+            if let Some(widget) = self.widget(name) {
+                self.deleted.push((Instant::now(), uid(&widget)));
+            }
             let path = Place::of(name).path();
             self.ask(Method::DELETE, &path, "user", "application/json", json!({}))
                 .await?;

@@ -96,7 +96,8 @@ impl History {
             }
         }
         last?;
-        tokio::time::sleep(60 * SECOND).await;
+        // A watch that fell silent is begun anew after two minutes, and shows then what changed meanwhile.
+        tokio::time::sleep(300 * SECOND).await;
         let version = self.model.store().version();
         faults.clear_log();
         tokio::time::sleep(600 * SECOND).await;

@@ -191,7 +191,17 @@ fn histories_that_once_failed_do_not_fail_again() -> Result<()> {
             "priorityClass": {"enabled": false}, "fail": "",
         })
     };
+    let with_class = json!({
+        "color": "blue", "extra": [], "secret": {"enabled": false, "password": "blue"},
+        "priorityClass": {"enabled": true}, "fail": "",
+    });
     let histories = [
+        // The operator ends in the moment in which a custom resource goes in spite of its finalizer.
+        vec![
+            Step::Edit(1, with_class),
+            Step::Delete(1),
+            Step::Restart { killed: false },
+        ],
         // A LIST that is never answered.
         vec![
             Step::Fault(Fault::Hang, 7, 2, false),
