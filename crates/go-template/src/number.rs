@@ -39,7 +39,7 @@ impl Constant {
             (None, None) => parse_float(text),
         };
         if let (None, None, Some(float)) = (int, uint, float) {
-            if !text.contains(['.', 'e', 'E']) {
+            if !text.contains(['.', 'e', 'E', 'p', 'P']) {
                 return Err(format!("integer overflow: {}", quote_go(token)));
             }
             int = whole(float);
@@ -48,8 +48,9 @@ impl Constant {
         }
         let digits = text.trim_start_matches(['+', '-']);
         let hex = text.len() > 2 && text.starts_with(['0']) && digits.get(1..2).is_some_and(|x| x == "x" || x == "X");
+        let hex_int = hex && !text.contains(['p', 'P']);
         let ideal = match (float, int, uint) {
-            (Some(float), ..) if !hex && text.contains(['.', 'e', 'E']) => Ideal::Float(float),
+            (Some(float), ..) if !hex_int && text.contains(['.', 'e', 'E', 'p', 'P']) => Ideal::Float(float),
             (_, Some(int), _) => Ideal::Int(int),
             (_, None, Some(_)) => Ideal::Overflow,
             _ => return Err(format!("illegal number syntax: {}", quote_go(token))),
@@ -91,7 +92,7 @@ pub fn parse_uint(text: &str) -> Option<u64> {
     integer::parse_uint(text.as_bytes(), 0, 64).ok()
 }
 
-/// `strconv.ParseFloat(text, 64)` of decimal digits, without `inf` and `nan`; out of range is `None`.
+/// `strconv.ParseFloat(text, 64)` without `inf` and `nan`; out of range is `None`.
 pub fn parse_float(text: &str) -> Option<f64> {
     if text.contains('_') && !underscores_fit(text.as_bytes()) {
         return None;
@@ -101,7 +102,22 @@ pub fn parse_float(text: &str) -> Option<f64> {
     if !unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
         return None;
     }
-    text.parse().ok().filter(|value: &f64| value.is_finite())
+    let value = match unsigned.strip_prefix("0x") {
+        Some(hex) if text.starts_with('-') => -hexadecimal(hex)?,
+        Some(hex) => hexadecimal(hex)?,
+        None => text.parse().ok()?,
+    };
+    value.is_finite().then_some(value)
+}
+
+/// The value of `1.8p-1`, up to as many digits as a float64 holds exactly. The chart opentelemetry-collector calculates
+/// with `0x1p60`.
+fn hexadecimal(text: &str) -> Option<f64> {
+    let (digits, exponent) = text.split_once('p')?;
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let mantissa = u64::from_str_radix(&format!("{whole}{fraction}"), 16).ok()?;
+    let exponent = exponent.parse::<i32>().ok()?.checked_sub(4 * fraction.len() as i32)?;
+    (mantissa < 1 << f64::MANTISSA_DIGITS).then(|| mantissa as f64 * 2_f64.powi(exponent))
 }
 
 /// `strconv.FormatFloat(value, verb, precision, 64)`: verbs `e E f g G`; a negative precision is the smallest
