@@ -7,8 +7,13 @@ use crate::telemetry::chain;
 /// A failed request. Messages of the API server are kept: they name the field or the right that is missing.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
+    /// There is no object of that name.
     #[error("not found: {0}")]
     NotFound(String),
+    /// The path is not served, or not yet: its version may have gone, or its CRD may not have been read. What lies there is
+    /// there all the same.
+    #[error("not served: {0}")]
+    NotServed(String),
     /// Another writer or field manager was first; or a precondition did not hold.
     #[error("conflict: {0}")]
     Conflict(String),
@@ -112,6 +117,7 @@ impl From<kube::Error> for Error {
                 .iter()
                 .any(|cause| cause.reason == "NamespaceTerminating")
         });
+        let names_object = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
         let causes = status.details.iter().flat_map(|details| &details.causes);
         let causes: Vec<Cause> = causes
             .filter(|cause| !cause.field.is_empty())
@@ -126,7 +132,8 @@ impl From<kube::Error> for Error {
                 message: text,
                 after: Duration::from_secs(status.details.map_or(0, |details| details.retry_after_seconds.into())),
             },
-            404 => Error::NotFound(text),
+            404 if names_object => Error::NotFound(text),
+            404 => Error::NotServed(text),
             409 => Error::Conflict(text),
             413 => Error::TooLarge(text),
             500 if is_too_large(&text) => Error::TooLarge(text),
@@ -176,7 +183,10 @@ mod tests {
             };
             Error::from(kube::Error::Api(Box::new(status)))
         };
-        assert!(error(404, "x").is_not_found());
+        let named = serde_json::json!({"code": 404, "message": "maps \"a\" not found", "details": {"name": "a"}});
+        let named: kube::core::Status = serde_json::from_value(named).unwrap();
+        assert!(Error::from(kube::Error::Api(Box::new(named))).is_not_found());
+        assert!(matches!(error(404, "404 page not found"), Error::NotServed(_)));
         assert!(error(422, "x").is_permanent());
         assert!(
             error(

@@ -523,7 +523,7 @@ mod tests {
     fn status(code: u16, message: &str, causes: Value) -> Value {
         json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "x", "code": code,
-            "message": message, "details": {"causes": causes},
+            "message": message, "details": {"name": "a", "causes": causes},
         })
     }
 

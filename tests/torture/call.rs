@@ -188,6 +188,13 @@ pub fn failure(code: u16, reason: &str, message: &str) -> Response<Body> {
     if let Some(map) = status.as_object_mut().filter(|_| reason.is_empty()) {
         map.remove("reason");
     }
+    // An object that isn't there is named; a path that isn't served names none.
+    if let Some((_, name)) = message
+        .strip_suffix("\" not found")
+        .and_then(|text| text.split_once('"'))
+    {
+        status["details"] = json!({"name": name});
+    }
     answer(
         StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
         &status,

@@ -195,12 +195,24 @@ fn histories_that_once_failed_do_not_fail_again() -> Result<()> {
         "color": "blue", "extra": [], "secret": {"enabled": false, "password": "blue"},
         "priorityClass": {"enabled": true}, "fail": "",
     });
+    let with_part = json!({
+        "color": "blue", "extra": [], "secret": {"enabled": false, "password": "blue"},
+        "priorityClass": {"enabled": false}, "fail": "", "part": true,
+    });
     let histories = [
         // The operator ends in the moment in which a custom resource goes in spite of its finalizer.
         vec![
             Step::Edit(1, with_class),
             Step::Delete(1),
             Step::Restart { killed: false },
+        ],
+        // A version goes, and with it the watch that shows a member which the next edit drops.
+        vec![
+            Step::Edit(0, spec(&[])),
+            Step::Edit(2, with_part),
+            Step::Suspend(0, true),
+            Step::EarlyEnds,
+            Step::Edit(2, spec(&[])),
         ],
         // A LIST that is never answered.
         vec![
