@@ -1,102 +1,65 @@
 //! `values.schema.json`: values are checked after they were folded, each chart's against its own schema.
-//! Facts: Helm's `pkg/chart/common/util/jsonschema.go`. Schemas on the network are
-//! fetched where there is a [`Fetch`].
-//!
-//! The validator is our own since users search for the texts of Helm's: it follows the library that Helm uses,
-//! santhosh-tekuri/jsonschema v6, in the order of its checks and the shape of its reports.
+//! Facts: Helm's `pkg/chart/common/util/jsonschema.go`. The validator is boon, by the author of the one that Helm uses.
 
+mod budget;
 mod compile;
-mod compiled;
-mod dialect;
-mod documents;
-mod failure;
 mod format;
-mod json;
-mod keywords;
-mod loader;
-mod location;
-mod metaschemas;
-mod plain;
-mod reader;
-mod urls;
-mod validator;
+mod report;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::OnceLock;
 
-use self::compile::{Compiled, Compiler};
-use self::json::Json;
+use serde_json::{Number, Value as Json};
+
+use self::compile::{Compiled, compile};
 use super::dependencies::Node;
-use super::warning::Warning;
 use super::{Fetch, values};
 use go_template::value::{Map, Str, Value};
 
-/// Where a chart's schema stands, for references that start from it.
-const URL: &str = "file:///values.schema.json";
+/// How many steps the check of one chart's values may take; see [`budget`]. The default values of large charts take some
+/// thousands, and the largest custom resource that a cluster keeps has less than a million values.
+const MAX_STEPS: usize = 2_000_000;
+/// How many bytes findings may take: about [`FINDING`], and [`PART`] for each key or index that leads to the value, and
+/// each schema that looks at a value may have one.
+const MAX_FINDINGS: usize = 64 << 20;
+const FINDING: usize = 256;
+const PART: usize = 32;
 
 /// A chart's `values.schema.json`. It is compiled when values are first checked, and kept: that takes longer than most
 /// renders.
 pub struct Schema {
     text: Str,
-    compiled: OnceLock<Compiled>,
+    compiled: OnceLock<Result<Compiled, String>>,
 }
 
 /// Checks folded values against the schemas of the charts that take part. `fetch` is asked for what a schema that is
-/// compiled now refers to on the network; what Helm would log is added to `warnings`.
+/// compiled now refers to on the network.
 ///
 /// # Errors
 /// What is wrong, by chart: `<chart>:\n- at '/age': ...\n`, worded as Helm words it.
-pub fn validate(
-    node: &Node<'_>,
-    values: &Map,
-    fetch: Option<&Fetch>,
-    warnings: &mut Vec<Warning>,
-) -> Result<(), String> {
-    let mut check = Check {
-        fetch,
-        report: String::new(),
-        urns: BTreeSet::new(),
-        warnings,
-    };
-    check.chart(node, values);
-    match check.report {
-        report if report.is_empty() => Ok(()),
-        report => Err(report),
+pub fn validate(node: &Node<'_>, values: &Map, fetch: Option<&Fetch>) -> Result<(), String> {
+    let mut report = String::new();
+    validate_into(&mut report, node, values, fetch);
+    if report.is_empty() { Ok(()) } else { Err(report) }
+}
+
+fn validate_into(report: &mut String, node: &Node<'_>, values: &Map, fetch: Option<&Fetch>) {
+    if let Some(schema) = &node.chart.schema
+        && let Err(text) = schema.check(values, fetch)
+    {
+        report.push_str(&format!("{}:\n{text}", node.name()));
     }
-}
-
-/// The check of a chart's values and of those of its dependencies.
-struct Check<'c> {
-    fetch: Option<&'c Fetch>,
-    report: String,
-    /// What was warned of; once is enough.
-    urns: BTreeSet<String>,
-    warnings: &'c mut Vec<Warning>,
-}
-
-impl Check<'_> {
-    fn chart(&mut self, node: &Node<'_>, values: &Map) {
-        if let Some(schema) = &node.chart.schema {
-            let compiled = schema.compiled(self.fetch);
-            let urns = compiled.urns.iter().filter(|urn| self.urns.insert((*urn).clone()));
-            self.warnings.extend(urns.map(|urn| Warning::unresolved(urn)));
-            if let Err(text) = compiled.check(values) {
-                self.report.push_str(&format!("{}:\n{text}", node.name()));
-            }
-        }
-        for child in &node.dependencies {
-            match values.get(child.name().as_bytes()) {
-                None | Some(Value::Nil) => {}
-                Some(value) => match values::as_table(&value) {
-                    Some(table) => self.chart(child, &table),
-                    None => self.report.push_str(&format!(
-                        "{}:\ninvalid type for values: expected object (map), got {}\n",
-                        child.name(),
-                        value.type_name()
-                    )),
-                },
-            }
+    for child in &node.dependencies {
+        match values.get(child.name().as_bytes()) {
+            None | Some(Value::Nil) => {}
+            Some(value) => match values::as_table(&value) {
+                Some(table) => validate_into(report, child, &table, fetch),
+                None => report.push_str(&format!(
+                    "{}:\ninvalid type for values: expected object (map), got {}\n",
+                    child.name(),
+                    value.type_name()
+                )),
+            },
         }
     }
 }
@@ -117,32 +80,66 @@ impl Schema {
         self.text.as_bytes()
     }
 
-    fn compiled(&self, fetch: Option<&Fetch>) -> &Compiled {
-        let compile = || match Json::parse(&self.text) {
-            Ok(document) => Compiler::new(fetch).compile(URL, document),
-            Err(problem) => Compiled::not_json(problem),
-        };
-        self.compiled.get_or_init(compile)
+    /// # Errors
+    /// What is wrong with the values, or with the schema.
+    fn check(&self, values: &Map, fetch: Option<&Fetch>) -> Result<(), String> {
+        let compiled = self.compiled.get_or_init(|| compile(self.text.as_bytes(), fetch));
+        compiled.as_ref().map_err(String::clone)?.check(values)
     }
 }
 
 impl Compiled {
-    fn not_json(problem: String) -> Self {
-        Compiled {
-            schemas: Err(problem),
-            urns: Vec::new(),
+    /// First whether anything is wrong, which keeps nothing; then what.
+    fn check(&self, values: &Map) -> Result<(), String> {
+        let values = json(&Value::Map(values.clone()));
+        let is_wrong = budget::within(MAX_STEPS, || self.schemas.validate(&values, self.reversed).is_ok());
+        if !is_wrong.ok_or_else(|| {
+            format!(
+                "- at '': the check takes more than {MAX_STEPS} steps, or too much of the stack: simplify the schema\n"
+            )
+        })? {
+            return Ok(());
+        }
+        let steps = MAX_FINDINGS / (FINDING + PART * depth(&values));
+        let lines = budget::within(steps, || match self.schemas.validate(&values, self.own) {
+            Ok(()) => Vec::new(),
+            Err(error) => report::lines(&error, &self.patterns),
+        });
+        match lines {
+            None => Err("- at '': more is wrong with the values than can be told\n".to_owned()),
+            Some(lines) if lines.is_empty() => Ok(()),
+            Some(lines) => Err(lines.join("\n") + "\n"),
         }
     }
+}
 
-    fn check(&self, values: &Map) -> Result<(), String> {
-        let schemas = self.schemas.as_ref().map_err(String::clone)?;
-        let values = Json::from_value(&Value::Map(values.clone()));
-        validator::validate(schemas, 0, &values).map_err(|failure| {
-            let mut lines = Vec::new();
-            failure.top().iter().for_each(|failure| failure.lines(0, &mut lines));
-            lines.join("\n") + "\n"
-        })
+/// A value as boon takes it.
+fn json(value: &Value) -> Json {
+    match value {
+        Value::Bool(b) => Json::Bool(*b),
+        Value::Int(n) | Value::Int64(n) => (*n).into(),
+        Value::Uint8(n) => (*n).into(),
+        Value::Uint64(n) => (*n).into(),
+        Value::Float64(n) => Number::from_f64(*n).map_or(Json::Null, Json::Number),
+        Value::String(text) => Json::String(text.to_text().into()),
+        Value::List(list) => list.items.iter().flat_map(|items| items.iter()).map(json).collect(),
+        Value::Map(map) => {
+            let members = map.snapshot();
+            let members = members.iter().map(|(key, value)| (key.to_text().into(), json(value)));
+            Json::Object(members.collect())
+        }
+        Value::Nil | Value::Object(_) => Json::Null,
     }
+}
+
+/// How deep a value is nested.
+fn depth(value: &Json) -> usize {
+    let below = match value {
+        Json::Array(items) => items.iter().map(depth).max(),
+        Json::Object(members) => members.values().map(depth).max(),
+        _ => return 0,
+    };
+    1 + below.unwrap_or_default()
 }
 
 impl Clone for Schema {
@@ -161,106 +158,95 @@ impl fmt::Debug for Schema {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use serde_json::json;
 
     use super::*;
 
     /// What a schema says of a JSON value, which is an object.
-    fn check(schema: &str, values: &serde_json::Value, fetch: Option<&Fetch>) -> Result<(), String> {
+    fn check(schema: &serde_json::Value, values: &serde_json::Value, fetch: Option<&Fetch>) -> Result<(), String> {
         let Value::Map(values) = Value::from_json(values) else {
             panic!()
         };
-        Schema::new(Str::from(schema)).compiled(fetch).check(&values)
+        Schema::new(Str::from(schema.to_string().as_str())).check(&values, fetch)
     }
 
     /// Whether the check is refused with these words.
     fn refuses(result: Result<(), String>, words: &str) {
         let text = result.unwrap_err();
-        assert!(text.contains(words) && text.len() < 1_000, "{:.1000}", text);
+        assert!(text.contains(words) && text.len() < 1_000, "{text:.1000}");
     }
 
     #[test]
     fn long_lists_are_searched_for_equal_items_at_once() {
         let mut items: Vec<usize> = (0..40_000).collect();
-        let schema = r#"{"properties": {"a": {"uniqueItems": true}}}"#;
-        assert_eq!(check(schema, &json!({"a": items}), None), Ok(()));
-        let draft = "http://json-schema.org/draft-07/schema#";
-        let long = json!({"$schema": draft, "properties": {"a": {"enum": items}}}).to_string();
-        assert_eq!(check(&long, &json!({"a": 7}), None), Ok(()));
+        let schema = json!({"properties": {"a": {"uniqueItems": true}}});
+        assert_eq!(check(&schema, &json!({"a": items}), None), Ok(()));
         items.extend([7, 5]);
-        let equal = Err("- at '/a': items at 7 and 40,000 are equal\n".to_owned());
-        assert_eq!(check(schema, &json!({"a": items}), None), equal);
-    }
-
-    #[test]
-    fn comparisons_and_findings_are_limited() {
-        let words = "simplify the schema";
-        let options: Vec<usize> = (0..40_000).collect();
-        let long = json!({"additionalProperties": {"items": {"enum": options}}}).to_string();
-        refuses(check(&long, &json!({"a": vec![39_999; 2_000]}), None), words);
-        let many = json!({"additionalProperties": {"allOf": vec![false; 60_000]}}).to_string();
-        refuses(check(&many, &json!({"k".repeat(50_000): 1}), None), words);
-        // What alternatives find isn't kept.
-        let either = r#"{"properties": {"a": {"items": {"anyOf": [{"type": "string"}, {"type": "integer"}]}}}}"#;
-        assert_eq!(check(either, &json!({"a": vec![1; 200_000]}), None), Ok(()));
-    }
-
-    #[test]
-    fn pointers_of_subschemas_are_limited() {
-        let name = "n".repeat(60_000);
-        let open = format!(r#"{{"properties": {{"{name}": "#).repeat(60);
-        let schema = format!(
-            r##"{{"$ref": "#/$defs/a", "$defs": {{"a": {open}true{}}}}}"##,
-            "}}".repeat(60)
-        );
-        refuses(check(&schema, &json!({}), None), "nest less");
-        let schema = schema.replacen('{', r#"{"$anchor": "a", "#, 1);
-        refuses(check(&schema, &json!({}), None), "nest less");
-    }
-
-    #[test]
-    fn identifiers_and_dialects_are_looked_up_once() {
-        let count = 20_000;
-        let own = (0..count).map(|n| (format!("a{n}"), json!({"$id": format!("http://x.org/{n}")})));
-        let to = (0..count).map(|n| (format!("p{n}"), json!({"$ref": format!("http://x.org/{n}")})));
-        let draft = "http://json-schema.org/draft-07/schema#";
-        let (own, to): (serde_json::Value, serde_json::Value) = (own.collect(), to.collect());
-        let schema = json!({"$schema": draft, "definitions": own, "properties": to}).to_string();
-        assert_eq!(check(&schema, &json!({"p1": 1}), None), Ok(()));
-
-        let parts: serde_json::Value = (0..2_000).map(|n| (format!("a{n}"), json!({}))).collect();
-        let to = (0..2_000).map(|n| (format!("p{n}"), json!({"$ref": format!("#/x/a{n}")})));
-        let to: serde_json::Value = to.collect();
-        let other = json!({"id": "http://x.org/4", "$schema": "http://json-schema.org/draft-04/schema#"});
-        let schema = json!({"$schema": draft, "definitions": {"o": other}, "x": parts, "properties": to}).to_string();
-        assert_eq!(check(&schema, &json!({"p1": 1}), None), Ok(()));
-    }
-
-    #[test]
-    fn long_numbers_and_chains_end() {
-        let [whole, long] = ["0", "7"].map(|digit| format!("1.{}", digit.repeat(900_000)));
-        assert_eq!(
-            check(
-                &format!(r#"{{"maxLength": {whole}, "minimum": {long}}}"#),
-                &json!({}),
-                None
-            ),
-            Ok(())
-        );
-        let schema = format!(r#"{{"properties": {{"a": {{"multipleOf": {long}}}}}}}"#);
         refuses(
-            check(&schema, &json!({"a": 1}), None),
-            "a multipleOf of more than 10000 digits",
+            check(&schema, &json!({"a": items}), None),
+            "items at 7 and 40,000 are equal",
         );
+    }
 
-        let next = AtomicUsize::new(0);
-        let fetch = Fetch::new(move |_| {
-            let at = next.fetch_add(1, Ordering::SeqCst);
-            Ok(format!(r#"{{"$schema": "http://x.org/{at}"}}"#).into_bytes())
-        });
-        let result = check(r#"{"$schema": "http://x.org/x"}"#, &json!({}), Some(&fetch));
-        refuses(result, "leads through more than 100 documents");
+    #[test]
+    fn steps_and_findings_are_limited() {
+        // Each level is looked at twice as often as the one above it.
+        let branch = json!({"type": "object", "properties": {"a": {"$ref": "#"}}});
+        let schema = json!({"anyOf": [branch, branch]});
+        let values = (0..40).fold(json!({"a": 1}), |inner, _| json!({"a": inner}));
+        refuses(check(&schema, &values, None), "simplify the schema");
+        let either = json!({"properties": {"a": {"items": {"anyOf": [{"type": "string"}, {"type": "integer"}]}}}});
+        assert_eq!(check(&either, &json!({"a": vec![1; 200_000]}), None), Ok(()));
+        refuses(
+            check(&either, &json!({"a": vec![true; 200_000]}), None),
+            "more is wrong",
+        );
+        // The thread goes on as if nothing had been.
+        assert_eq!(check(&schema, &json!({"b": 1}), None), Ok(()));
+        // Each finding names its place, and so the long key.
+        let numbers = json!({"additionalProperties": {"items": {"type": "string"}}});
+        refuses(
+            check(&numbers, &json!({"k".repeat(1 << 20): vec![1; 10_000]}), None),
+            "more is wrong",
+        );
+    }
+
+    #[test]
+    fn values_may_nest_as_deep_as_the_stack_lets_them() {
+        let schema =
+            json!({"anyOf": [{"type": "number"}, {"allOf": [{"type": "object", "properties": {"a": {"$ref": "#"}}}]}]});
+        let depth = go_yaml::max_depth() - 2;
+        let around = |inner, _| Json::Object([("a".to_owned(), inner)].into_iter().collect());
+        let deep = |innermost| (0..depth).fold(innermost, around);
+        let check = |innermost| {
+            let run = || check(&schema, &deep(innermost), None);
+            crate::render::on_large_stack(run).unwrap()
+        };
+        let _ = check(json!({}));
+        refuses(check(json!(true)), "- at '': ");
+    }
+
+    #[test]
+    fn without_a_fetch_nothing_is_fetched_or_read() {
+        for url in ["http://127.0.0.1:9/a", "file:///etc/hostname", "other.json"] {
+            let result = check(&json!({"properties": {"a": {"$ref": url}}}), &json!({}), None);
+            refuses(result, "only what the schema itself holds");
+        }
+        let fetch = Fetch::new(|_| Ok(br#"{"properties": {"a": {"pattern": "^\\d$"}}}"#.to_vec()));
+        let result = check(&json!({"$ref": "http://x.org/a"}), &json!({"a": "b"}), Some(&fetch));
+        assert_eq!(result.unwrap_err(), "- at '/a': 'b' does not match pattern '^\\\\d$'\n");
+    }
+
+    #[test]
+    fn fractions_are_divided_as_they_are_written() {
+        let tenth = json!({"type": "number", "multipleOf": 0.1});
+        let each = json!({"additionalProperties": tenth});
+        assert_eq!(check(&each, &json!({"a": 0.3, "b": 0.7}), None), Ok(()));
+        assert_eq!(
+            check(&each, &json!({"a": 0.3, "b": 0.75}), None).unwrap_err(),
+            "- at '/b': multipleOf: got 0.75, want 0.1\n"
+        );
+        let either = json!({"properties": {"a": {"anyOf": [tenth, {"type": "string"}]}}});
+        assert_eq!(check(&either, &json!({"a": 0.3}), None), Ok(()));
     }
 }

@@ -54,14 +54,6 @@ impl Warning {
         }
     }
 
-    /// A schema refers to what no one knows, which accepts all.
-    pub(super) fn unresolved(urn: &str) -> Self {
-        Warning::warn(
-            "unresolved URN reference ignored; using permissive schema",
-            vec![("urn", urn.to_owned())],
-        )
-    }
-
     /// Why the command fails; Helm tells it twice.
     pub fn error(text: &str, attributes: Vec<(&'static str, String)>) -> Self {
         Warning {

@@ -9,8 +9,6 @@ use go_template::value::{Str, Value};
 
 /// What a node takes at most, in bytes, with what growing lists leave unused.
 const NODE: u64 = 72;
-/// Go's own bound on nesting (`maxNestingDepth` of encoding/json).
-pub(crate) const MAX_DEPTH: usize = 10_000;
 
 /// Parses one JSON value, which nests 128 levels at most. Bytes that aren't UTF-8 become U+FFFD.
 ///

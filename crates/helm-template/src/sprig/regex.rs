@@ -96,14 +96,18 @@ pub fn compile(pattern: &[u8]) -> Result<Arc<GoRegex>, String> {
     compiled
 }
 
+/// A pattern in the syntax of the `regex` crate.
+///
+/// # Errors
+/// As those of [`compile`].
+pub fn translated(pattern: &str) -> Result<String, String> {
+    check(pattern.as_bytes())?;
+    regex_syntax::translate(pattern)
+}
+
 /// Finds out whether [`compile`] accepts a pattern, with its error if not.
 pub fn check(pattern: &[u8]) -> Result<(), String> {
     compile(pattern).map(drop)
-}
-
-/// Whether a text matches a pattern; never if that doesn't compile.
-pub fn is_match(pattern: &str, text: &str) -> bool {
-    compile(pattern.as_bytes()).is_ok_and(|regex| regex.is_match(text.as_bytes()))
 }
 
 fn locked() -> MutexGuard<'static, Cache> {

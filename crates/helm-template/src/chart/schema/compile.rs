@@ -1,410 +1,243 @@
-//! Schemas as the validator wants them: a flat list in which they refer to one another by index.
+//! From the text of a schema to what boon checks values with.
 //!
-//! Follows what santhosh-tekuri/jsonschema v6 does with `$schema`, `$id`, anchors and references, and what Helm lets it
-//! load: files, what a [`Fetch`] fetches, and nothing (a schema that accepts all) for `urn:`.
+//! boon follows the library that Helm uses, by the same author, but for patterns, which are JavaScript's to it and RE2's
+//! to Helm, and for limits. Both are put into the document before boon reads it.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::error::Error;
+use std::io::Read;
+use std::rc::Rc;
 
-use super::compiled::{Compound, Index, Rare, Rarest, Schema};
-use super::dialect::{Dialect, Draft};
-use super::documents::{self, Document, MAX_POINTERS, Place};
-use super::json::{Json, Keywords};
-use super::keywords::{Below, COMPOUND, Object, RARE, RAREST};
-use super::loader::Loader;
-use super::metaschemas;
-use super::urls::join;
+use boon::{CompileError, Compiler, Draft, SchemaIndex, Schemas, UrlLoader};
+use regex::Regex;
+use serde_json::{Map, Value, json};
+
+use super::{budget, format, report};
 use crate::chart::Fetch;
+use crate::sprig::regex as go_regex;
 use go_template::quote::quote_go;
 
-/// How many schemas a chart's schema may consist of.
-const MAX_SCHEMAS: usize = 100_000;
+/// Where a chart's schema stands, for references that start from it.
+const URL: &str = "file:///values.schema.json";
+/// A schema that refuses what the chart's accepts: within a `not`, boon stops at the first finding and keeps none.
+const REVERSED: &str = "file:///chartwright/reversed.json";
+/// The largest schema file that is read, in bytes.
+const MAX_FILE: u64 = 5 << 20;
 
-/// Compiles documents and whatever they refer to.
-pub(super) struct Compiler<'f> {
-    documents: BTreeMap<Arc<str>, Document>,
-    pub schemas: Vec<Schema>,
-    /// Where each of `schemas` stands.
-    places: Vec<Place>,
-    known: HashMap<Place, Index>,
-    /// The bytes of their pointers.
-    pointers: usize,
-    /// Metaschemas assert formats, and aren't checked themselves.
-    pub is_meta: bool,
-    loader: Loader<'f>,
-}
+/// These are URLs.
+const URLS: [&str; 4] = ["$id", "$ref", "$schema", "id"];
+/// What stands below these is data.
+const DATA: [&str; 6] = [
+    "$vocabulary",
+    "const",
+    "default",
+    "dependentRequired",
+    "enum",
+    "examples",
+];
+/// Below these are schemas by name.
+const NAMED: [&str; 5] = ["$defs", "definitions", "dependencies", "dependentSchemas", "properties"];
+/// Below these is a schema, or a list of them.
+const SCHEMAS: [&str; 15] = [
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "contains",
+    "else",
+    "if",
+    "items",
+    "not",
+    "oneOf",
+    "prefixItems",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
 
-/// What a document was compiled to.
-#[derive(Debug)]
+/// The patterns of schemas, by what was made of them for boon.
+pub(super) type Patterns = HashMap<String, String>;
+
+/// A compiled schema.
 pub(super) struct Compiled {
-    /// Its schemas, the first of which is the root.
-    ///
-    /// # Errors
-    /// What isn't a schema, and references that lead nowhere; the text is the library's.
-    pub schemas: Result<Vec<Schema>, String>,
-    /// The `urn:`s that it refers to.
-    pub urns: Vec<String>,
+    pub schemas: Schemas,
+    /// The chart's.
+    pub own: SchemaIndex,
+    /// See [`REVERSED`].
+    pub reversed: SchemaIndex,
+    pub patterns: Patterns,
 }
 
-impl<'f> Compiler<'f> {
-    /// A compiler of charts' schemas.
-    pub fn new(fetch: Option<&'f Fetch>) -> Self {
-        Compiler {
-            documents: BTreeMap::new(),
-            schemas: Vec::new(),
-            places: Vec::new(),
-            known: HashMap::new(),
-            pointers: 0,
-            is_meta: false,
-            loader: Loader::new(fetch),
+/// Compiles a chart's schema.
+///
+/// # Errors
+/// Why it isn't one.
+pub(super) fn compile(text: &[u8], fetch: Option<&Fetch>) -> Result<Compiled, String> {
+    let patterns = Rc::new(RefCell::new(Patterns::new()));
+    let document = read(text, &patterns)?;
+    let mut compiler = Compiler::new();
+    compiler.enable_format_assertions();
+    format::all()
+        .into_iter()
+        .for_each(|format| compiler.register_format(format));
+    compiler.use_loader(Box::new(Loader {
+        fetch: fetch.cloned(),
+        patterns: Rc::clone(&patterns),
+    }));
+    let mut schemas = Schemas::new();
+    let compile = || -> Result<_, Box<CompileError>> {
+        compiler.add_resource(URL, document)?;
+        compiler.add_resource(REVERSED, json!({"not": {"$ref": URL}}))?;
+        let own = compiler.compile(URL, &mut schemas)?;
+        Ok((own, compiler.compile(REVERSED, &mut schemas)?))
+    };
+    let (own, reversed) = compile().map_err(|error| worded(&error))?;
+    let patterns = patterns.take();
+    Ok(Compiled {
+        schemas,
+        own,
+        reversed,
+        patterns,
+    })
+}
+
+/// The words of Helm's library where users meet them, otherwise boon's.
+fn worded(error: &CompileError) -> String {
+    match error {
+        CompileError::ValidationError { url, src } => {
+            let findings = report::lines(src, &Patterns::new()).join("\n");
+            let what = format!("jsonschema validation failed with '{}'", src.schema_url);
+            format!("{} is not valid against metaschema: {what}\n{findings}", quote_go(url))
         }
-    }
-
-    /// A compiler of the schemas of schemas.
-    pub fn for_metaschemas() -> Self {
-        Compiler {
-            is_meta: true,
-            ..Compiler::new(None)
+        CompileError::LoadUrlError { url, src } => format!("failing loading {}: {src}", quote_go(url)),
+        CompileError::JsonPointerNotFound(place) => format!("json-pointer in {} not found", quote_go(place)),
+        CompileError::AnchorNotFound { url, reference } => {
+            let anchor = quote_go(reference);
+            format!("anchor in {anchor} not found in schema {}", quote_go(url))
         }
+        other => format!("{other:#}"),
     }
+}
 
-    /// Compiles the document, which stands at `url`.
-    pub fn compile(mut self, url: &str, document: Json) -> Compiled {
-        let result = self.run(url, document);
-        Compiled {
-            schemas: result.map(|()| self.schemas),
-            urns: self.loader.urns,
+/// Reads a document, and prepares it for boon.
+fn read(text: &[u8], patterns: &RefCell<Patterns>) -> Result<Value, String> {
+    let mut document: Value = serde_json::from_str(&String::from_utf8_lossy(text))
+        .map_err(|error| format!("the schema isn't JSON: {error}"))?;
+    let draft = document
+        .get("$schema")
+        .and_then(Value::as_str)
+        .and_then(Draft::from_url);
+    let mut preparation = Preparation {
+        asserts_formats: matches!(draft, Some(Draft::V4 | Draft::V6 | Draft::V7)),
+        patterns: &mut patterns.borrow_mut(),
+    };
+    preparation.schema(&mut document, true)?;
+    Ok(document)
+}
+
+/// Loads what schemas refer to. Only the command line fetches and reads; the operator has what is in the chart.
+struct Loader {
+    fetch: Option<Fetch>,
+    patterns: Rc<RefCell<Patterns>>,
+}
+
+impl UrlLoader for Loader {
+    fn load(&self, url: &str) -> Result<Value, Box<dyn Error>> {
+        // Helm accepts everything there.
+        if url.starts_with("urn:") {
+            return Ok(Value::Bool(true));
         }
-    }
-
-    /// Compiles what stands at each of the URLs: all schemas, and which of them those are.
-    pub fn compile_all(mut self, urls: &[String]) -> Result<(Vec<Schema>, Vec<Index>), String> {
-        let place = |url: &String| Place::new(&Arc::from(url.as_str()), "");
-        let roots = urls.iter().map(|url| self.enqueue(place(url))).collect();
-        self.compile_places()?;
-        Ok((self.schemas, roots))
-    }
-
-    fn run(&mut self, url: &str, document: Json) -> Result<(), String> {
-        let url = Arc::from(url);
-        self.loader.add(&url, document);
-        self.load(&url)?;
-        self.enqueue(Place::new(&url, ""));
-        let document = self.documents.get(&url).filter(|document| document.is_alone());
-        if let Some((root, dialect)) =
-            document.map(|document| (Arc::clone(&document.root), document.resource("").1.dialect))
-        {
-            return self.compile_tree(&root, dialect);
-        }
-        self.compile_places()
-    }
-
-    fn compile_places(&mut self) -> Result<(), String> {
-        let mut at = 0;
-        while let Some(place) = self.places.get(at).cloned() {
-            // What stands below a keyword of a schema is one.
-            if self.schemas.get(at).is_none_or(|schema| schema.above.is_none()) {
-                self.ensure(&place)?;
-            }
-            let document = self.documents.get(&place.url);
-            if let Some(root) = document.map(|document| Arc::clone(&document.root)) {
-                self.compile_at(at, &place, documents::found(&root, &place)?)?;
-            }
-            if self.pointers > MAX_POINTERS {
-                return Err(documents::too_long());
-            }
-            at = next(at)?;
-        }
-        self.schemas.shrink_to_fit();
-        Ok(())
-    }
-
-    /// Compiles a document in which nothing is found but by the keyword that it stands below: its schemas are a tree.
-    fn compile_tree(&mut self, root: &Json, dialect: Dialect) -> Result<(), String> {
-        let mut found = vec![root];
-        let mut at = 0;
-        while let Some(value) = found.get(at).copied() {
-            let schema = Schema {
-                draft: dialect.draft,
-                ..Schema::default()
-            };
-            self.read(
-                at,
-                dialect,
-                (schema, Rarest::default()),
-                value,
-                Below::Values(&mut found),
-            )?;
-            at = next(at)?;
-        }
-        self.schemas.shrink_to_fit();
-        Ok(())
-    }
-
-    /// Checks that what stands at `pointer` is a schema.
-    fn check(&self, document: &Document, pointer: &str) -> Result<(), String> {
-        let site = ["http://json-schema.org/", "https://json-schema.org/"];
-        if self.is_meta || site.iter().any(|site| document.url.starts_with(site)) {
-            return Ok(());
-        }
-        metaschemas::check(document, pointer).map_err(|report| {
-            let place = Place::new(&document.url, pointer);
-            format!(
-                "{} is not valid against metaschema: {report}",
-                quote_go(place.to_string())
-            )
-        })
-    }
-
-    /// Loads the place's document, and makes sure that its subschema is known as one.
-    fn ensure(&mut self, place: &Place) -> Result<(), String> {
-        self.load(&place.url)?;
-        let Some(document) = self.documents.get_mut(&place.url) else {
-            return Ok(());
+        let Some(fetch) = &self.fetch else {
+            return Err("only what the schema itself holds may be referred to: put a copy into its $defs".into());
         };
-        if document.knows(&place.pointer) {
-            return Ok(());
-        }
-        documents::found(&document.root, place)?;
-        document.collect_at(&place.pointer, &mut self.loader)?;
-        let document = self.documents.get(&place.url);
-        document.map_or(Ok(()), |document| self.check(document, &place.pointer))
-    }
-
-    fn load(&mut self, url: &Arc<str>) -> Result<(), String> {
-        if self.documents.contains_key(url) {
-            return Ok(());
-        }
-        let root = self.loader.load(url)?;
-        let mut document = Document::new(url, root);
-        document.collect_root(&mut self.loader)?;
-        self.check(&document, "")?;
-        self.documents.insert(Arc::clone(url), document);
-        Ok(())
-    }
-
-    /// The index of the schema at a place.
-    pub fn enqueue(&mut self, place: Place) -> Index {
-        self.enqueue_as(place, |place| (None, place.to_string()))
-    }
-
-    /// The index of the schema at a place; `way` tells from which schema it was found, and how.
-    pub fn enqueue_as(&mut self, place: Place, way: impl FnOnce(&Place) -> (Option<Index>, String)) -> Index {
-        if let Some(known) = self.known.get(&place) {
-            return *known;
-        }
-        // With too many of them the end is near: `compile_places` says so.
-        self.pointers += place.pointer.len();
-        if self.pointers > MAX_POINTERS {
-            return 0;
-        }
-        let (above, way) = way(&place);
-        let index = self.push(above, way);
-        self.places.push(place.clone());
-        self.known.insert(place, index);
-        index
-    }
-
-    pub fn push(&mut self, above: Option<Index>, way: String) -> Index {
-        let (index, way) = (self.schemas.len() as Index, way.into());
-        self.schemas.push(Schema {
-            above,
-            way,
-            ..Schema::default()
-        });
-        index
-    }
-
-    /// The place that a reference leads to.
-    pub fn resolve(&mut self, from: &Place, reference: &str) -> Result<Place, String> {
-        let Some(document) = self.documents.get(&from.url) else {
-            return Ok(from.clone());
+        let text = match url.strip_prefix("file://") {
+            Some(path) => file(path).map_err(|error| format!("open {path}: {}", crate::chart::io_text(&error)))?,
+            None if url.starts_with("http") => fetch.get(url)?,
+            None => return Err(format!("no URLLoader registered for {}", quote_go(url)).into()),
         };
-        let (_, resource) = document.resource(&from.pointer);
-        let (url, fragment) = join(&resource.id, reference)?;
-        let url = Arc::from(url);
-        if let Some(place) = document.find(&url, &fragment)? {
-            return Ok(place);
-        }
-        self.load(&url)?;
-        let document = self.documents.get(&url);
-        let found = document.map_or(Ok(None), |document| document.find(&url, &fragment))?;
-        Ok(found.unwrap_or_else(|| Place::new(&url, "")))
+        Ok(read(&text, &self.patterns)?)
     }
+}
 
-    fn compile_at(&mut self, index: usize, place: &Place, value: &Json) -> Result<(), String> {
-        let Some(document) = self.documents.get(&place.url) else {
-            return Ok(());
+fn file(path: &str) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    std::fs::File::open(path)?.take(MAX_FILE).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// A URL without blanks and letters that Go's reader accepts in one, and boon's doesn't.
+fn encoded(url: &str) -> String {
+    let one = |byte: u8| match byte {
+        b' ' | 0x80.. => format!("%{byte:02X}"),
+        byte => char::from(byte).to_string(),
+    };
+    url.bytes().map(one).collect()
+}
+
+/// What is done to a document before boon reads it.
+struct Preparation<'p> {
+    /// Whether its draft checks formats.
+    asserts_formats: bool,
+    patterns: &'p mut Patterns,
+}
+
+impl Preparation<'_> {
+    /// `is_sure`: keywords led here. Of what stands elsewhere a reference may make a schema.
+    fn schema(&mut self, schema: &mut Value, is_sure: bool) -> Result<(), String> {
+        let members = match schema {
+            Value::Object(members) if !members.is_empty() => members,
+            Value::Array(items) => return items.iter_mut().try_for_each(|item| self.schema(item, is_sure)),
+            _ => return Ok(()),
         };
-        let (base, resource) = document.resource(&place.pointer);
-        let dialect = resource.dialect;
-        let mut schema = Schema {
-            draft: dialect.draft,
-            ..Schema::default()
-        };
-        let mut rarest = Rarest::default();
-        let mut anchors = Vec::new();
-        if base == place.pointer && schema.draft >= Draft::V2020 {
-            for name in &resource.dynamic_anchors {
-                if let Some(pointer) = resource.anchors.get(name) {
-                    anchors.push((name.clone(), Place::new(&place.url, pointer)));
+        for (keyword, value) in members.iter_mut() {
+            match (keyword.as_str(), value) {
+                ("pattern", Value::String(pattern)) => *pattern = self.pattern(pattern, is_sure)?,
+                ("patternProperties", Value::Object(named)) => {
+                    for (pattern, mut value) in std::mem::take(named) {
+                        self.schema(&mut value, is_sure)?;
+                        named.insert(self.pattern(&pattern, is_sure)?, value);
+                    }
                 }
+                (keyword, Value::String(url)) if URLS.contains(&keyword) => *url = encoded(url),
+                (keyword, _) if DATA.contains(&keyword) => {}
+                (keyword, Value::Object(named)) if NAMED.contains(&keyword) => {
+                    named.values_mut().try_for_each(|value| self.schema(value, is_sure))?;
+                }
+                (keyword, value) => self.schema(value, is_sure && SCHEMAS.contains(&keyword))?,
             }
         }
-        let base = Place::new(&place.url, base);
-        schema.resource = self.enqueue(base);
-        for (name, place) in anchors {
-            let target = self.enqueue(place);
-            rarest.dynamic_anchors.insert(name, target);
-        }
-        self.read(index, dialect, (schema, rarest), value, Below::Places(place))
-    }
-
-    /// Reads the keywords of the schema at `index`.
-    fn read<'c, 'j: 'c>(
-        &mut self,
-        index: usize,
-        dialect: Dialect,
-        (mut schema, mut rarest): (Schema, Rarest),
-        value: &'j Json,
-        below: Below<'c, 'j>,
-    ) -> Result<(), String> {
-        let (mut compound, mut rare) = (Compound::default(), Rare::default());
-        match value {
-            Json::Bool(accepts) => schema.boolean = Some(*accepts),
-            Json::Object(map) if map.is_empty() => schema.boolean = Some(true),
-            Json::Object(map) => Object {
-                compiler: self,
-                index: index as Index,
-                dialect,
-                map,
-                keywords: Keywords::of(map),
-                below,
-            }
-            .read(&mut schema, &mut compound, &mut rare, &mut rarest)?,
-            _ => {}
-        }
-        let has_any =
-            |of: &[&str]| matches!(value, Json::Object(map) if map.keys().any(|key| of.binary_search(&key).is_ok()));
-        if has_any(&RAREST) || !rarest.dynamic_anchors.is_empty() || rarest.additional_items.is_some() {
-            rare.rarest = Some(Box::new(rarest));
-        }
-        if has_any(&RARE) || rare.rarest.is_some() {
-            compound.rare = Some(Box::new(rare));
-        }
-        if has_any(&COMPOUND) || compound.rare.is_some() {
-            schema.compound = Some(Box::new(compound));
-        }
-        if let Some(slot) = self.schemas.get_mut(index) {
-            schema.above = slot.above;
-            schema.way = std::mem::take(&mut slot.way);
-            *slot = schema;
-        }
+        self.format(members);
         Ok(())
     }
-}
 
-fn next(at: usize) -> Result<usize, String> {
-    match at + 1 {
-        next if next > MAX_SCHEMAS => Err(format!("the schema has more than {MAX_SCHEMAS} subschemas")),
-        next => Ok(next),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::validator;
-    use super::*;
-
-    #[test]
-    fn keywords_are_sorted() {
-        assert!(COMPOUND.is_sorted());
-        assert!(RARE.is_sorted());
-        assert!(RAREST.is_sorted());
-    }
-
-    #[test]
-    fn a_keyword_counts_with_no_other_beside_it() {
-        let table = [
-            (r#"{"additionalProperties": false}"#, r#"{"a": 1}"#),
-            (r#"{"enum": [2]}"#, "1"),
-            (r#"{"items": false}"#, "[1]"),
-            (r#"{"properties": {"a": false}}"#, r#"{"a": 1}"#),
-            (r#"{"required": ["a"]}"#, "{}"),
-            (r#"{"type": "string"}"#, "1"),
-            (r#"{"allOf": [false]}"#, "1"),
-            (r#"{"anyOf": [false]}"#, "1"),
-            (r#"{"oneOf": [true, true]}"#, "1"),
-            (r#"{"not": {}}"#, "1"),
-            (r#"{"exclusiveMaximum": 1}"#, "1"),
-            (r#"{"exclusiveMinimum": 1}"#, "1"),
-            (r#"{"maximum": 1}"#, "2"),
-            (r#"{"minimum": 1}"#, "0"),
-            (r#"{"multipleOf": 2}"#, "1"),
-            (r#"{"maxItems": 0}"#, "[1]"),
-            (r#"{"minItems": 1}"#, "[]"),
-            (r#"{"uniqueItems": true}"#, "[1, 1]"),
-            (r#"{"maxLength": 0}"#, r#""a""#),
-            (r#"{"minLength": 1}"#, r#""""#),
-            (r#"{"pattern": "^a"}"#, r#""b""#),
-            (
-                r#"{"$schema": "http://json-schema.org/draft-07/schema#", "format": "ipv4"}"#,
-                r#""x""#,
-            ),
-            (r#"{"maxProperties": 0}"#, r#"{"a": 1}"#),
-            (r#"{"minProperties": 1}"#, "{}"),
-            (r#"{"const": 2}"#, "1"),
-            (r#"{"contains": false}"#, "[1]"),
-            (r#"{"prefixItems": [false]}"#, "[1]"),
-            (r#"{"unevaluatedItems": false}"#, "[1]"),
-            (
-                r#"{"$schema": "http://json-schema.org/draft-07/schema#", "items": [{}], "additionalItems": false}"#,
-                "[1, 2]",
-            ),
-            (r#"{"dependencies": {"a": ["b"]}}"#, r#"{"a": 1}"#),
-            (r#"{"dependentRequired": {"a": ["b"]}}"#, r#"{"a": 1}"#),
-            (r#"{"dependentSchemas": {"a": false}}"#, r#"{"a": 1}"#),
-            (r#"{"patternProperties": {"^a": false}}"#, r#"{"a": 1}"#),
-            (r#"{"propertyNames": false}"#, r#"{"a": 1}"#),
-            (r#"{"unevaluatedProperties": false}"#, r#"{"a": 1}"#),
-            (r#"{"if": {}, "then": false}"#, "1"),
-            (r#"{"if": false, "else": false}"#, "1"),
-            (r##"{"$defs": {"a": false}, "$dynamicRef": "#/$defs/a"}"##, "1"),
-            (
-                r##"{
-                    "$schema": "https://json-schema.org/draft/2019-09/schema",
-                    "type": "object", "properties": {"a": {"$recursiveRef": "#"}}
-                }"##,
-                r#"{"a": 1}"#,
-            ),
-        ];
-        for (text, value) in table {
-            let document = Json::parse(text.as_bytes()).unwrap();
-            let schemas = Compiler::new(None).compile("file:///x", document).schemas.unwrap();
-            let value = Json::parse(value.as_bytes()).unwrap();
-            assert!(validator::validate(&schemas, 0, &value).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_document_that_refers_to_nothing_is_compiled_as_any_other() {
-        let compile = |text: &str| {
-            let document = Json::parse(text.as_bytes()).unwrap();
-            let compiled = Compiler::new(None).compile("file:///x", document);
-            compiled.schemas.map(|schemas| format!("{schemas:#?}"))
+    /// Has the visits of a schema counted. Where it has a format that counts, its values are texts, and short work.
+    fn format(&self, members: &mut Map<String, Value>) {
+        let checked = match members.get("format") {
+            None => budget::NAME,
+            Some(Value::String(name)) if !self.asserts_formats => budget::NAME,
+            Some(Value::String(name)) => format::checked(name).unwrap_or(budget::NAME),
+            Some(_) => return,
         };
-        let table = [
-            r#"{"type": "object"}"#,
-            r#"{"properties": {"a/b~ ü": {"items": [{"enum": [[1]]}, true]}, "c": {"type": ["null", "string"]}}}"#,
-            r#"{"allOf": [{"not": {}}, {"if": {"minimum": 1}, "then": {"pattern": "^a"}, "else": {"format": "uri"}}]}"#,
-            r#"{"$defs": {"unused": {"required": ["a"]}}, "additionalProperties": {"prefixItems": [{}], "items": {}}}"#,
-            r#"{"dependentSchemas": {"a": {}}, "patternProperties": {"^x": {"contains": {"const": null}}}}"#,
-            r#"{"properties": {"a": {"properties": {"b": {"pattern": "("}}}}}"#,
-            r#"{"dependencies": {"a": ["b"], "c": {"unevaluatedProperties": {"maxLength": 3}}}}"#,
-        ];
-        for text in table {
-            let referred = text.replacen('{', r#"{"$anchor": "a", "#, 1);
-            assert_eq!(compile(text), compile(&referred), "{text}");
+        members.insert("format".to_owned(), checked.into());
+    }
+
+    /// A pattern as boon's engine reads it.
+    fn pattern(&mut self, pattern: &str, is_sure: bool) -> Result<String, String> {
+        let own = go_regex::translated(pattern);
+        // boon compiles it likewise, but takes a program that is too large for a defect of its own.
+        let own = own.and_then(|own| Regex::new(&own).map(|_| own).map_err(|error| error.to_string()));
+        let mut own = match own {
+            Ok(own) => own,
+            Err(error) if is_sure => return Err(format!("{} is no pattern: {error}", quote_go(pattern))),
+            Err(_) => return Ok(pattern.to_owned()),
+        };
+        // Findings show the pattern that the chart has.
+        while self.patterns.get(&own).is_some_and(|known| known != pattern) {
+            own.push_str("(?:)");
         }
+        self.patterns.insert(own.clone(), pattern.to_owned());
+        Ok(own)
     }
 }
