@@ -25,6 +25,7 @@ pub mod prune;
 pub mod record;
 pub mod references;
 pub mod scale;
+pub mod sequence;
 pub mod status;
 pub mod taken;
 pub mod takeover;

@@ -25,6 +25,7 @@ use crate::plan::ownership::Ownership;
 use crate::plan::policy::Update;
 use crate::plan::prune::Knowledge;
 use crate::plan::record::Entry;
+use crate::plan::sequence::{self, Turn};
 use crate::plan::status::{Changes, Phase, Reason};
 use crate::plan::taken::{Taken, taken};
 use crate::telemetry::metrics::Operation;
@@ -65,6 +66,115 @@ pub(super) enum Done {
     Awaited,
     Failed(Reason, String),
 }
+
+/// The applies of one reconcile, so far.
+#[derive(Default)]
+struct Pass {
+    applied: Applied,
+    /// What is recorded of the members that it hasn't reached.
+    recorded: HashMap<ObjectId, Entry>,
+    /// What is to be recorded of those that it has, in their order.
+    reached: Vec<Entry>,
+    failures: Vec<(Reason, String)>,
+    /// No watch of ours may tell when a failure is over.
+    recheck: bool,
+    /// Why no further member is touched; empty if the failures say it.
+    closed: Option<String>,
+}
+
+// === impl Pass ===
+
+impl Pass {
+    fn note(&mut self, release: &Release, member: &Member, done: Done) {
+        let Applied { knowledge, changes, .. } = &mut self.applied;
+        match done {
+            Done::Unchanged | Done::Left | Done::Yielded | Done::Finished | Done::Contested => {}
+            Done::Applied(_, why) => {
+                changes.applied += 1;
+                changes.found += usize::from(why == Why::Unrecorded);
+            }
+            Done::Corrected(_, how) => {
+                changes.applied += 1;
+                if !release.is_contested(&member.id) {
+                    changes.corrected.push(format!("{} ({how})", member.id));
+                }
+            }
+            Done::Recreated(_, fields) => {
+                changes.applied += 1;
+                changes
+                    .recreated
+                    .push(format!("{} ({fields} can't be changed)", member.id));
+            }
+            Done::Awaited => knowledge.not_applied.push(member.id.to_string()),
+            Done::Failed(reason, message) => {
+                knowledge.not_applied.push(member.id.to_string());
+                // Its owner may take a foreign object away, and a CRD may get another schema: no watch of ours tells.
+                self.recheck |= reason == Reason::Collision;
+                self.recheck |= reason == Reason::ObjectInvalid && member.id.group_kind.group.contains('.');
+                self.failures.push((reason, message));
+                if asked_to_wait().is_some() {
+                    self.closed = Some(String::new());
+                }
+            }
+        }
+    }
+
+    /// The new entries of the record, in the order of the members. What is recorded and not desired stays recorded until
+    /// it is pruned.
+    fn entries(&mut self, members: &[Member]) -> Vec<Entry> {
+        let mut entries = std::mem::take(&mut self.reached);
+        entries.extend(members.iter().filter_map(|member| self.recorded.remove(&member.id)));
+        let mut rest: Vec<Entry> = self.recorded.drain().map(|(_, entry)| entry).collect();
+        rest.sort_by(|a, b| a.id.cmp(&b.id));
+        entries.extend(rest);
+        entries
+    }
+
+    fn end(self, prepared: &Prepared) -> Applied {
+        Applied {
+            phase: phase(self.failures, self.recheck, self.closed, prepared),
+            ..self.applied
+        }
+    }
+}
+
+/// The phase that a release is in after its applies; `None` if nothing failed, and nothing waits.
+fn phase(failures: Vec<(Reason, String)>, recheck: bool, closed: Option<String>, prepared: &Prepared) -> Option<Phase> {
+    if let Some((reason, _)) = failures.first() {
+        let reason = *reason;
+        let permanent = failures
+            .iter()
+            .all(|(reason, _)| matches!(reason, Reason::ObjectInvalid | Reason::Immutable | Reason::Collision));
+        let message = list(failures.into_iter().map(|(_, message)| message).collect());
+        return Some(match permanent {
+            true => Phase::Stalled {
+                reason,
+                message,
+                recheck,
+            },
+            false => Phase::Failed { reason, message },
+        });
+    }
+    if let Some(message) = closed {
+        return Some(Phase::waiting(Reason::Progressing, message));
+    }
+    if prepared.desired.unknown.is_empty() {
+        return None;
+    }
+    let unknown = prepared.desired.unknown.iter().map(|unknown| {
+        let api_version = match unknown.group_kind.group.as_str() {
+            "" => unknown.version.clone(),
+            group => format!("{group}/{}", unknown.version),
+        };
+        format!(
+            "{}: the API server does not serve {} in {api_version}; it is applied when its CustomResourceDefinition appears",
+            unknown.source, unknown.group_kind.kind
+        )
+    });
+    Some(Phase::waiting(Reason::KindUnknown, list(unknown.collect())))
+}
+
+// === impl Run ===
 
 impl Run<'_> {
     /// Step 6: one write on the custom resource, before the first member: finalizer, ApplySet label, and where members
@@ -135,14 +245,61 @@ impl Run<'_> {
 
     /// Step 7. Keeps the record up to date whatever happens.
     /// `forced`: the text of the `force-at` that it carries out, if there is one.
-    pub(super) async fn apply(
-        &mut self,
-        release: &mut Release,
-        prepared: &Prepared,
-        forced: Option<String>,
-    ) -> Applied {
-        let mut applied = Applied::default();
-        let mut failures: Vec<(Reason, String)> = Vec::new();
+    pub(super) async fn apply(&self, release: &mut Release, prepared: &Prepared, forced: Option<String>) -> Applied {
+        self.tell_of_render(release, prepared).await;
+        // Until everything is done, the record is of no inputs: the next reconcile must look at all of it again.
+        release.record.inputs.clear();
+        let entries = release.record.entries.drain(..);
+        let mut pass = Pass {
+            recorded: entries.map(|entry| (entry.id.clone(), entry)).collect(),
+            ..Pass::default()
+        };
+        let trigger = self.written.trigger();
+        for turn in sequence::installation(&prepared.desired.members) {
+            match turn {
+                Turn::Wait => pass.closed = self.gate(&pass),
+                Turn::Members(members) => {
+                    for member in members {
+                        let set = &prepared.identity.owner.set;
+                        if self.context.is_outdated(set, &self.written, trigger) {
+                            pass.closed = Some(MEANWHILE.to_owned());
+                            break;
+                        }
+                        let previous = pass.recorded.remove(&member.id);
+                        let done = self
+                            .member(release, prepared, member, previous.as_ref(), forced.is_some())
+                            .await;
+                        pass.reached.extend(self.entry(member, previous, &done));
+                        pass.note(release, member, done);
+                        if pass.closed.is_some() {
+                            break;
+                        }
+                    }
+                }
+            }
+            if pass.closed.is_some() {
+                break;
+            }
+        }
+        release.record.entries = pass.entries(&prepared.desired.members);
+        let is_rendered_otherwise = pass.applied.changes.applied > 0 && prepared.stay.is_empty();
+        release.learn_lookups(&prepared.lookups, &prepared.seen, is_rendered_otherwise);
+        let snapshot = self.context.discovery.snapshot();
+        let knowledge = &mut pass.applied.knowledge;
+        for unknown in &prepared.desired.unknown {
+            // If it is its group that does not answer, somebody waits for it.
+            let _ = snapshot.has_answered(&unknown.group_kind.group);
+            let kind = format!("{}/{}", unknown.group_kind, unknown.version);
+            knowledge.unknown_kinds.push(kind);
+        }
+        if let Some(token) = forced.filter(|_| pass.closed.is_none() && knowledge.not_applied.is_empty()) {
+            release.record.handled.force = token;
+        }
+        pass.end(prepared)
+    }
+
+    /// What the log and Events say of a render that is applied.
+    async fn tell_of_render(&self, release: &mut Release, prepared: &Prepared) {
         for warning in &prepared.warnings {
             tracing::debug!(resource = %self.written.key, %warning, "render");
         }
@@ -157,145 +314,18 @@ impl Run<'_> {
             );
             self.warn_once(release, "KeptAsApplied", note).await;
         }
-        // Until everything is done, the record is of no inputs: the next reconcile must look at all of it again.
-        release.record.inputs.clear();
-        let mut entries: HashMap<ObjectId, Entry> = release
-            .record
-            .entries
-            .drain(..)
-            .map(|entry| (entry.id.clone(), entry))
-            .collect();
-        let mut ordered: Vec<Entry> = Vec::with_capacity(prepared.desired.members.len());
-        let mut closed: Option<String> = None;
-        let mut recheck = false;
-        let trigger = self.written.trigger();
-        for (index, member) in prepared.desired.members.iter().enumerate() {
-            let previous = entries.remove(&member.id);
-            if closed.is_none() && index > 0 && prepared.desired.members[index - 1].turn() != member.turn() {
-                closed = self.gate(&prepared.desired.members[..index], &ordered, &failures);
-            }
-            if closed.is_none()
-                && self
-                    .context
-                    .is_outdated(&prepared.identity.owner.set, &self.written, trigger)
-            {
-                closed = Some(MEANWHILE.to_owned());
-            }
-            if closed.is_some() {
-                ordered.extend(previous);
-                continue;
-            }
-            let done = self
-                .member(release, prepared, member, previous.as_ref(), forced.is_some())
-                .await;
-            ordered.extend(self.entry(member, previous, &done));
-            match done {
-                Done::Unchanged | Done::Left | Done::Yielded | Done::Finished | Done::Contested => {}
-                Done::Applied(_, why) => {
-                    applied.changes.applied += 1;
-                    applied.changes.found += usize::from(why == Why::Unrecorded);
-                }
-                Done::Corrected(_, how) => {
-                    applied.changes.applied += 1;
-                    if !release.is_contested(&member.id) {
-                        applied.changes.corrected.push(format!("{} ({how})", member.id));
-                    }
-                }
-                Done::Recreated(_, fields) => {
-                    applied.changes.applied += 1;
-                    let text = format!("{} ({fields} can't be changed)", member.id);
-                    applied.changes.recreated.push(text);
-                }
-                Done::Awaited => applied.knowledge.not_applied.push(member.id.to_string()),
-                Done::Failed(reason, message) => {
-                    applied.knowledge.not_applied.push(member.id.to_string());
-                    // Its owner may take a foreign object away, and a CRD may get another schema: no watch of ours tells.
-                    recheck |= reason == Reason::Collision;
-                    recheck |= reason == Reason::ObjectInvalid && member.id.group_kind.group.contains('.');
-                    failures.push((reason, message));
-                    if asked_to_wait().is_some() {
-                        closed = Some(String::new());
-                    }
-                }
-            }
-        }
-        // What is recorded and not desired stays recorded until it is pruned.
-        let mut rest: Vec<Entry> = entries.into_values().collect();
-        rest.sort_by(|a, b| a.id.cmp(&b.id));
-        ordered.extend(rest);
-        release.record.entries = ordered;
-        let is_rendered_otherwise = applied.changes.applied > 0 && prepared.stay.is_empty();
-        release.learn_lookups(&prepared.lookups, &prepared.seen, is_rendered_otherwise);
-        let snapshot = self.context.discovery.snapshot();
-        for unknown in &prepared.desired.unknown {
-            // If it is its group that does not answer, somebody waits for it.
-            let _ = snapshot.has_answered(&unknown.group_kind.group);
-            applied
-                .knowledge
-                .unknown_kinds
-                .push(format!("{}/{}", unknown.group_kind, unknown.version));
-        }
-        if let Some(token) = forced.filter(|_| closed.is_none() && applied.knowledge.not_applied.is_empty()) {
-            release.record.handled.force = token;
-        }
-        applied.phase = self.phase_after_apply(prepared, failures, recheck, closed);
-        applied
     }
 
-    fn phase_after_apply(
-        &self,
-        prepared: &Prepared,
-        failures: Vec<(Reason, String)>,
-        recheck: bool,
-        closed: Option<String>,
-    ) -> Option<Phase> {
-        if let Some((reason, _)) = failures.first() {
-            let reason = *reason;
-            let permanent = failures
-                .iter()
-                .all(|(reason, _)| matches!(reason, Reason::ObjectInvalid | Reason::Immutable | Reason::Collision));
-            let message = list(failures.into_iter().map(|(_, message)| message).collect());
-            return Some(match permanent {
-                true => Phase::Stalled {
-                    reason,
-                    message,
-                    recheck,
-                },
-                false => Phase::Failed { reason, message },
-            });
-        }
-        if let Some(message) = closed {
-            return Some(Phase::waiting(Reason::Progressing, message));
-        }
-        if !prepared.desired.unknown.is_empty() {
-            let unknown = prepared.desired.unknown.iter().map(|unknown| {
-                let api_version = match unknown.group_kind.group.as_str() {
-                    "" => unknown.version.clone(),
-                    group => format!("{group}/{}", unknown.version),
-                };
-                format!(
-                    "{}: the API server does not serve {} in {api_version}; it is applied when its CustomResourceDefinition appears",
-                    unknown.source, unknown.group_kind.kind
-                )
-            });
-            return Some(Phase::waiting(Reason::KindUnknown, list(unknown.collect())));
-        }
-        None
-    }
-
-    /// Why the next stage stays closed, if it does: a member of those before failed, or is not healthy yet.
-    fn gate(&self, before: &[Member], recorded: &[Entry], failures: &[(Reason, String)]) -> Option<String> {
-        if !failures.is_empty() {
+    /// Why the next turn can't begin, if it can't: a member of those before failed, or is not healthy yet.
+    fn gate(&self, pass: &Pass) -> Option<String> {
+        if !pass.failures.is_empty() {
             return Some(String::new());
         }
-        // Only what others need in order to exist is worth waiting for; webhooks wait for what answers them.
-        let members = self.context.members();
         // What is done, and what is somebody else's, is not waited for.
-        let is_awaited = |id: &ObjectId| recorded.iter().any(|entry| !entry.finished && entry.id == *id);
-        let troubles: Vec<String> = before
-            .iter()
-            .filter(|member| is_awaited(&member.id))
-            .filter_map(|member| trouble(&member.id, &members))
+        let awaited = pass.reached.iter().filter(|entry| !entry.finished);
+        let members = self.context.members();
+        let troubles: Vec<String> = awaited
+            .filter_map(|entry| trouble(&entry.id, &members))
             .map(|(_, message)| message)
             .collect();
         (!troubles.is_empty()).then(|| list(troubles))

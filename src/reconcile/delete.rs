@@ -1,9 +1,10 @@
 //! The deletion: record and label discovery, reverse order, finalizer off. No chart, no values, no template is touched,
 //! so nothing that is wrong with those can keep a custom resource from going.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
-use super::dispose::Disposed;
+use super::dispose::{Candidate, Removed};
 use super::preflight::list;
 use super::release::Release;
 use super::status::refusal;
@@ -14,8 +15,10 @@ use crate::cluster::error::Error;
 use crate::cluster::throttle::asked_to_wait;
 use crate::plan::annotations;
 use crate::plan::applyset::FINALIZER;
-use crate::plan::deletion::{must_wait, policy, turns};
+use crate::plan::deletion::policy;
+use crate::plan::identity::ObjectId;
 use crate::plan::prune::Purpose;
+use crate::plan::sequence::{self, Turn};
 use crate::plan::status::{Phase, Reason};
 use crate::plan::takeover;
 use crate::telemetry::metrics::{Operation, ReconcileResult};
@@ -24,22 +27,12 @@ use crate::watches::DeletionPolicy;
 /// While members go that must be gone first; their watches usually tell sooner.
 pub(super) const POLL: Duration = Duration::from_secs(5);
 
-/// What is left of a release after a round of deletes.
-#[derive(Default)]
-struct Left {
-    /// Deleted, and not gone yet.
-    going: Vec<String>,
-    /// Others have to wait until these are gone.
-    waits: bool,
-    failures: Vec<String>,
-}
-
 /// What an uninstall came to.
 pub(super) enum Gone {
     /// Nothing is left to do; what became of the members.
     All(&'static str),
     /// These have to be gone first.
-    Going(Vec<String>),
+    Going(Vec<ObjectId>),
 }
 
 impl Run<'_> {
@@ -52,7 +45,7 @@ impl Run<'_> {
             Ok(Gone::Going(going)) => {
                 let set = self.written.set(&self.unit.group_kind);
                 superset::want(self.context, &set, &Superset::of_record(&release.record));
-                let mut outcome = self.report(release, waiting(going), None).await;
+                let mut outcome = self.report(release, waiting(&going), None).await;
                 outcome.again = Some(POLL);
                 outcome
             }
@@ -80,22 +73,22 @@ impl Run<'_> {
             reason: Reason::Takeover,
             message: error.to_string(),
         })?;
-        let left = match suspended {
+        let removed = match suspended {
             true => self.disown_members(release, listed).await,
             false => self.delete_members(release, policy, listed).await,
         };
-        let left = left.unwrap_or_else(|error| Left {
+        let removed = removed.unwrap_or_else(|error| Removed {
             failures: vec![error.to_string()],
-            ..Left::default()
+            ..Removed::default()
         });
-        if !left.failures.is_empty() {
+        if !removed.failures.is_empty() {
             return Err(Phase::Failed {
                 reason: Reason::DeleteFailed,
-                message: list(left.failures),
+                message: list(removed.failures),
             });
         }
-        if left.waits {
-            return Ok(Gone::Going(left.going));
+        if removed.awaited.is_some() {
+            return Ok(Gone::Going(removed.open));
         }
         self.forget_stored().await?;
         self.forget_kept().await?;
@@ -146,53 +139,34 @@ impl Run<'_> {
         }
     }
 
-    /// One round: turn by turn, and none before those that may need it. What is settled leaves the record.
-    async fn delete_members(&self, release: &mut Release, policy: DeletionPolicy, listed: bool) -> Result<Left, Error> {
+    /// One round of deletes. What is settled leaves the record.
+    async fn delete_members(
+        &self,
+        release: &mut Release,
+        policy: DeletionPolicy,
+        listed: bool,
+    ) -> Result<Removed, Error> {
         let owner = self.written.owner(&self.unit.group_kind);
         let purpose = match policy {
             DeletionPolicy::Orphan => Purpose::Orphan,
             DeletionPolicy::Delete | DeletionPolicy::WaitForTermination => Purpose::Delete,
         };
         let found = self.find_members(release, &owner, listed).await?;
-        let mut left = Left::default();
-        let turns = turns(found, |(id, _)| id, |(_, candidate)| candidate.wave(), &release.record);
-        let mut turns = turns.into_iter().peekable();
-        while let Some(mut turn) = turns.next() {
-            let items = std::mem::take(&mut turn.items);
-            let gone_before = left.going.len();
-            let mut settled = std::collections::HashSet::new();
-            for (id, disposed) in self.dispose_all(items, &owner, purpose).await {
-                match disposed {
-                    Disposed::Deleted | Disposed::Going => left.going.push(id.to_string()),
-                    Disposed::Absent | Disposed::Left | Disposed::Held => drop(settled.insert(id)),
-                    Disposed::Failed(message) => left.failures.push(message),
-                }
-            }
-            release.record.entries.retain(|entry| !settled.contains(&entry.id));
-            if !left.failures.is_empty() {
-                break;
-            }
-            let next = turns.peek();
-            if left.going.len() > gone_before && next.is_some_and(|next| must_wait(policy, &turn, next)) {
-                left.waits = true;
-                break;
-            }
-        }
-        left.waits |= policy == DeletionPolicy::WaitForTermination && !left.going.is_empty();
-        Ok(left)
+        let wave = |(_, candidate): &(ObjectId, Candidate)| candidate.wave();
+        let turns = sequence::removal(found, |(id, _)| id, wave, &release.record, policy);
+        let removed = self.remove(turns, &owner, purpose).await;
+        let settled: HashSet<&ObjectId> = removed.left.iter().chain(&removed.held).collect();
+        release.record.entries.retain(|entry| !settled.contains(&entry.id));
+        Ok(removed)
     }
 
     /// Cuts the members off the custom resource: they stay as they are, and the garbage collector must not take them.
-    async fn disown_members(&self, release: &Release, listed: bool) -> Result<Left, Error> {
+    async fn disown_members(&self, release: &Release, listed: bool) -> Result<Removed, Error> {
         let owner = self.written.owner(&self.unit.group_kind);
         let found = self.find_members(release, &owner, listed).await?;
-        let mut left = Left::default();
-        for (_, disposed) in self.dispose_all(found, &owner, Purpose::Suspended).await {
-            if let Disposed::Failed(message) = disposed {
-                left.failures.push(message);
-            }
-        }
-        Ok(left)
+        Ok(self
+            .remove(vec![Turn::Members(found)], &owner, Purpose::Suspended)
+            .await)
     }
 }
 
@@ -207,7 +181,8 @@ pub(super) fn finished() -> Outcome {
     }
 }
 
-fn waiting(going: Vec<String>) -> Phase {
+fn waiting(going: &[ObjectId]) -> Phase {
+    let going = going.iter().map(ToString::to_string).collect();
     let message = format!("waiting until all members are gone: {}", list(going));
     Phase::waiting(Reason::Uninstalling, message)
 }

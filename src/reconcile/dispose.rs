@@ -9,6 +9,7 @@ use crate::plan::identity::ObjectId;
 use crate::plan::members::Live;
 use crate::plan::ownership::Owner;
 use crate::plan::prune::{Purpose, Verdict, verdict};
+use crate::plan::sequence::Turn;
 use crate::telemetry::metrics::Operation;
 
 /// An object that changes between every look and the delete that follows is left for the next reconcile after so many.
@@ -50,10 +51,76 @@ impl Candidate {
     }
 }
 
+/// What became of all objects of a removal, or of those before one that has to wait.
+#[derive(Default)]
+#[must_use = "what could not be deleted must stay in the record"]
+pub(super) struct Removed {
+    /// Deleted now.
+    pub deleted: Vec<ObjectId>,
+    /// Deleted now or before, and perhaps not gone yet.
+    pub open: Vec<ObjectId>,
+    /// Absent, or no longer ours.
+    pub left: Vec<ObjectId>,
+    /// Held back by a guard.
+    pub held: Vec<ObjectId>,
+    pub failures: Vec<String>,
+    /// Others have to wait until these are gone.
+    pub awaited: Option<Vec<ObjectId>>,
+}
+
+// === impl Removed ===
+
+impl Removed {
+    fn note(&mut self, id: ObjectId, disposed: Disposed) {
+        match disposed {
+            Disposed::Deleted => {
+                self.deleted.push(id.clone());
+                self.open.push(id);
+            }
+            Disposed::Going => self.open.push(id),
+            Disposed::Absent | Disposed::Left => self.left.push(id),
+            Disposed::Held => self.held.push(id),
+            Disposed::Failed(message) => self.failures.push(message),
+        }
+    }
+}
+
 /// Objects of one release that are disposed of at the same time. They begin in order.
 const AT_ONCE: usize = 8;
 
 impl Run<'_> {
+    /// Carries out a removal, as far as nothing has to be waited for. A deletion goes no further than the turn in which
+    /// something failed; a prune no further than the next wait.
+    pub(super) async fn remove(
+        &self,
+        turns: Vec<Turn<(ObjectId, Candidate)>>,
+        owner: &Owner,
+        purpose: Purpose,
+    ) -> Removed {
+        let mut removed = Removed::default();
+        // How much there was of what is open, and of failures, before the last turn.
+        let (mut open, mut failures) = (0, 0);
+        for turn in turns {
+            match turn {
+                Turn::Members(items) => {
+                    (open, failures) = (removed.open.len(), removed.failures.len());
+                    for (id, disposed) in self.dispose_all(items, owner, purpose).await {
+                        removed.note(id, disposed);
+                    }
+                    if purpose != Purpose::Prune && !removed.failures.is_empty() {
+                        break;
+                    }
+                }
+                Turn::Wait if removed.open.len() > open || removed.failures.len() > failures => {
+                    removed.awaited = Some(removed.open[open..].to_vec());
+                    break;
+                }
+                Turn::Wait => {}
+            }
+        }
+        removed
+    }
+
     /// Disposes of candidates side by side; answers in their order.
     pub(super) async fn dispose_all(
         &self,

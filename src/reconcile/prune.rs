@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::Run;
 use super::apply::Applied;
-use super::dispose::{Candidate, Disposed};
+use super::dispose::{Candidate, Removed};
 use super::preflight::list;
 use super::release::Release;
 use super::render::Prepared;
@@ -16,12 +16,12 @@ use crate::cluster::discovery::group_of;
 use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::plan::annotations;
-use crate::plan::deletion::{must_wait, turns};
 use crate::plan::identity::ObjectId;
 use crate::plan::intent::{self, HOLD, Intent};
 use crate::plan::members::{Live, Scope};
 use crate::plan::ownership::Owner;
 use crate::plan::prune::{Knowledge, Purpose, Verdict, orphans, verdict};
+use crate::plan::sequence;
 use crate::plan::status::{Phase, Reason};
 use crate::watches::DeletionPolicy;
 use helm_template::render::is_about_all;
@@ -40,6 +40,30 @@ pub(super) struct Pruned {
     undecided: bool,
     failures: Vec<String>,
 }
+
+// === impl Pruned ===
+
+impl Pruned {
+    fn note(&mut self, removed: Removed) {
+        self.settled.extend(removed.open.into_iter().chain(removed.left));
+        self.gone = removed.deleted;
+        self.held.extend(removed.held.iter().map(|id| {
+            format!(
+                "{id} is no longer rendered, but deleting it would take data or other objects with it. To let it go, \
+                 annotate it with {}=true",
+                annotations::PRUNE
+            )
+        }));
+        self.failures = removed.failures;
+        if let Some(awaited) = removed.awaited {
+            // Their watches tell when they are gone.
+            let awaited = list(awaited.iter().map(ToString::to_string).collect());
+            self.gap = Some(format!("lower waves are pruned when these are gone: {awaited}"));
+        }
+    }
+}
+
+// === impl Run ===
 
 impl Run<'_> {
     /// Before the first member is applied: keeps in mind what is known of who wants this render. `first`: there was
@@ -144,31 +168,10 @@ impl Run<'_> {
             };
             orphans.into_iter().map(candidate).collect()
         };
-        let turns = turns(
-            candidates,
-            |(id, _)| id,
-            |(_, candidate)| candidate.wave(),
-            &release.record,
-        );
-        let mut turns = turns.into_iter().peekable();
-        while let Some(mut turn) = turns.next() {
-            let items = std::mem::take(&mut turn.items);
-            let failures = pruned.failures.len();
-            let mut going = Vec::new();
-            for (id, disposed) in self.dispose_all(items, owner, Purpose::Prune).await {
-                if matches!(disposed, Disposed::Deleted | Disposed::Going) {
-                    going.push(id.to_string());
-                }
-                self.note(id, disposed, &mut pruned);
-            }
-            let is_open = !going.is_empty() || pruned.failures.len() > failures;
-            let next = turns.peek();
-            if is_open && next.is_some_and(|next| must_wait(DeletionPolicy::Delete, &turn, next)) {
-                // Their watches tell when they are gone.
-                pruned.gap = Some(format!("lower waves are pruned when these are gone: {}", list(going)));
-                break;
-            }
-        }
+        let wave = |(_, candidate): &(ObjectId, Candidate)| candidate.wave();
+        let turns = sequence::removal(candidates, |(id, _)| id, wave, &release.record, DeletionPolicy::Delete);
+        pruned.note(self.remove(turns, owner, Purpose::Prune).await);
+        self.context.metrics.pruned.inc_by(pruned.gone.len() as u64);
         pruned
     }
 
@@ -293,25 +296,6 @@ impl Run<'_> {
             }
         }
         found
-    }
-
-    fn note(&self, id: ObjectId, disposed: Disposed, pruned: &mut Pruned) {
-        match disposed {
-            Disposed::Deleted => {
-                self.context.metrics.pruned.inc();
-                pruned.gone.push(id.clone());
-                pruned.settled.insert(id);
-            }
-            Disposed::Going | Disposed::Left | Disposed::Absent => {
-                pruned.settled.insert(id);
-            }
-            Disposed::Held => pruned.held.push(format!(
-                "{id} is no longer rendered, but deleting it would take data or other objects with it. To let it go, \
-                 annotate it with {}=true",
-                annotations::PRUNE
-            )),
-            Disposed::Failed(message) => pruned.failures.push(message),
-        }
     }
 
     /// Brings record and custom resource to what is really there, and says how the release is.
