@@ -19,7 +19,6 @@ pub mod lost;
 pub mod members;
 pub mod needs;
 pub mod ownership;
-pub mod parts;
 pub mod policy;
 pub mod prune;
 pub mod record;

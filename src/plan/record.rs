@@ -1,24 +1,27 @@
 //! The record of a release: all that the next reconcile must know. It is kept in the status of its custom resource, or,
-//! where it is too long for that or the status doesn't hold, in Secrets (see [`super::parts`]).
+//! where it is too long for that or the status doesn't hold, in a Secret (see [`secret`]).
 //!
 //! It saves work and names what to look for. It is never proof: whoever may write the status could have written it,
 //! so every deletion confirms what it finds on the live object.
+
+pub mod secret;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::identity::{GroupKind, ObjectId};
 
-/// The version of the stored form, in the status (where an absent one is 1) and in Secrets. A later one is not read.
+/// The version of the stored form, in the status (where an absent one is 1) and in a Secret. A later one is not read.
 pub const VERSION: u64 = 1;
-/// The status lists this many members; the record of more lies in Secrets.
+/// The status lists this many members; the record of more lies in a Secret.
 pub const STATUS_ENTRIES: usize = 300;
 
-/// The status lists this many lookups; those of a release with more lie in Secrets.
+/// The status lists this many lookups; those of a release with more lie in a Secret.
 pub const STATUS_LOOKUPS: usize = 100;
 
 /// One member, as last applied.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Row", into = "Row")]
 pub struct Entry {
     pub id: ObjectId,
     /// The API version it was applied with, without the group.
@@ -34,15 +37,29 @@ pub struct Entry {
     pub finished: bool,
 }
 
+/// Whether anything is left to be done for the recorded revision. Stored as the text of the inputs, empty without.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum Completion {
+    /// Something is, or may be: the next reconcile looks at all of it.
+    #[default]
+    Open,
+    /// Nothing is, as long as these are the inputs: the digest of everything that the render depends on.
+    Done(String),
+}
+
 /// All that is known of a release.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Record {
     /// 0 before the first complete apply, then counts the renders that differed.
     pub revision: i64,
-    /// Digest of everything that the render depended on.
-    pub inputs: String,
+    #[serde(rename = "inputs")]
+    pub completion: Completion,
     /// The same with which the members were settled last: all applied, and what went missing pruned. See [`super::intent`].
     pub settled: String,
+    /// Stored elsewhere than the rest: the status has its inventory.
+    #[serde(skip)]
     pub entries: Vec<Entry>,
     /// What the render looked up, as `LookupKey` prints it.
     pub lookups: Vec<String>,
@@ -70,7 +87,8 @@ pub struct Handled {
 /// What a status holds of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stored {
-    /// All of it; the empty record if there is none. So many Secrets hold what it was before.
+    /// All of it; the empty record if there is none. So many Secrets hold what it was before: one, or several of an earlier
+    /// version.
     Whole(Record, usize),
     /// The first entries; all of them are in so many Secrets.
     Part(Record, usize),
@@ -78,8 +96,9 @@ pub enum Stored {
     Later(u64),
 }
 
+/// An entry as it is stored.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Row {
+struct Row {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     group: String,
     version: String,
@@ -112,6 +131,26 @@ impl Stored {
     }
 }
 
+// === impl Completion ===
+
+impl From<String> for Completion {
+    fn from(inputs: String) -> Self {
+        match inputs.is_empty() {
+            true => Completion::Open,
+            false => Completion::Done(inputs),
+        }
+    }
+}
+
+impl From<Completion> for String {
+    fn from(completion: Completion) -> Self {
+        match completion {
+            Completion::Open => String::new(),
+            Completion::Done(inputs) => inputs,
+        }
+    }
+}
+
 // === impl Record ===
 
 impl Record {
@@ -123,10 +162,18 @@ impl Record {
         self.entries.iter_mut().find(|entry| entry.id == *id)
     }
 
+    /// The inputs for which nothing is left to be done.
+    pub fn done_for(&self) -> Option<&str> {
+        match &self.completion {
+            Completion::Open => None,
+            Completion::Done(inputs) => Some(inputs),
+        }
+    }
+
     /// True if it says of everything how it was left. One that doesn't is of a release that isn't complete, or went
     /// through a schema that drops some of it.
     pub fn is_complete(&self) -> bool {
-        !self.inputs.is_empty() && self.entries.iter().all(|entry| !entry.digest.is_empty())
+        self.completion != Completion::Open && self.entries.iter().all(|entry| !entry.digest.is_empty())
     }
 
     /// Reads the record back from a status; what is missing or malformed is as if it had never been there.
@@ -144,7 +191,7 @@ impl Record {
             return Stored::Whole(record, secrets);
         }
         // Nothing may be taken for done by a part.
-        record.inputs.clear();
+        record.completion = Completion::Open;
         Stored::Part(record, secrets)
     }
 
@@ -170,7 +217,7 @@ impl Record {
                 .and_then(|r| r.get("revision"))
                 .and_then(Value::as_i64)
                 .unwrap_or_default(),
-            inputs: text("inputs"),
+            completion: text("inputs").into(),
             settled: settled.unwrap_or_else(|| text("inputs")),
             renewal: text("renewal").parse().ok(),
             regenerated: handled("lastHandledRegenerateAt"),
@@ -205,7 +252,7 @@ impl Record {
     /// writes nothing where nothing is to be written.
     #[must_use]
     pub fn unproven(mut self) -> Self {
-        self.inputs.clear();
+        self.completion = Completion::Open;
         for entry in &mut self.entries {
             entry.fingerprint = None;
         }
@@ -215,7 +262,7 @@ impl Record {
     /// `status.inventory`: the first [`STATUS_ENTRIES`] entries.
     pub fn inventory(&self) -> Value {
         let shown = self.entries.iter().take(STATUS_ENTRIES);
-        shown.map(|entry| json!(Row::from(entry))).collect()
+        shown.map(|entry| json!(entry)).collect()
     }
 
     /// `status.release.lookups`: the first [`STATUS_LOOKUPS`].
@@ -251,17 +298,18 @@ impl From<Row> for Entry {
     }
 }
 
-impl From<&Entry> for Row {
-    fn from(entry: &Entry) -> Self {
+impl From<Entry> for Row {
+    fn from(entry: Entry) -> Self {
+        let GroupKind { group, kind } = entry.id.group_kind;
         Row {
-            group: entry.id.group_kind.group.clone(),
-            version: entry.version.clone(),
-            kind: entry.id.group_kind.kind.clone(),
-            namespace: entry.id.namespace.clone(),
-            name: entry.id.name.clone(),
-            uid: entry.uid.clone(),
+            group,
+            version: entry.version,
+            kind,
+            namespace: entry.id.namespace,
+            name: entry.id.name,
+            uid: entry.uid,
             wave: entry.wave,
-            digest: entry.digest.clone(),
+            digest: entry.digest,
             fingerprint: entry.fingerprint.map(|hash| format!("{hash:016x}")).unwrap_or_default(),
             finished: entry.finished,
         }
@@ -276,7 +324,7 @@ mod tests {
     fn a_record_survives_the_status() {
         let record = Record {
             revision: 3,
-            inputs: "abc".into(),
+            completion: Completion::Done("abc".into()),
             settled: "abc".into(),
             renewal: Some("2026-02-03T04:05:06Z".parse().unwrap()),
             regenerated: "once".into(),
@@ -337,7 +385,7 @@ mod tests {
         };
         let record = Record {
             revision: 2,
-            inputs: "abc".into(),
+            completion: Completion::Done("abc".into()),
             settled: "abc".into(),
             entries: (0..STATUS_ENTRIES + 1).map(entry).collect(),
             ..Record::default()
@@ -351,8 +399,8 @@ mod tests {
                 panic!("{status}");
             };
             assert_eq!(
-                (part.entries.len(), part.inputs.as_str(), part.revision, found),
-                (STATUS_ENTRIES, "", 2, secrets)
+                (part.entries.len(), part.done_for(), part.revision, found),
+                (STATUS_ENTRIES, None, 2, secrets)
             );
         }
         let small = Record {

@@ -469,11 +469,12 @@ fn release(report: &Report<'_>, previous: &Value) -> Value {
         }
     }
     release.insert("revision".into(), report.record.revision.into());
-    if !report.record.inputs.is_empty() {
-        release.insert("inputs".into(), report.record.inputs.as_str().into());
+    let inputs = report.record.done_for();
+    if let Some(inputs) = inputs {
+        release.insert("inputs".into(), inputs.into());
     }
     let settled = &report.record.settled;
-    if !settled.is_empty() && *settled != report.record.inputs {
+    if !settled.is_empty() && inputs != Some(settled) {
         release.insert("settled".into(), settled.as_str().into());
     }
     if let Some(renewal) = report.record.renewal {

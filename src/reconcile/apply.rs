@@ -24,7 +24,7 @@ use crate::plan::members::Live;
 use crate::plan::ownership::Ownership;
 use crate::plan::policy::Update;
 use crate::plan::prune::Knowledge;
-use crate::plan::record::Entry;
+use crate::plan::record::{Completion, Entry};
 use crate::plan::sequence::{self, Turn};
 use crate::plan::status::{Changes, Phase, Reason};
 use crate::plan::taken::{Taken, taken};
@@ -247,8 +247,7 @@ impl Run<'_> {
     /// `forced`: the text of the `force-at` that it carries out, if there is one.
     pub(super) async fn apply(&self, release: &mut Release, prepared: &Prepared, forced: Option<String>) -> Applied {
         self.tell_of_render(release, prepared).await;
-        // Until everything is done, the record is of no inputs: the next reconcile must look at all of it again.
-        release.record.inputs.clear();
+        release.record.completion = Completion::Open;
         let entries = release.record.entries.drain(..);
         let mut pass = Pass {
             recorded: entries.map(|entry| (entry.id.clone(), entry)).collect(),

@@ -21,6 +21,7 @@ use crate::plan::intent::{self, HOLD, Intent};
 use crate::plan::members::{Live, Scope};
 use crate::plan::ownership::Owner;
 use crate::plan::prune::{Knowledge, Purpose, Verdict, orphans, verdict};
+use crate::plan::record::Completion;
 use crate::plan::sequence;
 use crate::plan::status::{Phase, Reason};
 use crate::watches::DeletionPolicy;
@@ -364,7 +365,7 @@ impl Run<'_> {
                 release.dropped.clear();
             }
             if complete && pruned.held.is_empty() {
-                release.record.inputs = prepared.inputs.clone();
+                release.record.completion = Completion::Done(prepared.inputs.clone());
             }
         }
         let desired: Vec<ObjectId> = prepared

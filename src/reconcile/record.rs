@@ -1,5 +1,5 @@
 //! Where the record of a release lies: in its status, unless it is too long for that or the status doesn't keep it; then
-//! in Secrets beside the custom resource. Written before the status that speaks of it, and removed after the status that
+//! in a Secret beside the custom resource. Written before the status that speaks of it, and removed after the status that
 //! has it all again: whenever the operator dies, one of the two is whole.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +12,12 @@ use super::release::Release;
 use super::render::Prepared;
 use super::superset::Superset;
 use crate::cluster::error::Error;
-use crate::cluster::record::Secrets;
+use crate::cluster::record::RecordSecret;
 use crate::plan::conditions;
-use crate::plan::parts::{self, Found, MAX_BYTES, Parts, Saved};
-use crate::plan::record::{Entry, Record, STATUS_ENTRIES, STATUS_LOOKUPS, Stored};
+use crate::plan::record::secret::{Found, Packed};
+use crate::plan::record::{Completion, Entry, Record, STATUS_ENTRIES, STATUS_LOOKUPS, Stored};
 use crate::plan::status::{self, Phase, Reason};
 use crate::telemetry::metrics::Operation;
-use crate::telemetry::test_limit;
 use crate::watches::names::is_built_in;
 
 /// What the status of a kind loses, once that was seen: its schema drops unknown fields, or it has none. That the API
@@ -38,10 +37,19 @@ pub struct Lossy {
 pub enum Refused {
     #[default]
     Nothing,
-    /// All that there is to say. What must be known of the release is in Secrets, and the least is written.
+    /// All that there is to say. What must be known of the release is in a Secret, and the least is written.
     Details,
     /// That, too: Events tell what conditions would.
     Everything,
+}
+
+/// What is known to be stored in Secrets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Saved {
+    /// One, or several if an earlier version wrote them, of which only the first has a place from now on.
+    pub secrets: usize,
+    /// Of the record that is stored; empty if that isn't known.
+    stamp: String,
 }
 
 impl Lossy {
@@ -90,32 +98,33 @@ impl Run<'_> {
     async fn stored(&self, status: &Value) -> Result<(Record, Saved, bool), Phase> {
         let generation = self.generation;
         let observed = conditions::recorded_generation(status);
-        let saved = |parts| Saved {
-            parts,
+        let saved = |secrets| Saved {
+            secrets,
             ..Saved::default()
         };
         let (in_status, known, expected) = match Record::from_status(status) {
             // A custom resource that never had a member has no record anywhere.
-            Stored::Whole(record, parts) if record.is_complete() || Superset::of_resource(&self.written).is_empty() => {
-                return Ok((record.proven_by(observed, generation), saved(parts), false));
+            Stored::Whole(record, secrets)
+                if record.is_complete() || Superset::of_resource(&self.written).is_empty() =>
+            {
+                return Ok((record.proven_by(observed, generation), saved(secrets), false));
             }
-            Stored::Whole(record, parts) => (record, parts, false),
-            Stored::Part(record, parts) => (record, parts, true),
+            Stored::Whole(record, secrets) => (record, secrets, false),
+            Stored::Part(record, secrets) => (record, secrets, true),
             Stored::Later(version) => return Err(later(version)),
         };
         let resource = &self.written.key;
-        match self
-            .with_secrets(async |secrets| parts::load(&secrets, secrets.uid, known).await)
-            .await
-        {
-            Ok(Found::Whole(record, saved)) if record.revision >= in_status.revision => {
-                Ok((record.proven_by(Some(saved.generation), generation), saved, false))
+        match self.record_secret().load().await {
+            Ok(Found::Record {
+                record,
+                generation: stored_for,
+                stamp,
+            }) if record.revision >= in_status.revision => {
+                let secrets = known.max(1);
+                let record = record.proven_by(Some(stored_for), generation);
+                Ok((record, Saved { secrets, stamp }, false))
             }
-            Ok(Found::Whole(_, found)) => Ok((in_status.unproven(), saved(found.parts), expected)),
-            Ok(Found::Torn(record, parts)) => {
-                tracing::warn!(%resource, "the record in the Secrets is incomplete: labels tell of the rest");
-                Ok((union(record, in_status), saved(parts), true))
-            }
+            Ok(Found::Record { .. }) => Ok((in_status.unproven(), saved(known.max(1)), expected)),
             Ok(Found::Nothing) => {
                 if expected {
                     tracing::warn!(%resource, "the Secrets with the record are lost: labels tell of the members");
@@ -131,16 +140,14 @@ impl Run<'_> {
         }
     }
 
-    async fn with_secrets<T>(&self, work: impl AsyncFnOnce(Secrets<'_>) -> T) -> T {
-        let place = kept::place(self.context, &self.written);
-        let about = format!("{} {}", self.unit.group_kind, self.written.key);
-        work(Secrets {
+    /// Where the record lies if the status can't hold it.
+    fn record_secret(&self) -> RecordSecret<'_> {
+        RecordSecret {
             discovery: &self.context.discovery,
-            namespace: &place.namespace,
+            namespace: kept::place(self.context, &self.written).namespace,
             uid: &self.written.uid,
-            about: &about,
-        })
-        .await
+            about: format!("{} {}", self.unit.group_kind, self.written.key),
+        }
     }
 
     fn failed(&self, error: &Error) -> Phase {
@@ -175,11 +182,11 @@ impl Run<'_> {
     /// found before anything is made.
     pub(super) async fn reserve(&self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
         let desired = &prepared.desired.members;
-        if release.saved.parts > 0 || !self.needs_secrets(release, desired.len()) {
+        if release.saved.secrets > 0 || !self.needs_secrets(release, desired.len()) {
             return Ok(());
         }
         let mut planned = release.record.clone();
-        planned.inputs.clear();
+        planned.completion = Completion::Open;
         let new = desired
             .iter()
             .filter(|member| release.record.entry(&member.id).is_none());
@@ -196,18 +203,18 @@ impl Run<'_> {
     }
 
     async fn save(&self, release: &mut Release, record: &Record) -> Result<(), Phase> {
-        let limit = test_limit("CHARTWRIGHT_TEST_RECORD_BYTES").and_then(|limit| usize::try_from(limit).ok());
-        let parts = Parts::of(record, &self.written.uid, self.generation, limit.unwrap_or(MAX_BYTES));
-        if parts.stamp == release.saved.stamp {
+        let packed = Packed::of(record, &self.written.uid, self.generation);
+        if packed.stamp == release.saved.stamp {
             return Ok(());
         }
-        let before = release.saved.parts;
         // Unless all goes well, nobody knows what is there.
         release.saved.stamp.clear();
-        let saved = self
-            .with_secrets(async |secrets| parts::save(&secrets, parts, before).await)
-            .await;
-        release.saved = saved.map_err(|error| self.failed(&error))?;
+        let written = self.record_secret().save(&packed, release.saved.secrets).await;
+        written.map_err(|error| self.failed(&error))?;
+        release.saved = Saved {
+            secrets: 1,
+            stamp: packed.stamp,
+        };
         self.context.metrics.wrote("Secret", Operation::Apply);
         Ok(())
     }
@@ -225,14 +232,14 @@ impl Run<'_> {
         release.record = record;
         if saved.is_err() {
             // Until it is written, nothing counts as done.
-            release.record.inputs.clear();
+            release.record.completion = Completion::Open;
         }
         saved
     }
 
     /// Removes Secrets of a record that the status has as a whole again. True if there were any.
     pub(super) async fn drop_secrets(&self, release: &mut Release) -> bool {
-        if release.saved.parts == 0 || release.unread || self.needs_secrets(release, release.record.entries.len()) {
+        if release.saved.secrets == 0 || release.unread || self.needs_secrets(release, release.record.entries.len()) {
             return false;
         }
         match self.forget_record(release).await {
@@ -249,13 +256,10 @@ impl Run<'_> {
 
     /// Removes the record of a release that goes.
     pub(super) async fn forget_record(&self, release: &Release) -> Result<(), Phase> {
-        if release.saved.parts == 0 {
+        if release.saved.secrets == 0 {
             return Ok(());
         }
-        let known = release.saved.parts;
-        let removed = self
-            .with_secrets(async |secrets| parts::remove(&secrets, known).await)
-            .await;
+        let removed = self.record_secret().remove(release.saved.secrets).await;
         removed.map_err(|error| self.failed(&error))
     }
 
@@ -305,18 +309,6 @@ impl Run<'_> {
         }
         none
     }
-}
-
-/// The entries of both, those of the first with its digests.
-fn union(mut record: Record, other: Record) -> Record {
-    let new: Vec<Entry> = other
-        .entries
-        .into_iter()
-        .filter(|entry| record.entry(&entry.id).is_none())
-        .collect();
-    record.entries.extend(new);
-    record.revision = record.revision.max(other.revision);
-    record
 }
 
 fn later(version: u64) -> Phase {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::custom_resource::CustomResource;
 use super::preflight::list;
-use super::record::Refused;
+use super::record::{Refused, Saved};
 use super::retry::Tried;
 use super::why::Whys;
 use crate::cluster::throttle::spread;
@@ -18,7 +18,6 @@ use crate::plan::annotations;
 use crate::plan::conditions::{self, cut};
 use crate::plan::contest::Contest;
 use crate::plan::identity::ObjectId;
-use crate::plan::parts::Saved;
 use crate::plan::record::{Record, Stored};
 use crate::telemetry::redact::Secrets;
 
@@ -40,7 +39,7 @@ pub struct Release {
     /// What somebody asked for last: the finalizer and the annotations that the operator writes are no news.
     wanted: u64,
     pub record: Record,
-    /// The Secrets that hold the record.
+    /// The Secret that holds the record.
     pub saved: Saved,
     /// The record lacks entries or digests that were lost: what it doesn't know is no sign of an upgrade.
     pub partial: bool,
@@ -116,8 +115,8 @@ impl Release {
             uid: resource.uid.clone(),
             wanted: resource.asked(),
             failures: resource.failures(status),
-            was_complete: !record.inputs.is_empty(),
-            base: record.inputs.clone(),
+            was_complete: record.done_for().is_some(),
+            base: record.done_for().unwrap_or_default().to_owned(),
             base_asked: record.capabilities.clone(),
             looked_up: record.lookups.clone(),
             whys: Whys::new(resource.is_unready(status)),
@@ -309,10 +308,10 @@ mod tests {
             });
             CustomResource::from(serde_json::from_value::<kube::api::DynamicObject>(object).unwrap())
         };
-        for (generation, inputs, fingerprint) in [(2, "i", Some(7)), (3, "", None)] {
+        for (generation, inputs, fingerprint) in [(2, Some("i"), Some(7)), (3, None, None)] {
             let mut release = Release::default();
             release.adopt(&resource(generation, json!([])));
-            assert_eq!(release.record.inputs, inputs);
+            assert_eq!(release.record.done_for(), inputs);
             assert_eq!(release.record.entries[0].fingerprint, fingerprint);
             assert_eq!(release.record.revision, 1);
         }
@@ -320,10 +319,10 @@ mod tests {
         let waiting = json!([{"type": "Ready", "status": "False", "observedGeneration": 3}]);
         let mut release = Release::default();
         release.adopt(&resource(3, waiting.clone()));
-        assert_eq!(release.record.inputs, "i");
+        assert_eq!(release.record.done_for(), Some("i"));
         let mut release = Release::default();
         release.adopt(&resource(4, waiting));
-        assert_eq!(release.record.inputs, "");
+        assert_eq!(release.record.done_for(), None);
     }
 
     #[test]

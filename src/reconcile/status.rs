@@ -125,7 +125,7 @@ impl Run<'_> {
             phase,
             chart,
             record: &release.record,
-            record_secrets: release.saved.parts,
+            record_secrets: release.saved.secrets,
             record_unread: release.unread,
             brief: release.refused > Refused::Nothing,
             render: prepared.map(|prepared| status::Render {
