@@ -95,16 +95,6 @@ pub fn is_prune_allowed(annotations: &Annotations) -> bool {
     is_true(annotations, PRUNE)
 }
 
-/// The request to draw random results anew; who acknowledged it repeats its text.
-pub fn regenerate(annotations: &Annotations) -> Option<&str> {
-    token(annotations, REGENERATE)
-}
-
-/// A request that is carried out once for each text; an empty one is none.
-pub fn token<'a>(annotations: &'a Annotations, key: &str) -> Option<&'a str> {
-    annotations.get(key).map(String::as_str).filter(|text| !text.is_empty())
-}
-
 /// Says of each of these keys that looks like one of ours, and is none, that it has no effect.
 pub fn unknown<'k>(keys: impl Iterator<Item = &'k str>) -> Vec<String> {
     let unknown = keys.filter(|key| key.starts_with(PREFIX) && !KNOWN.contains(key));

@@ -23,6 +23,7 @@ pub mod policy;
 pub mod prune;
 pub mod record;
 pub mod references;
+pub mod request;
 pub mod scale;
 pub mod sequence;
 pub mod status;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::identity::{GroupKind, ObjectId};
+use super::request::Handled;
 
 /// The version of the stored form, in the status (where an absent one is 1) and in a Secret. A later one is not read.
 pub const VERSION: u64 = 1;
@@ -67,21 +68,7 @@ pub struct Record {
     pub capabilities: Vec<String>,
     /// When the first of the kept certificates is to be renewed: a render from then on does it.
     pub renewal: Option<jiff::Timestamp>,
-    /// The request to draw random results anew that was carried out last.
-    pub regenerated: String,
     pub handled: Handled,
-}
-
-/// The requests in annotations that were carried out last, each by its text.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Handled {
-    /// `chartwright.dev/requested-at`
-    pub reconcile: String,
-    /// `chartwright.dev/force-at`
-    pub force: String,
-    /// `chartwright.dev/reset-at`
-    pub reset: String,
 }
 
 /// What a status holds of a record.
@@ -204,7 +191,6 @@ impl Record {
                 .unwrap_or_default()
                 .to_owned()
         };
-        let handled = |key: &str| status.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let texts = |key: &str| -> Vec<String> {
             let texts = release.and_then(|r| r.get(key)).and_then(Value::as_array);
             let texts = texts.into_iter().flatten().filter_map(Value::as_str);
@@ -220,12 +206,7 @@ impl Record {
             completion: text("inputs").into(),
             settled: settled.unwrap_or_else(|| text("inputs")),
             renewal: text("renewal").parse().ok(),
-            regenerated: handled("lastHandledRegenerateAt"),
-            handled: Handled {
-                reconcile: handled("lastHandledReconcileAt"),
-                force: handled("lastHandledForceAt"),
-                reset: handled("lastHandledResetAt"),
-            },
+            handled: Handled::of_status(status),
             lookups: texts("lookups"),
             capabilities: texts("capabilities"),
             entries: rows
@@ -318,21 +299,21 @@ impl From<Entry> for Row {
 
 #[cfg(test)]
 mod tests {
+    use super::super::request::Request;
     use super::*;
 
     #[test]
     fn a_record_survives_the_status() {
+        let mut handled = Handled::default();
+        for (request, text) in Request::ALL.into_iter().zip(["once", "1", "2", "3"]) {
+            handled.set(request, text);
+        }
         let record = Record {
             revision: 3,
             completion: Completion::Done("abc".into()),
             settled: "abc".into(),
             renewal: Some("2026-02-03T04:05:06Z".parse().unwrap()),
-            regenerated: "once".into(),
-            handled: Handled {
-                reconcile: "1".into(),
-                force: "2".into(),
-                reset: "3".into(),
-            },
+            handled,
             lookups: vec!["v1/Secret/shop/tls".into()],
             capabilities: vec!["KubeVersion".into()],
             entries: vec![Entry {

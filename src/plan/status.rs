@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::conditions::{self, Condition};
 use super::record::Record;
+use super::request::Request;
 use crate::telemetry::redact::Secrets;
 
 /// Why a release is not ready: the `reason` of its conditions, in the words that users can wait on.
@@ -186,16 +187,6 @@ pub const FIELDS: [&str; 11] = [
     "failures",
 ];
 
-/// Those among them that hold the record.
-const RECORD_FIELDS: [&str; 6] = [
-    "release",
-    "inventory",
-    "lastHandledRegenerateAt",
-    "lastHandledReconcileAt",
-    "lastHandledForceAt",
-    "lastHandledResetAt",
-];
-
 /// Of a list that a custom resource's author can make longer, this many are shown, each cut at so many bytes.
 const SHOWN: usize = 50;
 const SHOWN_BYTES: usize = 512;
@@ -365,19 +356,10 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
     if !report.record_unread {
         status.insert("release".into(), release(report, previous));
     }
-    let handled = &report.record.handled;
-    for (field, token) in [
-        ("lastHandledRegenerateAt", &report.record.regenerated),
-        ("lastHandledReconcileAt", &handled.reconcile),
-        ("lastHandledForceAt", &handled.force),
-        ("lastHandledResetAt", &handled.reset),
-    ] {
-        if !token.is_empty() {
-            status.insert(field.into(), token.as_str().into());
-        }
-    }
+    report.record.handled.tell(&mut status);
     if report.record_unread {
-        for field in RECORD_FIELDS {
+        let handled = Request::ALL.map(Request::status_field);
+        for field in ["release", "inventory"].into_iter().chain(handled) {
             if let Some(kept) = previous.get(field) {
                 status.insert(field.into(), kept.clone());
             }

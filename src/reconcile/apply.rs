@@ -25,6 +25,7 @@ use crate::plan::ownership::Ownership;
 use crate::plan::policy::Update;
 use crate::plan::prune::Knowledge;
 use crate::plan::record::{Completion, Entry};
+use crate::plan::request::Request;
 use crate::plan::sequence::{self, Turn};
 use crate::plan::status::{Changes, Phase, Reason};
 use crate::plan::taken::{Taken, taken};
@@ -292,7 +293,7 @@ impl Run<'_> {
             knowledge.unknown_kinds.push(kind);
         }
         if let Some(token) = forced.filter(|_| pass.closed.is_none() && knowledge.not_applied.is_empty()) {
-            release.record.handled.force = token;
+            release.record.handled.set(Request::Force, &token);
         }
         pass.end(prepared)
     }

@@ -9,6 +9,7 @@ use crate::cluster::lookup;
 use crate::plan::apply::is_as_recorded;
 use crate::plan::digest::Key;
 use crate::plan::record::{Completion, Record};
+use crate::plan::request::Request;
 use crate::plan::{grants, intent};
 use crate::telemetry::redact::MARK;
 use helm_template::render::{LookupKey, is_about_all};
@@ -79,10 +80,11 @@ impl Run<'_> {
         {
             return false;
         }
-        if self.reconcile_requested(release).is_some() || self.force_requested(release).is_some() {
+        let asked = [Request::Reconcile, Request::Force, Request::Regenerate];
+        if asked.iter().any(|request| self.requested(release, *request).is_some()) {
             return false;
         }
-        if self.must_regenerate(release) || record.renewal.is_some_and(|due| due <= jiff::Timestamp::now()) {
+        if record.renewal.is_some_and(|due| due <= jiff::Timestamp::now()) {
             return false;
         }
         let snapshot = self.context.discovery.snapshot();

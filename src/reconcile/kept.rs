@@ -18,6 +18,7 @@ use crate::plan::identity::ObjectId;
 use crate::plan::lost::{self, Found, Pin};
 use crate::plan::members::Live;
 use crate::plan::ownership::{Ownership, ownership};
+use crate::plan::request::Request::Regenerate;
 use crate::plan::status::{Phase, Reason};
 use crate::telemetry::metrics::Operation;
 use crate::telemetry::redact::Secrets;
@@ -102,8 +103,9 @@ impl Memory {
             exists: record.revision > 0
                 || !record.entries.is_empty()
                 || !Superset::of_resource(resource).kinds.is_empty(),
-            regenerated: annotations::regenerate(&resource.annotations)
-                .filter(|wanted| *wanted != record.regenerated)
+            regenerated: record
+                .handled
+                .pending(Regenerate, &resource.annotations)
                 .map(str::to_owned),
             ..Memory::default()
         };
@@ -329,11 +331,6 @@ impl Run<'_> {
         self.written.annotations.contains_key(annotations::KEPT)
     }
 
-    /// True if somebody asked for new random results, and they are not made yet.
-    pub(super) fn must_regenerate(&self, release: &Release) -> bool {
-        annotations::regenerate(&self.written.annotations).is_some_and(|wanted| wanted != release.record.regenerated)
-    }
-
     /// Stores the results of this render, before the first member. The former ones stay until all members are applied:
     /// somebody may go back to them. False if another operator stored others since they were read: those count.
     pub(super) async fn keep(&mut self, release: &mut Release, prepared: &Prepared) -> Result<bool, Phase> {
@@ -348,7 +345,7 @@ impl Run<'_> {
         let memory = &prepared.memory;
         release.record.renewal = memory.renewal;
         if let Some(done) = &memory.regenerated {
-            release.record.regenerated.clone_from(done);
+            release.record.handled.set(Regenerate, done);
         }
         if memory.kept.and(&memory.stored.0) == memory.kept {
             return Ok(());

@@ -50,6 +50,7 @@ pub use vanished::{is_gone, tell_freed, uninstall};
 use crate::cluster::error::Error;
 use crate::cluster::throttle;
 use crate::plan::annotations;
+use crate::plan::request::Request;
 use crate::plan::status::{Phase, Reason};
 use crate::telemetry::metrics::ReconcileResult;
 
@@ -244,7 +245,7 @@ impl Run<'_> {
             format!("{:?} {}", prepared.notes, objects.collect::<String>())
         });
         self.note_intent(release, prepared, before.is_empty());
-        let forced = self.force_requested(release);
+        let forced = self.requested(release, Request::Force);
         let is_forced = forced.is_some();
         let mut applied = self.apply(release, prepared, forced).await;
         if let Some(phase) = applied.phase {

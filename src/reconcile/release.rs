@@ -19,6 +19,7 @@ use crate::plan::conditions::{self, cut};
 use crate::plan::contest::Contest;
 use crate::plan::identity::ObjectId;
 use crate::plan::record::{Record, Stored};
+use crate::plan::request::Request;
 use crate::telemetry::redact::Secrets;
 
 /// So many warnings are told of one state of a custom resource, and remembered: neither a release whose warnings keep
@@ -157,10 +158,9 @@ impl Release {
             }
             self.tried = Tried::default();
         }
-        let reset = annotations::token(&resource.annotations, annotations::RESET_AT).unwrap_or_default();
-        if !reset.is_empty() && reset != self.record.handled.reset && !annotations::is_suspended(&resource.annotations)
-        {
-            reset.clone_into(&mut self.record.handled.reset);
+        let reset = self.record.handled.pending(Request::Reset, &resource.annotations);
+        if let Some(text) = reset.filter(|_| !annotations::is_suspended(&resource.annotations)) {
+            self.record.handled.set(Request::Reset, text);
             self.failures = 0;
             self.contests.clear();
         }

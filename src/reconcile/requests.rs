@@ -3,26 +3,18 @@
 use super::Run;
 use super::preflight::list;
 use super::release::Release;
-use crate::plan::annotations::{self, FORCE_AT, REQUESTED_AT};
+use crate::plan::annotations;
 use crate::plan::desired::Member;
 use crate::plan::identity::ObjectId;
 use crate::plan::ownership::{Ownership, ownership};
+use crate::plan::request::Request;
 use crate::telemetry::metrics::Operation;
 
 impl Run<'_> {
-    /// The text of a `force-at` that is not carried out yet.
-    pub(super) fn force_requested(&self, release: &Release) -> Option<String> {
-        self.requested(FORCE_AT, &release.record.handled.force)
-    }
-
-    /// The text of a `requested-at` that is not carried out yet.
-    pub(super) fn reconcile_requested(&self, release: &Release) -> Option<String> {
-        self.requested(REQUESTED_AT, &release.record.handled.reconcile)
-    }
-
-    fn requested(&self, key: &str, handled: &str) -> Option<String> {
-        let token = annotations::token(&self.written.annotations, key)?;
-        (token != handled).then(|| token.to_owned())
+    /// The text of a request that is not carried out yet.
+    pub(super) fn requested(&self, release: &Release, request: Request) -> Option<String> {
+        let handled = &release.record.handled;
+        handled.pending(request, &self.written.annotations).map(str::to_owned)
     }
 
     /// Tells what in the annotations of the custom resource has no effect.

@@ -13,6 +13,7 @@ use crate::cluster::custom_resource as writes;
 use crate::cluster::error::Error;
 use crate::cluster::throttle::asked_to_wait;
 use crate::plan::annotations;
+use crate::plan::request::Request;
 use crate::plan::status::{self, Chart, Event, Phase, Reason, Report};
 use crate::telemetry::metrics::{Operation, ReconcileResult};
 
@@ -23,9 +24,9 @@ impl Run<'_> {
     /// Writes the status if it says something new, and decides when to look again.
     pub(super) async fn report(&mut self, release: &mut Release, phase: Phase, prepared: Option<&Prepared>) -> Outcome {
         if !matches!(phase, Phase::Suspended)
-            && let Some(token) = self.reconcile_requested(release)
+            && let Some(token) = self.requested(release, Request::Reconcile)
         {
-            release.record.handled.reconcile = token;
+            release.record.handled.set(Request::Reconcile, &token);
         }
         let phase = match self.save_record(release).await {
             // What failed before says more than that nothing can be noted of it.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Entry, Record, VERSION};
+use crate::plan::request::Request;
 
 /// What takes more than this unpacked is no record of ours, in bytes.
 const MAX_UNPACKED: u64 = 16 << 20;
@@ -56,6 +57,9 @@ struct Head {
     record: Record,
     #[serde(default)]
     generation: i64,
+    /// Where an earlier version kept the text of [`Request::Regenerate`].
+    #[serde(default, skip_serializing)]
+    regenerated: String,
 }
 
 fn whole() -> usize {
@@ -77,7 +81,11 @@ impl Packed {
             owner: owner.to_owned(),
             of: whole(),
             entries: std::mem::take(&mut record.entries),
-            head: Head { record, generation },
+            head: Head {
+                record,
+                generation,
+                regenerated: String::new(),
+            },
         };
         // Our own types are all JSON.
         let json = serde_json::to_vec(&form).unwrap_or_default();
@@ -120,14 +128,22 @@ impl Found {
             Err(_) => return Found::Nothing,
         }
         match serde_json::from_slice::<Form>(json) {
-            Ok(form) if form.owner == owner && form.of == whole() => Found::Record {
-                record: Record {
-                    entries: form.entries,
-                    ..form.head.record
-                },
-                generation: form.head.generation,
-                stamp: stamp(json),
-            },
+            Ok(form) if form.owner == owner && form.of == whole() => {
+                let Head {
+                    mut record,
+                    generation,
+                    regenerated,
+                } = form.head;
+                record.entries = form.entries;
+                if !regenerated.is_empty() {
+                    record.handled.set(Request::Regenerate, &regenerated);
+                }
+                Found::Record {
+                    record,
+                    generation,
+                    stamp: stamp(json),
+                }
+            }
             _ => Found::Nothing,
         }
     }
@@ -137,9 +153,10 @@ impl Found {
 mod tests {
     use serde_json::json;
 
-    use super::super::{Completion, Handled};
+    use super::super::Completion;
     use super::*;
     use crate::plan::identity::{GroupKind, ObjectId};
+    use crate::plan::request::Handled;
 
     fn record(members: usize) -> Record {
         let entry = |n: usize| Entry {
@@ -151,6 +168,10 @@ mod tests {
             fingerprint: Some(n as u64),
             finished: false,
         };
+        let mut handled = Handled::default();
+        for (request, text) in Request::ALL.into_iter().zip(["once", "1", "2", "3"]) {
+            handled.set(request, text);
+        }
         Record {
             revision: 3,
             completion: Completion::Done("inputs".into()),
@@ -158,8 +179,7 @@ mod tests {
             lookups: vec!["v1/Secret/shop/tls".into()],
             capabilities: vec!["batch/v1".into()],
             renewal: Some("2026-02-03T04:05:06Z".parse().unwrap()),
-            regenerated: "once".into(),
-            handled: Handled::default(),
+            handled,
             entries: (0..members).map(entry).collect(),
         }
     }
@@ -189,7 +209,7 @@ mod tests {
                 "head": {
                     "revision": 3, "inputs": "inputs", "settled": "before", "lookups": ["v1/Secret/shop/tls"],
                     "capabilities": ["batch/v1"], "renewal": "2026-02-03T04:05:06Z", "regenerated": "once",
-                    "handled": {"reconcile": "", "force": "", "reset": ""}, "generation": 7,
+                    "handled": {"reconcile": "1", "force": "2", "reset": "3"}, "generation": 7,
                 },
                 "entries": [{
                     "group": "apps", "version": "v1", "kind": "Deployment", "namespace": "shop", "name": "member-0",
