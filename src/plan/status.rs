@@ -81,25 +81,20 @@ pub struct Changes {
     pub found: usize,
     /// Hooks that were rendered and not run.
     pub hooks: Vec<String>,
+    /// Why nothing could be pruned yet, although nothing else is missing.
+    pub gap: Option<String>,
+    /// What a guard holds back, and how to allow it.
+    pub held: Option<String>,
 }
 
 /// How a reconcile ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
-    Ready {
-        changes: Changes,
-        /// Why nothing could be pruned yet, although nothing else is missing.
-        gap: Option<String>,
-        /// What a guard holds back, and how to allow it.
-        held: Option<String>,
-    },
-    /// Applied; members are not healthy yet.
+    Ready,
+    /// Applied; members are not healthy yet, or something else has to come first.
     Waiting {
         reason: Reason,
         message: String,
-        changes: Changes,
-        gap: Option<String>,
-        held: Option<String>,
     },
     /// Failed, and tried again by itself.
     Failed {
@@ -137,6 +132,8 @@ pub struct Report<'a> {
     pub generation: i64,
     pub release_name: &'a str,
     pub phase: &'a Phase,
+    /// Told of a release that is ready or waits.
+    pub changes: &'a Changes,
     pub chart: Option<Chart>,
     pub record: &'a Record,
     /// How many Secrets hold the record.
@@ -199,69 +196,49 @@ const NOTES_BYTES: usize = 1024;
 // === impl Phase ===
 
 impl Phase {
-    /// Waits before anything was changed that should be told.
-    pub fn waiting(reason: Reason, message: String) -> Self {
-        Phase::Waiting {
-            reason,
-            message,
-            changes: Changes::default(),
-            gap: None,
-            held: None,
-        }
-    }
-
     pub fn is_ready(&self) -> bool {
-        matches!(self, Phase::Ready { .. })
+        *self == Phase::Ready
     }
 
-    fn changes(&self) -> Option<&Changes> {
-        match self {
-            Phase::Ready { changes, .. } | Phase::Waiting { changes, .. } => Some(changes),
-            _ => None,
-        }
-    }
-
-    fn held(&self) -> Option<&str> {
-        match self {
-            Phase::Ready { held, .. } | Phase::Waiting { held, .. } => held.as_deref(),
-            _ => None,
-        }
+    /// True if nothing went wrong, though members may not be healthy yet.
+    pub fn is_well(&self) -> bool {
+        matches!(self, Phase::Ready | Phase::Waiting { .. })
     }
 
     /// What is worth an event: failures, and changes that were made.
-    pub fn event(&self) -> Option<Event> {
-        let event = |warning, reason: String, note: String, once| {
-            Some(Event {
-                warning,
-                reason,
-                note,
-                once,
-            })
-        };
-        match self {
+    pub fn event(&self, changes: &Changes) -> Option<Event> {
+        let (warning, reason, note) = match self {
             Phase::Failed { reason, message } | Phase::Stalled { reason, message, .. } => {
-                event(true, format!("{reason:?}"), message.clone(), true)
+                (true, format!("{reason:?}"), message.clone())
             }
-            Phase::Suspended => None,
-            Phase::Ready { changes, .. } | Phase::Waiting { changes, .. } => {
-                let reason = match changes {
-                    Changes { installed: true, .. } => "InstallSuccessful",
-                    Changes { upgraded: true, .. } => "UpgradeSuccessful",
-                    Changes { recreated, .. } if !recreated.is_empty() => "Recreated",
-                    Changes { pruned, .. } if !pruned.is_empty() => "Pruned",
-                    Changes { corrected, .. } if !corrected.is_empty() => "DriftCorrected",
-                    Changes { taken_back, .. } if !taken_back.is_empty() => "ReplicasTakenBack",
-                    _ => return None,
-                };
-                event(false, reason.to_owned(), changes.summary(), false)
-            }
-        }
+            Phase::Suspended => return None,
+            Phase::Ready | Phase::Waiting { .. } => (false, changes.reason()?.to_owned(), changes.summary()),
+        };
+        Some(Event {
+            warning,
+            reason,
+            note,
+            once: warning,
+        })
     }
 }
 
 // === impl Changes ===
 
 impl Changes {
+    /// What an event calls them; `None` if there are none that anybody should hear of.
+    fn reason(&self) -> Option<&'static str> {
+        let reasons = [
+            (self.installed, "InstallSuccessful"),
+            (self.upgraded, "UpgradeSuccessful"),
+            (!self.recreated.is_empty(), "Recreated"),
+            (!self.pruned.is_empty(), "Pruned"),
+            (!self.corrected.is_empty(), "DriftCorrected"),
+            (!self.taken_back.is_empty(), "ReplicasTakenBack"),
+        ];
+        reasons.into_iter().find_map(|(is_so, reason)| is_so.then_some(reason))
+    }
+
     fn summary(&self) -> String {
         let mut parts = Vec::new();
         if self.applied > 0 {
@@ -346,7 +323,7 @@ pub fn ours(status: &Value) -> Value {
 pub fn status(report: &Report<'_>, previous: &Value) -> Value {
     let mut status = Map::new();
     let observed = match report.phase {
-        Phase::Ready { .. } | Phase::Stalled { .. } => Some(report.generation),
+        Phase::Ready | Phase::Stalled { .. } => Some(report.generation),
         _ => previous.get("observedGeneration").and_then(Value::as_i64),
     };
     if let Some(observed) = observed {
@@ -492,9 +469,9 @@ fn conditions_of(report: &Report<'_>, previous: &Value) -> Vec<Condition> {
     let mut gone: Vec<&str> = Vec::new();
     set("Initialized", true, "Initialized", "");
     match report.phase {
-        Phase::Ready { gap, .. } => {
+        Phase::Ready => {
             let members = report.record.entries.len();
-            let message = match gap {
+            let message = match &report.changes.gap {
                 None => format!(
                     "{members} {} ready",
                     if members == 1 { "member is" } else { "members are" }
@@ -504,7 +481,7 @@ fn conditions_of(report: &Report<'_>, previous: &Value) -> Vec<Condition> {
             set("Ready", true, "Succeeded", &message);
             gone.extend(["Reconciling", "Stalled"]);
         }
-        Phase::Waiting { reason, message, .. } => {
+        Phase::Waiting { reason, message } => {
             let reason = format!("{reason:?}");
             set("Ready", false, &reason, message);
             set("Reconciling", true, &reason, message);
@@ -537,12 +514,11 @@ fn conditions_of(report: &Report<'_>, previous: &Value) -> Vec<Condition> {
         Phase::Waiting {
             reason: Reason::Uninstalling,
             message,
-            ..
         } => {
             set("Deployed", false, "UninstallSuccessful", message);
             gone.extend(["ReleaseFailed", "Irreconcilable"]);
         }
-        Phase::Ready { .. } | Phase::Waiting { .. } => {
+        Phase::Ready | Phase::Waiting { .. } => {
             let reason = match report.record.revision {
                 0 | 1 => "InstallSuccessful",
                 _ => "UpgradeSuccessful",
@@ -568,9 +544,11 @@ fn conditions_of(report: &Report<'_>, previous: &Value) -> Vec<Condition> {
         }
         Phase::Suspended => {}
     }
-    match report.phase.held() {
-        Some(held) => set("PruneHeld", true, "Protected", held),
-        None => gone.extend(report.phase.changes().map(|_| "PruneHeld")),
+    if report.phase.is_well() {
+        match &report.changes.held {
+            Some(held) => set("PruneHeld", true, "Protected", held),
+            None => gone.push("PruneHeld"),
+        }
     }
     if !matches!(report.phase, Phase::Suspended) {
         gone.push("Suspended");

@@ -36,7 +36,10 @@ const MEANWHILE: &str = "the custom resource changed meanwhile: beginning anew";
 
 /// The phase of a release whose custom resource changed since it was rendered.
 pub(super) fn interrupted() -> Phase {
-    Phase::waiting(Reason::Progressing, MEANWHILE.to_owned())
+    Phase::Waiting {
+        reason: Reason::Progressing,
+        message: MEANWHILE.to_owned(),
+    }
 }
 
 /// What the applies of a reconcile came to.
@@ -157,7 +160,8 @@ fn phase(failures: Vec<(Reason, String)>, recheck: bool, closed: Option<String>,
         });
     }
     if let Some(message) = closed {
-        return Some(Phase::waiting(Reason::Progressing, message));
+        let reason = Reason::Progressing;
+        return Some(Phase::Waiting { reason, message });
     }
     if prepared.desired.unknown.is_empty() {
         return None;
@@ -172,7 +176,10 @@ fn phase(failures: Vec<(Reason, String)>, recheck: bool, closed: Option<String>,
             unknown.source, unknown.group_kind.kind
         )
     });
-    Some(Phase::waiting(Reason::KindUnknown, list(unknown.collect())))
+    Some(Phase::Waiting {
+        reason: Reason::KindUnknown,
+        message: list(unknown.collect()),
+    })
 }
 
 // === impl Run ===

@@ -45,11 +45,11 @@ impl Run<'_> {
             Ok(Gone::Going(going)) => {
                 let set = self.written.set(&self.unit.group_kind);
                 superset::want(self.context, &set, &Superset::of_record(&release.record));
-                let mut outcome = self.report(release, waiting(&going), None).await;
+                let mut outcome = self.report(release, waiting(&going)).await;
                 outcome.again = Some(POLL);
                 outcome
             }
-            Err(phase) => self.report(release, phase, None).await,
+            Err(phase) => self.report(release, phase).await,
         }
     }
 
@@ -110,7 +110,7 @@ impl Run<'_> {
                     reason: Reason::DeleteFailed,
                     message: format!("{note}, but the finalizer {FINALIZER} can't be taken off: {error}{remedy}"),
                 };
-                return self.report(release, phase, None).await;
+                return self.report(release, phase).await;
             }
             tracing::info!(resource = %self.written.key, %error, "the finalizer could not be removed yet");
             return Outcome {
@@ -120,10 +120,7 @@ impl Run<'_> {
                         .max(asked_to_wait().unwrap_or_default()),
                 ),
                 put_off: asked_to_wait().is_some(),
-                written: None,
-                finished: false,
-                missing: false,
-                result: ReconcileResult::Error,
+                ..Outcome::of(ReconcileResult::Error)
             };
         }
         self.context.metrics.wrote("CustomResource", Operation::Metadata);
@@ -172,17 +169,16 @@ impl Run<'_> {
 
 pub(super) fn finished() -> Outcome {
     Outcome {
-        again: None,
-        put_off: false,
-        written: None,
         finished: true,
-        missing: false,
-        result: ReconcileResult::Success,
+        ..Outcome::of(ReconcileResult::Success)
     }
 }
 
 fn waiting(going: &[ObjectId]) -> Phase {
     let going = going.iter().map(ToString::to_string).collect();
     let message = format!("waiting until all members are gone: {}", list(going));
-    Phase::waiting(Reason::Uninstalling, message)
+    Phase::Waiting {
+        reason: Reason::Uninstalling,
+        message,
+    }
 }

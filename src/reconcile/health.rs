@@ -11,7 +11,7 @@ use crate::cluster::lookup;
 use crate::plan::health::Status;
 use crate::plan::identity::ObjectId;
 use crate::plan::members::Members;
-use crate::plan::status::{Changes, Phase, Reason};
+use crate::plan::status::{Phase, Reason};
 
 /// The health of one member: `None` if it is well.
 pub(super) fn trouble(id: &ObjectId, members: &Members) -> Option<(Reason, String)> {
@@ -45,18 +45,11 @@ impl Run<'_> {
     pub(super) async fn health_of_record(&self, release: &mut Release) -> Phase {
         let entries = release.record.entries.iter().filter(|entry| !entry.finished);
         let ids: Vec<ObjectId> = entries.map(|entry| entry.id.clone()).collect();
-        self.phase_of(release, &ids, Changes::default(), None, None).await
+        self.phase_of(release, &ids).await
     }
 
     /// Ready, or waiting for the members named.
-    pub(super) async fn phase_of(
-        &self,
-        release: &mut Release,
-        ids: &[ObjectId],
-        changes: Changes,
-        gap: Option<String>,
-        held: Option<String>,
-    ) -> Phase {
+    pub(super) async fn phase_of(&self, release: &mut Release, ids: &[ObjectId]) -> Phase {
         self.ask_why(release, ids).await;
         let troubles: Vec<(Reason, String)> = {
             let members = self.context.members();
@@ -79,16 +72,10 @@ impl Run<'_> {
                 .unwrap_or(Reason::Progressing),
         };
         if troubles.is_empty() {
-            return Phase::Ready { changes, gap, held };
+            return Phase::Ready;
         }
         let message = list(troubles.into_iter().map(|(_, text)| text).collect());
-        Phase::Waiting {
-            reason,
-            message,
-            changes,
-            gap,
-            held,
-        }
+        Phase::Waiting { reason, message }
     }
 
     /// The kinds whose watch has not worked for a while, so that it can't be told how their members are.

@@ -44,6 +44,7 @@ pub use custom_resource::{CustomResource, Key};
 pub use preflight::list;
 pub use release::Release;
 pub use render::{Answers, Prepared, prepare};
+use status::Conclusion;
 pub use superset::{Superset, watch_recorded};
 pub use vanished::{is_gone, tell_freed, uninstall};
 
@@ -51,7 +52,7 @@ use crate::cluster::error::Error;
 use crate::cluster::throttle;
 use crate::plan::annotations;
 use crate::plan::request::Request;
-use crate::plan::status::{Phase, Reason};
+use crate::plan::status::{Changes, Phase, Reason};
 use crate::telemetry::metrics::ReconcileResult;
 
 /// How a reconcile ended, for the queue.
@@ -69,6 +70,22 @@ pub struct Outcome {
     pub missing: bool,
     /// For logs and metrics.
     pub result: ReconcileResult,
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// Nothing was written, and nothing is looked at again without being asked.
+    fn of(result: ReconcileResult) -> Self {
+        Outcome {
+            again: None,
+            put_off: false,
+            written: None,
+            finished: false,
+            missing: false,
+            result,
+        }
+    }
 }
 
 /// So often a release is rendered in one reconcile while another operator draws its random results.
@@ -102,7 +119,7 @@ pub async fn report_panic(context: &Context, unit: &Unit, resource: &CustomResou
             "the operator stopped unexpectedly while it worked on this: this is a defect of chartwright; see its log"
                 .into(),
     };
-    run.report(release, phase, None).await
+    run.report(release, phase).await
 }
 
 /// Lets a test see what a defect would do: the custom resource that this variable names makes its reconcile panic, and
@@ -160,86 +177,98 @@ impl Run<'_> {
         {
             return Outcome {
                 again: Some(wait),
-                put_off: false,
                 written: Some(self.written.clone()),
-                finished: false,
-                missing: false,
-                result: ReconcileResult::Progressing,
+                ..Outcome::of(ReconcileResult::Progressing)
             };
-        }
-        let suspended = annotations::is_suspended(&self.written.annotations);
-        if recalled.is_ok()
-            && (self.written.deleting || !suspended)
-            && let Err(phase) = self.find_heritage(release).await
-        {
-            return self.report(release, phase, None).await;
         }
         if self.written.deleting {
-            return match recalled {
-                // It may be read in a moment, and names what no label finds.
-                Err(phase @ Phase::Failed { .. }) => self.report(release, phase, None).await,
-                _ => self.delete(release).await,
-            };
+            return self.end(release, recalled).await;
         }
-        if let Err(phase) = recalled {
-            return self.report(release, phase, None).await;
+        let failures = release.failures;
+        let conclusion = match recalled {
+            Ok(()) => self.bring(release).await.unwrap_or_else(Conclusion::from),
+            Err(phase) => phase.into(),
+        };
+        let outcome = self.report(release, conclusion).await;
+        self.take_leave(release, outcome, failures).await
+    }
+
+    /// Step 2: a deletion, before any chart, value or template is touched.
+    async fn end(&mut self, release: &mut Release, recalled: Result<(), Phase>) -> Outcome {
+        let found = match recalled {
+            Ok(()) => self.find_heritage(release).await,
+            // It may be read in a moment, and names what no label finds.
+            Err(phase @ Phase::Failed { .. }) => Err(phase),
+            Err(_) => Ok(()),
+        };
+        match found {
+            Ok(()) => self.delete(release).await,
+            Err(phase) => self.report(release, phase).await,
+        }
+    }
+
+    /// Steps 3 to 10.
+    ///
+    /// # Errors
+    /// The phase of a release that can't be rendered, or need not be.
+    async fn bring(&mut self, release: &mut Release) -> Result<Conclusion, Phase> {
+        let suspended = annotations::is_suspended(&self.written.annotations);
+        if !suspended {
+            self.find_heritage(release).await?;
         }
         self.check_annotations(release).await;
         if suspended {
-            return self.report(release, Phase::Suspended, None).await;
+            return Err(Phase::Suspended);
         }
-        if let Err(phase) = self.hold_again(release).await {
-            return self.report(release, phase, None).await;
-        }
+        self.hold_again(release).await?;
         self.note_finished_jobs(release);
         if self.heritage.is_none() && self.is_converged(release) {
             self.tell_leftovers(release).await;
-            let phase = self.health_of_record(release).await;
-            return self.report(release, phase, None).await;
+            return Ok(self.health_of_record(release).await.into());
         }
-        let failures = release.failures;
         let mut tries = 0;
-        let (prepared, phase) = loop {
-            let prepared = match self.prepare(release).await {
-                Ok(prepared) => prepared,
-                Err(phase) => return self.report(release, phase, None).await,
-            };
+        loop {
+            let prepared = self.prepare(release).await?;
             tries += 1;
-            match self.carry_out(release, &prepared).await {
-                Some(phase) => break (prepared, phase),
-                None if tries < TRIES => {}
-                None => break (prepared, apply::interrupted()),
-            }
-        };
-        self.tell_leftovers(release).await;
-        let outcome = self.report(release, phase, Some(&prepared)).await;
-        self.take_leave(release, outcome, failures).await
+            let (phase, changes) = match self.carry_out(release, &prepared).await {
+                Ok(Some(done)) => done,
+                Ok(None) if tries < TRIES => continue,
+                Ok(None) => (apply::interrupted(), Changes::default()),
+                Err(phase) => (phase, Changes::default()),
+            };
+            self.tell_leftovers(release).await;
+            return Ok(Conclusion {
+                phase,
+                changes,
+                prepared: Some(prepared),
+            });
+        }
     }
 
     /// Steps 6 to 10: claim, keep random results, apply, prune, shrink. `None` before the first member if another operator
     /// drew other random results meanwhile: what was rendered is in vain.
-    async fn carry_out(&mut self, release: &mut Release, prepared: &Prepared) -> Option<Phase> {
-        let recorded = superset::Superset::of_record(&release.record);
-        let before = superset::Superset::of_resource(&self.written).union(recorded);
+    ///
+    /// # Errors
+    /// The phase of a release that got no further.
+    async fn carry_out(
+        &mut self,
+        release: &mut Release,
+        prepared: &Prepared,
+    ) -> Result<Option<(Phase, Changes)>, Phase> {
+        let recorded = Superset::of_record(&release.record);
+        let before = Superset::of_resource(&self.written).union(recorded);
         let asked = self.written.asked();
-        if let Err(error) = self.claim(release, prepared).await {
-            return Some(self.unclaimed(&error));
-        }
+        let claimed = self.claim(release, prepared).await;
+        claimed.map_err(|error| self.unclaimed(&error))?;
         // The answer shows what the watch may not have told yet: what was rendered is in vain.
         if self.written.asked() != asked {
-            return Some(apply::interrupted());
+            return Err(apply::interrupted());
         }
-        match self.keep(release, prepared).await {
-            Ok(true) => {}
-            Ok(false) => return None,
-            Err(phase) => return Some(phase),
+        if !self.keep(release, prepared).await? {
+            return Ok(None);
         }
-        if let Err(phase) = self.reserve(release, prepared).await {
-            return Some(phase);
-        }
-        if let Err(phase) = self.take_orphans(release, prepared).await {
-            return Some(phase);
-        }
+        self.reserve(release, prepared).await?;
+        self.take_orphans(release, prepared).await?;
         panic_if_asked(&self.written.key.name, || {
             let objects = prepared.desired.members.iter().map(|member| member.object.to_string());
             format!("{:?} {}", prepared.notes, objects.collect::<String>())
@@ -250,13 +279,12 @@ impl Run<'_> {
         let mut applied = self.apply(release, prepared, forced).await;
         if let Some(phase) = applied.phase {
             release.applied_before += applied.changes.applied;
-            return Some(phase);
+            return Err(phase);
         }
         let pruned = self.prune(release, prepared, &applied.knowledge, &before).await;
         // Now that an autoscaler which the chart no longer has is gone.
-        if let Err(phase) = self.take_back(release, prepared, is_forced, &mut applied.changes).await {
-            return Some(phase);
-        }
-        Some(self.conclude(release, prepared, applied, pruned).await)
+        self.take_back(release, prepared, is_forced, &mut applied.changes)
+            .await?;
+        self.conclude(release, prepared, applied, pruned).await.map(Some)
     }
 }

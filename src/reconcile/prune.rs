@@ -23,7 +23,7 @@ use crate::plan::ownership::Owner;
 use crate::plan::prune::{Knowledge, Purpose, Verdict, orphans, verdict};
 use crate::plan::record::Completion;
 use crate::plan::sequence;
-use crate::plan::status::{Phase, Reason};
+use crate::plan::status::{Changes, Phase, Reason};
 use crate::watches::DeletionPolicy;
 use helm_template::render::is_about_all;
 
@@ -300,13 +300,16 @@ impl Run<'_> {
     }
 
     /// Brings record and custom resource to what is really there, and says how the release is.
+    ///
+    /// # Errors
+    /// The phase of a release of which something could not be deleted or written.
     pub(super) async fn conclude(
         &mut self,
         release: &mut Release,
         prepared: &Prepared,
         applied: Applied,
         pruned: Pruned,
-    ) -> Phase {
+    ) -> Result<(Phase, Changes), Phase> {
         release
             .record
             .entries
@@ -331,9 +334,7 @@ impl Run<'_> {
             release.record.revision = prepared.revision;
             release.base.clone_from(&prepared.inputs);
             release.base_asked.clone_from(&prepared.capabilities);
-            if let Err(phase) = self.settle(release, prepared).await {
-                return phase;
-            }
+            self.settle(release, prepared).await?;
             keeps = prepared.memory.keeps();
         }
         changes.installed = first;
@@ -344,16 +345,15 @@ impl Run<'_> {
         }
         changes.pruned = pruned.gone.iter().map(ToString::to_string).collect();
         if !pruned.failures.is_empty() {
-            return Phase::Failed {
+            return Err(Phase::Failed {
                 reason: Reason::PruneFailed,
                 message: list(pruned.failures),
-            };
+            });
         }
         if pruned.gap.is_none() {
             let superset = Superset::of_record(&release.record);
-            if let Err(error) = self.write_superset(&superset, keeps).await {
-                return self.unclaimed(&error);
-            }
+            let written = self.write_superset(&superset, keeps).await;
+            written.map_err(|error| self.unclaimed(&error))?;
             // What a guard holds is watched, though no record may name it.
             if pruned.held.is_empty() {
                 self.want_only(&superset);
@@ -379,8 +379,9 @@ impl Run<'_> {
         if complete && pruned.gap.is_none() {
             self.settle_heritage();
         }
-        let held = (!pruned.held.is_empty()).then(|| list(pruned.held));
-        self.phase_of(release, &desired, changes, pruned.gap, held).await
+        changes.gap = pruned.gap;
+        changes.held = (!pruned.held.is_empty()).then(|| list(pruned.held));
+        Ok((self.phase_of(release, &desired).await, changes))
     }
 
     /// The finalizer or the ApplySet annotations could not be written.

@@ -14,47 +14,65 @@ use crate::cluster::error::Error;
 use crate::cluster::throttle::asked_to_wait;
 use crate::plan::annotations;
 use crate::plan::request::Request;
-use crate::plan::status::{self, Chart, Event, Phase, Reason, Report};
+use crate::plan::status::{self, Changes, Chart, Event, Phase, Reason, Report};
 use crate::telemetry::metrics::{Operation, ReconcileResult};
 
 /// So many times in a row a release is put off before its status says so.
 const UNTOLD: u32 = 3;
 
+/// What a status tells.
+pub(super) struct Conclusion {
+    pub phase: Phase,
+    pub changes: Changes,
+    /// If it was rendered.
+    pub prepared: Option<Prepared>,
+}
+
+impl From<Phase> for Conclusion {
+    fn from(phase: Phase) -> Self {
+        Conclusion {
+            phase,
+            changes: Changes::default(),
+            prepared: None,
+        }
+    }
+}
+
 impl Run<'_> {
     /// Writes the status if it says something new, and decides when to look again.
-    pub(super) async fn report(&mut self, release: &mut Release, phase: Phase, prepared: Option<&Prepared>) -> Outcome {
-        if !matches!(phase, Phase::Suspended)
+    pub(super) async fn report(&mut self, release: &mut Release, conclusion: impl Into<Conclusion>) -> Outcome {
+        let mut conclusion = conclusion.into();
+        if conclusion.phase != Phase::Suspended
             && let Some(token) = self.requested(release, Request::Reconcile)
         {
             release.record.handled.set(Request::Reconcile, &token);
         }
-        let phase = match self.save_record(release).await {
+        match self.save_record(release).await {
             // What failed before says more than that nothing can be noted of it.
-            Err(unsaved) if phase.is_ready() || matches!(phase, Phase::Waiting { .. }) => unsaved,
-            _ => phase,
-        };
-        release.tried.after(&phase);
+            Err(unsaved) if conclusion.phase.is_well() => conclusion.phase = unsaved,
+            _ => {}
+        }
+        let phase = &conclusion.phase;
+        release.tried.after(phase);
         release.was_seen_whole |= phase.is_ready();
         let failures = release.failures;
-        let mut again = self.next_look(release, &phase);
-        if self.is_only_put_off(release, &phase) {
+        let mut again = self.next_look(release, &conclusion);
+        if self.is_only_put_off(release, phase) {
             return Outcome {
                 again,
                 put_off: true,
                 written: Some(self.written.clone()),
-                finished: false,
-                missing: false,
-                result: result(&phase),
+                ..Outcome::of(result(phase))
             };
         }
         release.partial &= !phase.is_ready();
-        let mut next = self.status(release, &phase, prepared);
+        let mut next = self.status(release, &conclusion);
         let labels = self.unit.metric_labels(&self.written.key);
         self.context.metrics.set_release_ready(&labels, phase.is_ready());
         let refused = release.refused;
         let mut written = self.write_status(release, &next).await;
         if written && release.refused == Refused::Details && refused == Refused::Nothing {
-            next = self.status(release, &phase, prepared);
+            next = self.status(release, &conclusion);
             written = self.write_status(release, &next).await;
         }
         if !written {
@@ -63,17 +81,16 @@ impl Run<'_> {
             let failed = again.filter(|_| release.failures > failures);
             again = Some(failed.map_or(wait, |failed| failed.max(wait)));
         } else if self.drop_secrets(release).await {
-            next = self.status(release, &phase, prepared);
+            next = self.status(release, &conclusion);
             self.write_status(release, &next).await;
         }
-        self.announce(release, &phase, &next).await;
+        self.announce(release, &conclusion, &next).await;
         Outcome {
             again,
             put_off: asked_to_wait().is_some(),
             written: Some(self.written.clone()),
-            finished: false,
             missing: self.missing,
-            result: result(&phase),
+            ..Outcome::of(result(&conclusion.phase))
         }
     }
 
@@ -108,7 +125,7 @@ impl Run<'_> {
         release.said.clone().unwrap_or_else(|| self.written.status())
     }
 
-    fn status(&self, release: &Release, phase: &Phase, prepared: Option<&Prepared>) -> Value {
+    fn status(&self, release: &Release, conclusion: &Conclusion) -> Value {
         let metadata = self
             .unit
             .renderer
@@ -123,20 +140,21 @@ impl Run<'_> {
         let report = Report {
             generation: self.generation,
             release_name: &self.written.key.name,
-            phase,
+            phase: &conclusion.phase,
+            changes: &conclusion.changes,
             chart,
             record: &release.record,
             record_secrets: release.saved.secrets,
             record_unread: release.unread,
             brief: release.refused > Refused::Nothing,
-            render: prepared.map(|prepared| status::Render {
+            render: conclusion.prepared.as_ref().map(|prepared| status::Render {
                 namespace: &prepared.identity.namespace,
                 hooks: &prepared.hooks,
                 notes: prepared.notes.as_deref(),
             }),
             contested: release.contested(),
             // Who is only waited for is no failure: counting would write a status at each look.
-            failures: match phase {
+            failures: match conclusion.phase {
                 Phase::Failed { .. } => release.failures,
                 _ => 0,
             },
@@ -216,18 +234,19 @@ impl Run<'_> {
     }
 
     /// When to look again: as the phase asks, or when a certificate is to be renewed.
-    fn next_look(&self, release: &mut Release, phase: &Phase) -> Option<Duration> {
+    fn next_look(&self, release: &mut Release, conclusion: &Conclusion) -> Option<Duration> {
+        let phase = &conclusion.phase;
         let renewal = release.record.renewal.filter(|_| phase.is_ready()).map(|due| {
             let wait = Duration::try_from(due - jiff::Timestamp::now());
             wait.unwrap_or_default().max(Duration::from_secs(1))
         });
-        let next = self.next_look_of(release, phase);
-        let round = release.next_round().filter(|_| !matches!(phase, Phase::Suspended));
+        let next = self.next_look_of(release, conclusion);
+        let round = release.next_round().filter(|_| *phase != Phase::Suspended);
         renewal.into_iter().chain(next).chain(round).min()
     }
 
-    fn next_look_of(&self, release: &mut Release, phase: &Phase) -> Option<Duration> {
-        match phase {
+    fn next_look_of(&self, release: &mut Release, conclusion: &Conclusion) -> Option<Duration> {
+        match &conclusion.phase {
             Phase::Failed { .. } => Some(self.back_off(release)),
             // The watch tells when it works again; until then, each look renders what looks something up.
             Phase::Waiting {
@@ -241,13 +260,13 @@ impl Run<'_> {
                 release.failures = 0;
                 Some(release.whys.next_look().unwrap_or(RECHECK).min(RECHECK))
             }
-            Phase::Ready { gap: Some(_), .. } => {
+            Phase::Ready if conclusion.changes.gap.is_some() => {
                 release.failures = 0;
                 Some(RECHECK)
             }
             // A refused object may be removed by its owner, which no watch of ours would tell.
             Phase::Stalled { recheck: true, .. } => Some(self.back_off(release)),
-            Phase::Ready { .. } | Phase::Stalled { .. } | Phase::Suspended => {
+            Phase::Ready | Phase::Stalled { .. } | Phase::Suspended => {
                 release.failures = 0;
                 let revision = release.record.revision as u32;
                 self.resync().map(|period| {
@@ -267,8 +286,8 @@ impl Run<'_> {
     }
 
     /// One event for each thing that happened; the same failure is told once, not at every retry.
-    async fn announce(&self, release: &mut Release, phase: &Phase, status: &Value) {
-        let event = phase.event();
+    async fn announce(&self, release: &mut Release, conclusion: &Conclusion, status: &Value) {
+        let event = conclusion.phase.event(&conclusion.changes);
         let failed = event.as_ref().is_some_and(|event| event.warning);
         if let Some(event) = event {
             let text = event.text();
@@ -353,7 +372,7 @@ fn is_about_status(error: &Error) -> bool {
 /// The label `result` of the reconcile counter.
 fn result(phase: &Phase) -> ReconcileResult {
     match phase {
-        Phase::Ready { .. } | Phase::Suspended => ReconcileResult::Success,
+        Phase::Ready | Phase::Suspended => ReconcileResult::Success,
         Phase::Waiting { .. } => ReconcileResult::Progressing,
         Phase::Failed { .. } => ReconcileResult::Error,
         Phase::Stalled { .. } => ReconcileResult::Stalled,

@@ -93,10 +93,6 @@ impl Run<'_> {
 fn again(wait: Duration, result: ReconcileResult) -> Outcome {
     Outcome {
         again: Some(wait),
-        put_off: false,
-        written: None,
-        finished: false,
-        missing: false,
-        result,
+        ..Outcome::of(result)
     }
 }

@@ -6,6 +6,7 @@ fn report<'a>(phase: &'a Phase, record: &'a Record) -> Report<'a> {
         generation: 3,
         release_name: "web",
         phase,
+        changes: Box::leak(Box::default()),
         chart: None,
         record,
         record_secrets: 0,
@@ -16,14 +17,6 @@ fn report<'a>(phase: &'a Phase, record: &'a Record) -> Report<'a> {
         failures: 0,
         secrets: Box::leak(Box::default()),
         now: "2026-01-01T00:00:00Z".parse().unwrap(),
-    }
-}
-
-fn ready() -> Phase {
-    Phase::Ready {
-        changes: Changes::default(),
-        gap: None,
-        held: None,
     }
 }
 
@@ -62,7 +55,7 @@ fn abnormal_conditions_come_and_go() {
             "Stalled=True"
         ]
     );
-    let good = status(&report(&ready(), &record), &bad);
+    let good = status(&report(&Phase::Ready, &record), &bad);
     assert_eq!(types(&good), ["Deployed=True", "Initialized=True", "Ready=True"]);
     let retrying = Phase::Failed {
         reason: Reason::ApplyFailed,
@@ -75,7 +68,7 @@ fn abnormal_conditions_come_and_go() {
 #[test]
 fn a_contest_is_told_beside_the_health() {
     let record = Record::default();
-    let phase = ready();
+    let phase = Phase::Ready;
     let contested = Report {
         contested: Some("data.a changed by rival".into()),
         failures: 2,
@@ -96,16 +89,13 @@ fn the_observed_generation_moves_only_with_a_decision() {
     let waiting = Phase::Waiting {
         reason: Reason::Progressing,
         message: String::new(),
-        changes: Changes::default(),
-        gap: None,
-        held: None,
     };
     let failed = Phase::Failed {
         reason: Reason::ApplyFailed,
         message: String::new(),
     };
     for (phase, expected) in [
-        (ready(), 3),
+        (Phase::Ready, 3),
         (stalled(), 3),
         (waiting, 2),
         (failed, 2),
@@ -146,7 +136,7 @@ fn the_same_report_makes_the_same_status() {
         revision: 1,
         ..Record::default()
     };
-    let phase = ready();
+    let phase = Phase::Ready;
     let first = status(&report(&phase, &record), &json!({"foreign": 1}));
     let later = Report {
         now: "2027-01-01T00:00:00Z".parse().unwrap(),
@@ -223,7 +213,7 @@ fn a_suspended_release_keeps_what_it_said() {
         revision: 1,
         ..Record::default()
     };
-    let before = status(&report(&ready(), &record), &json!({}));
+    let before = status(&report(&Phase::Ready, &record), &json!({}));
     let suspended = status(&report(&Phase::Suspended, &record), &before);
     assert_eq!(
         types(&suspended),
@@ -239,28 +229,14 @@ fn events_tell_what_changed() {
         applied: 3,
         ..Changes::default()
     };
-    let phase = Phase::Ready {
-        changes,
-        gap: None,
-        held: None,
-    };
-    assert_eq!(phase.event().unwrap().note, "3 objects applied");
-    assert_eq!(ready().event(), None);
+    let event = |changes: &Changes| Phase::Ready.event(changes).map(|event| (event.reason, event.note));
+    let told = |reason: &str, note: &str| Some((reason.to_owned(), note.to_owned()));
+    assert_eq!(event(&changes), told("InstallSuccessful", "3 objects applied"));
+    assert_eq!(event(&Changes::default()), None);
     let changes = Changes {
         pruned: vec!["ConfigMap a/b".into()],
         ..Changes::default()
     };
-    let phase = Phase::Ready {
-        changes,
-        gap: None,
-        held: None,
-    };
-    assert_eq!(
-        (
-            phase.event().unwrap().reason.as_str(),
-            phase.event().unwrap().note.as_str()
-        ),
-        ("Pruned", "pruned: ConfigMap a/b")
-    );
-    assert!(stalled().event().unwrap().once);
+    assert_eq!(event(&changes), told("Pruned", "pruned: ConfigMap a/b"));
+    assert!(stalled().event(&changes).unwrap().once);
 }
