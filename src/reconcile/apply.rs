@@ -99,7 +99,7 @@ impl Pass {
             }
             Done::Corrected(_, how) => {
                 changes.applied += 1;
-                if !release.is_contested(&member.id) {
+                if !release.contests.is_contested(&member.id) {
                     changes.corrected.push(format!("{} ({how})", member.id));
                 }
             }
@@ -398,7 +398,7 @@ impl Run<'_> {
             why: Why::Drifted,
         };
         if next == Step::Look || next == drifted {
-            if next == drifted && self.must_wait(release, member) {
+            if next == drifted && release.contests.must_wait(&member.id) {
                 return Ok(Done::Contested);
             }
             self.context.members().begin_request(&member.id);
@@ -475,7 +475,7 @@ impl Run<'_> {
                 // A member that was there, with this very content, and is not: somebody deleted it.
                 let was_deleted = why == Why::Missing
                     && entry.is_some_and(|entry| !entry.uid.is_empty() && entry.digest == member.digest);
-                if was_deleted && self.must_wait(release, member) {
+                if was_deleted && release.contests.must_wait(&member.id) {
                     return Ok(Done::Contested);
                 }
                 let refused = self.refused_before(release, member, live.as_ref());

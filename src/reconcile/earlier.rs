@@ -31,7 +31,8 @@ pub(super) struct Earlier {
 impl Earlier {
     /// `None` if the release is to be rendered from these inputs for the first time.
     pub(super) fn of(release: &Release, inputs: &str) -> Option<Self> {
-        if release.record.revision == 0 || release.partial || release.inherited || release.base != inputs {
+        if release.record.revision == 0 || release.partial || release.inherited || release.last_render.inputs != inputs
+        {
             return None;
         }
         let versions = |lookups: &[String]| {
@@ -43,7 +44,7 @@ impl Earlier {
         let uids = release.record.entries.iter().map(|entry| entry.uid.clone());
         Some(Earlier {
             rendered: versions(&release.record.lookups),
-            seen: versions(&release.looked_up),
+            seen: versions(&release.last_render.lookups),
             own: uids.filter(|uid| !uid.is_empty()).collect(),
             changed: Mutex::default(),
         })
@@ -148,7 +149,7 @@ mod tests {
 
     fn earlier(found: &[(&str, &Value)]) -> Earlier {
         let mut release = Release::default();
-        release.base = "i".into();
+        release.last_render.inputs = "i".into();
         release.record.revision = 1;
         release.record.entries = vec![Entry {
             id: ObjectId::new(GroupKind::new("", "Secret"), "shop", "own"),
@@ -162,7 +163,7 @@ mod tests {
         let text =
             |(name, found): &(&str, &Value)| format!("{}@{}", lookup::describe(&key(name)), lookups::version(found));
         release.record.lookups = found.iter().map(text).collect();
-        release.looked_up = release.record.lookups.clone();
+        release.last_render.lookups = release.record.lookups.clone();
         assert!(Earlier::of(&release, "other").is_none(), "somebody edited it");
         Earlier::of(&release, "i").unwrap()
     }

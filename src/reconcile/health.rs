@@ -88,7 +88,8 @@ impl Run<'_> {
         let snapshot = self.context.discovery.snapshot();
         let looked_up = self.context.looked_up();
         let keys = release
-            .looked_up
+            .last_render
+            .lookups
             .iter()
             .filter_map(|lookup| lookup::parse(split(lookup).0));
         for target in keys.map(|key| lookup::target(&snapshot, &key)) {

@@ -114,7 +114,7 @@ impl Run<'_> {
     fn has_current_lookups(&self, release: &Release) -> bool {
         let snapshot = self.context.discovery.snapshot();
         let index = self.context.looked_up();
-        release.looked_up.iter().all(|lookup| {
+        release.last_render.lookups.iter().all(|lookup| {
             let (text, version) = split(lookup);
             // A status does not tell the name of what holds a secret in it.
             if text.contains(MARK) {

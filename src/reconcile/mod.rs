@@ -184,7 +184,7 @@ impl Run<'_> {
         if self.written.deleting {
             return self.end(release, recalled).await;
         }
-        let failures = release.failures;
+        let failures = release.backoff.failures;
         let conclusion = match recalled {
             Ok(()) => self.bring(release).await.unwrap_or_else(Conclusion::from),
             Err(phase) => phase.into(),

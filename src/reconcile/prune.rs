@@ -78,10 +78,11 @@ impl Run<'_> {
             }
             false => intent::noted(&record.settled, &prepared.inputs),
         };
-        release.answers_changed |= release.has_other_answers(&prepared.lookups);
+        release.last_render.answers_changed |= release.last_render.has_other_answers(&prepared.lookups);
         // What is rendered again begins anew.
         let members = &prepared.desired.members;
         release
+            .last_render
             .dropped
             .retain(|id, _| !members.iter().any(|member| member.id == *id));
     }
@@ -196,7 +197,7 @@ impl Run<'_> {
             changed,
             prepared.desired.members.is_empty(),
             looks_up,
-            release.answers_changed,
+            release.last_render.answers_changed,
         )
     }
 
@@ -211,7 +212,7 @@ impl Run<'_> {
     ) -> Vec<ObjectId> {
         let now = Instant::now();
         let allowed = annotations::is_prune_allowed(&self.written.annotations);
-        let mut dropped = std::mem::take(&mut release.dropped);
+        let mut dropped = std::mem::take(&mut release.last_render.dropped);
         if allowed || intent == Intent::Wanted && dropped.is_empty() {
             return orphans;
         }
@@ -234,7 +235,10 @@ impl Run<'_> {
             let since = dropped.remove(&id).or((intent == Intent::Awaited).then_some(now));
             let left = since.map_or(HOLD, |since| HOLD.saturating_sub(now - since));
             // Also of what goes now: it may take several rounds.
-            release.dropped.extend(since.map(|since| (id.clone(), since)));
+            release
+                .last_render
+                .dropped
+                .extend(since.map(|since| (id.clone(), since)));
             match since {
                 Some(_) if !left.is_zero() && waits(&id) => {
                     rest = Some(rest.map_or(left, |rest: std::time::Duration| rest.min(left)));
@@ -249,7 +253,7 @@ impl Run<'_> {
         }
         if let Some(rest) = rest {
             pruned.undecided = true;
-            release.wait_for(rest);
+            release.contests.wait_for(rest);
         }
         going
     }
@@ -332,8 +336,8 @@ impl Run<'_> {
             }
             changes.applied += std::mem::take(&mut release.applied_before);
             release.record.revision = prepared.revision;
-            release.base.clone_from(&prepared.inputs);
-            release.base_asked.clone_from(&prepared.capabilities);
+            release.last_render.inputs.clone_from(&prepared.inputs);
+            release.last_render.capabilities.clone_from(&prepared.capabilities);
             self.settle(release, prepared).await?;
             keeps = prepared.memory.keeps();
         }
@@ -361,8 +365,8 @@ impl Run<'_> {
             if complete && !pruned.undecided {
                 release.record.settled = prepared.inputs.clone();
                 release.record.capabilities = prepared.capabilities.clone();
-                release.answers_changed = false;
-                release.dropped.clear();
+                release.last_render.answers_changed = false;
+                release.last_render.dropped.clear();
             }
             if complete && pruned.held.is_empty() {
                 release.record.completion = Completion::Done(prepared.inputs.clone());

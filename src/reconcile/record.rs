@@ -267,10 +267,10 @@ impl Run<'_> {
     /// and one warning says so.
     pub(super) fn compare(&self, release: &mut Release, sent: &Value, read: &Value) {
         if status::survives(sent, read) {
-            release.said = None;
+            release.told.status = None;
             return;
         }
-        release.said = Some(sent.clone());
+        release.told.status = Some(sent.clone());
         let lost = |field: &str| {
             let sent = sent.get(field);
             sent.is_some_and(|sent| read.get(field).is_none_or(|read| !status::survives(sent, read)))

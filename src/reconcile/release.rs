@@ -1,34 +1,29 @@
 //! What is remembered of a release between two reconciles.
 
-use std::collections::{HashMap, HashSet};
+mod backoff;
+mod contests;
+mod last_render;
+mod told;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::custom_resource::CustomResource;
-use super::preflight::list;
 use super::record::{Refused, Saved};
 use super::retry::Tried;
 use super::why::Whys;
-use crate::cluster::throttle::spread;
 use crate::plan::annotations;
 use crate::plan::conditions::{self, cut};
-use crate::plan::contest::Contest;
-use crate::plan::identity::ObjectId;
 use crate::plan::record::{Record, Stored};
 use crate::plan::request::Request;
 use crate::telemetry::redact::Secrets;
-
-/// So many warnings are told of one state of a custom resource, and remembered: neither a release whose warnings keep
-/// changing nor one that has more of them may write Events for ever.
-const TOLD: usize = 100;
-
-/// Retries wait at least and at most this long.
-const SHORTEST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(300);
+use backoff::Backoff;
+use contests::Contests;
+use last_render::LastRender;
+use told::Told;
 
 /// A recorded lookup, in bytes: group, version, kind, and two names of 253 bytes have room in it.
 const LONGEST_LOOKUP: usize = 1024;
@@ -46,50 +41,24 @@ pub struct Release {
     pub partial: bool,
     /// The record could not be read: what is stored of it stays as it is.
     pub unread: bool,
-    /// What the status was to say, where it doesn't keep all of it.
-    pub said: Option<Value>,
     /// It is being taken over from somebody else, whose random results only the live objects know.
     pub inherited: bool,
-    /// Failed attempts since something changed.
-    pub failures: u32,
+    pub backoff: Backoff,
+    pub told: Told,
+    pub contests: Contests,
+    pub(super) last_render: LastRender,
     /// What the API server refuses of its status.
     pub(super) refused: Refused,
-    /// Attempts in a row to write the status that failed.
-    pub(super) unwritten: u32,
-    /// The last event, so that the same failure is told once and not at every retry.
-    pub last_event: String,
     /// All of its members were as they should be, once since this process began.
     pub(super) was_seen_whole: bool,
     /// What the next attempt need not do again.
     pub(super) tried: Tried,
-    /// The inputs of the recorded revision, whatever is left to be done.
-    pub(super) base: String,
-    /// What the render of these inputs asked of `.Capabilities`.
-    pub(super) base_asked: Vec<String>,
-    /// What it looked up, as in the record, with the versions seen last.
-    pub(super) looked_up: Vec<String>,
-    /// Answers of lookups changed since its members were settled.
-    pub(super) answers_changed: bool,
-    /// Members that the answer of a lookup took out of the render, and since when.
-    pub(super) dropped: HashMap<ObjectId, Instant>,
     /// Why its workloads aren't well.
     pub(super) whys: Whys,
     /// What stands for the objects that its author was last permitted to make; empty before.
     pub(super) permit: String,
-    /// Warnings that were told, so that they are told once.
-    pub told: HashSet<String>,
-    /// Corrections of members, for those who correct them back.
-    pub contests: HashMap<ObjectId, Contest>,
-    /// When a correction that has to wait is due.
-    pub due: Option<Duration>,
-    /// How long the API server asked to be left alone.
-    pub retry_after: Option<Duration>,
-    /// Reconciles in a row that ended because it asked for that, and of which nothing was told.
-    pub throttled: u32,
     /// Members that were applied since the last complete apply, in reconciles that had to wait for something.
     pub applied_before: usize,
-    /// What the conditions said last, where Events tell it.
-    pub last_conditions: Option<Vec<String>>,
     /// The record that was read was of a release of which nothing was left to be done.
     pub was_complete: bool,
     /// What must not be told of it.
@@ -115,11 +84,13 @@ impl Release {
         *self = Release {
             uid: resource.uid.clone(),
             wanted: resource.asked(),
-            failures: resource.failures(status),
+            backoff: Backoff {
+                uid: resource.uid.clone(),
+                failures: resource.failures(status),
+                ..Backoff::default()
+            },
             was_complete: record.done_for().is_some(),
-            base: record.done_for().unwrap_or_default().to_owned(),
-            base_asked: record.capabilities.clone(),
-            looked_up: record.lookups.clone(),
+            last_render: LastRender::of_record(&record),
             whys: Whys::new(resource.is_unready(status)),
             record,
             saved,
@@ -149,30 +120,26 @@ impl Release {
         let wanted = resource.asked();
         if self.wanted != wanted {
             self.wanted = wanted;
-            self.failures = 0;
-            self.unwritten = 0;
+            self.backoff.failures = 0;
+            self.backoff.unwritten = 0;
             // There may be room now.
             self.refused = Refused::Nothing;
-            if self.told.len() >= TOLD {
-                self.told.clear();
-            }
+            self.told.changed();
             self.tried = Tried::default();
         }
         let reset = self.record.handled.pending(Request::Reset, &resource.annotations);
         if let Some(text) = reset.filter(|_| !annotations::is_suspended(&resource.annotations)) {
             self.record.handled.set(Request::Reset, text);
-            self.failures = 0;
-            self.contests.clear();
+            self.backoff.failures = 0;
+            self.contests.forget();
         }
-        let now = Timestamp::now();
-        self.contests.retain(|_, contest| !contest.is_over(now));
-        self.due = None;
-        self.retry_after = None;
+        self.contests.begin();
+        self.backoff.retry_after = None;
     }
 
     /// After a panic: what is known is what the status says, and all of it must be looked at again.
     pub fn recover(&mut self, resource: &CustomResource) {
-        let failures = self.failures;
+        let failures = self.backoff.failures;
         *self = Release {
             secrets: self.secrets.clone(),
             ..Release::default()
@@ -182,60 +149,13 @@ impl Release {
             // The next reconcile reads it.
             self.uid.clear();
         }
-        self.failures = failures;
+        self.backoff.failures = failures;
         self.record = std::mem::take(&mut self.record).unproven();
-    }
-
-    /// True if this warning is to be told: it wasn't yet.
-    pub(super) fn is_news(&mut self, warning: &str) -> bool {
-        let is_news = self.told.len() < TOLD && !self.told.contains(warning);
-        if is_news {
-            self.told.insert(warning.to_owned());
-        }
-        is_news
     }
 
     /// True if it waits for its watches.
     pub fn is_waiting(&self) -> bool {
         self.awaits.is_some() && !self.begun
-    }
-
-    /// True if somebody fights over this member.
-    pub fn is_contested(&self, id: &ObjectId) -> bool {
-        self.contests.get(id).is_some_and(Contest::is_contested)
-    }
-
-    /// A correction has to wait; the first that is due counts.
-    pub fn wait_for(&mut self, wait: Duration) {
-        self.due = Some(self.due.map_or(wait, |due| due.min(wait)));
-    }
-
-    /// The members that somebody fights over, in words that stay the same while it lasts.
-    pub fn contested(&self) -> Option<String> {
-        let contested = self.contests.iter().filter(|(_, contest)| contest.is_contested());
-        let mut texts: Vec<String> = contested
-            .map(|(id, contest)| format!("{id}: {}", contest.about))
-            .collect();
-        texts.sort();
-        let end = "; it is put right at growing intervals, at most every 5m";
-        (!texts.is_empty()).then(|| list(texts) + end)
-    }
-
-    /// When a contest may be over, or the next correction is due.
-    pub fn next_round(&self) -> Option<Duration> {
-        let now = Timestamp::now();
-        let contested = self.contests.values().filter(|contest| contest.is_contested());
-        let rest = contested.map(|contest| contest.rest(now)).min();
-        // A little late, so that it is over when it is looked at.
-        let late = Duration::from_millis(100);
-        rest.into_iter().chain(self.due).min().map(|wait| wait + late)
-    }
-
-    /// True if something that was looked up before has another answer now.
-    pub(super) fn has_other_answers(&self, lookups: &[String]) -> bool {
-        let known: HashMap<&str, &str> = self.looked_up.iter().map(|lookup| split(lookup)).collect();
-        let mut lookups = lookups.iter().map(|lookup| split(lookup));
-        lookups.any(|(text, version)| known.get(text).is_some_and(|known| *known != version))
     }
 
     /// Takes in what the last render looked up. While that render changed nothing, the recorded versions may be old: a
@@ -244,37 +164,13 @@ impl Release {
     pub(super) fn learn_lookups(&mut self, lookups: &[String], seen: &[String], changed: bool) {
         let names =
             |lookups: &[String]| -> Vec<String> { lookups.iter().map(|text| split(text).0.to_owned()).collect() };
-        self.looked_up = seen.to_vec();
+        self.last_render.lookups = seen.to_vec();
         // A name that nothing can have finds nothing; after a start it is looked up once more.
         let lookups: Vec<String> = lookups.iter().map(|text| cut(text, LONGEST_LOOKUP)).collect();
         if changed || names(&self.record.lookups) != names(&lookups) {
             self.record.lookups = lookups;
         }
     }
-
-    /// How long to wait after one more failure: doubling, with jitter so that many releases don't retry as one.
-    pub fn back_off(&mut self) -> Duration {
-        let wait = wait(&self.uid, &mut self.failures);
-        wait.max(self.asked(self.retry_after))
-    }
-
-    /// The same after one more failure to write the status, whatever the release itself is like. `asked`: how long the
-    /// API server wants to be left alone.
-    pub(super) fn back_off_unwritten(&mut self, asked: Option<Duration>) -> Duration {
-        wait(&self.uid, &mut self.unwritten).max(self.asked(asked))
-    }
-
-    /// When this release comes back that was asked to stay away for so long.
-    fn asked(&self, after: Option<Duration>) -> Duration {
-        spread(after.unwrap_or_default(), (&self.uid, self.failures))
-    }
-}
-
-/// Counts a failure.
-fn wait(uid: &str, failures: &mut u32) -> Duration {
-    let doubled = SHORTEST.saturating_mul(1 << (*failures).min(10)).min(LONGEST);
-    *failures = failures.saturating_add(1);
-    jitter(doubled, uid, *failures)
 }
 
 /// A recorded lookup: what was looked up, and the version that was found.
@@ -323,54 +219,5 @@ mod tests {
         let mut release = Release::default();
         release.adopt(&resource(4, waiting));
         assert_eq!(release.record.done_for(), None);
-    }
-
-    #[test]
-    fn warnings_are_bounded_over_thousands_of_rounds() {
-        let resource = |label: &str| {
-            let object = serde_json::json!({"metadata": {"name": "a", "uid": "u", "labels": {"x": label}}});
-            CustomResource::from(serde_json::from_value::<kube::api::DynamicObject>(object).unwrap())
-        };
-        // More of them than are remembered, the same in each round.
-        let mut release = Release::default();
-        release.adopt(&resource("1"));
-        let mut told = 0;
-        for _ in 0..1000 {
-            release.observe(&resource("1"));
-            told += (0..150).filter(|n| release.is_news(&n.to_string())).count();
-        }
-        assert_eq!((told, release.told.len()), (TOLD, TOLD));
-        // Others in each round, and an edit now and then.
-        for round in 0..5000 {
-            release.observe(&resource(&(round / 1000).to_string()));
-            told += usize::from(release.is_news(&format!("round {round}")));
-        }
-        assert!(release.told.len() <= TOLD);
-        assert_eq!(told, 6 * TOLD, "after each edit there is something to tell again");
-        assert!(!release.is_news("round 4000"));
-    }
-
-    #[test]
-    fn retries_slow_down_and_are_bounded() {
-        let mut release = Release {
-            uid: "u".into(),
-            ..Release::default()
-        };
-        let waits: Vec<_> = (0..12).map(|_| release.back_off()).collect();
-        assert!(waits[0] >= SHORTEST.mul_f64(0.8) && waits[0] <= SHORTEST.mul_f64(1.2));
-        assert!(waits[4] > waits[0] * 4);
-        assert!(waits.iter().all(|wait| *wait <= LONGEST.mul_f64(1.2)));
-        assert_eq!(release.failures, 12, "counted, for the status");
-        let asked = Duration::from_secs(900);
-        release.failures = 0;
-        release.retry_after = Some(asked);
-        let wait = release.back_off();
-        assert!(
-            (asked..=asked * 3 / 2).contains(&wait),
-            "the server knows better: {wait:?}"
-        );
-        release.failures = 0;
-        release.uid = "another".into();
-        assert_ne!(release.back_off(), wait, "they don't come back as one");
     }
 }

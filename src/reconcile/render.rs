@@ -211,7 +211,8 @@ pub async fn prepare(
     let remembered = memory.clone();
     let inputs = |asked: &[String]| inputs::digest(&context.key, unit, resource, &work.frame.snapshot, asked);
     let since_settled = inputs(&release.record.capabilities);
-    let earlier = Earlier::of(release, &inputs(&release.base_asked)).filter(|_| !memory.must_draw(release));
+    let earlier =
+        Earlier::of(release, &inputs(&release.last_render.capabilities)).filter(|_| !memory.must_draw(release));
     work.earlier = earlier.as_ref();
     let mut settled = work.settled(recorded.max(1), &mut memory, answers).await;
     if earlier.as_ref().is_some_and(Earlier::was_asked) {

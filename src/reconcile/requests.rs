@@ -36,33 +36,15 @@ impl Run<'_> {
         }
     }
 
-    /// True if a correction has to wait, since somebody corrects it back each time.
-    pub(super) fn must_wait(&self, release: &mut Release, member: &Member) -> bool {
-        let contest = release.contests.get(&member.id);
-        let wait = contest
-            .map(|contest| contest.wait(jiff::Timestamp::now()))
-            .unwrap_or_default();
-        if wait.is_zero() {
-            return false;
-        }
-        release.wait_for(wait);
-        true
-    }
-
     /// Takes note of a correction, and tells when it has become a contest.
     pub(super) async fn corrected(&self, release: &mut Release, member: &Member, how: &str) {
-        let contest = release.contests.entry(member.id.clone()).or_default();
-        let before = contest.is_contested();
-        contest.corrected(jiff::Timestamp::now());
-        if before || !contest.is_contested() {
-            return;
+        if release.contests.corrected(&member.id, how) {
+            let note = format!(
+                "{}: {how}, again and again; from now on it is put right at growing intervals",
+                member.id
+            );
+            self.warn("DriftContested", &note).await;
         }
-        how.clone_into(&mut contest.about);
-        let note = format!(
-            "{}: {how}, again and again; from now on it is put right at growing intervals",
-            member.id
-        );
-        self.warn("DriftContested", &note).await;
     }
 
     /// A member has a content of our field manager that is not the one recorded. Who wrote it, in words.
@@ -106,7 +88,7 @@ impl Run<'_> {
     /// A warning Event, once for each text while the process lives, and a bounded number for each state of the custom
     /// resource.
     pub(super) async fn warn_once(&self, release: &mut Release, reason: &str, note: String) {
-        if release.is_news(&note) {
+        if release.told.is_news(&note) {
             self.warn(reason, &note).await;
         }
     }

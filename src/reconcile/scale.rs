@@ -70,7 +70,7 @@ impl Run<'_> {
                 }
                 _ => None,
             };
-            if !scale::is_free(&by, autoscalers, &member.id, asked) || self.must_wait(release, member) {
+            if !scale::is_free(&by, autoscalers, &member.id, asked) || release.contests.must_wait(&member.id) {
                 continue;
             }
             let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {

@@ -55,7 +55,7 @@ impl Run<'_> {
         let phase = &conclusion.phase;
         release.tried.after(phase);
         release.was_seen_whole |= phase.is_ready();
-        let failures = release.failures;
+        let failures = release.backoff.failures;
         let mut again = self.next_look(release, &conclusion);
         if self.is_only_put_off(release, phase) {
             return Outcome {
@@ -76,9 +76,9 @@ impl Run<'_> {
             written = self.write_status(release, &next).await;
         }
         if !written {
-            let wait = release.back_off_unwritten(asked_to_wait());
+            let wait = release.backoff.failed_to_write(asked_to_wait());
             // What failed besides isn't tried more often for it.
-            let failed = again.filter(|_| release.failures > failures);
+            let failed = again.filter(|_| release.backoff.failures > failures);
             again = Some(failed.map_or(wait, |failed| failed.max(wait)));
         } else if self.drop_secrets(release).await {
             next = self.status(release, &conclusion);
@@ -96,23 +96,23 @@ impl Run<'_> {
 
     /// How long to wait after one more failure, and no shorter than the API server asks.
     pub(super) fn back_off(&self, release: &mut Release) -> Duration {
-        release.retry_after = asked_to_wait();
-        release.back_off()
+        release.backoff.retry_after = asked_to_wait();
+        release.backoff.failed()
     }
 
     /// True if all that is wrong is that the API server has too much to do: telling that would give it more. Where it
     /// goes on, it is told.
     fn is_only_put_off(&self, release: &mut Release, phase: &Phase) -> bool {
         let Some(wait) = asked_to_wait().filter(|_| matches!(phase, Phase::Failed { .. })) else {
-            release.throttled = 0;
+            release.backoff.throttled = 0;
             return false;
         };
-        release.throttled = release.throttled.saturating_add(1);
-        if release.throttled > UNTOLD {
+        release.backoff.throttled = release.backoff.throttled.saturating_add(1);
+        if release.backoff.throttled > UNTOLD {
             return false;
         }
         // It is no failure yet.
-        release.failures = release.failures.saturating_sub(1);
+        release.backoff.failures = release.backoff.failures.saturating_sub(1);
         tracing::info!(
             kind = %self.unit.group_kind, resource = %self.written.key, ?wait,
             "the API server asks for patience: it is tried again later"
@@ -122,7 +122,7 @@ impl Run<'_> {
 
     /// What the status says where it keeps all of it.
     fn previous(&self, release: &Release) -> Value {
-        release.said.clone().unwrap_or_else(|| self.written.status())
+        release.told.status.clone().unwrap_or_else(|| self.written.status())
     }
 
     fn status(&self, release: &Release, conclusion: &Conclusion) -> Value {
@@ -152,10 +152,10 @@ impl Run<'_> {
                 hooks: &prepared.hooks,
                 notes: prepared.notes.as_deref(),
             }),
-            contested: release.contested(),
+            contested: release.contests.message(),
             // Who is only waited for is no failure: counting would write a status at each look.
             failures: match conclusion.phase {
-                Phase::Failed { .. } => release.failures,
+                Phase::Failed { .. } => release.backoff.failures,
                 _ => 0,
             },
             secrets: &release.secrets,
@@ -183,7 +183,7 @@ impl Run<'_> {
         }
         match written {
             Ok(object) => {
-                release.unwritten = 0;
+                release.backoff.unwritten = 0;
                 self.context.metrics.wrote("CustomResource", Operation::Status);
                 self.written = CustomResource::from(object);
                 if release.refused == Refused::Everything {
@@ -213,7 +213,7 @@ impl Run<'_> {
                 match release.refused {
                     Refused::Everything => {
                         // Not again before there is something else to say.
-                        release.said = Some(next.clone());
+                        release.told.status = Some(next.clone());
                         self.warn_once(release, "StatusUnwritten", note).await;
                     }
                     _ => {
@@ -241,7 +241,7 @@ impl Run<'_> {
             wait.unwrap_or_default().max(Duration::from_secs(1))
         });
         let next = self.next_look_of(release, conclusion);
-        let round = release.next_round().filter(|_| *phase != Phase::Suspended);
+        let round = release.contests.next_look().filter(|_| *phase != Phase::Suspended);
         renewal.into_iter().chain(next).chain(round).min()
     }
 
@@ -253,21 +253,21 @@ impl Run<'_> {
                 reason: Reason::WatchFailed,
                 ..
             } => {
-                release.failures = 0;
+                release.backoff.failures = 0;
                 Some(RECHECK_UNSEEN)
             }
             Phase::Waiting { .. } => {
-                release.failures = 0;
+                release.backoff.failures = 0;
                 Some(release.whys.next_look().unwrap_or(RECHECK).min(RECHECK))
             }
             Phase::Ready if conclusion.changes.gap.is_some() => {
-                release.failures = 0;
+                release.backoff.failures = 0;
                 Some(RECHECK)
             }
             // A refused object may be removed by its owner, which no watch of ours would tell.
             Phase::Stalled { recheck: true, .. } => Some(self.back_off(release)),
             Phase::Ready | Phase::Stalled { .. } | Phase::Suspended => {
-                release.failures = 0;
+                release.backoff.failures = 0;
                 let revision = release.record.revision as u32;
                 self.resync().map(|period| {
                     let jittered = jitter(period, &self.written.uid, revision);
@@ -291,8 +291,8 @@ impl Run<'_> {
         let failed = event.as_ref().is_some_and(|event| event.warning);
         if let Some(event) = event {
             let text = event.text();
-            if !event.once || release.last_event != text {
-                release.last_event = text;
+            if !event.once || release.told.event != text {
+                release.told.event = text;
                 self.tell(&event).await;
             }
         }
@@ -306,7 +306,7 @@ impl Run<'_> {
     async fn announce_conditions(&self, release: &mut Release, status: &Value) {
         let events = status::condition_events(status);
         let texts = events.iter().map(Event::text).collect();
-        let told = release.last_conditions.replace(texts);
+        let told = release.told.conditions.replace(texts);
         // A release that was well when the operator last ran, and is, is no news.
         if told.is_none() && release.was_complete && !events.iter().any(|event| event.warning) {
             return;

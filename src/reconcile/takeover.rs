@@ -474,7 +474,7 @@ impl Run<'_> {
             Ok(()) => outcome.written = Some(self.written.clone()),
             Err(error) => {
                 tracing::warn!(resource = %self.written.key, %error, "the takeover could not be finished yet");
-                release.failures = failures;
+                release.backoff.failures = failures;
                 outcome.again = Some(self.back_off(release));
             }
         }
