@@ -494,7 +494,7 @@ impl Serving {
         let written = outcome.written.filter(|written| resource.deleting || !written.deleting);
         if let Some(written) = &written {
             // What somebody asked for meanwhile is no news any more when its watch tells it.
-            let changed = written.asked() != resource.asked();
+            let changed = written.author_digest() != resource.author_digest();
             if self.cache.learn(written.clone()) && changed {
                 self.queue.add(key.clone());
             }

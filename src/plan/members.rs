@@ -318,7 +318,7 @@ impl Members {
             // Nothing of it is newer.
             old.resource_version.clear();
         }
-        self.take_in(id, live)
+        self.learn(id, live)
     }
 
     /// Takes in what a watch or the answer to a request says. Returns the sets that must hear of it: none if nothing
@@ -327,10 +327,10 @@ impl Members {
         for (_, learned) in self.lists.iter_mut().filter(|(scope, _)| covers(scope, id)) {
             learned.insert(id.clone());
         }
-        self.take_in(id, live)
+        self.learn(id, live)
     }
 
-    fn take_in(&mut self, id: &ObjectId, live: Live) -> Vec<String> {
+    fn learn(&mut self, id: &ObjectId, live: Live) -> Vec<String> {
         if let Some(old) = self.objects.get_mut(id) {
             if old.uid == live.uid && is_older(&live.resource_version, &old.resource_version) {
                 return Vec::new();

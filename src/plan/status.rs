@@ -76,7 +76,7 @@ pub struct Changes {
     pub recreated: Vec<String>,
     pub pruned: Vec<String>,
     /// Members whose replicas no autoscaler sets any more.
-    pub taken_back: Vec<String>,
+    pub reclaimed: Vec<String>,
     /// Members that were there though no record named them.
     pub found: usize,
     /// Hooks that were rendered and not run.
@@ -234,7 +234,7 @@ impl Changes {
             (!self.recreated.is_empty(), "Recreated"),
             (!self.pruned.is_empty(), "Pruned"),
             (!self.corrected.is_empty(), "DriftCorrected"),
-            (!self.taken_back.is_empty(), "ReplicasTakenBack"),
+            (!self.reclaimed.is_empty(), "ReplicasTakenBack"),
         ];
         reasons.into_iter().find_map(|(is_so, reason)| is_so.then_some(reason))
     }
@@ -255,7 +255,7 @@ impl Changes {
             ("corrected", &self.corrected),
             ("made anew", &self.recreated),
             ("pruned", &self.pruned),
-            ("replicas set by the chart again", &self.taken_back),
+            ("replicas set by the chart again", &self.reclaimed),
             ("hooks not run", &self.hooks),
         ] {
             if !items.is_empty() {

@@ -19,6 +19,7 @@ use crate::plan::annotations;
 use crate::plan::apply::{Seen, Step, Why, content, signed, step};
 use crate::plan::applyset;
 use crate::plan::desired::Member;
+use crate::plan::drift::{DriftedField, drifted_fields};
 use crate::plan::identity::ObjectId;
 use crate::plan::members::Live;
 use crate::plan::ownership::Ownership;
@@ -28,7 +29,6 @@ use crate::plan::record::{Completion, Entry};
 use crate::plan::request::Request;
 use crate::plan::sequence::{self, Turn};
 use crate::plan::status::{Changes, Phase, Reason};
-use crate::plan::taken::{Taken, taken};
 use crate::telemetry::metrics::Operation;
 
 /// What is under way is in vain.
@@ -207,12 +207,12 @@ impl Run<'_> {
         if self.written.has_finalizer() || release.record.entries.is_empty() {
             return Ok(());
         }
-        let asked = self.written.asked();
+        let author_digest = self.written.author_digest();
         let superset = Superset::of_resource(&self.written).union(Superset::of_record(&release.record));
         let keeps = self.keeps();
         let written = self.write_superset(&superset, keeps).await;
         written.map_err(|error| self.unclaimed(&error))?;
-        match self.written.asked() == asked {
+        match self.written.author_digest() == author_digest {
             true => Ok(()),
             false => Err(interrupted()),
         }
@@ -387,7 +387,7 @@ impl Run<'_> {
         };
         // What was never made isn't there as a rule. An apply that only creates finds out what is, at no other cost.
         let was_made = !self.is_first && entry.is_none_or(|entry| !entry.uid.is_empty());
-        if next == Step::Look && !again && !was_made && self.heritage.is_none() {
+        if next == Step::Look && !again && !was_made && self.former_release.is_none() {
             next = step(member, entry, Seen::Absent, owner);
         }
         let mut live = indexed;
@@ -403,7 +403,7 @@ impl Run<'_> {
             }
             self.context.members().begin_request(&member.id);
             let looked = match next {
-                Step::Look if !again => self.look(resource, &member.id).await,
+                Step::Look if !again => self.existing(resource, &member.id).await,
                 _ => objects::look_closely(&self.context.discovery, resource, &member.id).await,
             };
             let end = |answer: Option<&Live>| self.context.members().end_request(&member.id, answer);
@@ -422,11 +422,11 @@ impl Run<'_> {
                             ..seen.clone()
                         };
                         let object = signed(&content(member, Some(&unscaled)), &member.digest);
-                        fields = taken(&object, &managed, objects::FIELD_MANAGER);
+                        fields = drifted_fields(&object, &managed, objects::FIELD_MANAGER);
                         // All that is ours is there, and it isn't what we wrote.
                         is_twin = fields.is_empty() && seen.fingerprint.is_some();
                     }
-                    let given_up = |field: &Taken| seen.scaled_by.is_some() && field.field == "spec.replicas";
+                    let given_up = |field: &DriftedField| seen.scaled_by.is_some() && field.field == "spec.replicas";
                     let only_scaled = !fields.is_empty() && fields.iter().all(given_up);
                     fields.retain(|field| !given_up(field));
                     if only_scaled {
@@ -450,10 +450,10 @@ impl Run<'_> {
         }
         // What a former owner made by the same chart isn't there by chance.
         let may_yield = next == Step::Yield;
-        if may_yield && self.heritage.is_some()
+        if may_yield && self.former_release.is_some()
             || matches!(next, Step::Refuse(Ownership::Foreign | Ownership::Inherited))
         {
-            next = match self.take(prepared, member, resource).await {
+            next = match self.adopt(prepared, member, resource).await {
                 Ok(step) => step,
                 Err((Reason::Collision, _)) if may_yield => Step::Yield,
                 Err((reason, message)) => return Ok(Done::Failed(reason, message)),
@@ -494,7 +494,7 @@ impl Run<'_> {
                         let how = match was_deleted {
                             true => "was deleted".to_owned(),
                             false if is_twin => self.met_twin(release).await,
-                            false => list(fields.iter().map(Taken::to_string).collect()),
+                            false => list(fields.iter().map(DriftedField::to_string).collect()),
                         };
                         self.corrected(release, member, &how).await;
                         Done::Corrected(live, how)

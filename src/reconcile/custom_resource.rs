@@ -201,7 +201,7 @@ impl CustomResource {
     }
 
     /// As [`CustomResource::trigger`], of what others want: without what the operator itself puts on a custom resource.
-    pub fn asked(&self) -> u64 {
+    pub fn author_digest(&self) -> u64 {
         let own = [
             annotations::KEPT,
             annotations::TAKEOVER,
@@ -341,7 +341,7 @@ mod tests {
                 }
             }
             let object = json!({"metadata": all, "spec": spec});
-            CustomResource::from(serde_json::from_value::<DynamicObject>(object).unwrap()).asked()
+            CustomResource::from(serde_json::from_value::<DynamicObject>(object).unwrap()).author_digest()
         };
         let before = with(json!({}), json!({"size": 1}));
         let claimed = json!({

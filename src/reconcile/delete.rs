@@ -66,8 +66,8 @@ impl Run<'_> {
             self.written.cascade,
         );
         let taken = match suspended {
-            true => self.part(release).await,
-            false => self.take_all(release).await,
+            true => self.detach_former_members(release).await,
+            false => self.mark_former_members(release).await,
         };
         taken.map_err(|error| Phase::Failed {
             reason: Reason::Takeover,

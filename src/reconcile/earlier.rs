@@ -31,7 +31,10 @@ pub(super) struct Earlier {
 impl Earlier {
     /// `None` if the release is to be rendered from these inputs for the first time.
     pub(super) fn of(release: &Release, inputs: &str) -> Option<Self> {
-        if release.record.revision == 0 || release.partial || release.inherited || release.last_render.inputs != inputs
+        if release.record.revision == 0
+            || release.partial
+            || release.under_takeover
+            || release.last_render.inputs != inputs
         {
             return None;
         }

@@ -7,7 +7,7 @@ use super::custom_resource::CustomResource;
 use super::release::Release;
 use super::render::{Answers, Made, Prepared, Request, Work};
 use super::superset::Superset;
-use super::takeover::{claimant, may_take};
+use super::takeover::{claimant, may_adopt};
 use super::{Run, secrets};
 use crate::cluster::error::Error;
 use crate::cluster::kept::{self as secret, Place};
@@ -15,7 +15,7 @@ use crate::cluster::objects;
 use crate::plan::annotations;
 use crate::plan::desired::Desired;
 use crate::plan::identity::ObjectId;
-use crate::plan::lost::{self, Found, Pin};
+use crate::plan::lost_results::{self, Found, Pin};
 use crate::plan::members::Live;
 use crate::plan::ownership::{Ownership, ownership};
 use crate::plan::request::Request::Regenerate;
@@ -118,7 +118,7 @@ impl Memory {
             memory.fetch(context, resource, &release.secrets).await?;
         }
         let is_made = memory.regenerated.is_none() || memory.regenerated == memory.made_for;
-        if is_made && !release.inherited {
+        if is_made && !release.under_takeover {
             (memory.kept, memory.pins) = memory.stored.clone();
         } else {
             memory.kept = empty(context, resource);
@@ -207,7 +207,7 @@ impl Work<'_> {
         let (rendered, mut desired) = made;
         let randomness = &rendered.randomness;
         memory.kept = randomness.kept.clone();
-        memory.pins = lost::apply_pins(&mut desired.members, &memory.pins, &self.context.key);
+        memory.pins = lost_results::apply_pins(&mut desired.members, &memory.pins, &self.context.key);
         memory.renewal = randomness.next_renewal;
         Ok((rendered, desired))
     }
@@ -228,7 +228,7 @@ impl Work<'_> {
             }
         }
         let randomness = &made.0.randomness;
-        let moved = lost::shifted(&memory.kept, &randomness.kept, &randomness.missed);
+        let moved = lost_results::shifted(&memory.kept, &randomness.kept, &randomness.missed);
         if !moved.is_empty() {
             let kept = memory.kept.without(&BTreeSet::from_iter(moved));
             made = self.rounds(revision, &kept, answers).await?;
@@ -240,7 +240,7 @@ impl Work<'_> {
             }
             let found = self.found(revision, &made, answers).await?;
             let missed = &randomness.missed;
-            match lost::recover(&randomness.kept, missed, &found) {
+            match lost_results::recover(&randomness.kept, missed, &found) {
                 Some((kept, known)) => {
                     let unknown: BTreeSet<KeptKey> = missed.difference(&known).cloned().collect();
                     made = self.rounds(revision, &kept.without(&unknown), answers).await?;
@@ -277,7 +277,7 @@ impl Work<'_> {
         };
         let mut live: BTreeMap<ObjectId, Option<serde_json::Value>> = BTreeMap::new();
         let mut found = Vec::new();
-        for leaf in lost::random_leaves(&one.members, &other.members) {
+        for leaf in lost_results::random_leaves(&one.members, &other.members) {
             let Some(member) = one.members.iter().find(|member| member.id == leaf.id) else {
                 continue;
             };
@@ -285,7 +285,7 @@ impl Work<'_> {
                 live.insert(leaf.id.clone(), self.live(&leaf.id, &member.version).await?);
             }
             let object = live.get(&leaf.id).and_then(Option::as_ref);
-            let value = object.and_then(|object| lost::live_leaf(&member.object, object, &leaf.pointer));
+            let value = object.and_then(|object| lost_results::live_leaf(&member.object, object, &leaf.pointer));
             if let (Some(rendered), Some(value)) = (member.object.pointer(&leaf.pointer), value) {
                 // It was a random result, whatever kind of object has it.
                 self.secrets.learn(value.as_str().unwrap_or_default());
@@ -314,7 +314,7 @@ impl Work<'_> {
         let claimant = claimant(self.unit, self.resource, &self.frame.identity.namespace);
         let ours = |live: &Live, object: &serde_json::Value| match ownership(id, live, owner) {
             Ownership::Ours | Ownership::Predecessor => true,
-            Ownership::Foreign | Ownership::Inherited => may_take(object, &claimant),
+            Ownership::Foreign | Ownership::Inherited => may_adopt(object, &claimant),
             _ => false,
         };
         Ok(object

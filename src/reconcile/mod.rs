@@ -14,11 +14,11 @@ pub mod custom_resource;
 mod delete;
 mod dispose;
 mod earlier;
+mod existing;
 mod find;
 mod health;
 mod inputs;
 mod kept;
-mod look;
 mod preflight;
 mod prune;
 mod record;
@@ -144,7 +144,7 @@ struct Run<'a> {
     /// Nothing was ever applied for it: the finalizer, which comes before the first member, wasn't there.
     is_first: bool,
     /// What was there before us, while it is being taken over.
-    heritage: Option<takeover::Heritage>,
+    former_release: Option<takeover::FormerRelease>,
     /// Why it can't be told whether Helm has a release of this name.
     unlisted: Option<Error>,
     /// The version of the Secret with random results that was written for what is carried out.
@@ -161,7 +161,7 @@ impl<'a> Run<'a> {
             written: resource.clone(),
             generation: resource.generation,
             is_first: !resource.has_finalizer(),
-            heritage: None,
+            former_release: None,
             unlisted: None,
             kept_version: None,
             missing: false,
@@ -190,13 +190,13 @@ impl Run<'_> {
             Err(phase) => phase.into(),
         };
         let outcome = self.report(release, conclusion).await;
-        self.take_leave(release, outcome, failures).await
+        self.finish_takeover(release, outcome, failures).await
     }
 
     /// Step 2: a deletion, before any chart, value or template is touched.
     async fn end(&mut self, release: &mut Release, recalled: Result<(), Phase>) -> Outcome {
         let found = match recalled {
-            Ok(()) => self.find_heritage(release).await,
+            Ok(()) => self.find_former_release(release).await,
             // It may be read in a moment, and names what no label finds.
             Err(phase @ Phase::Failed { .. }) => Err(phase),
             Err(_) => Ok(()),
@@ -214,7 +214,7 @@ impl Run<'_> {
     async fn bring(&mut self, release: &mut Release) -> Result<Conclusion, Phase> {
         let suspended = annotations::is_suspended(&self.written.annotations);
         if !suspended {
-            self.find_heritage(release).await?;
+            self.find_former_release(release).await?;
         }
         self.check_annotations(release).await;
         if suspended {
@@ -222,7 +222,7 @@ impl Run<'_> {
         }
         self.hold_again(release).await?;
         self.note_finished_jobs(release);
-        if self.heritage.is_none() && self.is_converged(release) {
+        if self.former_release.is_none() && self.is_converged(release) {
             self.tell_leftovers(release).await;
             return Ok(self.health_of_record(release).await.into());
         }
@@ -257,18 +257,18 @@ impl Run<'_> {
     ) -> Result<Option<(Phase, Changes)>, Phase> {
         let recorded = Superset::of_record(&release.record);
         let before = Superset::of_resource(&self.written).union(recorded);
-        let asked = self.written.asked();
+        let author_digest = self.written.author_digest();
         let claimed = self.claim(release, prepared).await;
         claimed.map_err(|error| self.unclaimed(&error))?;
         // The answer shows what the watch may not have told yet: what was rendered is in vain.
-        if self.written.asked() != asked {
+        if self.written.author_digest() != author_digest {
             return Err(apply::interrupted());
         }
         if !self.keep(release, prepared).await? {
             return Ok(None);
         }
         self.reserve(release, prepared).await?;
-        self.take_orphans(release, prepared).await?;
+        self.mark_orphans(release, prepared).await?;
         panic_if_asked(&self.written.key.name, || {
             let objects = prepared.desired.members.iter().map(|member| member.object.to_string());
             format!("{:?} {}", prepared.notes, objects.collect::<String>())
@@ -283,7 +283,7 @@ impl Run<'_> {
         }
         let pruned = self.prune(release, prepared, &applied.knowledge, &before).await;
         // Now that an autoscaler which the chart no longer has is gone.
-        self.take_back(release, prepared, is_forced, &mut applied.changes)
+        self.reclaim_replicas(release, prepared, is_forced, &mut applied.changes)
             .await?;
         self.conclude(release, prepared, applied, pruned).await.map(Some)
     }

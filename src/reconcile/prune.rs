@@ -381,7 +381,7 @@ impl Run<'_> {
             .filter(|id| release.record.entry(id).is_some_and(|entry| !entry.finished))
             .collect();
         if complete && pruned.gap.is_none() {
-            self.settle_heritage();
+            self.mark_taken_over();
         }
         changes.gap = pruned.gap;
         changes.held = (!pruned.held.is_empty()).then(|| list(pruned.held));

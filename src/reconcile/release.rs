@@ -33,7 +33,7 @@ const LONGEST_LOOKUP: usize = 1024;
 pub struct Release {
     uid: String,
     /// What somebody asked for last: the finalizer and the annotations that the operator writes are no news.
-    wanted: u64,
+    author_digest: u64,
     pub record: Record,
     /// The Secret that holds the record.
     pub saved: Saved,
@@ -42,7 +42,7 @@ pub struct Release {
     /// The record could not be read: what is stored of it stays as it is.
     pub unread: bool,
     /// It is being taken over from somebody else, whose random results only the live objects know.
-    pub inherited: bool,
+    pub under_takeover: bool,
     pub backoff: Backoff,
     pub told: Told,
     pub contests: Contests,
@@ -83,7 +83,7 @@ impl Release {
     pub(super) fn begin(&mut self, resource: &CustomResource, status: &Value, record: Record, saved: Saved) {
         *self = Release {
             uid: resource.uid.clone(),
-            wanted: resource.asked(),
+            author_digest: resource.author_digest(),
             backoff: Backoff {
                 uid: resource.uid.clone(),
                 failures: resource.failures(status),
@@ -117,9 +117,9 @@ impl Release {
 
     /// Takes in the custom resource: a changed one starts counting anew.
     pub(super) fn observe(&mut self, resource: &CustomResource) {
-        let wanted = resource.asked();
-        if self.wanted != wanted {
-            self.wanted = wanted;
+        let author_digest = resource.author_digest();
+        if self.author_digest != author_digest {
+            self.author_digest = author_digest;
             self.backoff.failures = 0;
             self.backoff.unwritten = 0;
             // There may be room now.

@@ -24,7 +24,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// The phase of a release of which one of these could not be applied.
-    pub(super) async fn take_back(
+    pub(super) async fn reclaim_replicas(
         &self,
         release: &mut Release,
         prepared: &Prepared,
@@ -90,7 +90,7 @@ impl Run<'_> {
                     // An autoscaler that nobody can see would take them again.
                     let how = format!("spec.replicas was set by {by}");
                     self.corrected(release, member, &how).await;
-                    changes.taken_back.push(member.id.to_string());
+                    changes.reclaimed.push(member.id.to_string());
                 }
                 Done::Failed(reason, message) => return Err(Phase::Failed { reason, message }),
                 _ => {}

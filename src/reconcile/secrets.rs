@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::custom_resource::CustomResource;
 use crate::plan::identity::GroupKind;
-use crate::plan::lost::Pin;
+use crate::plan::lost_results::Pin;
 use crate::telemetry::redact::Secrets;
 use go_template::Value as Template;
 use go_template::format::display;

@@ -19,7 +19,7 @@ use crate::plan::members::Live;
 use crate::plan::policy::Update;
 use crate::plan::prune::is_protected;
 use crate::plan::status::Reason;
-use crate::plan::{unions, untyped};
+use crate::plan::{schema_errors, unions};
 use crate::telemetry::metrics::Operation;
 
 /// The server names all duplicates at once; those of an item that goes hide others.
@@ -98,7 +98,7 @@ impl Run<'_> {
                 Err(error @ Error::Invalid(_)) => error,
                 answer => return answer,
             };
-            let Some((fixed, left_out)) = untyped::without_duplicates(&object, &error.to_string()) else {
+            let Some((fixed, left_out)) = schema_errors::without_duplicates(&object, &error.to_string()) else {
                 return Err(error);
             };
             let note = format!(
@@ -263,10 +263,10 @@ impl Run<'_> {
             std::str::from_utf8(file.data.as_bytes()).ok()
         });
         let line = template.and_then(|template| {
-            let complaints = untyped::complaints(error);
+            let complaints = schema_errors::complaints(error);
             complaints
                 .iter()
-                .find_map(|complaint| untyped::line_of(&complaint.path, template))
+                .find_map(|complaint| schema_errors::line_of(&complaint.path, template))
         });
         match line {
             Some(line) => format!("{}:{line}", member.source),

@@ -42,7 +42,7 @@ const UNPACKED: u64 = 4;
 const READ: u64 = 2;
 
 /// What was there before us.
-pub(super) struct Heritage {
+pub(super) struct FormerRelease {
     former: Former,
     /// Where Helm stored the release.
     namespace: String,
@@ -69,7 +69,7 @@ pub(super) fn claimant(unit: &Unit, resource: &CustomResource, namespace: &str) 
 }
 
 /// True if the release may have an object that is live, as a whole.
-pub(super) fn may_take(object: &Value, claimant: &Claimant) -> bool {
+pub(super) fn may_adopt(object: &Value, claimant: &Claimant) -> bool {
     let metadata = serde_json::from_value(object["metadata"].clone());
     metadata.is_ok_and(|metadata| !matches!(takeover::claim(&metadata, claimant), Claim::Refused(_)))
 }
@@ -91,7 +91,7 @@ fn failed(what: &str, error: &Error) -> Phase {
 
 impl Run<'_> {
     /// Step 1. Nothing, for a release that was always ours.
-    pub(super) async fn find_heritage(&mut self, release: &mut Release) -> Result<(), Phase> {
+    pub(super) async fn find_former_release(&mut self, release: &mut Release) -> Result<(), Phase> {
         let Some(mut former) = self.former(release) else {
             return Ok(());
         };
@@ -195,8 +195,8 @@ impl Run<'_> {
             releases.extend((!manifest.is_empty()).then(|| StoredRelease::of_manifest(manifest)));
         }
         let manifests = self.remember(release, &releases, &namespace);
-        release.inherited = true;
-        self.heritage = Some(Heritage {
+        release.under_takeover = true;
+        self.former_release = Some(FormerRelease {
             former,
             namespace,
             secrets,
@@ -243,7 +243,7 @@ impl Run<'_> {
 
     /// Who had the release, while it is being taken over.
     pub(super) fn former_owner(&self) -> Option<Former> {
-        self.heritage.as_ref().map(|heritage| heritage.former)
+        self.former_release.as_ref().map(|former_release| former_release.former)
     }
 
     fn is_marked(&self) -> bool {
@@ -322,8 +322,8 @@ impl Run<'_> {
 impl Run<'_> {
     /// Step 3. Former members that the chart doesn't render: those of helm-operator get our marks, for the prune to
     /// decide on them; those of a Helm release stay as they are.
-    pub(super) async fn take_orphans(&mut self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
-        let Some(mut heritage) = self.heritage.take() else {
+    pub(super) async fn mark_orphans(&mut self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
+        let Some(mut former_release) = self.former_release.take() else {
             return Ok(());
         };
         let rendered: HashSet<&ObjectId> = prepared.desired.members.iter().map(|member| &member.id).collect();
@@ -333,8 +333,8 @@ impl Run<'_> {
         release.record.entries = stay;
         let mut outcome = Ok(());
         for entry in orphans {
-            if heritage.former == Former::Helm {
-                heritage.left.push(entry.id.to_string());
+            if former_release.former == Former::Helm {
+                former_release.left.push(entry.id.to_string());
                 continue;
             }
             if outcome.is_err() {
@@ -350,7 +350,7 @@ impl Run<'_> {
                 }
             }
         }
-        self.heritage = Some(heritage);
+        self.former_release = Some(former_release);
         outcome
     }
 
@@ -394,7 +394,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// Why the member stays as it is.
-    pub(super) async fn take(
+    pub(super) async fn adopt(
         &self,
         prepared: &Prepared,
         member: &Member,
@@ -435,9 +435,9 @@ impl Run<'_> {
                 subresource: "",
                 api_version: &resource.api.api_version,
                 manifest: self
-                    .heritage
+                    .former_release
                     .as_ref()
-                    .and_then(|heritage| heritage.manifests.get(&member.id)),
+                    .and_then(|former_release| former_release.manifests.get(&member.id)),
                 owner_uid: &claimant.uid,
             };
             let Some(patch) = takeover::migration(&metadata, &heir) else {
@@ -459,15 +459,24 @@ impl Run<'_> {
     }
 
     /// Everything is applied and pruned.
-    pub(super) fn settle_heritage(&mut self) {
-        if let Some(heritage) = &mut self.heritage {
-            heritage.settled = true;
+    pub(super) fn mark_taken_over(&mut self) {
+        if let Some(former_release) = &mut self.former_release {
+            former_release.settled = true;
         }
     }
 
     /// Step 5, after the status was written. `failures`: how many there were before this reconcile.
-    pub(super) async fn take_leave(&mut self, release: &mut Release, mut outcome: Outcome, failures: u32) -> Outcome {
-        if !self.heritage.as_ref().is_some_and(|heritage| heritage.settled) {
+    pub(super) async fn finish_takeover(
+        &mut self,
+        release: &mut Release,
+        mut outcome: Outcome,
+        failures: u32,
+    ) -> Outcome {
+        if !self
+            .former_release
+            .as_ref()
+            .is_some_and(|former_release| former_release.settled)
+        {
             return outcome;
         }
         match self.dismiss(release).await {
@@ -482,8 +491,10 @@ impl Run<'_> {
     }
 
     async fn dismiss(&mut self, release: &mut Release) -> Result<(), Error> {
-        let Some(heritage) = &self.heritage else { return Ok(()) };
-        let (former, left) = (heritage.former, heritage.left.clone());
+        let Some(former_release) = &self.former_release else {
+            return Ok(());
+        };
+        let (former, left) = (former_release.former, former_release.left.clone());
         let discovery = &self.context.discovery;
         let resource = &self.unit.resource;
         let key = &self.written.key;
@@ -500,10 +511,10 @@ impl Run<'_> {
             self.context.metrics.wrote("CustomResource", Operation::Status);
         }
         if left.is_empty() {
-            self.remove_stored(heritage).await?;
+            self.remove_stored(former_release).await?;
         }
-        self.heritage = None;
-        release.inherited = false;
+        self.former_release = None;
+        release.under_takeover = false;
         let superset = Superset::of_record(&release.record);
         self.write_superset(&superset, self.keeps()).await?;
         let note = match (former, left.is_empty()) {
@@ -521,9 +532,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    async fn remove_stored(&self, heritage: &Heritage) -> Result<(), Error> {
-        for (name, uid) in &heritage.secrets {
-            requests::remove_release(&self.context.discovery, &heritage.namespace, name, uid).await?;
+    async fn remove_stored(&self, former_release: &FormerRelease) -> Result<(), Error> {
+        for (name, uid) in &former_release.secrets {
+            requests::remove_release(&self.context.discovery, &former_release.namespace, name, uid).await?;
             self.context.metrics.wrote("Secret", Operation::Delete);
         }
         Ok(())
@@ -534,8 +545,8 @@ impl Run<'_> {
 
 impl Run<'_> {
     /// Makes all that helm-operator left ours, so that the deletion finds and confirms it.
-    pub(super) async fn take_all(&mut self, release: &mut Release) -> Result<(), Error> {
-        if self.heritage.is_none() {
+    pub(super) async fn mark_former_members(&mut self, release: &mut Release) -> Result<(), Error> {
+        if self.former_release.is_none() {
             return Ok(());
         }
         let unmarked: Vec<ObjectId> = release
@@ -558,8 +569,8 @@ impl Run<'_> {
     }
 
     /// Cuts all that helm-operator left off the custom resource: what is suspended outlives it.
-    pub(super) async fn part(&self, release: &Release) -> Result<(), Error> {
-        if self.heritage.is_none() {
+    pub(super) async fn detach_former_members(&self, release: &Release) -> Result<(), Error> {
+        if self.former_release.is_none() {
             return Ok(());
         }
         let snapshot = self.context.discovery.snapshot();
@@ -581,8 +592,10 @@ impl Run<'_> {
 
     /// Removes the release Secrets of a release that is gone.
     pub(super) async fn forget_stored(&self) -> Result<(), Phase> {
-        let Some(heritage) = &self.heritage else { return Ok(()) };
-        let removed = self.remove_stored(heritage).await;
+        let Some(former_release) = &self.former_release else {
+            return Ok(());
+        };
+        let removed = self.remove_stored(former_release).await;
         removed.map_err(|error| failed("the release Secrets", &error))
     }
 }

@@ -59,7 +59,7 @@ impl Run<'_> {
         if let Err(Phase::Failed { message, .. }) = self.recall(release).await {
             return self.uninstall_later(release, &message);
         }
-        let done = match self.find_heritage(release).await {
+        let done = match self.find_former_release(release).await {
             // What was just written may not have come to the watches yet.
             Ok(()) => self.uninstall(release, true).await,
             Err(phase) => Err(phase),

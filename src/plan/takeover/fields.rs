@@ -38,7 +38,7 @@ pub struct Heir<'a> {
 /// The entries after the heir got its inheritance; `None` if nothing changes. With `owned`, the owner reference to the
 /// custom resource becomes the heir's alone.
 pub fn inherit(entries: &[ManagedFieldsEntry], heir: &Heir<'_>, owned: bool) -> Option<Vec<ManagedFieldsEntry>> {
-    let mut heritage: Option<ManagedFieldsEntry> = None;
+    let mut former_release: Option<ManagedFieldsEntry> = None;
     let mut rest = Vec::with_capacity(entries.len());
     let reference = owner_reference(heir.owner_uid);
     for entry in entries {
@@ -56,9 +56,9 @@ pub fn inherit(entries: &[ManagedFieldsEntry], heir: &Heir<'_>, owned: bool) -> 
             true => fields(entry),
             false => sent(fields(entry), heir.manifest),
         };
-        match &mut heritage {
+        match &mut former_release {
             None => {
-                heritage = Some(ManagedFieldsEntry {
+                former_release = Some(ManagedFieldsEntry {
                     fields_v1: Some(FieldsV1(fields)),
                     ..entry.clone()
                 });
@@ -76,21 +76,21 @@ pub fn inherit(entries: &[ManagedFieldsEntry], heir: &Heir<'_>, owned: bool) -> 
             }
         }
     }
-    if heritage.is_none() && owned {
-        heritage = Some(ManagedFieldsEntry {
+    if former_release.is_none() && owned {
+        former_release = Some(ManagedFieldsEntry {
             api_version: Some(heir.api_version.to_owned()),
             fields_type: Some("FieldsV1".to_owned()),
             ..ManagedFieldsEntry::default()
         });
     }
-    let mut heritage = heritage?;
-    heritage.manager = Some(heir.manager.to_owned());
-    heritage.operation = Some("Apply".to_owned());
-    heritage.subresource = (!heir.subresource.is_empty()).then(|| heir.subresource.to_owned());
+    let mut former_release = former_release?;
+    former_release.manager = Some(heir.manager.to_owned());
+    former_release.operation = Some("Apply".to_owned());
+    former_release.subresource = (!heir.subresource.is_empty()).then(|| heir.subresource.to_owned());
     if owned {
-        unite(set(&mut heritage), &reference);
+        unite(set(&mut former_release), &reference);
     }
-    rest.push(heritage);
+    rest.push(former_release);
     (rest != entries).then_some(rest)
 }
 

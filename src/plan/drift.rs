@@ -12,7 +12,7 @@ use super::fingerprint::{is_apply_of, is_foreign};
 
 /// A field of ours that is ours no longer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Taken {
+pub struct DriftedField {
     /// As `spec.template.spec.containers[name=app].image`.
     pub field: String,
     /// `None`: it was removed, which leaves no trace of who did it.
@@ -22,7 +22,7 @@ pub struct Taken {
 /// Deeper than any manifest; a render is bounded as well.
 const DEPTH: usize = 64;
 
-impl fmt::Display for Taken {
+impl fmt::Display for DriftedField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.by {
             Some(manager) => write!(f, "{} changed by {manager}", self.field),
@@ -32,7 +32,7 @@ impl fmt::Display for Taken {
 }
 
 /// The fields of a rendered object that `manager` does not own, with the others that own them now, the latest first.
-pub fn taken(object: &Value, managed_fields: &[ManagedFieldsEntry], manager: &str) -> Vec<Taken> {
+pub fn drifted_fields(object: &Value, managed_fields: &[ManagedFieldsEntry], manager: &str) -> Vec<DriftedField> {
     let fields = |entry: &'_ ManagedFieldsEntry| entry.fields_v1.as_ref().map(|fields| fields.0.clone());
     let ours = managed_fields
         .iter()
@@ -86,7 +86,7 @@ pub fn taken(object: &Value, managed_fields: &[ManagedFieldsEntry], manager: &st
 }
 
 struct Search {
-    found: Vec<Taken>,
+    found: Vec<DriftedField>,
 }
 
 impl Search {
@@ -126,7 +126,7 @@ impl Search {
                     self.walk(item, own_fields(ours, item), &others, path, depth + 1);
                 }
             }
-            _ if ours.is_none() => self.found.push(Taken {
+            _ if ours.is_none() => self.found.push(DriftedField {
                 field: path,
                 by: others.first().map(|(name, _)| (*name).to_owned()),
             }),
@@ -194,9 +194,9 @@ mod tests {
 
     fn texts(object: &Value, entries: Value) -> Vec<String> {
         let entries: Vec<ManagedFieldsEntry> = serde_json::from_value(entries).unwrap();
-        taken(object, &entries, "chartwright")
+        drifted_fields(object, &entries, "chartwright")
             .iter()
-            .map(Taken::to_string)
+            .map(DriftedField::to_string)
             .collect()
     }
 

@@ -10,7 +10,7 @@ use crate::plan::members::Scope;
 impl Run<'_> {
     /// A metadata GET; or, when many look at the same kind in the same namespace, a share of a LIST. That shows what is
     /// not ours; what is ours the watch shows, as do our own writes.
-    pub(super) async fn look(&self, resource: &Resource, id: &ObjectId) -> Result<Option<Closely>, Error> {
+    pub(super) async fn existing(&self, resource: &Resource, id: &ObjectId) -> Result<Option<Closely>, Error> {
         let discovery = &self.context.discovery;
         let shown = || self.context.members().is_synced(&id.group_kind, &id.namespace);
         if !shown() {
