@@ -175,366 +175,225 @@ pub fn is_as_recorded(entry: &Entry, live: Option<&Live>, owner: &Owner) -> bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::applyset;
-    use crate::plan::desired::Stage;
-    use crate::plan::identity::{GroupKind, ObjectId};
-    use crate::plan::policy::Policy;
+    use crate::plan::identity::ObjectId;
+    use crate::plan::testing::{but, entry, id, live, member, owner};
+    use serde_json::json;
 
-    fn owner() -> Owner {
-        Owner {
-            uid: "u1".into(),
-            set: "set-a".into(),
-        }
+    fn config() -> ObjectId {
+        id("ConfigMap", "a")
     }
 
-    fn id() -> ObjectId {
-        ObjectId::new(GroupKind::new("", "ConfigMap"), "shop", "a")
-    }
+    const CREATE: Step = Step::Apply {
+        force: false,
+        why: Why::Missing,
+    };
 
-    fn member(digest: &str) -> Member {
-        Member {
-            id: id(),
-            version: "v1".into(),
-            stage: Stage::Objects,
-            object: serde_json::Value::Null,
-            source: "t.yaml".into(),
-            digest: digest.into(),
-            policy: Policy::default(),
-            owner: None,
-        }
-    }
-
-    fn entry() -> Entry {
-        Entry {
-            id: id(),
-            version: "v1".into(),
-            uid: "o1".into(),
-            wave: 0,
-            digest: "d".into(),
-            fingerprint: Some(7),
-            finished: false,
-        }
-    }
-
-    fn live(owner_uid: &str) -> Live {
-        Live {
-            uid: "o1".into(),
-            part_of: Some("set-a".into()),
-            tracking: Some(applyset::tracking_id(owner_uid, &id().group_kind, "shop", "a")),
-            fingerprint: Some(7),
-            ..Live::default()
-        }
+    fn apply(why: Why) -> Step {
+        Step::Apply { force: true, why }
     }
 
     #[test]
     fn each_situation_has_its_step() {
-        let apply = |force, why| Step::Apply { force, why };
-        let ours = live("u1");
-        let drifted = Live {
-            fingerprint: Some(8),
-            ..live("u1")
-        };
-        let unowned = Live {
-            fingerprint: None,
-            ..live("u1")
-        };
-        let recreated = Live {
-            uid: "o2".into(),
-            ..live("u1")
-        };
-        let dying = Live {
-            deleting: true,
-            ..live("u1")
-        };
-        let restored = live("u0");
-        let foreign = Live {
-            part_of: None,
-            tracking: None,
-            ..live("u1")
-        };
-        let stranger = Live {
-            fingerprint: None,
-            ..foreign.clone()
-        };
-        let untracked = Live {
-            tracking: None,
-            ..live("u1")
-        };
-        let cases = [
-            ("unchanged", "d", true, Seen::Present(&ours), Step::Unchanged),
+        let recorded = Some(entry(&config()));
+        let uncertain = recorded
+            .as_ref()
+            .map(|entry| but(entry, |entry| entry.fingerprint = None));
+        let ours = live(&config());
+        let with = |change: fn(&mut Live)| Some(but(&ours, change));
+        let unmark = |live: &mut Live| (live.part_of, live.tracking) = (None, None);
+        let foreign = but(&ours, unmark);
+        let stranger = but(&foreign, |live| live.fingerprint = None);
+        let unowned = with(|live| live.fingerprint = None);
+        let untracked = with(|live| live.tracking = None);
+        let restored = with(|live| live.tracking = Some("u0:ConfigMap:shop/a".into()));
+        let recreated = with(|live| live.uid = "o2".into());
+        let unchanged = Some(ours.clone());
+        let refused = Step::Refuse(Ownership::Foreign);
+        for (situation, digest, entry, live, expected) in [
+            ("unchanged", "d", &recorded, &unchanged, Step::Unchanged),
+            ("new content", "e", &recorded, &unchanged, apply(Why::Changed)),
             (
-                "new content",
-                "e",
-                true,
-                Seen::Present(&ours),
-                apply(true, Why::Changed),
-            ),
-            (
-                "a field was taken",
+                "a field taken",
                 "d",
-                true,
-                Seen::Present(&drifted),
-                apply(true, Why::Drifted),
+                &recorded,
+                &with(|live| live.fingerprint = Some(8)),
+                apply(Why::Drifted),
             ),
+            ("all fields taken", "d", &recorded, &unowned, apply(Why::Drifted)),
             (
-                "all fields were taken",
+                "made anew, with our marks",
                 "d",
-                true,
-                Seen::Present(&unowned),
-                apply(true, Why::Drifted),
-            ),
-            (
-                "recreated by somebody with our marks",
-                "d",
-                true,
-                Seen::Present(&recreated),
-                apply(true, Why::Changed),
+                &recorded,
+                &recreated,
+                apply(Why::Changed),
             ),
             (
                 "crashed before the record",
                 "d",
-                false,
-                Seen::Present(&ours),
-                apply(true, Why::Unrecorded),
-            ),
-            ("never seen", "d", true, Seen::NotInIndex, Step::Look),
-            ("deleted by hand", "d", true, Seen::Absent, apply(false, Why::Missing)),
-            ("being deleted", "d", true, Seen::Present(&dying), Step::AwaitDeletion),
-            (
-                "restored from a backup",
-                "d",
-                false,
-                Seen::Present(&restored),
-                apply(true, Why::Adopted),
+                &None,
+                &unchanged,
+                apply(Why::Unrecorded),
             ),
             (
-                "foreign",
+                "unknown what the apply came to",
                 "d",
-                false,
-                Seen::Present(&foreign),
-                Step::Refuse(Ownership::Foreign),
+                &uncertain,
+                &unchanged,
+                apply(Why::Changed),
             ),
+            ("the same, fields taken", "d", &uncertain, &unowned, apply(Why::Changed)),
+            ("deleted by hand", "d", &recorded, &None, CREATE),
+            (
+                "being deleted",
+                "d",
+                &recorded,
+                &with(|live| live.deleting = true),
+                Step::AwaitDeletion,
+            ),
+            (
+                "left alone",
+                "e",
+                &recorded,
+                &with(|live| live.disabled = true),
+                Step::Leave,
+            ),
+            ("restored from a backup", "d", &None, &restored, apply(Why::Adopted)),
+            ("foreign", "d", &None, &Some(foreign.clone()), refused.clone()),
             (
                 "foreign, though recorded",
                 "d",
-                true,
-                Seen::Present(&stranger),
-                Step::Refuse(Ownership::Foreign),
+                &recorded,
+                &Some(stranger),
+                refused.clone(),
             ),
             (
-                "its marks were removed",
+                "foreign, to be left alone",
                 "d",
-                true,
-                Seen::Present(&foreign),
-                apply(true, Why::Drifted),
+                &None,
+                &Some(but(&foreign, |live| live.disabled = true)),
+                refused,
             ),
+            ("its marks removed", "d", &recorded, &Some(foreign), apply(Why::Drifted)),
             (
-                "its annotation was removed",
+                "its annotation removed",
                 "d",
-                true,
-                Seen::Present(&untracked),
-                apply(true, Why::Drifted),
+                &recorded,
+                &untracked,
+                apply(Why::Drifted),
             ),
             (
                 "a copy of our labels",
                 "d",
-                false,
-                Seen::Present(&untracked),
+                &None,
+                &untracked,
                 Step::Refuse(Ownership::Copy),
             ),
-        ];
-        for (name, digest, recorded, seen, expected) in cases {
-            let entry = recorded.then(entry);
-            assert_eq!(
-                step(&member(digest), entry.as_ref(), seen, &owner()),
-                expected,
-                "{name}"
-            );
+        ] {
+            let member = but(&member(&config()), |member| member.digest = digest.into());
+            let seen = live.as_ref().map_or(Seen::Absent, Seen::Present);
+            assert_eq!(step(&member, entry.as_ref(), seen, &owner()), expected, "{situation}");
         }
+        let never_seen = step(&member(&config()), recorded.as_ref(), Seen::NotInIndex, &owner());
+        assert_eq!(never_seen, Step::Look);
     }
 
     #[test]
-    fn what_an_apply_came_to_is_not_guessed() {
-        let uncertain = Entry {
-            fingerprint: None,
-            ..entry()
-        };
-        let unowned = Live {
-            fingerprint: None,
-            ..live("u1")
-        };
-        for live in [live("u1"), unowned] {
-            assert_eq!(
-                step(&member("d"), Some(&uncertain), Seen::Present(&live), &owner()),
-                Step::Apply {
-                    force: true,
-                    why: Why::Changed
-                }
-            );
-        }
-    }
-
-    #[test]
-    fn policies_leave_members_as_they_are() {
-        let once = Member {
-            policy: Policy {
-                update: Update::IfNotPresent,
-                ..Policy::default()
-            },
-            ..member("e")
-        };
-        let drifted = Live {
-            fingerprint: None,
-            ..live("u1")
-        };
-        assert_eq!(
-            step(&once, Some(&entry()), Seen::Present(&drifted), &owner()),
-            Step::Leave
-        );
-        let made = Step::Apply {
-            force: false,
-            why: Why::Missing,
-        };
-        assert_eq!(step(&once, Some(&entry()), Seen::Absent, &owner()), made);
-        let foreign = Live {
-            uid: "o9".into(),
-            ..Live::default()
-        };
-        let others = Live {
-            part_of: Some("set-b".into()),
-            ..foreign.clone()
-        };
-        let leaving = Live {
-            deleting: true,
-            ..foreign.clone()
-        };
+    fn what_is_made_once_is_left_as_it_is() {
+        let once = but(&member(&config()), |member| member.policy.update = Update::IfNotPresent);
+        let drifted = but(&live(&config()), |live| live.fingerprint = None);
+        let recorded = entry(&config());
+        let step_of = |entry, seen| step(&once, entry, seen, &owner());
+        assert_eq!(step_of(Some(&recorded), Seen::Present(&drifted)), Step::Leave);
+        assert_eq!(step_of(Some(&recorded), Seen::Absent), CREATE);
+        let foreign = Live::default();
+        let others = but(&foreign, |live| live.part_of = Some("set-b".into()));
+        let leaving = but(&foreign, |live| live.deleting = true);
         for (live, expected) in [
             (&foreign, Step::Yield),
             (&leaving, Step::AwaitDeletion),
             (&others, Step::Refuse(Ownership::OtherRelease("set-b".into()))),
         ] {
-            assert_eq!(step(&once, None, Seen::Present(live), &owner()), expected);
+            assert_eq!(step_of(None, Seen::Present(live)), expected);
         }
-        let disabled = Live {
-            disabled: true,
-            ..drifted
-        };
-        assert_eq!(
-            step(&member("e"), Some(&entry()), Seen::Present(&disabled), &owner()),
-            Step::Leave
-        );
-        let foreign = Live {
-            part_of: None,
-            tracking: None,
-            ..disabled
-        };
-        assert_eq!(
-            step(&member("e"), None, Seen::Present(&foreign), &owner()),
-            Step::Refuse(Ownership::Foreign),
-            "nobody is robbed by an annotation"
-        );
     }
 
     #[test]
     fn a_finished_job_need_not_be_there() {
-        let finished = Entry {
-            finished: true,
-            ..entry()
-        };
-        let going = Live {
-            deleting: true,
-            ..live("u1")
-        };
+        let (member, live) = (member(&config()), live(&config()));
+        let finished = but(&entry(&config()), |entry| entry.finished = true);
+        let going = but(&live, |live| live.deleting = true);
         for seen in [Seen::NotInIndex, Seen::Absent, Seen::Present(&going)] {
-            assert_eq!(
-                step(&member("d"), Some(&finished), seen.clone(), &owner()),
-                Step::Satisfied,
-                "{seen:?}"
-            );
+            let next = step(&member, Some(&finished), seen.clone(), &owner());
+            assert_eq!(next, Step::Satisfied, "{seen:?}");
         }
-        assert_eq!(
-            step(&member("new"), Some(&finished), Seen::NotInIndex, &owner()),
-            Step::Look
-        );
-        assert!(is_as_recorded(&finished, None, &owner()) && !is_as_recorded(&entry(), None, &owner()));
-        assert!(is_as_recorded(&finished, Some(&live("u1")), &owner()));
-        let drifted = Live {
-            fingerprint: Some(8),
-            ..live("u1")
-        };
-        assert!(!is_as_recorded(&finished, Some(&drifted), &owner()));
+        let new = but(&member, |member| member.digest = "new".into());
+        assert_eq!(step(&new, Some(&finished), Seen::NotInIndex, &owner()), Step::Look);
+        let drifted = but(&live, |live| live.fingerprint = Some(8));
+        for (live, expected) in [(None, true), (Some(&live), true), (Some(&drifted), false)] {
+            assert_eq!(is_as_recorded(&finished, live, &owner()), expected, "{live:?}");
+        }
     }
 
     #[test]
     fn what_an_autoscaler_owns_is_given_up() {
-        let deployment = Member {
-            object: serde_json::json!({"spec": {"replicas": 2, "paused": false}}),
-            ..member("d")
-        };
-        let scaled = Live {
-            scaled_by: Some("kube-controller-manager".into()),
-            ..live("u1")
-        };
-        assert_eq!(
-            content(&deployment, Some(&scaled)).as_ref(),
-            &serde_json::json!({"spec": {"paused": false}})
-        );
-        assert_eq!(content(&deployment, Some(&live("u1"))).as_ref(), &deployment.object);
-        assert_eq!(content(&deployment, None).as_ref(), &deployment.object);
+        let object = json!({"spec": {"replicas": 2, "paused": false}});
+        let deployment = but(&member(&config()), |member| member.object = object.clone());
+        let live = live(&config());
+        let scaled = but(&live, |live| live.scaled_by = Some("kube-controller-manager".into()));
+        let unscaled = json!({"spec": {"paused": false}});
+        for (live, expected) in [
+            (Some(&scaled), unscaled),
+            (Some(&live), object.clone()),
+            (None, object.clone()),
+        ] {
+            assert_eq!(*content(&deployment, live), expected, "{live:?}");
+        }
     }
 
     #[test]
     fn a_member_gets_its_owner_reference_once_and_loses_it_when_it_is_to_be_kept() {
-        let reference = references::reference("a.test/v1", "Shop", "web", "u1");
-        let owned = Member {
-            object: serde_json::json!({"metadata": {"name": "a"}}),
-            owner: Some(reference.into()),
-            ..member("d")
-        };
-        let with = |owner: Option<&str>, keep| Live {
-            owner: owner.map(Into::into),
-            keep,
-            ..live("u1")
-        };
-        let changed = Step::Apply {
-            force: true,
-            why: Why::Changed,
-        };
-        let unowned = Member {
-            owner: None,
-            ..owned.clone()
+        let entry = entry(&config());
+        let owned = but(&member(&config()), |member| {
+            member.object = json!({"metadata": {"name": "a"}});
+            member.owner = Some(references::reference("a.test/v1", "Shop", "web", "u1").into());
+        });
+        let unowned = but(&owned, |member| member.owner = None);
+        let with = |owner: Option<&str>, keep| {
+            but(&live(&config()), |live| {
+                (live.owner, live.keep) = (owner.map(Into::into), keep)
+            })
         };
         for (member, live, expected) in [
             (&owned, with(Some("a.test/v1"), false), Step::Unchanged),
-            (&owned, with(None, false), changed.clone()),
-            (&owned, with(Some("a.test/v1alpha1"), false), changed.clone()),
-            (&owned, with(Some("a.test/v1"), true), changed.clone()),
+            (&owned, with(None, false), apply(Why::Changed)),
+            (&owned, with(Some("a.test/v1alpha1"), false), apply(Why::Changed)),
+            (&owned, with(Some("a.test/v1"), true), apply(Why::Changed)),
             (&owned, with(None, true), Step::Unchanged),
             (&unowned, with(None, false), Step::Unchanged),
-            (&unowned, with(Some("a.test/v1"), false), changed),
+            (&unowned, with(Some("a.test/v1"), false), apply(Why::Changed)),
         ] {
-            let next = step(member, Some(&entry()), Seen::Present(&live), &owner());
+            let next = step(member, Some(&entry), Seen::Present(&live), &owner());
             assert_eq!(next, expected, "{:?} {live:?}", member.owner);
             let sent = content(member, Some(&live));
             let owners = sent["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len);
             assert_eq!(owners, usize::from(member.owner.is_some() && !live.keep), "{live:?}");
             let is_left = live.keep && live.owner.is_some();
-            assert_eq!(is_as_recorded(&entry(), Some(&live), &owner()), !is_left, "{live:?}");
+            assert_eq!(is_as_recorded(&entry, Some(&live), &owner()), !is_left, "{live:?}");
         }
     }
 
     #[test]
     fn a_record_whose_last_apply_failed_is_never_as_recorded() {
-        assert!(is_as_recorded(&entry(), Some(&live("u1")), &owner()));
-        assert!(!is_as_recorded(
-            &Entry {
-                digest: String::new(),
-                ..entry()
-            },
-            Some(&live("u1")),
-            &owner()
-        ));
-        assert!(!is_as_recorded(&entry(), None, &owner()));
-        assert!(!is_as_recorded(&entry(), Some(&live("u2")), &owner()));
+        let (entry, live) = (entry(&config()), live(&config()));
+        let failed = but(&entry, |entry| entry.digest.clear());
+        let others = but(&live, |live| live.tracking = Some("u2:ConfigMap:shop/a".into()));
+        for (entry, live, expected) in [
+            (&entry, Some(&live), true),
+            (&failed, Some(&live), false),
+            (&entry, None, false),
+            (&entry, Some(&others), false),
+        ] {
+            assert_eq!(is_as_recorded(entry, live, &owner()), expected, "{entry:?} {live:?}");
+        }
     }
 }

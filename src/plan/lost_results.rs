@@ -230,23 +230,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plan::desired::Stage;
+    use crate::plan::testing::{self, but};
 
     fn id(name: &str) -> ObjectId {
-        ObjectId::new(GroupKind::new("", "Secret"), "shop", name)
+        testing::id("Secret", name)
     }
 
     fn member(name: &str, object: Value) -> Member {
-        Member {
-            id: id(name),
-            version: "v1".into(),
-            stage: Stage::Objects,
-            object,
-            source: "t.yaml".into(),
-            digest: String::new(),
-            policy: Default::default(),
-            owner: None,
-        }
+        but(&testing::member(&id(name)), |member| {
+            member.object = object;
+            member.digest.clear();
+        })
     }
 
     fn found(rendered: Value, live: Value) -> Found {

@@ -30,4 +30,6 @@ pub mod schema_errors;
 pub mod sequence;
 pub mod status;
 pub mod takeover;
+#[cfg(test)]
+pub mod testing;
 pub mod unions;

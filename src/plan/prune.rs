@@ -144,166 +144,86 @@ pub fn is_protected(group_kind: &GroupKind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::applyset;
-    use crate::plan::record::Entry;
-
-    fn id(kind: &str, name: &str) -> ObjectId {
-        ObjectId::new(GroupKind::new("", kind), "shop", name)
-    }
-
-    fn owner() -> Owner {
-        Owner {
-            uid: "u1".into(),
-            set: "set-a".into(),
-        }
-    }
-
-    fn live(id: &ObjectId) -> Live {
-        Live {
-            uid: "o1".into(),
-            part_of: Some("set-a".into()),
-            tracking: Some(applyset::tracking_id("u1", &id.group_kind, &id.namespace, &id.name)),
-            ..Live::default()
-        }
-    }
+    use crate::plan::testing::{but, entry, id, live, owner};
 
     #[test]
     fn the_live_object_has_the_last_word() {
         let config = id("ConfigMap", "a");
         let claim = id("PersistentVolumeClaim", "a");
-        let ours = live(&config);
-        let verdict_of = |live: Live| verdict(&config, &live, &owner(), Purpose::Prune);
-        assert_eq!(verdict_of(ours.clone()), Verdict::Delete);
-        assert_eq!(
-            verdict_of(Live {
-                keep: true,
-                ..ours.clone()
-            }),
-            Verdict::Release
-        );
-        assert_eq!(
-            verdict_of(Live {
-                deleting: true,
-                ..ours.clone()
-            }),
-            Verdict::Going
-        );
-        let copied = Live {
-            tracking: live(&id("ConfigMap", "b")).tracking,
-            ..ours.clone()
-        };
-        assert_eq!(verdict_of(copied), Verdict::Leave(Ownership::Copy));
-        let controlled = Live {
-            controller: Some(("Widget/w".into(), "x".into())),
-            ..ours.clone()
-        };
-        assert_eq!(verdict_of(controlled), Verdict::Controlled("Widget/w".into()));
-        let by_us = Live {
-            controller: Some(("Memcached/m".into(), "u1".into())),
-            ..ours
-        };
-        assert_eq!(verdict_of(by_us), Verdict::Delete);
-        assert_eq!(verdict(&claim, &live(&claim), &owner(), Purpose::Prune), Verdict::Hold);
-        assert_eq!(
-            verdict(&claim, &live(&claim), &owner(), Purpose::Delete),
-            Verdict::Delete
-        );
-        let allowed = Live {
-            prune_allowed: true,
-            ..live(&claim)
-        };
-        assert_eq!(verdict(&claim, &allowed, &owner(), Purpose::Prune), Verdict::Delete);
-    }
-
-    #[test]
-    fn what_stays_loses_its_owner_reference() {
-        let config = id("ConfigMap", "a");
-        let owned = Live {
-            owner: Some("a.test/v1".into()),
-            ..live(&config)
-        };
-        let going = Live {
-            deleting: true,
-            ..owned.clone()
-        };
-        let copied = Live {
-            tracking: None,
-            ..owned.clone()
-        };
-        for (live, purpose, expected) in [
-            (&owned, Purpose::Suspended, Verdict::Disown),
-            (&live(&config), Purpose::Suspended, Verdict::Stay),
-            (&going, Purpose::Suspended, Verdict::Going),
-            (&copied, Purpose::Suspended, Verdict::Leave(Ownership::Copy)),
-            (&owned, Purpose::Orphan, Verdict::Release),
+        let with = |change: fn(&mut Live)| but(&live(&config), change);
+        let controlled =
+            |by: &str, uid: &str| but(&live(&config), |live| live.controller = Some((by.into(), uid.into())));
+        let owned = with(|live| live.owner = Some("a.test/v1".into()));
+        let going = with(|live| live.deleting = true);
+        let copied = with(|live| live.tracking = Some("u1:ConfigMap:shop/b".into()));
+        let by_widget = Verdict::Controlled("Widget/w".into());
+        use Purpose::{Delete, Orphan, Prune, Suspended};
+        for (id, live, purpose, expected) in [
+            (&config, live(&config), Prune, Verdict::Delete),
+            (&config, with(|live| live.keep = true), Prune, Verdict::Release),
+            (&config, going.clone(), Prune, Verdict::Going),
+            (&config, copied.clone(), Prune, Verdict::Leave(Ownership::Copy)),
+            (&config, controlled("Widget/w", "x"), Prune, by_widget),
+            (&config, controlled("Memcached/m", "u1"), Prune, Verdict::Delete),
+            (&claim, live(&claim), Prune, Verdict::Hold),
+            (&claim, live(&claim), Delete, Verdict::Delete),
+            (
+                &claim,
+                but(&live(&claim), |live| live.prune_allowed = true),
+                Prune,
+                Verdict::Delete,
+            ),
+            // What stays loses its owner reference.
+            (&config, owned.clone(), Suspended, Verdict::Disown),
+            (&config, live(&config), Suspended, Verdict::Stay),
+            (&config, going, Suspended, Verdict::Going),
+            (&config, copied, Suspended, Verdict::Leave(Ownership::Copy)),
+            (&config, owned, Orphan, Verdict::Release),
         ] {
-            assert_eq!(
-                verdict(&config, live, &owner(), purpose),
-                expected,
-                "{purpose:?} {live:?}"
-            );
+            let found = verdict(id, &live, &owner(), purpose);
+            assert_eq!(found, expected, "{purpose:?} {live:?}");
         }
     }
 
     #[test]
     fn orphans_come_from_labels_and_from_the_record() {
+        let config = |name: &str| id("ConfigMap", name);
         let mut members = Members::default();
         for name in ["live-only", "desired", "both"] {
-            members.observe(&id("ConfigMap", name), live(&id("ConfigMap", name)));
+            members.observe(&config(name), live(&config(name)));
         }
-        let entry = |name: &str| Entry {
-            id: id("ConfigMap", name),
-            version: "v1".into(),
-            uid: String::new(),
-            wave: 0,
-            digest: String::new(),
-            fingerprint: None,
-            finished: false,
-        };
+        let entries = ["desired", "both", "recorded-only"].map(|name| entry(&config(name)));
         let record = Record {
-            entries: vec![entry("desired"), entry("both"), entry("recorded-only")],
+            entries: entries.into(),
             ..Record::default()
         };
-        let desired = id("ConfigMap", "desired");
-        let names: Vec<_> = orphans(&members, &record, &HashSet::from([&desired]), &owner())
-            .into_iter()
-            .map(|id| id.name)
-            .collect();
+        let found = orphans(&members, &record, &HashSet::from([&config("desired")]), &owner());
+        let names: Vec<_> = found.into_iter().map(|id| id.name).collect();
         assert_eq!(names, ["live-only", "recorded-only", "both"]);
     }
 
     #[test]
     fn any_gap_in_knowledge_forbids_pruning() {
         assert_eq!(Knowledge::default().gap(), None);
-        let gap = Knowledge {
-            unsynced: vec!["ConfigMap".into()],
-            ..Knowledge::default()
-        }
-        .gap();
-        assert_eq!(gap.as_deref(), Some("watches that are not synced: ConfigMap"));
-        for knowledge in [
-            Knowledge {
-                unknown_kinds: vec!["x".into()],
-                ..Knowledge::default()
-            },
-            Knowledge {
-                not_applied: vec!["x".into()],
-                ..Knowledge::default()
-            },
-            Knowledge {
-                failed_groups: vec!["x".into()],
-                ..Knowledge::default()
-            },
-            Knowledge {
-                changed_charts: vec!["x".into()],
-                ..Knowledge::default()
-            },
-            Knowledge {
-                unanswered_lookups: vec!["x".into()],
-                ..Knowledge::default()
-            },
-        ] {
-            assert!(knowledge.gap().is_some(), "{knowledge:?}");
+        let unsynced = but(&Knowledge::default(), |knowledge| {
+            knowledge.unsynced.push("ConfigMap".into())
+        });
+        assert_eq!(
+            unsynced.gap().as_deref(),
+            Some("watches that are not synced: ConfigMap")
+        );
+        let missing: [fn(&mut Knowledge) -> &mut Vec<String>; 6] = [
+            |knowledge| &mut knowledge.unsynced,
+            |knowledge| &mut knowledge.unknown_kinds,
+            |knowledge| &mut knowledge.not_applied,
+            |knowledge| &mut knowledge.failed_groups,
+            |knowledge| &mut knowledge.changed_charts,
+            |knowledge| &mut knowledge.unanswered_lookups,
+        ];
+        for list in missing {
+            let mut knowledge = Knowledge::default();
+            list(&mut knowledge).push("x".into());
+            assert!(knowledge.gap().is_some_and(|gap| gap.ends_with(": x")), "{knowledge:?}");
         }
     }
 }

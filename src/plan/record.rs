@@ -9,6 +9,7 @@ pub mod secret;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::desired::Member;
 use super::identity::{GroupKind, ObjectId};
 use super::request::Handled;
 
@@ -104,6 +105,23 @@ struct Row {
     fingerprint: String,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     finished: bool,
+}
+
+// === impl Entry ===
+
+impl Entry {
+    /// Of a member that is not applied yet.
+    pub fn of(member: &Member) -> Self {
+        Entry {
+            id: member.id.clone(),
+            version: member.version.clone(),
+            uid: String::new(),
+            wave: member.policy.wave,
+            digest: String::new(),
+            fingerprint: None,
+            finished: false,
+        }
+    }
 }
 
 // === impl Stored ===
@@ -300,6 +318,7 @@ impl From<Entry> for Row {
 #[cfg(test)]
 mod tests {
     use super::super::request::Request;
+    use super::super::testing::{entry, id};
     use super::*;
 
     #[test]
@@ -355,15 +374,7 @@ mod tests {
 
     #[test]
     fn a_long_inventory_is_a_part_and_a_later_version_is_nothing() {
-        let entry = |n: usize| Entry {
-            id: ObjectId::new(GroupKind::new("", "ConfigMap"), "shop", format!("c{n}")),
-            version: "v1".into(),
-            uid: "u".into(),
-            wave: 0,
-            digest: "d".into(),
-            fingerprint: None,
-            finished: false,
-        };
+        let entry = |n: usize| entry(&id("ConfigMap", &format!("c{n}")));
         let record = Record {
             revision: 2,
             completion: Completion::Done("abc".into()),

@@ -93,21 +93,12 @@ pub fn without(metadata: &ObjectMeta, uid: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::desired::Stage;
-    use crate::plan::identity::{GroupKind, ObjectId};
     use crate::plan::policy::Policy;
+    use crate::plan::testing::{but, id};
 
     fn member(namespace: &str, policy: Policy) -> Member {
-        Member {
-            id: ObjectId::new(GroupKind::new("", "ConfigMap"), namespace, "a"),
-            version: "v1".into(),
-            stage: Stage::Objects,
-            object: Value::Null,
-            source: "t.yaml".into(),
-            digest: String::new(),
-            policy,
-            owner: None,
-        }
+        let id = but(&id("ConfigMap", "a"), |id| id.namespace = namespace.into());
+        but(&crate::plan::testing::member(&id), |member| member.policy = policy)
     }
 
     fn ours() -> Arc<OwnerReference> {

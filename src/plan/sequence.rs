@@ -82,14 +82,8 @@ pub fn removal<T>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::identity::GroupKind;
-    use super::super::policy::Policy;
-    use super::super::record::Entry;
     use super::*;
-
-    fn id(kind: &str, name: &str) -> ObjectId {
-        ObjectId::new(GroupKind::parse(kind), "", name)
-    }
+    use crate::plan::testing::{but, entry, id, member};
 
     /// The names in the turns, one turn after the other; `|` where the sequence waits.
     fn told<T>(turns: Vec<Turn<T>>, name: impl Fn(&T) -> &str) -> String {
@@ -102,19 +96,8 @@ mod tests {
 
     #[test]
     fn members_are_applied_stage_by_stage_and_wave_by_wave() {
-        let member = |(kind, name, wave): (&str, &str, i32)| Member {
-            id: id(kind, name),
-            version: "v1".into(),
-            stage: Stage::of(&GroupKind::parse(kind)),
-            object: serde_json::Value::Null,
-            source: String::new(),
-            digest: String::new(),
-            policy: Policy {
-                wave,
-                ..Policy::default()
-            },
-            owner: None,
-        };
+        let waved =
+            |(kind, name, wave): (&str, &str, i32)| but(&member(&id(kind, name)), |member| member.policy.wave = wave);
         let webhook = "ValidatingWebhookConfiguration.admissionregistration.k8s.io";
         for (members, expected) in [
             (vec![], ""),
@@ -130,7 +113,7 @@ mod tests {
                 "space | early | a+b | hook",
             ),
         ] {
-            let members: Vec<Member> = members.into_iter().map(member).collect();
+            let members: Vec<Member> = members.into_iter().map(waved).collect();
             assert_eq!(told(installation(&members), |member| &member.id.name), expected);
         }
     }
@@ -144,15 +127,7 @@ mod tests {
             id("ConfigMap", "map"),
             id("Deployment.apps", "web"),
         );
-        let entry = |id: &ObjectId| Entry {
-            id: id.clone(),
-            version: "v1".into(),
-            uid: String::new(),
-            wave: if id.name == "map" { 7 } else { 0 },
-            digest: String::new(),
-            fingerprint: None,
-            finished: false,
-        };
+        let entry = |id: &ObjectId| but(&entry(id), |entry| entry.wave = if id.name == "map" { 7 } else { 0 });
         let record = Record {
             entries: [&space, &map, &web, &webhook].map(entry).into(),
             ..Record::default()

@@ -513,13 +513,11 @@ impl Run<'_> {
             .map(|entry| (entry.fingerprint, entry.finished));
         let (same_fingerprint, finished) = same.unwrap_or_default();
         let entry = |uid: String, digest: String, fingerprint| Entry {
-            id: member.id.clone(),
-            version: member.version.clone(),
             uid,
-            wave: member.policy.wave,
             digest,
             fingerprint,
             finished,
+            ..Entry::of(member)
         };
         match done {
             Done::Unchanged => match self.context.members().get(&member.id) {

@@ -134,8 +134,7 @@ impl Prepared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::identity::GroupKind;
-    use crate::plan::record::Entry;
+    use crate::plan::testing;
 
     fn key(name: &str) -> LookupKey {
         LookupKey {
@@ -154,15 +153,8 @@ mod tests {
         let mut release = Release::default();
         release.last_render.inputs = "i".into();
         release.record.revision = 1;
-        release.record.entries = vec![Entry {
-            id: ObjectId::new(GroupKind::new("", "Secret"), "shop", "own"),
-            version: "v1".into(),
-            uid: "own".into(),
-            wave: 0,
-            digest: "d".into(),
-            fingerprint: None,
-            finished: false,
-        }];
+        let own = testing::entry(&testing::id("Secret", "own"));
+        release.record.entries = vec![testing::but(&own, |entry| entry.uid = "own".into())];
         let text =
             |(name, found): &(&str, &Value)| format!("{}@{}", lookup::describe(&key(name)), lookups::version(found));
         release.record.lookups = found.iter().map(text).collect();

@@ -190,15 +190,7 @@ impl Run<'_> {
         let new = desired
             .iter()
             .filter(|member| release.record.entry(&member.id).is_none());
-        planned.entries.extend(new.map(|member| Entry {
-            id: member.id.clone(),
-            version: member.version.clone(),
-            uid: String::new(),
-            wave: member.policy.wave,
-            digest: String::new(),
-            fingerprint: None,
-            finished: false,
-        }));
+        planned.entries.extend(new.map(Entry::of));
         self.save(release, &planned).await
     }
 

@@ -272,22 +272,17 @@ impl Run<'_> {
         for (index, stored) in releases.iter().enumerate() {
             let last = index + 1 == releases.len();
             for member in self.members_of(&stored.manifest, namespace).members {
-                let digest = if last { member.digest } else { String::new() };
-                manifests.insert(member.id.clone(), member.object);
-                match release.record.entries.iter_mut().find(|entry| entry.id == member.id) {
+                let entry = Entry {
+                    digest: if last { member.digest.clone() } else { String::new() },
+                    ..Entry::of(&member)
+                };
+                match release.record.entry_mut(&member.id) {
                     // One that a takeover before this one recorded.
-                    Some(entry) if entry.uid.is_empty() => entry.digest = digest,
+                    Some(known) if known.uid.is_empty() => known.digest = entry.digest,
                     Some(_) => {}
-                    None => release.record.entries.push(Entry {
-                        wave: member.policy.wave,
-                        id: member.id,
-                        version: member.version,
-                        uid: String::new(),
-                        digest,
-                        fingerprint: None,
-                        finished: false,
-                    }),
+                    None => release.record.entries.push(entry),
                 }
+                manifests.insert(member.id, member.object);
             }
             version = version.max(stored.version);
         }

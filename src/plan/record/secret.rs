@@ -155,19 +155,11 @@ mod tests {
 
     use super::super::Completion;
     use super::*;
-    use crate::plan::identity::{GroupKind, ObjectId};
     use crate::plan::request::Handled;
+    use crate::plan::testing::{entry, id};
 
     fn record(members: usize) -> Record {
-        let entry = |n: usize| Entry {
-            id: ObjectId::new(GroupKind::new("apps", "Deployment"), "shop", format!("member-{n}")),
-            version: "v1".into(),
-            uid: format!("uid-{n}"),
-            wave: 0,
-            digest: format!("digest-{n}"),
-            fingerprint: Some(n as u64),
-            finished: false,
-        };
+        let entry = |n: usize| entry(&id("Deployment.apps", &format!("member-{n}")));
         let mut handled = Handled::default();
         for (request, text) in Request::ALL.into_iter().zip(["once", "1", "2", "3"]) {
             handled.set(request, text);
@@ -213,7 +205,7 @@ mod tests {
                 },
                 "entries": [{
                     "group": "apps", "version": "v1", "kind": "Deployment", "namespace": "shop", "name": "member-0",
-                    "uid": "uid-0", "wave": 0, "digest": "digest-0", "fingerprint": "0000000000000000",
+                    "uid": "o1", "wave": 0, "digest": "d", "fingerprint": "0000000000000007",
                 }],
             })
             .to_string()

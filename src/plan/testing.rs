@@ -1,0 +1,62 @@
+//! What the unit tests of this folder have in common: a release, one of its members, and how that is live.
+
+use super::applyset::tracking_id;
+use super::desired::{Member, Stage};
+use super::identity::{GroupKind, ObjectId};
+use super::members::Live;
+use super::ownership::Owner;
+use super::policy::Policy;
+use super::record::Entry;
+
+pub fn owner() -> Owner {
+    Owner {
+        uid: "u1".into(),
+        set: "set-a".into(),
+    }
+}
+
+/// An object of the namespace `shop`; `kind` as `Kind.group`.
+pub fn id(kind: &str, name: &str) -> ObjectId {
+    ObjectId::new(GroupKind::parse(kind), "shop", name)
+}
+
+pub fn member(id: &ObjectId) -> Member {
+    Member {
+        id: id.clone(),
+        version: "v1".into(),
+        stage: Stage::of(&id.group_kind),
+        object: serde_json::Value::Null,
+        source: "t.yaml".into(),
+        digest: "d".into(),
+        policy: Policy::default(),
+        owner: None,
+    }
+}
+
+/// The entry of a [`member`] that was applied.
+pub fn entry(id: &ObjectId) -> Entry {
+    Entry {
+        uid: "o1".into(),
+        digest: "d".into(),
+        fingerprint: Some(7),
+        ..Entry::of(&member(id))
+    }
+}
+
+/// A [`member`] as its [`entry`] says that it was left.
+pub fn live(id: &ObjectId) -> Live {
+    Live {
+        uid: "o1".into(),
+        part_of: Some("set-a".into()),
+        tracking: Some(tracking_id("u1", &id.group_kind, &id.namespace, &id.name)),
+        fingerprint: Some(7),
+        ..Live::default()
+    }
+}
+
+/// The same but for a change.
+pub fn but<T: Clone>(value: &T, change: impl FnOnce(&mut T)) -> T {
+    let mut value = value.clone();
+    change(&mut value);
+    value
+}
