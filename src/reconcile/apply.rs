@@ -12,6 +12,7 @@ use super::send::Order;
 use super::superset::{self, Superset};
 use super::{CustomResource, Run};
 use crate::cluster::custom_resource::apply_metadata;
+use crate::cluster::discovery::Resource;
 use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::cluster::throttle::asked_to_wait;
@@ -85,6 +86,50 @@ struct Pass {
     /// Why no further member is touched; empty if the failures say it.
     closed: Option<String>,
 }
+
+/// One member to be applied.
+#[derive(Clone, Copy)]
+struct Task<'a> {
+    prepared: &'a Prepared,
+    member: &'a Member,
+    /// What is recorded of it.
+    entry: Option<&'a Entry>,
+    /// Somebody asked for it, though nothing may be wrong with it.
+    forced: bool,
+}
+
+impl Task<'_> {
+    fn step(&self, seen: Seen<'_>) -> Step {
+        step(self.member, self.entry, seen, &self.prepared.identity.owner)
+    }
+}
+
+/// What is to be done about a member, and why.
+struct Decision {
+    next: Step,
+    live: Option<Live>,
+    /// Our fields that somebody took.
+    drifted: Vec<DriftedField>,
+    /// All that is ours is there, and it isn't what we wrote.
+    is_twin: bool,
+}
+
+impl Decision {
+    fn new(next: Step, live: Option<Live>) -> Self {
+        Decision {
+            next,
+            live,
+            drifted: Vec::new(),
+            is_twin: false,
+        }
+    }
+}
+
+/// The step for a member that somebody changed.
+const DRIFTED: Step = Step::Apply {
+    force: true,
+    why: Why::Drifted,
+};
 
 // === impl Pass ===
 
@@ -273,9 +318,13 @@ impl Run<'_> {
                             break;
                         }
                         let previous = pass.recorded.remove(&member.id);
-                        let done = self
-                            .member(release, prepared, member, previous.as_ref(), forced.is_some())
-                            .await;
+                        let task = Task {
+                            prepared,
+                            member,
+                            entry: previous.as_ref(),
+                            forced: forced.is_some(),
+                        };
+                        let done = self.member(release, task).await;
                         pass.reached.extend(self.entry(member, previous, &done));
                         pass.note(release, member, done);
                         if pass.closed.is_some() {
@@ -338,22 +387,13 @@ impl Run<'_> {
         (!troubles.is_empty()).then(|| list(troubles))
     }
 
-    /// What is to be done about one member, and does it. If it was overtaken by somebody else, it is seen what he made
-    /// of it.
-    async fn member(
-        &self,
-        release: &mut Release,
-        prepared: &Prepared,
-        member: &Member,
-        entry: Option<&Entry>,
-        forced: bool,
-    ) -> Done {
-        let mut again = false;
-        loop {
-            match self.attempt(release, prepared, member, entry, forced, again).await {
-                Ok(done) => return done,
-                Err(conflict) if again => return self.failure(member, &conflict),
-                Err(_) => again = true,
+    /// Does what is to be done about one member. If somebody else was faster, it is seen what they made of it.
+    async fn member(&self, release: &mut Release, task: Task<'_>) -> Done {
+        match self.attempt(release, task, false).await {
+            Ok(done) => done,
+            Err(_) => {
+                let again = self.attempt(release, task, true).await;
+                again.unwrap_or_else(|conflict| self.failure(task.member, &conflict))
             }
         }
     }
@@ -362,16 +402,8 @@ impl Run<'_> {
     ///
     /// # Errors
     /// As [`Run::send`].
-    async fn attempt(
-        &self,
-        release: &mut Release,
-        prepared: &Prepared,
-        member: &Member,
-        entry: Option<&Entry>,
-        forced: bool,
-        again: bool,
-    ) -> Result<Done, Error> {
-        let owner = &prepared.identity.owner;
+    async fn attempt(&self, release: &mut Release, task: Task<'_>, again: bool) -> Result<Done, Error> {
+        let Task { member, entry, .. } = task;
         let snapshot = self.context.discovery.snapshot();
         let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
             return Ok(Done::Failed(
@@ -382,127 +414,149 @@ impl Run<'_> {
         let indexed = self.context.members().get(&member.id).cloned();
         let mut next = match &indexed {
             _ if again => Step::Look,
-            Some(live) => step(member, entry, Seen::Present(live), owner),
-            None => step(member, entry, Seen::NotInIndex, owner),
+            Some(live) => task.step(Seen::Present(live)),
+            None => task.step(Seen::NotInIndex),
         };
         // What was never made isn't there as a rule. An apply that only creates finds out what is, at no other cost.
         let was_made = !self.is_first && entry.is_none_or(|entry| !entry.uid.is_empty());
         if next == Step::Look && !again && !was_made && self.former_release.is_none() {
-            next = step(member, entry, Seen::Absent, owner);
+            next = task.step(Seen::Absent);
         }
-        let mut live = indexed;
-        let mut fields = Vec::new();
-        let mut is_twin = false;
-        let drifted = Step::Apply {
-            force: true,
-            why: Why::Drifted,
+        if next == DRIFTED && release.contests.must_wait(&member.id) {
+            return Ok(Done::Contested);
+        }
+        let closely = again || next == DRIFTED;
+        let mut decision = match next {
+            Step::Look | DRIFTED => match self.inspect(resource, task, closely).await {
+                Ok(decision) => decision,
+                Err(error) => return Ok(self.failure(member, &error)),
+            },
+            next => Decision::new(next, indexed),
         };
-        if next == Step::Look || next == drifted {
-            if next == drifted && release.contests.must_wait(&member.id) {
-                return Ok(Done::Contested);
-            }
-            self.context.members().begin_request(&member.id);
-            let looked = match next {
-                Step::Look if !again => self.existing(resource, &member.id).await,
-                _ => objects::look_closely(&self.context.discovery, resource, &member.id).await,
-            };
-            let end = |answer: Option<&Live>| self.context.members().end_request(&member.id, answer);
-            match looked {
-                Ok(None) => {
-                    end(None);
-                    next = step(member, entry, Seen::Absent, owner);
-                    live = None;
-                }
-                Ok(Some((seen, managed))) => {
-                    next = step(member, entry, Seen::Present(&seen), owner);
-                    if next == drifted {
-                        // What is given up to an autoscaler is told apart below.
-                        let unscaled = Live {
-                            scaled_by: None,
-                            ..seen.clone()
-                        };
-                        let object = signed(&content(member, Some(&unscaled)), &member.digest);
-                        fields = drifted_fields(&object, &managed, objects::FIELD_MANAGER);
-                        // All that is ours is there, and it isn't what we wrote.
-                        is_twin = fields.is_empty() && seen.fingerprint.is_some();
-                    }
-                    let given_up = |field: &DriftedField| seen.scaled_by.is_some() && field.field == "spec.replicas";
-                    let only_scaled = !fields.is_empty() && fields.iter().all(given_up);
-                    fields.retain(|field| !given_up(field));
-                    if only_scaled {
-                        next = Step::Unchanged;
-                    }
-                    let is_left = matches!(next, Step::Unchanged | Step::Leave);
-                    end(is_left.then_some(&seen));
-                    live = Some(seen);
-                }
-                Err(error) => {
-                    end(None);
-                    return Ok(self.failure(member, &error));
-                }
-            }
-        }
-        if forced && next == Step::Unchanged {
-            next = Step::Apply {
+        if task.forced && decision.next == Step::Unchanged {
+            decision.next = Step::Apply {
                 force: true,
                 why: Why::Forced,
             };
         }
         // What a former owner made by the same chart isn't there by chance.
-        let may_yield = next == Step::Yield;
+        let may_yield = decision.next == Step::Yield;
         if may_yield && self.former_release.is_some()
-            || matches!(next, Step::Refuse(Ownership::Foreign | Ownership::Inherited))
+            || matches!(decision.next, Step::Refuse(Ownership::Foreign | Ownership::Inherited))
         {
-            next = match self.adopt(prepared, member, resource).await {
+            decision.next = match self.adopt(task.prepared, member, resource).await {
                 Ok(step) => step,
                 Err((Reason::Collision, _)) if may_yield => Step::Yield,
                 Err((reason, message)) => return Ok(Done::Failed(reason, message)),
             };
         }
-        Ok(match next {
-            Step::Unchanged => Done::Unchanged,
-            Step::Leave => Done::Left,
-            Step::Yield => Done::Yielded,
-            Step::Satisfied => Done::Finished,
-            Step::AwaitDeletion => Done::Awaited,
+        self.perform(release, resource, task, decision).await
+    }
+
+    /// Asks for what is there under the name of a member, and decides by that.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    async fn inspect(&self, resource: &Resource, task: Task<'_>, closely: bool) -> Result<Decision, Error> {
+        let Task { member, .. } = task;
+        self.context.members().begin_request(&member.id);
+        let found = match closely {
+            false => self.existing(resource, &member.id).await,
+            true => objects::look_closely(&self.context.discovery, resource, &member.id).await,
+        };
+        let end = |answer: Option<&Live>| self.context.members().end_request(&member.id, answer);
+        let (seen, managed) = match found {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                end(None);
+                return Ok(Decision::new(task.step(Seen::Absent), None));
+            }
+            Err(error) => {
+                end(None);
+                return Err(error);
+            }
+        };
+        let mut decision = Decision::new(task.step(Seen::Present(&seen)), None);
+        if decision.next == DRIFTED {
+            // What is given up to an autoscaler is told apart below.
+            let unscaled = Live {
+                scaled_by: None,
+                ..seen.clone()
+            };
+            let object = signed(&content(member, Some(&unscaled)), &member.digest);
+            decision.drifted = drifted_fields(&object, &managed, objects::FIELD_MANAGER);
+            decision.is_twin = decision.drifted.is_empty() && seen.fingerprint.is_some();
+            let given_up = |field: &DriftedField| seen.scaled_by.is_some() && field.field == "spec.replicas";
+            if !decision.drifted.is_empty() && decision.drifted.iter().all(given_up) {
+                decision.next = Step::Unchanged;
+            }
+            decision.drifted.retain(|field| !given_up(field));
+        }
+        let is_left = matches!(decision.next, Step::Unchanged | Step::Leave);
+        end(is_left.then_some(&seen));
+        decision.live = Some(seen);
+        Ok(decision)
+    }
+
+    /// Carries out a decision.
+    ///
+    /// # Errors
+    /// As [`Run::send`].
+    async fn perform(
+        &self,
+        release: &mut Release,
+        resource: &Resource,
+        task: Task<'_>,
+        decision: Decision,
+    ) -> Result<Done, Error> {
+        let Task { member, entry, .. } = task;
+        let live = decision.live.as_ref();
+        let (force, why) = match decision.next {
+            Step::Unchanged => return Ok(Done::Unchanged),
+            Step::Leave => return Ok(Done::Left),
+            Step::Yield => return Ok(Done::Yielded),
+            Step::Satisfied => return Ok(Done::Finished),
+            Step::AwaitDeletion => return Ok(Done::Awaited),
             Step::Refuse(ownership) => {
                 let whose = self.context.whose(&ownership).unwrap_or_else(|| ownership.to_string());
                 let text = format!("{} ({}) is left untouched: {whose}", member.id, member.source);
-                Done::Failed(Reason::Collision, text)
+                return Ok(Done::Failed(Reason::Collision, text));
             }
-            Step::Look => Done::Failed(Reason::ApplyFailed, format!("{}: could not be looked at", member.id)),
-            Step::Apply { force, why } => {
-                // A member that was there, with this very content, and is not: somebody deleted it.
-                let was_deleted = why == Why::Missing
-                    && entry.is_some_and(|entry| !entry.uid.is_empty() && entry.digest == member.digest);
-                if was_deleted && release.contests.must_wait(&member.id) {
-                    return Ok(Done::Contested);
-                }
-                let refused = self.refused_before(release, member, live.as_ref());
-                if let Some(refused) = refused.filter(|_| !forced) {
-                    return Ok(refused);
-                }
-                let order = Order {
-                    force,
-                    why,
-                    recreate: forced,
+            Step::Look => {
+                let text = format!("{}: could not be looked at", member.id);
+                return Ok(Done::Failed(Reason::ApplyFailed, text));
+            }
+            Step::Apply { force, why } => (force, why),
+        };
+        // A member that was there, with this very content, and is not: somebody deleted it.
+        let was_deleted =
+            why == Why::Missing && entry.is_some_and(|entry| !entry.uid.is_empty() && entry.digest == member.digest);
+        if was_deleted && release.contests.must_wait(&member.id) {
+            return Ok(Done::Contested);
+        }
+        let refused = self.refused_before(release, member, live);
+        if let Some(refused) = refused.filter(|_| !task.forced) {
+            return Ok(refused);
+        }
+        let order = Order {
+            force,
+            why,
+            recreate: task.forced,
+        };
+        let done = self.send(release, resource, member, live, order).await?;
+        self.note_refusal(release, member, live, &done);
+        match done {
+            Done::Applied(live, why) if was_deleted || why == Why::Drifted => {
+                let how = match was_deleted {
+                    true => "was deleted".to_owned(),
+                    false if decision.is_twin => self.met_twin(release).await,
+                    false => list(decision.drifted.iter().map(DriftedField::to_string).collect()),
                 };
-                let done = self.send(release, resource, member, live.as_ref(), order).await?;
-                self.note_refusal(release, member, live.as_ref(), &done);
-                match done {
-                    Done::Applied(live, why) if was_deleted || why == Why::Drifted => {
-                        let how = match was_deleted {
-                            true => "was deleted".to_owned(),
-                            false if is_twin => self.met_twin(release).await,
-                            false => list(fields.iter().map(DriftedField::to_string).collect()),
-                        };
-                        self.corrected(release, member, &how).await;
-                        Done::Corrected(live, how)
-                    }
-                    done => done,
-                }
+                self.corrected(release, member, &how).await;
+                Ok(Done::Corrected(live, how))
             }
-        })
+            done => Ok(done),
+        }
     }
 
     /// The record of a member after what was done to it.

@@ -101,41 +101,8 @@ impl Run<'_> {
             return pruned;
         }
         let mut knowledge = knowledge.clone();
-        let snapshot = self.context.discovery.snapshot();
-        let asked = &prepared.capabilities;
-        let asked_for_all = asked.iter().any(|question| is_about_all(question));
-        let desired_kinds = prepared.desired.members.iter().map(|member| &member.id.group_kind);
-        let groups = before.kinds.iter().chain(desired_kinds).map(|kind| kind.group.as_str());
-        let groups: HashSet<&str> = groups.chain(asked.iter().map(|question| group_of(question))).collect();
-        // Those that failed when it was rendered, too: what it could not see, it may have left out. What is none of its
-        // business holds nothing back.
-        for failed in snapshot.failed.iter().chain(&prepared.failed_groups) {
-            let group = group_of(failed);
-            if (asked_for_all || groups.contains(group)) && !knowledge.failed_groups.contains(failed) {
-                // Somebody waits for it.
-                let _ = snapshot.has_answered(group);
-                knowledge.failed_groups.push(failed.clone());
-            }
-        }
-        let watched = Superset::of_record(&release.record);
-        let mut found = self.find_unwatched(before, &watched, &mut knowledge).await;
-        let rendered = prepared.desired.members.iter().map(|member| &member.id);
-        let desired: HashSet<&ObjectId> = rendered.chain(&prepared.stay).collect();
-        found.retain(|id, _| !desired.contains(id));
-        let mut orphans = {
-            let members = self.context.members();
-            // A kind that is no longer served, while discovery is complete, has no objects.
-            let watched: HashSet<_> = watched.places(&snapshot).collect();
-            let unsynced = before
-                .places(&snapshot)
-                .filter(|place| watched.contains(place) && !members.is_synced(place.0, place.1));
-            knowledge.unsynced.extend(unsynced.map(|(kind, _)| kind.to_string()));
-            orphans(&members, &release.record, &desired, &prepared.identity.owner)
-        };
-        knowledge.unsynced.dedup();
-        found.retain(|id, _| !orphans.contains(id));
-        // What no record lists goes first.
-        orphans.splice(0..0, found.keys().cloned());
+        self.note_failed_groups(prepared, before, &mut knowledge);
+        let (orphans, mut read) = self.find_orphans(release, prepared, before, &mut knowledge).await;
         if !orphans.is_empty() && !self.unit.is_chart_unchanged().await {
             knowledge
                 .changed_charts
@@ -164,7 +131,7 @@ impl Run<'_> {
             let candidate = |id: ObjectId| match members.get(&id).cloned() {
                 Some(live) => (id, Candidate::Watched(live)),
                 None => {
-                    let read = found.remove(&id);
+                    let read = read.remove(&id);
                     (id, read.map_or(Candidate::Unknown, Candidate::Read))
                 }
             };
@@ -175,6 +142,55 @@ impl Run<'_> {
         pruned.note(self.remove(turns, owner, Purpose::Prune).await);
         self.context.metrics.pruned.inc_by(pruned.gone.len() as u64);
         pruned
+    }
+
+    /// API groups that don't answer now, or did not when it was rendered: what a render could not see, it may have left
+    /// out. What is none of its business holds nothing back.
+    fn note_failed_groups(&self, prepared: &Prepared, before: &Superset, knowledge: &mut Knowledge) {
+        let snapshot = self.context.discovery.snapshot();
+        let asked = &prepared.capabilities;
+        let asked_for_all = asked.iter().any(|question| is_about_all(question));
+        let desired_kinds = prepared.desired.members.iter().map(|member| &member.id.group_kind);
+        let groups = before.kinds.iter().chain(desired_kinds).map(|kind| kind.group.as_str());
+        let groups: HashSet<&str> = groups.chain(asked.iter().map(|question| group_of(question))).collect();
+        for failed in snapshot.failed.iter().chain(&prepared.failed_groups) {
+            let group = group_of(failed);
+            if (asked_for_all || groups.contains(group)) && !knowledge.failed_groups.contains(failed) {
+                // Somebody waits for it.
+                let _ = snapshot.has_answered(group);
+                knowledge.failed_groups.push(failed.clone());
+            }
+        }
+    }
+
+    /// The members that the render no longer contains, those that no record lists first; and those of them that no watch
+    /// shows, as they were read.
+    async fn find_orphans(
+        &self,
+        release: &Release,
+        prepared: &Prepared,
+        before: &Superset,
+        knowledge: &mut Knowledge,
+    ) -> (Vec<ObjectId>, BTreeMap<ObjectId, Live>) {
+        let snapshot = self.context.discovery.snapshot();
+        let recorded = Superset::of_record(&release.record);
+        let mut read = self.find_unwatched(before, &recorded, knowledge).await;
+        let rendered = prepared.desired.members.iter().map(|member| &member.id);
+        let desired: HashSet<&ObjectId> = rendered.chain(&prepared.stay).collect();
+        read.retain(|id, _| !desired.contains(id));
+        let watched = {
+            let members = self.context.members();
+            // A kind that is no longer served, while discovery is complete, has no objects.
+            let recorded: HashSet<_> = recorded.places(&snapshot).collect();
+            let unsynced = before
+                .places(&snapshot)
+                .filter(|place| recorded.contains(place) && !members.is_synced(place.0, place.1));
+            knowledge.unsynced.extend(unsynced.map(|(kind, _)| kind.to_string()));
+            orphans(&members, &release.record, &desired, &prepared.identity.owner)
+        };
+        knowledge.unsynced.dedup();
+        read.retain(|id, _| !watched.contains(id));
+        (read.keys().cloned().chain(watched).collect(), read)
     }
 
     fn intent(&self, release: &Release, prepared: &Prepared, orphans: &[ObjectId], owner: &Owner) -> Intent {

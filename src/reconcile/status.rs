@@ -47,10 +47,11 @@ impl Run<'_> {
         {
             release.record.handled.set(Request::Reconcile, &token);
         }
-        match self.save_record(release).await {
-            // What failed before says more than that nothing can be noted of it.
-            Err(unsaved) if conclusion.phase.is_well() => conclusion.phase = unsaved,
-            _ => {}
+        // What failed before says more than that nothing can be noted of it.
+        if let Err(unsaved) = self.save_record(release).await
+            && conclusion.phase.is_well()
+        {
+            conclusion.phase = unsaved;
         }
         let phase = &conclusion.phase;
         release.tried.after(phase);

@@ -56,6 +56,17 @@ pub(super) struct FormerRelease {
     settled: bool,
 }
 
+/// What the release Secrets hold.
+#[derive(Default)]
+struct Stored {
+    /// Those of this custom resource that can be read.
+    releases: Vec<StoredRelease>,
+    /// Name and UID of each of its Secrets.
+    secrets: Vec<(String, String)>,
+    /// Those that nothing shows to be this custom resource's.
+    others: Vec<(Option<StoredRelease>, (String, String))>,
+}
+
 /// The release as it claims objects that don't carry its marks.
 pub(super) fn claimant(unit: &Unit, resource: &CustomResource, namespace: &str) -> Claimant {
     Claimant {
@@ -99,76 +110,24 @@ impl Run<'_> {
         if former == Former::Helm && self.written.deleting {
             return Ok(());
         }
-        let key = &self.written.key;
         let namespace = match former {
-            Former::OperatorSdk => key.namespace.clone(),
+            Former::OperatorSdk => self.written.key.namespace.clone(),
             Former::Helm => match values::release_namespace(self.unit, &self.written) {
                 Ok(namespace) => namespace,
                 Err(_) => return Ok(()),
             },
         };
-        let listed = requests::releases(&self.context.discovery, &namespace, &key.name).await;
-        let stored = match listed {
-            Ok(stored) => stored,
-            // A deletion goes on with what the status tells; the garbage collector takes the Secrets.
-            Err(Error::Forbidden(_)) if self.written.deleting => Vec::new(),
-            // Whether Helm has a release of this name is only of interest if objects of it are in the way.
-            Err(error @ Error::Forbidden(_)) if former == Former::Helm && !self.is_marked() => {
-                self.unlisted = Some(error);
-                return Ok(());
-            }
-            Err(error) => {
-                return Err(failed(
-                    &format!("the release Secrets of {namespace}/{}", key.name),
-                    &error,
-                ));
-            }
-        };
-        if former == Former::Helm && stored.is_empty() && !self.is_marked() {
+        let Some(stored) = self.list_stored(former, &namespace).await? else {
             return Ok(());
-        }
-        let adopts = self.unit.watch.collisions != Collisions::Prevent;
-        let mut releases: Vec<StoredRelease> = Vec::new();
-        let mut secrets: Vec<(String, String)> = Vec::new();
-        let mut others: Vec<(Option<StoredRelease>, (String, String))> = Vec::new();
-        // Unpacked one at a time, the last one first, with no more memory than a render has. What there is no room for is
-        // as unread as what is broken.
+        };
+        // One at a time is unpacked, with no more memory than a render has.
         let _share = self.context.budget.share().await;
-        let mut left = self.context.budget.limits().memory / UNPACKED;
-        let mut stored = stored;
-        stored.sort_by_key(|secret| std::cmp::Reverse((secret.deployed, secret.version)));
-        for secret in stored {
-            let data = requests::stored(&self.context.discovery, &namespace, &secret).await;
-            let data =
-                data.map_err(|error| failed(&format!("the release Secret {namespace}/{}", secret.name), &error))?;
-            let Some(data) = data else { continue };
-            let unpacked = tokio::task::spawn_blocking(move || StoredRelease::decode(&data, left)).await;
-            let unpacked = unpacked.unwrap_or_else(|error| Err(ReleaseError::Gzip(error.to_string())));
-            let found = match unpacked {
-                Ok(found) => {
-                    left = left.saturating_sub(found.manifest.len() as u64);
-                    Some(found)
-                }
-                Err(error) => {
-                    tracing::warn!(resource = %key, secret = %secret.name, %error, "a release Secret can't be read");
-                    None
-                }
-            };
-            let is_ours = secret.owners.contains(&self.written.uid)
-                || self.controls(found.as_ref(), &namespace).await.map_err(|error| {
-                    failed(
-                        &format!("the members of the Helm release {namespace}/{}", key.name),
-                        &error,
-                    )
-                })?;
-            match is_ours {
-                true => {
-                    releases.extend(found);
-                    secrets.push((secret.name, secret.uid));
-                }
-                false => others.push((found, (secret.name, secret.uid))),
-            }
-        }
+        let Stored {
+            mut releases,
+            mut secrets,
+            others,
+        } = self.read_stored(stored, &namespace).await?;
+        let adopts = self.unit.watch.collisions != Collisions::Prevent;
         if former == Former::OperatorSdk && secrets.is_empty() && !others.is_empty() && !self.written.deleting {
             // Whoever may write a custom resource can say that it was helm-operator's; `helm install` made this release.
             if adopts {
@@ -205,6 +164,66 @@ impl Run<'_> {
             settled: false,
         });
         Ok(())
+    }
+
+    /// The release Secrets; `None` if there is nothing to be taken over.
+    async fn list_stored(
+        &mut self,
+        former: Former,
+        namespace: &str,
+    ) -> Result<Option<Vec<requests::ReleaseSecret>>, Phase> {
+        let name = &self.written.key.name;
+        match requests::releases(&self.context.discovery, namespace, name).await {
+            Ok(stored) if stored.is_empty() && former == Former::Helm && !self.is_marked() => Ok(None),
+            Ok(stored) => Ok(Some(stored)),
+            // A deletion goes on with what the status tells; the garbage collector takes the Secrets.
+            Err(Error::Forbidden(_)) if self.written.deleting => Ok(Some(Vec::new())),
+            // Whether Helm has a release of this name is only of interest if objects of it are in the way.
+            Err(error @ Error::Forbidden(_)) if former == Former::Helm && !self.is_marked() => {
+                self.unlisted = Some(error);
+                Ok(None)
+            }
+            Err(error) => Err(failed(&format!("the release Secrets of {namespace}/{name}"), &error)),
+        }
+    }
+
+    /// Reads release Secrets, the last revision first. What there is no room for is as unread as what is broken.
+    async fn read_stored(&self, mut listed: Vec<requests::ReleaseSecret>, namespace: &str) -> Result<Stored, Phase> {
+        let key = &self.written.key;
+        let mut stored = Stored::default();
+        let mut left = self.context.budget.limits().memory / UNPACKED;
+        listed.sort_by_key(|secret| std::cmp::Reverse((secret.deployed, secret.version)));
+        for secret in listed {
+            let data = requests::stored(&self.context.discovery, namespace, &secret).await;
+            let data =
+                data.map_err(|error| failed(&format!("the release Secret {namespace}/{}", secret.name), &error))?;
+            let Some(data) = data else { continue };
+            let unpacked = tokio::task::spawn_blocking(move || StoredRelease::decode(&data, left)).await;
+            let unpacked = unpacked.unwrap_or_else(|error| Err(ReleaseError::Gzip(error.to_string())));
+            let found = match unpacked {
+                Ok(found) => {
+                    left = left.saturating_sub(found.manifest.len() as u64);
+                    Some(found)
+                }
+                Err(error) => {
+                    tracing::warn!(resource = %key, secret = %secret.name, %error, "a release Secret can't be read");
+                    None
+                }
+            };
+            let is_ours = secret.owners.contains(&self.written.uid)
+                || self.controls(found.as_ref(), namespace).await.map_err(|error| {
+                    let what = format!("the members of the Helm release {namespace}/{}", key.name);
+                    failed(&what, &error)
+                })?;
+            match is_ours {
+                true => {
+                    stored.releases.extend(found);
+                    stored.secrets.push((secret.name, secret.uid));
+                }
+                false => stored.others.push((found, (secret.name, secret.uid))),
+            }
+        }
+        Ok(stored)
     }
 
     /// True if a release was this custom resource's: it is the controller of an object in the manifest.
