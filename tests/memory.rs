@@ -4,12 +4,13 @@
 //! A binary of its own, with one test, since its allocator counts for all threads.
 
 use std::alloc::{GlobalAlloc, Layout};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use helm_template::chart;
-use helm_template::render::{Capabilities, Input, Limits, Lookups, Release, Renderer, on_large_stack};
+use helm_template::chart::{Chart, File};
+use helm_template::render::{Engine, Input, Limits, Release};
 use mimalloc::MiMalloc;
 use serde_json::{Value, json};
 
@@ -93,25 +94,25 @@ fn templates() -> Vec<(&'static str, String, bool)> {
 
 /// Renders a template as the operator does. What was held at most beyond what was held before, and what came of it.
 fn render(template: &str, values: Value) -> (usize, Result<u64, String>) {
-    let file = |name: &str, text: &str| chart::File {
+    let file = |name: &str, text: &str| File {
         name: name.to_owned(),
         data: text.as_bytes().into(),
     };
-    let mut chart = chart::Chart::default();
+    let mut chart = Chart::default();
     chart.metadata.name = "c".to_owned();
     chart.metadata.version = "1.0.0".to_owned();
     chart.templates = vec![file("templates/t.yaml", template)];
-    let renderer = Renderer::new(Arc::new(chart)).unwrap();
-    let (capabilities, lookups) = (Capabilities::default(), Lookups::table(Default::default()));
+    let renderer = Engine::new(chart).unwrap();
+    let nothing_known = BTreeMap::new();
     let input = Input {
-        values,
+        lookup: Arc::new(nothing_known),
         limits: Limits::within(SHARE),
         read_objects: true,
-        ..Input::new(Release::install("r", "n"), &capabilities, &lookups)
+        ..Input::new(Release::install("r", "n"), values)
     };
     let before = HELD.load(Relaxed);
     PEAK.store(before, Relaxed);
-    let result = on_large_stack(|| renderer.render(&input)).unwrap();
+    let result = renderer.render_with(&input);
     let peak = PEAK.load(Relaxed) - before;
     (
         peak,
@@ -162,15 +163,14 @@ fn no_render_takes_more_than_its_share() {
 fn what_a_chart_takes() {
     let webstack = || Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/charts/webstack");
     let path = std::env::var_os("CHART").map_or_else(webstack, PathBuf::from);
-    let renderer = Renderer::new(Arc::new(chart::load(&path).unwrap())).unwrap();
-    let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
+    let renderer = Engine::new(Chart::load(&path).unwrap()).unwrap();
     let input = Input {
         read_objects: true,
-        ..Input::new(Release::install("r", "n"), &capabilities, &lookups)
+        ..Input::new(Release::install("r", "n"), Value::Null)
     };
     let before = HELD.load(Relaxed);
     PEAK.store(before, Relaxed);
-    let rendered = on_large_stack(|| renderer.render(&input)).unwrap().unwrap();
+    let rendered = renderer.render_with(&input).unwrap();
     let peak = PEAK.load(Relaxed) - before;
     eprintln!(
         "{} KiB, counted {:?}, size {}",

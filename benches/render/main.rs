@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helm_template::chart::{self, Chart};
-use helm_template::render::{Capabilities, Input, Lookups, Release, Renderer, on_large_stack};
+use helm_template::render::{Engine, Input, Release};
 use serde_json::{Map, Value, json};
 
 #[global_allocator]
@@ -94,7 +94,7 @@ fn run() -> Result<(), Failure> {
             };
             line.insert(name, json!(value));
         }
-        on_large_stack(|| memory(&mut line, &chart, &values))??;
+        memory(&mut line, &chart, &values)?;
         processes(&mut line, &chart, values_file.as_deref())?;
         ratios(&mut line);
         if as_json {
@@ -139,29 +139,28 @@ fn helm(samples: &mut Samples, chart: &Path, values: Option<&str>, runs: usize) 
     Ok(())
 }
 
-fn input<'a>(values: &Map<String, Value>, capabilities: &'a Capabilities, lookups: &'a Lookups) -> Input<'a> {
+fn input(values: &Map<String, Value>) -> Input<'static> {
     Input {
-        values: Value::Object(values.clone()),
-        seed: Some([0; 32]),
-        ..Input::new(Release::install("bench", "default"), capabilities, lookups)
+        random: Some(Arc::new([0; 32])),
+        // As the operator renders.
+        read_objects: true,
+        ..Input::new(Release::install("bench", "default"), Value::Object(values.clone()))
     }
 }
 
 fn ours(samples: &mut Samples, path: &Path, values: &Map<String, Value>, runs: usize) -> Result<(), Failure> {
-    let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
-    let input = input(values, &capabilities, &lookups);
+    let input = input(values);
     for run in 0..=runs {
         let start = Instant::now();
-        let chart = Arc::new(chart::load(path)?);
+        let chart = Arc::new(Chart::load(path)?);
         let loaded = start.elapsed();
         let start = Instant::now();
-        let renderer = Renderer::new(chart)?;
-        // Each on a thread of its own, as the operator renders.
-        on_large_stack(|| renderer.render(&input))??;
+        let renderer = Engine::new(chart)?;
+        renderer.render_with(&input)?;
         let first = start.elapsed();
         // Templates are parsed by the first render and kept: what the second takes is rendering alone.
         let start = Instant::now();
-        let rendered = on_large_stack(|| renderer.render(&input))??;
+        let rendered = renderer.render_with(&input)?;
         let second = start.elapsed();
         drop(rendered);
         if run > 0 {
@@ -180,11 +179,10 @@ fn ours(samples: &mut Samples, path: &Path, values: &Map<String, Value>, runs: u
 
 /// What a parsed chart takes.
 fn memory(line: &mut Map<String, Value>, path: &Path, values: &Map<String, Value>) -> Result<(), Failure> {
-    let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
-    let input = input(values, &capabilities, &lookups);
-    let (kept, held) = counting::held(|| -> Result<Renderer, Failure> {
-        let renderer = Renderer::new(Arc::new(chart::load(path)?))?;
-        renderer.render(&input)?;
+    let input = input(values);
+    let (kept, held) = counting::held(|| -> Result<Engine, Failure> {
+        let renderer = Engine::new(Chart::load(path)?)?;
+        renderer.render_with(&input)?;
         Ok(renderer)
     });
     let files = size(kept?.chart());

@@ -23,7 +23,7 @@ use crate::reconcile::{self, Answers, Context, CustomResource, Prepared, Reads, 
 use crate::telemetry::metrics::Metrics;
 use crate::watches::{self, Watch};
 use go_yaml as yaml;
-use helm_template::render::{Capabilities, Renderer};
+use helm_template::render::{Capabilities, Engine};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -238,7 +238,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
     let watch = find_watch(watches, &group_kind, &version, &resource.labels)?;
     let (chart, stamp) = helm_template::chart::stamp::load_stable(&watch.chart);
     let chart = chart.with_context(|| format!("chart {}", watch.chart.display()))?;
-    let renderer = Arc::new(Renderer::new(Arc::new(chart)).map_err(|error| anyhow::anyhow!("{error}"))?);
+    let renderer = Arc::new(Engine::new(chart).map_err(|error| anyhow::anyhow!("{error}"))?);
     let Cluster {
         discovery,
         events,

@@ -25,10 +25,11 @@ use clap::{Args, FromArgMatches};
 pub use self::args::TemplateArgs;
 use go_template::quote::quote_go;
 use go_yaml as yaml;
-use helm_template::chart::{self, Fetch, Warning};
+use helm_template::Chart;
+use helm_template::chart::{Fetch, Warning};
 use helm_template::render::{
-    Capabilities, Error, Hosts, Input, KubeVersion, Limits, Lookups, Release, Rendered, Renderer, StreamOptions,
-    bad_stream, on_large_stack, render_text, show_only, to_stream,
+    Capabilities, Engine, Error, Hosts, Input, KubeVersion, Limits, Lookup, NoCluster, Release, Rendered,
+    StreamOptions, bad_stream, on_large_stack, render_text, show_only, to_stream,
 };
 
 /// The name that Helm gives a release without one.
@@ -111,7 +112,7 @@ fn failed(text: String) -> Captured {
 fn capture(args: &TemplateArgs, stdin: &mut (dyn Read + Send), dir: &Path) -> Captured {
     let mut output = Output::default();
     let run = || yaml::with_max_depth(yaml::GO_MAX_DEPTH, || execute(args, stdin, dir, &mut output));
-    let error = on_large_stack(run).unwrap_or_else(Err).err();
+    let error = on_large_stack(run).err();
     let mut captured = error.map(failed).unwrap_or_default();
     let mut before = String::new();
     for notice in &output.notices {
@@ -138,10 +139,10 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut O
     let (values, raw_texts) = args.value_options(dir).merge(stdin).map_err(|e| e.to_string())?;
     let mut logged = Vec::new();
     let chart = match place {
-        Place::Path(path) => chart::load_logged(&path, &mut logged),
+        Place::Path(path) => Chart::load_logged(&path, &mut logged),
         Place::Url(url) => {
             let path = PathBuf::from(fetch::without_password(&url));
-            chart::load_archive_logged(&path, &fetch::get(&url)?, &mut logged)
+            Chart::unpack_logged(&path, &fetch::get(&url)?, &mut logged)
         }
     };
     output.notices.extend(logged.iter().map(Warning::log_line));
@@ -151,13 +152,15 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut O
             .notices
             .push("level=WARN msg=\"this chart is deprecated\"".to_owned());
     }
-    let renderer = Renderer::new(Arc::new(chart)).map_err(|e| e.to_string())?;
+    let renderer = Engine::new(chart).map_err(|e| e.to_string())?;
     let mut renderer = renderer.with_fetch(Fetch::new(fetch::get));
     if args.enable_dns {
         renderer = renderer.with_hosts(Hosts::new(addresses));
     }
     let cluster = match args.asks_server() {
-        true => Some(server::Cluster::connect(args, dir).map_err(|e| format!("{e:#}"))?),
+        true => Some(Arc::new(
+            server::Cluster::connect(args, dir).map_err(|e| format!("{e:#}"))?,
+        )),
         false => None,
     };
     check_name(&name)?;
@@ -165,22 +168,18 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut O
         // What the command line says about versions is ignored then, as with Helm.
         capabilities = cluster.capabilities();
     }
-    let lookups = cluster.as_ref().map_or_else(Lookups::none, server::Cluster::lookups);
+    let release = Release {
+        is_install: !args.is_upgrade,
+        is_upgrade: args.is_upgrade,
+        ..Release::install(&name, kubeconfig::namespace(args, dir))
+    };
     let input = Input {
-        values: serde_json::Value::Object(values),
         raw_texts,
-        release: Release {
-            name: name.clone(),
-            namespace: kubeconfig::namespace(args, dir),
-            revision: 1,
-            is_install: !args.is_upgrade,
-            is_upgrade: args.is_upgrade,
-        },
         capabilities: &capabilities,
-        lookups: &lookups,
-        clock: jiff::Timestamp::now(),
-        kept: None,
-        seed: None,
+        lookup: match &cluster {
+            Some(cluster) => Arc::clone(cluster) as Arc<dyn Lookup>,
+            None => Arc::new(NoCluster),
+        },
         // Whoever waits here can stop it: the limit of steps decides.
         limits: Limits {
             time: Duration::from_secs(600),
@@ -188,7 +187,7 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut O
         },
         include_crds: args.include_crds,
         skip_schema: args.skip_schema_validation,
-        ..Input::new(Release::install("", ""), &capabilities, &lookups)
+        ..Input::new(release, serde_json::Value::Object(values))
     };
     let mut log = Vec::new();
     let result = renderer.render_logged(&input, &mut log);
@@ -208,7 +207,7 @@ fn print(
     args: &TemplateArgs,
     dir: &Path,
     name: &str,
-    renderer: &Renderer,
+    renderer: &Engine,
     result: Result<Rendered, Error>,
     output: &mut Output,
     check: impl FnOnce(&Rendered) -> Result<(), String>,
@@ -230,7 +229,7 @@ fn print(
             Some(folder) => {
                 folder.write(&rendered)?;
                 folder.write_hooks(&rendered.hooks, options)?;
-                b"\n".to_vec()
+                "\n".to_owned()
             }
             None => {
                 check(&rendered)?;
@@ -239,7 +238,7 @@ fn print(
         },
         Err(error) => {
             let text = error.to_string();
-            output.excerpt = caret::excerpt(renderer.chart(), &text);
+            output.excerpt = error.place().and_then(|place| caret::excerpt(renderer.chart(), place));
             if !error.is_rendering() {
                 return Err(text);
             }
@@ -254,13 +253,13 @@ fn print(
                     bad_stream(&bad, StreamOptions { no_hooks, ..options })
                 }
                 (Error::Manifest(bad), None) => bad_stream(&bad, options),
-                _ => b"\n".to_vec(),
+                _ => "\n".to_owned(),
             }
         }
     };
     match show_only(&stream, &args.show_only) {
-        _ if args.show_only.is_empty() => output.stdout.extend_from_slice(&stream),
-        Ok(shown) => output.stdout.extend_from_slice(&shown),
+        _ if args.show_only.is_empty() => output.stdout.extend_from_slice(stream.as_bytes()),
+        Ok(shown) => output.stdout.extend_from_slice(shown.as_bytes()),
         Err(pattern) => {
             return Err(failure.unwrap_or_else(|| format!("could not find template {pattern} in chart")));
         }

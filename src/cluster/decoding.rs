@@ -209,7 +209,7 @@ pub fn deep(text: &[u8]) -> Result<Value, Unreadable> {
         reader.disable_recursion_limit();
         Value::deserialize(&mut reader)
     };
-    on_large_stack(read).map_err(Unreadable::Malformed)?.map_err(malformed)
+    on_large_stack(read).map_err(malformed)
 }
 
 fn malformed(error: serde_json::Error) -> Unreadable {

@@ -20,7 +20,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::Health;
 use crate::watches::Watch;
 use helm_template::chart::stamp::{Stamp, load_stable};
-use helm_template::render::Renderer;
+use helm_template::render::Engine;
 
 /// Everything that `chartwright run` was told.
 pub struct Options {
@@ -81,14 +81,14 @@ pub async fn run(
 
 /// Loads every chart once. A chart that can't be read keeps its releases `Stalled`, and everything else running.
 fn blueprints(options: &Options) -> Vec<Blueprint> {
-    let mut loaded: HashMap<PathBuf, (Result<Arc<Renderer>, String>, Stamp)> = HashMap::new();
+    let mut loaded: HashMap<PathBuf, (Result<Arc<Engine>, String>, Stamp)> = HashMap::new();
     let mut blueprints = Vec::new();
     for watch in &options.watches {
         let (renderer, stamp) = loaded.entry(watch.chart.clone()).or_insert_with(|| {
             let (chart, stamp) = load_stable(&watch.chart);
             let renderer = chart
                 .map_err(|error| format!("chart {}: {error}", watch.chart.display()))
-                .and_then(|chart| Renderer::new(Arc::new(chart)).map_err(|error| error.to_string()));
+                .and_then(|chart| Engine::new(chart).map_err(|error| error.to_string()));
             (renderer.map(Arc::new), stamp)
         });
         if let Err(error) = renderer {

@@ -27,7 +27,7 @@ use crate::watches::Watch;
 use crate::watches::names::is_built_in;
 use crate::watches::selector::LabelSelector;
 use helm_template::chart::stamp::Stamp;
-use helm_template::render::Renderer;
+use helm_template::render::Engine;
 
 /// How long the process isn't ready for want of the child watches' first lists.
 const SYNC_WAIT: Duration = Duration::from_secs(15);
@@ -43,7 +43,7 @@ const AFTER_PANIC: Duration = Duration::from_secs(60);
 /// What a unit is made of before its CRD is known.
 pub struct Blueprint {
     pub watch: Watch,
-    pub renderer: Result<Arc<Renderer>, String>,
+    pub renderer: Result<Arc<Engine>, String>,
     /// Of the chart's files, as they were read.
     pub stamp: Stamp,
     pub siblings: Vec<LabelSelector>,

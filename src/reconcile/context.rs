@@ -25,7 +25,7 @@ use crate::watches::Watch;
 use crate::watches::selector::LabelSelector;
 use helm_template::chart::Chart;
 use helm_template::chart::stamp::Stamp;
-use helm_template::render::{LookupKey, Renderer};
+use helm_template::render::{Engine, LookupKey};
 
 /// Requests for what templates look up that are under way in the process.
 const LOOKUPS_AT_ONCE: usize = 16;
@@ -105,7 +105,7 @@ pub struct Unit {
     /// The custom resource's own resource.
     pub resource: Resource,
     /// The chart, ready to render; or why it can't be read. Deletions work without.
-    pub renderer: Result<Arc<Renderer>, String>,
+    pub renderer: Result<Arc<Engine>, String>,
     /// Of the chart's files, as they were when they were read.
     pub stamp: Stamp,
     /// What the chart's templates read besides their values.

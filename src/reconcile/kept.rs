@@ -22,7 +22,7 @@ use crate::plan::request::Request::Regenerate;
 use crate::plan::status::{Phase, Reason};
 use crate::telemetry::metrics::Operation;
 use crate::telemetry::redact::Secrets;
-use helm_template::render::{Kept, KeptError, KeptKey, Lookups, Rendered};
+use helm_template::render::{Kept, KeptError, KeptKey, Rendered};
 
 const RESULTS: &str = "results.json";
 const PINS: &str = "pins.json";
@@ -267,7 +267,7 @@ impl Work<'_> {
         let request = Request {
             values: self.frame.values.clone(),
             revision,
-            lookups: Lookups::table(answers.clone()),
+            lookups: answers.clone(),
             kept: Some(rendered.randomness.kept.clone()),
             probe: Some(Box::new(rendered.clone())),
         };

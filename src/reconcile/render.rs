@@ -26,8 +26,7 @@ use crate::plan::references;
 use crate::plan::status::{Phase, Reason};
 use crate::telemetry::redact::Secrets;
 use helm_template::render::{
-    Error as RenderError, Hook, HookEvent, Input, Kept, LookupKey, Lookups, Randomness, Release as Facts, Rendered,
-    Renderer,
+    Engine, Error as RenderError, Hook, HookEvent, Input, Kept, LookupKey, Randomness, Release as Facts, Rendered,
 };
 
 /// A chart whose lookups depend on each other may need several rounds; one that never ends is an error.
@@ -84,7 +83,7 @@ pub(super) struct Work<'a> {
     pub context: &'a Context,
     pub unit: &'a Unit,
     pub resource: &'a CustomResource,
-    pub renderer: &'a Arc<Renderer>,
+    pub renderer: &'a Arc<Engine>,
     pub frame: Frame,
     /// What was looked up by the last attempt.
     pub known: Option<&'a Answers>,
@@ -101,7 +100,7 @@ pub(super) struct Work<'a> {
 pub(super) struct Request {
     pub values: Value,
     pub revision: i64,
-    pub lookups: Lookups,
+    pub lookups: Answers,
     /// `None`: random results are of no interest.
     pub kept: Option<Kept>,
     /// Not the render itself, but what chance would make of it another time.
@@ -316,7 +315,7 @@ impl Work<'_> {
             let request = Request {
                 values: self.frame.values.clone(),
                 revision,
-                lookups: Lookups::table(answers.clone()),
+                lookups: answers.clone(),
                 kept: Some(kept.clone()),
                 probe: None,
             };
@@ -416,7 +415,7 @@ impl Work<'_> {
         (now == lookups::version(known)).then(|| known.clone())
     }
 
-    /// One render, on a thread of its own.
+    /// One render, on a thread that may block.
     pub(super) async fn once(&self, request: Request) -> Result<Made, Phase> {
         let started = std::time::Instant::now();
         let context = self.context;
@@ -448,16 +447,17 @@ impl Work<'_> {
                     serde_json::to_string(&request.kept).unwrap_or_default()
                 });
                 let input = Input {
-                    values: request.values,
+                    capabilities: &snapshot.capabilities,
+                    lookup: Arc::new(request.lookups),
                     clock,
                     kept: request.kept.as_ref(),
                     limits,
                     guards_secrets: true,
                     read_objects: true,
-                    ..Input::new(facts, &snapshot.capabilities, &request.lookups)
+                    ..Input::new(facts, request.values)
                 };
                 let rendered = match request.probe {
-                    None => renderer.render(&input),
+                    None => renderer.render_with(&input),
                     Some(rendered) => Ok(renderer.probe(&input, &rendered)?.unwrap_or(*rendered)),
                 }?;
                 secrets::learn_render(&learning, &ChartText::of(Some(renderer.chart())), &rendered);
@@ -470,9 +470,9 @@ impl Work<'_> {
         let answer = tokio::task::spawn_blocking(job).await;
         context.metrics.render_duration.observe(started.elapsed().as_secs_f64());
         match answer {
-            Ok(Ok(Ok((rendered, desired)))) => Ok(Made::Rendered(Box::new(rendered), desired)),
-            Ok(Ok(Err(RenderError::Unanswered { missing, .. }))) => Ok(Made::Needs(missing)),
-            Ok(Ok(Err(error))) => {
+            Ok(Ok((rendered, desired))) => Ok(Made::Rendered(Box::new(rendered), desired)),
+            Ok(Err(RenderError::Unanswered { missing, .. })) => Ok(Made::Needs(missing)),
+            Ok(Err(error)) => {
                 let reason = if error.is_about_values() {
                     Reason::ValuesInvalid
                 } else {
@@ -485,7 +485,7 @@ impl Work<'_> {
                 };
                 Err(stalled(reason, format!("{error}{why}")))
             }
-            Ok(Err(_)) | Err(_) => {
+            Err(_) => {
                 context.metrics.panics.inc();
                 Err(stalled(
                     Reason::Panicked,

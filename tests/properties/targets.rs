@@ -7,7 +7,7 @@ use go_template::Set;
 use go_yaml as yaml;
 use helm_template::chart::{Chart, File, Frozen, strvals, values};
 use helm_template::helm::table;
-use helm_template::render::{Capabilities, Input, Limits, Lookups, Release, Renderer};
+use helm_template::render::{Engine, Input, Limits, Release};
 use helm_template::sprig::{regex, semver};
 use serde_json::{Map, Value, json};
 
@@ -56,10 +56,8 @@ pub fn render(data: &[u8]) {
         data: file.as_bytes().into(),
     }];
     let values = values::read(values.as_bytes()).map_or(Value::Null, Value::Object);
-    let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
     let input = Input {
-        values,
-        seed: Some([7; 32]),
+        random: Some(Arc::new([7; 32])),
         limits: Limits {
             steps: 20_000,
             depth: 50,
@@ -67,12 +65,12 @@ pub fn render(data: &[u8]) {
             ..Limits::default()
         },
         include_crds: true,
-        ..Input::new(Release::install("r", "n"), &capabilities, &lookups)
+        ..Input::new(Release::install("r", "n"), values)
     };
-    let Ok(renderer) = Renderer::new(Arc::new(chart)) else {
+    let Ok(renderer) = Engine::new(chart) else {
         return;
     };
-    let _ = renderer.render(&input);
+    let _ = renderer.render_with(&input);
 }
 
 /// YAML in: what can be read can be written, and reads back as the same value; values are the same by way of JSON and
@@ -159,8 +157,8 @@ pub fn set(data: &[u8]) {
 
 /// Chart archives: any bytes, any bytes as the inside of a gzip stream, and a chart of any files.
 pub fn archive(data: &[u8]) {
-    let _ = helm_template::chart::load_archive(data);
-    let _ = helm_template::chart::load_archive(&gzip(data));
+    let _ = Chart::unpack(data);
+    let _ = Chart::unpack(&gzip(data));
     let mut tar = tar::Builder::new(Vec::new());
     for part in data.split(|&b| b == 0xFF).take(20) {
         let (name, content) = halves(part);
@@ -171,7 +169,7 @@ pub fn archive(data: &[u8]) {
         let _ = tar.append_data(&mut header, name, content.as_bytes());
     }
     let Ok(tar) = tar.into_inner() else { return };
-    let _ = helm_template::chart::load_archive(&gzip(&tar));
+    let _ = Chart::unpack(&gzip(&tar));
 }
 
 fn gzip(data: &[u8]) -> Vec<u8> {

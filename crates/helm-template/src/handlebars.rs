@@ -20,6 +20,7 @@ use ::handlebars::{
 };
 
 use crate::helm::{Context, Limit};
+use crate::render::Place;
 use go_template::{Host, Value};
 
 /// What ends the name of a Handlebars template.
@@ -39,12 +40,20 @@ pub struct Templates {
 /// Why a template can't be parsed or rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The template or its data are wrong: `chart/templates/x.yaml.hbs:LINE:COLUMN: message`, both from 1.
-    #[error("{0}")]
-    At(String),
+    /// The template or its data are wrong.
+    #[error(transparent)]
+    At(#[from] Problem),
     /// The render went over a limit.
     #[error("over {0}")]
     Limit(Limit),
+}
+
+/// What is wrong with a template or its data, and where.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {message}")]
+pub struct Problem {
+    pub place: Place,
+    pub message: String,
 }
 
 /// Whether the file of that name is a Handlebars template.
@@ -79,6 +88,21 @@ fn registry() -> Handlebars<'static> {
     registry
 }
 
+// === impl Problem ===
+
+impl Problem {
+    fn at(file: &str, line: usize, column: usize, message: impl Into<String>) -> Self {
+        Problem {
+            place: Place {
+                file: file.to_owned(),
+                line,
+                column: Some(column),
+            },
+            message: message.into(),
+        }
+    }
+}
+
 // === impl Templates ===
 
 impl Templates {
@@ -86,9 +110,9 @@ impl Templates {
     /// `define` does; any other file is a template under its path.
     ///
     /// # Errors
-    /// [`Error::At`]
-    pub fn parse(&mut self, path: &str, source: &[u8]) -> Result<(), Error> {
-        let at = |line: usize, column: usize, message: &str| Error::At(format!("{path}:{line}:{column}: {message}"));
+    /// Its first [`Problem`].
+    pub fn parse(&mut self, path: &str, source: &[u8]) -> Result<(), Problem> {
+        let at = |line, column, message: &str| Problem::at(path, line, column, message);
         let text = std::str::from_utf8(source).map_err(|e| {
             let readable = String::from_utf8_lossy(source.get(..e.valid_up_to()).unwrap_or_default());
             let (line, column) = place(&readable, readable.len());
@@ -129,7 +153,7 @@ impl Templates {
     /// # Errors
     /// [`Error::Limit`] if a limit ended the render, else [`Error::At`].
     pub fn render(&self, context: &mut Context, path: &str, data: &Value) -> Result<Vec<u8>, Error> {
-        let data = data::of_template(data, self.uses_files).map_err(|e| Error::At(format!("{path}:1:1: {e}")))?;
+        let data = data::of_template(data, self.uses_files).map_err(|e| Problem::at(path, 1, 1, e))?;
         context.render_as(path, |context| self.execute(context, path, data))
     }
 
@@ -137,7 +161,7 @@ impl Templates {
         let parsed = self.registry.as_ref();
         let (registry, template) = parsed
             .and_then(|registry| Some((registry, registry.get_template(path)?)))
-            .ok_or_else(|| Error::At(format!("{path}:1:1: the template was not parsed")))?;
+            .ok_or_else(|| Problem::at(path, 1, 1, "the template was not parsed"))?;
         let data = Data::from(data);
         let session = Session {
             state: Mutex::new(State {
@@ -160,17 +184,17 @@ impl Templates {
         match (result, state.too_deep.or(state.context.exceeded())) {
             (Ok(()), _) => Ok(text.into_bytes()),
             (Err(_), Some(limit)) => Err(Error::Limit(limit)),
-            (Err(e), None) => Err(Error::At(self.located(path, &e))),
+            (Err(e), None) => Err(self.located(path, &e).into()),
         }
     }
 
-    fn located(&self, path: &str, error: &RenderError) -> String {
+    fn located(&self, path: &str, error: &RenderError) -> Problem {
         let name = error.template_name.as_deref();
         let file = name
             .and_then(|name| self.partials.get(name))
             .map_or(path, String::as_str);
         let (line, column) = (error.line_no.unwrap_or(1), error.column_no.unwrap_or(1));
-        format!("{file}:{line}:{column}: {}", message(error.reason()))
+        Problem::at(file, line, column, message(error.reason()))
     }
 }
 

@@ -6,3 +6,8 @@ pub mod handlebars;
 pub mod helm;
 pub mod render;
 pub mod sprig;
+
+pub use chart::Chart;
+pub use render::{
+    Capabilities, Engine, Error, Hook, Input, Kept, Limits, Lookup, LookupKey, Manifest, Random, Release, Rendered,
+};

@@ -1,22 +1,22 @@
 //! The place in a template that an error is about: the source line with a caret below, for standard error.
 
-use helm_template::chart::Chart;
+use helm_template::Chart;
+use helm_template::render::Place;
 
 /// The most that is shown of a source line, in characters.
 const WIDTH: usize = 120;
 
-/// The excerpt for the deepest place that an error text names, ready to be printed; nothing if it names none.
+/// The excerpt for a place, ready to be printed; nothing if it isn't in a template of the chart. Aliases of charts are not
+/// followed.
 ///
 /// Only template sources are shown, never values.
-pub fn excerpt(chart: &Chart, text: &str) -> Option<String> {
-    let (name, line, column) = places(text).last()?;
-    let source = template(chart, chart.name(), &name)?;
-    let source = String::from_utf8_lossy(source);
-    let shown = source.lines().nth(line.checked_sub(1)?)?.trim_end();
-    let place = column.map_or_else(String::new, |column| format!(":{column}"));
-    let number = line.to_string();
+pub fn excerpt(chart: &Chart, place: &Place) -> Option<String> {
+    let source = chart.template(&place.file)?.data.to_text();
+    let shown = source.lines().nth(place.line.checked_sub(1)?)?.trim_end();
+    let column = place.column;
+    let number = place.line.to_string();
     let margin = " ".repeat(number.len());
-    let mut out = format!("{margin} --> {name}:{line}{place}\n{margin} |\n{number} | ");
+    let mut out = format!("{margin} --> {place}\n{margin} |\n{number} | ");
     // Go counts bytes.
     let at = column.map(|column| shown.char_indices().take_while(|(byte, _)| *byte < column).count());
     let start = at.map_or(0, |at| at.saturating_sub(WIDTH * 2 / 3));
@@ -32,32 +32,6 @@ pub fn excerpt(chart: &Chart, text: &str) -> Option<String> {
 /// Tabs and control characters would move the caret, or do worse to a terminal.
 fn plain(c: char) -> char {
     if c.is_control() { ' ' } else { c }
-}
-
-/// All `name:line` and `name:line:column` in a text, in their order.
-fn places(text: &str) -> impl DoubleEndedIterator<Item = (String, usize, Option<usize>)> {
-    text.split([' ', '(', ')', '\n', '"', ','])
-        .filter_map(|word| {
-            let mut parts = word.trim_end_matches(':').split(':');
-            let name = parts.next().filter(|name| name.contains("/templates/"))?;
-            let line = parts.next()?.parse().ok()?;
-            let column = parts.next().and_then(|column| column.parse().ok());
-            Some((name.to_owned(), line, column))
-        })
-        .collect::<Vec<_>>()
-        .into_iter()
-}
-
-/// The source of a template, by the name that errors have for it. Aliases of charts are not followed.
-fn template<'c>(chart: &'c Chart, path: &str, name: &str) -> Option<&'c [u8]> {
-    let rest = name.strip_prefix(path)?.strip_prefix('/')?;
-    if let Some(file) = chart.templates.iter().find(|file| file.name == rest) {
-        return Some(&file.data);
-    }
-    chart
-        .dependencies
-        .iter()
-        .find_map(|child| template(child, &format!("{path}/charts/{}", child.name()), name))
 }
 
 #[cfg(test)]
@@ -84,30 +58,35 @@ mod tests {
         chart
     }
 
+    fn place(file: &str, line: usize, column: Option<usize>) -> Place {
+        let file = file.to_owned();
+        Place { file, line, column }
+    }
+
     #[test]
-    fn the_deepest_place_is_shown() {
+    fn the_line_is_shown_with_a_caret() {
         let table = [
             (
-                "parse error at (web/templates/a.yaml:2): bad character",
+                "web/templates/a.yaml",
+                (2, None),
                 Some("  --> web/templates/a.yaml:2\n  |\n2 | b: {{ .Values.x. }}\n"),
             ),
             (
-                "web/templates/a.yaml:1:3\n  executing \"web/templates/a.yaml\" at <include>:\n    error calling include:\n\
-                 web/charts/sub/templates/_x.tpl:2:8\n  no",
+                "web/charts/sub/templates/_x.tpl",
+                (2, Some(8)),
                 Some("  --> web/charts/sub/templates/_x.tpl:2:8\n  |\n2 |  é: {{ fail \"no\" }}\n  |        ^\n"),
             ),
-            ("execution error at (web/templates/none.yaml:1:1): x", None),
-            ("web/templates/a.yaml:99:1: x", None),
-            ("no place at all", None),
+            ("web/templates/none.yaml", (1, Some(1)), None),
+            ("web/templates/a.yaml", (99, Some(1)), None),
         ];
-        for (text, want) in table {
-            assert_eq!(excerpt(&chart(), text).as_deref(), want, "{text}");
+        for (file, (line, column), want) in table {
+            assert_eq!(excerpt(&chart(), &place(file, line, column)).as_deref(), want, "{file}");
         }
     }
 
     #[test]
     fn long_lines_are_cut_around_the_place() {
-        let shown = excerpt(&chart(), "web/templates/b.yaml:1:506").unwrap();
+        let shown = excerpt(&chart(), &place("web/templates/b.yaml", 1, Some(506))).unwrap();
         let lines: Vec<&str> = shown.lines().collect();
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH + 4), "{shown}");
         let at = lines[3].find('^').unwrap();

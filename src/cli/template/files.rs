@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
-use helm_template::render::{Hook, Rendered, StreamOptions, bytes, document};
+use helm_template::render::{Hook, Rendered, StreamOptions, document};
 
 /// Where files go, and what was written so far.
 pub struct Folder<'a> {
@@ -27,13 +27,18 @@ impl Folder<'_> {
         let mut written: Vec<&str> = Vec::new();
         let root = self.root.to_owned();
         for crd in &rendered.crds {
-            self.file(&root, &crd.name, &crd.data, written.contains(&crd.name.as_str()))?;
+            self.file(
+                &root,
+                &crd.name,
+                &crd.data.to_text(),
+                written.contains(&crd.name.as_str()),
+            )?;
             written.push(&crd.name);
         }
         let below = self.below();
         for manifest in &rendered.objects {
-            let (source, text) = (manifest.source.as_str(), bytes::of_text(&manifest.text));
-            self.file(&below, source, &text, written.contains(&source))?;
+            let source = manifest.source.as_str();
+            self.file(&below, source, &manifest.text, written.contains(&source))?;
             written.push(source);
         }
         Ok(())
@@ -47,7 +52,7 @@ impl Folder<'_> {
         let below = self.below();
         for Hook { manifest, .. } in hooks.iter().filter(|hook| options.has(hook)) {
             let exists = self.base.join(&below).join(&manifest.source).exists();
-            self.file(&below, &manifest.source, &bytes::of_text(&manifest.text), exists)?;
+            self.file(&below, &manifest.source, &manifest.text, exists)?;
         }
         Ok(())
     }
@@ -62,7 +67,7 @@ impl Folder<'_> {
         parts.collect::<PathBuf>().display().to_string()
     }
 
-    fn file(&mut self, folder: &str, source: &str, text: &[u8], append: bool) -> Result<(), String> {
+    fn file(&mut self, folder: &str, source: &str, text: &str, append: bool) -> Result<(), String> {
         let shown = format!("{folder}/{source}");
         self.put(&self.base.join(&shown), source, text, append)
             .map_err(|e| format!("{shown}: {e}"))?;
@@ -70,13 +75,13 @@ impl Folder<'_> {
         Ok(())
     }
 
-    fn put(&self, path: &Path, source: &str, text: &[u8], append: bool) -> io::Result<()> {
+    fn put(&self, path: &Path, source: &str, text: &str, append: bool) -> io::Result<()> {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).append(append).truncate(!append);
-        let mut out = Vec::with_capacity(source.len() + text.len());
+        let mut out = String::with_capacity(source.len() + text.len());
         document(&mut out, source, text);
-        options.open(path)?.write_all(&out)
+        options.open(path)?.write_all(out.as_bytes())
     }
 }
 

@@ -1,5 +1,6 @@
 //! `--dry-run=server`: capabilities and lookups from the cluster (`pkg/engine/lookup_func.go`).
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,11 +19,11 @@ use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Error;
 use crate::cluster::lookup::group_kind;
 use crate::cluster::path::{check, segment};
-use helm_template::render::{Capabilities, LookupKey, Lookups};
+use helm_template::render::{Capabilities, Lookup, LookupKey};
 
 /// A cluster, and what it serves.
 pub struct Cluster {
-    runtime: Arc<Runtime>,
+    runtime: Runtime,
     client: Client,
     snapshot: Arc<Snapshot>,
 }
@@ -46,7 +47,7 @@ impl Cluster {
         });
         let (client, snapshot) = connected.context("kubernetes cluster unreachable")?;
         Ok(Cluster {
-            runtime: Arc::new(runtime),
+            runtime,
             client,
             snapshot,
         })
@@ -67,15 +68,12 @@ impl Cluster {
     pub fn get(&self, key: &LookupKey) -> Result<Value, String> {
         self.runtime.block_on(fetch(&self.client, &self.snapshot, key))
     }
+}
 
-    /// Lookups that ask the cluster.
-    pub fn lookups(&self) -> Lookups {
-        let (runtime, client, snapshot) = (
-            Arc::clone(&self.runtime),
-            self.client.clone(),
-            Arc::clone(&self.snapshot),
-        );
-        Lookups::live(Arc::new(move |key| runtime.block_on(fetch(&client, &snapshot, key))))
+/// A render waits for the cluster's answers.
+impl Lookup for Cluster {
+    fn lookup(&self, key: &LookupKey) -> Result<Option<Cow<'_, Value>>, String> {
+        Ok(Some(Cow::Owned(self.get(key)?)))
     }
 }
 

@@ -216,54 +216,6 @@ fn values_nest_deep_and_schemas_less() {
     assert!(error.unwrap().contains("exceeded max depth of 10000"));
 }
 
-/// As with Helm 4.3.1, which looks at nothing in `crds/`.
-#[test]
-fn crds_are_printed_byte_by_byte() {
-    let folder = tempfile::tempdir().unwrap();
-    let chart = folder.path().join("c");
-    std::fs::create_dir_all(chart.join("crds")).unwrap();
-    std::fs::write(chart.join("Chart.yaml"), "apiVersion: v2\nname: c\nversion: 1.0.0\n").unwrap();
-    std::fs::write(chart.join("crds/a.yaml"), b"a: \"\xff\" # \xe9\n\xe2\x80\xa8").unwrap();
-    std::fs::write(chart.join("crds/b.yaml"), b"b: \xe9\n---\nc: \xe8\n").unwrap();
-    let run = |args: &[&str]| run_captured(&[&["c", "--include-crds"], args].concat(), b"", folder.path()).stdout;
-    let a = b"---\n# Source: c/crds/a.yaml\na: \"\xff\" # \xe9\n\xe2\x80\xa8\n";
-    assert_eq!(
-        run(&[]),
-        [&a[..], b"---\n# Source: c/crds/b.yaml\nb: \xe9\n---\nc: \xe8\n"].concat()
-    );
-    assert_eq!(
-        run(&["-s", "crds/b.yaml"]),
-        b"---\n# Source: c/crds/b.yaml\nb: \xe9\n\n"
-    );
-    run(&["--output-dir", "out"]);
-    assert_eq!(std::fs::read(folder.path().join("out/c/crds/a.yaml")).unwrap(), a);
-}
-
-/// As with Helm 4.3.1, whose YAML reader takes UTF-16.
-#[test]
-fn manifests_are_printed_byte_by_byte() {
-    let folder = tempfile::tempdir().unwrap();
-    let templates = folder.path().join("c/templates");
-    std::fs::create_dir_all(&templates).unwrap();
-    std::fs::write(
-        folder.path().join("c/Chart.yaml"),
-        "apiVersion: v2\nname: c\nversion: 1.0.0\n",
-    )
-    .unwrap();
-    let text = b"\xff\xfea\0:\0 \0b\0";
-    std::fs::write(templates.join("a.yaml"), text).unwrap();
-    let run = |args: &[&str]| run_captured(&[&["c"], args].concat(), b"", folder.path()).stdout;
-    let want = [b"---\n# Source: c/templates/a.yaml\n", &text[..], b"\n"].concat();
-    assert_eq!(run(&[]), want);
-    run(&["--output-dir", "out"]);
-    assert_eq!(
-        std::fs::read(folder.path().join("out/c/templates/a.yaml")).unwrap(),
-        want
-    );
-    std::fs::write(templates.join("a.yaml"), b"a: \xff").unwrap();
-    assert_eq!(run(&["--debug"]), b"---\n# Source: c/templates/a.yaml\na: \xff\n");
-}
-
 /// Helm prints the names as they are.
 #[cfg(target_os = "linux")]
 #[test]

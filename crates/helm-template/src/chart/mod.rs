@@ -50,7 +50,7 @@ pub struct Chart {
     pub crds: Vec<File>,
     /// The charts below `charts/`, declared or not, enabled or not.
     pub dependencies: Vec<Chart>,
-    /// What Helm's loader would log, in order, unless who loads the chart takes that itself ([`load_logged`]).
+    /// What Helm's loader would log, in order, unless who loads the chart takes that itself ([`Chart::load_logged`]).
     pub warnings: Vec<Warning>,
     format: Format,
     digest: OnceLock<String>,
@@ -100,52 +100,6 @@ pub enum Error {
     },
 }
 
-/// Loads a chart from a folder or from a `.tgz` archive.
-///
-/// Links are followed, byte order marks dropped, `.helmignore` applied (to folders only), a chart's size limited to
-/// 100 MiB. Archives whose paths leave the chart are refused.
-///
-/// # Errors
-/// [`Error`], worded as Helm words it.
-pub fn load(path: &Path) -> Result<Chart, Error> {
-    with_warnings(|warnings| load_logged(path, warnings))
-}
-
-/// As [`load`]. What Helm's loader would log is added to `warnings`, also before an error.
-///
-/// # Errors
-/// As [`load`]: what is wrong with a schema shows when values are checked.
-pub fn load_logged(path: &Path, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
-    let info = std::fs::metadata(path).map_err(|e| Error::io("stat", path, e))?;
-    let path = std::path::absolute(path).map_err(|e| Error::io("abs", path, e))?;
-    if info.is_dir() {
-        let chart_yaml = directory::chart_yaml(&path)?;
-        let head = files::head(&chart_yaml)?;
-        let files = directory::read(&path, chart_yaml, warnings)?;
-        return files::assemble(files, &head, warnings);
-    }
-    let data = std::fs::read(&path).map_err(|e| Error::io("open", &path, e))?;
-    load_archive_logged(&path, &data, warnings)
-}
-
-/// As [`load_logged`], from the bytes of a `.tgz` archive, as if they were those of the file `path`.
-///
-/// # Errors
-/// As [`load`], with `path` in them.
-pub fn load_archive_logged(path: &Path, data: &[u8], warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
-    let files = archive::read(path, data, &mut Budget::of_one())?;
-    from_archive(files, warnings)
-}
-
-/// Loads a chart from the bytes of a `.tgz` archive.
-///
-/// # Errors
-/// As [`load`].
-pub fn load_archive(data: &[u8]) -> Result<Chart, Error> {
-    let files = archive::unpack("", data, &mut Budget::of_one())?;
-    with_warnings(|warnings| from_archive(files, warnings))
-}
-
 fn with_warnings(load: impl FnOnce(&mut Vec<Warning>) -> Result<Chart, Error>) -> Result<Chart, Error> {
     let mut warnings = Vec::new();
     let chart = load(&mut warnings)?;
@@ -165,6 +119,52 @@ fn from_archive(files: Vec<File>, warnings: &mut Vec<Warning>) -> Result<Chart, 
 // === impl Chart ===
 
 impl Chart {
+    /// Loads a chart from a folder or from a `.tgz` archive.
+    ///
+    /// Links are followed, byte order marks dropped, `.helmignore` applied (to folders only), a chart's size limited to
+    /// 100 MiB. Archives whose paths leave the chart are refused.
+    ///
+    /// # Errors
+    /// [`Error`], worded as Helm words it.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
+        with_warnings(|warnings| Chart::load_logged(path.as_ref(), warnings))
+    }
+
+    /// As [`load`](Self::load). What Helm's loader would log is added to `warnings`, also before an error.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load): what is wrong with a schema shows when values are checked.
+    pub fn load_logged(path: &Path, warnings: &mut Vec<Warning>) -> Result<Self, Error> {
+        let info = std::fs::metadata(path).map_err(|e| Error::io("stat", path, e))?;
+        let path = std::path::absolute(path).map_err(|e| Error::io("abs", path, e))?;
+        if info.is_dir() {
+            let chart_yaml = directory::chart_yaml(&path)?;
+            let head = files::head(&chart_yaml)?;
+            let files = directory::read(&path, chart_yaml, warnings)?;
+            return files::assemble(files, &head, warnings);
+        }
+        let data = std::fs::read(&path).map_err(|e| Error::io("open", &path, e))?;
+        Chart::unpack_logged(&path, &data, warnings)
+    }
+
+    /// Loads a chart from the bytes of a `.tgz` archive.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn unpack(data: &[u8]) -> Result<Self, Error> {
+        let files = archive::unpack("", data, &mut Budget::of_one())?;
+        with_warnings(|warnings| from_archive(files, warnings))
+    }
+
+    /// As [`unpack`](Self::unpack), as if the bytes were those of the file `path`, with what Helm's loader would log.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), with `path` in them.
+    pub fn unpack_logged(path: &Path, data: &[u8], warnings: &mut Vec<Warning>) -> Result<Self, Error> {
+        let files = archive::read(path, data, &mut Budget::of_one())?;
+        from_archive(files, warnings)
+    }
+
     /// The chart's name, as `Chart.yaml` gives it.
     pub fn name(&self) -> &str {
         &self.metadata.name

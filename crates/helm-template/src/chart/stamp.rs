@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::{Chart, Error, load};
+use super::{Chart, Error};
 
 /// A chart that somebody copies is read again after this, and so often.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -78,9 +78,9 @@ fn add_metadata(hash: &mut Sha256, metadata: &Metadata) {
 /// for five seconds at most. Blocks.
 ///
 /// # Errors
-/// Those of [`load`]; and that the chart never held still. With the stamp of what was read.
+/// Those of [`Chart::load`]; and that the chart never held still. With the stamp of what was read.
 pub fn load_stable(path: &Path) -> (Result<Chart, Error>, Stamp) {
-    load_when_still(path, load)
+    load_when_still(path, |path| Chart::load(path))
 }
 
 fn load_when_still(path: &Path, load: impl Fn(&Path) -> Result<Chart, Error>) -> (Result<Chart, Error>, Stamp) {
@@ -145,7 +145,7 @@ mod tests {
         let folder = chart();
         let reads = Cell::new(0);
         let (loaded, stamp) = load_when_still(folder.path(), |path| {
-            let chart = load(path);
+            let chart = Chart::load(path);
             reads.set(reads.get() + 1);
             if reads.get() < 3 {
                 fs::write(path.join(format!("templates/{}.yaml", reads.get())), "").unwrap();

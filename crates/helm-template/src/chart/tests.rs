@@ -42,7 +42,7 @@ fn names(files: &[File]) -> Vec<&str> {
 #[test]
 fn folders_are_sorted_by_role() {
     let folder = folder();
-    let chart = load(folder.path()).unwrap();
+    let chart = Chart::load(folder.path()).unwrap();
     assert_eq!(chart.name(), "x");
     assert_eq!(names(&chart.templates), ["templates/a.yaml"]);
     assert_eq!(names(&chart.files), [".helmignore", "README.md", "crds/c.yaml"]);
@@ -57,10 +57,10 @@ fn folders_are_sorted_by_role() {
 #[test]
 fn the_digest_follows_every_file() {
     let folder = folder();
-    let before = load(folder.path()).unwrap().digest().to_owned();
-    assert_eq!(load(folder.path()).unwrap().digest(), before);
+    let before = Chart::load(folder.path()).unwrap().digest().to_owned();
+    assert_eq!(Chart::load(folder.path()).unwrap().digest(), before);
     write(folder.path(), "charts/y/templates/new.yaml", b"n");
-    assert_ne!(load(folder.path()).unwrap().digest(), before);
+    assert_ne!(Chart::load(folder.path()).unwrap().digest(), before);
 }
 
 #[cfg(unix)]
@@ -70,7 +70,7 @@ fn links_are_followed_but_not_for_ever() {
     let other = tempfile::tempdir().unwrap();
     write(other.path(), "linked.yaml", b"l");
     std::os::unix::fs::symlink(other.path(), folder.path().join("templates/more")).unwrap();
-    assert!(names(&load(folder.path()).unwrap().templates).contains(&"templates/more/linked.yaml"));
+    assert!(names(&Chart::load(folder.path()).unwrap().templates).contains(&"templates/more/linked.yaml"));
     std::os::unix::fs::symlink("..", folder.path().join("templates/up")).unwrap();
     // Each turn follows one link, and Linux follows 40.
     let around = format!(
@@ -78,7 +78,7 @@ fn links_are_followed_but_not_for_ever() {
         folder.path().display(),
         "/templates/up".repeat(40)
     );
-    assert_eq!(load(folder.path()).unwrap_err().to_string(), around);
+    assert_eq!(Chart::load(folder.path()).unwrap_err().to_string(), around);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn folders_may_nest_as_deep_as_the_system_lets_them() {
     let folder = folder();
     let deep = format!("templates/{}x.yaml", "d/".repeat(700));
     write(folder.path(), &deep, b"a: 1");
-    assert!(names(&load(folder.path()).unwrap().templates).contains(&deep.as_str()));
+    assert!(names(&Chart::load(folder.path()).unwrap().templates).contains(&deep.as_str()));
 }
 
 #[test]
@@ -95,19 +95,19 @@ fn a_link_that_leads_nowhere_is_named_with_what_is_missing() {
     let root = folder.path().display();
     std::os::unix::fs::symlink("gone/../b/c", folder.path().join("templates/a")).unwrap();
     assert_eq!(
-        load(folder.path()).unwrap_err().to_string(),
+        Chart::load(folder.path()).unwrap_err().to_string(),
         format!("error evaluating symlink {root}/templates/a: lstat {root}/templates/gone: no such file or directory")
     );
     std::fs::remove_file(folder.path().join("templates/a")).unwrap();
     std::os::unix::fs::symlink("./../b/c", folder.path().join("templates/a")).unwrap();
     assert_eq!(
-        load(folder.path()).unwrap_err().to_string(),
+        Chart::load(folder.path()).unwrap_err().to_string(),
         format!("error evaluating symlink {root}/templates/a: lstat {root}/b: no such file or directory")
     );
     fs::remove_file(folder.path().join("templates/a")).unwrap();
     std::os::unix::fs::symlink("../Chart.yaml/x", folder.path().join("templates/a")).unwrap();
     assert_eq!(
-        load(folder.path()).unwrap_err().to_string(),
+        Chart::load(folder.path()).unwrap_err().to_string(),
         format!("error evaluating symlink {root}/templates/a: not a directory")
     );
 }
@@ -136,7 +136,7 @@ fn archives_load_and_stay_inside() {
         ("x/charts/y-1.0.0.tgz", &inner),
     ]))
     .unwrap();
-    let chart = load(file.path()).unwrap();
+    let chart = Chart::load(file.path()).unwrap();
     assert_eq!(chart.dependencies.iter().map(Chart::name).collect::<Vec<_>>(), ["sub"]);
     let escaping = archive(&[("x/Chart.yaml", chart_yaml), ("x/../../evil", b"e")]);
     let error = archive::unpack("x.tgz", &escaping, &mut Budget::of_one()).unwrap_err();
@@ -161,7 +161,7 @@ fn bombs_are_refused_before_they_take_memory() {
             builder.append(&header, data).unwrap();
         }
         bytes = builder.into_inner().unwrap().finish().unwrap();
-        let error = load_archive(&bytes).unwrap_err().to_string();
+        let error = Chart::unpack(&bytes).unwrap_err().to_string();
         assert_eq!(
             error, "decompressed chart is larger than the maximum size 104857600",
             "{size}"
@@ -169,7 +169,7 @@ fn bombs_are_refused_before_they_take_memory() {
     }
     // As a dependency it is its parent's error.
     let parent = archive(&[("x/Chart.yaml", chart_yaml), ("x/charts/y.tgz", &bytes)]);
-    let error = load_archive(&parent).unwrap_err().to_string();
+    let error = Chart::unpack(&parent).unwrap_err().to_string();
     let want = "error unpacking subchart y.tgz in x: decompressed chart is larger than the maximum size 104857600";
     assert_eq!(error, want);
 
@@ -177,7 +177,7 @@ fn bombs_are_refused_before_they_take_memory() {
     let file = fs::File::create(folder.path().join("large")).unwrap();
     file.set_len(archive::MAX_CHART).unwrap();
     assert_eq!(
-        load(folder.path()).unwrap_err().to_string(),
+        Chart::load(folder.path()).unwrap_err().to_string(),
         "error reading large: chart exceeds maximum decompressed size of 104857600 bytes"
     );
 }
@@ -230,7 +230,7 @@ fn files_are_in_their_places() {
     for (name, text) in ["README.md", "templates/f100.txt"].iter().zip(&texts) {
         write(folder.path(), name, text);
     }
-    let chart = load(folder.path()).unwrap();
+    let chart = Chart::load(folder.path()).unwrap();
     let found: Vec<_> = chart.templates.iter().skip(1).collect();
     assert_eq!(found.len(), FILES);
     for (number, file) in found.iter().enumerate() {
@@ -246,13 +246,13 @@ fn files_are_in_their_places() {
     let of: Vec<_> = chart.dependencies.iter().map(values).collect();
     assert_eq!(of, [r#"{"of":"v"}"#, r#"{"of":"y"}"#, r#"{"of":"z"}"#]);
     write(folder.path(), ".helmignore", b"skip/\n/values.yaml\n");
-    assert_eq!(values(&load(folder.path()).unwrap()), "{}");
+    assert_eq!(values(&Chart::load(folder.path()).unwrap()), "{}");
 }
 
 #[test]
 fn the_first_error_is_told() {
     let folder = large_folder();
-    let error = || load(folder.path()).unwrap_err().to_string();
+    let error = || Chart::load(folder.path()).unwrap_err().to_string();
     let broken = |name: &str| {
         write(folder.path(), name, b"a: [\n");
     };
@@ -298,7 +298,7 @@ fn the_size_of_a_chart_is_limited_by_the_order_of_its_files() {
         file.set_len(size).unwrap();
     }
     assert_eq!(
-        load(folder.path()).unwrap_err().to_string(),
+        Chart::load(folder.path()).unwrap_err().to_string(),
         "error reading templates/g: chart exceeds maximum decompressed size of 104857600 bytes"
     );
 }
@@ -309,7 +309,7 @@ fn what_is_no_file_is_refused() {
     let socket = folder.path().join("templates/socket");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     assert_eq!(
-        load(folder.path()).unwrap_err().to_string(),
+        Chart::load(folder.path()).unwrap_err().to_string(),
         format!(
             "cannot load irregular file {} as it has file mode type bits set",
             socket.display()
@@ -340,7 +340,7 @@ fn refusals_are_worded_as_helm_words_them() {
     for (name, data, want) in table {
         let folder = folder();
         write(folder.path(), name, data);
-        assert_eq!(load(folder.path()).unwrap_err().to_string(), want);
+        assert_eq!(Chart::load(folder.path()).unwrap_err().to_string(), want);
     }
 }
 
@@ -352,9 +352,9 @@ fn charts_nest_as_deep_as_the_limit_lets_them() {
         write(folder.path(), &path, b"apiVersion: v2\nname: y\nversion: 1.0.0\n");
     };
     (0..=64).for_each(add);
-    assert!(load(folder.path()).is_ok());
+    assert!(Chart::load(folder.path()).is_ok());
     add(65);
-    let error = load(folder.path()).unwrap_err().to_string();
+    let error = Chart::load(folder.path()).unwrap_err().to_string();
     assert!(
         error.ends_with("charts nest deeper than the limit of 64 levels"),
         "{error}"
@@ -387,7 +387,7 @@ fn values_that_would_be_imported_without_end_are_refused() {
             ("x/charts/y/Chart.yaml", b"apiVersion: v2\nname: y\nversion: 1.0.0\n"),
             ("x/charts/y/values.yaml", values.as_bytes()),
         ];
-        let chart = load_archive(&archive(&files)).unwrap();
+        let chart = Chart::unpack(&archive(&files)).unwrap();
         let user = Map::new(MapKind::Any, Entries::new());
         let error = dependencies::process(&chart, &user, &mut Vec::new()).err().unwrap();
         assert_eq!(

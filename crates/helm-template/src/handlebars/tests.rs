@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use super::{Error, Templates, is_handlebars};
-use crate::helm::{Context, Environment, Limit, Limits, LookupKey, Lookups};
+use crate::helm::{Context, Environment, Limit, Limits, LookupKey, NoCluster};
 use go_template::{Set, Value};
 
 /// How many random texts are tried.
@@ -13,10 +13,10 @@ const CASES: usize = 3_000;
 
 fn environment(limits: Limits) -> Environment {
     Environment {
-        lookups: Lookups::none(),
+        lookup: Arc::new(NoCluster),
         clock: jiff::Timestamp::UNIX_EPOCH,
         kept: None,
-        seed: Some([1; 32]),
+        random: Some(Arc::new([1; 32])),
         limits,
         hosts: None,
         own: None,
@@ -374,7 +374,7 @@ fn lookups_are_answered_or_reported() {
     let source = "{{#each Values.names}}{{#with (lookup \"v1\" \"Secret\" \"n\" this) as |found|}}{{found.data.p}}{{else}}none{{/with}} \
                   {{/each}}";
     let mut environment = environment(Limits::default());
-    environment.lookups = Lookups::table(BTreeMap::from([
+    environment.lookup = Arc::new(BTreeMap::from([
         (key("a"), json!({"data": {"p": "found"}})),
         (key("gone"), json!({})),
     ]));

@@ -9,8 +9,8 @@ use super::hosts::Hosts;
 use super::includes::Includes;
 use super::kept::{Kept, Randomness};
 use super::limits::{Limit, Limits};
-use super::lookup::{LookupKey, Lookups};
-use super::random::{Random, Recall};
+use super::lookup::{Lookup, LookupKey};
+use super::random::{Draws, Random, Recall};
 use super::{files, functions};
 use crate::sprig::{Call, Drawn, Env, Source};
 use go_template::footprint;
@@ -39,11 +39,11 @@ const TOO_DEEP: &str = "exceeded maximum template depth";
 /// What a render takes from outside, besides its data.
 #[derive(Clone)]
 pub struct Environment {
-    pub lookups: Lookups,
+    pub lookup: Arc<dyn Lookup>,
     /// What `now` answers.
     pub clock: jiff::Timestamp,
     /// `None`: the operating system's randomness.
-    pub seed: Option<[u8; 32]>,
+    pub random: Option<Arc<dyn Random>>,
     /// `None`: every random result is new.
     pub kept: Option<Kept>,
     pub limits: Limits,
@@ -60,12 +60,12 @@ pub type Own = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 pub struct Context {
     pub(super) set: Arc<Set>,
     pub(super) includes: Includes,
-    lookups: Lookups,
+    lookup: Arc<dyn Lookup>,
     missing: BTreeSet<LookupKey>,
     used: BTreeSet<LookupKey>,
     asked: Asked,
     clock: jiff::Timestamp,
-    random: Random,
+    random: Draws,
     pub(super) hosts: Option<Hosts>,
     own: Option<Own>,
     /// The texts that `tpl` is executing, one within the other.
@@ -104,12 +104,12 @@ impl Context {
         Context {
             set,
             includes: Includes::new(),
-            lookups: environment.lookups.clone(),
+            lookup: Arc::clone(&environment.lookup),
             missing: BTreeSet::new(),
             used: BTreeSet::new(),
             asked: Asked::default(),
             clock: environment.clock,
-            random: Random::new(environment.seed, environment.kept.as_ref()),
+            random: Draws::new(environment.random.clone(), environment.kept.as_ref()),
             hosts: environment.hosts.clone(),
             own: environment.own.clone(),
             texts: Vec::new(),
@@ -220,9 +220,6 @@ impl Context {
 
     pub(super) fn lookup(&mut self, key: LookupKey) -> Result<Value, CallError> {
         let empty = || Value::map(Entries::new());
-        if !self.lookups.is_live() {
-            return Ok(empty());
-        }
         if key.kind == SECRET
             && let Some(own) = &self.own
         {
@@ -244,7 +241,7 @@ impl Context {
         if self.used.insert(key.clone()) && !meter::spend(LOOKED_UP) {
             return Err(CallError::Text(Overrun::Memory.to_string()));
         }
-        let answer = self.lookups.get(&key).map_err(CallError::Text)?;
+        let answer = self.lookup.lookup(&key).map_err(CallError::Text)?;
         if answer.as_deref().is_some_and(|answer| !super::convert::charge(answer)) {
             return Err(CallError::Text(Overrun::Memory.to_string()));
         }

@@ -1,34 +1,28 @@
 //! Helm's wording of template errors (`cleanupParseError` and `reformatExecErrorMsg` in `pkg/engine/engine.go`).
 
 use super::functions::MARKERS;
-use go_template::{Cause, ExecError, ParseError};
+use go_template::quote::quote_go;
+use go_template::{Cause, ExecError, ParseError, Place};
 
-/// The text for a file that doesn't parse.
+/// The text for a file that doesn't parse. Helm shows the last part of the message.
 pub fn parse_text(error: &ParseError) -> String {
-    let text = error.to_string();
-    let parts: Vec<&str> = text.split(": ").collect();
-    match (parts.get(1), parts.last()) {
-        (Some(location), Some(message)) => format!("parse error at ({location}): {message}"),
-        _ => format!("parse error in ({}): {text}", error.name),
-    }
+    let message = error.message.rsplit(": ").next().unwrap_or_default();
+    format!("parse error at ({}:{}): {message}", error.name, error.line)
 }
 
 /// The text for a failed execution of the file `name`.
 pub fn exec_text(name: &str, error: &ExecError) -> String {
     let text = error.to_string();
-    let mut parts = text.splitn(3, ": ");
-    let (Some(_), Some(location), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
+    let Some(place) = &error.place else {
         return format!("execution error in ({name}): {text}");
     };
-    if let Some(message) = marked(rest) {
-        return format!("execution error at ({location}): {message}");
+    if let Some(message) = marked(&text) {
+        return format!("execution error at ({}): {message}", location(place));
     }
     let mut lines: Vec<Trace> = Vec::new();
     let mut current = Some(error);
     while let Some(link) = current {
-        let Some(trace) = Trace::parse(&link.to_string()) else {
-            return text;
-        };
+        let trace = Trace::of(link);
         if lines.last() != Some(&trace) {
             lines.push(trace);
         }
@@ -40,6 +34,10 @@ pub fn exec_text(name: &str, error: &ExecError) -> String {
         };
     }
     lines.iter().map(Trace::to_string).collect::<String>().trim().to_owned()
+}
+
+fn location(place: &Place) -> String {
+    format!("{}:{}:{}", place.file, place.line, place.column)
 }
 
 /// The text between the markers of `fail` and `required`: from the first start to the last end.
@@ -58,42 +56,23 @@ struct Trace {
 }
 
 impl Trace {
-    fn parse(text: &str) -> Option<Self> {
-        let rest = text.strip_prefix("template: ")?;
-        if rest.starts_with("no template ") {
-            return Some(Trace {
+    fn of(link: &ExecError) -> Self {
+        let Some(place) = &link.place else {
+            return Trace {
                 location: String::new(),
                 executing: String::new(),
-                message: text.to_owned(),
-            });
+                message: link.to_string(),
+            };
+        };
+        // Helm takes the line apart at what it takes for the start of the cause.
+        let message = link.message.split(" template:").next().unwrap_or_default();
+        let colon = if link.cause.is_some() { ":" } else { "" };
+        Trace {
+            location: location(place),
+            executing: format!("executing {} at <{}>:", quote_go(&place.executing), place.node),
+            message: format!("{message}{colon}"),
         }
-        Trace::executing(rest).or_else(|| {
-            let (location, message) = rest.rsplit_once(": ")?;
-            Some(Trace {
-                location: location.to_owned(),
-                executing: String::new(),
-                message: before_template(message),
-            })
-        })
     }
-
-    fn executing(rest: &str) -> Option<Self> {
-        let (location, after) = rest.split_once(": executing ")?;
-        let (function, after) = after.strip_prefix('"')?.split_once('"')?;
-        let (node, message) = after.strip_prefix(" at <")?.split_once(">: ")?;
-        Some(Trace {
-            location: location.to_owned(),
-            executing: format!("executing \"{function}\" at <{node}>:"),
-            message: before_template(message),
-        })
-    }
-}
-
-fn before_template(message: &str) -> String {
-    message
-        .split_once(" template:")
-        .map_or(message, |(before, _)| before)
-        .to_owned()
 }
 
 impl std::fmt::Display for Trace {
@@ -114,7 +93,6 @@ impl std::fmt::Display for Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use go_template::Place;
 
     fn error(column: usize, node: &str, message: &str, cause: Option<Cause>) -> ExecError {
         let place = Place {

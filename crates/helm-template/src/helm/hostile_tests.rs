@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Context, Environment, Limits, Lookups, table};
+use super::{Context, Environment, Limits, NoCluster, table};
 use go_template::meter;
 use go_template::{Entries, Host, List, ListKind, Map, MapKind, Param, Set, Value};
 
@@ -123,9 +123,9 @@ fn call_all(sample: Option<usize>) -> usize {
         ..Limits::default()
     };
     let environment = Environment {
-        lookups: Lookups::none(),
+        lookup: Arc::new(NoCluster),
         clock: jiff::Timestamp::UNIX_EPOCH,
-        seed: Some([1; 32]),
+        random: Some(Arc::new([1; 32])),
         kept: None,
         limits,
         hosts: None,

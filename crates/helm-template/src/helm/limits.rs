@@ -8,8 +8,7 @@ pub struct Limits {
     /// Nodes and loop turns that may be executed, and the work of functions: a step for every 64 bytes that they are
     /// given or make, and a function's own cost where it is slow (passwords, keys, certificates).
     pub steps: u64,
-    /// Levels of templates and control structures that may be open at once. The thread that renders must have the
-    /// stack for it: [`on_large_stack`](crate::render::on_large_stack) has it for the default.
+    /// Levels of templates and control structures that may be open at once. A render has the stack for the default.
     pub depth: usize,
     /// Bytes that all templates together may write.
     pub output: usize,

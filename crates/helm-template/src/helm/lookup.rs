@@ -1,11 +1,9 @@
-//! The table behind `lookup`: rendering asks no network, it says what it would have asked.
+//! What `lookup` asks the host.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The arguments of one `lookup`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,64 +16,29 @@ pub struct LookupKey {
     pub name: String,
 }
 
-/// What answers a lookup: an object, a list (for an empty name), or `{}` for what doesn't exist. An error's text is
-/// what the template fails with.
-pub type Answer = dyn Fn(&LookupKey) -> Result<Value, String> + Send + Sync;
-
-/// Answers to `lookup`: an object, a list (for an empty name), or `{}` for what doesn't exist. Cheap to clone.
-#[derive(Clone, Default)]
-pub struct Lookups(Source);
-
-#[derive(Clone, Default)]
-enum Source {
-    /// Helm's mode without a cluster.
-    #[default]
-    None,
-    Table(Arc<BTreeMap<LookupKey, Value>>),
-    Live(Arc<Answer>),
-}
-
-impl Lookups {
-    /// Every lookup finds nothing, and none is reported as missing: `helm template` without a cluster.
-    pub fn none() -> Self {
-        Lookups(Source::None)
-    }
-
-    /// Lookups are answered from the table; what it lacks is reported as missing.
-    pub fn table(table: BTreeMap<LookupKey, Value>) -> Self {
-        Lookups(Source::Table(Arc::new(table)))
-    }
-
-    /// Lookups are answered as they are made, as by `helm template --dry-run=server`. The render then does I/O, and
-    /// waits for it: only for a command line.
-    pub fn live(answer: Arc<Answer>) -> Self {
-        Lookups(Source::Live(answer))
-    }
-
-    /// Whether anything answers at all.
-    pub fn is_live(&self) -> bool {
-        !matches!(self.0, Source::None)
-    }
-
-    /// The answer; `None` if the table lacks it.
+/// Answers `lookup`: what the host knows of a cluster.
+pub trait Lookup: Send + Sync {
+    /// An object, a list (for an empty name), or `{}` for what doesn't exist. `None`: not known yet. Then the template gets
+    /// `{}`, and the key stands among [`Rendered::missing_lookups`](crate::Rendered::missing_lookups), for the host to
+    /// render again when it knows the answer.
     ///
     /// # Errors
     /// What the template fails with.
-    pub fn get(&self, key: &LookupKey) -> Result<Option<Cow<'_, Value>>, String> {
-        match &self.0 {
-            Source::None => Ok(None),
-            Source::Table(table) => Ok(table.get(key).map(Cow::Borrowed)),
-            Source::Live(answer) => answer(key).map(|value| Some(Cow::Owned(value))),
-        }
+    fn lookup(&self, key: &LookupKey) -> Result<Option<Cow<'_, Value>>, String>;
+}
+
+/// Every lookup finds nothing: `helm template` without a cluster.
+pub struct NoCluster;
+
+impl Lookup for NoCluster {
+    fn lookup(&self, _: &LookupKey) -> Result<Option<Cow<'_, Value>>, String> {
+        Ok(Some(Cow::Owned(Value::Object(Map::new()))))
     }
 }
 
-impl fmt::Debug for Lookups {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Source::None => f.write_str("Lookups(none)"),
-            Source::Table(table) => f.debug_tuple("Lookups").field(table).finish(),
-            Source::Live(_) => f.write_str("Lookups(live)"),
-        }
+/// A table of all that is known.
+impl Lookup for BTreeMap<LookupKey, Value> {
+    fn lookup(&self, key: &LookupKey) -> Result<Option<Cow<'_, Value>>, String> {
+        Ok(self.get(key).map(Cow::Borrowed))
     }
 }

@@ -29,7 +29,8 @@ pub use glob::Glob;
 pub use hosts::Hosts;
 pub use kept::{Kept, KeptError, KeptKey, Randomness};
 pub use limits::{Limit, Limits};
-pub use lookup::{LookupKey, Lookups};
+pub use lookup::{Lookup, LookupKey, NoCluster};
+pub use random::Random;
 
 /// What Go prints for a missing value, and Helm removes from every rendered file and `tpl` result.
 const NO_VALUE: &[u8] = b"<no value>";

@@ -1,6 +1,7 @@
-//! The random results of one render: kept ones, and new ones from a seed or from the operating system.
+//! The random results of one render: kept ones, and new ones from the host or from the operating system.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -12,9 +13,30 @@ pub const MAX_KEPT: usize = 4 << 20;
 /// What a result takes besides itself, in bytes, at the least.
 const ENTRY: usize = 200;
 
+/// Decides what new random results are. Without one they come from the operating system.
+pub trait Random: Send + Sync {
+    /// What the results of a call are made from: equal seeds make equal results, but for private keys (and so certificates),
+    /// which always come from the crypto library's own generator.
+    fn seed(&self, call: &KeptKey) -> [u8; 32];
+}
+
+/// Renders that can be repeated: seeds are a keyed function of the template, the function, its arguments and the ordinal of
+/// the call.
+impl Random for [u8; 32] {
+    fn seed(&self, call: &KeptKey) -> [u8; 32] {
+        let parts = [
+            call.template.as_bytes(),
+            call.function.as_bytes(),
+            call.arguments.as_bytes(),
+            &call.ordinal.to_be_bytes(),
+        ];
+        mac(self, &parts)
+    }
+}
+
 /// What one render has drawn so far.
-pub struct Random {
-    seed: Option<[u8; 32]>,
+pub struct Draws {
+    random: Option<Arc<dyn Random>>,
     /// `None`: nothing is kept.
     kept: Option<Kept>,
     /// How many calls there were with a template, a function and arguments.
@@ -39,7 +61,7 @@ pub enum Recall {
 
 /// Where a new result belongs.
 pub struct Slot {
-    /// `None` where nothing is kept and nothing is seeded.
+    /// `None` where nothing is kept and the operating system decides.
     key: Option<KeptKey>,
     /// Whether it replaces a kept result that was good.
     renews: bool,
@@ -47,17 +69,17 @@ pub struct Slot {
     replaces: Option<Identity>,
 }
 
-impl Random {
-    /// Without a seed new results come from the operating system; without a table none is kept.
-    pub fn new(seed: Option<[u8; 32]>, kept: Option<&Kept>) -> Self {
+impl Draws {
+    /// Without a host's randomness new results come from the operating system; without a table none is kept.
+    pub fn new(random: Option<Arc<dyn Random>>, kept: Option<&Kept>) -> Self {
         let mut warnings = Vec::new();
         if let Some(count) = kept.map(Kept::unreadable).filter(|count| *count > 0) {
             warnings.push(format!(
                 "{count} kept random results can't be read: they are drawn anew"
             ));
         }
-        Random {
-            seed,
+        Draws {
+            random,
             kept: kept.cloned(),
             ordinals: HashMap::new(),
             used: BTreeMap::new(),
@@ -77,7 +99,7 @@ impl Random {
             renews: false,
             replaces: None,
         };
-        if self.seed.is_none() && self.kept.is_none() {
+        if self.random.is_none() && self.kept.is_none() {
             return Recall::Draw(slot);
         }
         let no_table = Kept::default();
@@ -127,16 +149,10 @@ impl Random {
 
     /// Where the new result for a slot comes from.
     pub fn source(&self, slot: &Slot, clock: Timestamp) -> Source {
-        let (Some(seed), Some(key)) = (&self.seed, &slot.key) else {
-            return Source::system(clock);
-        };
-        let parts = [
-            key.template.as_bytes(),
-            key.function.as_bytes(),
-            key.arguments.as_bytes(),
-            &key.ordinal.to_be_bytes(),
-        ];
-        Source::seeded(clock, mac(seed, &parts))
+        match (&self.random, &slot.key) {
+            (Some(random), Some(key)) => Source::seeded(clock, random.seed(key)),
+            _ => Source::system(clock),
+        }
     }
 
     /// Takes in a new result. Fails when there are more than [`MAX_KEPT`] allows.

@@ -1,6 +1,7 @@
 //! Why a chart can't be rendered.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::Hook;
 use crate::chart;
@@ -18,23 +19,24 @@ pub enum Error {
     /// The chart asks for another Kubernetes version.
     #[error("chart requires kubeVersion: {wanted} which is incompatible with Kubernetes {cluster}")]
     KubeVersion { wanted: String, cluster: String },
-    /// A template doesn't parse; the text has file and line.
-    #[error("{0}")]
-    Parse(String),
-    /// A template failed; the text has file, line and column.
+    /// A template doesn't parse.
+    #[error("{text}")]
+    Parse { place: Place, text: String },
+    /// A template failed.
     #[error("{text}")]
     Execution {
         /// The file that was being rendered.
         template: String,
+        /// The innermost place: where a template that this file includes failed.
+        place: Option<Place>,
         text: String,
     },
     /// A render took more than it may.
-    #[error("rendering {template} went over {limit}{at}")]
+    #[error("rendering {template} went over {limit}{}", .place.as_ref().map(|place| format!(" at {place}")).unwrap_or_default())]
     Limit {
         template: String,
         limit: Limit,
-        /// ` at FILE:LINE:COLUMN`, where that is known.
-        at: String,
+        place: Option<Place>,
     },
     /// A rendered document isn't YAML.
     #[error("{0}")]
@@ -44,13 +46,24 @@ pub enum Error {
     Unanswered { missing: Vec<LookupKey>, error: Box<Error> },
 }
 
+/// A place in a template. Displays as `FILE:LINE:COLUMN`, as the texts of errors have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The template's path, as [`Chart::template`](crate::Chart::template) takes it.
+    pub file: String,
+    /// Counted from 1.
+    pub line: usize,
+    /// In bytes from 0 as Go has it, for Handlebars in characters from 1. `None` where Go knows the line only.
+    pub column: Option<usize>,
+}
+
 /// A document that isn't YAML, and what Helm shows of its render with `--debug`.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct BadManifest {
     /// The text, with the template's name.
     pub text: String,
-    /// All rendered files by name; [`super::bytes::of_text`] tells their bytes.
+    /// All rendered files by name.
     pub files: BTreeMap<String, String>,
     /// The hooks in the files before the one that failed.
     pub hooks: Vec<Hook>,
@@ -65,6 +78,16 @@ impl Error {
                 missing: missing.to_vec(),
                 error: Box::new(self),
             },
+        }
+    }
+
+    /// Where in which template it happened, as far as that is known.
+    pub fn place(&self) -> Option<&Place> {
+        match self {
+            Error::Parse { place, .. } => Some(place),
+            Error::Execution { place, .. } | Error::Limit { place, .. } => place.as_ref(),
+            Error::Unanswered { error, .. } => error.place(),
+            Error::Values(_) | Error::Schema(_) | Error::KubeVersion { .. } | Error::Manifest(_) => None,
         }
     }
 
@@ -92,5 +115,24 @@ impl Error {
     /// Whether other values could help: the chart's own templates are not at fault.
     pub fn is_about_values(&self) -> bool {
         matches!(self, Error::Values(_) | Error::Schema(_))
+    }
+}
+
+// === impl Place ===
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)?;
+        self.column.map_or(Ok(()), |column| write!(f, ":{column}"))
+    }
+}
+
+impl From<&go_template::Place> for Place {
+    fn from(place: &go_template::Place) -> Self {
+        Place {
+            file: place.file.clone(),
+            line: place.line,
+            column: Some(place.column),
+        }
     }
 }

@@ -8,15 +8,15 @@ fn folder() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/charts/handlebars")
 }
 
-fn render(chart: Chart, lookups: &Lookups, limits: Limits) -> Result<Rendered, Error> {
-    let renderer = Renderer::new(Arc::new(chart)).unwrap();
-    let capabilities = Capabilities::default();
+fn render(chart: Chart, lookup: impl Lookup + 'static, limits: Limits) -> Result<Rendered, Error> {
+    let renderer = Engine::new(Arc::new(chart)).unwrap();
     let input = Input {
+        lookup: Arc::new(lookup),
         limits,
-        ..Input::new(Release::install("r", "n"), &capabilities, lookups)
+        ..Input::new(Release::install("r", "n"), serde_json::Value::Null)
     };
     // Twice: the second render takes the parsed templates from the renderer.
-    on_large_stack(|| renderer.render(&input).and_then(|_| renderer.render(&input))).unwrap()
+    renderer.render_with(&input).and_then(|_| renderer.render_with(&input))
 }
 
 fn chart_of(files: &[(&str, &str)]) -> Chart {
@@ -32,15 +32,15 @@ fn chart_of(files: &[(&str, &str)]) -> Chart {
 }
 
 fn render_files(files: &[(&str, &str)]) -> Result<Rendered, Error> {
-    render(chart_of(files), &Lookups::none(), Limits::default())
+    render(chart_of(files), NoCluster, Limits::default())
 }
 
 #[test]
 fn a_chart_mixes_both_kinds() {
-    let chart = crate::chart::load(&folder().join("chart")).unwrap();
-    let rendered = render(chart, &Lookups::none(), Limits::default()).unwrap();
+    let chart = Chart::load(folder().join("chart")).unwrap();
+    let rendered = render(chart, NoCluster, Limits::default()).unwrap();
     let want = std::fs::read_to_string(folder().join("expected.yaml")).unwrap();
-    assert_eq!(to_stream(&rendered, StreamOptions::default()), want.into_bytes());
+    assert_eq!(to_stream(&rendered, StreamOptions::default()), want);
     assert_eq!(rendered.notes.as_deref(), Some("R runs version 7.2.\n"));
     let sources: Vec<_> = rendered.objects.iter().map(|object| object.source.as_str()).collect();
     let want = [
@@ -58,7 +58,7 @@ fn a_missing_lookup_is_reported() {
         "t.yaml.hbs",
         "a: {{#with (lookup \"v1\" \"Secret\" Release.Namespace \"s\")}}{{data.p}}{{else}}none{{/with}}",
     )]);
-    let rendered = render(chart, &Lookups::table(BTreeMap::new()), Limits::default()).unwrap();
+    let rendered = render(chart, BTreeMap::new(), Limits::default()).unwrap();
     assert_eq!(rendered.objects[0].text, "a: none");
     let key = LookupKey {
         api_version: "v1".into(),
@@ -73,7 +73,7 @@ fn a_missing_lookup_is_reported() {
 #[test]
 fn errors_are_of_their_kind() {
     let parse = render_files(&[("t.yaml.hbs", "a: 1\n{{#if Values}}\n")]).unwrap_err();
-    assert!(matches!(parse, Error::Parse(_)), "{parse}");
+    assert!(matches!(parse, Error::Parse { .. }), "{parse}");
     assert!(parse.to_string().starts_with("c/templates/t.yaml.hbs:3:1: "), "{parse}");
     let failed = render_files(&[("t.yaml.hbs", "a: 1\nb: {{Values.no}}\n")]).unwrap_err();
     assert!(matches!(&failed, Error::Execution { template, .. } if template == "c/templates/t.yaml.hbs"));
@@ -107,7 +107,7 @@ fn limits_span_all_files_of_a_render() {
         output: 30,
         ..Limits::default()
     };
-    let error = render(chart_of(&files), &Lookups::none(), limits).unwrap_err();
+    let error = render(chart_of(&files), NoCluster, limits).unwrap_err();
     assert_eq!(
         error.to_string(),
         "rendering c/templates/a.yaml.hbs went over the limit of 30 bytes of output"

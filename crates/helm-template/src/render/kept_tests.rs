@@ -12,7 +12,7 @@ const DAY: i64 = 86_400;
 
 /// A chart of one template.
 struct Subject {
-    renderer: Renderer,
+    renderer: Engine,
 }
 
 impl Subject {
@@ -23,24 +23,22 @@ impl Subject {
         let data = format!("{template}\n").into();
         let name = "templates/t.yaml".to_owned();
         chart.templates = vec![File { name, data }];
-        let renderer = Renderer::new(Arc::new(chart)).unwrap();
+        let renderer = Engine::new(Arc::new(chart)).unwrap();
         Subject { renderer }
     }
 
-    fn with<T: Send>(&self, input: In<'_>, work: impl FnOnce(&Renderer, &Input<'_>) -> T + Send) -> T {
-        let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
+    fn with<T: Send>(&self, input: In<'_>, work: impl FnOnce(&Engine, &Input<'_>) -> T + Send) -> T {
         let input = Input {
-            values: input.values,
             clock: at(input.seconds),
             kept: input.kept,
-            seed: input.seed,
-            ..Input::new(Release::install("r", "n"), &capabilities, &lookups)
+            random: input.seed.map(|seed| Arc::new(seed) as Arc<dyn Random>),
+            ..Input::new(Release::install("r", "n"), input.values)
         };
-        on_large_stack(|| work(&self.renderer, &input)).unwrap()
+        work(&self.renderer, &input)
     }
 
     fn render(&self, input: In<'_>) -> Rendered {
-        self.with(input, |renderer, input| renderer.render(input).unwrap())
+        self.with(input, |renderer, input| renderer.render_with(input).unwrap())
     }
 }
 
@@ -192,7 +190,7 @@ fn what_is_no_longer_used_is_dropped_and_ordinals_count_within_equal_arguments()
 fn a_failed_render_gives_nothing() {
     let release = Subject::new("a: {{ randAlphaNum 12 }}{{ fail \"no\" }}");
     let kept = Kept::new([1; 32]);
-    let failed = release.with(In::kept(&kept), |renderer, input| renderer.render(input).is_err());
+    let failed = release.with(In::kept(&kept), |renderer, input| renderer.render_with(input).is_err());
     assert!(failed && kept.is_empty());
 }
 
@@ -334,7 +332,7 @@ fn a_probe_differs_in_what_was_missed_and_not_in_what_was_renewed() {
         let mut input = In::kept(&old.randomness.kept).at(20 * DAY);
         input.seed = seed;
         let (rendered, probe) = more.with(input, |renderer, input| {
-            let rendered = renderer.render(input).unwrap();
+            let rendered = renderer.render_with(input).unwrap();
             let probe = renderer.probe(input, &rendered).unwrap().unwrap();
             (rendered, probe)
         });
@@ -350,7 +348,7 @@ fn a_probe_differs_in_what_was_missed_and_not_in_what_was_renewed() {
         }
     }
     let none = Subject::new(CERTIFICATES).with(In::kept(&old.randomness.kept), |renderer, input| {
-        let rendered = renderer.render(input).unwrap();
+        let rendered = renderer.render_with(input).unwrap();
         renderer.probe(input, &rendered).unwrap().is_none()
     });
     assert!(none);
@@ -360,7 +358,7 @@ fn a_probe_differs_in_what_was_missed_and_not_in_what_was_renewed() {
 fn results_of_one_render_are_bounded() {
     let release = Subject::new("a: {{ range until 100000 }}{{ randAlpha 1 }}{{ end }}");
     let error = release.with(In::kept(&Kept::new([1; 32])), |renderer, input| {
-        renderer.render(input).unwrap_err().to_string()
+        renderer.render_with(input).unwrap_err().to_string()
     });
     assert!(
         error.contains("the random results of one render are over the limit of"),
@@ -380,7 +378,7 @@ fn expensive_functions_burn_steps() {
             limits,
             ..input.clone()
         };
-        renderer.render(&input).unwrap_err().to_string()
+        renderer.render_with(&input).unwrap_err().to_string()
     });
     assert!(error.contains("the limit of 600000 steps"), "{error}");
 }

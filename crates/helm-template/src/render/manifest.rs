@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
-use super::documents::{Document, File};
+use super::documents::split;
 use super::heads::Head;
 use super::order::by_install_order;
-use super::{BadManifest, Error, bytes, weight};
+use super::{BadManifest, Error, Limits, over, weight};
 use crate::chart::Warning;
 use go_template::meter;
 use go_yaml as yaml;
@@ -23,7 +23,7 @@ pub struct Manifest {
     pub source: String,
     /// The line of the rendered file where the document starts, from 1.
     pub line: usize,
-    /// The document exactly as Helm prints it; [`bytes::of_text`] tells its bytes.
+    /// The document exactly as Helm prints it.
     pub text: String,
     /// Empty until somebody asks.
     object: OnceLock<Value>,
@@ -66,18 +66,7 @@ impl Manifest {
     /// The document's data, whole numbers kept as such; null if it holds nothing but comments.
     pub fn object(&self) -> &Value {
         self.object
-            .get_or_init(|| yaml::to_json(&bytes::of_text(&self.text)).unwrap_or_default())
-    }
-
-    /// Reads the document's data, within what the [`meter`] allows. What it takes, with a copy of it; `None` if that is too
-    /// much.
-    pub(super) fn read(&self) -> Option<u64> {
-        let text = bytes::of_text(&self.text);
-        if !meter::has_room(weight::to_read(&text)) {
-            return None;
-        }
-        let size = text.len() as u64 + COPIES * weight::of(self.object());
-        meter::spend(size).then_some(size)
+            .get_or_init(|| yaml::to_json(self.text.as_bytes()).unwrap_or_default())
     }
 
     /// The Kubernetes objects of the document: none for comments, the items of a list, else the document itself.
@@ -139,49 +128,37 @@ impl HookEvent {
 pub(super) struct Sorted {
     pub objects: Vec<Manifest>,
     pub hooks: Vec<Hook>,
+    /// About the bytes that the data takes, with a copy of each.
+    pub size: u64,
 }
 
 /// Sorts the documents of rendered files (by path); what Helm logs of them is added to `warnings`, also before an error.
+/// `keeps`: the data of each is kept, within what the [`meter`] allows.
 ///
 /// # Errors
-/// A document that isn't YAML, or whose head has the wrong types.
-pub(super) fn sort(mut files: BTreeMap<String, File>, warnings: &mut Vec<Warning>) -> Result<Sorted, Error> {
-    let is_good = files.values().all(File::is_good);
+/// A document that isn't YAML, or whose head has the wrong types; data that takes more memory than there is.
+pub(super) fn sort(
+    files: BTreeMap<String, Vec<u8>>,
+    keeps: Option<Limits>,
+    warnings: &mut Vec<Warning>,
+) -> Result<Sorted, Error> {
     let mut sorted = Sorted::default();
-    let mut failure = None;
-    'files: for (path, file) in &mut files {
-        let documents = file.take_documents();
-        let is_one = documents.len() == 1;
-        for Document { range, line, head } in documents {
-            let head = match head {
-                Ok(head) => head,
-                Err(text) => {
-                    failure = Some(format!("YAML parse error on {path}: {text}"));
-                    break 'files;
-                }
-            };
-            // Most files are one document; an error shows the files as they were.
-            let text = if is_one && range.end == file.text.len() && is_good {
-                let mut text = std::mem::take(&mut file.text);
-                text.drain(..range.start);
-                text
-            } else {
-                file.text.get(range).unwrap_or_default().to_owned()
-            };
-            let manifest = Manifest {
-                source: path.clone(),
-                line,
-                text,
-                object: OnceLock::new(),
-                head: Arc::new(head),
-            };
-            sorted.add(manifest, warnings);
+    let mut problem = None;
+    for (path, file) in &files {
+        match sorted.file(path, file, keeps, warnings) {
+            Ok(()) => {}
+            Err(Problem::Memory(limits)) => return Err(over(path, limits)),
+            Err(Problem::Yaml(text)) => {
+                problem = Some(format!("YAML parse error on {path}: {text}"));
+                break;
+            }
         }
     }
-    if let Some(text) = failure {
+    if let Some(text) = problem {
+        let lossy = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         return Err(Error::Manifest(Box::new(BadManifest {
             text,
-            files: files.into_iter().map(|(path, file)| (path, file.text)).collect(),
+            files: files.into_iter().map(|(path, file)| (path, lossy(file))).collect(),
             hooks: sorted.hooks,
         })));
     }
@@ -192,7 +169,50 @@ pub(super) fn sort(mut files: BTreeMap<String, File>, warnings: &mut Vec<Warning
     Ok(sorted)
 }
 
+enum Problem {
+    Yaml(String),
+    Memory(Limits),
+}
+
 impl Sorted {
+    fn file(
+        &mut self,
+        path: &str,
+        file: &[u8],
+        keeps: Option<Limits>,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<(), Problem> {
+        let text = std::str::from_utf8(file).map_err(|_| {
+            let error = yaml::to_json(file).err().map(|error| error.to_string());
+            Problem::Yaml(error.unwrap_or_else(|| "the document is not UTF-8".to_owned()))
+        })?;
+        for (text, line) in split(text) {
+            if let Some(limits) = keeps.filter(|_| !meter::has_room(weight::to_read(text.as_bytes()))) {
+                return Err(Problem::Memory(limits));
+            }
+            let object = yaml::to_json(text.as_bytes()).map_err(|error| Problem::Yaml(error.to_string()))?;
+            let head = Head::read(&object).map_err(Problem::Yaml)?;
+            let mut kept = OnceLock::new();
+            if let Some(limits) = keeps {
+                let size = text.len() as u64 + COPIES * weight::of(&object);
+                if !meter::spend(size) {
+                    return Err(Problem::Memory(limits));
+                }
+                self.size += size;
+                kept = OnceLock::from(object);
+            }
+            let manifest = Manifest {
+                source: path.to_owned(),
+                line,
+                text: text.to_owned(),
+                object: kept,
+                head: Arc::new(head),
+            };
+            self.add(manifest, warnings);
+        }
+        Ok(())
+    }
+
     fn add(&mut self, manifest: Manifest, warnings: &mut Vec<Warning>) {
         let Some(events) = manifest.head.annotations.get("helm.sh/hook") else {
             self.objects.push(manifest);
@@ -228,16 +248,12 @@ impl Sorted {
 
 #[cfg(test)]
 mod tests {
-    use super::super::documents::Outputs;
     use super::*;
 
     fn sort_texts<const N: usize>(texts: [(&str, String); N]) -> Result<(Sorted, Vec<Warning>), Error> {
-        let mut outputs = Outputs::default();
-        for (path, text) in texts {
-            outputs.add(path.to_owned(), text.into_bytes());
-        }
+        let files = texts.map(|(path, text)| (path.to_owned(), text.into_bytes()));
         let mut warnings = Vec::new();
-        let sorted = sort(outputs.finish("c").unwrap().0, &mut warnings)?;
+        let sorted = sort(BTreeMap::from(files), None, &mut warnings)?;
         Ok((sorted, warnings))
     }
 
@@ -257,7 +273,6 @@ mod tests {
             ("c/templates/a.yaml", hook("helm.sh/hook: pre-install, Test")),
             ("c/templates/b.yaml", hook("helm.sh/hook: crd-install")),
             ("c/templates/c.yaml", hook("other: x")),
-            ("c/templates/_d.yaml", "kind: X".to_owned()),
         ];
         let (sorted, warnings) = sort_texts(texts).unwrap();
         assert_eq!(sorted.objects.len(), 1);

@@ -1,9 +1,8 @@
 //! Chart + values -> ordered objects. Pure: no network, no clock but the one given, no randomness but the seeded one.
 //!
-//! [`Renderer`] parses a chart's templates once and renders them as often as there are releases. What it does, and in
+//! [`Engine`] parses a chart's templates once and renders them as often as there are releases. What it does, and in
 //! which order errors come, is Helm's `pkg/action/install.go` up to the point where Helm talks to the cluster.
 
-pub mod bytes;
 mod contexts;
 mod documents;
 mod error;
@@ -30,7 +29,7 @@ mod weight;
 #[cfg(test)]
 use std::collections::BTreeMap;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::chart::dependencies::{self, Node};
 use crate::chart::options::RawTexts;
@@ -38,15 +37,14 @@ use crate::chart::{Chart, Fetch, File, Warning, schema, values, version};
 use crate::handlebars::{self, Templates, is_handlebars};
 use crate::helm::{Asked, Context, Environment, error as wording};
 use go_template::{Entries, ExecError, Map, MapKind, Str, Value, meter};
-use go_yaml as yaml;
 
 pub use crate::helm::data::Release;
 pub use crate::helm::{
-    Capabilities, Hosts, Kept, KeptError, KeptKey, KubeVersion, Limit, Limits, LookupKey, Lookups, Randomness, Used,
-    is_about_all,
+    Capabilities, Hosts, Kept, KeptError, KeptKey, KubeVersion, Limit, Limits, Lookup, LookupKey, NoCluster, Random,
+    Randomness, Used, is_about_all,
 };
 use documents::Outputs;
-pub use error::{BadManifest, Error};
+pub use error::{BadManifest, Error, Place};
 pub use manifest::{Hook, HookEvent, Manifest};
 pub use order::{INSTALL_ORDER, by_install_order};
 pub use stream::{StreamOptions, bad_stream, document, show_only, to_stream};
@@ -54,13 +52,15 @@ use templates::{ChartId, Sets};
 pub use text::render_text;
 pub use weight::to_read as size_to_read;
 
-/// What [`on_large_stack`] reserves, in bytes. Only what is used is ever backed by memory.
+/// What [`on_large_stack`] reserves, in bytes: enough for the default [`Limits`]. Only what is used is ever backed by memory.
 const STACK: usize = 512 << 20;
+/// How much of it a caller may have used already.
+const USED: usize = 16 << 20;
 /// What is rendered when there is no room for the values, in errors.
 const VALUES: &str = "the values";
 
 /// The templates of one chart, ready to be rendered for any number of releases, from any thread.
-pub struct Renderer {
+pub struct Engine {
     chart: Arc<Chart>,
     /// Parsed templates by the set of charts that take part: conditions and aliases decide that anew in every render.
     sets: Sets,
@@ -72,9 +72,10 @@ pub struct Renderer {
     hosts: Option<Hosts>,
 }
 
-/// What one render depends on.
+/// What one render depends on, beside the chart.
 #[derive(Clone)]
 pub struct Input<'a> {
+    pub release: Release,
     /// The user's values, over the chart's own. Whole numbers are `int64` to templates, floats `float64`: Helm's
     /// command line makes floats of all numbers in files.
     pub values: serde_json::Value,
@@ -82,18 +83,16 @@ pub struct Input<'a> {
     ///
     /// [`ValueOptions`]: crate::chart::options::ValueOptions
     pub raw_texts: RawTexts,
-    pub release: Release,
     pub capabilities: &'a Capabilities,
-    pub lookups: &'a Lookups,
+    /// Answers `lookup`.
+    pub lookup: Arc<dyn Lookup>,
     /// What `now` answers where no time is kept, when new certificates begin, and the time at which kept ones are
     /// looked at.
     pub clock: jiff::Timestamp,
     /// Random results of earlier renders, which are used again. `None`: each is new, and none is reported.
     pub kept: Option<&'a Kept>,
-    /// Where new random results come from. `None`: the operating system. `Some`: they are a keyed function of the
-    /// seed, the template, the function, its arguments and the ordinal of the call. Only private keys (and so
-    /// certificates) always come from the crypto library's own generator.
-    pub seed: Option<[u8; 32]>,
+    /// Where new random results come from. `None`: the operating system.
+    pub random: Option<Arc<dyn Random>>,
     pub limits: Limits,
     /// Return the charts' `crds/` too.
     pub include_crds: bool,
@@ -135,19 +134,19 @@ pub struct Rendered {
 
 // === impl Input ===
 
-impl<'a> Input<'a> {
-    /// A render without values of the user's, at the epoch, of which nothing is kept: the start of any other, by
-    /// struct update.
-    pub fn new(release: Release, capabilities: &'a Capabilities, lookups: &'a Lookups) -> Self {
+impl Input<'_> {
+    /// A render without a cluster, at this moment, of which nothing is kept: the start of any other, by struct update.
+    pub fn new(release: Release, values: serde_json::Value) -> Self {
+        static HELMS: LazyLock<Capabilities> = LazyLock::new(Capabilities::default);
         Input {
-            values: serde_json::Value::Null,
-            raw_texts: RawTexts::new(),
             release,
-            capabilities,
-            lookups,
-            clock: jiff::Timestamp::UNIX_EPOCH,
+            values,
+            raw_texts: RawTexts::new(),
+            capabilities: &HELMS,
+            lookup: Arc::new(NoCluster),
+            clock: jiff::Timestamp::now(),
             kept: None,
-            seed: None,
+            random: None,
             limits: Limits::default(),
             include_crds: false,
             skip_schema: false,
@@ -158,9 +157,9 @@ impl<'a> Input<'a> {
 
     fn environment(&self) -> Environment {
         Environment {
-            lookups: self.lookups.clone(),
+            lookup: Arc::clone(&self.lookup),
             clock: self.clock,
-            seed: self.seed,
+            random: self.random.clone(),
             kept: self.kept.cloned(),
             limits: self.limits,
             hosts: None,
@@ -169,18 +168,19 @@ impl<'a> Input<'a> {
     }
 }
 
-// === impl Renderer ===
+// === impl Engine ===
 
-impl Renderer {
+impl Engine {
     /// A renderer for the chart. Templates are parsed when they are first needed.
     ///
     /// # Errors
     /// A chart that can't be released at all: a library, or one whose dependencies are missing.
-    pub fn new(chart: Arc<Chart>) -> Result<Self, Error> {
+    pub fn new(chart: impl Into<Arc<Chart>>) -> Result<Self, Error> {
+        let chart = chart.into();
         chart.check_installable()?;
         let mut files = HashMap::new();
         collect_files(&chart, &mut files);
-        Ok(Renderer {
+        Ok(Engine {
             chart,
             sets: Sets::default(),
             files,
@@ -219,22 +219,34 @@ impl Renderer {
         }
     }
 
-    /// Renders the chart. The calling thread needs a large stack: see [`on_large_stack`].
+    /// Renders the chart for a release with the user's values, without a cluster: what `helm template` prints.
     ///
     /// # Errors
     /// [`Error`], whose text is what Helm prints after `Error: `.
-    pub fn render(&self, input: &Input<'_>) -> Result<Rendered, Error> {
+    pub fn render(&self, release: &Release, values: serde_json::Value) -> Result<Rendered, Error> {
+        self.render_with(&Input::new(release.clone(), values))
+    }
+
+    /// As [`render`](Self::render), with all that a render can depend on.
+    ///
+    /// # Errors
+    /// As [`render`](Self::render).
+    pub fn render_with(&self, input: &Input<'_>) -> Result<Rendered, Error> {
         let mut warnings = Vec::new();
         let mut rendered = self.render_logged(input, &mut warnings)?;
         rendered.warnings = warnings;
         Ok(rendered)
     }
 
-    /// As [`render`](Self::render); what Helm would log is added to `warnings`, also before an error.
+    /// As [`render_with`](Self::render_with); what Helm would log is added to `warnings`, also before an error.
     ///
     /// # Errors
     /// As [`render`](Self::render).
     pub fn render_logged(&self, input: &Input<'_>, warnings: &mut Vec<Warning>) -> Result<Rendered, Error> {
+        on_large_stack(|| self.render_here(input, warnings))
+    }
+
+    fn render_here(&self, input: &Input<'_>, warnings: &mut Vec<Warning>) -> Result<Rendered, Error> {
         warnings.extend(self.chart.warnings.iter().cloned());
         let size = weight::of_values(&input.values);
         if size > input.limits.memory {
@@ -256,13 +268,13 @@ impl Renderer {
         let files = contexts::files(&self.files, &node, &values, input, &asked);
         let mut context = Context::new(Arc::clone(&parsed.go), &self.environment(input)).with_asked(&asked);
         meter::spend(size);
-        let mut outputs = Outputs::default();
+        let mut outputs = Outputs::new(node.name());
         let rendered = execute(&mut context, &parsed.handlebars, files, |name, text| {
             outputs.add(name, text)
         });
         let (missing_lookups, used_lookups) = context.lookups();
         // While the meter still counts.
-        let finished = rendered.and_then(|()| finish(node.name(), outputs, input, warnings));
+        let finished = rendered.and_then(|()| finish(outputs, input, warnings));
         let used = context.used();
         let (randomness, random_warnings) = context.into_randomness();
         let mut result = finished.map_err(|error| error.unanswered(&missing_lookups))?;
@@ -383,17 +395,18 @@ fn go_text(context: &mut Context, name: &str, data: &Value) -> Result<Vec<u8>, E
         Some(limit) => Error::Limit {
             template: name.to_owned(),
             limit,
-            at: place_of(&e),
+            place: place_of(&e),
         },
         None => Error::Execution {
             template: name.to_owned(),
+            place: place_of(&e),
             text: wording::exec_text(name, &e),
         },
     })
 }
 
 /// The innermost place that an error has.
-fn place_of(error: &ExecError) -> String {
+fn place_of(error: &ExecError) -> Option<Place> {
     let mut innermost = &error.place;
     let mut next = error.inner();
     while let Some(error) = next {
@@ -402,9 +415,7 @@ fn place_of(error: &ExecError) -> String {
         }
         next = error.inner();
     }
-    innermost.as_ref().map_or_else(String::new, |place| {
-        format!(" at {}:{}:{}", place.file, place.line, place.column)
-    })
+    innermost.as_ref().map(Place::from)
 }
 
 fn handlebars_text(context: &mut Context, templates: &Templates, name: &str, data: &Value) -> Result<Vec<u8>, Error> {
@@ -413,30 +424,27 @@ fn handlebars_text(context: &mut Context, templates: &Templates, name: &str, dat
         handlebars::Error::Limit(limit) => Error::Limit {
             template,
             limit,
-            at: String::new(),
+            place: None,
         },
-        handlebars::Error::At(text) => Error::Execution { template, text },
+        handlebars::Error::At(problem) => Error::Execution {
+            template,
+            text: problem.to_string(),
+            place: Some(problem.place),
+        },
     })
 }
 
 /// Sorts rendered files into manifests, hooks and notes.
-fn finish(chart: &str, outputs: Outputs, input: &Input<'_>, warnings: &mut Vec<Warning>) -> Result<Rendered, Error> {
-    let (files, notes) = outputs
-        .finish(chart)
-        .map_err(|template| over(&template, input.limits))?;
-    let sorted = manifest::sort(files, warnings)?;
-    let mut size = 0;
-    if input.read_objects {
-        let hooks = sorted.hooks.iter().map(|hook| &hook.manifest);
-        for manifest in sorted.objects.iter().chain(hooks) {
-            size += manifest.read().ok_or_else(|| over(&manifest.source, input.limits))?;
-        }
+fn finish(outputs: Outputs, input: &Input<'_>, warnings: &mut Vec<Warning>) -> Result<Rendered, Error> {
+    if let Some(template) = outputs.over {
+        return Err(over(&template, input.limits));
     }
+    let sorted = manifest::sort(outputs.files, input.read_objects.then_some(input.limits), warnings)?;
     Ok(Rendered {
         objects: sorted.objects,
         hooks: sorted.hooks,
-        notes,
-        size,
+        notes: outputs.notes,
+        size: sorted.size,
         ..Rendered::default()
     })
 }
@@ -446,29 +454,11 @@ fn over(what: &str, limits: Limits) -> Error {
     Error::Limit {
         template: what.to_owned(),
         limit: Limit::Memory(limits.memory),
-        at: String::new(),
+        place: None,
     }
 }
 
-/// Runs `work` on a thread whose stack is large enough for the default [`Limits`], and waits for it.
-///
-/// # Errors
-/// The operating system refuses the thread, or `work` panicked; the text says which.
-pub fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
-    let depth = yaml::max_depth();
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new()
-            .name("render".to_owned())
-            .stack_size(STACK)
-            .spawn_scoped(scope, move || yaml::with_max_depth(depth, work))
-            .map_err(|e| format!("no thread for rendering: {e}"))?;
-        thread.join().map_err(|panic| {
-            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            format!(
-                "rendering template failed: {}",
-                text.unwrap_or_else(|| "panic".to_owned())
-            )
-        })
-    })
+/// Does `work` with a stack that is large enough for the default [`Limits`], and for data as deep as YAML is read.
+pub fn on_large_stack<T>(work: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(STACK - USED, STACK, work)
 }

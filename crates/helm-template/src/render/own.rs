@@ -50,11 +50,12 @@ fn holds(value: &Value, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     use serde_json::json;
 
+    use super::super::LookupKey;
     use super::super::tests::render_with;
-    use super::super::{LookupKey, Lookups};
 
     const LOOK: &str = "{{ (lookup `v1` `Secret` `n` `db`).data.password }}";
 
@@ -67,15 +68,11 @@ mod tests {
             name: "db".to_owned(),
         };
         let object = json!({"data": {"password": "hunter2"}});
-        let lookups = Lookups::table(BTreeMap::from([
-            (key("Secret"), object.clone()),
-            (key("ConfigMap"), object),
-        ]));
+        let known = BTreeMap::from([(key("Secret"), object.clone()), (key("ConfigMap"), object)]);
         let result = render_with(template, |input| {
             input.values = values;
             input.guards_secrets = guards;
-            // The table outlives the call.
-            input.lookups = Box::leak(Box::new(lookups));
+            input.lookup = Arc::new(known);
         });
         let text =
             |rendered: super::super::Rendered| rendered.objects.first().map(|it| it.text.clone()).unwrap_or_default();

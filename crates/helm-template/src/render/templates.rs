@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Error, contexts};
+use super::{Error, Place, contexts};
 use crate::chart::dependencies::Node;
 use crate::chart::{Chart, File};
 use crate::handlebars::{self, is_handlebars};
@@ -86,7 +86,10 @@ impl Sets {
         }
         for (name, file) in others {
             let parsed = handlebars.parse(&name, &file.data);
-            parsed.map_err(|error| Error::Parse(error.to_string()))?;
+            parsed.map_err(|problem| Error::Parse {
+                text: problem.to_string(),
+                place: problem.place,
+            })?;
         }
         Ok(Parsed {
             go: Arc::new(set),
@@ -123,5 +126,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn syntax(error: &ParseError) -> Error {
-    Error::Parse(wording::parse_text(error))
+    Error::Parse {
+        place: Place {
+            file: error.name.clone(),
+            line: error.line,
+            column: None,
+        },
+        text: wording::parse_text(error),
+    }
 }

@@ -17,11 +17,10 @@ fn chart(template: &str) -> Chart {
 }
 
 pub(super) fn render_with(template: &str, change: impl FnOnce(&mut Input<'_>)) -> Result<Rendered, Error> {
-    let renderer = Renderer::new(Arc::new(chart(template))).unwrap();
-    let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
-    let mut input = Input::new(Release::install("r", "n"), &capabilities, &lookups);
+    let renderer = Engine::new(Arc::new(chart(template))).unwrap();
+    let mut input = Input::new(Release::install("r", "n"), json!({}));
     change(&mut input);
-    on_large_stack(|| renderer.render(&input)).unwrap()
+    renderer.render_with(&input)
 }
 
 fn text(template: &str, change: impl FnOnce(&mut Input<'_>)) -> String {
@@ -36,7 +35,7 @@ fn text(template: &str, change: impl FnOnce(&mut Input<'_>)) -> String {
 #[test]
 fn a_renderer_crosses_threads() {
     fn check<T: Send + Sync>() {}
-    check::<Renderer>();
+    check::<Engine>();
 }
 
 #[test]
@@ -50,7 +49,12 @@ fn numbers_of_the_input_keep_their_kind() {
 #[test]
 fn a_seed_makes_a_render_repeatable() {
     let template = "a: {{ randAlphaNum 20 }}{{ uuidv4 }} {{ now | unixEpoch }}";
-    let seeded = |seed: u8| text(template, |input| input.seed = Some([seed; 32]));
+    let seeded = |seed: u8| {
+        text(template, |input| {
+            input.random = Some(Arc::new([seed; 32]));
+            input.clock = jiff::Timestamp::UNIX_EPOCH;
+        })
+    };
     assert_eq!(seeded(1), seeded(1));
     assert_ne!(seeded(1), seeded(2));
     assert!(seeded(1).ends_with(" 0"));
@@ -125,23 +129,20 @@ fn lookups_are_answered_from_the_table_or_reported() {
         namespace: "n".into(),
         name: name.into(),
     };
-    let lookups = Lookups::table(BTreeMap::from([
-        (key("a"), json!({"data": {"n": 1}})),
-        (key("gone"), json!({})),
-    ]));
+    let known = BTreeMap::from([(key("a"), json!({"data": {"n": 1}})), (key("gone"), json!({}))]);
     let template = "# {{ range list \"a\" \"gone\" \"b\" }}{{ (lookup \"v1\" \"Secret\" \"n\" .) | toJson }}{{ end }}";
-    let renderer = Renderer::new(Arc::new(chart(template))).unwrap();
-    let capabilities = Capabilities::default();
-    let input = Input::new(Release::install("r", "n"), &capabilities, &lookups);
-    let rendered = on_large_stack(|| renderer.render(&input)).unwrap().unwrap();
+    let input = Input {
+        lookup: Arc::new(known),
+        ..Input::new(Release::install("r", "n"), json!({}))
+    };
+    let rendered = Engine::new(chart(template)).unwrap().render_with(&input).unwrap();
     assert_eq!(rendered.objects[0].text, "# {\"data\":{\"n\":1}}{}{}");
     assert_eq!(rendered.missing_lookups, [key("b")]);
     assert_eq!(rendered.used_lookups, [key("a"), key("b"), key("gone")]);
 
     // A failure may only be for want of an answer.
     let template = "{{ range list \"a\" \"b\" }}{{ (lookup \"v1\" \"Secret\" \"n\" .).data.n }}{{ end }}";
-    let renderer = Renderer::new(Arc::new(chart(template))).unwrap();
-    let error = on_large_stack(|| renderer.render(&input)).unwrap().unwrap_err();
+    let error = Engine::new(chart(template)).unwrap().render_with(&input).unwrap_err();
     assert!(error.to_string().contains("nil pointer"), "{error}");
     assert!(matches!(error, Error::Unanswered { missing, .. } if missing == [key("b")]));
 }
@@ -187,11 +188,10 @@ fn a_render_tells_what_it_asked_of_the_cluster() {
     }
     let mut chart = chart("a: 1");
     chart.metadata.kube_version = ">= 1.20".to_owned();
-    let renderer = Renderer::new(Arc::new(chart)).unwrap();
-    let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
-    let input = Input::new(Release::install("r", "n"), &capabilities, &lookups);
-    let rendered = on_large_stack(|| renderer.render(&input)).unwrap().unwrap();
+    let renderer = Engine::new(chart).unwrap();
+    let rendered = renderer.render(&Release::install("r", "n"), json!({})).unwrap();
     assert_eq!(rendered.asked, ["KubeVersion"]);
+    let capabilities = Capabilities::default();
     assert_eq!(capabilities.answer("KubeVersion", ""), "v1.37.0");
     assert_eq!(
         (capabilities.answer("batch/v1", ""), capabilities.answer("x/v1", "")),
@@ -203,8 +203,6 @@ fn a_render_tells_what_it_asked_of_the_cluster() {
 /// Templates of so much text that several threads parse them while they are executed: the first to be executed, then a
 #[test]
 fn errors_of_syntax_come_first() {
-    let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
-    let input = Input::new(Release::install("r", "n"), &capabilities, &lookups);
     let errors = [
         (
             "{{ fail \"no\" }}",
@@ -229,8 +227,8 @@ fn errors_of_syntax_come_first() {
             data: text.into(),
         };
         chart.templates = [("_a.tpl", last), ("z.yaml", first)].map(file).into();
-        let renderer = Renderer::new(Arc::new(chart)).unwrap();
-        let error = on_large_stack(|| renderer.render(&input)).unwrap().unwrap_err();
+        let renderer = Engine::new(chart).unwrap();
+        let error = renderer.render(&Release::install("r", "n"), json!({})).unwrap_err();
         assert!(error.to_string().contains(want), "{first:?} {last:?}: {error}");
     }
 }
@@ -239,7 +237,7 @@ fn errors_of_syntax_come_first() {
 fn library_charts_are_refused() {
     let mut chart = chart("");
     chart.metadata.kind = "library".to_owned();
-    let error = Renderer::new(Arc::new(chart)).err().unwrap();
+    let error = Engine::new(Arc::new(chart)).err().unwrap();
     assert_eq!(error.to_string(), "library charts are not installable");
     assert!(!error.is_rendering());
 }
@@ -258,13 +256,11 @@ fn sets_of_templates_are_few_and_share_what_was_parsed() {
         parent.metadata.dependencies.push(dependency);
     }
     parent.metadata.has_dependencies = true;
-    let renderer = Renderer::new(Arc::new(parent)).unwrap();
-    let (capabilities, lookups) = (Capabilities::default(), Lookups::none());
+    let renderer = Engine::new(Arc::new(parent)).unwrap();
     for combination in 0..64_u32 {
         let enabled = (0..6).map(|n| (format!("c{n}"), json!({"enabled": combination >> n & 1 == 1})));
-        let mut input = Input::new(Release::install("r", "n"), &capabilities, &lookups);
-        input.values = serde_json::Value::Object(enabled.collect());
-        let rendered = on_large_stack(|| renderer.render(&input)).unwrap().unwrap();
+        let values = serde_json::Value::Object(enabled.collect());
+        let rendered = renderer.render(&Release::install("r", "n"), values).unwrap();
         assert_eq!(rendered.objects.len(), 1 + combination.count_ones() as usize);
         assert!(renderer.sets.counts().0 <= 16);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Limits, Lookups};
+use super::{Limits, NoCluster};
 use crate::helm::{Context, Environment, table};
 use go_template::{Set, Value};
 
@@ -20,10 +20,10 @@ pub fn render_text(name: &str, text: &str, data: &serde_json::Value) -> Result<S
     let mut set = Set::new(name);
     set.parse(name, text, table()).map_err(|error| error.to_string())?;
     let environment = Environment {
-        lookups: Lookups::none(),
+        lookup: Arc::new(NoCluster),
         clock: jiff::Timestamp::now(),
         kept: None,
-        seed: None,
+        random: None,
         limits: Limits {
             depth: DEPTH,
             ..Limits::default()
