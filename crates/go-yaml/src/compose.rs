@@ -5,7 +5,6 @@ use std::collections::HashMap;
 
 use super::Error;
 use super::parser::{Event, Parser, Properties};
-use super::reader::Input;
 use super::token::Mark;
 
 /// Index of a node in a [`Document`].
@@ -99,14 +98,14 @@ struct Composer<'a> {
 }
 
 /// Reads the first document; `None` if the stream has none.
-pub(super) fn compose<'a>(input: &'a Input<'_>) -> Result<Option<Document<'a>>, Error> {
-    let mut parser = Parser::new(input);
+pub(super) fn compose<'a>(text: &'a str) -> Result<Option<Document<'a>>, Error> {
+    let mut parser = Parser::new(text);
     if let (Event::StreamEnd, _) = parser.next()? {
         return Ok(None);
     }
     let mut composer = Composer {
         document: Document {
-            nodes: Vec::with_capacity(input.text.len() / 24 + 1),
+            nodes: Vec::with_capacity(text.len() / 24 + 1),
             aliases: HashMap::new(),
         },
         anchors: HashMap::new(),

@@ -53,28 +53,11 @@ pub(super) fn decode<T: Target>(text: &[u8]) -> Result<Option<T>, Error> {
 
 /// As [`decode`], with what the values have in common with those of other documents.
 pub(super) fn decode_sharing<T: Target>(text: &[u8], shared: &mut T::Shared) -> Result<Option<T>, Error> {
-    with_document(text, |document| whole(document, shared))
-}
-
-/// As [`decode`], with only those of the outermost mapping's entries whose keys are wanted. What is wrong anywhere is an
-/// error all the same.
-pub(super) fn decode_some<T: Target>(text: &[u8], wanted: impl Fn(&str) -> bool) -> Result<Option<T>, Error> {
-    with_document(text, |document| {
-        let Checked = whole(document, &mut ())?;
-        let mut shared = T::Shared::default();
-        match Decoder::new(document).some(&wanted, &mut shared) {
-            Some(value) => Ok(value),
-            None => whole(document, &mut shared),
-        }
-    })
-}
-
-fn with_document<R>(text: &[u8], work: impl FnOnce(&Document<'_>) -> Result<R, Error>) -> Result<Option<R>, Error> {
     if u32::try_from(text.len()).is_err() {
         return Err(Error::yaml(None, "text of more than 4 GiB"));
     }
-    let input = reader::read(text);
-    compose(&input)?.as_ref().map(work).transpose()
+    let text = reader::read(text)?;
+    compose(&text)?.map(|document| whole(&document, shared)).transpose()
 }
 
 fn whole<T: Target>(document: &Document<'_>, shared: &mut T::Shared) -> Result<T, Error> {
@@ -95,33 +78,6 @@ fn whole<T: Target>(document: &Document<'_>, shared: &mut T::Shared) -> Result<T
     match all.unsupported() {
         Some(first) => Err(if error.line().is_some() { error } else { first }),
         None => Ok(value),
-    }
-}
-
-/// What remains of a value when it is only looked at for errors.
-struct Checked;
-
-impl Target for Checked {
-    type Mapping = ();
-    type Shared = ();
-
-    fn scalar(scalar: Scalar<'_>, at: Position, shared: &mut ()) -> Result<Self, Error> {
-        match scalar {
-            Scalar::Float(_) => serde_json::Value::scalar(scalar, at, shared).map(|_| Checked),
-            _ => Ok(Checked),
-        }
-    }
-
-    fn list(_: Vec<Self>, _: Position) -> Self {
-        Checked
-    }
-
-    fn map((): (), _: Position) -> Self {
-        Checked
-    }
-
-    fn insert((): &mut (), key: Scalar<'_>, _: Position, _: Self, (): &mut ()) -> bool {
-        !matches!(key, Scalar::Null | Scalar::Uint(_))
     }
 }
 
@@ -258,29 +214,6 @@ impl<'d, 'a> Decoder<'d, 'a> {
                 Ok(T::map(map, at))
             }),
         }
-    }
-
-    /// The outermost mapping with the wanted entries. `None` if there is no mapping, or more to it than its entries.
-    fn some<T: Target>(mut self, wanted: impl Fn(&str) -> bool, shared: &mut T::Shared) -> Option<T> {
-        let Content::Mapping { .. } = self.document.node(Document::ROOT).content else {
-            return None;
-        };
-        let mut map = T::Mapping::default();
-        let mut children = self.document.children(Document::ROOT);
-        while let (Some(key), Some(value)) = (children.next(), children.next()) {
-            if self.is_merge(key) {
-                return None;
-            }
-            let key_at = self.position(key);
-            let Ok(Scalar::String(key)) = self.key(key) else {
-                return None;
-            };
-            if wanted(&key) {
-                let value = self.node(value, shared).ok()?;
-                T::insert(&mut map, Scalar::String(key), key_at, value, shared);
-            }
-        }
-        Some(T::map(map, self.position(Document::ROOT)))
     }
 
     fn scalar(&mut self, id: Id) -> Result<Scalar<'d>, Error> {

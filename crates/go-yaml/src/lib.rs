@@ -14,7 +14,6 @@ mod documents;
 mod emit;
 mod gosyntax;
 mod json;
-mod lines;
 mod node;
 mod number;
 mod parser;
@@ -204,29 +203,6 @@ pub fn to_json_of(text: &[u8], kind: &GoType) -> Result<Value, Error> {
 pub fn to_json_of_each<const N: usize>(text: &[u8], kinds: [&GoType; N]) -> Result<[Result<Value, Error>; N], Error> {
     let decoded = decode_as::<typed::Raw>(text, &mut ())?;
     Ok(kinds.map(|kind| in_json(decoded.clone(), kind).map_err(|e| e.within(CONVERTING))))
-}
-
-/// As [`to_json_of`], with only those of the outermost mapping's entries whose keys are `wanted` sure to be there: for a
-/// reader of a few fields of a large document.
-///
-/// # Errors
-/// Those of [`to_json`], wherever the problem is.
-pub fn to_json_fields(text: &[u8], wanted: impl Fn(&str) -> bool, kind: &GoType) -> Result<Value, Error> {
-    if let Some(entries) = lines::entries(text, &wanted) {
-        if entries.is_empty() {
-            return Ok(Value::Object(serde_json::Map::new()));
-        }
-        if let Ok(Some(decoded)) = decode::decode::<typed::Raw>(entries.as_bytes())
-            && let Ok(value) = decoded.into_json(kind)
-        {
-            return Ok(value);
-        }
-    }
-    match decode::decode_some::<typed::Raw>(text, wanted) {
-        Ok(decoded) => in_json(decoded, kind).map_err(|e| e.within(CONVERTING)),
-        // What is an error elsewhere may be none with this type.
-        Err(_) => to_json_of(text, kind),
-    }
 }
 
 fn in_json(decoded: Option<typed::Raw>, kind: &GoType) -> Result<Value, Error> {

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use super::Error;
-use super::reader::Input;
 use super::scanner::Scanner;
 use super::token::{Kind, Mark, Payload, Tag};
 
@@ -70,9 +69,9 @@ fn error(problem: &str, mark: Mark) -> Error {
 }
 
 impl<'a> Parser<'a> {
-    pub(super) fn new(input: &'a Input<'_>) -> Self {
+    pub(super) fn new(text: &'a str) -> Self {
         Parser {
-            scanner: Scanner::new(input),
+            scanner: Scanner::new(text),
             state: State::ImplicitDocumentStart,
             states: Vec::new(),
             tag_directives: Vec::new(),

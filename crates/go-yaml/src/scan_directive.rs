@@ -25,7 +25,6 @@ impl<'a> Scanner<'a> {
     pub(super) fn scan_directive(&mut self) -> Result<(Kind, Payload<'a>), Error> {
         self.skip();
         let name = self.skip_name();
-        self.need(1)?;
         if name.is_empty() {
             return Err(self.error("could not find expected directive name"));
         }
@@ -62,12 +61,8 @@ impl<'a> Scanner<'a> {
         if self.byte(0) == b'#' {
             self.skip_to_break();
         }
-        self.need(1)?;
         if !self.is_break_or_end(0) {
             return Err(self.error("did not find expected comment or line break"));
-        }
-        if self.at < self.text.len() {
-            self.need(2)?;
         }
         self.skip_break();
         Ok(directive)
@@ -84,7 +79,6 @@ impl<'a> Scanner<'a> {
             value = value * 10 + (self.byte(0) - b'0');
             self.skip_ascii(1);
         }
-        self.need(1)?;
         if length == 0 {
             return Err(self.error("did not find expected version number"));
         }
@@ -95,7 +89,6 @@ impl<'a> Scanner<'a> {
     pub(super) fn scan_name(&mut self) -> Result<&'a str, Error> {
         self.skip();
         let name = self.skip_name();
-        self.need(1)?;
         let ends = self.is_blank_or_end(0) || b"?:,]}%@`".contains(&self.byte(0));
         if name.is_empty() || !ends {
             return Err(self.error("did not find expected alphabetic or numeric character"));
@@ -105,7 +98,6 @@ impl<'a> Scanner<'a> {
 
     /// `!<uri>`, `!suffix`, `!handle!suffix` or `!`.
     pub(super) fn scan_tag(&mut self) -> Result<Payload<'a>, Error> {
-        self.need(2)?;
         let tag = if self.byte(1) == b'<' {
             self.skip_ascii(2);
             let suffix = self.scan_tag_uri(None)?;
@@ -149,7 +141,6 @@ impl<'a> Scanner<'a> {
         self.skip();
         let mut handle = vec![b'!'];
         handle.extend_from_slice(self.skip_name().as_bytes());
-        self.need(1)?;
         if self.byte(0) == b'!' {
             self.skip();
             handle.push(b'!');
@@ -163,7 +154,6 @@ impl<'a> Scanner<'a> {
     fn scan_tag_uri(&mut self, head: Option<&[u8]>) -> Result<Vec<u8>, Error> {
         let mut uri = head.and_then(|head| head.get(1..)).unwrap_or_default().to_vec();
         let mut found = head.is_some();
-        self.need(1)?;
         while is_uri(self.byte(0)) {
             if self.byte(0) == b'%' {
                 self.scan_uri_escapes(&mut uri)?;
@@ -172,7 +162,6 @@ impl<'a> Scanner<'a> {
                 self.skip_ascii(1);
             }
             found = true;
-            self.need(1)?;
         }
         if !found {
             return Err(self.error("did not find expected tag URI"));
@@ -184,7 +173,6 @@ impl<'a> Scanner<'a> {
     fn scan_uri_escapes(&mut self, uri: &mut Vec<u8>) -> Result<(), Error> {
         let mut left = None;
         while left != Some(0) {
-            self.need(3)?;
             let digit = |b: u8| char::from(b).to_digit(16);
             let octet = match (self.byte(0), digit(self.byte(1)), digit(self.byte(2))) {
                 (b'%', Some(high), Some(low)) => (high << 4 | low) as u8,

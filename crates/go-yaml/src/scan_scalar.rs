@@ -67,14 +67,12 @@ impl<'a> Scanner<'a> {
         let mut leading_blanks = false;
         let indent = self.indent + 1;
         loop {
-            self.need(4)?;
             if self.at_document_indicator() || self.byte(0) == b'#' {
                 break;
             }
             let run = self.at;
             self.skip_plain_run();
             if self.at > run {
-                self.need(2)?;
                 if leading_blanks {
                     let value = folded.get_or_insert_with(|| self.text.get(start..end).unwrap_or_default().to_owned());
                     breaks.fold_into(value);
@@ -96,7 +94,7 @@ impl<'a> Scanner<'a> {
                         return Err(self.error("found a tab character that violates indentation"));
                     }
                     self.skip_ascii(1);
-                } else if let Some(found) = self.skip_checked_break()? {
+                } else if let Some(found) = self.skip_break() {
                     if leading_blanks {
                         breaks.more.push_str(found);
                     } else {
@@ -104,7 +102,6 @@ impl<'a> Scanner<'a> {
                         leading_blanks = true;
                     }
                 } else {
-                    self.need(1)?;
                     break;
                 }
             }
@@ -159,7 +156,6 @@ impl<'a> Scanner<'a> {
         let mut value = String::new();
         let mut breaks = Breaks::default();
         loop {
-            self.need(4)?;
             if self.at_document_indicator() {
                 return Err(self.error("found unexpected document indicator"));
             }
@@ -178,7 +174,7 @@ impl<'a> Scanner<'a> {
                     if !leading_blanks {
                         blanks_end = self.at;
                     }
-                } else if let Some(found) = self.skip_checked_break()? {
+                } else if let Some(found) = self.skip_break() {
                     if leading_blanks {
                         breaks.more.push_str(found);
                     } else {
@@ -186,7 +182,6 @@ impl<'a> Scanner<'a> {
                         leading_blanks = true;
                     }
                 } else {
-                    self.need(1)?;
                     break;
                 }
             }
@@ -200,13 +195,9 @@ impl<'a> Scanner<'a> {
         Ok(scalar(start_mark, self.mark, value, false))
     }
 
-    /// The rest of a quoted scalar on one line without escapes, with its closing quote; moves only if it is that, and
-    /// if nobody has to know where the library looked ahead.
+    /// The rest of a quoted scalar on one line without escapes, with its closing quote; moves only if it is that.
     fn skip_simple_quoted(&mut self, single: bool) -> Option<&'a str> {
         let quote = if single { b'\'' } else { b'"' };
-        if self.is_marked() {
-            return None;
-        }
         let rest = self.bytes.get(self.at..)?;
         let length = rest
             .iter()
@@ -225,7 +216,6 @@ impl<'a> Scanner<'a> {
     /// Reads up to a blank, a line break or the closing quote; says whether it stopped behind an escaped line break.
     fn scan_quoted_run(&mut self, single: bool, value: &mut String) -> Result<bool, Error> {
         while !self.is_blank_or_end(0) {
-            self.need(2)?;
             match self.byte(0) {
                 b'\'' if single && self.byte(1) == b'\'' => {
                     value.push('\'');
@@ -234,7 +224,6 @@ impl<'a> Scanner<'a> {
                 b'\'' if single => break,
                 b'"' if !single => break,
                 b'\\' if !single && self.break_at(1) > 0 => {
-                    self.need(3)?;
                     self.skip();
                     self.skip_break();
                     return Ok(true);
@@ -247,16 +236,7 @@ impl<'a> Scanner<'a> {
                 }
             }
         }
-        self.need(1)?;
         Ok(false)
-    }
-
-    /// A line break, for which the library looks at two characters because of CR LF.
-    fn skip_checked_break(&mut self) -> Result<Option<&'static str>, Error> {
-        if self.break_at(0) > 0 {
-            self.need(2)?;
-        }
-        Ok(self.skip_break())
     }
 
     fn scan_escape(&mut self) -> Result<char, Error> {
@@ -287,7 +267,6 @@ impl<'a> Scanner<'a> {
             }
         };
         self.skip_ascii(2);
-        self.need(code_length)?;
         let mut code: u32 = 0;
         for i in 0..code_length {
             let Some(digit) = char::from(self.byte(i)).to_digit(16) else {
@@ -329,7 +308,6 @@ impl<'a> Scanner<'a> {
             trailing_breaks.clear();
             leading_blank = trailing_blank;
             value.push_str(self.skip_to_break());
-            self.need(2)?;
             leading_break = self.skip_break().unwrap_or_default();
             self.scan_block_breaks(&mut indent, &mut trailing_breaks, &mut end_mark)?;
         }
@@ -357,17 +335,15 @@ impl<'a> Scanner<'a> {
                 _ => break,
             }
             self.skip();
-            self.need(1)?;
         }
         self.skip_blanks();
         if self.byte(0) == b'#' {
             self.skip_to_break();
         }
-        self.need(1)?;
         if !self.is_break_or_end(0) {
             return Err(self.error("did not find expected comment or line break"));
         }
-        self.skip_checked_break()?;
+        self.skip_break();
         Ok((chomping.unwrap_or(Chomping::Clip), increment.unwrap_or(0)))
     }
 
@@ -382,12 +358,11 @@ impl<'a> Scanner<'a> {
             };
             let rest = self.bytes.get(self.at..).unwrap_or_default();
             self.skip_ascii(rest.iter().take(most).take_while(|b| **b == b' ').count());
-            self.need(1)?;
             deepest = deepest.max(self.mark.column);
             if (*indent == 0 || self.mark.column < *indent) && self.byte(0) == b'\t' {
                 return Err(self.error("found a tab character where an indentation space is expected"));
             }
-            let Some(found) = self.skip_checked_break()? else { break };
+            let Some(found) = self.skip_break() else { break };
             breaks.push_str(found);
             *end = self.mark;
         }

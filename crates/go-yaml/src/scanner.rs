@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 
-use super::reader::Input;
 use super::token::{Kind, Mark, Payload, Token};
 use super::{Error, max_depth};
 
@@ -25,8 +24,6 @@ struct SimpleKey {
 pub(super) struct Scanner<'a> {
     pub(super) text: &'a str,
     pub(super) bytes: &'a [u8],
-    /// What is wrong with the bytes behind `text`, if they are not to be read.
-    failure: Option<&'static str>,
     /// Byte offset of the next character.
     pub(super) at: usize,
     pub(super) mark: Mark,
@@ -41,19 +38,14 @@ pub(super) struct Scanner<'a> {
     pub(super) simple_key_allowed: bool,
     simple_keys: Vec<SimpleKey>,
     pub(super) flow_level: usize,
-    /// Where the library's buffer ends, as long as it begins with a byte order mark behind the one that names the
-    /// encoding: until it is filled again, every line is taken to begin with a mark. 0 otherwise.
-    marked: usize,
     max_depth: usize,
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(input: &'a Input<'_>) -> Self {
-        let text: &str = &input.text;
+    pub(super) fn new(text: &'a str) -> Self {
         Scanner {
             text,
             bytes: text.as_bytes(),
-            failure: input.failure,
             at: 0,
             mark: Mark::default(),
             tokens: VecDeque::new(),
@@ -66,11 +58,6 @@ impl<'a> Scanner<'a> {
             simple_keys: vec![SimpleKey::default()],
             flow_level: 0,
             max_depth: max_depth(),
-            marked: if text.starts_with('\u{FEFF}') {
-                input.first_chunk
-            } else {
-                0
-            },
         }
     }
 
@@ -204,33 +191,6 @@ impl<'a> Scanner<'a> {
             && self.is_blank_or_end(3)
     }
 
-    /// Fails if go-yaml, looking at the next `characters`, would stumble over the bytes behind the text. It does so
-    /// before it looks at what is there.
-    pub(super) fn need(&mut self, characters: usize) -> Result<(), Error> {
-        if self.is_marked() {
-            let buffered = self.text.get(self.at..self.marked);
-            if buffered.is_none_or(|rest| rest.chars().nth(characters - 1).is_none()) {
-                self.marked = 0;
-            }
-        }
-        match self.failure {
-            Some(failure)
-                if self
-                    .text
-                    .get(self.at..)
-                    .is_none_or(|rest| rest.chars().nth(characters - 1).is_none()) =>
-            {
-                Err(Error::yaml(None, failure))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether the library takes what begins a line for a byte order mark, whatever it is.
-    pub(super) fn is_marked(&self) -> bool {
-        self.marked > 0
-    }
-
     /// An error at the current position.
     pub(super) fn error(&self, problem: &str) -> Error {
         Error::yaml((self.mark.line > 0).then_some(self.mark.line as usize + 1), problem)
@@ -290,9 +250,8 @@ impl<'a> Scanner<'a> {
             self.push(Kind::StreamStart, self.mark, Payload::None);
             return Ok(());
         }
-        self.skip_to_next_token()?;
+        self.skip_to_next_token();
         self.unroll_indent(self.mark.column as i32);
-        self.need(4)?;
         let c = self.byte(0);
         if c == 0 {
             return self.fetch_stream_end();
@@ -370,14 +329,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn skip_to_next_token(&mut self) -> Result<(), Error> {
+    fn skip_to_next_token(&mut self) {
         loop {
-            if self.is_marked() && self.mark.column == 0 {
-                self.need(1)?;
-                if self.is_marked() {
-                    self.skip();
-                }
-            }
             // Tabs separate tokens, but are no indentation: not where a key may start.
             self.skip_spaces();
             while self.byte(0) == b'\t' && (self.flow_level > 0 || !self.simple_key_allowed) {
@@ -387,9 +340,8 @@ impl<'a> Scanner<'a> {
             if self.byte(0) == b'#' {
                 self.skip_to_break();
             }
-            self.need(if self.break_at(0) > 0 { 2 } else { 1 })?;
             if self.skip_break().is_none() {
-                return Ok(());
+                return;
             }
             if self.flow_level == 0 {
                 self.simple_key_allowed = true;

@@ -21,22 +21,6 @@ fn documents_and_errors_read_as_in_go() {
 }
 
 #[test]
-fn some_fields_are_read_with_the_errors_of_all() {
-    check("read.jsonl", 350, |case| {
-        to_json_fields(&bytes(case), |_| true, &GoType::Any)
-    });
-    for case in cases("yaml/read.jsonl") {
-        let error = |read: Result<Value, Error>| read.err().map(|e| e.to_string());
-        let text = bytes(&case);
-        let some = error(to_json_fields(&text, |_| false, &GoType::Any));
-        assert_eq!(some, error(to_json(&text)), "{}", text.escape_ascii());
-    }
-    let text = b"a: &x [1]\nB: {c: *x}\nd: 2\n";
-    let some = to_json_fields(text, |key| key.eq_ignore_ascii_case("b"), &GoType::Any).unwrap();
-    assert_eq!(some, json!({"B": {"c": [1]}}));
-}
-
-#[test]
 fn scalars_resolve_as_in_go() {
     check("scalars.jsonl", 200, |case| to_json(&bytes(case)));
 }
@@ -239,72 +223,4 @@ fn aliases_are_limited() {
     // 99 % of a small document may be aliases.
     let fine = format!("a: &a [{}]\nb: [{}]\n", ["x"; 10].join(","), ["*a"; 50].join(","));
     assert!(to_json(fine.as_bytes()).is_ok());
-}
-
-#[test]
-fn no_bytes_panic() {
-    // A small generator of repeatable noise out of YAML's own characters.
-    let alphabet: &[&[u8]] = &[
-        b"a",
-        b"- ",
-        b": ",
-        b":",
-        b"\n",
-        b"\n  ",
-        b" ",
-        b"\t",
-        b"[",
-        b"]",
-        b"{",
-        b"}",
-        b",",
-        b"?",
-        b"? ",
-        b"&a",
-        b"*a",
-        b"!",
-        b"!!int ",
-        b"|",
-        b">-\n",
-        b"'",
-        b"\"",
-        b"\\",
-        b"\\u",
-        b"#",
-        b"%",
-        b"%TAG ",
-        b"%YAML 1.1\n",
-        b"---\n",
-        b"...\n",
-        b"<<: ",
-        b"\xC2\x85",
-        b"\xE2\x80\xA8",
-        b"\xEF\xBB\xBF",
-        b"\xFF",
-        b"\xF0\x9F\x98\x80",
-        b"\xE2",
-        b"\r",
-        b"0",
-        b"~",
-    ];
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut next = |limit: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % limit as u64) as usize
-    };
-    let mut readable = 0;
-    for _ in 0..20_000 {
-        let mut text = Vec::new();
-        for _ in 0..next(12) {
-            text.extend_from_slice(alphabet[next(alphabet.len())]);
-        }
-        let _ = parse(&text);
-        if let Ok(value) = to_json(&text) {
-            readable += 1;
-            let _ = (to_string(&value), to_string_pretty(&value));
-        }
-    }
-    assert!(readable > 1000, "{readable}");
 }
