@@ -73,14 +73,10 @@ pub fn render(data: &[u8]) {
     let _ = renderer.render_with(&input);
 }
 
-/// YAML in: what can be read can be written, and reads back as the same value; values are the same by way of JSON and
-/// without it.
+/// YAML in: what can be read can be written, and reads back as the same value.
 pub fn yaml_read(data: &[u8]) {
     let _ = yaml::parse(data);
-    // As texts: `-0.0` is not `0.0`.
-    let told = |read: Result<Map<String, Value>, String>| read.map(|values| Value::Object(values).to_string());
-    let frozen = Frozen::read(data).map(|frozen| frozen.to_json());
-    assert_eq!(told(frozen), told(values::read(data)));
+    let _ = values::read(data);
     let _ = yaml::documents(&String::from_utf8_lossy(data));
     if let Ok(value) = yaml::to_json(data) {
         written_reads_back(yaml::all_floats(value));
@@ -112,10 +108,10 @@ fn written_reads_back(value: Value) {
 /// Values over values: merging twice is merging once, and what is merged last wins.
 pub fn merge(data: &[u8]) {
     let (below, above) = halves(data);
-    let (defaults, above) = (Frozen::read(below.as_bytes()), values::read(above.as_bytes()));
-    let (Ok(defaults), Ok(above)) = (defaults, above) else {
+    let (Ok(defaults), Ok(above)) = (values::read(below.as_bytes()), values::read(above.as_bytes())) else {
         return;
     };
+    let defaults = Frozen::new(defaults);
     let mut once = defaults.to_json();
     values::merge_maps(&mut once, above.clone());
     let mut twice = once.clone();

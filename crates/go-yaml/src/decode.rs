@@ -5,80 +5,54 @@ use std::borrow::Cow;
 use super::compose::{Content, Document, Id, compose};
 use super::gosyntax::GoValue;
 use super::resolve::{Scalar, resolve, resolve_tagged};
-use super::typed::Raw;
 use super::{Error, max_depth, reader};
 
 /// Most bytes of strings that aliases may expand to. go-yaml shares the strings; most of what is decoded here has copies.
 const MAX_ALIAS_BYTES: usize = 16 << 20;
 
 /// Something that YAML can be decoded into.
-pub trait Target: Sized {
+pub(super) trait Target: Sized {
     /// A mapping under construction.
     type Mapping: Default;
 
-    /// What all values have in common while they are made, of several documents if one reads them; `()` for nothing.
-    type Shared: Default;
-
-    /// A mapping that so many entries are expected in: a merge key is one, and brings in any number.
-    fn mapping(_entries: usize) -> Self::Mapping {
-        Self::Mapping::default()
-    }
-
     /// `Err` if the type cannot hold the scalar: what Go's JSON encoder says about it.
-    fn scalar(scalar: Scalar<'_>, at: Position, shared: &mut Self::Shared) -> Result<Self, Error>;
+    fn scalar(scalar: Scalar<'_>, at: Position) -> Result<Self, Error>;
 
     fn list(items: Vec<Self>, at: Position) -> Self;
 
     fn map(map: Self::Mapping, at: Position) -> Self;
 
     /// Sets a key. `false` if the type of the key is not supported.
-    fn insert(map: &mut Self::Mapping, key: Scalar<'_>, at: Position, value: Self, shared: &mut Self::Shared) -> bool;
+    fn insert(map: &mut Self::Mapping, key: Scalar<'_>, at: Position, value: Self) -> bool;
 }
 
 /// Line and column, counted from 0.
 #[derive(Debug, Clone, Copy)]
-pub struct Position {
+pub(super) struct Position {
     pub line: u32,
     pub column: u32,
 }
 
-impl Position {
-    pub(super) const START: Self = Position { line: 0, column: 0 };
-}
-
 /// Decodes the first document of `text`; `None` if it has none.
 pub(super) fn decode<T: Target>(text: &[u8]) -> Result<Option<T>, Error> {
-    decode_sharing(text, &mut T::Shared::default())
-}
-
-/// As [`decode`], with what the values have in common with those of other documents.
-pub(super) fn decode_sharing<T: Target>(text: &[u8], shared: &mut T::Shared) -> Result<Option<T>, Error> {
     if u32::try_from(text.len()).is_err() {
         return Err(Error::yaml(None, "text of more than 4 GiB"));
     }
     let text = reader::read(text)?;
-    compose(&text)?.map(|document| whole(&document, shared)).transpose()
+    compose(&text)?.map(|document| whole(&document)).transpose()
 }
 
-fn whole<T: Target>(document: &Document<'_>, shared: &mut T::Shared) -> Result<T, Error> {
+fn whole<T: Target>(document: &Document<'_>) -> Result<T, Error> {
     let mut decoder = Decoder::new(document);
-    let value = decoder.node(Document::ROOT, shared)?;
+    let value = decoder.node(Document::ROOT)?;
     if decoder.has_unsupported_key {
         // A key that was written again later is gone; which one is named first only the whole tells.
         let mut whole = Decoder::new(decoder.document);
-        if let Some(error) = whole.node::<GoValue>(Document::ROOT, &mut ())?.unsupported_key() {
+        if let Some(error) = whole.node::<GoValue>(Document::ROOT)?.unsupported_key() {
             return Err(error);
         }
     }
-    let Some(error) = decoder.unsupported_value else {
-        return Ok(value);
-    };
-    // A value that was written again later is gone as well.
-    let all = Decoder::new(decoder.document).node::<Raw>(Document::ROOT, &mut ())?;
-    match all.unsupported() {
-        Some(first) => Err(if error.line().is_some() { error } else { first }),
-        None => Ok(value),
-    }
+    decoder.unsupported_value.map_or(Ok(value), Err)
 }
 
 struct Decoder<'d, 'a> {
@@ -181,36 +155,36 @@ impl<'d, 'a> Decoder<'d, 'a> {
         result
     }
 
-    fn node<T: Target>(&mut self, id: Id, shared: &mut T::Shared) -> Result<T, Error> {
+    fn node<T: Target>(&mut self, id: Id) -> Result<T, Error> {
         self.count()?;
-        self.counted(id, shared)
+        self.counted(id)
     }
 
     /// Decodes a node that is counted already.
-    fn counted<T: Target>(&mut self, id: Id, shared: &mut T::Shared) -> Result<T, Error> {
+    fn counted<T: Target>(&mut self, id: Id) -> Result<T, Error> {
         let at = self.position(id);
         match self.document.node(id).content {
-            Content::Alias(target) => self.through_alias(id, target, |d, target| d.counted(target, shared)),
+            Content::Alias(target) => self.through_alias(id, target, |d, target| d.counted(target)),
             Content::Scalar { .. } => {
                 let scalar = self.scalar(id)?;
-                match T::scalar(scalar, at, shared) {
+                match T::scalar(scalar, at) {
                     Ok(value) => Ok(value),
                     Err(error) => {
                         self.unsupported_value.get_or_insert(error);
-                        T::scalar(Scalar::Null, at, shared)
+                        T::scalar(Scalar::Null, at)
                     }
                 }
             }
             Content::Sequence { count, .. } => self.deeper('[', |d| {
                 let mut items = Vec::with_capacity(count as usize);
                 for child in d.document.children(id) {
-                    items.push(d.node(child, shared)?);
+                    items.push(d.node(child)?);
                 }
                 Ok(T::list(items, at))
             }),
-            Content::Mapping { count, .. } => self.deeper('{', |d| {
-                let mut map = T::mapping(count as usize / 2);
-                d.mapping::<T>(id, &mut map, shared)?;
+            Content::Mapping { .. } => self.deeper('{', |d| {
+                let mut map = T::Mapping::default();
+                d.mapping::<T>(id, &mut map)?;
                 Ok(T::map(map, at))
             }),
         }
@@ -239,17 +213,17 @@ impl<'d, 'a> Decoder<'d, 'a> {
     }
 
     /// Adds the entries of the mapping `id` to `map`.
-    fn mapping<T: Target>(&mut self, id: Id, map: &mut T::Mapping, shared: &mut T::Shared) -> Result<(), Error> {
+    fn mapping<T: Target>(&mut self, id: Id, map: &mut T::Mapping) -> Result<(), Error> {
         let mut children = self.document.children(id);
         while let (Some(key), Some(value)) = (children.next(), children.next()) {
             if self.is_merge(key) {
-                self.merge::<T>(value, map, shared)?;
+                self.merge::<T>(value, map)?;
                 continue;
             }
             let key_at = self.position(key);
             let key = self.key(key)?;
-            let decoded = self.node::<T>(value, shared)?;
-            if !T::insert(map, key, key_at, decoded, shared) {
+            let decoded = self.node::<T>(value)?;
+            if !T::insert(map, key, key_at, decoded) {
                 self.has_unsupported_key = true;
             }
         }
@@ -266,7 +240,7 @@ impl<'d, 'a> Decoder<'d, 'a> {
             Content::Alias(target) => self.through_alias(id, target, |d, target| d.counted_key(target)),
             Content::Scalar { .. } => self.scalar(id),
             _ => {
-                let key = self.counted::<GoValue>(id, &mut ())?;
+                let key = self.counted::<GoValue>(id)?;
                 Err(Error::yaml(None, format!("invalid map key: {key}")))
             }
         }
@@ -283,7 +257,7 @@ impl<'d, 'a> Decoder<'d, 'a> {
     }
 
     /// Adds the entries of the mapping, or the mappings, behind a merge key.
-    fn merge<T: Target>(&mut self, id: Id, map: &mut T::Mapping, shared: &mut T::Shared) -> Result<(), Error> {
+    fn merge<T: Target>(&mut self, id: Id, map: &mut T::Mapping) -> Result<(), Error> {
         match self.document.node(id).content {
             Content::Sequence { .. } => {
                 let parts: Vec<Id> = self.document.children(id).collect();
@@ -291,24 +265,22 @@ impl<'d, 'a> Decoder<'d, 'a> {
                 parts
                     .into_iter()
                     .rev()
-                    .try_for_each(|part| self.merge_one::<T>(part, map, shared))
+                    .try_for_each(|part| self.merge_one::<T>(part, map))
             }
-            _ => self.merge_one::<T>(id, map, shared),
+            _ => self.merge_one::<T>(id, map),
         }
     }
 
-    fn merge_one<T: Target>(&mut self, id: Id, map: &mut T::Mapping, shared: &mut T::Shared) -> Result<(), Error> {
+    fn merge_one<T: Target>(&mut self, id: Id, map: &mut T::Mapping) -> Result<(), Error> {
         let is_mapping = |id| matches!(self.document.node(id).content, Content::Mapping { .. });
         match self.document.node(id).content {
             Content::Mapping { .. } => {
                 self.count()?;
-                self.deeper('{', |d| d.mapping::<T>(id, map, shared))
+                self.deeper('{', |d| d.mapping::<T>(id, map))
             }
             Content::Alias(target) if is_mapping(target) => {
                 self.count()?;
-                self.through_alias(id, target, |d, target| {
-                    d.deeper('{', |d| d.mapping::<T>(target, map, shared))
-                })
+                self.through_alias(id, target, |d, target| d.deeper('{', |d| d.mapping::<T>(target, map)))
             }
             _ => Err(merge_wants_map()),
         }

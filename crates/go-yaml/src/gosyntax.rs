@@ -55,9 +55,8 @@ impl GoValue {
 
 impl Target for GoValue {
     type Mapping = Vec<(Scalar<'static>, GoValue)>;
-    type Shared = ();
 
-    fn scalar(scalar: Scalar<'_>, _: Position, (): &mut ()) -> Result<Self, Error> {
+    fn scalar(scalar: Scalar<'_>, _: Position) -> Result<Self, Error> {
         Ok(GoValue::Scalar(to_static(scalar)))
     }
 
@@ -69,7 +68,7 @@ impl Target for GoValue {
         GoValue::Map(map)
     }
 
-    fn insert(map: &mut Self::Mapping, key: Scalar<'_>, _: Position, value: Self, (): &mut ()) -> bool {
+    fn insert(map: &mut Self::Mapping, key: Scalar<'_>, _: Position, value: Self) -> bool {
         let key = to_static(key);
         match map.iter_mut().find(|(k, _)| *k == key) {
             Some(entry) => entry.1 = value,

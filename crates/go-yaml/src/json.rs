@@ -11,13 +11,12 @@ use super::resolve::Scalar;
 use super::{Error, max_depth};
 
 /// What `encoding/json` says about a float that JSON cannot have.
-pub fn unsupported_value(f: f64, at: Option<Position>) -> Error {
-    let line = at.map(|at| at.line as usize + 1);
-    Error::new("json: ", line, format!("unsupported value: {}", format_g64(f)))
+pub fn unsupported_value(f: f64) -> Error {
+    Error::new("json: ", None, format!("unsupported value: {}", format_g64(f)))
 }
 
 /// A key as sigs.k8s.io/yaml spells it; `None` if it refuses it.
-pub fn key_text(key: Scalar<'_>) -> Option<Cow<'_, str>> {
+pub(super) fn key_text(key: Scalar<'_>) -> Option<Cow<'_, str>> {
     Some(match key {
         Scalar::Null | Scalar::Uint(_) => return None,
         Scalar::Bool(b) => Cow::Borrowed(if b { "true" } else { "false" }),
@@ -39,9 +38,8 @@ pub fn key_text(key: Scalar<'_>) -> Option<Cow<'_, str>> {
 
 impl Target for Value {
     type Mapping = Map<String, Value>;
-    type Shared = ();
 
-    fn scalar(scalar: Scalar<'_>, _: Position, (): &mut ()) -> Result<Self, Error> {
+    fn scalar(scalar: Scalar<'_>, _: Position) -> Result<Self, Error> {
         Ok(match scalar {
             Scalar::Null => Value::Null,
             Scalar::Bool(b) => Value::Bool(b),
@@ -53,7 +51,7 @@ impl Target for Value {
                 }
                 Some(Whole::Signed(i)) => Value::Number(i.into()),
                 Some(Whole::Unsigned(u)) => Value::Number(u.into()),
-                None => Value::Number(Number::from_f64(f).ok_or_else(|| unsupported_value(f, None))?),
+                None => Value::Number(Number::from_f64(f).ok_or_else(|| unsupported_value(f))?),
             },
             Scalar::String(s) => Value::String(s.into_owned()),
             Scalar::Timestamp(s) => Value::String(s.to_owned()),
@@ -68,7 +66,7 @@ impl Target for Value {
         Value::Object(map)
     }
 
-    fn insert(map: &mut Self::Mapping, key: Scalar<'_>, _: Position, value: Self, (): &mut ()) -> bool {
+    fn insert(map: &mut Self::Mapping, key: Scalar<'_>, _: Position, value: Self) -> bool {
         let Some(key) = key_text(key) else { return false };
         map.insert(key.into_owned(), value);
         true

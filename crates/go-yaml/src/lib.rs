@@ -28,18 +28,15 @@ mod style;
 mod tests;
 mod timestamp;
 mod token;
-mod typed;
 
 use std::fmt;
 
 use serde_json::Value;
 
-pub use decode::{Position, Target, go_json_string};
+pub use decode::go_json_string;
 pub use depth::{GO_MAX_DEPTH, MAX_DEPTH, max_depth, with_max_depth};
 pub use documents::Documents;
-pub use json::{key_text, unsupported_value};
-pub use resolve::Scalar;
-pub use typed::{GoType, field};
+pub use json::unsupported_value;
 
 /// What sigs.k8s.io/yaml does to a text first.
 const CONVERTING: &str = "error converting YAML to JSON: ";
@@ -89,6 +86,11 @@ impl Error {
         if self.0.context.is_empty() {
             self.0.context = context;
         }
+        self
+    }
+
+    fn on_line(mut self, line: usize) -> Self {
+        self.0.line = Some(line);
         self
     }
 
@@ -174,39 +176,20 @@ pub fn parse(text: &[u8]) -> Result<Node, Error> {
 /// As [`parse`], prefixed with `error converting YAML to JSON: `; also keys that JSON cannot have (`null`, integers
 /// above 63 bits).
 pub fn to_json(text: &[u8]) -> Result<Value, Error> {
-    let decoded = decode_as(text, &mut ())?;
+    let decoded = decode::decode(text).map_err(|e| e.within(CONVERTING))?;
     Ok(decoded.unwrap_or(Value::Null))
 }
 
-/// As [`to_json`], into another type, without JSON in between; `None` for a text without a document.
-///
-/// # Errors
-/// Those of [`to_json`], if the type refuses what JSON refuses.
-pub fn decode_as<T: Target>(text: &[u8], shared: &mut T::Shared) -> Result<Option<T>, Error> {
-    decode::decode_sharing(text, shared).map_err(|e| e.within(CONVERTING))
-}
-
-/// As [`to_json`], for a reader with the type `kind`: where it has a string, other scalars become text. Floats there have the
-/// precision of 32 bits, so `1.10` is `1.1`, and may be infinite.
-///
-/// # Errors
-/// Those of [`to_json`].
-pub fn to_json_of(text: &[u8], kind: &GoType) -> Result<Value, Error> {
-    let decoded = decode_as::<typed::Raw>(text, &mut ())?;
-    in_json(decoded, kind).map_err(|e| e.within(CONVERTING))
-}
-
-/// As [`to_json_of`], for readers with different types.
-///
-/// # Errors
-/// Those of [`to_json`]; for each reader those of its type.
-pub fn to_json_of_each<const N: usize>(text: &[u8], kinds: [&GoType; N]) -> Result<[Result<Value, Error>; N], Error> {
-    let decoded = decode_as::<typed::Raw>(text, &mut ())?;
-    Ok(kinds.map(|kind| in_json(decoded.clone(), kind).map_err(|e| e.within(CONVERTING))))
-}
-
-fn in_json(decoded: Option<typed::Raw>, kind: &GoType) -> Result<Value, Error> {
-    decoded.map_or(Ok(Value::Null), |raw| raw.into_json(kind))
+/// A scalar as text, as sigs.k8s.io/yaml makes it where a Go type has a string: floats have the precision of 32 bits, so that
+/// `1.10` is `1.1`. `None` for null, lists and maps.
+pub fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(b) => Some(b.to_string()),
+        Value::Number(n) if n.is_f64() => n.as_f64().map(number::format_g32),
+        Value::Number(n) => Some(n.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
 }
 
 /// Turns every number into a float64, as Go's `encoding/json` does when it decodes into `interface{}` (Helm never sets

@@ -11,7 +11,7 @@ use super::{Data, Error, Node};
 
 /// A mapping under construction, and where each key was last.
 #[derive(Default)]
-pub struct Entries {
+pub(super) struct Entries {
     entries: Vec<(Node, Node)>,
     by_key: HashMap<(u8, String), usize>,
     /// Entries that a later one of the same key takes the place of, with that later one.
@@ -76,13 +76,12 @@ fn identity(scalar: &Scalar<'_>) -> (u8, String) {
 
 impl Target for Node {
     type Mapping = Entries;
-    type Shared = ();
 
-    fn scalar(scalar: Scalar<'_>, at: Position, (): &mut ()) -> Result<Self, Error> {
+    fn scalar(scalar: Scalar<'_>, at: Position) -> Result<Self, Error> {
         let float = if let Scalar::Float(f) = scalar { f } else { 0.0 };
         data(scalar)
             .map(|data| node(data, at))
-            .ok_or_else(|| unsupported_value(float, Some(at)))
+            .ok_or_else(|| unsupported_value(float).on_line(at.line as usize + 1))
     }
 
     fn list(items: Vec<Self>, at: Position) -> Self {
@@ -93,7 +92,7 @@ impl Target for Node {
         node(Data::Map(map.finish(at)), at)
     }
 
-    fn insert(map: &mut Self::Mapping, key: Scalar<'_>, at: Position, value: Self, (): &mut ()) -> bool {
+    fn insert(map: &mut Self::Mapping, key: Scalar<'_>, at: Position, value: Self) -> bool {
         let identity = identity(&key);
         // A key may be infinite, as a string.
         let data = data(key.clone())

@@ -2,7 +2,6 @@
 //! Facts: Helm's `pkg/chart/v2/util/dependencies.go`.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -41,7 +40,7 @@ pub enum Defaults<'a> {
     /// The chart's own `values.yaml`.
     Own(&'a Chart),
     /// `values.yaml` with the subcharts' defaults and the imported values folded in.
-    Folded(RefCell<Map>),
+    Folded(Map),
 }
 
 /// Resolves aliases, tags, conditions and `import-values` for these user values.
@@ -158,15 +157,7 @@ impl Defaults<'_> {
     pub fn copy(&self) -> Map {
         match self {
             Defaults::Own(chart) => chart.default_values(),
-            Defaults::Folded(map) => values::copy_map(&map.borrow()),
-        }
-    }
-
-    /// As [`Defaults::copy`], for who asks last: folded values needn't be copied then.
-    pub fn take(&self) -> Map {
-        match self {
-            Defaults::Own(chart) => chart.default_values(),
-            Defaults::Folded(map) => map.replace(Map::new(MapKind::Any, Entries::new())),
+            Defaults::Folded(map) => values::copy_map(map),
         }
     }
 }
@@ -324,7 +315,7 @@ fn import(node: &mut Node<'_>, processed: &mut Shared, warnings: &mut Vec<Warnin
         values::merge_tables(&defaults, &imported, warnings);
         defaults = values::copy_map(&defaults);
     }
-    node.defaults = Defaults::Folded(RefCell::new(defaults));
+    node.defaults = Defaults::Folded(defaults);
     Ok(())
 }
 

@@ -3,22 +3,10 @@
 use std::ffi::OsString;
 use std::fs::FileType;
 use std::io::Read;
-use std::iter::repeat_n;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::ignore::Rules;
 use super::{Error, File, Warning, archive};
-use go_template::Str;
-
-/// How many parts of paths and links are walked to name what is missing.
-const MAX_STEPS: usize = 1000;
-
-/// The longest line that `.helmignore` may have, in bytes: what Go's `bufio.Scanner` takes.
-const MAX_LINE: usize = 64 * 1024;
-
-/// Up to how many bytes a file is copied from the buffer that it is read into.
-const BUFFER: usize = 64 << 10;
 
 /// The `Chart.yaml` of the chart folder at the absolute path `root`, whatever `.helmignore` says.
 pub(super) fn chart_yaml(root: &Path) -> Result<File, Error> {
@@ -36,24 +24,18 @@ pub(super) fn chart_yaml(root: &Path) -> Result<File, Error> {
 }
 
 /// Reads all files of the chart folder at the absolute path `root` that `.helmignore` leaves in, sorted within each
-/// folder; `chart_yaml` was read.
-pub(super) fn read(root: &Path, chart_yaml: File, warnings: &mut Vec<Warning>) -> Result<Vec<File>, Error> {
+/// folder.
+pub(super) fn read(root: &Path, warnings: &mut Vec<Warning>) -> Result<Vec<File>, Error> {
     let ignore_file = root.join(".helmignore");
     let text = match read_whole(&ignore_file, archive::MAX_CHART) {
         Ok(text) => String::from_utf8_lossy(&text).into_owned(),
         Err(_) if !ignore_file.exists() => String::new(),
         Err(problem) => return Err(problem),
     };
-    if text.split('\n').any(|line| line.len() >= MAX_LINE) {
-        return Err(Error::Chart("bufio.Scanner: token too long".to_owned()));
-    }
     let mut walk = Walk {
         rules: Rules::parse(&text)?,
-        // One that is too long is read again, to say so.
-        chart_yaml: Some(chart_yaml).filter(|file| (file.data.len() as u64) < archive::MAX_CHART),
         files: Vec::new(),
         left: archive::MAX_CHART,
-        reader: Reader::new(),
         warnings,
     };
     walk.all(root)?;
@@ -71,16 +53,6 @@ fn read_whole(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
     Ok(data)
 }
 
-/// Where a link leads in the end. An error is the text of Go's `filepath.EvalSymlinks`.
-fn resolve(path: &Path) -> Result<PathBuf, String> {
-    match std::fs::canonicalize(path) {
-        Ok(resolved) => Ok(resolved),
-        Err(e) if super::io_text(&e).contains("symbolic links") => Err("EvalSymlinks: too many links".to_owned()),
-        Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => Err(super::io_text(&e)),
-        Err(e) => Err(format!("lstat {}: {}", missing(path).display(), super::io_text(&e))),
-    }
-}
-
 /// A folder that is being walked.
 struct Level {
     path: PathBuf,
@@ -95,16 +67,10 @@ struct Level {
 struct Walk<'w> {
     warnings: &'w mut Vec<Warning>,
     rules: Rules,
-    /// Until its turn comes.
-    chart_yaml: Option<File>,
     files: Vec<File>,
     /// Bytes that the chart may still take.
     left: u64,
-    reader: Reader,
 }
-
-/// What most files are read into before they are copied to memory of just their size.
-struct Reader(Vec<u8>);
 
 // === impl Level ===
 
@@ -148,7 +114,8 @@ impl Walk<'_> {
             // What isn't UTF-8 in a name is replaced: names are text to templates.
             let relative = format!("{}{}", level.prefix, name.to_string_lossy());
             if kind.is_symlink() {
-                let resolved = resolve(&level.real.join(&name)).map_err(|problem| {
+                let resolved = std::fs::canonicalize(level.real.join(&name)).map_err(|e| {
+                    let problem = super::io_text(&e);
                     Error::Chart(format!("error evaluating symlink {}: {problem}", child.display()))
                 })?;
                 self.warnings.push(Warning::link(&child, &resolved));
@@ -177,94 +144,15 @@ impl Walk<'_> {
     /// Takes in the next file.
     fn file(&mut self, name: String, path: &Path) -> Result<(), Error> {
         let refuse = |text: String| Error::Chart(format!("error reading {name}: {text}"));
-        let mut data = match self.chart_yaml.take_if(|file| file.name == name) {
-            Some(file) => file.data,
-            None => self.reader.read(path, self.left).map_err(refuse)?,
-        };
+        let data = read_whole(path, self.left.saturating_add(1)).map_err(|e| refuse(e.to_string()))?;
         self.left = self.left.checked_sub(data.len() as u64).ok_or_else(|| {
             refuse(format!(
                 "chart exceeds maximum decompressed size of {} bytes",
                 archive::MAX_CHART
             ))
         })?;
-        let plain = archive::without_bom(data.as_bytes());
-        if plain.len() < data.len() {
-            data = plain.into();
-        }
+        let data = archive::without_bom(&data).into();
         self.files.push(File { name, data });
         Ok(())
     }
-}
-
-impl Reader {
-    fn new() -> Self {
-        Reader(vec![0; BUFFER])
-    }
-
-    /// What stands in a file; of one that is longer than `most`, more than that.
-    fn read(&mut self, path: &Path, most: u64) -> Result<Str, String> {
-        self.take(path, most.saturating_add(1))
-            .map_err(|e| Error::io("open", path, e).to_string())
-    }
-
-    fn take(&mut self, path: &Path, most: u64) -> std::io::Result<Str> {
-        let mut file = std::fs::File::open(path)?;
-        let start = fill(&mut file, &mut self.0)?;
-        if start < BUFFER {
-            return Ok(self.0.get(..start).unwrap_or_default().into());
-        }
-        // A large file is read to where it stays: memory that is used the first time costs more than all else here.
-        let size = file.metadata()?.len().min(most);
-        let mut data: Arc<[u8]> = repeat_n(0, usize::try_from(size).unwrap_or(0)).collect();
-        if let Some((head, rest)) = Arc::get_mut(&mut data).and_then(|data| data.split_at_mut_checked(start)) {
-            head.copy_from_slice(&self.0);
-            if fill(&mut file, rest)? == rest.len() && (size == most || file.read(&mut self.0)? == 0) {
-                return Ok(Str::from(data));
-            }
-        }
-        // Its size is not what is in it.
-        let mut data = Vec::new();
-        std::fs::File::open(path)?.take(most).read_to_end(&mut data)?;
-        Ok(data.into())
-    }
-}
-
-/// Reads until the buffer is full or the file at its end.
-fn fill(file: &mut std::fs::File, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let mut length = 0;
-    while let Some(rest) = buffer.get_mut(length..).filter(|rest| !rest.is_empty()) {
-        match file.read(rest) {
-            Ok(0) => break,
-            Ok(read) => length += read,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(length)
-}
-
-/// The first part of a link's way that isn't there, as Go's `EvalSymlinks` names it.
-fn missing(link: &Path) -> PathBuf {
-    let parts = |path: &Path| -> Vec<PathBuf> {
-        let parts = path.components().rev();
-        parts.map(|part| PathBuf::from(part.as_os_str())).collect()
-    };
-    let mut at = PathBuf::new();
-    let mut rest = parts(link);
-    for _ in 0..MAX_STEPS {
-        let Some(part) = rest.pop() else { break };
-        if part == Path::new("..") {
-            at.pop();
-            continue;
-        }
-        // An absolute part, with which every absolute target begins, replaces what was walked so far.
-        at.push(part);
-        if let Ok(target) = std::fs::read_link(&at) {
-            rest.extend(parts(&target));
-            at.pop();
-        } else if std::fs::symlink_metadata(&at).is_err() {
-            break;
-        }
-    }
-    at
 }

@@ -4,48 +4,32 @@ use std::collections::HashMap;
 
 use super::archive::Budget;
 use super::schema::Schema;
-use super::{Chart, Error, File, Format, Frozen, Metadata, Warning, archive, metadata};
-use go_template::Str;
-use go_yaml::{self as yaml, GoType};
+use super::{Chart, Error, File, Format, Frozen, Metadata, Warning, archive, metadata, values};
+use go_yaml as yaml;
+use serde_json::{Map, Value};
 
-/// The root's `Chart.yaml`, which is looked into before all else.
-pub(super) struct Head {
-    pub format: Format,
-    text: Str,
-    document: serde_json::Value,
-}
-
-/// Looks into the root's `Chart.yaml`.
+/// Which of Helm's loaders reads the chart with this `Chart.yaml`.
 ///
 /// # Errors
 /// A format that Helm doesn't know.
-pub(super) fn head(file: &File) -> Result<Head, Error> {
-    let explain = |e: yaml::Error| Error::Chart(format!("cannot load {}: {e}", file.name));
-    let [base, document] =
-        yaml::to_json_of_each(&file.data, [&metadata::CHART_BASE, &metadata::CHART]).map_err(explain)?;
-    let version = metadata::api_version(&base.map_err(explain)?).map_err(|e| within(file, e))?;
-    let format = match version.as_str() {
-        "" | "v1" | "v2" => Format::Released,
-        "v3" => Format::V3,
-        _ => return Err(Error::Chart("unsupported chart version".to_owned())),
-    };
-    let document = document.map_err(explain)?;
-    Ok(Head {
-        format,
-        text: file.data.clone(),
-        document,
-    })
+pub(super) fn format(file: &File) -> Result<Format, Error> {
+    let metadata = Metadata::read(&read(file)?).map_err(|e| within(file, e))?;
+    match metadata.api_version.as_str() {
+        "" | "v1" | "v2" => Ok(Format::Released),
+        "v3" => Ok(Format::V3),
+        _ => Err(Error::Chart("unsupported chart version".to_owned())),
+    }
 }
 
 /// Builds a chart, and the charts in its `charts/`, from files in the loader's order.
-pub(super) fn assemble(files: Vec<File>, head: &Head, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
+pub(super) fn assemble(files: Vec<File>, format: Format, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
     let mut tree = Tree {
-        format: head.format,
+        format,
         warnings,
         budget: Budget::of_all(),
         depth: 0,
     };
-    tree.build(files, Some(head))
+    tree.build(files)
 }
 
 /// What all charts of a tree have in common while they are built.
@@ -62,7 +46,7 @@ struct Tree<'w> {
 const MAX_DEPTH: usize = 64;
 
 impl Tree<'_> {
-    fn build(&mut self, files: Vec<File>, head: Option<&Head>) -> Result<Chart, Error> {
+    fn build(&mut self, files: Vec<File>) -> Result<Chart, Error> {
         let format = self.format;
         let mut chart = Chart {
             format,
@@ -70,28 +54,20 @@ impl Tree<'_> {
         };
         let mut subcharts: Vec<(String, Vec<File>)> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
-        let mut has_metadata = false;
-        // An archive may hold it more than once: each is read over what those before it said.
-        for file in files.iter().filter(|file| file.name == "Chart.yaml") {
-            has_metadata = true;
-            match head.filter(|head| head.text == file.data) {
-                Some(head) => chart.metadata.apply(&head.document).map_err(|e| within(file, e))?,
-                None => apply(&mut chart.metadata, file)?,
-            }
-            if chart.metadata.api_version.is_empty() {
-                chart.metadata.api_version = match format {
-                    Format::Released => "v1".to_owned(),
-                    Format::V3 => "v3".to_owned(),
-                };
-            }
+        let mut metadata = None;
+        if let Some(file) = files.iter().rfind(|file| file.name == "Chart.yaml") {
+            let document = metadata.insert(read(file)?);
+            chart.metadata = self.metadata(document, file)?;
         }
+        let mut has_metadata = metadata.is_some();
         for file in files {
             match file.name.as_str() {
                 "Chart.yaml" => {}
-                "Chart.lock" => check_lock(&file)?,
+                "Chart.lock" => drop(read(&file)?),
                 "values.yaml" => {
-                    let values = Frozen::read(&file.data);
-                    chart.values = values.map_err(|e| Error::Chart(format!("cannot load values.yaml: {e}")))?;
+                    let values = values::read(&file.data);
+                    let values = values.map_err(|e| Error::Chart(format!("cannot load values.yaml: {e}")))?;
+                    chart.values = Frozen::new(values);
                 }
                 "values.schema.json" => chart.schema = Some(Schema::new(file.data)),
                 "requirements.yaml" if format == Format::Released => {
@@ -102,15 +78,16 @@ impl Tree<'_> {
                             "dependencies to Chart.yaml",
                         ));
                     }
-                    apply(&mut chart.metadata, &file)?;
-                    // It may have set another `apiVersion`.
+                    let document = metadata.get_or_insert_default();
+                    document.extend(read(&file)?);
+                    chart.metadata = self.metadata(document, &file)?;
                     if chart.is_v1() {
                         chart.files.push(file);
                     }
                 }
                 "requirements.lock" if format == Format::Released => {
                     has_metadata = true;
-                    check_lock(&file)?;
+                    read(&file)?;
                     match chart.is_v1() {
                         true => chart.files.push(file),
                         false => self
@@ -171,13 +148,24 @@ impl Tree<'_> {
         Ok(chart)
     }
 
+    fn metadata(&self, document: &Map<String, Value>, file: &File) -> Result<Metadata, Error> {
+        let mut metadata = Metadata::read(document).map_err(|e| within(file, e))?;
+        if metadata.api_version.is_empty() {
+            metadata.api_version = match self.format {
+                Format::Released => "v1".to_owned(),
+                Format::V3 => "v3".to_owned(),
+            };
+        }
+        Ok(metadata)
+    }
+
     fn load_subchart(&mut self, folder: &str, files: Vec<File>) -> Result<Chart, Error> {
         if folder.ends_with(".tgz") {
             let Some(file) = files.first() else {
                 return Err(Error::Chart("no files in chart archive".to_owned()));
             };
             let files = archive::unpack(&file.name, &file.data, &mut self.budget)?;
-            return self.build(files, None);
+            return self.build(files);
         }
         let inner = files
             .into_iter()
@@ -189,12 +177,19 @@ impl Tree<'_> {
                 })
             })
             .collect();
-        self.build(inner, None)
+        self.build(inner)
     }
 }
 
-fn read(file: &File, kind: &GoType) -> Result<serde_json::Value, Error> {
-    yaml::to_json_of(&file.data, kind).map_err(|e| Error::Chart(format!("cannot load {}: {e}", file.name)))
+/// The entries of a file: none if it says nothing.
+fn read(file: &File) -> Result<Map<String, Value>, Error> {
+    let problem = match yaml::to_json(&file.data) {
+        Ok(Value::Object(entries)) => return Ok(entries),
+        Ok(Value::Null) => return Ok(Map::new()),
+        Ok(other) => format!("it is no map, but of the type {}", metadata::json_kind(&other)),
+        Err(error) => error.to_string(),
+    };
+    Err(Error::Chart(format!("cannot load {}: {problem}", file.name)))
 }
 
 fn within(file: &File, error: Error) -> Error {
@@ -202,17 +197,6 @@ fn within(file: &File, error: Error) -> Error {
         Error::Chart(text) => Error::Chart(format!("cannot load {}: {text}", file.name)),
         other => other,
     }
-}
-
-fn apply(metadata: &mut Metadata, file: &File) -> Result<(), Error> {
-    metadata
-        .apply(&read(file, &metadata::CHART)?)
-        .map_err(|e| within(file, e))
-}
-
-/// A lock file is only used by commands that fetch dependencies, but a broken one is refused all the same.
-fn check_lock(file: &File) -> Result<(), Error> {
-    metadata::check_lock(&read(file, &metadata::LOCK_FILE)?).map_err(|e| within(file, e))
 }
 
 /// What Helm says of the files that format v2 has no use for. Charts of format v1 see them in `.Files`.
@@ -256,7 +240,7 @@ mod tests {
                 file("charts/b/Chart.yaml", chart_yaml.as_bytes()),
                 file("charts/b/charts/c.tgz", &sub),
             ];
-            tree.build(files, None)
+            tree.build(files)
         };
         assert_eq!(build(30_000).unwrap().dependencies.len(), 2);
         assert_eq!(

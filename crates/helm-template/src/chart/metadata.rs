@@ -1,15 +1,14 @@
 //! `Chart.yaml`. Facts: Helm's `pkg/chart/v2/{metadata,dependency}.go`, read as `encoding/json` reads a struct: keys
-//! match without regard to case, unknown ones are skipped, keys that match the same field all count, in their order.
+//! match without regard to case, unknown ones are skipped.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
 use super::{Error, version};
-use crate::sprig::date_parse;
 use go_template::quote::quote_go;
 use go_template::unicode::is_print;
-use go_yaml::{self as yaml, GoType};
+use go_yaml as yaml;
 
 /// What `Chart.yaml` says. Absent fields are empty.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -44,7 +43,6 @@ pub struct Maintainer {
     pub name: String,
     pub email: String,
     pub url: String,
-    is_null: bool,
 }
 
 /// One entry of `dependencies`.
@@ -58,55 +56,40 @@ pub struct Dependency {
     pub enabled: bool,
     pub import_values: Vec<Value>,
     pub alias: String,
-    is_null: bool,
 }
 
 impl Metadata {
-    /// Takes over what `document` (a parsed `Chart.yaml` or `requirements.yaml`) sets; the rest stays.
+    /// Reads the entries of a `Chart.yaml`.
     ///
     /// # Errors
     /// A field of the wrong type, in the words of Go's JSON decoder.
-    pub(super) fn apply(&mut self, document: &Value) -> Result<(), Error> {
-        let Some(fields) = fields(document, Place::top("v2.Metadata"))? else {
-            return Ok(());
+    pub(super) fn read(document: &Map<String, Value>) -> Result<Self, Error> {
+        let at = Fields {
+            entries: document,
+            owner: "Metadata",
+            path: String::new(),
         };
-        for (key, value) in fields {
-            let at = Place {
-                owner: "Metadata",
-                path: yaml::field(key, &METADATA),
-            };
-            match at.path {
-                "name" => at.text(value, &mut self.name)?,
-                "home" => at.text(value, &mut self.home)?,
-                "sources" => at.texts(value, &mut self.sources)?,
-                "version" => at.text(value, &mut self.version)?,
-                "description" => at.text(value, &mut self.description)?,
-                "keywords" => at.texts(value, &mut self.keywords)?,
-                "maintainers" => at.items(value, "[]*v2.Maintainer", &mut self.maintainers, |item, maintainer| {
-                    maintainer.read(item, at)
-                })?,
-                "icon" => at.text(value, &mut self.icon)?,
-                "apiVersion" => at.text(value, &mut self.api_version)?,
-                "condition" => at.text(value, &mut self.condition)?,
-                "tags" => at.text(value, &mut self.tags)?,
-                "appVersion" => at.text(value, &mut self.app_version)?,
-                "deprecated" => at.bool(value, &mut self.deprecated)?,
-                "annotations" => {
-                    self.has_annotations = !value.is_null();
-                    at.string_map(value, &mut self.annotations)?;
-                }
-                "kubeVersion" => at.text(value, &mut self.kube_version)?,
-                "dependencies" => {
-                    self.has_dependencies = !value.is_null();
-                    at.items(value, "[]*v2.Dependency", &mut self.dependencies, |item, dependency| {
-                        dependency.read(item, at)
-                    })?;
-                }
-                "type" => at.text(value, &mut self.kind)?,
-                _ => {}
-            }
-        }
-        Ok(())
+        Ok(Metadata {
+            name: at.text("name")?,
+            home: at.text("home")?,
+            sources: at.texts("sources")?,
+            version: at.text("version")?,
+            description: at.text("description")?,
+            keywords: at.texts("keywords")?,
+            maintainers: at.structs("maintainers", "Maintainer", Maintainer::read)?,
+            icon: at.text("icon")?,
+            api_version: at.text("apiVersion")?,
+            condition: at.text("condition")?,
+            tags: at.text("tags")?,
+            app_version: at.text("appVersion")?,
+            deprecated: at.bool("deprecated")?,
+            annotations: at.string_map("annotations")?,
+            has_annotations: at.get("annotations").is_some(),
+            kube_version: at.text("kubeVersion")?,
+            dependencies: at.structs("dependencies", "Dependency", Dependency::read)?,
+            has_dependencies: at.get("dependencies").is_some(),
+            kind: at.text("type")?,
+        })
     }
 
     /// Cleans the text fields and checks what Helm requires of them.
@@ -150,17 +133,11 @@ impl Metadata {
             return refuse("chart.metadata.type must be application or library".to_owned());
         }
         for maintainer in &mut self.maintainers {
-            if maintainer.is_null {
-                return refuse("maintainers must not contain empty or null nodes".to_owned());
-            }
             let texts = [&mut maintainer.name, &mut maintainer.email, &mut maintainer.url];
             texts.into_iter().for_each(sanitize);
         }
         let mut seen = HashSet::new();
         for dependency in &mut self.dependencies {
-            if dependency.is_null {
-                return refuse("dependencies must not contain empty or null nodes".to_owned());
-            }
             dependency.validate()?;
             let key = dependency.effective_name();
             if !seen.insert(key) {
@@ -172,15 +149,12 @@ impl Metadata {
 }
 
 impl Maintainer {
-    fn read(&mut self, item: &Value, parent: Place<'_>) -> Result<(), Error> {
-        let set = |maintainer: &mut Self, name: &str, at: Place<'_>, value: &Value| match name {
-            "name" => at.text(value, &mut maintainer.name),
-            "email" => at.text(value, &mut maintainer.email),
-            "url" => at.text(value, &mut maintainer.url),
-            _ => Ok(()),
-        };
-        self.is_null = parent.read_item(item, "Maintainer", &MAINTAINER, self, set)?;
-        Ok(())
+    fn read(at: &Fields<'_>) -> Result<Self, Error> {
+        Ok(Maintainer {
+            name: at.text("name")?,
+            email: at.text("email")?,
+            url: at.text("url")?,
+        })
     }
 }
 
@@ -190,23 +164,17 @@ impl Dependency {
         if self.alias.is_empty() { &self.name } else { &self.alias }
     }
 
-    fn read(&mut self, item: &Value, parent: Place<'_>) -> Result<(), Error> {
-        let set = |dependency: &mut Self, name: &str, at: Place<'_>, value: &Value| {
-            match name {
-                "name" => at.text(value, &mut dependency.name)?,
-                "version" => at.text(value, &mut dependency.version)?,
-                "repository" => at.text(value, &mut dependency.repository)?,
-                "condition" => at.text(value, &mut dependency.condition)?,
-                "tags" => at.texts(value, &mut dependency.tags)?,
-                "enabled" => at.bool(value, &mut dependency.enabled)?,
-                "import-values" => dependency.import_values = at.list(value, "[]interface {}")?.to_vec(),
-                "alias" => at.text(value, &mut dependency.alias)?,
-                _ => {}
-            }
-            Ok(())
-        };
-        self.is_null = parent.read_item(item, "Dependency", &DEPENDENCY, self, set)?;
-        Ok(())
+    fn read(at: &Fields<'_>) -> Result<Self, Error> {
+        Ok(Dependency {
+            name: at.text("name")?,
+            version: at.text("version")?,
+            repository: at.text("repository")?,
+            condition: at.text("condition")?,
+            tags: at.texts("tags")?,
+            enabled: at.bool("enabled")?,
+            import_values: at.list("import-values", "interface {}")?.to_vec(),
+            alias: at.text("alias")?,
+        })
     }
 
     fn validate(&mut self) -> Result<(), Error> {
@@ -233,254 +201,95 @@ impl Dependency {
 
 // === Decoding ===
 
-/// `chartBase`, of which the loader reads which version of the format a chart has.
-pub(super) const CHART_BASE: GoType = GoType::Struct(&[("apiVersion", GoType::Text)]);
-pub(super) const CHART: GoType = GoType::Struct(&METADATA);
-pub(super) const LOCK_FILE: GoType = GoType::Struct(&LOCK);
-
-const TEXTS: GoType = GoType::List(&GoType::Text);
-
-const METADATA: [(&str, GoType); 17] = [
-    ("name", GoType::Text),
-    ("home", GoType::Text),
-    ("sources", TEXTS),
-    ("version", GoType::Text),
-    ("description", GoType::Text),
-    ("keywords", TEXTS),
-    ("maintainers", GoType::List(&GoType::Struct(&MAINTAINER))),
-    ("icon", GoType::Text),
-    ("apiVersion", GoType::Text),
-    ("condition", GoType::Text),
-    ("tags", GoType::Text),
-    ("appVersion", GoType::Text),
-    ("deprecated", GoType::Any),
-    ("annotations", GoType::Map(&GoType::Text)),
-    ("kubeVersion", GoType::Text),
-    ("dependencies", GoType::List(&GoType::Struct(&DEPENDENCY))),
-    ("type", GoType::Text),
-];
-
-const MAINTAINER: [(&str, GoType); 3] = [("name", GoType::Text), ("email", GoType::Text), ("url", GoType::Text)];
-
-const DEPENDENCY: [(&str, GoType); 8] = [
-    ("name", GoType::Text),
-    ("version", GoType::Text),
-    ("repository", GoType::Text),
-    ("condition", GoType::Text),
-    ("tags", TEXTS),
-    ("enabled", GoType::Any),
-    ("import-values", GoType::Any),
-    ("alias", GoType::Text),
-];
-
-const LOCK: [(&str, GoType); 3] = [
-    ("generated", GoType::Any),
-    ("digest", GoType::Text),
-    ("dependencies", GoType::List(&GoType::Struct(&DEPENDENCY))),
-];
-
-/// Where a value stands, for error texts.
-#[derive(Clone, Copy)]
-struct Place<'a> {
-    /// The struct that has the field.
-    owner: &'a str,
-    /// The names of the fields on the way to the value, from the outermost struct on.
-    path: &'a str,
+/// The entries of an object that becomes a struct of Go's.
+struct Fields<'v> {
+    entries: &'v Map<String, Value>,
+    /// The struct, in errors.
+    owner: &'static str,
+    /// The names of the fields that lead to it from the document, each with a dot behind it.
+    path: String,
 }
 
-/// A place where a struct of type `wanted` is expected.
-struct StructPlace<'a> {
-    at: Option<Place<'a>>,
-    wanted: &'a str,
-}
-
-impl<'a> Place<'a> {
-    /// The document itself.
-    fn top(wanted: &'a str) -> StructPlace<'a> {
-        StructPlace { at: None, wanted }
+impl<'v> Fields<'v> {
+    /// The value of a field, unless that is null. Of several keys that match without regard to case the last counts.
+    fn get(&self, name: &str) -> Option<&'v Value> {
+        let matching = self.entries.iter().rfind(|(key, _)| key.eq_ignore_ascii_case(name));
+        matching.map(|(_, value)| value).filter(|value| !value.is_null())
     }
 
-    /// An item of the list here.
-    fn item(self, wanted: &'a str) -> StructPlace<'a> {
-        StructPlace { at: Some(self), wanted }
+    fn text(&self, name: &str) -> Result<String, Error> {
+        let value = self.get(name);
+        value.map_or(Ok(String::new()), |value| self.text_of(name, value))
     }
-}
 
-impl Place<'_> {
-    /// Null leaves the text as it is.
-    fn text(&self, value: &Value, target: &mut String) -> Result<(), Error> {
+    fn text_of(&self, name: &str, value: &Value) -> Result<String, Error> {
         match value {
-            Value::String(text) => target.clone_from(text),
-            Value::Null => {}
-            other => return Err(self.mismatch(other, "string")),
+            Value::Null => Ok(String::new()),
+            value => yaml::text(value).ok_or_else(|| self.mismatch(name, value, "string")),
         }
-        Ok(())
     }
 
-    fn texts(&self, value: &Value, target: &mut Vec<String>) -> Result<(), Error> {
-        self.items(value, "[]string", target, |item, text| self.text(item, text))
+    fn texts(&self, name: &str) -> Result<Vec<String>, Error> {
+        let items = self.list(name, "string")?.iter();
+        items.map(|item| self.text_of(name, item)).collect()
     }
 
-    /// Reads the items over those that an earlier key, or file, has set.
-    fn items<T: Default>(
+    fn bool(&self, name: &str) -> Result<bool, Error> {
+        match self.get(name) {
+            None => Ok(false),
+            Some(Value::Bool(value)) => Ok(*value),
+            Some(other) => Err(self.mismatch(name, other, "bool")),
+        }
+    }
+
+    fn list(&self, name: &str, of: &str) -> Result<&'v [Value], Error> {
+        match self.get(name) {
+            None => Ok(&[]),
+            Some(Value::Array(items)) => Ok(items),
+            Some(other) => Err(self.mismatch(name, other, &format!("[]{of}"))),
+        }
+    }
+
+    /// A list of structs of the type `owner`.
+    fn structs<T>(
         &self,
-        value: &Value,
-        wanted: &str,
-        target: &mut Vec<T>,
-        read: impl Fn(&Value, &mut T) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let items = self.list(value, wanted)?;
-        target.resize_with(items.len(), T::default);
-        items
-            .iter()
-            .zip(target)
-            .try_for_each(|(item, target)| read(item, target))
-    }
-
-    /// Reads an item of the list here, a struct of the type `owner`, with `set` for each of its fields that is there. Null
-    /// empties it; tells whether it is that.
-    fn read_item<T: Default>(
-        self,
-        item: &Value,
-        owner: &str,
-        known: &[(&'static str, GoType)],
-        target: &mut T,
-        set: impl Fn(&mut T, &str, Place<'_>, &Value) -> Result<(), Error>,
-    ) -> Result<bool, Error> {
-        let Some(fields) = fields(item, self.item(&format!("v2.{owner}")))? else {
-            *target = T::default();
-            return Ok(true);
+        name: &str,
+        owner: &'static str,
+        read: impl Fn(&Fields<'_>) -> Result<T, Error>,
+    ) -> Result<Vec<T>, Error> {
+        let items = self.list(name, &format!("*v2.{owner}"))?.iter();
+        let item = |item: &Value| match item {
+            Value::Object(entries) => read(&Fields {
+                entries,
+                owner,
+                path: format!("{}{name}.", self.path),
+            }),
+            Value::Null => Err(Error::Metadata(format!("{name} must not contain empty or null nodes"))),
+            other => Err(self.mismatch(name, other, &format!("v2.{owner}"))),
         };
-        for (key, value) in fields {
-            let name = yaml::field(key, known);
-            let path = &format!("{}.{name}", self.path);
-            set(target, name, Place { owner, path }, value)?;
-        }
-        Ok(false)
+        items.map(item).collect()
     }
 
-    fn bool(&self, value: &Value, target: &mut bool) -> Result<(), Error> {
-        match value {
-            Value::Bool(b) => *target = *b,
-            Value::Null => {}
-            other => return Err(self.mismatch(other, "bool")),
-        }
-        Ok(())
-    }
-
-    fn list<'v>(&self, value: &'v Value, wanted: &str) -> Result<&'v [Value], Error> {
-        match value {
-            Value::Array(items) => Ok(items),
-            Value::Null => Ok(&[]),
-            other => Err(self.mismatch(other, wanted)),
-        }
-    }
-
-    /// Adds to the entries that there are, which are sorted.
-    fn string_map(&self, value: &Value, target: &mut Vec<(String, String)>) -> Result<(), Error> {
-        let map = match value {
-            Value::Null => {
-                target.clear();
-                return Ok(());
+    fn string_map(&self, name: &str) -> Result<Vec<(String, String)>, Error> {
+        match self.get(name) {
+            None => Ok(Vec::new()),
+            Some(Value::Object(map)) => {
+                let entry = |(key, value): (&String, &Value)| Ok((key.clone(), self.text_of(name, value)?));
+                map.iter().map(entry).collect()
             }
-            Value::Object(map) => map,
-            other => return Err(self.mismatch(other, "map[string]string")),
-        };
-        let mut entries: BTreeMap<String, String> = target.drain(..).collect();
-        for (key, value) in map {
-            let mut text = String::new();
-            self.text(value, &mut text)?;
-            entries.insert(key.clone(), text);
+            Some(other) => Err(self.mismatch(name, other, "map[string]string")),
         }
-        target.extend(entries);
-        Ok(())
     }
 
-    fn mismatch(&self, value: &Value, wanted: &str) -> Error {
+    fn mismatch(&self, name: &str, value: &Value, wanted: &str) -> Error {
         Error::Chart(format!(
-            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go struct field {}.{} of \
+            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go struct field {}.{}{name} of \
              type {wanted}",
             json_kind(value),
             self.owner,
             self.path
         ))
     }
-}
-
-/// The entries of an object; `None` for null.
-fn fields<'v>(value: &'v Value, place: StructPlace<'_>) -> Result<Option<&'v Map<String, Value>>, Error> {
-    match (value, place.at) {
-        (Value::Object(map), _) => Ok(Some(map)),
-        (Value::Null, _) => Ok(None),
-        (other, Some(at)) => Err(at.mismatch(other, place.wanted)),
-        (other, None) => Err(Error::Chart(format!(
-            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type {}",
-            json_kind(other),
-            place.wanted
-        ))),
-    }
-}
-
-/// The `apiVersion` of a root's `Chart.yaml`, which Helm reads before all else; empty if there is none.
-///
-/// # Errors
-/// A document or field of the wrong type.
-pub(super) fn api_version(document: &Value) -> Result<String, Error> {
-    let mut version = String::new();
-    for (key, value) in fields(document, Place::top("loader.chartBase"))?.into_iter().flatten() {
-        let at = Place {
-            owner: "chartBase",
-            path: "apiVersion",
-        };
-        if yaml::field(key, &METADATA) == at.path {
-            at.text(value, &mut version)?;
-        }
-    }
-    Ok(version)
-}
-
-/// Checks a lock file, which only the commands that fetch dependencies make use of.
-///
-/// # Errors
-/// A field of the wrong type, in the words of Go's JSON decoder.
-pub(super) fn check_lock(document: &Value) -> Result<(), Error> {
-    for (key, value) in fields(document, Place::top("v2.Lock"))?.into_iter().flatten() {
-        let at = Place {
-            owner: "Lock",
-            path: yaml::field(key, &LOCK),
-        };
-        match at.path {
-            "digest" => at.text(value, &mut String::new())?,
-            "dependencies" => {
-                for item in at.list(value, "[]*v2.Dependency")? {
-                    if !item.is_null() {
-                        Dependency::default().read(item, at)?;
-                    }
-                }
-            }
-            "generated" => check_time(value)?,
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Checks a field of type `time.Time`.
-///
-/// # Errors
-/// What is no time, in the words of Go.
-pub fn check_time(value: &Value) -> Result<(), Error> {
-    let problem = match value {
-        Value::Null => return Ok(()),
-        Value::String(text) => match date_parse::check(b"2006-01-02T15:04:05Z07:00", text.as_bytes()) {
-            Ok(()) => return Ok(()),
-            Err(problem) => problem,
-        },
-        _ => "Time.UnmarshalJSON: input is not a JSON string".to_owned(),
-    };
-    Err(Error::Chart(format!(
-        "error unmarshaling JSON: while decoding JSON: {problem}"
-    )))
 }
 
 /// What Go's `encoding/json` calls the kind of a JSON value in its errors.
@@ -516,51 +325,66 @@ mod tests {
 
     use super::*;
 
+    fn read(document: &Value) -> Result<Metadata, Error> {
+        Metadata::read(document.as_object().unwrap())
+    }
+
     #[test]
     fn keys_match_without_case_and_types_are_checked() {
-        let mut metadata = Metadata::default();
-        metadata
-            .apply(&json!({"NAME": "x", "appversion": "1.5", "other": []}))
-            .unwrap();
+        let metadata = read(&json!({"NAME": "x", "appversion": 1.5, "other": []})).unwrap();
         assert_eq!((metadata.name.as_str(), metadata.app_version.as_str()), ("x", "1.5"));
-        let error = metadata.apply(&json!({"name": ["x"]})).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .ends_with("cannot unmarshal array into Go struct field Metadata.name of type string")
-        );
+        let table = [
+            (
+                json!({"name": ["x"]}),
+                "array into Go struct field Metadata.name of type string",
+            ),
+            (
+                json!({"maintainers": ["x"]}),
+                "string into Go struct field Metadata.maintainers of type v2.Maintainer",
+            ),
+            (
+                json!({"dependencies": [{"tags": "x"}]}),
+                "string into Go struct field Dependency.dependencies.tags of type []string",
+            ),
+        ];
+        for (document, want) in table {
+            let error = read(&document).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("cannot unmarshal {want}")), "{error}");
+        }
     }
 
     #[test]
     fn validation_names_the_field() {
-        let base = json!({"apiVersion": "v2", "name": "x", "version": "1.0.0"});
         let table = [
-            (
-                json!({"name": ".."}),
-                "validation: chart.metadata.name \"..\" is not allowed",
-            ),
-            (
-                json!({"name": "a/b"}),
-                "validation: chart.metadata.name \"a/b\" is invalid",
-            ),
+            (json!({"name": ".."}), "chart.metadata.name \"..\" is not allowed"),
+            (json!({"name": "a/b"}), "chart.metadata.name \"a/b\" is invalid"),
             (
                 json!({"type": "x"}),
-                "validation: chart.metadata.type must be application or library",
+                "chart.metadata.type must be application or library",
+            ),
+            (
+                json!({"maintainers": [null]}),
+                "maintainers must not contain empty or null nodes",
             ),
             (
                 json!({"dependencies": [{"name": "d"}, {"name": "d"}]}),
-                "validation: more than one dependency with name or alias \"d\"",
+                "more than one dependency with name or alias \"d\"",
             ),
             (
                 json!({"dependencies": [{"name": "d", "alias": "a.b"}]}),
-                "validation: dependency \"d\" has disallowed characters in the alias",
+                "dependency \"d\" has disallowed characters in the alias",
             ),
         ];
         for (change, want) in table {
-            let mut metadata = Metadata::default();
-            metadata.apply(&base).unwrap();
-            metadata.apply(&change).unwrap();
-            assert_eq!(metadata.validate().unwrap_err().to_string(), want);
+            let mut document = json!({"apiVersion": "v2", "name": "x", "version": "1.0.0"});
+            document
+                .as_object_mut()
+                .unwrap()
+                .extend(change.as_object().unwrap().clone());
+            let error = read(&document)
+                .and_then(|mut metadata| metadata.validate())
+                .unwrap_err();
+            assert_eq!(error.to_string(), format!("validation: {want}"));
         }
     }
 }

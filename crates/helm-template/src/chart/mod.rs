@@ -112,8 +112,8 @@ fn from_archive(files: Vec<File>, warnings: &mut Vec<Warning>) -> Result<Chart, 
             "unable to detect chart version, no Chart.yaml found".to_owned(),
         ));
     };
-    let head = files::head(file)?;
-    files::assemble(files, &head, warnings)
+    let format = files::format(file)?;
+    files::assemble(files, format, warnings)
 }
 
 // === impl Chart ===
@@ -139,9 +139,9 @@ impl Chart {
         let path = std::path::absolute(path).map_err(|e| Error::io("abs", path, e))?;
         if info.is_dir() {
             let chart_yaml = directory::chart_yaml(&path)?;
-            let head = files::head(&chart_yaml)?;
-            let files = directory::read(&path, chart_yaml, warnings)?;
-            return files::assemble(files, &head, warnings);
+            let format = files::format(&chart_yaml)?;
+            let files = directory::read(&path, warnings)?;
+            return files::assemble(files, format, warnings);
         }
         let data = std::fs::read(&path).map_err(|e| Error::io("open", &path, e))?;
         Chart::unpack_logged(&path, &data, warnings)

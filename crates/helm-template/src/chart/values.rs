@@ -9,12 +9,13 @@ use std::borrow::Cow;
 use serde_json::{Map as JsonMap, Value as Json};
 
 use super::dependencies::Node;
+use super::metadata::json_kind;
 use super::{Error, Warning};
 use go_template::format::display;
 use go_template::printf::sprintf;
 use go_template::quote::quote_go;
 use go_template::value::{Entries, List, Map, MapKind, Str, Value};
-use go_yaml::{self as yaml, Target};
+use go_yaml as yaml;
 
 /// The key of the values that every subchart sees.
 const GLOBAL: &str = "global";
@@ -24,49 +25,29 @@ const GLOBAL: &str = "global";
 /// # Errors
 /// Text that isn't YAML, a document that isn't a map, text after a `---`; worded as Helm words it.
 pub fn read(text: &[u8]) -> Result<JsonMap<String, Json>, String> {
-    let tables = tables(text, &mut (), |json| match yaml::all_floats(json) {
-        Json::Null => Ok(None),
-        Json::Object(map) => Ok(Some(map)),
-        Json::Array(_) => Err("array"),
-        Json::String(_) => Err("string"),
-        Json::Bool(_) => Err("bool"),
-        Json::Number(_) => Err("number"),
-    })?;
-    let mut values = JsonMap::new();
-    tables.into_iter().for_each(|table| merge_maps(&mut values, table));
-    Ok(values)
-}
-
-/// The tables of all documents, as another type. `table` gives that of a document: none for null, and Go's name of what it
-/// is otherwise.
-///
-/// # Errors
-/// Those of [`read`].
-pub(super) fn tables<T: Target, M>(
-    text: &[u8],
-    shared: &mut T::Shared,
-    table: impl Fn(T) -> Result<Option<M>, &'static str>,
-) -> Result<Vec<M>, String> {
     let mut text = Cow::Borrowed(text);
     // Helm ends the last line itself; without it a literal block would lose its newline.
     if !text.is_empty() && !text.ends_with(b"\n") {
         text.to_mut().push(b'\n');
     }
-    let mut tables = Vec::new();
+    let mut values = JsonMap::new();
     // Each is parsed before the next is looked for.
     for document in yaml::Documents::new(&text) {
         let document = document.map_err(|e| format!("error reading yaml document: {e}"))?;
-        let value = yaml::decode_as(document, shared).map_err(|e| format!("cannot unmarshal yaml document: {e}"))?;
-        tables.extend(value.map(&table).transpose().map_err(not_a_map)?.flatten());
+        match yaml::to_json(document).map(yaml::all_floats) {
+            Ok(Json::Null) => {}
+            Ok(Json::Object(table)) => merge_maps(&mut values, table),
+            Ok(other) => {
+                return Err(format!(
+                    "cannot unmarshal yaml document: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} \
+                     into Go value of type map[string]interface {{}}",
+                    json_kind(&other)
+                ));
+            }
+            Err(error) => return Err(format!("cannot unmarshal yaml document: {error}")),
+        }
     }
-    Ok(tables)
-}
-
-fn not_a_map(kind: &str) -> String {
-    format!(
-        "cannot unmarshal yaml document: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {kind} into \
-         Go value of type map[string]interface {{}}"
-    )
+    Ok(values)
 }
 
 /// Merges `from` over `into`, table by table; everything else, null included, is replaced.
@@ -88,26 +69,9 @@ pub fn merge_maps(into: &mut JsonMap<String, Json>, from: JsonMap<String, Json>)
 /// # Errors
 /// A value that isn't a table where a subchart's values belong.
 pub fn coalesce(node: &Node<'_>, user: &Map, warnings: &mut Vec<Warning>) -> Result<Map, Error> {
-    fold(node, user, warnings, false)
-}
-
-/// As [`coalesce`], and the node's defaults are not asked for again.
-///
-/// # Errors
-/// As [`coalesce`].
-pub fn coalesce_last(node: &Node<'_>, user: &Map, warnings: &mut Vec<Warning>) -> Result<Map, Error> {
-    fold(node, user, warnings, true)
-}
-
-fn fold(node: &Node<'_>, user: &Map, warnings: &mut Vec<Warning>, is_last: bool) -> Result<Map, Error> {
     let values = copy_map(user);
     let merge = false;
-    Fold {
-        warnings,
-        merge,
-        is_last,
-    }
-    .chart(node, &values, "")?;
+    Fold { warnings, merge }.chart(node, &values, "")?;
     Ok(values)
 }
 
@@ -186,17 +150,11 @@ struct Fold<'w> {
     warnings: &'w mut Vec<Warning>,
     /// Keep nulls, for values that will be folded once more.
     merge: bool,
-    /// Nobody asks for the defaults again.
-    is_last: bool,
 }
 
 impl<'w> Fold<'w> {
     fn merging(warnings: &'w mut Vec<Warning>) -> Self {
-        Fold {
-            warnings,
-            merge: true,
-            is_last: false,
-        }
+        Fold { warnings, merge: true }
     }
 
     fn warn(&mut self, text: String) {
@@ -230,11 +188,7 @@ impl<'w> Fold<'w> {
 
     fn defaults(&mut self, node: &Node<'_>, values: &Map, prefix: &str) {
         let prefix = join(prefix, node.name());
-        let defaults = match self.is_last {
-            true => node.defaults.take(),
-            false => node.defaults.copy(),
-        };
-        for (key, default) in defaults.snapshot() {
+        for (key, default) in node.defaults.copy().snapshot() {
             match values.get(key.as_bytes()) {
                 Some(Value::Nil) if !self.merge => remove(values, &key),
                 Some(Value::Map(own)) => match as_table(&default) {

@@ -57,7 +57,7 @@ fn convert(value: &Value, depth: usize) -> Result<Json, String> {
         Value::Uint64(n) => Json::from(*n),
         Value::Float64(n) => match serde_json::Number::from_f64(*n) {
             Some(number) => Json::Number(number),
-            None => return Err(yaml::unsupported_value(*n, None).to_string()),
+            None => return Err(yaml::unsupported_value(*n).to_string()),
         },
         Value::String(text) => Json::String(yaml::go_json_string(text.as_bytes())),
         Value::List(list) if list.is_nil() => Json::Null,

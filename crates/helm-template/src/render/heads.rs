@@ -81,18 +81,11 @@ fn object<'v>(value: &'v Value, wanted: &str) -> Result<Option<&'v Map<String, V
     }
 }
 
-/// Null leaves the text as it is. YAML's other scalars become text where the type has a string.
+/// Null leaves the text as it is.
 fn text(value: &Value, field: &str, target: &mut String) -> Result<(), String> {
-    match value {
-        Value::String(text) => target.clone_from(text),
-        Value::Bool(_) | Value::Number(_) => *target = value.to_string(),
-        Value::Null => {}
-        other => {
-            return Err(format!(
-                "{} into Go struct field {field} of type string",
-                json_kind(other)
-            ));
-        }
+    if !value.is_null() {
+        *target = go_yaml::text(value)
+            .ok_or_else(|| format!("{} into Go struct field {field} of type string", json_kind(value)))?;
     }
     Ok(())
 }

@@ -171,7 +171,7 @@ impl Input<'_> {
 // === impl Engine ===
 
 impl Engine {
-    /// A renderer for the chart. Templates are parsed when they are first needed.
+    /// An engine for the chart. Templates are parsed when they are first needed.
     ///
     /// # Errors
     /// A chart that can't be released at all: a library, or one whose dependencies are missing.
@@ -254,7 +254,7 @@ impl Engine {
         }
         let user = user_map(input)?;
         let node = dependencies::process(&self.chart, &user, warnings)?;
-        let values = values::coalesce_last(&node, &user, warnings)?;
+        let values = values::coalesce(&node, &user, warnings)?;
         let fetch = self.fetch.as_ref();
         if !input.skip_schema {
             schema::validate(&node, &values, fetch).map_err(Error::Schema)?;
@@ -295,7 +295,7 @@ impl Engine {
     fn texts(&self, input: &Input<'_>) -> Result<BTreeMap<String, Vec<u8>>, Error> {
         let user = user_map(input)?;
         let node = dependencies::process(&self.chart, &user, &mut Vec::new())?;
-        let values = values::coalesce_last(&node, &user, &mut Vec::new())?;
+        let values = values::coalesce(&node, &user, &mut Vec::new())?;
         let parsed = self.sets.parsed(&node)?;
         let files = contexts::files(&self.files, &node, &values, input, &Asked::default());
         let mut context = Context::new(parsed.go, &self.environment(input));

@@ -249,11 +249,12 @@ fn sets_of_templates_are_few_and_share_what_was_parsed() {
         let mut child = chart("b: 1");
         child.metadata.name = format!("c{n}");
         parent.dependencies.push(child);
-        let mut dependency = crate::chart::Dependency::default();
-        dependency.name = format!("c{n}");
-        dependency.version = "1.0.0".to_owned();
-        dependency.condition = format!("c{n}.enabled");
-        parent.metadata.dependencies.push(dependency);
+        parent.metadata.dependencies.push(crate::chart::Dependency {
+            name: format!("c{n}"),
+            version: "1.0.0".to_owned(),
+            condition: format!("c{n}.enabled"),
+            ..Default::default()
+        });
     }
     parent.metadata.has_dependencies = true;
     let renderer = Engine::new(Arc::new(parent)).unwrap();
