@@ -48,6 +48,11 @@ fn values() -> Json {
     })
 }
 
+/// Templates, and what becomes of them.
+fn table(lines: &str) -> impl Iterator<Item = (String, String)> {
+    lines.lines().map(|line| serde_json::from_str(line).unwrap())
+}
+
 #[test]
 fn only_the_suffix_decides() {
     let table = [
@@ -62,112 +67,9 @@ fn only_the_suffix_decides() {
 
 #[test]
 fn helpers() {
-    let table = [
-        ("{{toYaml Values.map}}", "a:\n  c: <&>\nb: 1"),
-        ("{{toYaml Values.float}} {{Values.float}} {{Values.half}}", "3 3 0.5"),
-        (
-            "{{{toJson Values.list}}} {{toRawJson Values.map.a}}",
-            r#"["a","b"] {"c":"<&>"}"#,
-        ),
-        ("{{indent 2 \"a\\nb\"}}", "  a\n  b"),
-        ("x:{{nindent 2 (toYaml Values.list)}}", "x:\n  - a\n  - b"),
-        (
-            "{{default \"d\" Values.missing}} {{default \"d\" Values.empty}} {{default \"d\" Values.name}}",
-            "d d web",
-        ),
-        ("{{default 5 Values.zero}}", "5"),
-        (
-            "{{quote Values.name}} {{quote Values.port}} {{squote Values.name}}",
-            "\"web\" \"80\" 'web'",
-        ),
-        (
-            "{{b64enc Values.name}} {{b64enc Values.port}} {{b64dec \"d2Vi\"}}",
-            "d2Vi ODA= web",
-        ),
-        (
-            "{{upper Values.name}} {{lower \"ABC\"}} [{{trim \" a \"}}]",
-            "WEB abc [a]",
-        ),
-        ("{{required \"no name\" Values.name}}", "web"),
-        (
-            "{{eq Values.port 80}} {{eq Values.float 3}} {{ne Values.name \"web\"}}",
-            "true true false",
-        ),
-        (
-            "{{lt 9 10}} {{le 2 2.0}} {{gt 1.5 2}} {{ge Values.port 80}}",
-            "true true false true",
-        ),
-        (
-            "{{#eq Values.name \"web\"}}y{{else}}n{{/eq}}{{#gt 1 2}}y{{else}}n{{/gt}}",
-            "yn",
-        ),
-        (
-            "{{and Values.yes Values.name}} {{or Values.missing Values.empty \"x\"}} {{not Values.missing}}",
-            "web x true",
-        ),
-        ("{{#if (and (eq Values.port 80) (not Values.none))}}y{{/if}}", "y"),
-        (
-            "{{#if Values.missing.deeper}}y{{else if Values.yes}}z{{else}}n{{/if}}",
-            "z",
-        ),
-        ("{{#unless Values.missing}}y{{/unless}}", "y"),
-        (
-            "{{#each Values.list}}{{@index}}{{this}}{{#unless @last}},{{/unless}}{{/each}}",
-            "0a,1b",
-        ),
-        (
-            "{{#each Values.map as |v k|}}{{k}}{{#if @last}}={{v}}{{/if}} {{/each}}",
-            "a b=1 ",
-        ),
-        (
-            "{{#each Values.none}}x{{/each}}{{#with Values.missing}}x{{/with}}{{#each Values.missing}}x{{else}}e{{/each}}",
-            "e",
-        ),
-        (
-            "{{#with Values}}{{title}} {{name}} {{../Release.Name}} {{@root.Release.Name}}{{/with}}",
-            "T web r r",
-        ),
-        (
-            "{{lookup Values.list 1}} {{lookup Values.map \"b\"}} {{default \"d\" (lookup Values.list 7)}}",
-            "b 1 d",
-        ),
-        ("{{toJson (lookup \"v1\" \"Secret\" \"n\" \"s\")}}", "{}"),
-        (
-            "{{trunc 2 Values.name}} {{replace \"e\" \"o\" Values.name}} {{add 1 2 Values.port}} {{max 1 5 3}}",
-            "we wob 83 5",
-        ),
-        (
-            "{{ternary \"a\" \"b\" Values.yes}} {{join \"-\" Values.list}} {{len Values.list}}",
-            "a a-b 2",
-        ),
-        (
-            "{{get (dict \"k\" 5) \"k\"}} {{#if (has \"a\" Values.list)}}y{{/if}}",
-            "5 y",
-        ),
-        ("{{date \"2006\" (now)}}", "1970"),
-        (
-            "{{len \"héé\"}} {{len Values.map}} {{hasKey Values.map \"a\"}}",
-            "5 2 true",
-        ),
-        (
-            "{{lookup Values.[map] \"b\"}} {{empty Values.missing}} {{coalesce Values.missing Values.name}}",
-            "1 true web",
-        ),
-        ("a\n{{~#if Values.yes~}}\n b\n{{/if}}\n", "ab\n"),
-        (
-            "\\{{name}} {{{{raw}}}}{{ .Values.x }}{{{{/raw}}}} {{!-- c --}}{{! d }}",
-            "{{name}} {{ .Values.x }} ",
-        ),
-        ("{{#*inline \"x\"}}<{{n}}>{{/inline}}{{> x n=1}}{{> x n=2}}", "<1><2>"),
-        ("{{Values.none}}|{{Values.[name]}}", "|web"),
-    ];
-    for (source, want) in table {
-        assert_eq!(
-            render(source, values()).as_deref().ok(),
-            Some(want),
-            "{source}: {:?}",
-            render(source, values()).err()
-        );
+    for (source, want) in table(include_str!("helpers.jsonl")) {
+        let text = render(&source, values()).map_err(|e| e.to_string());
+        assert_eq!(text, Ok(want), "{source}");
     }
 }
 
@@ -181,82 +83,8 @@ fn randomness_is_the_renders() {
 #[test]
 fn errors_name_file_line_and_column() {
     let at = "c/templates/t.hbs";
-    let table = [
-        ("a\n  {{Values.missing}}", "2:3: Values.missing is not defined"),
-        ("{{toYaml Values.missing}}", "1:1: Values.missing is not defined"),
-        (
-            "\n{{#eq Values.missing 1}}{{/eq}}",
-            "2:1: Values.missing is not defined",
-        ),
-        (
-            "{{#if Values.yes}}\n\n {{quote Values.no}}\n{{/if}}",
-            "3:2: Values.no is not defined",
-        ),
-        ("{{lookup Values.list 7}}", "1:1: Values.list is not defined"),
-        (
-            "{{Values.map}}",
-            "1:1: a map has no text of its own: write it with toYaml or toJson",
-        ),
-        (
-            "{{Values.list}}",
-            "1:1: a list has no text of its own: write it with toYaml or toJson",
-        ),
-        ("{{Values.list.x}}", "1:1: a list is indexed by a number, not by \"x\""),
-        (
-            "{{> gone}}",
-            "1:1: there is no partial \"gone\": it would be the file _gone.hbs",
-        ),
-        ("x\n{{fail \"stop: now\"}}", "2:1: stop: now"),
-        ("{{required \"a name\" Values.empty}}", "1:1: a name"),
-        ("{{required \"a name\" Values.missing}}", "1:1: a name"),
-        (
-            "{{lt 1 \"a\"}}",
-            "1:1: lt compares two numbers or two strings, not a number and a string",
-        ),
-        ("{{eq 1}}", "1:1: eq wants 2 arguments, and has 1"),
-        (
-            "{{indent \"x\" 2}}",
-            "1:1: argument 1 of indent is a string: it wants a whole number",
-        ),
-        ("{{indent 2}}", "1:1: indent wants 2 arguments, and has 1"),
-        (
-            "{{lookup \"v1\" \"Secret\" \"n\"}}",
-            "1:1: lookup wants 4 arguments, and has 3",
-        ),
-        ("{{indent 2 a=1}}", "1:1: indent takes no named argument a"),
-        (
-            "{{fromYaml \"a: [\" }}",
-            "1:1: a map has no text of its own: write it with toYaml or toJson",
-        ),
-        // Found when the template is parsed, even where nothing would be rendered.
-        (
-            "{{#if Values.no}}{{\n nope 1}}{{/if}}",
-            "1:18: there is no helper \"nope\"",
-        ),
-        ("{{upper (nope 1)}}", "1:1: there is no helper \"nope\""),
-        ("{{include \"x\" this}}", "1:1: there is no helper \"include\""),
-        ("{{#nope}}{{/nope}}", "1:1: there is no helper \"nope\""),
-        (
-            "a\nb {{#if x}}\n",
-            "3:1: this is not valid Handlebars: a tag, block or string may be open or misspelt",
-        ),
-        (
-            "{{#if x}}\n{{/each}}",
-            "2:1: the block \"if\" is open, but \"each\" is closed",
-        ),
-        (
-            "{{ .Values.x }}",
-            "1:4: this is not valid Handlebars: a tag, block or string may be open or misspelt",
-        ),
-        (
-            "{{#> a}}{{/a}}",
-            "1:1: partials with a block ({{#> name}}) are not supported: use {{> name}} with arguments",
-        ),
-        ("a\n b {{quote \"a\nb\"}}", "2:12: \"a\nb\" is not a JSON value"),
-        ("{{* x}}", "1:1: there is no decorator \"x\": only blocks of inline"),
-    ];
-    for (source, want) in table {
-        let error = render(source, values()).map_err(|e| e.to_string());
+    for (source, want) in table(include_str!("errors.jsonl")) {
+        let error = render(&source, values()).map_err(|e| e.to_string());
         assert_eq!(error, Err(format!("{at}:{want}")), "{source}");
     }
     let error = Templates::default().parse("c/x.hbs", b"a\nbc\xff").unwrap_err();

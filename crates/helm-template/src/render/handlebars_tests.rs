@@ -53,24 +53,6 @@ fn a_chart_mixes_both_kinds() {
 }
 
 #[test]
-fn a_missing_lookup_is_reported() {
-    let chart = chart_of(&[(
-        "t.yaml.hbs",
-        "a: {{#with (lookup \"v1\" \"Secret\" Release.Namespace \"s\")}}{{data.p}}{{else}}none{{/with}}",
-    )]);
-    let rendered = render(chart, BTreeMap::new(), Limits::default()).unwrap();
-    assert_eq!(rendered.objects[0].text, "a: none");
-    let key = LookupKey {
-        api_version: "v1".into(),
-        kind: "Secret".into(),
-        namespace: "n".into(),
-        name: "s".into(),
-    };
-    assert_eq!(rendered.missing_lookups, std::slice::from_ref(&key));
-    assert_eq!(rendered.used_lookups, [key]);
-}
-
-#[test]
 fn errors_are_of_their_kind() {
     let parse = render_files(&[("t.yaml.hbs", "a: 1\n{{#if Values}}\n")]).unwrap_err();
     assert!(matches!(parse, Error::Parse { .. }), "{parse}");
