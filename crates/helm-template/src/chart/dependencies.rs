@@ -28,12 +28,7 @@ pub struct Node<'a> {
     /// Whether the charts below it name another as their parent. For a dependency that is declared, Helm copies its chart
     /// and the charts one level below; those below them stay in the original, which has no alias.
     is_copy: bool,
-    /// Whether it is a dependency that is declared. Helm's copies of any other chart share their metadata.
-    is_declared: bool,
 }
-
-/// The metadata of charts that aren't declared, as those that were processed so far have left it.
-type Shared = HashMap<*const Chart, Metadata>;
 
 /// The default values of a [`Node`].
 pub enum Defaults<'a> {
@@ -49,15 +44,8 @@ pub enum Defaults<'a> {
 /// Values of a wrong type where a subchart's table belongs.
 pub fn process<'a>(chart: &'a Chart, user: &Map, warnings: &mut Vec<Warning>) -> Result<Node<'a>, Error> {
     let mut node = Node::new(chart);
-    // Nothing is copied of the chart itself.
-    node.is_declared = true;
-    let (mut enabled, mut imported) = (Shared::new(), Shared::new());
-    enable(&mut node, user, "", &mut enabled, warnings)
-        .and_then(|()| {
-            node.share(&enabled);
-            import(&mut node, &mut imported, warnings)
-        })
-        .map(|()| node.share(&imported))
+    enable(&mut node, user, "", warnings)
+        .and_then(|()| import(&mut node, warnings))
         .map_err(|e| {
             warnings.push(Warning::dependencies_failed(e.to_string()));
             Error::Values(format!("chart dependencies processing failed: {e}"))
@@ -83,7 +71,6 @@ impl<'a> Node<'a> {
             defaults: Defaults::Own(chart),
             dependencies: chart.dependencies.iter().map(Node::unplaced).collect(),
             is_copy: false,
-            is_declared: false,
         }
     }
 
@@ -113,7 +100,6 @@ impl<'a> Node<'a> {
             node.metadata.to_mut().name = alias.to_owned();
         }
         node.is_copy = false;
-        node.is_declared = true;
         node.dependencies.iter_mut().for_each(|child| child.is_copy = true);
         node
     }
@@ -127,20 +113,6 @@ impl<'a> Node<'a> {
             defaults: Defaults::Own(self.chart),
             dependencies: self.dependencies.iter().map(Node::original).collect(),
             is_copy: self.is_copy,
-            is_declared: false,
-        }
-    }
-
-    /// Takes over the metadata of the chart's other copies, here and below.
-    fn share(&mut self, shared: &Shared) {
-        self.take_shared(shared);
-        self.dependencies.iter_mut().for_each(|child| child.share(shared));
-    }
-
-    fn take_shared(&mut self, shared: &Shared) {
-        let metadata = shared.get(&std::ptr::from_ref(self.chart));
-        if let Some(metadata) = metadata.filter(|_| !self.is_declared) {
-            self.metadata = Cow::Owned(metadata.clone());
         }
     }
 
@@ -162,14 +134,7 @@ impl Defaults<'_> {
     }
 }
 
-fn enable(
-    node: &mut Node<'_>,
-    outer: &Map,
-    path: &str,
-    shared: &mut Shared,
-    warnings: &mut Vec<Warning>,
-) -> Result<(), Error> {
-    node.take_shared(shared);
+fn enable(node: &mut Node<'_>, outer: &Map, path: &str, warnings: &mut Vec<Warning>) -> Result<(), Error> {
     if !node.metadata.has_dependencies {
         return Ok(());
     }
@@ -193,10 +158,7 @@ fn enable(
     node.dependencies.retain(|child| !disabled.contains(child.name()));
     for child in &mut node.dependencies {
         let path = format!("{path}{}.", child.name());
-        enable(child, &values, &path, shared, warnings)?;
-    }
-    if !node.is_declared {
-        shared.insert(std::ptr::from_ref(node.chart), node.metadata.clone().into_owned());
+        enable(child, &values, &path, warnings)?;
     }
     Ok(())
 }
@@ -264,22 +226,14 @@ fn by_condition(dependency: &Dependency, values: &Map, path: &str, warnings: &mu
 }
 
 /// Imports values from subcharts into their parents, the deepest first.
-fn import(node: &mut Node<'_>, processed: &mut Shared, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+fn import(node: &mut Node<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error> {
     for child in &mut node.dependencies {
-        import(child, processed, warnings)?;
+        import(child, warnings)?;
     }
     if !node.metadata.has_dependencies {
         return Ok(());
     }
     let folded = values::merge_defaults(node, warnings)?;
-    let address = std::ptr::from_ref(node.chart);
-    if !node.is_declared && processed.contains_key(&address) {
-        // Helm writes what it has imported in a type that it doesn't import.
-        let dependencies = &mut node.metadata.to_mut().dependencies;
-        dependencies
-            .iter_mut()
-            .for_each(|dependency| dependency.import_values.clear());
-    }
     let imported = Map::new(MapKind::Any, Entries::new());
     for dependency in &mut node.metadata.to_mut().dependencies {
         let mut resolved = Vec::new();
@@ -305,9 +259,6 @@ fn import(node: &mut Node<'_>, processed: &mut Shared, warnings: &mut Vec<Warnin
             }
         }
         dependency.import_values = resolved;
-    }
-    if !node.is_declared {
-        processed.insert(address, node.metadata.clone().into_owned());
     }
     // In a copy no two tables are one, as globals are after folding and what is imported twice.
     let mut defaults = values::copy_map(&folded);
