@@ -6,9 +6,10 @@ use std::sync::Arc;
 use go_template::Set;
 use go_yaml as yaml;
 use helm_template::chart::{Chart, File, Frozen, strvals, values};
+use helm_template::gostd::regexp;
 use helm_template::helm::table;
 use helm_template::render::{Engine, Input, Limits, Release};
-use helm_template::sprig::{regex, semver};
+use helm_template::sprig::semver;
 use serde_json::{Map, Value, json};
 
 /// A target's name and body.
@@ -178,7 +179,7 @@ fn gzip(data: &[u8]) -> Vec<u8> {
 /// Go's regular expressions: a pattern and a text, in the functions that use them.
 pub fn regexes(data: &[u8]) {
     let (pattern, text) = halves(data);
-    if let Ok(regex) = regex::compile(pattern.as_bytes()) {
+    if let Ok(regex) = regexp::compile(pattern.as_bytes()) {
         let _ = regex.is_match(text.as_bytes());
     }
     let source = "{{ regexFindAll .p .s -1 }}{{ regexReplaceAll .p .s \"$1x${a}\" }}{{ regexSplit .p .s -1 }}{{ regexMatch (regexQuoteMeta .s) .s }}";

@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 pub mod chart;
+pub mod gostd;
 pub mod handlebars;
 pub mod helm;
+mod limit;
 pub mod render;
 pub mod sprig;
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use crate::sprig::json_parse;
+use crate::gostd::json;
 use go_template::value::Value;
 
 /// The value that a text begins with, and how many bytes it takes. Anything may follow it.
@@ -10,7 +10,7 @@ use go_template::value::Value;
 /// # Errors
 /// The text begins with no value.
 pub fn first(text: &[u8]) -> Result<(Json, usize), String> {
-    let (value, used) = json_parse::first(text)?;
+    let (value, used) = json::first(text)?;
     Ok((plain(&value), used))
 }
 
@@ -19,7 +19,7 @@ pub fn first(text: &[u8]) -> Result<(Json, usize), String> {
 /// # Errors
 /// The text isn't one value.
 pub fn whole(text: &[u8]) -> Result<Json, String> {
-    json_parse::unmarshal(text).map(|value| plain(&value))
+    json::unmarshal(text).map(|value| plain(&value))
 }
 
 /// What the decoder gives, which has no other kinds of values.

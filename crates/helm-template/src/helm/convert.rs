@@ -3,7 +3,7 @@
 use serde_json::{Map as JsonMap, Value as Json};
 
 use super::{toml, toml_read};
-use crate::sprig::json::{COMPACT, marshal, unmarshal};
+use crate::gostd::json::{COMPACT, marshal, unmarshal};
 use go_template::func::CallError;
 use go_template::meter::{self, Overrun};
 use go_template::value::{Entries, List, ListKind, Map, MapKind, Str, Value};

@@ -1,7 +1,7 @@
 //! The duration functions that Helm 4.3 added (`pkg/engine/funcs.go`).
 
+use crate::gostd::duration::{as_duration, duration_value, parse_duration, round_duration, truncate_duration};
 use crate::sprig::convert::parse_float;
-use crate::sprig::duration::{as_duration, duration_value, parse_duration, round_duration, truncate_duration};
 use crate::sprig::text::display;
 use go_template::quote::quote_go;
 use go_template::{CallError, Value};

@@ -6,7 +6,7 @@ use std::iter::Peekable;
 use std::str::Chars;
 use std::sync::Arc;
 
-use crate::sprig::regex::{self, GoRegex};
+use crate::gostd::regexp::{self, GoRegex};
 
 /// How deep braces may nest; beyond it a pattern counts as malformed.
 const MAX_DEPTH: usize = 50;
@@ -30,7 +30,7 @@ impl Glob {
             Some(()) => format!("^(?s:{})$", parser.regex),
             None => String::new(),
         };
-        let regex = regex::compile(regex.as_bytes()).map_err(|_| "the pattern is too large".to_owned())?;
+        let regex = regexp::compile(regex.as_bytes()).map_err(|_| "the pattern is too large".to_owned())?;
         Ok(Glob { regex })
     }
 

@@ -3,7 +3,7 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::sprig::date_parse;
+use crate::gostd::time_parse;
 use go_template::meter;
 use go_template::value::{Entries, Str, Value};
 
@@ -63,7 +63,7 @@ fn value(found: &Spanned<DeValue<'_>>) -> Result<Value, Flaw> {
         DeValue::Boolean(truth) => Value::Bool(*truth),
         DeValue::Datetime(time) => {
             let text = time.to_string();
-            date_parse::toml(text.as_bytes()).unwrap_or_else(|| Value::string(text))
+            time_parse::toml(text.as_bytes()).unwrap_or_else(|| Value::string(text))
         }
         DeValue::Array(items) => Value::list(items.iter().map(value).collect::<Result<_, _>>()?),
         DeValue::Table(inner) => table(inner)?,

@@ -1,14 +1,12 @@
 //! Typed access to a call's arguments. The evaluator has checked them against the function's parameters already;
 //! what doesn't fit here is answered with an error, never with a panic.
 
+pub(super) use crate::gostd::NIL_POINTER;
 use go_template::func::CallError;
 use go_template::value::{List, ListKind, Map, MapKind, Value};
 
 /// What a function's body returns.
 pub(super) type Out = Result<Value, CallError>;
-
-/// Go's panic text for a nil interface that reflection looks into.
-pub(super) const NIL_POINTER: &str = "runtime error: invalid memory address or nil pointer dereference";
 
 pub(super) trait Args {
     /// The argument, or nil where there is none.

@@ -6,7 +6,7 @@ use regex::Regex;
 
 use super::args::{Args, Out};
 use super::pure;
-use super::runes::{self, is_lower, is_title, is_upper, to_lower, to_title, to_upper};
+use crate::gostd::runes::{self, is_lower, is_title, is_upper, to_lower, to_title, to_upper};
 use go_template::func::Func;
 use go_template::unicode::is_letter_or_digit;
 use go_template::value::Value;

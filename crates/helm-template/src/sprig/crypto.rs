@@ -11,7 +11,8 @@ use sha2::Sha256;
 
 use super::args::{Args, Out};
 use super::encoding::decode_base64;
-use super::{Call, Env, Source, draw, impure, limit, pure};
+use super::{Call, Env, Source, draw, impure, pure};
+use crate::limit;
 use go_template::func::{CallError, Func, Param};
 use go_template::value::Value;
 

@@ -1,9 +1,10 @@
 //! Dates and durations.
 
 use super::args::{Args, Out};
-use super::duration::{duration_text, parse_duration, round_duration};
-use super::time::{Time, Zone};
-use super::{Env, date_parse, draw, impure, pure};
+use super::{Env, draw, impure, pure};
+use crate::gostd::duration::{duration_text, parse_duration, round_duration};
+use crate::gostd::time::{Time, Zone};
+use crate::gostd::time_parse;
 use go_template::func::{CallError, Func, Param};
 use go_template::integer::{IntegerError, parse_int};
 use go_template::value::Value;
@@ -152,11 +153,11 @@ fn duration_round<C: Env>(env: &mut C, args: &[Value]) -> Out {
 
 /// What can't be read is Go's zero time.
 fn to_date(args: &[Value]) -> Out {
-    Ok(date_parse::parse(args.text(0)?, args.text(1)?, &Zone::Local)
+    Ok(time_parse::parse(args.text(0)?, args.text(1)?, &Zone::Local)
         .unwrap_or_else(|_| Time::zero())
         .into_value())
 }
 
 fn must_to_date(args: &[Value]) -> Out {
-    Ok(date_parse::parse(args.text(0)?, args.text(1)?, &Zone::Local)?.into_value())
+    Ok(time_parse::parse(args.text(0)?, args.text(1)?, &Zone::Local)?.into_value())
 }

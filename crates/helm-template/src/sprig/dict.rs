@@ -3,7 +3,8 @@
 //! Go visits maps in random order; `keys` and `values` are sorted by key here, so that a render is repeatable.
 
 use super::args::{Args, Out};
-use super::{limit, pure, text};
+use super::{pure, text};
+use crate::limit;
 use go_template::func::{CallError, Func};
 use go_template::meter;
 use go_template::value::{ENTRY, Entries, List, Map, MapKind, Str, Value};

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::args::Out;
-use super::limit::Budget;
 use super::{Env, certs};
+use crate::limit::Budget;
 use go_template::func::CallError;
 use go_template::value::Value;
 

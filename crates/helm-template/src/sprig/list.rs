@@ -3,7 +3,8 @@
 use super::args::{Args, NIL_POINTER, Out};
 use super::convert::to_int64;
 use super::logic::is_empty;
-use super::{limit, pure};
+use super::pure;
+use crate::limit;
 use go_template::compare::deep_equal;
 use go_template::func::{CallError, Func};
 use go_template::meter;

@@ -2,7 +2,8 @@
 
 use super::args::{Args, Out};
 use super::logic::is_empty;
-use super::{limit, pure};
+use super::pure;
+use crate::limit;
 use go_template::func::{CallError, Func};
 use go_template::value::{Entries, Field, Map, MapKind, Object, Str, Value};
 

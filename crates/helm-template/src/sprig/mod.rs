@@ -4,7 +4,7 @@
 //! `getHostByName`, which Helm replaces. Facts come from sprig and the libraries that it calls (spf13/cast v1.7.0,
 //! mergo v1.0.1, xstrings v1.5.0, decimal v1.4.0, semver v3.5.0, goutils v1.1.1, Go's standard library).
 //!
-//! Values are somebody's input, so every function bounds what it makes: see [`limit`].
+//! Values are somebody's input, so every function bounds what it makes: see `limit`.
 
 mod args;
 mod case;
@@ -12,38 +12,27 @@ pub mod certs;
 pub mod convert;
 mod crypto;
 mod date;
-mod date_layout;
-pub mod date_parse;
 mod decimal;
 mod dict;
 pub mod draw;
-pub mod duration;
 mod encoding;
 mod float;
-pub mod json;
-pub mod json_parse;
+mod json;
 mod keys;
-pub mod limit;
 mod list;
 pub mod logic;
 mod math;
 mod merge;
-pub mod netip;
 mod path;
 mod random;
-pub mod regex;
-mod regex_syntax;
-mod runes;
+mod regex;
 pub mod semver;
 mod semver_constraint;
 mod strings;
 mod strings_wrap;
 pub mod text;
-pub mod time;
-mod time_object;
 mod types;
 mod url;
-pub mod url_parse;
 
 use go_template::func::{CallError, Func};
 

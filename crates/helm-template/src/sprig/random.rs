@@ -3,7 +3,9 @@
 use data_encoding::BASE64;
 
 use super::args::{Args, Out};
-use super::{Call, Env, Source, draw, impure, limit, runes};
+use super::{Call, Env, Source, draw, impure};
+use crate::gostd::runes;
+use crate::limit;
 use go_template::func::{CallError, Func, Param};
 use go_template::value::Value;
 

@@ -1,7 +1,9 @@
 //! Strings: trimming, cutting, joining, quoting. All of them count bytes, as Go does.
 
 use super::args::{Args, Out};
-use super::{limit, pure, runes, text};
+use super::{pure, text};
+use crate::gostd::runes;
+use crate::limit;
 use go_template::func::{CallError, Func};
 use go_template::quote::quote_go;
 use go_template::value::{Entries, Map, MapKind, Str, Value};

@@ -1,7 +1,8 @@
 //! Fitting text into a width: `wrap`, `abbrev` and their kin, by the rules of goutils v1.1.1. Widths are bytes.
 
 use super::args::{Args, Out};
-use super::{limit, pure};
+use super::pure;
+use crate::limit;
 use go_template::func::{CallError, Func};
 use go_template::value::Value;
 

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::{Call, Drawn, Env, Source, UNSUPPORTED, functions, json};
+use super::{Call, Drawn, Env, Source, UNSUPPORTED, functions};
+use crate::gostd::json;
 use go_template::exec;
 use go_template::func::{CallError, FuncMap};
 use go_template::host::{Host, MissingKey};

@@ -2,7 +2,7 @@
 
 use super::args::{Args, NIL_POINTER, Out};
 use super::pure;
-use super::url_parse::Url;
+use crate::gostd::url::Url;
 use go_template::func::{CallError, Func};
 use go_template::value::{Entries, Map, Str, Value};
 

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::{budget, format, report};
 use crate::chart::Fetch;
-use crate::sprig::regex as go_regex;
+use crate::gostd::regexp;
 use go_template::quote::quote_go;
 
 /// Where a chart's schema stands, for references that start from it.
@@ -225,7 +225,7 @@ impl Preparation<'_> {
 
     /// A pattern as boon's engine reads it.
     fn pattern(&mut self, pattern: &str, is_sure: bool) -> Result<String, String> {
-        let own = go_regex::translated(pattern);
+        let own = regexp::translated(pattern);
         // boon compiles it likewise, but takes a program that is too large for a defect of its own.
         let own = own.and_then(|own| Regex::new(&own).map(|_| own).map_err(|error| error.to_string()));
         let mut own = match own {

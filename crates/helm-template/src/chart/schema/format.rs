@@ -9,8 +9,8 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::budget;
-use crate::sprig::url_parse::Url;
-use crate::sprig::{date_parse, regex as go_regex};
+use crate::gostd::url::Url;
+use crate::gostd::{regexp, time_parse};
 use go_template::integer::atoi;
 
 /// The name that [`REGEX`] has for boon, which lets nobody take `regex`.
@@ -58,9 +58,9 @@ pub(super) fn all() -> [Format; 9] {
     let reference = |value: &Value| check(value, uri_reference);
     [
         budget::format(),
-        new(OWN_REGEX, |value| check(value, |text| go_regex::check(text.as_bytes()))),
+        new(OWN_REGEX, |value| check(value, |text| regexp::check(text.as_bytes()))),
         new("date", |value| {
-            check(value, |text| date_parse::check(b"2006-01-02", text.as_bytes()))
+            check(value, |text| time_parse::check(b"2006-01-02", text.as_bytes()))
         }),
         new("ipv4", |value| check(value, ipv4)),
         new("semver", |value| check(value, semver)),

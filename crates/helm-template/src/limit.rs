@@ -46,14 +46,14 @@ fn too_deep(function: &str) -> String {
 }
 
 /// Counts what a recursive function visits. Values may share parts, so a small value can have very many paths.
-pub(super) struct Budget {
+pub(crate) struct Budget {
     left: usize,
     function: &'static str,
 }
 
 impl Budget {
     /// [`MAX_ITEMS`] visits for one call of `function`.
-    pub(super) fn new(function: &'static str) -> Self {
+    pub(crate) fn new(function: &'static str) -> Self {
         Budget {
             left: MAX_ITEMS,
             function,
@@ -61,7 +61,7 @@ impl Budget {
     }
 
     /// Counts one visit at a depth of nesting. Fails beyond [`MAX_ITEMS`] visits or [`MAX_DEPTH`] levels.
-    pub(super) fn visit(&mut self, depth: usize) -> Result<(), CallError> {
+    pub(crate) fn visit(&mut self, depth: usize) -> Result<(), CallError> {
         if depth > MAX_DEPTH {
             return Err(CallError::Text(too_deep(self.function)));
         }

@@ -8,25 +8,25 @@ use go_template::quote::quote_go;
 #[derive(Default, Debug, Clone)]
 pub struct Url {
     pub scheme: Vec<u8>,
-    pub(super) opaque: Vec<u8>,
-    pub(super) user: Option<User>,
+    pub(crate) opaque: Vec<u8>,
+    pub(crate) user: Option<User>,
     pub host: Vec<u8>,
     pub path: Vec<u8>,
     /// The path as it was written, where that isn't how it is usually encoded.
     pub raw_path: Vec<u8>,
     /// Whether there is a path, but no `//` before it.
-    pub(super) omit_host: bool,
+    pub(crate) omit_host: bool,
     /// Whether a question mark stands before an empty query.
-    pub(super) force_query: bool,
-    pub(super) query: Vec<u8>,
-    pub(super) fragment: Vec<u8>,
+    pub(crate) force_query: bool,
+    pub(crate) query: Vec<u8>,
+    pub(crate) fragment: Vec<u8>,
     /// As [`raw_path`](Self::raw_path).
-    pub(super) raw_fragment: Vec<u8>,
+    pub(crate) raw_fragment: Vec<u8>,
 }
 
 /// Name and password, decoded.
 #[derive(Debug, Clone)]
-pub(super) struct User {
+pub(crate) struct User {
     name: Vec<u8>,
     password: Option<Vec<u8>>,
 }
@@ -244,7 +244,7 @@ fn parse_user(text: &[u8]) -> Result<User, String> {
 
 impl User {
     /// `Userinfo.String`: encoded.
-    pub(super) fn text(&self) -> Vec<u8> {
+    pub(crate) fn text(&self) -> Vec<u8> {
         let mut out = escape(&self.name, Part::User);
         if let Some(password) = &self.password {
             out.push(b':');

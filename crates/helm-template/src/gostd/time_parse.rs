@@ -2,9 +2,9 @@
 
 use jiff::civil::{Date, DateTime};
 
-use super::date_layout::{Element, next_chunk};
 use super::duration::quote_ascii;
 use super::time::{MONTHS, RFC3339, Time, WEEKDAYS, Zone, nanoseconds as since_1970};
+use super::time_layout::{Element, next_chunk};
 use go_template::value::Value;
 
 /// What went wrong with one element: it doesn't fit, or a part is out of range.
@@ -398,7 +398,7 @@ pub fn check(layout: &[u8], value: &[u8]) -> Result<(), String> {
 }
 
 /// Reads `value` by `layout`; a time without a zone is of that location. An error is the text of Go's error.
-pub(super) fn parse(layout: &[u8], value: &[u8], location: &Zone) -> Result<Time, String> {
+pub(crate) fn parse(layout: &[u8], value: &[u8], location: &Zone) -> Result<Time, String> {
     fields(layout, value).map(|fields| fields.into_time(location))
 }
 
@@ -418,7 +418,7 @@ pub fn toml(text: &[u8]) -> Option<Value> {
 }
 
 /// How TOML writes a time of that location.
-pub(super) fn toml_layout(zone: &Zone) -> &'static [u8] {
+pub(crate) fn toml_layout(zone: &Zone) -> &'static [u8] {
     let mut locals = TOML_LOCALS.iter();
     let local = locals.find(|(_, name)| matches!(zone, Zone::Fixed(_, given) if given == name));
     local.map_or(RFC3339, |(layout, _)| layout)

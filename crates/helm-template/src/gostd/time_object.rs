@@ -3,20 +3,20 @@
 use std::any::Any;
 use std::rc::Rc;
 
-use super::args::NIL_POINTER;
-use super::date_parse;
+use super::NIL_POINTER;
 use super::duration::{as_duration, duration_value};
 use super::time::{MONTHS, RFC3339, Time, WEEKDAYS, Zone};
+use super::time_parse;
 use go_template::func::Param;
 use go_template::value::{Object, Value};
 
 /// A value of the type `time.Time`.
-pub(super) fn value(time: Time) -> Value {
+pub(crate) fn value(time: Time) -> Value {
     Value::Object(Rc::new(TimeObject(time)))
 }
 
 /// The time of a value that [`value`] made.
-pub(super) fn time(value: &Value) -> Option<&Time> {
+pub(crate) fn time(value: &Value) -> Option<&Time> {
     match value {
         Value::Object(object) => object.as_any().downcast_ref::<TimeObject>().map(|time| &time.0),
         _ => None,
@@ -123,7 +123,7 @@ impl Object for TimeObject {
     }
 
     fn bare(&self) -> Option<String> {
-        Some(self.0.text(date_parse::toml_layout(&self.0.zone)))
+        Some(self.0.text(time_parse::toml_layout(&self.0.zone)))
     }
 
     fn display(&self) -> String {

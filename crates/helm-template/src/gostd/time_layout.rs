@@ -4,7 +4,7 @@ use super::time::{Civil, MONTHS, WEEKDAYS};
 
 /// An element of a layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Element {
+pub(crate) enum Element {
     LongMonth,
     Month,
     NumMonth,
@@ -43,10 +43,10 @@ pub(super) enum Element {
 }
 
 /// The literal text before an element, the element, and its own text.
-pub(super) type Chunk<'a> = (&'a [u8], Element, &'a [u8]);
+pub(crate) type Chunk<'a> = (&'a [u8], Element, &'a [u8]);
 
 /// Splits off the first element of a layout, and what follows it. `None` if there is none.
-pub(super) fn next_chunk(layout: &[u8]) -> Option<(Chunk<'_>, &[u8])> {
+pub(crate) fn next_chunk(layout: &[u8]) -> Option<(Chunk<'_>, &[u8])> {
     for at in 0..layout.len() {
         let rest = layout.get(at..)?;
         if let Some((skip, element, len)) = element_at(rest) {
@@ -139,7 +139,7 @@ fn offset_text(seconds: i32, colon: bool, parts: u8) -> String {
 }
 
 /// `Time.Format`.
-pub(super) fn format(civil: &Civil, layout: &[u8]) -> Vec<u8> {
+pub(crate) fn format(civil: &Civil, layout: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(layout.len() + 10);
     let mut rest = layout;
     while let Some(((prefix, element, _), after)) = next_chunk(rest) {

@@ -30,10 +30,10 @@ const BAD_ESCAPE: &str = "invalid escape sequence";
 const BAD_NAME: &str = "invalid named capture";
 const BAD_REPEAT_SIZE: &str = "invalid repeat count";
 const BAD_SYNTAX: &str = "invalid or unsupported Perl syntax";
-pub(super) const TOO_LARGE: &str = "expression too large";
+pub(crate) const TOO_LARGE: &str = "expression too large";
 
 /// Go's `syntax.Error`, worded.
-pub(super) fn worded(code: &str, expr: &str) -> String {
+pub(crate) fn worded(code: &str, expr: &str) -> String {
     format!("error parsing regexp: {code}: `{expr}`")
 }
 
@@ -41,7 +41,7 @@ pub(super) fn worded(code: &str, expr: &str) -> String {
 ///
 /// # Errors
 /// Go's text, if the pattern is one that authors get wrong.
-pub(super) fn translate(text: &str) -> Result<String, String> {
+pub(crate) fn translate(text: &str) -> Result<String, String> {
     let mut translator = Translator {
         text,
         at: 0,

@@ -4,11 +4,11 @@ use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp};
 
-use super::date_layout;
+use super::time_layout;
 use super::time_object;
 use go_template::value::Value;
 
-pub(super) const MONTHS: [&str; 12] = [
+pub(crate) const MONTHS: [&str; 12] = [
     "January",
     "February",
     "March",
@@ -22,7 +22,7 @@ pub(super) const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-pub(super) const WEEKDAYS: [&str; 7] = [
+pub(crate) const WEEKDAYS: [&str; 7] = [
     "Sunday",
     "Monday",
     "Tuesday",
@@ -34,13 +34,13 @@ pub(super) const WEEKDAYS: [&str; 7] = [
 
 /// Go's layout for `Time.String`.
 const STRING_LAYOUT: &[u8] = b"2006-01-02 15:04:05.999999999 -0700 MST";
-pub(super) const RFC3339: &[u8] = b"2006-01-02T15:04:05.999999999Z07:00";
+pub(crate) const RFC3339: &[u8] = b"2006-01-02T15:04:05.999999999Z07:00";
 /// Go's zero time, the first of January of the year 1, in seconds since 1970.
-pub(super) const ZERO_SECONDS: i64 = -62_135_596_800;
+pub(crate) const ZERO_SECONDS: i64 = -62_135_596_800;
 
 /// Where a time is looked at from.
 #[derive(Clone, Debug)]
-pub(super) enum Zone {
+pub(crate) enum Zone {
     Utc,
     /// The machine's zone, which Go calls `Local`.
     Local,
@@ -54,26 +54,26 @@ const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 const SECOND: i128 = 1_000_000_000;
 
 #[derive(Clone, Debug)]
-pub(super) struct Time {
+pub(crate) struct Time {
     /// Nanoseconds since 1970 in UTC. What lies beyond the years from -9999 to 9999 is shown as their ends.
-    pub(super) at: i128,
-    pub(super) zone: Zone,
+    pub(crate) at: i128,
+    pub(crate) zone: Zone,
     /// The reading of the monotonic clock in nanoseconds, which Go prints; only the clock's own times have one.
-    pub(super) mono: Option<i64>,
+    pub(crate) mono: Option<i64>,
 }
 
 /// A time in its zone.
-pub(super) struct Civil {
-    pub(super) clock: DateTime,
+pub(crate) struct Civil {
+    pub(crate) clock: DateTime,
     /// Seconds east of UTC.
-    pub(super) offset: i32,
+    pub(crate) offset: i32,
     /// The zone's abbreviation; may be empty.
-    pub(super) zone: String,
+    pub(crate) zone: String,
 }
 
 impl Zone {
     /// `time.LoadLocation`; an unknown name is `None`.
-    pub(super) fn load(name: &str) -> Option<Self> {
+    pub(crate) fn load(name: &str) -> Option<Self> {
         match name {
             "" | "UTC" => Some(Zone::Utc),
             "Local" => Some(Zone::Local),
@@ -90,7 +90,7 @@ impl Zone {
     }
 
     /// The offset in seconds and the abbreviation at an instant.
-    pub(super) fn offset_at(&self, at: i128) -> (i32, String) {
+    pub(crate) fn offset_at(&self, at: i128) -> (i32, String) {
         let of = |zone: &TimeZone| {
             let info = zone.to_offset_info(instant(at));
             (info.offset().seconds(), info.abbreviation().to_owned())
@@ -105,7 +105,7 @@ impl Zone {
 
     /// `Location.lookupName`: the offset of a zone with that abbreviation, if possible one that holds while clocks show
     /// `clock`.
-    pub(super) fn offset_named(&self, name: &str, clock: i128) -> Option<i32> {
+    pub(crate) fn offset_named(&self, name: &str, clock: i128) -> Option<i32> {
         let known = match self {
             Zone::Utc => Vec::new(),
             Zone::Local => offsets_named(&TimeZone::system(), name),
@@ -147,12 +147,12 @@ fn instant(at: i128) -> Timestamp {
 }
 
 /// The reading of a clock in nanoseconds since 1970, as if it were in UTC.
-pub(super) fn nanoseconds(clock: DateTime) -> i128 {
+pub(crate) fn nanoseconds(clock: DateTime) -> i128 {
     clock.duration_since(EPOCH).as_nanos()
 }
 
 impl Time {
-    pub(super) fn zero() -> Self {
+    pub(crate) fn zero() -> Self {
         Time {
             at: i128::from(ZERO_SECONDS) * SECOND,
             zone: Zone::Utc,
@@ -161,7 +161,7 @@ impl Time {
     }
 
     /// `time.Unix(seconds, 0)`.
-    pub(super) fn unix(seconds: i64) -> Self {
+    pub(crate) fn unix(seconds: i64) -> Self {
         Time {
             at: i128::from(seconds) * SECOND,
             zone: Zone::Local,
@@ -169,15 +169,15 @@ impl Time {
         }
     }
 
-    pub(super) fn into_value(self) -> Value {
+    pub(crate) fn into_value(self) -> Value {
         time_object::value(self)
     }
 
-    pub(super) fn of(value: &Value) -> Option<Self> {
+    pub(crate) fn of(value: &Value) -> Option<Self> {
         time_object::time(value).cloned()
     }
 
-    pub(super) fn add(&self, nanoseconds: i64) -> Self {
+    pub(crate) fn add(&self, nanoseconds: i64) -> Self {
         Time {
             at: self.at + i128::from(nanoseconds),
             zone: self.zone.clone(),
@@ -186,12 +186,12 @@ impl Time {
     }
 
     /// Nanoseconds from `other` to this, as far as an int64 reaches.
-    pub(super) fn since(&self, other: &Time) -> i64 {
+    pub(crate) fn since(&self, other: &Time) -> i64 {
         let between = self.at - other.at;
         i64::try_from(between).unwrap_or(if between < 0 { i64::MIN } else { i64::MAX })
     }
 
-    pub(super) fn within(&self, zone: Zone) -> Self {
+    pub(crate) fn within(&self, zone: Zone) -> Self {
         Time {
             at: self.at,
             zone,
@@ -200,11 +200,11 @@ impl Time {
     }
 
     /// Whole seconds since 1970.
-    pub(super) fn unix_seconds(&self) -> i64 {
+    pub(crate) fn unix_seconds(&self) -> i64 {
         self.at.div_euclid(SECOND) as i64
     }
 
-    pub(super) fn civil(&self) -> Civil {
+    pub(crate) fn civil(&self) -> Civil {
         let (offset, zone) = self.zone.offset_at(self.at);
         Civil {
             clock: self.clock(offset),
@@ -222,12 +222,12 @@ impl Time {
         ))
     }
 
-    pub(super) fn format(&self, layout: &[u8]) -> Vec<u8> {
-        date_layout::format(&self.civil(), layout)
+    pub(crate) fn format(&self, layout: &[u8]) -> Vec<u8> {
+        time_layout::format(&self.civil(), layout)
     }
 
     /// `Time.String`
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         let mut text = self.text(STRING_LAYOUT);
         if let Some(mono) = self.mono {
             let (sign, size) = (if mono < 0 { '-' } else { '+' }, mono.unsigned_abs());
@@ -240,12 +240,12 @@ impl Time {
         text
     }
 
-    pub(super) fn text(&self, layout: &[u8]) -> String {
+    pub(crate) fn text(&self, layout: &[u8]) -> String {
         String::from_utf8_lossy(&self.format(layout)).into_owned()
     }
 
     /// `Time.AddDate`: days beyond a month's end run into the next. None beyond jiff's years.
-    pub(super) fn add_date(&self, years: i64, months: i64, days: i64) -> Option<Self> {
+    pub(crate) fn add_date(&self, years: i64, months: i64, days: i64) -> Option<Self> {
         let clock = self.civil().clock;
         let months = i64::from(clock.month()) - 1 + months;
         let year = i64::from(clock.year())
@@ -267,7 +267,7 @@ impl Time {
 impl Zone {
     /// The instant of a wall clock's reading, in nanoseconds as if it were in UTC. Where clocks were set back, or
     /// skipped an hour, Go decides by the offset that holds right before.
-    pub(super) fn instant(&self, clock: i128) -> i128 {
+    pub(crate) fn instant(&self, clock: i128) -> i128 {
         let seconds = |offset: i32| i128::from(offset) * SECOND;
         let guess = clock - seconds(self.offset_at(clock).0);
         clock - seconds(self.offset_at(guess).0)

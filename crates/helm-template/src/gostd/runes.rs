@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use go_template::unicode::is_print;
 
 /// The first character and its width in bytes; an invalid byte is U+FFFD of width 1. `None` at the end.
-pub(super) fn decode(bytes: &[u8]) -> Option<(char, usize)> {
+pub(crate) fn decode(bytes: &[u8]) -> Option<(char, usize)> {
     let first = *bytes.first()?;
     if first < 0x80 {
         return Some((char::from(first), 1));
@@ -25,7 +25,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(char, usize)> {
 }
 
 /// The characters with their start and width.
-pub(super) fn runes(bytes: &[u8]) -> impl Iterator<Item = (usize, char, usize)> + '_ {
+pub(crate) fn runes(bytes: &[u8]) -> impl Iterator<Item = (usize, char, usize)> + '_ {
     let mut at = 0;
     std::iter::from_fn(move || {
         let (c, width) = decode(bytes.get(at..)?)?;
@@ -36,12 +36,12 @@ pub(super) fn runes(bytes: &[u8]) -> impl Iterator<Item = (usize, char, usize)> 
 }
 
 /// Appends a character as UTF-8.
-pub(super) fn push(out: &mut Vec<u8>, c: char) {
+pub(crate) fn push(out: &mut Vec<u8>, c: char) {
     out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
 /// `strings.Map` without dropping: invalid bytes become U+FFFD.
-pub(super) fn map(bytes: &[u8], mut f: impl FnMut(char) -> char) -> Vec<u8> {
+pub(crate) fn map(bytes: &[u8], mut f: impl FnMut(char) -> char) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for (_, c, _) in runes(bytes) {
         push(&mut out, f(c));
@@ -50,7 +50,7 @@ pub(super) fn map(bytes: &[u8], mut f: impl FnMut(char) -> char) -> Vec<u8> {
 }
 
 /// The text with U+FFFD for each byte that is no UTF-8.
-pub(super) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+pub(crate) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => Cow::Owned(runes(bytes).map(|(_, c, _)| c).collect()),
@@ -63,7 +63,7 @@ fn single(mut mapped: impl Iterator<Item = char>) -> Option<char> {
 }
 
 /// `unicode.ToUpper`.
-pub(super) fn to_upper(c: char) -> char {
+pub(crate) fn to_upper(c: char) -> char {
     // Greek letters with iota subscript: the simple mapping is the title case letter, the full one two letters.
     let offset = match c as u32 {
         0x1F80..=0x1F87 | 0x1F90..=0x1F97 | 0x1FA0..=0x1FA7 => 8,
@@ -79,7 +79,7 @@ fn mapped(c: char, to: impl Iterator<Item = char>) -> char {
 }
 
 /// `unicode.ToLower`.
-pub(super) fn to_lower(c: char) -> char {
+pub(crate) fn to_lower(c: char) -> char {
     if c == '\u{130}' {
         return 'i';
     }
@@ -87,7 +87,7 @@ pub(super) fn to_lower(c: char) -> char {
 }
 
 /// `unicode.ToTitle`.
-pub(super) fn to_title(c: char) -> char {
+pub(crate) fn to_title(c: char) -> char {
     match c as u32 {
         0x01C4..=0x01C6 => '\u{01C5}',
         0x01C7..=0x01C9 => '\u{01C8}',
@@ -100,18 +100,18 @@ pub(super) fn to_title(c: char) -> char {
 }
 
 /// `unicode.IsTitle`: the digraphs and the Greek letters with prosgegrammeni.
-pub(super) fn is_title(c: char) -> bool {
+pub(crate) fn is_title(c: char) -> bool {
     matches!(c as u32, 0x01C5 | 0x01C8 | 0x01CB | 0x01F2 | 0x1F88..=0x1F8F | 0x1F98..=0x1F9F | 0x1FA8..=0x1FAF
         | 0x1FBC | 0x1FCC | 0x1FFC)
 }
 
 /// `unicode.IsUpper`: category Lu. Rust's `is_uppercase` adds Other_Uppercase (Roman numerals, circled letters).
-pub(super) fn is_upper(c: char) -> bool {
+pub(crate) fn is_upper(c: char) -> bool {
     c.is_uppercase() && is_print(c) && !matches!(c as u32, 0x2160..=0x216F | 0x24B6..=0x24CF | 0x1F130..=0x1F189)
 }
 
 /// `unicode.IsLower`: category Ll. Rust's `is_lowercase` adds Other_Lowercase (modifier letters, small numerals).
-pub(super) fn is_lower(c: char) -> bool {
+pub(crate) fn is_lower(c: char) -> bool {
     c.is_lowercase()
         && is_print(c)
         && !matches!(c as u32, 0xAA | 0xBA | 0x2B0..=0x2E4 | 0x345 | 0x37A | 0x1D2C..=0x1D6A | 0x1D78 | 0x1D9B..=0x1DBF

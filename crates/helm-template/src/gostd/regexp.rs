@@ -1,0 +1,294 @@
+//! Regular expressions: Go's `regexp` over the `regex` crate.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use regex::{Captures, Regex, RegexBuilder};
+
+use super::{regexp_syntax, runes};
+use crate::limit;
+use go_template::func::CallError;
+use go_template::meter;
+use go_template::unicode::is_letter_or_digit;
+
+/// How large the program of a pattern may be, in bytes: as few of these as do, so that what it takes is known to within
+/// a factor. No pattern may take more than the last.
+const PROGRAMS: [usize; 5] = [16 << 10, 256 << 10, 4 << 20, 16 << 20, 64 << 20];
+/// What compiling takes, in sizes of the program.
+const COMPILING: u64 = 3;
+/// What each of the two automata may take that a pattern makes while it is matched, in bytes.
+const MAX_AUTOMATON: usize = 256 << 10;
+/// About what they take.
+const AUTOMATA: usize = 192 << 10;
+/// The size of a program times the length of a text, in bytes both: in the worst case a match takes a nanosecond or
+/// more for each pair of a state (some 30 bytes) and a byte.
+const MAX_WORK: usize = 1 << 38;
+/// What the process keeps of compiled patterns, in bytes. Charts use few, and the same ones in each render.
+const MAX_CACHED: usize = 16 << 20;
+/// What an entry of the cache takes besides, in bytes.
+const CACHED: usize = 128;
+
+/// A compiled Go regular expression.
+#[derive(Debug)]
+pub struct GoRegex {
+    pub(crate) regex: Regex,
+    /// More than its program takes, in bytes.
+    size: usize,
+}
+
+/// A pattern, or what is wrong with it.
+type Compiled = Result<Arc<GoRegex>, String>;
+
+/// What was compiled, by pattern. It is the process's and not a chart's: many charts share what there is room for, and a
+/// result depends on nothing but the pattern.
+#[derive(Default)]
+struct Cache {
+    known: HashMap<Vec<u8>, Compiled>,
+    /// What the entries take.
+    bytes: usize,
+}
+
+static COMPILED: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
+
+/// Compiles a pattern in Go's syntax, or takes it from the cache.
+///
+/// # Errors
+/// What is wrong with the pattern; for the commonest mistakes, Go's text.
+pub fn compile(pattern: &[u8]) -> Result<Arc<GoRegex>, String> {
+    if let Some(known) = locked().known.get(pattern) {
+        return known.clone();
+    }
+    // Others need not wait for that.
+    let compiled = GoRegex::new(pattern).map(Arc::new);
+    // What ran out of time or memory says nothing of the pattern.
+    if !meter::has_overrun() {
+        locked().insert(pattern, compiled.clone());
+    }
+    compiled
+}
+
+/// A pattern in the syntax of the `regex` crate.
+///
+/// # Errors
+/// As those of [`compile`].
+pub fn translated(pattern: &str) -> Result<String, String> {
+    check(pattern.as_bytes())?;
+    regexp_syntax::translate(pattern)
+}
+
+/// Finds out whether [`compile`] accepts a pattern, with its error if not.
+pub fn check(pattern: &[u8]) -> Result<(), String> {
+    compile(pattern).map(drop)
+}
+
+fn locked() -> MutexGuard<'static, Cache> {
+    COMPILED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Cache {
+    /// Where there is no room left, all that was kept goes.
+    fn insert(&mut self, pattern: &[u8], compiled: Compiled) {
+        let own = match &compiled {
+            Ok(regex) => regex.size + AUTOMATA,
+            Err(error) => error.len(),
+        };
+        let bytes = pattern.len() + CACHED + own;
+        if bytes > MAX_CACHED {
+            return;
+        }
+        if self.bytes + bytes > MAX_CACHED {
+            *self = Cache::default();
+        }
+        // Two threads may have compiled it.
+        if self.known.insert(pattern.to_vec(), compiled).is_none() {
+            self.bytes += bytes;
+        }
+    }
+}
+
+impl GoRegex {
+    fn new(pattern: &[u8]) -> Result<Self, String> {
+        let pattern =
+            std::str::from_utf8(pattern).map_err(|_| regexp_syntax::worded("invalid UTF-8", &runes::lossy(pattern)))?;
+        let translated = regexp_syntax::translate(pattern)?;
+        for size in PROGRAMS {
+            if !meter::in_time() || !meter::has_room(COMPILING * size as u64) {
+                break;
+            }
+            let mut builder = RegexBuilder::new(&translated);
+            match builder.size_limit(size).dfa_size_limit(MAX_AUTOMATON).build() {
+                Ok(regex) => return Ok(GoRegex { regex, size }),
+                Err(regex::Error::CompiledTooBig(_)) => {}
+                Err(error) => {
+                    // The lines before show the translated pattern.
+                    let error = error.to_string();
+                    let line = error.lines().last().unwrap_or_default();
+                    return Err(regexp_syntax::worded(line.trim_start_matches("error: "), pattern));
+                }
+            }
+        }
+        Err(regexp_syntax::worded(regexp_syntax::TOO_LARGE, pattern))
+    }
+
+    /// `MatchString`.
+    pub fn is_match(&self, text: &[u8]) -> bool {
+        let text = runes::lossy(text);
+        self.fits(&text) && self.regex.is_match(&text)
+    }
+
+    /// Whether matching the text takes no more than [`MAX_WORK`]; if not, the [`meter`] knows.
+    fn fits(&self, text: &str) -> bool {
+        let fits = self.size.saturating_mul(text.len()) <= MAX_WORK;
+        if !fits {
+            meter::report(meter::Overrun::Regex);
+        }
+        fits
+    }
+
+    /// Whether to look for another match. What is cut short is not used: the evaluator fails the call.
+    pub(crate) fn goes_on(&self, text: &str) -> bool {
+        self.fits(text) && meter::in_time()
+    }
+
+    /// `FindAllStringIndex`: at most `count` matches unless that is negative.
+    pub(crate) fn find_all(&self, text: &str, count: i64) -> Result<Vec<Range<usize>>, CallError> {
+        let most = usize::try_from(count).unwrap_or(usize::MAX);
+        let mut found = Vec::new();
+        let mut matches = self.regex.find_iter(text).take(most);
+        while self.goes_on(text)
+            && let Some(one) = matches.next()
+        {
+            limit::items(found.len() + 1)?;
+            found.push(one.range());
+        }
+        Ok(found)
+    }
+
+    /// `ReplaceAllString` with the replacement of each match written by `write`.
+    pub(crate) fn replace_all(
+        &self,
+        text: &str,
+        write: impl Fn(&mut Vec<u8>, &Captures<'_>),
+    ) -> Result<Vec<u8>, CallError> {
+        let mut out = Vec::with_capacity(text.len());
+        let mut done = 0;
+        let mut matches = self.regex.captures_iter(text);
+        while self.goes_on(text)
+            && let Some(captures) = matches.next()
+        {
+            let Some(whole) = captures.get(0) else { break };
+            out.extend_from_slice(text.get(done..whole.start()).unwrap_or_default().as_bytes());
+            write(&mut out, &captures);
+            limit::bytes(out.len())?;
+            done = whole.end();
+        }
+        out.extend_from_slice(text.get(done..).unwrap_or_default().as_bytes());
+        Ok(out)
+    }
+}
+
+/// `Regexp.Expand`: `$1`, `$name`, `${name}` and `$$`; a reference takes the longest name that it can.
+pub(crate) fn expand(out: &mut Vec<u8>, template: &[u8], found: &Captures<'_>) {
+    let mut rest = template;
+    while let Some(dollar) = rest.iter().position(|b| *b == b'$') {
+        out.extend_from_slice(rest.get(..dollar).unwrap_or(&[]));
+        rest = rest.get(dollar + 1..).unwrap_or(&[]);
+        if let Some(after) = rest.strip_prefix(b"$") {
+            out.push(b'$');
+            rest = after;
+            continue;
+        }
+        let Some((name, after)) = reference(rest) else {
+            out.push(b'$');
+            continue;
+        };
+        rest = after;
+        let group = match group_number(name) {
+            Some(number) => found.get(number),
+            None => std::str::from_utf8(name).ok().and_then(|name| found.name(name)),
+        };
+        out.extend_from_slice(group.map_or("", |group| group.as_str()).as_bytes());
+    }
+    out.extend_from_slice(rest);
+}
+
+/// The name of a reference that follows a `$`, and what comes after it.
+fn reference(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (braced, body) = text.strip_prefix(b"{").map_or((false, text), |body| (true, body));
+    let is_word = |c: &char| *c == '_' || is_letter_or_digit(*c);
+    let len = runes::runes(body)
+        .take_while(|(_, c, _)| is_word(c))
+        .map(|(_, _, width)| width)
+        .sum::<usize>();
+    let (name, rest) = body.split_at_checked(len)?;
+    let rest = if braced { rest.strip_prefix(b"}")? } else { rest };
+    (!name.is_empty()).then_some((name, rest))
+}
+
+/// A group's number; a leading zero makes it a name.
+fn group_number(name: &[u8]) -> Option<usize> {
+    if !name.iter().all(u8::is_ascii_digit) || (name.len() > 1 && name.first() == Some(&b'0')) || name.len() > 8 {
+        return None;
+    }
+    std::str::from_utf8(name).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_patterns_are_refused() {
+        for (part, times) in [("é", 400_000), (r"\pL", 20_000), ("a", 400_000), ("(", 100_000)] {
+            let part = part.repeat(times);
+            for pattern in [
+                format!("(?i){part}"),
+                format!("{part}{}", ")".repeat(times)),
+                format!("[{part}]"),
+            ] {
+                let error = compile(pattern.as_bytes()).map(drop).unwrap_err();
+                assert!(error.starts_with("error parsing regexp: "), "{}", &error[..100]);
+            }
+        }
+        for pattern in [
+            r"\pL{1000}\pL{1000}\pL{1000}",
+            "(((((a{1,30}){1,30}){1,30}){1,30}){1,30})",
+        ] {
+            let error = compile(pattern.as_bytes()).map(drop).unwrap_err();
+            assert_eq!(error, regexp_syntax::worded(regexp_syntax::TOO_LARGE, pattern));
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_in_bytes() {
+        let mut cache = Cache::default();
+        let compiled = compile(b"a");
+        for at in 0..500_u32 {
+            let before = cache.known.len();
+            cache.insert(&at.to_le_bytes(), compiled.clone());
+            assert!(cache.bytes <= MAX_CACHED && cache.known.len() <= before + 1);
+        }
+        assert!(cache.known.len() < 400);
+        let bytes = cache.bytes;
+        cache.insert(&vec![0; MAX_CACHED], compiled.clone());
+        assert_eq!(cache.bytes, bytes);
+    }
+
+    #[test]
+    fn what_one_thread_compiled_no_other_compiles_again() {
+        let work = || compile(b"only here+").unwrap();
+        let [a, b] = [0; 2].map(|_| std::thread::scope(|scope| scope.spawn(work).join().unwrap()));
+        assert!(Arc::ptr_eq(&a, &b));
+    }
+
+    #[test]
+    fn a_pattern_that_time_was_too_short_for_may_compile_later() {
+        let pattern = b"^no-time-for-this{3}$";
+        let meter = meter::Meter::open(u64::MAX, Some(std::time::Duration::ZERO));
+        assert!(compile(pattern).is_err());
+        assert_eq!(meter::take_overrun(), Some(meter::Overrun::Time));
+        drop(meter);
+        assert!(compile(pattern).is_ok());
+    }
+}
