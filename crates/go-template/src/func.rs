@@ -7,6 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::error::{Cause, ExecError};
 use super::value::Value;
 
+pub use typed::{Args, Argument, Arguments, ContextFunction, Function, Given, Output, Rest, Signature};
+
+mod typed;
+
 /// A parameter's Go type. The evaluator checks and converts arguments by `text/template`'s rules and words its
 /// errors by this type, so a function's body sees only arguments that fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,19 +60,20 @@ pub enum CallError {
     },
 }
 
-/// A plain function: its result depends on its arguments (and, for the random ones, on a source it closes over).
-pub type Body<C> = fn(&mut C, &[Value]) -> Result<Value, CallError>;
+/// What a function does with arguments that fit its parameters.
+pub type Body<C> = dyn Fn(&mut C, &[Value]) -> Result<Value, CallError> + Send + Sync;
 
-/// One entry of the table. `C` is the context that the functions need: the evaluator hands it through untouched.
+/// One entry of the table, made of a closure: see [`Func::new`]. `C` is the context that functions may ask: the evaluator
+/// hands it through untouched.
 pub struct Func<C: ?Sized> {
     /// The name under which templates call it.
     pub name: &'static str,
     /// The parameters, without the repeated one.
-    pub params: &'static [Param],
+    pub params: Vec<Param>,
     /// The type of the repeated last parameter, if the function is variadic.
     pub variadic: Option<Param>,
-    /// What it does; the arguments fit the parameters.
-    pub body: Body<C>,
+    /// What it does.
+    pub body: Box<Body<C>>,
 }
 
 /// Functions by name. The evaluator finds one by hashing its name once per place in a template, not once per call.

@@ -33,7 +33,7 @@ pub mod value;
 pub use ast::Tree;
 pub use error::{Cause, ExecError, ParseError, Place};
 pub use exec::exec;
-pub use func::{Body, CallError, Func, FuncMap, Param};
+pub use func::{CallError, Func, FuncMap, Given, Param, Rest};
 pub use host::{Host, MissingKey};
 pub use set::{FuncNames, Set};
 pub use value::{Entries, Field, List, ListKind, Map, MapKind, Object, Str, Value};

@@ -14,7 +14,7 @@ impl<'a, C: Host> State<'a, '_, C> {
         &mut self,
         dot: &Reflected,
         name: &str,
-        params: &'static [Param],
+        params: &[Param],
         variadic: Option<Param>,
         operands: &'a [Operand],
         last: Option<Reflected>,

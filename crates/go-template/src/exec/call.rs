@@ -26,7 +26,7 @@ impl<'a, C: Host> State<'a, '_, C> {
             .index_in(source, funcs)
             .and_then(|index| funcs.by_index(index))
         {
-            let from = self.eval_args(dot, func.name, func.params, func.variadic, args, last)?;
+            let from = self.eval_args(dot, func.name, &func.params, func.variadic, args, last)?;
             let args = self.args.get(from..).unwrap_or_default();
             let given = args.iter().map(Value::shallow_size).sum();
             let result = (func.body)(self.host, args);

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::super::func::{CallError, Func, FuncMap, Param};
+use super::super::func::{Args, Argument, Func, FuncMap, Param, Rest, Signature};
 use super::super::value::{Entries, List, ListKind, Map, MapKind, Str};
 use super::*;
 use fixtures::{self, Outcome};
@@ -24,18 +24,44 @@ impl Host for Case {
     }
 }
 
-fn int(args: &[Value], at: usize) -> i64 {
-    match args.get(at) {
-        Some(Value::Int(n) | Value::Int64(n)) => *n,
-        _ => 0,
+/// A parameter of type `int64`.
+struct Int64(i64);
+
+impl<'a> Argument<'a> for Int64 {
+    type Output = Int64;
+
+    fn declare(signature: &mut Signature) {
+        signature.param(Param::Int64);
+    }
+
+    fn take(args: &mut Args<'a>) -> Option<Int64> {
+        match args.next() {
+            Some(Value::Int64(n)) => Some(Int64(*n)),
+            _ => None,
+        }
     }
 }
 
-fn text(args: &[Value], at: usize) -> Vec<u8> {
-    match args.get(at) {
-        Some(Value::String(text)) => text.as_bytes().to_vec(),
-        _ => Vec::new(),
+/// A parameter of type `[]string`.
+struct Strings<'a>(&'a List);
+
+impl<'a> Argument<'a> for Strings<'_> {
+    type Output = Strings<'a>;
+
+    fn declare(signature: &mut Signature) {
+        signature.param(Param::Strings);
     }
+
+    fn take(args: &mut Args<'a>) -> Option<Strings<'a>> {
+        match args.next() {
+            Some(Value::List(list)) => Some(Strings(list)),
+            _ => None,
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 fn entries(pairs: &[(&str, Value)]) -> Entries {
@@ -53,84 +79,42 @@ fn strings(items: &[&str]) -> Value {
 }
 
 /// The typed functions that the oracle had.
-pub(super) fn funcs<C>() -> FuncMap<C> {
-    fn func<C>(
-        name: &'static str,
-        params: &'static [Param],
-        variadic: Option<Param>,
-        body: super::super::func::Body<C>,
-    ) -> Func<C> {
-        Func {
-            name,
-            params,
-            variadic,
-            body,
-        }
-    }
-    use Param::*;
+pub(super) fn funcs<C: 'static>() -> FuncMap<C> {
     [
-        func("upper", &[String], None, |_, args| {
-            Ok(Value::string(text(args, 0).to_ascii_uppercase()))
+        Func::new("upper", |text: &[u8]| text.to_ascii_uppercase()),
+        Func::new("addi", |a: i64, b: i64| Value::Int(a + b)),
+        Func::new("addf", |a: f64, b: f64| a + b),
+        Func::new("i64", |n: Int64| Value::Int64(n.0)),
+        Func::new("u64", |n: Int64| Value::Uint64(n.0 as u64)),
+        Func::new("not2", |b: bool| !b),
+        Func::new("listf", |list: &List| Value::Int(list.items().len() as i64)),
+        Func::new("strsf", |list: Strings| Value::Int(list.0.items().len() as i64)),
+        Func::new("mapf", |map: &Map| Value::Int(map.len() as i64)),
+        Func::new("fail", |why: &[u8]| Err::<Value, _>(text(why))),
+        Func::new("panics", |why: &[u8]| Err::<Value, _>(text(why))),
+        Func::new("nilf", || Value::Nil),
+        Func::new("ident", |value: &Value| value.clone()),
+        Func::new("cat", |all: Rest<&Value>| format::sprint(all.values)),
+        Func::new("pre", |first: &[u8], rest: Rest<&[u8]>| {
+            [first, &rest.iter().collect::<Vec<_>>().join(&b","[..])].concat()
         }),
-        func("addi", &[Int, Int], None, |_, args| {
-            Ok(Value::Int(int(args, 0) + int(args, 1)))
-        }),
-        func("addf", &[Float64, Float64], None, |_, args| match args {
-            [Value::Float64(a), Value::Float64(b)] => Ok(Value::Float64(a + b)),
-            _ => Err("not float64".into()),
-        }),
-        func("i64", &[Int64], None, |_, args| Ok(Value::Int64(int(args, 0)))),
-        func("u64", &[Int64], None, |_, args| Ok(Value::Uint64(int(args, 0) as u64))),
-        func("not2", &[Bool], None, |_, args| Ok(Value::Bool(!args[0].truth()))),
-        func("listf", &[Param::List], None, |_, args| match &args[0] {
-            Value::List(list) => Ok(Value::Int(list.items().len() as i64)),
-            _ => Err("not a list".into()),
-        }),
-        func("strsf", &[Strings], None, |_, args| match &args[0] {
-            Value::List(list) => Ok(Value::Int(list.items().len() as i64)),
-            _ => Err("not a list".into()),
-        }),
-        func("mapf", &[Param::Map], None, |_, args| match &args[0] {
-            Value::Map(map) => Ok(Value::Int(map.len() as i64)),
-            _ => Err("not a map".into()),
-        }),
-        func("fail", &[String], None, |_, args| {
-            Err(CallError::Text(std::string::String::from_utf8(text(args, 0)).unwrap()))
-        }),
-        func("panics", &[String], None, |_, args| {
-            Err(CallError::Text(std::string::String::from_utf8(text(args, 0)).unwrap()))
-        }),
-        func("nilf", &[], None, |_, _| Ok(Value::Nil)),
-        func("ident", &[Any], None, |_, args| Ok(args[0].clone())),
-        func("cat", &[], Some(Any), |_, args| Ok(Value::string(format::sprint(args)))),
-        func("pre", &[String], Some(String), |_, args| {
-            let rest: Vec<_> = (1..args.len()).map(|at| text(args, at)).collect();
-            Ok(Value::string([text(args, 0), rest.join(&b","[..])].concat()))
-        }),
-        func("strs", &[], None, |_, _| Ok(strings(&["a", "b", "c"]))),
-        func("ints", &[], None, |_, _| {
-            Ok(Value::List(self::List::new(
-                ListKind::Int,
-                [3, 1, 2].map(Value::Int).to_vec(),
-            )))
-        }),
-        func("bytes", &[String], None, |_, args| Ok(Value::bytes(&text(args, 0)))),
-        func("strmap", &[], None, |_, _| {
+        Func::new("strs", || strings(&["a", "b", "c"])),
+        Func::new("ints", || List::new(ListKind::Int, [3, 1, 2].map(Value::Int).to_vec())),
+        Func::new("bytes", |text: &[u8]| Value::bytes(text)),
+        Func::new("strmap", || {
             let pairs = [("k", Value::string("v")), ("a", Value::string("b"))];
-            Ok(Value::Map(self::Map::new(MapKind::String, entries(&pairs))))
+            Map::new(MapKind::String, entries(&pairs))
         }),
-        func("nilmap", &[], None, |_, _| Ok(Value::Map(self::Map::nil(MapKind::Any)))),
-        func("nillist", &[], None, |_, _| {
-            Ok(Value::List(self::List::nil(ListKind::Any)))
-        }),
-        func("list", &[], Some(Any), |_, args| Ok(Value::list(args.to_vec()))),
-        func("maps", &[], None, |_, _| {
+        Func::new("nilmap", || Map::nil(MapKind::Any)),
+        Func::new("nillist", || List::nil(ListKind::Any)),
+        Func::new("list", |all: Rest<&Value>| Value::list(all.values.to_vec())),
+        Func::new("maps", || {
             let maps = vec![
                 Value::map(entries(&[("a", Value::Int(1))])),
                 Value::map(entries(&[("b", Value::string("x"))])),
-                Value::Map(self::Map::nil(MapKind::Any)),
+                Value::Map(Map::nil(MapKind::Any)),
             ];
-            Ok(Value::List(self::List::new(ListKind::Map, maps)))
+            List::new(ListKind::Map, maps)
         }),
     ]
     .into_iter()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::error::Cause;
 use super::super::func::{CallError, Func, Param};
 use super::super::host::Plain;
-use super::super::value::{Map, MapKind, Object};
+use super::super::value::{Map, MapKind, Object, Str};
 use super::tests::data;
 use super::*;
 
@@ -59,29 +59,15 @@ impl Host for Charts {
 }
 
 fn funcs() -> FuncMap<Charts> {
-    let include = |ctx: &mut Charts, args: &[Value]| {
-        let [Value::String(name), data] = args else {
-            return Err("bad arguments".into());
-        };
+    let include = |ctx: &mut Charts, name: &Str, data: &Value| {
         let set = ctx.set.clone();
         let mut out = Vec::new();
         exec(&set, &name.to_text(), data, &funcs(), ctx, &mut out)?;
-        Ok(Value::string(out))
+        Ok::<_, CallError>(out)
     };
-    let fail = |_: &mut Charts, _: &[Value]| Err(CallError::from("boom"));
     [
-        Func {
-            name: "include",
-            params: &[Param::String, Param::Any],
-            variadic: None,
-            body: include,
-        },
-        Func {
-            name: "fail",
-            params: &[],
-            variadic: None,
-            body: fail,
-        },
+        Func::with_context("include", include),
+        Func::new("fail", || Err::<Value, _>("boom")),
     ]
     .into_iter()
     .collect()

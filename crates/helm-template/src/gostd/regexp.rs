@@ -10,7 +10,9 @@ use super::{regexp_syntax, runes};
 use crate::limit;
 use go_template::func::CallError;
 use go_template::meter;
+use go_template::quote::quote_go;
 use go_template::unicode::is_letter_or_digit;
+use go_template::value::Str;
 
 /// How large the program of a pattern may be, in bytes: as few of these as do, so that what it takes is known to within
 /// a factor. No pattern may take more than the last.
@@ -32,9 +34,11 @@ const CACHED: usize = 128;
 /// A compiled Go regular expression.
 #[derive(Debug)]
 pub struct GoRegex {
-    pub(crate) regex: Regex,
+    regex: Regex,
     /// More than its program takes, in bytes.
     size: usize,
+    /// Whether the pattern is the empty text.
+    is_empty: bool,
 }
 
 /// A pattern, or what is wrong with it.
@@ -66,6 +70,36 @@ pub fn compile(pattern: &[u8]) -> Result<Arc<GoRegex>, String> {
         locked().insert(pattern, compiled.clone());
     }
     compiled
+}
+
+/// `regexp.MustCompile`, which panics with the pattern in its text.
+///
+/// # Errors
+/// As those of [`compile`].
+pub(crate) fn compile_or_panic(pattern: &[u8]) -> Result<Arc<GoRegex>, String> {
+    compile(pattern).map_err(|error| {
+        let can_backquote = |s: &str| {
+            s.chars()
+                .all(|c| c == '\t' || (!c.is_control() && !"`\u{feff}".contains(c)))
+        };
+        let quoted = match std::str::from_utf8(pattern) {
+            Ok(pattern) if can_backquote(pattern) => format!("`{pattern}`"),
+            _ => quote_go(pattern),
+        };
+        format!("regexp: Compile({quoted}): {error}")
+    })
+}
+
+/// `regexp.QuoteMeta`.
+pub(crate) fn quote_meta(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for byte in text {
+        if b"\\.+*?()|[]{}^$".contains(byte) {
+            out.push(b'\\');
+        }
+        out.push(*byte);
+    }
+    out
 }
 
 /// A pattern in the syntax of the `regex` crate.
@@ -118,7 +152,10 @@ impl GoRegex {
             }
             let mut builder = RegexBuilder::new(&translated);
             match builder.size_limit(size).dfa_size_limit(MAX_AUTOMATON).build() {
-                Ok(regex) => return Ok(GoRegex { regex, size }),
+                Ok(regex) => {
+                    let is_empty = pattern.is_empty();
+                    return Ok(GoRegex { regex, size, is_empty });
+                }
                 Err(regex::Error::CompiledTooBig(_)) => {}
                 Err(error) => {
                     // The lines before show the translated pattern.
@@ -147,12 +184,27 @@ impl GoRegex {
     }
 
     /// Whether to look for another match. What is cut short is not used: the evaluator fails the call.
-    pub(crate) fn goes_on(&self, text: &str) -> bool {
+    fn goes_on(&self, text: &str) -> bool {
         self.fits(text) && meter::in_time()
     }
 
-    /// `FindAllStringIndex`: at most `count` matches unless that is negative.
-    pub(crate) fn find_all(&self, text: &str, count: i64) -> Result<Vec<Range<usize>>, CallError> {
+    /// `FindString`: the first match, or nothing.
+    pub(crate) fn find(&self, text: &[u8]) -> String {
+        let text = runes::lossy(text);
+        let found = self.goes_on(&text).then(|| self.regex.find(&text)).flatten();
+        found.map_or("", |found| found.as_str()).to_owned()
+    }
+
+    /// `FindAllString`: at most `count` matches unless that is negative; `None` if there are none.
+    pub(crate) fn find_all(&self, text: &[u8], count: i64) -> Result<Option<Vec<Str>>, CallError> {
+        let text = runes::lossy(text);
+        let found = self.ranges(&text, count)?;
+        let part = |range: Range<usize>| Str::from(text.get(range).unwrap_or_default());
+        Ok((!found.is_empty()).then(|| found.into_iter().map(part).collect()))
+    }
+
+    /// `FindAllStringIndex`.
+    fn ranges(&self, text: &str, count: i64) -> Result<Vec<Range<usize>>, CallError> {
         let most = usize::try_from(count).unwrap_or(usize::MAX);
         let mut found = Vec::new();
         let mut matches = self.regex.find_iter(text).take(most);
@@ -165,12 +217,19 @@ impl GoRegex {
         Ok(found)
     }
 
-    /// `ReplaceAllString` with the replacement of each match written by `write`.
-    pub(crate) fn replace_all(
-        &self,
-        text: &str,
-        write: impl Fn(&mut Vec<u8>, &Captures<'_>),
-    ) -> Result<Vec<u8>, CallError> {
+    /// `ReplaceAllString`: references to groups in `template` are replaced by what they matched.
+    pub(crate) fn replace_all(&self, text: &[u8], template: &[u8]) -> Result<Vec<u8>, CallError> {
+        self.replace(text, |out, found| expand(out, template, found))
+    }
+
+    /// `ReplaceAllLiteralString`.
+    pub(crate) fn replace_all_literal(&self, text: &[u8], replacement: &[u8]) -> Result<Vec<u8>, CallError> {
+        self.replace(text, |out, _| out.extend_from_slice(replacement))
+    }
+
+    /// The replacement of each match is written by `write`.
+    fn replace(&self, text: &[u8], write: impl Fn(&mut Vec<u8>, &Captures<'_>)) -> Result<Vec<u8>, CallError> {
+        let text = &*runes::lossy(text);
         let mut out = Vec::with_capacity(text.len());
         let mut done = 0;
         let mut matches = self.regex.captures_iter(text);
@@ -186,10 +245,38 @@ impl GoRegex {
         out.extend_from_slice(text.get(done..).unwrap_or_default().as_bytes());
         Ok(out)
     }
+
+    /// `Split`: at most `count` parts unless that is negative; `None` if it is zero.
+    pub(crate) fn split(&self, text: &[u8], count: i64) -> Result<Option<Vec<Str>>, CallError> {
+        let text = runes::lossy(text);
+        if count == 0 {
+            return Ok(None);
+        }
+        if !self.is_empty && text.is_empty() {
+            return Ok(Some(vec![Str::from("")]));
+        }
+        let most = usize::try_from(count).unwrap_or(usize::MAX);
+        let mut parts = Vec::new();
+        let (mut begin, mut end) = (0, 0);
+        for Range { start, end: stop } in self.ranges(&text, count)? {
+            if parts.len() + 1 == most {
+                break;
+            }
+            end = start;
+            if stop != 0 {
+                parts.push(Str::from(text.get(begin..end).unwrap_or_default()));
+            }
+            begin = stop;
+        }
+        if end != text.len() {
+            parts.push(Str::from(text.get(begin..).unwrap_or_default()));
+        }
+        Ok(Some(parts))
+    }
 }
 
 /// `Regexp.Expand`: `$1`, `$name`, `${name}` and `$$`; a reference takes the longest name that it can.
-pub(crate) fn expand(out: &mut Vec<u8>, template: &[u8], found: &Captures<'_>) {
+fn expand(out: &mut Vec<u8>, template: &[u8], found: &Captures<'_>) {
     let mut rest = template;
     while let Some(dollar) = rest.iter().position(|b| *b == b'$') {
         out.extend_from_slice(rest.get(..dollar).unwrap_or(&[]));

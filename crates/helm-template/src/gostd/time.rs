@@ -173,8 +173,8 @@ impl Time {
         time_object::value(self)
     }
 
-    pub(crate) fn of(value: &Value) -> Option<Self> {
-        time_object::time(value).cloned()
+    pub(crate) fn of(value: &Value) -> Option<&Self> {
+        time_object::time(value)
     }
 
     pub(crate) fn add(&self, nanoseconds: i64) -> Self {

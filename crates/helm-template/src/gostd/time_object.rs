@@ -7,7 +7,7 @@ use super::NIL_POINTER;
 use super::duration::{as_duration, duration_value};
 use super::time::{MONTHS, RFC3339, Time, WEEKDAYS, Zone};
 use super::time_parse;
-use go_template::func::Param;
+use go_template::func::{Args, Argument, Param, Signature};
 use go_template::value::{Object, Value};
 
 /// A value of the type `time.Time`.
@@ -20,6 +20,18 @@ pub(crate) fn time(value: &Value) -> Option<&Time> {
     match value {
         Value::Object(object) => object.as_any().downcast_ref::<TimeObject>().map(|time| &time.0),
         _ => None,
+    }
+}
+
+impl<'a> Argument<'a> for &Time {
+    type Output = &'a Time;
+
+    fn declare(signature: &mut Signature) {
+        signature.param(Param::Named("time.Time"));
+    }
+
+    fn take(args: &mut Args<'a>) -> Option<&'a Time> {
+        time(args.next()?)
     }
 }
 

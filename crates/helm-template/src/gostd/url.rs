@@ -64,14 +64,6 @@ fn escape(text: &[u8], part: Part) -> Vec<u8> {
     out
 }
 
-/// `url.PathUnescape`
-///
-/// # Errors
-/// A percent sign without two hexadecimal digits.
-pub fn path_unescape(text: &[u8]) -> Result<Vec<u8>, String> {
-    unescape(text, Part::Path)
-}
-
 fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
     let bad_escape = |at: usize| {
         let shown = text.get(at..).unwrap_or(&[]);
@@ -125,50 +117,6 @@ fn cut(text: &[u8], separator: u8) -> (&[u8], Option<&[u8]>) {
         Some(at) => (text.get(..at).unwrap_or(&[]), text.get(at + 1..)),
         None => (text, None),
     }
-}
-
-/// Where the path `reference` leads to from `base`, without `.` and `..`.
-fn resolve_path(base: &[u8], reference: &[u8]) -> Vec<u8> {
-    let full = match reference.first() {
-        None => base.to_vec(),
-        Some(b'/') => reference.to_vec(),
-        Some(_) => {
-            let folder = base.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
-            [base.get(..folder).unwrap_or(&[]), reference].concat()
-        }
-    };
-    if full.is_empty() {
-        return full;
-    }
-    let mut out = vec![b'/'];
-    let mut is_first = true;
-    let mut last: &[u8] = &[];
-    for part in full.split(|b| *b == b'/') {
-        last = part;
-        match part {
-            b"." => is_first = false,
-            b".." => {
-                let slash = out.iter().skip(1).rposition(|b| *b == b'/');
-                out.truncate(slash.map_or(1, |at| at + 1));
-                is_first = out.len() == 1;
-            }
-            part => {
-                if !is_first {
-                    out.push(b'/');
-                }
-                out.extend_from_slice(part);
-                is_first = false;
-            }
-        }
-    }
-    if matches!(last, b"." | b"..") {
-        out.push(b'/');
-    }
-    // One slash at its head was there before the first part.
-    if out.get(1) == Some(&b'/') {
-        out.remove(0);
-    }
-    out
 }
 
 /// The scheme and what follows its colon; no scheme is empty.
@@ -321,50 +269,6 @@ impl Url {
     /// `URL.EscapedPath`.
     fn escaped_path(&self) -> Vec<u8> {
         encoded(&self.path, &self.raw_path, Part::Path)
-    }
-
-    fn set_path(&mut self, escaped: &[u8]) {
-        // What was escaped before is so rightly.
-        self.path = unescape(escaped, Part::Path).unwrap_or_default();
-        self.raw_path = unusual(escaped, &self.path, Part::Path);
-    }
-
-    /// `URL.ResolveReference`: where `reference` leads to from here.
-    pub fn resolve(&self, reference: &Url) -> Url {
-        let mut url = reference.clone();
-        if reference.scheme.is_empty() {
-            url.scheme.clone_from(&self.scheme);
-        }
-        if !reference.scheme.is_empty() || !reference.host.is_empty() || reference.user.is_some() {
-            url.set_path(&resolve_path(&reference.escaped_path(), b""));
-            return url;
-        }
-        if reference.path.is_empty() && !reference.force_query && reference.query.is_empty() {
-            url.query.clone_from(&self.query);
-            if reference.fragment.is_empty() {
-                url.fragment.clone_from(&self.fragment);
-                url.raw_fragment.clone_from(&self.raw_fragment);
-            }
-        }
-        if reference.path.is_empty() && !self.opaque.is_empty() {
-            url.opaque.clone_from(&self.opaque);
-            return url;
-        }
-        url.host.clone_from(&self.host);
-        url.user.clone_from(&self.user);
-        url.set_path(&resolve_path(&self.escaped_path(), &reference.escaped_path()));
-        url
-    }
-
-    /// The URL with what is opaque in `other`, if anything is.
-    pub fn with_opaque_of(self, other: &Url) -> Self {
-        if other.opaque.is_empty() {
-            return self;
-        }
-        Url {
-            opaque: other.opaque.clone(),
-            ..self
-        }
     }
 
     /// `URL.String`.

@@ -4,7 +4,7 @@ use serde_json::{Map as JsonMap, Value as Json};
 
 use super::{toml, toml_read};
 use crate::gostd::json::{COMPACT, marshal, unmarshal};
-use go_template::func::CallError;
+use go_template::func::{CallError, Func};
 use go_template::meter::{self, Overrun};
 use go_template::value::{Entries, List, ListKind, Map, MapKind, Str, Value};
 use go_yaml::{self as yaml, Tree};
@@ -147,43 +147,62 @@ pub(super) fn is_exported(name: &str) -> bool {
     name.starts_with(char::is_uppercase)
 }
 
-type Out = Result<Value, CallError>;
-
-fn argument(args: &[Value]) -> &Value {
-    args.first().unwrap_or(&Value::Nil)
+pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+    vec![
+        Func::new("toYaml", |value: &Value| {
+            yaml_text(value, yaml::to_string).unwrap_or_default()
+        }),
+        Func::new("mustToYaml", |value: &Value| yaml_text(value, yaml::to_string)),
+        Func::new("toYamlPretty", |value: &Value| {
+            let text = tree(value, 0).and_then(|tree| yaml::tree_to_string(&tree).map_err(|e| e.to_string()));
+            without_last_break(text.unwrap_or_default())
+        }),
+        Func::new("fromYaml", from_yaml),
+        Func::new("fromYamlArray", from_yaml_array),
+        Func::new("toToml", |value: &Value| match value {
+            Value::Nil => Err(NIL_TOML),
+            value => Ok(toml::encode(value).unwrap_or_else(String::into_bytes)),
+        }),
+        Func::new("mustToToml", |value: &Value| match value {
+            Value::Nil => Err(NIL_TOML.to_owned()),
+            value => toml::encode(value),
+        }),
+        Func::new("fromToml", |text: &[u8]| {
+            toml_read::read(text).unwrap_or_else(error_map)
+        }),
+        Func::new("toJson", |value: &Value| marshal(value, COMPACT).unwrap_or_default()),
+        Func::new("mustToJson", |value: &Value| marshal(value, COMPACT)),
+        Func::new("fromJson", |text: &[u8]| {
+            match from_json_text(text, |value| matches!(value, Value::Map(_)), MAP) {
+                // Go's decoder makes a nil map, and a nil list, of null.
+                Ok(Value::Nil) => Value::Map(Map::nil(MapKind::Any)),
+                Ok(value) => value,
+                Err(text) => error_map(text),
+            }
+        }),
+        Func::new("fromJsonArray", |text: &[u8]| {
+            match from_json_text(text, |value| matches!(value, Value::List(_)), LIST) {
+                Ok(Value::Nil) => Value::List(List::nil(ListKind::Any)),
+                Ok(value) => value,
+                Err(text) => Value::list(vec![Value::string(text)]),
+            }
+        }),
+    ]
 }
 
-fn text(args: &[Value]) -> &[u8] {
-    match args.first() {
-        Some(Value::String(text)) => text.as_bytes(),
-        _ => b"",
+fn without_last_break(mut text: String) -> String {
+    if text.ends_with('\n') {
+        text.pop();
     }
+    text
 }
 
-fn yaml_text(value: &Value, write: fn(&Json) -> Result<String, yaml::Error>) -> Result<Value, String> {
+fn yaml_text(value: &Value, write: fn(&Json) -> Result<String, yaml::Error>) -> Result<String, String> {
     let json = to_json_value(value).map_err(|text| match text.starts_with("json: ") {
         true => format!("error marshaling into JSON: {text}"),
         false => text,
     })?;
-    let mut text = write(&json).map_err(|e| e.to_string())?;
-    if text.ends_with('\n') {
-        text.pop();
-    }
-    Ok(Value::string(text))
-}
-
-pub(super) fn to_yaml(args: &[Value]) -> Out {
-    Ok(yaml_text(argument(args), yaml::to_string).unwrap_or_else(|_| Value::string("")))
-}
-
-pub(super) fn must_to_yaml(args: &[Value]) -> Out {
-    Ok(yaml_text(argument(args), yaml::to_string)?)
-}
-
-pub(super) fn to_yaml_pretty(args: &[Value]) -> Out {
-    let text = tree(argument(args), 0).and_then(|tree| yaml::tree_to_string(&tree).map_err(|e| e.to_string()));
-    let text = text.unwrap_or_default();
-    Ok(Value::string(text.strip_suffix('\n').unwrap_or(&text)))
+    write(&json).map(without_last_break).map_err(|e| e.to_string())
 }
 
 /// The text of Go's error for JSON of another sort than wanted.
@@ -204,10 +223,6 @@ const LIST: &str = "[]interface {}";
 
 fn error_map(text: String) -> Value {
     Value::map(Entries::from([(Str::from("Error"), Value::string(text))]))
-}
-
-fn empty_map() -> Value {
-    Value::map(Entries::new())
 }
 
 /// Charges what data that was read takes, as template values.
@@ -237,49 +252,43 @@ fn has_room_for(text: &[u8]) -> bool {
     meter::has_room(text.len() as u64 + nodes * READ_NODE)
 }
 
-pub(super) fn from_yaml(args: &[Value]) -> Out {
-    if !has_room_for(text(args)) {
+/// Reads YAML as JSON data with all numbers as floats.
+fn read_yaml(text: &[u8]) -> Result<Result<Json, String>, CallError> {
+    if !has_room_for(text) {
         return Err(CallError::Text(Overrun::Memory.to_string()));
     }
-    Ok(match yaml::to_json(text(args)).map(yaml::all_floats).map(charged) {
-        Err(e) => error_map(e.to_string()),
+    let json = yaml::to_json(text).map(yaml::all_floats).map(charged);
+    Ok(json.map_err(|e| e.to_string()))
+}
+
+fn decoding(found: &Json, wanted: &str) -> String {
+    let mismatch = mismatch(found, wanted);
+    format!("error unmarshaling JSON: while decoding JSON: {mismatch}")
+}
+
+fn from_yaml(text: &[u8]) -> Result<Value, CallError> {
+    Ok(match read_yaml(text)? {
+        Err(text) => error_map(text),
         Ok(json @ Json::Object(_)) => Value::from_json(&json),
         // Go leaves the map as it is, only that it becomes nil.
-        Ok(Json::Null) => empty_map(),
-        Ok(other) => error_map(format!(
-            "error unmarshaling JSON: while decoding JSON: {}",
-            mismatch(&other, MAP)
-        )),
+        Ok(Json::Null) => Value::map(Entries::new()),
+        Ok(other) => error_map(decoding(&other, MAP)),
     })
 }
 
-pub(super) fn from_yaml_array(args: &[Value]) -> Out {
+fn from_yaml_array(text: &[u8]) -> Result<Value, CallError> {
     let failure = |text: String| Value::list(vec![Value::string(text)]);
-    if !has_room_for(text(args)) {
-        return Err(CallError::Text(Overrun::Memory.to_string()));
-    }
-    Ok(match yaml::to_json(text(args)).map(yaml::all_floats).map(charged) {
-        Err(e) => failure(e.to_string()),
+    Ok(match read_yaml(text)? {
+        Err(text) => failure(text),
         Ok(json @ Json::Array(_)) => Value::from_json(&json),
         Ok(Json::Null) => Value::list(Vec::new()),
-        Ok(other) => failure(format!(
-            "error unmarshaling JSON: while decoding JSON: {}",
-            mismatch(&other, LIST)
-        )),
+        Ok(other) => failure(decoding(&other, LIST)),
     })
-}
-
-pub(super) fn to_json(args: &[Value]) -> Out {
-    Ok(Value::string(marshal(argument(args), COMPACT).unwrap_or_default()))
-}
-
-pub(super) fn must_to_json(args: &[Value]) -> Out {
-    Ok(Value::string(marshal(argument(args), COMPACT)?))
 }
 
 /// Reads JSON of one kind; null is none of it, and no error.
-fn from_json_text(args: &[Value], fits: fn(&Value) -> bool, wanted: &str) -> Result<Value, String> {
-    let value = unmarshal(text(args))?;
+fn from_json_text(text: &[u8], fits: fn(&Value) -> bool, wanted: &str) -> Result<Value, String> {
+    let value = unmarshal(text)?;
     if fits(&value) || value.is_nil() {
         return Ok(value);
     }
@@ -293,46 +302,5 @@ fn from_json_text(args: &[Value], fits: fn(&Value) -> bool, wanted: &str) -> Res
     Err(mismatch(&found, wanted))
 }
 
-pub(super) fn from_json(args: &[Value]) -> Out {
-    Ok(
-        match from_json_text(args, |value| matches!(value, Value::Map(_)), MAP) {
-            // Go's decoder makes a nil map, and a nil list, of null.
-            Ok(Value::Nil) => Value::Map(Map::nil(MapKind::Any)),
-            Ok(value) => value,
-            Err(text) => error_map(text),
-        },
-    )
-}
-
-pub(super) fn from_json_array(args: &[Value]) -> Out {
-    Ok(
-        match from_json_text(args, |value| matches!(value, Value::List(_)), LIST) {
-            Ok(Value::Nil) => Value::List(List::nil(ListKind::Any)),
-            Ok(value) => value,
-            Err(text) => Value::list(vec![Value::string(text)]),
-        },
-    )
-}
-
 /// What the encoder panics with on nil.
 const NIL_TOML: &str = "reflect: call of reflect.Value.Type on zero Value";
-
-pub(super) fn to_toml(args: &[Value]) -> Out {
-    if argument(args).is_nil() {
-        return Err(NIL_TOML.into());
-    }
-    Ok(Value::string(
-        toml::encode(argument(args)).unwrap_or_else(String::into_bytes),
-    ))
-}
-
-pub(super) fn must_to_toml(args: &[Value]) -> Out {
-    if argument(args).is_nil() {
-        return Err(NIL_TOML.into());
-    }
-    Ok(Value::string(toml::encode(argument(args))?))
-}
-
-pub(super) fn from_toml(args: &[Value]) -> Out {
-    Ok(toml_read::read(text(args)).unwrap_or_else(error_map))
-}

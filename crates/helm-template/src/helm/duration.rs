@@ -3,8 +3,9 @@
 use crate::gostd::duration::{as_duration, duration_value, parse_duration, round_duration, truncate_duration};
 use crate::sprig::convert::parse_float;
 use crate::sprig::text::display;
+use go_template::Value;
+use go_template::func::{Args, Argument, Func, Param, Signature};
 use go_template::quote::quote_go;
-use go_template::{CallError, Value};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -59,50 +60,61 @@ fn float_seconds(seconds: f64) -> Result<i64, String> {
     Ok((seconds * SECOND as f64) as i64)
 }
 
-fn argument(args: &[Value], index: usize) -> Result<i64, String> {
-    nanoseconds(args.get(index).unwrap_or(&Value::Nil))
+/// An argument of any type: its nanoseconds, or why it is no duration.
+struct Duration(Result<i64, String>);
+
+impl Argument<'_> for Duration {
+    type Output = Duration;
+
+    fn declare(signature: &mut Signature) {
+        signature.param(Param::Any);
+    }
+
+    fn take(args: &mut Args<'_>) -> Option<Duration> {
+        Some(Duration(nanoseconds(args.next()?)))
+    }
 }
 
-pub(super) fn must_to_duration(args: &[Value]) -> Result<Value, CallError> {
-    Ok(duration_value(argument(args, 0)?))
+pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+    vec![
+        Func::new("mustToDuration", |duration: Duration| duration.0.map(duration_value)),
+        Func::new("durationSeconds", |duration: Duration| duration.units(1)),
+        Func::new("durationMinutes", |duration: Duration| duration.units(60)),
+        Func::new("durationHours", |duration: Duration| duration.units(3600)),
+        Func::new("durationDays", |duration: Duration| duration.units(3600) / 24.0),
+        Func::new("durationWeeks", |duration: Duration| duration.units(3600) / 24.0 / 7.0),
+        Func::new("durationMilliseconds", |duration: Duration| duration.whole(1_000_000)),
+        Func::new("durationMicroseconds", |duration: Duration| duration.whole(1_000)),
+        Func::new("durationNanoseconds", |duration: Duration| duration.whole(1)),
+        Func::new("durationRoundTo", |duration: Duration, multiple: Duration| {
+            duration.adjusted(multiple, round_duration)
+        }),
+        Func::new("durationTruncateTo", |duration: Duration, multiple: Duration| {
+            duration.adjusted(multiple, truncate_duration)
+        }),
+    ]
 }
 
-/// Units of `unit` seconds, as Go computes them: whole units and their fraction apart.
-fn units(nanoseconds: i64, unit: i64) -> f64 {
-    let unit = unit.saturating_mul(SECOND);
-    (nanoseconds / unit) as f64 + (nanoseconds % unit) as f64 / unit as f64
-}
+impl Duration {
+    /// Units of `unit` seconds, as Go computes them: whole units and their fraction apart; 0 for what is no duration.
+    fn units(self, unit: i64) -> f64 {
+        let unit = unit.saturating_mul(SECOND);
+        self.0
+            .map_or(0.0, |n| (n / unit) as f64 + (n % unit) as f64 / unit as f64)
+    }
 
-/// Units of `unit` seconds; 0 for what is no duration.
-pub(super) fn seconds(args: &[Value], unit: f64) -> Value {
-    Value::Float64(argument(args, 0).map_or(0.0, |n| units(n, unit as i64)))
-}
+    /// Whole units of `unit` nanoseconds; 0 for what is no duration.
+    fn whole(self, unit: i64) -> Value {
+        Value::Int64(self.0.map_or(0, |n| n / unit))
+    }
 
-/// Hours, divided by each of `divisors`; 0 for what is no duration.
-pub(super) fn hours(args: &[Value], divisors: &[f64]) -> Value {
-    let hours = argument(args, 0).map_or(0.0, |n| units(n, 3600));
-    Value::Float64(divisors.iter().fold(hours, |hours, divisor| hours / divisor))
-}
-
-/// Whole units of `unit` nanoseconds; 0 for what is no duration.
-pub(super) fn whole(args: &[Value], unit: i64) -> Value {
-    Value::Int64(argument(args, 0).map_or(0, |n| n / unit))
-}
-
-pub(super) fn round_to(args: &[Value]) -> Value {
-    adjust(args, round_duration)
-}
-
-pub(super) fn truncate_to(args: &[Value]) -> Value {
-    adjust(args, truncate_duration)
-}
-
-fn adjust(args: &[Value], with: fn(i64, i64) -> i64) -> Value {
-    duration_value(match (argument(args, 0), argument(args, 1)) {
-        (Err(_), _) => 0,
-        (Ok(duration), Ok(multiple)) if multiple > 0 => with(duration, multiple),
-        (Ok(duration), _) => duration,
-    })
+    fn adjusted(self, multiple: Duration, with: fn(i64, i64) -> i64) -> Value {
+        duration_value(match (self.0, multiple.0) {
+            (Err(_), _) => 0,
+            (Ok(duration), Ok(multiple)) if multiple > 0 => with(duration, multiple),
+            (Ok(duration), _) => duration,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -127,20 +139,5 @@ mod tests {
         for (value, want) in table {
             assert_eq!(nanoseconds(&value).as_ref().copied().map_err(|e| e.as_str()), want);
         }
-    }
-
-    #[test]
-    fn units_and_rounding() {
-        let args = [Value::string("1h30m")];
-        assert!(matches!(hours(&args, &[]), Value::Float64(n) if n == 1.5));
-        assert!(matches!(whole(&args, 1_000_000), Value::Int64(5_400_000)));
-        let round = |text, multiple| match round_to(&[Value::string(text), Value::string(multiple)]) {
-            Value::Object(object) => object.display(),
-            _ => String::new(),
-        };
-        assert_eq!(
-            (round("1m31s", "1m"), round("-90s", "1m"), round("5s", "0s")),
-            ("2m0s".into(), "-2m0s".into(), "5s".into())
-        );
     }
 }

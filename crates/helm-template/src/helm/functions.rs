@@ -10,7 +10,7 @@ use crate::sprig;
 use go_template::footprint::Frame;
 use go_template::meter::{self, Overrun};
 use go_template::quote::quote_go;
-use go_template::{CallError, Func, FuncMap, Param, Str, Value};
+use go_template::{CallError, Func, FuncMap, Str, Value};
 
 /// How often one name may be included from within itself.
 const MAX_INCLUDES: u32 = 1000;
@@ -30,85 +30,37 @@ pub fn table() -> &'static FuncMap<Context> {
 
 type Out = Result<Value, CallError>;
 
-fn plain(name: &'static str, params: &'static [Param], body: fn(&mut Context, &[Value]) -> Out) -> Func<Context> {
-    Func {
-        name,
-        params,
-        variadic: None,
-        body,
-    }
-}
-
-#[rustfmt::skip]
 fn helm() -> Vec<Func<Context>> {
-    use Param::{Any, String as Text};
-    vec![
-        plain("include", &[Text, Any], include),
-        plain("tpl", &[Text, Any], tpl),
-        plain("required", &[Text, Any], required),
-        plain("fail", &[Text], |_, args| Err(CallError::Text(marked(&text(args, 0))))),
-        plain("lookup", &[Text, Text, Text, Text], lookup),
-        plain("getHostByName", &[Text], get_host_by_name),
-        plain("toYaml", &[Any], |_, args| convert::to_yaml(args)),
-        plain("mustToYaml", &[Any], |_, args| convert::must_to_yaml(args)),
-        plain("toYamlPretty", &[Any], |_, args| convert::to_yaml_pretty(args)),
-        plain("fromYaml", &[Text], |_, args| convert::from_yaml(args)),
-        plain("fromYamlArray", &[Text], |_, args| convert::from_yaml_array(args)),
-        plain("toToml", &[Any], |_, args| convert::to_toml(args)),
-        plain("mustToToml", &[Any], |_, args| convert::must_to_toml(args)),
-        plain("fromToml", &[Text], |_, args| convert::from_toml(args)),
-        plain("toJson", &[Any], |_, args| convert::to_json(args)),
-        plain("mustToJson", &[Any], |_, args| convert::must_to_json(args)),
-        plain("fromJson", &[Text], |_, args| convert::from_json(args)),
-        plain("fromJsonArray", &[Text], |_, args| convert::from_json_array(args)),
-        plain("mustToDuration", &[Any], |_, args| duration::must_to_duration(args)),
-        plain("durationSeconds", &[Any], |_, args| Ok(duration::seconds(args, 1.0))),
-        plain("durationMinutes", &[Any], |_, args| Ok(duration::seconds(args, 60.0))),
-        plain("durationHours", &[Any], |_, args| Ok(duration::hours(args, &[]))),
-        plain("durationDays", &[Any], |_, args| Ok(duration::hours(args, &[24.0]))),
-        plain("durationWeeks", &[Any], |_, args| Ok(duration::hours(args, &[24.0, 7.0]))),
-        plain("durationMilliseconds", &[Any], |_, args| Ok(duration::whole(args, 1_000_000))),
-        plain("durationMicroseconds", &[Any], |_, args| Ok(duration::whole(args, 1_000))),
-        plain("durationNanoseconds", &[Any], |_, args| Ok(duration::whole(args, 1))),
-        plain("durationRoundTo", &[Any, Any], |_, args| Ok(duration::round_to(args))),
-        plain("durationTruncateTo", &[Any, Any], |_, args| Ok(duration::truncate_to(args))),
-    ]
+    let mut all = vec![
+        Func::with_context("include", include),
+        Func::with_context("tpl", tpl),
+        Func::new("required", required),
+        Func::new("fail", |why: &Str| Err::<Value, _>(marked(why))),
+        Func::with_context("lookup", lookup),
+        Func::with_context("getHostByName", get_host_by_name),
+    ];
+    all.extend(convert::table());
+    all.extend(duration::table());
+    all
 }
 
-fn text(args: &[Value], index: usize) -> String {
-    match args.get(index) {
-        Some(Value::String(text)) => text.to_text().into_owned(),
-        _ => String::new(),
-    }
-}
-
-fn argument(args: &[Value], index: usize) -> &Value {
-    args.get(index).unwrap_or(&Value::Nil)
-}
-
-fn marked(text: &str) -> String {
-    format!("{}{text}{}", MARKERS.0, MARKERS.1)
+fn marked(text: &Str) -> String {
+    format!("{}{}{}", MARKERS.0, text.to_text(), MARKERS.1)
 }
 
 /// The first address of a host, where Helm takes any. Nothing, unless names may be asked for.
-fn get_host_by_name(context: &mut Context, args: &[Value]) -> Out {
+fn get_host_by_name(context: &mut Context, host: &Str) -> Result<String, CallError> {
     let Some(hosts) = &context.hosts else {
-        return Ok(Value::string(""));
+        return Ok(String::new());
     };
-    match hosts.addresses(&text(args, 0)).into_iter().next() {
-        Some(address) => Ok(Value::string(address)),
-        // Sprig draws one of none, at which Go panics.
-        None => Err(CallError::Text("invalid argument to Intn".to_owned())),
-    }
+    // Sprig draws one of none, at which Go panics.
+    let first = hosts.addresses(&host.to_text()).into_iter().next();
+    first.ok_or_else(|| CallError::from("invalid argument to Intn"))
 }
 
-fn include(context: &mut Context, args: &[Value]) -> Out {
-    let Some(Value::String(name)) = args.first() else {
-        return Ok(Value::string(""));
-    };
-    let data = argument(args, 1);
+fn include(context: &mut Context, name: &Str, data: &Value) -> Result<Str, CallError> {
     if let Some(text) = context.includes.result(name, data) {
-        return Ok(Value::String(text));
+        return Ok(text);
     }
     if context.includes.open(name, MAX_INCLUDES).is_none() {
         return Err(CallError::Text(format!(
@@ -127,14 +79,11 @@ fn include(context: &mut Context, args: &[Value]) -> Out {
     {
         context.includes.keep(name, data, &text, footprint);
     }
-    Ok(Value::String(text))
+    Ok(text)
 }
 
 /// Executes text as a template of its own, over a copy of the set: what it defines is gone afterwards.
-fn tpl(context: &mut Context, args: &[Value]) -> Out {
-    let Some(Value::String(source)) = args.first() else {
-        return Ok(Value::string(""));
-    };
+fn tpl(context: &mut Context, source: &Str, data: &Value) -> Out {
     let name = context.set.name().to_owned();
     if !meter::spend(parsed_size(source.as_bytes())) {
         return Err(CallError::Text(Overrun::Memory.to_string()));
@@ -169,7 +118,7 @@ fn tpl(context: &mut Context, args: &[Value]) -> Out {
     context.texts.push(source.clone());
     let outer = std::mem::replace(&mut context.set, Arc::new(set));
     let outer_set = defines.then(|| context.includes.next_set());
-    let result = context.execute(&name, argument(args, 1));
+    let result = context.execute(&name, data);
     if let Some(outer_set) = outer_set {
         context.includes.set_back(outer_set);
     }
@@ -206,19 +155,20 @@ fn parsed_size(source: &[u8]) -> u64 {
     size
 }
 
-fn required(_: &mut Context, args: &[Value]) -> Out {
-    match argument(args, 1) {
-        Value::Nil => Err(CallError::Text(marked(&text(args, 0)))),
-        Value::String(value) if value.is_empty() => Err(CallError::Text(marked(&text(args, 0)))),
+fn required(why: &Str, value: &Value) -> Out {
+    match value {
+        Value::Nil => Err(marked(why).into()),
+        Value::String(text) if text.is_empty() => Err(marked(why).into()),
         value => Ok(value.clone()),
     }
 }
 
-fn lookup(context: &mut Context, args: &[Value]) -> Out {
+fn lookup(context: &mut Context, api_version: &Str, kind: &Str, namespace: &Str, name: &Str) -> Out {
+    let text = |text: &Str| text.to_text().into_owned();
     context.lookup(LookupKey {
-        api_version: text(args, 0),
-        kind: text(args, 1),
-        namespace: text(args, 2),
-        name: text(args, 3),
+        api_version: text(api_version),
+        kind: text(kind),
+        namespace: text(namespace),
+        name: text(name),
     })
 }

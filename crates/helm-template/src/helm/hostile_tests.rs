@@ -147,7 +147,7 @@ fn call_all(sample: Option<usize>) -> usize {
             if name.starts_with("gen") || slow.contains(&name) {
                 continue;
             }
-            let mut lists = argument_lists(func.params, func.variadic);
+            let mut lists = argument_lists(&func.params, func.variadic);
             while sample.is_some_and(|size| lists.len() > size) {
                 lists.swap_remove(next_random(&mut state) % lists.len());
             }

@@ -4,71 +4,54 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::args::{Args, Out};
-use super::pure;
 use crate::gostd::runes::{self, is_lower, is_title, is_upper, to_lower, to_title, to_upper};
 use go_template::func::Func;
 use go_template::unicode::is_letter_or_digit;
-use go_template::value::Value;
 
-pub(super) fn table<C>() -> Vec<Func<C>> {
+pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
     vec![
-        pure!("upper", [String], upper),
-        pure!("lower", [String], lower),
-        pure!("title", [String], title),
-        pure!("untitle", [String], untitle),
-        pure!("swapcase", [String], swapcase),
-        pure!("snakecase", [String], snakecase),
-        pure!("kebabcase", [String], kebabcase),
-        pure!("camelcase", [String], camelcase),
+        Func::new("upper", |text: &[u8]| match text.is_ascii() {
+            true => text.to_ascii_uppercase(),
+            false => runes::map(text, to_upper),
+        }),
+        Func::new("lower", |text: &[u8]| match text.is_ascii() {
+            true => text.to_ascii_lowercase(),
+            false => runes::map(text, to_lower),
+        }),
+        Func::new("title", title),
+        Func::new("untitle", untitle),
+        Func::new("swapcase", swapcase),
+        Func::new("snakecase", |text: &[u8]| separated(text, '_')),
+        Func::new("kebabcase", |text: &[u8]| separated(text, '-')),
+        Func::new("camelcase", camelcase),
     ]
 }
 
-fn upper(args: &[Value]) -> Out {
-    let text = args.text(0)?;
-    Ok(Value::string(if text.is_ascii() {
-        text.to_ascii_uppercase()
-    } else {
-        runes::map(text, to_upper)
-    }))
-}
-
-fn lower(args: &[Value]) -> Out {
-    let text = args.text(0)?;
-    Ok(Value::string(if text.is_ascii() {
-        text.to_ascii_lowercase()
-    } else {
-        runes::map(text, to_lower)
-    }))
-}
-
 /// `strings.Title`: a letter after a separator. Other scripts' punctuation is no separator, only their space is.
-fn title(args: &[Value]) -> Out {
+fn title(text: &[u8]) -> Vec<u8> {
     let mut before = ' ';
-    let mapped = runes::map(args.text(0)?, |c| {
+    runes::map(text, |c| {
         let separated = match before {
             c if c.is_ascii() => !c.is_ascii_alphanumeric() && c != '_',
             c => !c.is_alphanumeric() && c.is_whitespace(),
         };
         before = c;
         if separated { to_title(c) } else { c }
-    });
-    Ok(Value::string(mapped))
+    })
 }
 
-fn untitle(args: &[Value]) -> Out {
+fn untitle(text: &[u8]) -> Vec<u8> {
     let mut gap = true;
-    let mapped = runes::map(args.text(0)?, |c| {
+    runes::map(text, |c| {
         let first = gap && !c.is_whitespace();
         gap = c.is_whitespace();
         if first { to_lower(c) } else { c }
-    });
-    Ok(Value::string(mapped))
+    })
 }
 
-fn swapcase(args: &[Value]) -> Out {
+fn swapcase(text: &[u8]) -> Vec<u8> {
     let mut gap = true;
-    let mapped = runes::map(args.text(0)?, |c| {
+    runes::map(text, |c| {
         if is_upper(c) || is_title(c) {
             gap = false;
             to_lower(c)
@@ -80,8 +63,7 @@ fn swapcase(args: &[Value]) -> Out {
             gap = c.is_whitespace();
             c
         }
-    });
-    Ok(Value::string(mapped))
+    })
 }
 
 fn is_connector(c: char) -> bool {
@@ -90,20 +72,20 @@ fn is_connector(c: char) -> bool {
 
 /// xstrings' `ToPascalCase`: connectors go and the letter after them is upper case; a leading upper case word is
 /// lowered after its first letter; leading and doubled connectors stay.
-fn camelcase(args: &[Value]) -> Out {
-    let chars: Vec<char> = runes::runes(args.text(0)?).map(|(_, c, _)| c).collect();
+fn camelcase(text: &[u8]) -> String {
+    let chars: Vec<char> = runes::runes(text).map(|(_, c, _)| c).collect();
     let mut out = String::new();
     let lead = chars.iter().take_while(|c| is_connector(**c)).count();
     out.extend(chars.iter().take(lead));
     let Some(first) = chars.get(lead) else {
         // Of nothing but connectors, xstrings writes the last one twice.
         out.extend(chars.last());
-        return Ok(Value::string(out));
+        return out;
     };
     let rest = chars.get(lead + 1..).unwrap_or(&[]);
     if rest.is_empty() {
         out.push(to_upper(*first));
-        return Ok(Value::string(out));
+        return out;
     }
     let mut in_upper_word = is_upper(*first);
     let mut held = to_upper(*first);
@@ -127,15 +109,7 @@ fn camelcase(args: &[Value]) -> Out {
         }
     }
     out.push(held);
-    Ok(Value::string(out))
-}
-
-fn snakecase(args: &[Value]) -> Out {
-    Ok(Value::string(separated(args.text(0)?, '_')))
-}
-
-fn kebabcase(args: &[Value]) -> Out {
-    Ok(Value::string(separated(args.text(0)?, '-')))
+    out
 }
 
 /// What a run of characters is, in xstrings' terms.

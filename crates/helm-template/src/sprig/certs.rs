@@ -15,15 +15,12 @@ use sha2::{Digest, Sha256};
 use x509_parser::error::X509Error;
 use x509_parser::{certificate::X509Certificate, prelude::FromDer};
 
-use super::args::{Args, Out};
 use super::draw::Identity;
 use super::encoding::decode_base64;
 use super::keys::{Key, KeyKind, from_pem, to_pem};
-use super::{Call, Env, Pair, Source, draw, impure, pure, text};
-use go_template::func::{CallError, Func, Param};
+use super::{Call, Env, Pair, Source, draw, text};
+use go_template::func::{Args, Argument, CallError, Func, Given, Param, Signature};
 use go_template::value::{Field, List, Object, Value};
-
-const CERTIFICATE: Param = Param::Named("sprig.certificate");
 
 /// What drawing costs, in steps of the evaluator: about as long as so many steps take.
 const RSA_4096: u64 = 2_000_000;
@@ -32,53 +29,90 @@ const SMALL_KEY: u64 = 1_000;
 const SIGNATURE: u64 = 10_000;
 
 pub(super) fn table<C: Env>() -> Vec<Func<C>> {
-    use Param::{Int, List, String};
     vec![
-        impure!("genPrivateKey", [String], gen_private_key),
-        pure!("buildCustomCert", [String, String], build_custom_cert),
-        impure!("genCA", [String, Int], |env, args| {
-            Request::authority(args)?.issue(env, "genCA", args, None, None)
+        Func::with_context("genPrivateKey", gen_private_key),
+        Func::new("buildCustomCert", build_custom_cert),
+        Func::with_context("genCA", |env: &mut C, given: Given, name: &[u8], days: i64| {
+            let call = Call::new("genCA", given.0)?;
+            Request::authority(name, days)?.issue(env, call, None, None)
         }),
-        impure!("genCAWithKey", [String, Int, String], |env, args| {
-            let key = given_key(args, 2)?;
-            Request::authority(args)?.issue(env, "genCAWithKey", args, Some(key), None)
-        }),
-        impure!("genSelfSignedCert", [String, List, List, Int], |env, args| {
-            Request::leaf(args)?.issue(env, "genSelfSignedCert", args, None, None)
-        }),
-        impure!(
-            "genSelfSignedCertWithKey",
-            [String, List, List, Int, String],
-            |env, args| {
-                let key = given_key(args, 4)?;
-                Request::leaf(args)?.issue(env, "genSelfSignedCertWithKey", args, Some(key), None)
-            }
+        Func::with_context(
+            "genCAWithKey",
+            |env: &mut C, given: Given, name: &[u8], days: i64, key: &[u8]| {
+                let call = Call::new("genCAWithKey", given.0)?;
+                Request::authority(name, days)?.issue(env, call, Some(given_key(key)?), None)
+            },
         ),
-        impure!("genSignedCert", [String, List, List, Int, CERTIFICATE], |env, args| {
-            let issuer = Issuer::of(args.any(4))?;
-            Request::leaf(args)?.issue(env, "genSignedCert", args, None, Some(&issuer))
-        }),
-        impure!(
+        Func::with_context(
+            "genSelfSignedCert",
+            |env: &mut C, given: Given, name: &[u8], ips: &List, names: &List, days: i64| {
+                let call = Call::new("genSelfSignedCert", given.0)?;
+                Request::leaf(name, ips, names, days)?.issue(env, call, None, None)
+            },
+        ),
+        Func::with_context(
+            "genSelfSignedCertWithKey",
+            |env: &mut C, given: Given, name: &[u8], ips: &List, names: &List, days: i64, key: &[u8]| {
+                let (call, key) = (Call::new("genSelfSignedCertWithKey", given.0)?, given_key(key)?);
+                Request::leaf(name, ips, names, days)?.issue(env, call, Some(key), None)
+            },
+        ),
+        Func::with_context(
+            "genSignedCert",
+            |env: &mut C, given: Given, name: &[u8], ips: &List, names: &List, days: i64, ca: &Certificate| {
+                let (call, issuer) = (Call::new("genSignedCert", given.0)?, Issuer::of(ca)?);
+                Request::leaf(name, ips, names, days)?.issue(env, call, None, Some(&issuer))
+            },
+        ),
+        Func::with_context(
             "genSignedCertWithKey",
-            [String, List, List, Int, CERTIFICATE, String],
-            |env, args| {
-                let key = given_key(args, 5)?;
-                let issuer = Issuer::of(args.any(4))?;
-                Request::leaf(args)?.issue(env, "genSignedCertWithKey", args, Some(key), Some(&issuer))
-            }
+            |env: &mut C,
+             given: Given,
+             name: &[u8],
+             ips: &List,
+             names: &List,
+             days: i64,
+             ca: &Certificate,
+             key: &[u8]| {
+                let (call, key) = (Call::new("genSignedCertWithKey", given.0)?, given_key(key)?);
+                let issuer = Issuer::of(ca)?;
+                Request::leaf(name, ips, names, days)?.issue(env, call, Some(key), Some(&issuer))
+            },
         ),
     ]
 }
 
-/// The key at `index`.
-fn given_key(args: &[Value], index: usize) -> Result<Key, CallError> {
-    Ok(Key::parse(args.text(index)?).map_err(|error| format!("parsing private key: {error}"))?)
+type Out = Result<Value, CallError>;
+
+fn given_key(text: &[u8]) -> Result<Key, CallError> {
+    Ok(Key::parse(text).map_err(|error| format!("parsing private key: {error}"))?)
 }
 
 /// sprig's `certificate`: two PEM texts.
 struct Certificate {
     cert: Vec<u8>,
     key: Vec<u8>,
+}
+
+impl<'a> Argument<'a> for &Certificate {
+    type Output = &'a Certificate;
+
+    fn declare(signature: &mut Signature) {
+        signature.param(Param::Named("sprig.certificate"));
+    }
+
+    fn take(args: &mut Args<'a>) -> Option<&'a Certificate> {
+        Certificate::of(args.next()?)
+    }
+}
+
+impl Certificate {
+    fn of(value: &Value) -> Option<&Self> {
+        match value {
+            Value::Object(object) => object.as_any().downcast_ref(),
+            _ => None,
+        }
+    }
 }
 
 impl Object for Certificate {
@@ -146,15 +180,11 @@ pub fn pair(cert: &str, key: &str) -> Option<Pair> {
 
 /// The contents of a certificate, by their hash; `None` for other values.
 pub(super) fn identity_of(value: &Value) -> Option<Identity> {
-    let Value::Object(object) = value else {
-        return None;
-    };
-    let found = object.as_any().downcast_ref::<Certificate>()?;
-    Some(draw::identity(&found.cert, &found.key))
+    Certificate::of(value).map(|found| draw::identity(&found.cert, &found.key))
 }
 
-fn gen_private_key<C: Env>(env: &mut C, args: &[Value]) -> Out {
-    let (kind, cost) = match args.text(0)? {
+fn gen_private_key<C: Env>(env: &mut C, given: Given, kind: &[u8]) -> Out {
+    let (kind, cost) = match kind {
         b"" | b"rsa" => (KeyKind::Rsa4096, RSA_4096),
         b"ecdsa" => (KeyKind::Ecdsa, SMALL_KEY),
         b"ed25519" => (KeyKind::Ed25519, SMALL_KEY),
@@ -164,13 +194,13 @@ fn gen_private_key<C: Env>(env: &mut C, args: &[Value]) -> Out {
     let fits = |text: &str| Key::parse(text.as_bytes()).is_ok_and(|key| key.kind() == Some(kind) && key.pem == text);
     // The key's bytes come from the library's own generator, not from the source.
     let make = |_: &mut Source| Ok(Key::generate(kind)?.pem);
-    let call = Call::new("genPrivateKey", args)?.costing(cost);
+    let call = Call::new("genPrivateKey", given.0)?.costing(cost);
     draw::text(env, &call, fits, make).map(Value::string)
 }
 
-fn build_custom_cert(args: &[Value]) -> Out {
-    let cert = decode_base64(args.text(0)?).map_err(|_| "unable to decode base64 certificate")?;
-    let key = decode_base64(args.text(1)?).map_err(|_| "unable to decode base64 private key")?;
+fn build_custom_cert(cert: &[u8], key: &[u8]) -> Out {
+    let cert = decode_base64(cert).map_err(|_| "unable to decode base64 certificate")?;
+    let key = decode_base64(key).map_err(|_| "unable to decode base64 private key")?;
     let (_, der) = from_pem(&cert).ok_or("unable to decode certificate")?;
     parsed(&der).ok_or(MALFORMED)?;
     Key::parse(&key).map_err(|error| format!("error parsing private key: {error}"))?;
@@ -203,12 +233,7 @@ struct Issuer {
 }
 
 impl Issuer {
-    fn of(value: &Value) -> Result<Self, CallError> {
-        let found = match value {
-            Value::Object(object) => object.as_any().downcast_ref::<Certificate>(),
-            _ => None,
-        };
-        let ca = found.ok_or("expected an argument of type sprig.certificate")?;
+    fn of(ca: &Certificate) -> Result<Self, CallError> {
         let (_, der) = from_pem(&ca.cert).ok_or("unable to decode certificate")?;
         let certificate = parsed(&der).ok_or(MALFORMED)?;
         let key = Key::parse(&ca.key).map_err(|error| format!("error parsing private key: {error}"))?;
@@ -260,44 +285,36 @@ fn names(list: &List) -> Result<Vec<String>, CallError> {
     list.items().iter().map(name).collect()
 }
 
-fn common_name(args: &[Value]) -> Result<String, CallError> {
-    let name = String::from_utf8(args.text(0)?.to_vec());
-    name.map_err(|_| CallError::from("error creating certificate: asn1: string not valid UTF-8"))
+fn common_name(name: &[u8]) -> Result<String, CallError> {
+    String::from_utf8(name.to_vec())
+        .map_err(|_| CallError::from("error creating certificate: asn1: string not valid UTF-8"))
 }
 
 impl Request {
-    fn authority(args: &[Value]) -> Result<Self, CallError> {
+    fn authority(name: &[u8], days: i64) -> Result<Self, CallError> {
         Ok(Request {
-            common_name: common_name(args)?,
+            common_name: common_name(name)?,
             addresses: Vec::new(),
             names: Vec::new(),
-            days: args.int(1)?,
+            days,
             authority: true,
         })
     }
 
-    fn leaf(args: &[Value]) -> Result<Self, CallError> {
+    fn leaf(name: &[u8], ips: &List, alternate: &List, days: i64) -> Result<Self, CallError> {
         Ok(Request {
-            common_name: common_name(args)?,
-            addresses: addresses(&args.list(1)?)?,
-            names: names(&args.list(2)?)?,
-            days: args.int(3)?,
+            common_name: common_name(name)?,
+            addresses: addresses(ips)?,
+            names: names(alternate)?,
+            days,
             authority: false,
         })
     }
 
     /// The kept certificate, or a new one: with a new key unless one is given, signed by itself unless there is an
     /// issuer.
-    fn issue<C: Env>(
-        &self,
-        env: &mut C,
-        function: &'static str,
-        args: &[Value],
-        given: Option<Key>,
-        issuer: Option<&Issuer>,
-    ) -> Out {
-        let cost = if given.is_some() { SIGNATURE } else { RSA_2048 };
-        let call = Call::new(function, args)?.costing(cost);
+    fn issue<C: Env>(&self, env: &mut C, call: Call, given: Option<Key>, issuer: Option<&Issuer>) -> Out {
+        let call = call.costing(if given.is_some() { SIGNATURE } else { RSA_2048 });
         let fits = |pair: &Pair| self.fits(pair, given.as_ref(), issuer).is_some();
         let make = |source: &mut Source| match &given {
             Some(key) => self.sign(source, key, issuer),
@@ -422,6 +439,7 @@ impl Request {
 
 #[cfg(test)]
 mod tests {
+    use go_template::value::ListKind;
     use x509_parser::extensions::GeneralName;
 
     use super::*;
@@ -431,21 +449,20 @@ mod tests {
     }
 
     fn issuer(pair: &Pair) -> Issuer {
-        let ca = certificate(pair.cert.clone().into_bytes(), pair.key.clone().into_bytes());
-        Issuer::of(&ca).unwrap_or_else(|_| panic!("the CA parses"))
+        let (cert, key) = (pair.cert.clone().into_bytes(), pair.key.clone().into_bytes());
+        Issuer::of(&Certificate { cert, key }).unwrap_or_else(|_| panic!("the CA parses"))
     }
 
     fn authority() -> (Request, Key, Pair) {
         let key = Key::generate(KeyKind::Rsa2048).expect("a key");
-        let request = Request::authority(&[Value::string("the authority"), Value::Int(1)]).expect("a request");
+        let request = Request::authority(b"the authority", 1).expect("a request");
         let pair = request.sign(&mut source(), &key, None).expect("a CA");
         (request, key, pair)
     }
 
     fn leaf() -> Request {
-        let names = Value::list(vec![Value::string("a.b"), Value::string("*.c")]);
-        let addresses = Value::list(vec![Value::string("10.0.0.1"), Value::string("::1")]);
-        Request::leaf(&[Value::string("le@f"), addresses, names, Value::Int(365)]).expect("a request")
+        let list = |texts: [&str; 2]| List::new(ListKind::Any, texts.map(Value::string).to_vec());
+        Request::leaf(b"le@f", &list(["10.0.0.1", "::1"]), &list(["a.b", "*.c"]), 365).expect("a request")
     }
 
     #[test]
@@ -499,7 +516,7 @@ mod tests {
     #[test]
     fn lives_that_no_certificate_states_are_refused() {
         for days in [i64::MAX, i64::MIN, 4_000_000, -100_000] {
-            let request = Request::authority(&[Value::string("x"), Value::Int(days)]).expect("a request");
+            let request = Request::authority(b"x", days).expect("a request");
             let key = Key::generate(KeyKind::Rsa2048).expect("a key");
             assert!(request.sign(&mut source(), &key, None).is_err(), "{days}");
         }

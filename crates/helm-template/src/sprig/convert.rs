@@ -1,21 +1,64 @@
 //! Conversions between numbers and text, by the rules of spf13/cast v1.7.0: what doesn't convert is zero.
 
-use super::args::{Args, Out};
-use super::{pure, text};
-use go_template::func::Func;
+use super::text;
+use go_template::func::{Args, Argument, Func, Param, Signature};
 use go_template::integer::{IntegerError, parse_int, underscores_fit};
-use go_template::value::{List, ListKind, Value};
+use go_template::value::{ListKind, Value};
 
-pub(super) fn table<C>() -> Vec<Func<C>> {
+pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
     vec![
-        pure!("int", [Any], int),
-        pure!("int64", [Any], int64),
-        pure!("float64", [Any], float64),
-        pure!("toDecimal", [Any], to_decimal),
-        pure!("atoi", [String], atoi),
-        pure!("toString", [Any], to_string),
-        pure!("toStrings", [Any], to_strings),
+        Func::new("int", |n: Whole| Value::Int(n.0)),
+        Func::new("int64", |n: Whole| Value::Int64(n.0)),
+        Func::new("float64", |n: Fraction| n.0),
+        // Reads the value's text as an octal number, for file modes.
+        Func::new("toDecimal", |value: &Value| {
+            Value::Int64(parse_int(&text::display(value), 8, 64).unwrap_or(0))
+        }),
+        Func::new("atoi", |text: &[u8]| Value::Int(clamped(text))),
+        Func::new("toString", |value: &Value| text::to_str(value)),
+        Func::new("toStrings", |value: &Value| match value {
+            Value::List(list) if list.kind == ListKind::String => value.clone(),
+            other => text::string_list(text::strslice(other)),
+        }),
     ]
+}
+
+/// An argument of any type as [`to_int64`] converts it.
+pub(super) struct Whole(pub(super) i64);
+
+/// An argument of any type as [`to_float64`] converts it.
+pub(super) struct Fraction(pub(super) f64);
+
+impl Argument<'_> for Whole {
+    type Output = Whole;
+
+    fn declare(signature: &mut Signature) {
+        signature.param(Param::Any);
+    }
+
+    fn take(args: &mut Args<'_>) -> Option<Whole> {
+        Some(Whole(to_int64(args.next()?)))
+    }
+}
+
+impl Argument<'_> for Fraction {
+    type Output = Fraction;
+
+    fn declare(signature: &mut Signature) {
+        signature.param(Param::Any);
+    }
+
+    fn take(args: &mut Args<'_>) -> Option<Fraction> {
+        Some(Fraction(to_float64(args.next()?)))
+    }
+}
+
+/// `strconv.Atoi` without its error: the nearest number, and 0 for what is none.
+pub(super) fn clamped(text: &[u8]) -> i64 {
+    match parse_int(text, 10, 64) {
+        Ok(n) | Err(IntegerError::Range(n)) => n,
+        Err(IntegerError::Syntax) => 0,
+    }
 }
 
 /// `cast.ToInt64`: floats lose their fraction, strings are read with [`parse_int`] in any base, the rest is 0.
@@ -90,44 +133,4 @@ pub fn parse_float(text: &[u8]) -> Option<f64> {
         return None;
     }
     text.parse().ok().filter(|n: &f64| n.is_finite())
-}
-
-fn int(args: &[Value]) -> Out {
-    Ok(Value::Int(to_int64(args.any(0))))
-}
-
-fn int64(args: &[Value]) -> Out {
-    Ok(Value::Int64(to_int64(args.any(0))))
-}
-
-fn float64(args: &[Value]) -> Out {
-    Ok(Value::Float64(to_float64(args.any(0))))
-}
-
-/// Reads the value's text as an octal number, for file modes.
-fn to_decimal(args: &[Value]) -> Out {
-    Ok(Value::Int64(parse_int(&text::display(args.any(0)), 8, 64).unwrap_or(0)))
-}
-
-fn atoi(args: &[Value]) -> Out {
-    Ok(Value::Int(match parse_int(args.text(0)?, 10, 64) {
-        Ok(n) | Err(IntegerError::Range(n)) => n,
-        Err(IntegerError::Syntax) => 0,
-    }))
-}
-
-fn to_string(args: &[Value]) -> Out {
-    Ok(match args.any(0) {
-        text @ Value::String(_) => text.clone(),
-        other => Value::string(text::strval(other)),
-    })
-}
-
-fn to_strings(args: &[Value]) -> Out {
-    Ok(match args.any(0) {
-        list @ Value::List(List {
-            kind: ListKind::String, ..
-        }) => list.clone(),
-        other => text::string_list(text::strslice(other)),
-    })
 }

@@ -9,34 +9,26 @@ use data_encoding::BASE64;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-use super::args::{Args, Out};
 use super::encoding::decode_base64;
-use super::{Call, Env, Source, draw, impure, pure};
+use super::{Call, Env, Source, draw};
 use crate::limit;
-use go_template::func::{CallError, Func, Param};
-use go_template::value::Value;
+use go_template::func::{CallError, Func, Given};
+use go_template::value::Str;
 
 pub(super) fn table<C: Env>() -> Vec<Func<C>> {
     vec![
-        impure!("bcrypt", [Param::String], |env, args| {
-            bcrypt_hash(env, "bcrypt", args, args.text(0)?).map(Value::string)
+        Func::with_context("bcrypt", |env: &mut C, given: Given, password: &[u8]| {
+            bcrypt_hash(env, Call::new("bcrypt", given.0)?, password)
         }),
-        impure!("htpasswd", [Param::String, Param::String], htpasswd),
-        impure!("encryptAES", [Param::String, Param::String], encrypt_aes),
-        pure!("decryptAES", [String, String], decrypt_aes),
-        impure!(
+        Func::with_context("htpasswd", htpasswd),
+        Func::with_context("encryptAES", encrypt_aes),
+        Func::new("decryptAES", decrypt_aes),
+        Func::with_context(
             "derivePassword",
-            [
-                Param::Uint32,
-                Param::String,
-                Param::String,
-                Param::String,
-                Param::String
-            ],
-            |env, args| {
+            |env: &mut C, counter: u32, kind: &[u8], password: &[u8], user: &[u8], site: &[u8]| {
                 env.burn(DERIVATION)?;
-                derive_password(args)
-            }
+                derive_password(counter, kind, password, user, site)
+            },
         ),
     ]
 }
@@ -50,12 +42,7 @@ const HASH: u64 = 200_000;
 const DERIVATION: u64 = 500_000;
 
 /// A `$2a$10$` hash; sprig returns an error's text in its place.
-fn bcrypt_hash<C: Env>(
-    env: &mut C,
-    function: &'static str,
-    args: &[Value],
-    password: &[u8],
-) -> Result<String, CallError> {
+fn bcrypt_hash<C: Env>(env: &mut C, call: Call, password: &[u8]) -> Result<String, CallError> {
     if password.len() > BCRYPT_MAX {
         return Ok("failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes".to_owned());
     }
@@ -67,7 +54,7 @@ fn bcrypt_hash<C: Env>(
             Err(error) => format!("failed to encrypt string with bcrypt: {error}"),
         })
     };
-    draw::text(env, &Call::new(function, args)?.costing(HASH), is_bcrypt, make)
+    draw::text(env, &call.costing(HASH), is_bcrypt, make)
 }
 
 /// Whether the text has the form of a hash. That it is the password's would take as long as a new one.
@@ -77,13 +64,12 @@ fn is_bcrypt(text: &str) -> bool {
         .is_some_and(|rest| rest.len() == 53 && rest.bytes().all(digit))
 }
 
-fn htpasswd<C: Env>(env: &mut C, args: &[Value]) -> Out {
-    let (user, password) = (args.text(0)?, args.text(1)?);
+fn htpasswd<C: Env>(env: &mut C, given: Given, user: &[u8], password: &[u8]) -> Result<Vec<u8>, CallError> {
     if user.contains(&b':') {
-        return Ok(Value::string([b"invalid username: ", user].concat()));
+        return Ok([b"invalid username: ", user].concat());
     }
-    let hash = bcrypt_hash(env, "htpasswd", args, password)?;
-    Ok(Value::string([user, b":", hash.as_bytes()].concat()))
+    let hash = bcrypt_hash(env, Call::new("htpasswd", given.0)?, password)?;
+    Ok([user, b":", hash.as_bytes()].concat())
 }
 
 /// AES-256 with the password as key, cut or padded with zeros.
@@ -96,23 +82,19 @@ fn cipher_key(password: &[u8]) -> Result<UnboundCipherKey, Unspecified> {
 }
 
 /// CBC with PKCS#7 padding, the random initial block in front, in base64.
-fn encrypt_aes<C: Env>(env: &mut C, args: &[Value]) -> Out {
-    let (password, text) = (args.text(0)?, args.text(1)?);
+fn encrypt_aes<C: Env>(env: &mut C, given: Given, password: &[u8], text: &[u8]) -> Result<String, CallError> {
     if text.is_empty() {
-        return Ok(Value::string(""));
+        return Ok(String::new());
     }
     limit::bytes(text.len().saturating_mul(2))?;
-    let fits = |kept: &str| {
-        let args = [args.any(0).clone(), Value::string(kept)];
-        matches!(decrypt_aes(&args), Ok(Value::String(found)) if found.as_bytes() == text)
-    };
+    let fits = |kept: &str| decrypt_aes(password, kept.as_bytes()).is_ok_and(|found| *found == *text);
     let make = |source: &mut Source| {
         let mut start = [0u8; BLOCK];
         source.fill(&mut start)?;
         encrypt(password, text, start).map_err(|_| CallError::from("encryptAES: the text can't be encrypted"))
     };
-    let call = Call::new("encryptAES", args)?.costing(text.len() as u64 / 64);
-    draw::text(env, &call, fits, make).map(Value::string)
+    let call = Call::new("encryptAES", given.0)?.costing(text.len() as u64 / 64);
+    draw::text(env, &call, fits, make)
 }
 
 fn encrypt(password: &[u8], text: &[u8], start: [u8; BLOCK]) -> Result<String, Unspecified> {
@@ -122,17 +104,16 @@ fn encrypt(password: &[u8], text: &[u8], start: [u8; BLOCK]) -> Result<String, U
     Ok(BASE64.encode(&[&start[..], &blocks].concat()))
 }
 
-fn decrypt_aes(args: &[Value]) -> Out {
-    let (password, text) = (args.text(0)?, args.text(1)?);
+fn decrypt_aes(password: &[u8], text: &[u8]) -> Result<Str, CallError> {
     if text.is_empty() {
-        return Ok(Value::string(""));
+        return Ok(Str::from(""));
     }
     let mut data = decode_base64(text)?;
     let mut decrypted = || {
         let (start, blocks) = data.split_first_chunk_mut::<BLOCK>().ok_or(Unspecified)?;
         let cipher = PaddedBlockDecryptingKey::cbc_pkcs7(cipher_key(password)?)?;
         let found = cipher.decrypt(blocks, DecryptionContext::Iv128(FixedLength::from(*start)))?;
-        Ok::<_, Unspecified>(Value::string(&*found))
+        Ok::<_, Unspecified>(Str::from(&*found))
     };
     decrypted().map_err(|_| CallError::from("decryptAES: the text was not encrypted with that password"))
 }
@@ -185,17 +166,10 @@ fn characters(class: u8) -> &'static [u8] {
     }
 }
 
-fn derive_password(args: &[Value]) -> Out {
+fn derive_password(counter: u32, kind: &[u8], password: &[u8], user: &[u8], site: &[u8]) -> Result<Vec<u8>, CallError> {
     const SEED: &[u8] = b"com.lyndir.masterpassword";
-    let Value::Uint64(counter) = args.any(0) else {
-        return Err(CallError::from(
-            "derivePassword: the counter must be an unsigned integer",
-        ));
-    };
-    let counter = *counter as u32;
-    let (kind, password, user, site) = (args.text(1)?, args.text(2)?, args.text(3)?, args.text(4)?);
     let Some(templates) = templates(kind) else {
-        return Ok(Value::string([b"cannot find password template ", kind].concat()));
+        return Ok([b"cannot find password template ", kind].concat());
     };
     let length = |text: &[u8]| (text.len() as u32).to_be_bytes();
     let salt = [SEED, &length(user), user].concat();
@@ -216,5 +190,5 @@ fn derive_password(args: &[Value]) -> Out {
         .bytes()
         .zip(seed.iter().skip(1))
         .map(|(class, seed)| pick(characters(class), *seed));
-    Ok(Value::string(letters.collect::<Vec<u8>>()))
+    Ok(letters.collect())
 }

@@ -63,10 +63,6 @@ impl Decimal {
         })
     }
 
-    pub(super) fn is_zero(self) -> bool {
-        self.value == 0
-    }
-
     /// The quotient with 16 digits after the point, the last one rounded half away from zero. None by zero, too.
     pub(super) fn div(self, other: Decimal) -> Option<Self> {
         let shift = self.exp - other.exp + DIVISION_PRECISION;

@@ -2,113 +2,76 @@
 //!
 //! Go visits maps in random order; `keys` and `values` are sorted by key here, so that a render is repeatable.
 
-use super::args::{Args, Out};
-use super::{pure, text};
+use super::text;
 use crate::limit;
-use go_template::func::{CallError, Func};
+use go_template::func::{CallError, Func, Rest};
 use go_template::meter;
 use go_template::value::{ENTRY, Entries, List, Map, MapKind, Str, Value};
 
-pub(super) fn table<C>() -> Vec<Func<C>> {
+pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
     vec![
-        pure!("dict", [], Any.., dict),
-        pure!("get", [Map, String], get),
-        pure!("set", [Map, String, Any], set),
-        pure!("unset", [Map, String], unset),
-        pure!("hasKey", [Map, String], has_key),
-        pure!("pluck", [String], Map.., pluck),
-        pure!("keys", [], Map.., keys),
-        pure!("values", [Map], values),
-        pure!("pick", [Map], String.., pick),
-        pure!("omit", [Map], String.., omit),
-        pure!("dig", [], Any.., dig),
-        pure!("deepCopy", [Any], deep_copy),
-        pure!("mustDeepCopy", [Any], deep_copy),
+        Func::new("dict", dict),
+        Func::new("get", |map: &Map, key: &[u8]| {
+            map.get(key).unwrap_or_else(|| Value::string(""))
+        }),
+        Func::new("set", set),
+        Func::new("unset", |map: &Map, key: &[u8]| {
+            map.entries.iter().for_each(|entries| entries.remove(key));
+            map.with_kind(MapKind::Any)
+        }),
+        Func::new("hasKey", |map: &Map, key: &[u8]| map.get(key).is_some()),
+        Func::new("pluck", |key: &[u8], maps: Rest<&Map>| {
+            Value::list(maps.iter().filter_map(|map| map.get(key)).collect())
+        }),
+        Func::new("keys", keys),
+        Func::new("values", |map: &Map| {
+            limit::items(map.len())?;
+            let values = map.snapshot().into_iter().map(|(_, value)| value);
+            Ok::<_, CallError>(Value::list(values.collect()))
+        }),
+        Func::new("pick", |map: &Map, keys: Rest<&Str>| {
+            Value::map(
+                keys.iter()
+                    .filter_map(|key| Some((key.clone(), map.get(key)?)))
+                    .collect(),
+            )
+        }),
+        Func::new("omit", |map: &Map, keys: Rest<&[u8]>| {
+            let mut entries: Entries = map.snapshot().into_iter().collect();
+            keys.iter().for_each(|key| drop(entries.remove(key)));
+            Value::map(entries)
+        }),
+        Func::new("dig", dig),
+        Func::new("deepCopy", deep_copy),
+        Func::new("mustDeepCopy", deep_copy),
     ]
 }
 
 /// Keys and values in turn; a last key without a value gets the empty string.
-fn dict(args: &[Value]) -> Out {
-    let entries = args.chunks(2).map(|pair| {
-        let key = match pair.any(0) {
-            Value::String(text) => text.clone(),
-            other => Str::from(text::strval(other)),
-        };
-        (key, pair.get(1).cloned().unwrap_or_else(|| Value::string("")))
+fn dict(all: Rest<&Value>) -> Value {
+    let entries = all.values.chunks(2).filter_map(|pair| {
+        let key = text::to_str(pair.first()?);
+        Some((key, pair.get(1).cloned().unwrap_or_else(|| Value::string(""))))
     });
-    Ok(Value::map(entries.collect()))
+    Value::map(entries.collect())
 }
 
-fn get(args: &[Value]) -> Out {
-    Ok(args.map(0)?.get(args.text(1)?).unwrap_or_else(|| Value::string("")))
-}
-
-fn set(args: &[Value]) -> Out {
-    let map = args.map(0)?;
+fn set(map: &Map, key: &Str, value: &Value) -> Result<Map, CallError> {
     // A map of one entry has room for four.
-    if !meter::spend(2 * ENTRY + args.text(1)?.len() as u64) {
+    if !meter::spend(2 * ENTRY + key.len() as u64) {
         return Err(CallError::Text(meter::Overrun::Memory.to_string()));
     }
-    map.insert(Str::from(args.text(1)?), args.any(2).clone())?;
-    Ok(Value::Map(map.with_kind(MapKind::Any)))
+    map.insert(key.clone(), value.clone())?;
+    Ok(map.with_kind(MapKind::Any))
 }
 
-fn unset(args: &[Value]) -> Out {
-    let map = args.map(0)?;
-    if let Some(entries) = &map.entries {
-        entries.remove(args.text(1)?);
-    }
-    Ok(Value::Map(map.with_kind(MapKind::Any)))
-}
-
-fn has_key(args: &[Value]) -> Out {
-    Ok(Value::Bool(args.map(0)?.get(args.text(1)?).is_some()))
-}
-
-fn pluck(args: &[Value]) -> Out {
-    let key = args.text(0)?;
-    let mut found = Vec::new();
-    for index in 1..args.len() {
-        found.extend(args.map(index)?.get(key));
-    }
-    Ok(Value::list(found))
-}
-
-fn keys(args: &[Value]) -> Out {
+fn keys(maps: Rest<&Map>) -> Result<Value, CallError> {
     let mut keys = Vec::new();
-    for index in 0..args.len() {
-        let map = args.map(index)?;
+    for map in maps.iter() {
         limit::items(keys.len() + map.len())?;
         keys.extend(map.snapshot().into_iter().map(|(key, _)| key));
     }
     Ok(text::string_list(keys))
-}
-
-fn values(args: &[Value]) -> Out {
-    limit::items(args.map(0)?.len())?;
-    Ok(Value::list(
-        args.map(0)?.snapshot().into_iter().map(|(_, value)| value).collect(),
-    ))
-}
-
-fn pick(args: &[Value]) -> Out {
-    let map = args.map(0)?;
-    let mut entries = Entries::new();
-    for index in 1..args.len() {
-        let key = args.text(index)?;
-        if let Some(value) = map.get(key) {
-            entries.insert(Str::from(key), value);
-        }
-    }
-    Ok(Value::map(entries))
-}
-
-fn omit(args: &[Value]) -> Out {
-    let mut entries: Entries = args.map(0)?.snapshot().into_iter().collect();
-    for index in 1..args.len() {
-        entries.remove(args.text(index)?);
-    }
-    Ok(Value::map(entries))
 }
 
 /// Go's panic text for a type assertion that fails.
@@ -126,8 +89,8 @@ fn plain_map(value: &Value) -> Result<&Map, CallError> {
 }
 
 /// Keys, then a default, then a map: the value under that path, or the default if a key is missing.
-fn dig(args: &[Value]) -> Out {
-    let [path @ .., default, map] = args else {
+fn dig(all: Rest<&Value>) -> Result<Value, CallError> {
+    let [path @ .., default, map] = all.values else {
         return Err(CallError::from("dig needs at least three arguments"));
     };
     if path.is_empty() {
@@ -175,8 +138,8 @@ fn copied(value: &Value, depth: usize, budget: &mut limit::Budget) -> Result<Val
 }
 
 /// A copy that shares no map or list with the original. Go's reflection can't copy nil.
-fn deep_copy(args: &[Value]) -> Out {
-    match args.any(0) {
+fn deep_copy(value: &Value) -> Result<Value, CallError> {
+    match value {
         Value::Nil => Err(CallError::from("reflect: call of reflect.Value.Type on zero Value")),
         value => copied(value, 0, &mut limit::Budget::new("deepCopy")),
     }

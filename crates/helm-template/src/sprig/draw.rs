@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::args::Out;
 use super::{Env, certs};
 use crate::limit::Budget;
 use go_template::func::CallError;
@@ -269,7 +268,7 @@ pub(super) fn int<C: Env>(
     call: &Call,
     fits: impl Fn(i64) -> bool,
     make: impl FnOnce(&mut Source) -> Result<i64, CallError>,
-) -> Out {
+) -> Result<Value, CallError> {
     let fits = |drawn: &Drawn| matches!(drawn, Drawn::Int(n) if fits(*n));
     match env.once(call, fits, |source| make(source).map(Drawn::Int))? {
         Drawn::Int(n) => Ok(Value::Int(n)),

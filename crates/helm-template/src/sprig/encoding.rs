@@ -3,43 +3,29 @@
 use data_encoding::{BASE32, BASE64, HEXLOWER};
 use sha1::Digest;
 
-use super::args::{Args, Out};
-use super::pure;
 use go_template::func::Func;
-use go_template::value::Value;
 
-pub(super) fn table<C>() -> Vec<Func<C>> {
+pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+    // sprig returns the text of a decoding error as if it were the result.
     vec![
-        pure!("b64enc", [String], b64enc),
-        pure!("b64dec", [String], b64dec),
-        pure!("b32enc", [String], b32enc),
-        pure!("b32dec", [String], b32dec),
-        pure!("sha1sum", [String], sha1sum),
-        pure!("sha256sum", [String], sha256sum),
-        pure!("sha512sum", [String], sha512sum),
-        pure!("adler32sum", [String], adler32sum),
+        Func::new("b64enc", |text: &[u8]| BASE64.encode(text)),
+        Func::new("b64dec", |text: &[u8]| {
+            decode_base64(text).unwrap_or_else(String::into_bytes)
+        }),
+        Func::new("b32enc", |text: &[u8]| BASE32.encode(text)),
+        Func::new("b32dec", |text: &[u8]| {
+            decode_base32(text).unwrap_or_else(String::into_bytes)
+        }),
+        Func::new("sha1sum", |text: &[u8]| HEXLOWER.encode(&sha1::Sha1::digest(text))),
+        Func::new("sha256sum", |text: &[u8]| HEXLOWER.encode(&sha2::Sha256::digest(text))),
+        Func::new("sha512sum", |text: &[u8]| HEXLOWER.encode(&sha2::Sha512::digest(text))),
+        // As a decimal number.
+        Func::new("adler32sum", |text: &[u8]| {
+            let mut sum = adler2::Adler32::new();
+            sum.write_slice(text);
+            sum.checksum().to_string()
+        }),
     ]
-}
-
-fn b64enc(args: &[Value]) -> Out {
-    Ok(Value::string(BASE64.encode(args.text(0)?)))
-}
-
-fn b32enc(args: &[Value]) -> Out {
-    Ok(Value::string(BASE32.encode(args.text(0)?)))
-}
-
-/// sprig returns the text of a decoding error as if it were the result.
-fn b64dec(args: &[Value]) -> Out {
-    Ok(Value::string(
-        decode_base64(args.text(0)?).unwrap_or_else(String::into_bytes),
-    ))
-}
-
-fn b32dec(args: &[Value]) -> Out {
-    Ok(Value::string(
-        decode_base32(args.text(0)?).unwrap_or_else(String::into_bytes),
-    ))
 }
 
 fn corrupt<T>(encoding: &str, offset: usize) -> Result<T, String> {
@@ -142,23 +128,4 @@ fn decode_base32(text: &[u8]) -> Result<Vec<u8>, String> {
         return corrupt("base32", text.len() - count);
     }
     Ok(out)
-}
-
-fn sha1sum(args: &[Value]) -> Out {
-    Ok(Value::string(HEXLOWER.encode(&sha1::Sha1::digest(args.text(0)?))))
-}
-
-fn sha256sum(args: &[Value]) -> Out {
-    Ok(Value::string(HEXLOWER.encode(&sha2::Sha256::digest(args.text(0)?))))
-}
-
-fn sha512sum(args: &[Value]) -> Out {
-    Ok(Value::string(HEXLOWER.encode(&sha2::Sha512::digest(args.text(0)?))))
-}
-
-/// The checksum as a decimal number.
-fn adler32sum(args: &[Value]) -> Out {
-    let mut sum = adler2::Adler32::new();
-    sum.write_slice(args.text(0)?);
-    Ok(Value::string(sum.checksum().to_string()))
 }

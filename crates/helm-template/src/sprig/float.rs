@@ -1,62 +1,57 @@
 //! Fractions: decimal arithmetic for `addf` and its kin, float64 for rounding and comparing.
 
-use super::args::{Args, Out};
-use super::convert::to_float64;
+use super::convert::Fraction;
 use super::decimal::Decimal;
-use super::pure;
-use go_template::func::Func;
-use go_template::value::Value;
+use go_template::func::{CallError, Func, Rest};
 
-pub(super) fn table<C>() -> Vec<Func<C>> {
+pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
     vec![
-        pure!("add1f", [Any], add1f),
-        pure!("addf", [], Any.., addf),
-        pure!("subf", [Any], Any.., subf),
-        pure!("mulf", [Any], Any.., mulf),
-        pure!("divf", [Any], Any.., divf),
-        pure!("maxf", [Any], Any.., maxf),
-        pure!("minf", [Any], Any.., minf),
-        pure!("floor", [Any], floor),
-        pure!("ceil", [Any], ceil),
-        pure!("round", [Any, Int], Float64.., round),
+        Func::new("add1f", |n: Fraction| {
+            fold(n.0, [1.0].into_iter(), Decimal::add, |a, b| a + b)
+        }),
+        Func::new("addf", |all: Rest<Fraction>| {
+            fold(0.0, floats(&all), Decimal::add, |a, b| a + b)
+        }),
+        Func::new("subf", |n: Fraction, rest: Rest<Fraction>| {
+            fold(n.0, floats(&rest), Decimal::sub, |a, b| a - b)
+        }),
+        Func::new("mulf", |n: Fraction, rest: Rest<Fraction>| {
+            fold(n.0, floats(&rest), Decimal::mul, |a, b| a * b)
+        }),
+        Func::new("divf", |n: Fraction, rest: Rest<Fraction>| {
+            if floats(&rest).any(|divisor| divisor == 0.0) {
+                return Err("decimal division by 0".into());
+            }
+            fold(n.0, floats(&rest), Decimal::div, |a, b| a / b)
+        }),
+        Func::new("maxf", |n: Fraction, rest: Rest<Fraction>| {
+            floats(&rest).fold(n.0, larger)
+        }),
+        Func::new("minf", |n: Fraction, rest: Rest<Fraction>| {
+            floats(&rest).fold(n.0, |a, b| -larger(-a, -b))
+        }),
+        Func::new("floor", |n: Fraction| n.0.floor()),
+        Func::new("ceil", |n: Fraction| n.0.ceil()),
+        Func::new("round", round),
     ]
 }
 
+fn floats<'a>(rest: &Rest<'a, Fraction>) -> impl Iterator<Item = f64> + use<'a> {
+    rest.iter().map(|n| n.0)
+}
+
 /// `rough` is for what has too many digits.
-fn fold(first: f64, rest: &[Value], exact: fn(Decimal, Decimal) -> Option<Decimal>, rough: fn(f64, f64) -> f64) -> Out {
-    let mut result = Decimal::from_float(first)?;
-    for operand in rest {
-        let operand = Decimal::from_float(to_float64(operand))?;
-        result = match exact(result, operand) {
-            Some(result) => result,
-            None => Decimal::from_float(rough(result.to_float(), operand.to_float()))?,
-        };
-    }
-    Ok(Value::Float64(result.to_float()))
-}
-
-fn add1f(args: &[Value]) -> Out {
-    fold(to_float64(args.any(0)), &[Value::Int(1)], Decimal::add, |a, b| a + b)
-}
-
-fn addf(args: &[Value]) -> Out {
-    fold(0.0, args, Decimal::add, |a, b| a + b)
-}
-
-fn subf(args: &[Value]) -> Out {
-    fold(to_float64(args.any(0)), args.rest(1), Decimal::sub, |a, b| a - b)
-}
-
-fn mulf(args: &[Value]) -> Out {
-    fold(to_float64(args.any(0)), args.rest(1), Decimal::mul, |a, b| a * b)
-}
-
-fn divf(args: &[Value]) -> Out {
-    let is_zero = |value: &Value| Decimal::from_float(to_float64(value)).is_ok_and(Decimal::is_zero);
-    if args.rest(1).iter().any(is_zero) {
-        return Err("decimal division by 0".into());
-    }
-    fold(to_float64(args.any(0)), args.rest(1), Decimal::div, |a, b| a / b)
+fn fold(
+    first: f64,
+    mut rest: impl Iterator<Item = f64>,
+    exact: fn(Decimal, Decimal) -> Option<Decimal>,
+    rough: fn(f64, f64) -> f64,
+) -> Result<f64, CallError> {
+    let result = rest.try_fold(Decimal::from_float(first)?, |result, operand| {
+        let operand = Decimal::from_float(operand)?;
+        exact(result, operand).map_or_else(|| Decimal::from_float(rough(result.to_float(), operand.to_float())), Ok)
+    });
+    Ok(result?.to_float())
 }
 
 /// `math.Max`: an infinity beats NaN, NaN beats a number, 0 beats -0.
@@ -70,26 +65,6 @@ fn larger(a: f64, b: f64) -> f64 {
     } else {
         a.max(b)
     }
-}
-
-fn maxf(args: &[Value]) -> Out {
-    let first = to_float64(args.any(0));
-    Ok(Value::Float64(args.rest(1).iter().map(to_float64).fold(first, larger)))
-}
-
-fn minf(args: &[Value]) -> Out {
-    let first = to_float64(args.any(0));
-    Ok(Value::Float64(
-        args.rest(1).iter().map(to_float64).fold(first, |a, b| -larger(-a, -b)),
-    ))
-}
-
-fn floor(args: &[Value]) -> Out {
-    Ok(Value::Float64(to_float64(args.any(0)).floor()))
-}
-
-fn ceil(args: &[Value]) -> Out {
-    Ok(Value::Float64(to_float64(args.any(0)).ceil()))
 }
 
 /// 10 to a whole power, by the steps of Go's `math.Pow`, whose last bit `round` shows.
@@ -123,20 +98,19 @@ fn ten_to(places: i64) -> f64 {
     mantissa * 2f64.powi(half) * 2f64.powi(exponent - half)
 }
 
-fn round(args: &[Value]) -> Out {
-    let places = args.int(1)?;
-    let round_on = if args.len() > 2 { args.float(2)? } else { 0.5 };
+/// Where the fraction is at least the last argument, half as a rule, it goes up.
+fn round(n: Fraction, places: i64, round_on: Rest<f64>) -> f64 {
     let pow = ten_to(places);
-    let digit = pow * to_float64(args.any(0));
+    let digit = pow * n.0;
     let fraction = if digit.is_infinite() {
         f64::NAN
     } else {
         digit - digit.trunc()
     };
-    let rounded = if fraction >= round_on {
+    let rounded = if fraction >= round_on.iter().next().unwrap_or(0.5) {
         digit.ceil()
     } else {
         digit.floor()
     };
-    Ok(Value::Float64(rounded / pow))
+    rounded / pow
 }

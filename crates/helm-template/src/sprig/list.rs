@@ -1,50 +1,51 @@
 //! Lists. No function changes the one that it is given: each makes a new one.
 
-use super::args::{Args, NIL_POINTER, Out};
 use super::convert::to_int64;
 use super::logic::is_empty;
-use super::pure;
+use crate::gostd::NIL_POINTER;
 use crate::limit;
 use go_template::compare::deep_equal;
-use go_template::func::{CallError, Func};
+use go_template::func::{CallError, Func, Rest};
 use go_template::meter;
 use go_template::value::{List, ListKind, Value};
 
-pub(super) fn table<C>() -> Vec<Func<C>> {
+pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
     vec![
-        pure!("list", [], Any.., list),
-        pure!("tuple", [], Any.., list),
-        pure!("append", [Any, Any], push),
-        pure!("push", [Any, Any], push),
-        pure!("mustAppend", [Any, Any], push),
-        pure!("mustPush", [Any, Any], push),
-        pure!("prepend", [Any, Any], prepend),
-        pure!("mustPrepend", [Any, Any], prepend),
-        pure!("first", [Any], first),
-        pure!("mustFirst", [Any], first),
-        pure!("last", [Any], last),
-        pure!("mustLast", [Any], last),
-        pure!("rest", [Any], rest),
-        pure!("mustRest", [Any], rest),
-        pure!("initial", [Any], initial),
-        pure!("mustInitial", [Any], initial),
-        pure!("reverse", [Any], reverse),
-        pure!("mustReverse", [Any], reverse),
-        pure!("uniq", [Any], uniq),
-        pure!("mustUniq", [Any], uniq),
-        pure!("without", [Any], Any.., without),
-        pure!("mustWithout", [Any], Any.., without),
-        pure!("has", [Any, Any], has),
-        pure!("mustHas", [Any, Any], has),
-        pure!("compact", [Any], compact),
-        pure!("mustCompact", [Any], compact),
-        pure!("slice", [Any], Any.., slice),
-        pure!("mustSlice", [Any], Any.., slice),
-        pure!("concat", [], Any.., concat),
-        pure!("chunk", [Int, Any], chunk),
-        pure!("mustChunk", [Int, Any], chunk),
+        Func::new("list", |all: Rest<&Value>| Value::list(all.values.to_vec())),
+        Func::new("tuple", |all: Rest<&Value>| Value::list(all.values.to_vec())),
+        Func::new("append", push),
+        Func::new("push", push),
+        Func::new("mustAppend", push),
+        Func::new("mustPush", push),
+        Func::new("prepend", prepend),
+        Func::new("mustPrepend", prepend),
+        Func::new("first", first),
+        Func::new("mustFirst", first),
+        Func::new("last", last),
+        Func::new("mustLast", last),
+        Func::new("rest", rest),
+        Func::new("mustRest", rest),
+        Func::new("initial", initial),
+        Func::new("mustInitial", initial),
+        Func::new("reverse", reverse),
+        Func::new("mustReverse", reverse),
+        Func::new("uniq", uniq),
+        Func::new("mustUniq", uniq),
+        Func::new("without", without),
+        Func::new("mustWithout", without),
+        Func::new("has", has),
+        Func::new("mustHas", has),
+        Func::new("compact", compact),
+        Func::new("mustCompact", compact),
+        Func::new("slice", slice),
+        Func::new("mustSlice", slice),
+        Func::new("concat", concat),
+        Func::new("chunk", chunk),
+        Func::new("mustChunk", chunk),
     ]
 }
+
+type Out = Result<Value, CallError>;
 
 /// The elements of a list; anything else fails with Go's text, which begins with `complaint`.
 fn items<'a>(value: &'a Value, complaint: &str) -> Result<&'a [Value], CallError> {
@@ -60,60 +61,45 @@ fn nil_list() -> Value {
     Value::List(List::nil(ListKind::Any))
 }
 
-fn list(args: &[Value]) -> Out {
-    Ok(Value::list(args.to_vec()))
-}
-
-fn push(args: &[Value]) -> Out {
-    let items = items(args.any(0), "Cannot push on type")?;
+fn push(list: &Value, item: &Value) -> Out {
+    let items = items(list, "Cannot push on type")?;
     limit::items(items.len() + 1)?;
-    let all = items.iter().chain([args.any(1)]).cloned().collect();
-    Ok(Value::list(all))
+    Ok(Value::list(items.iter().chain([item]).cloned().collect()))
 }
 
-fn prepend(args: &[Value]) -> Out {
-    let items = items(args.any(0), "Cannot prepend on type")?;
+fn prepend(list: &Value, item: &Value) -> Out {
+    let items = items(list, "Cannot prepend on type")?;
     limit::items(items.len() + 1)?;
-    let all = [args.any(1)].into_iter().chain(items).cloned().collect();
-    Ok(Value::list(all))
+    Ok(Value::list([item].into_iter().chain(items).cloned().collect()))
 }
 
-fn first(args: &[Value]) -> Out {
-    Ok(items(args.any(0), "Cannot find first on type")?
-        .first()
-        .cloned()
-        .unwrap_or(Value::Nil))
+fn first(list: &Value) -> Out {
+    let items = items(list, "Cannot find first on type")?;
+    Ok(items.first().cloned().unwrap_or(Value::Nil))
 }
 
-fn last(args: &[Value]) -> Out {
-    Ok(items(args.any(0), "Cannot find last on type")?
-        .last()
-        .cloned()
-        .unwrap_or(Value::Nil))
+fn last(list: &Value) -> Out {
+    let items = items(list, "Cannot find last on type")?;
+    Ok(items.last().cloned().unwrap_or(Value::Nil))
 }
 
-fn rest(args: &[Value]) -> Out {
-    Ok(match items(args.any(0), "Cannot find rest on type")? {
+fn rest(list: &Value) -> Out {
+    Ok(match items(list, "Cannot find rest on type")? {
         [] => nil_list(),
         [_, rest @ ..] => Value::list(rest.to_vec()),
     })
 }
 
-fn initial(args: &[Value]) -> Out {
-    Ok(match items(args.any(0), "Cannot find initial on type")? {
+fn initial(list: &Value) -> Out {
+    Ok(match items(list, "Cannot find initial on type")? {
         [] => nil_list(),
         [initial @ .., _] => Value::list(initial.to_vec()),
     })
 }
 
-fn reverse(args: &[Value]) -> Out {
-    Ok(Value::list(
-        items(args.any(0), "Cannot find reverse on type")?
-            .iter()
-            .rev()
-            .cloned()
-            .collect(),
-    ))
+fn reverse(list: &Value) -> Out {
+    let items = items(list, "Cannot find reverse on type")?;
+    Ok(Value::list(items.iter().rev().cloned().collect()))
 }
 
 fn contains(haystack: &[Value], needle: &Value) -> bool {
@@ -140,8 +126,8 @@ fn scalar_key(value: &Value) -> Option<(&'static str, Vec<u8>)> {
 /// Lists, maps and objects that `uniq` compares with each other at most, as that takes the square of their number.
 const MAX_COMPARED: usize = 5_000;
 
-fn uniq(args: &[Value]) -> Out {
-    let items = items(args.any(0), "Cannot find uniq on type")?;
+fn uniq(list: &Value) -> Out {
+    let items = items(list, "Cannot find uniq on type")?;
     let mut found: Vec<Value> = Vec::new();
     let mut scalars = std::collections::HashSet::new();
     let mut others: Vec<Value> = Vec::new();
@@ -165,42 +151,31 @@ fn uniq(args: &[Value]) -> Out {
     Ok(Value::list(found))
 }
 
-fn without(args: &[Value]) -> Out {
-    let omitted = args.rest(1);
-    let items = items(args.any(0), "Cannot find without on type")?;
-    Ok(Value::list(
-        items.iter().filter(|item| !contains(omitted, item)).cloned().collect(),
-    ))
+fn without(list: &Value, omitted: Rest<&Value>) -> Out {
+    let items = items(list, "Cannot find without on type")?;
+    let kept = items.iter().filter(|item| !contains(omitted.values, item));
+    Ok(Value::list(kept.cloned().collect()))
 }
 
-fn has(args: &[Value]) -> Out {
-    if args.any(1).is_nil() {
-        return Ok(Value::Bool(false));
-    }
-    Ok(Value::Bool(contains(
-        items(args.any(1), "Cannot find has on type")?,
-        args.any(0),
-    )))
+fn has(item: &Value, list: &Value) -> Result<bool, CallError> {
+    Ok(!list.is_nil() && contains(items(list, "Cannot find has on type")?, item))
 }
 
-fn compact(args: &[Value]) -> Out {
-    let items = items(args.any(0), "Cannot compact on type")?;
+fn compact(list: &Value) -> Out {
+    let items = items(list, "Cannot compact on type")?;
     Ok(Value::list(
         items.iter().filter(|item| !is_empty(item)).cloned().collect(),
     ))
 }
 
 /// The part from one index to before another, of the list's own type; of an empty list always nil.
-fn slice(args: &[Value]) -> Out {
-    let items = items(args.any(0), "list should be type of slice or array but")?;
-    let Value::List(list) = args.any(0) else {
+fn slice(list: &Value, indices: Rest<&Value>) -> Out {
+    let items = items(list, "list should be type of slice or array but")?;
+    let (Value::List(list), [_, ..]) = (list, items) else {
         return Ok(Value::Nil);
     };
-    if items.is_empty() {
-        return Ok(Value::Nil);
-    }
-    let start = args.get(1).map_or(0, to_int64);
-    let end = args.get(2).map_or(items.len() as i64, to_int64);
+    let start = indices.values.first().map_or(0, to_int64);
+    let end = indices.values.get(1).map_or(items.len() as i64, to_int64);
     let bounds = usize::try_from(start).ok().zip(usize::try_from(end).ok());
     match bounds.filter(|(from, to)| from <= to && *to <= items.len()) {
         Some((from, to)) => {
@@ -211,9 +186,9 @@ fn slice(args: &[Value]) -> Out {
     }
 }
 
-fn concat(args: &[Value]) -> Out {
+fn concat(lists: Rest<&Value>) -> Out {
     let mut all = Vec::new();
-    for value in args {
+    for value in lists.values {
         let items = match value {
             Value::List(list) => list.items(),
             Value::Nil => return Err(CallError::from(NIL_POINTER)),
@@ -229,19 +204,18 @@ fn concat(args: &[Value]) -> Out {
 const CHUNK: u64 = 160;
 
 /// Lists of `size` elements each, the last one of what is left.
-fn chunk(args: &[Value]) -> Out {
-    let size = args.int(0)?;
-    let items = items(args.any(1), "Cannot chunk type")?;
+fn chunk(size: i64, list: &Value) -> Result<List, CallError> {
+    let items = items(list, "Cannot chunk type")?;
     let Some(size) = usize::try_from(size).ok().filter(|size| *size > 0) else {
         // Go divides by the size all the same; two elements make no chunk of size -1, one makes one of size -2, all else
         // fails.
         if size < -1 && items.len() == 1 {
             let chunk = Value::list(items.to_vec());
-            return Ok(Value::List(List::new(ListKind::Lists, vec![chunk])));
+            return Ok(List::new(ListKind::Lists, vec![chunk]));
         }
         let none = size < 0 && items.len() as i64 - 1 > 0 && (items.len() as i64 - 1) <= size.saturating_neg();
         return if none {
-            Ok(Value::List(List::new(ListKind::Lists, Vec::new())))
+            Ok(List::new(ListKind::Lists, Vec::new()))
         } else {
             Err(CallError::from("runtime error: makeslice: len out of range"))
         };
@@ -251,5 +225,5 @@ fn chunk(args: &[Value]) -> Out {
         return Err(CallError::Text(meter::Overrun::Memory.to_string()));
     }
     let chunks = items.chunks(size).map(|chunk| Value::list(chunk.to_vec()));
-    Ok(Value::List(List::new(ListKind::Lists, chunks.collect())))
+    Ok(List::new(ListKind::Lists, chunks.collect()))
 }

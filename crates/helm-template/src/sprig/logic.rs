@@ -1,18 +1,27 @@
 //! Defaults and choices.
 
-use super::args::{Args, Out};
-use super::pure;
-use go_template::func::Func;
+use go_template::func::{Func, Rest};
 use go_template::value::Value;
 
-pub(super) fn table<C>() -> Vec<Func<C>> {
+pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
     vec![
-        pure!("default", [Any], Any.., default),
-        pure!("empty", [Any], empty),
-        pure!("coalesce", [], Any.., coalesce),
-        pure!("all", [], Any.., all),
-        pure!("any", [], Any.., any),
-        pure!("ternary", [Any, Any, Bool], ternary),
+        Func::new("default", |default: &Value, given: Rest<&Value>| {
+            let given = given.values.first().filter(|given| !is_empty(given));
+            given.unwrap_or(default).clone()
+        }),
+        Func::new("empty", is_empty),
+        Func::new("coalesce", |all: Rest<&Value>| {
+            let found = all.values.iter().find(|value| !is_empty(value));
+            found.cloned().unwrap_or(Value::Nil)
+        }),
+        Func::new("all", |all: Rest<&Value>| !all.values.iter().any(is_empty)),
+        Func::new("any", |all: Rest<&Value>| !all.values.iter().all(is_empty)),
+        Func::new(
+            "ternary",
+            |yes: &Value, no: &Value, which: bool| {
+                if which { yes.clone() } else { no.clone() }
+            },
+        ),
     ]
 }
 
@@ -22,36 +31,4 @@ pub fn is_empty(value: &Value) -> bool {
         Value::Object(object) => !matches!(object.kind(), "struct" | "ptr") && !object.truth(),
         other => !other.truth(),
     }
-}
-
-fn default(args: &[Value]) -> Out {
-    Ok(args
-        .get(1)
-        .filter(|given| !is_empty(given))
-        .unwrap_or(args.any(0))
-        .clone())
-}
-
-fn empty(args: &[Value]) -> Out {
-    Ok(Value::Bool(is_empty(args.any(0))))
-}
-
-fn coalesce(args: &[Value]) -> Out {
-    Ok(args
-        .iter()
-        .find(|value| !is_empty(value))
-        .cloned()
-        .unwrap_or(Value::Nil))
-}
-
-fn all(args: &[Value]) -> Out {
-    Ok(Value::Bool(!args.iter().any(is_empty)))
-}
-
-fn any(args: &[Value]) -> Out {
-    Ok(Value::Bool(!args.iter().all(is_empty)))
-}
-
-fn ternary(args: &[Value]) -> Out {
-    Ok(args.any(if args.bool(2)? { 0 } else { 1 }).clone())
 }

@@ -1,66 +1,42 @@
 //! Whole numbers: each operand is converted to an int64 first, and results wrap around as Go's do.
 
-use super::args::{Args, Out};
-use super::convert::to_int64;
-use super::pure;
+use super::convert::Whole;
 use crate::limit;
-use go_template::func::{CallError, Func};
+use go_template::func::{CallError, Func, Rest};
 use go_template::value::{List, ListKind, Value};
 
-pub(super) fn table<C>() -> Vec<Func<C>> {
+pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
     vec![
-        pure!("add1", [Any], add1),
-        pure!("add", [], Any.., add),
-        pure!("sub", [Any, Any], sub),
-        pure!("mul", [Any], Any.., mul),
-        pure!("div", [Any, Any], div),
-        pure!("mod", [Any, Any], modulo),
-        pure!("max", [Any], Any.., max),
-        pure!("biggest", [Any], Any.., max),
-        pure!("min", [Any], Any.., min),
-        pure!("until", [Int], until),
-        pure!("untilStep", [Int, Int, Int], until_step),
-        pure!("seq", [], Int.., seq),
+        Func::new("add1", |n: Whole| Value::Int64(n.0.wrapping_add(1))),
+        Func::new("add", |all: Rest<Whole>| folded(0, &all, i64::wrapping_add)),
+        Func::new("sub", |a: Whole, b: Whole| Value::Int64(a.0.wrapping_sub(b.0))),
+        Func::new("mul", |n: Whole, rest: Rest<Whole>| {
+            folded(n.0, &rest, i64::wrapping_mul)
+        }),
+        Func::new("div", |a: Whole, b: Whole| divided(a, b, i64::wrapping_div)),
+        Func::new("mod", |a: Whole, b: Whole| divided(a, b, i64::wrapping_rem)),
+        Func::new("max", |n: Whole, rest: Rest<Whole>| folded(n.0, &rest, i64::max)),
+        Func::new("biggest", |n: Whole, rest: Rest<Whole>| folded(n.0, &rest, i64::max)),
+        Func::new("min", |n: Whole, rest: Rest<Whole>| folded(n.0, &rest, i64::min)),
+        Func::new("until", |count: i64| {
+            range(0, count, if count < 0 { -1 } else { 1 }).map(int_list)
+        }),
+        Func::new("untilStep", |start: i64, stop: i64, step: i64| {
+            range(start, stop, step).map(int_list)
+        }),
+        Func::new("seq", seq),
     ]
 }
 
-fn add1(args: &[Value]) -> Out {
-    Ok(Value::Int64(to_int64(args.any(0)).wrapping_add(1)))
+fn folded(first: i64, rest: &Rest<'_, Whole>, with: fn(i64, i64) -> i64) -> Value {
+    Value::Int64(rest.iter().map(|n| n.0).fold(first, with))
 }
 
-fn add(args: &[Value]) -> Out {
-    Ok(Value::Int64(args.iter().map(to_int64).fold(0, i64::wrapping_add)))
-}
-
-fn sub(args: &[Value]) -> Out {
-    Ok(Value::Int64(to_int64(args.any(0)).wrapping_sub(to_int64(args.any(1)))))
-}
-
-fn mul(args: &[Value]) -> Out {
-    Ok(Value::Int64(args.iter().map(to_int64).fold(1, i64::wrapping_mul)))
-}
-
-fn divisor(args: &[Value]) -> Result<i64, CallError> {
-    match to_int64(args.any(1)) {
+fn divided(a: Whole, b: Whole, with: fn(i64, i64) -> i64) -> Result<Value, CallError> {
+    match b.0 {
         0 => Err(CallError::from("runtime error: integer divide by zero")),
-        n => Ok(n),
+        divisor => Ok(Value::Int64(with(a.0, divisor))),
     }
-}
-
-fn div(args: &[Value]) -> Out {
-    Ok(Value::Int64(to_int64(args.any(0)).wrapping_div(divisor(args)?)))
-}
-
-fn modulo(args: &[Value]) -> Out {
-    Ok(Value::Int64(to_int64(args.any(0)).wrapping_rem(divisor(args)?)))
-}
-
-fn max(args: &[Value]) -> Out {
-    Ok(Value::Int64(args.iter().map(to_int64).max().unwrap_or(0)))
-}
-
-fn min(args: &[Value]) -> Out {
-    Ok(Value::Int64(args.iter().map(to_int64).min().unwrap_or(0)))
 }
 
 /// The numbers from `start` to before `stop`; none if `step` leads away from it.
@@ -77,32 +53,23 @@ fn range(start: i64, stop: i64, step: i64) -> Result<Vec<i64>, CallError> {
         .collect())
 }
 
-fn int_list(numbers: Vec<i64>) -> Value {
-    Value::List(List::new(ListKind::Int, numbers.into_iter().map(Value::Int).collect()))
-}
-
-fn until(args: &[Value]) -> Out {
-    let count = args.int(0)?;
-    Ok(int_list(range(0, count, if count < 0 { -1 } else { 1 })?))
-}
-
-fn until_step(args: &[Value]) -> Out {
-    Ok(int_list(range(args.int(0)?, args.int(1)?, args.int(2)?)?))
+fn int_list(numbers: Vec<i64>) -> List {
+    List::new(ListKind::Int, numbers.into_iter().map(Value::Int).collect())
 }
 
 /// The numbers of `end`, `start end` or `start step end`, ends included, as text; anything else is empty.
-fn seq(args: &[Value]) -> Out {
-    let (start, step, end) = match args.len() {
-        1 => (1, None, args.int(0)?),
-        2 => (args.int(0)?, None, args.int(1)?),
-        3 => (args.int(0)?, Some(args.int(1)?), args.int(2)?),
-        _ => return Ok(Value::string("")),
+fn seq(all: Rest<i64>) -> Result<String, CallError> {
+    let (start, step, end) = match *all.iter().collect::<Vec<_>>() {
+        [end] => (1, None, end),
+        [start, end] => (start, None, end),
+        [start, step, end] => (start, Some(step), end),
+        _ => return Ok(String::new()),
     };
     let toward = if end < start { -1 } else { 1 };
     if end < start && step.is_some_and(|step| step > 0) {
-        return Ok(Value::string(""));
+        return Ok(String::new());
     }
     let numbers = range(start, end.wrapping_add(toward), step.unwrap_or(toward))?;
     let words: Vec<String> = numbers.iter().map(i64::to_string).collect();
-    Ok(Value::string(words.join(" ")))
+    Ok(words.join(" "))
 }

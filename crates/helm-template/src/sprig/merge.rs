@@ -1,18 +1,18 @@
 //! `merge` and its kin: what mergo v1.0.1 makes of two maps. The first map is changed in place.
 
-use super::args::{Args, Out};
 use super::logic::is_empty;
-use super::pure;
 use crate::limit;
-use go_template::func::{CallError, Func};
+use go_template::func::{CallError, Func, Rest};
 use go_template::value::{Entries, Field, Map, MapKind, Object, Str, Value};
 
-pub(super) fn table<C>() -> Vec<Func<C>> {
+pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+    let merge = |target: &Map, sources: Rest<&Map>| merged(target, &sources, false);
+    let overwrite = |target: &Map, sources: Rest<&Map>| merged(target, &sources, true);
     vec![
-        pure!("merge", [Map], Map.., merge),
-        pure!("mustMerge", [Map], Map.., merge),
-        pure!("mergeOverwrite", [Map], Map.., merge_overwrite),
-        pure!("mustMergeOverwrite", [Map], Map.., merge_overwrite),
+        Func::new("merge", merge),
+        Func::new("mustMerge", merge),
+        Func::new("mergeOverwrite", overwrite),
+        Func::new("mustMergeOverwrite", overwrite),
     ]
 }
 
@@ -123,22 +123,13 @@ fn put(target: &Map, source: &Map, key: Str, value: Value) -> Result<(), CallErr
     Err(CallError::from(text))
 }
 
-fn merged(args: &[Value], overwrite: bool) -> Out {
-    let mut target = args.map(0)?.with_kind(MapKind::Any);
-    for index in 1..args.len() {
-        let source = args.map(index)?;
+fn merged(target: &Map, sources: &Rest<'_, &Map>, overwrite: bool) -> Result<Map, CallError> {
+    let mut target = target.with_kind(MapKind::Any);
+    for source in sources.iter() {
         if target.entries.is_none() && source.entries.is_some() {
             target = Map::new(MapKind::Any, Entries::new());
         }
-        merge_maps(&target, &source, overwrite)?;
+        merge_maps(&target, source, overwrite)?;
     }
-    Ok(Value::Map(target))
-}
-
-fn merge(args: &[Value]) -> Out {
-    merged(args, false)
-}
-
-fn merge_overwrite(args: &[Value]) -> Out {
-    merged(args, true)
+    Ok(target)
 }

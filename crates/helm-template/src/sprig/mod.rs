@@ -6,7 +6,6 @@
 //!
 //! Values are somebody's input, so every function bounds what it makes: see `limit`.
 
-mod args;
 mod case;
 pub mod certs;
 pub mod convert;
@@ -40,7 +39,7 @@ pub use draw::{Call, Drawn, Pair, Source};
 pub use merge::merge_maps;
 
 /// What the functions need from outside, so that rendering stays a pure function.
-pub trait Env {
+pub trait Env: 'static {
     /// The result of one call of a random function (`rand*`, `uuidv4`, `shuffle`, `gen*`, the salt of `htpasswd`, the
     /// clock's reading in `now`, ...): a kept one if there is one that `fits`, else what `make` draws.
     ///
@@ -88,40 +87,6 @@ pub fn functions<C: Env>() -> Vec<Func<C>> {
     all.extend(certs::table());
     all
 }
-
-/// An entry for a function that needs nothing but its arguments.
-macro_rules! pure {
-    ($name:literal, [$($param:ident),*], $body:path) => {
-        go_template::func::Func {
-            name: $name,
-            params: &[$(go_template::func::Param::$param),*],
-            variadic: None,
-            body: |_, args| $body(args),
-        }
-    };
-    ($name:literal, [$($param:ident),*], $rest:ident.., $body:path) => {
-        go_template::func::Func {
-            name: $name,
-            params: &[$(go_template::func::Param::$param),*],
-            variadic: Some(go_template::func::Param::$rest),
-            body: |_, args| $body(args),
-        }
-    };
-}
-pub(crate) use pure;
-
-/// An entry for a function that asks the [`Env`].
-macro_rules! impure {
-    ($name:literal, [$($param:expr),*], $body:expr) => {
-        go_template::func::Func {
-            name: $name,
-            params: &[$($param),*],
-            variadic: None,
-            body: $body,
-        }
-    };
-}
-pub(crate) use impure;
 
 #[cfg(test)]
 mod tests;

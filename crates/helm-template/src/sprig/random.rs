@@ -2,44 +2,34 @@
 
 use data_encoding::BASE64;
 
-use super::args::{Args, Out};
-use super::{Call, Env, Source, draw, impure};
+use super::{Call, Env, Source, draw};
 use crate::gostd::runes;
 use crate::limit;
-use go_template::func::{CallError, Func, Param};
+use go_template::func::{CallError, Func, Given};
 use go_template::value::Value;
 
 pub(super) fn table<C: Env>() -> Vec<Func<C>> {
+    let chars = |name, alphabet: &'static [u8]| {
+        Func::with_context(name, move |env: &mut C, count: i64| chars(env, name, count, alphabet))
+    };
     vec![
-        impure!("randAlphaNum", [Param::Int], |env, args| chars(
-            env,
-            "randAlphaNum",
-            args,
-            ALPHANUMERIC
-        )),
-        impure!("randAlpha", [Param::Int], |env, args| chars(
-            env,
-            "randAlpha",
-            args,
-            ALPHABETIC
-        )),
-        impure!("randNumeric", [Param::Int], |env, args| chars(
-            env,
-            "randNumeric",
-            args,
-            NUMERIC
-        )),
-        impure!("randAscii", [Param::Int], rand_ascii),
-        impure!("randBytes", [Param::Int], rand_bytes),
-        impure!("randInt", [Param::Int, Param::Int], rand_int),
-        impure!("shuffle", [Param::String], shuffle),
-        impure!("uuidv4", [], uuidv4),
+        chars("randAlphaNum", ALPHANUMERIC),
+        chars("randAlpha", ALPHABETIC),
+        chars("randNumeric", NUMERIC),
+        chars("randAscii", ASCII),
+        Func::with_context("randBytes", rand_bytes),
+        Func::with_context("randInt", rand_int),
+        Func::with_context("shuffle", shuffle),
+        Func::with_context("uuidv4", uuidv4),
     ]
 }
 
 const NUMERIC: &[u8] = b"0123456789";
 const ALPHABETIC: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const ALPHANUMERIC: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+const ASCII: &[u8] =
+    b" !\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~";
 
 /// `count` numbers of 64 bits: so many that a remainder by a small number shows no bias.
 fn numbers(source: &mut Source, count: usize) -> Result<Vec<u64>, CallError> {
@@ -50,11 +40,12 @@ fn numbers(source: &mut Source, count: usize) -> Result<Vec<u64>, CallError> {
 }
 
 /// A count below zero is an error that sprig drops, so the result is empty.
-fn chars<C: Env>(env: &mut C, function: &'static str, args: &[Value], alphabet: &[u8]) -> Out {
-    let count = usize::try_from(args.int(0)?).unwrap_or(0);
+fn chars<C: Env>(env: &mut C, function: &'static str, count: i64, alphabet: &[u8]) -> Result<String, CallError> {
+    let given = [Value::Int(count)];
+    let count = usize::try_from(count).unwrap_or(0);
     limit::items(count)?;
     if count == 0 {
-        return Ok(Value::string(""));
+        return Ok(String::new());
     }
     let fits = |text: &str| text.len() == count && text.bytes().all(|byte| alphabet.contains(&byte));
     let pick = |n: u64| alphabet.get((n % alphabet.len() as u64) as usize).copied();
@@ -62,23 +53,17 @@ fn chars<C: Env>(env: &mut C, function: &'static str, args: &[Value], alphabet: 
         let picked = numbers(source, count)?.into_iter().filter_map(pick);
         Ok(picked.map(char::from).collect())
     };
-    let call = Call::new(function, args)?.costing(count as u64);
-    draw::text(env, &call, fits, make).map(Value::string)
-}
-
-fn rand_ascii<C: Env>(env: &mut C, args: &[Value]) -> Out {
-    let alphabet: Vec<u8> = (32..127).collect();
-    chars(env, "randAscii", args, &alphabet)
+    draw::text(env, &Call::new(function, &given)?.costing(count as u64), fits, make)
 }
 
 /// So many random bytes in base64.
-fn rand_bytes<C: Env>(env: &mut C, args: &[Value]) -> Out {
-    let Ok(count) = usize::try_from(args.int(0)?) else {
+fn rand_bytes<C: Env>(env: &mut C, given: Given, count: i64) -> Result<String, CallError> {
+    let Ok(count) = usize::try_from(count) else {
         return Err(CallError::from("runtime error: makeslice: len out of range"));
     };
     limit::items(count)?;
     if count == 0 {
-        return Ok(Value::string(""));
+        return Ok(String::new());
     }
     let fits = |text: &str| BASE64.decode(text.as_bytes()).is_ok_and(|bytes| bytes.len() == count);
     let make = |source: &mut Source| {
@@ -86,12 +71,10 @@ fn rand_bytes<C: Env>(env: &mut C, args: &[Value]) -> Out {
         source.fill(&mut bytes)?;
         Ok(BASE64.encode(&bytes))
     };
-    let call = Call::new("randBytes", args)?.costing(count as u64);
-    draw::text(env, &call, fits, make).map(Value::string)
+    draw::text(env, &Call::new("randBytes", given.0)?.costing(count as u64), fits, make)
 }
 
-fn rand_int<C: Env>(env: &mut C, args: &[Value]) -> Out {
-    let (min, max) = (args.int(0)?, args.int(1)?);
+fn rand_int<C: Env>(env: &mut C, given: Given, min: i64, max: i64) -> Result<Value, CallError> {
     let Ok(span @ 1..) = u64::try_from(max.wrapping_sub(min)) else {
         return Err(CallError::from("invalid argument to Intn"));
     };
@@ -100,15 +83,15 @@ fn rand_int<C: Env>(env: &mut C, args: &[Value]) -> Out {
         let drawn = numbers(source, 1)?.first().copied().unwrap_or(0);
         Ok(min.wrapping_add_unsigned(drawn % span))
     };
-    draw::int(env, &Call::new("randInt", args)?, fits, make)
+    draw::int(env, &Call::new("randInt", given.0)?, fits, make)
 }
 
 /// The characters in another order.
-fn shuffle<C: Env>(env: &mut C, args: &[Value]) -> Out {
-    let mut chars: Vec<char> = runes::runes(args.text(0)?).map(|(_, c, _)| c).collect();
+fn shuffle<C: Env>(env: &mut C, given: Given, text: &[u8]) -> Result<String, CallError> {
+    let mut chars: Vec<char> = runes::runes(text).map(|(_, c, _)| c).collect();
     limit::items(chars.len())?;
     if chars.len() < 2 {
-        return Ok(Value::string(chars.into_iter().collect::<String>()));
+        return Ok(chars.into_iter().collect());
     }
     let mut sorted = chars.clone();
     sorted.sort_unstable();
@@ -117,7 +100,7 @@ fn shuffle<C: Env>(env: &mut C, args: &[Value]) -> Out {
         found.sort_unstable();
         found == sorted
     };
-    let call = Call::new("shuffle", args)?.costing(chars.len() as u64);
+    let call = Call::new("shuffle", given.0)?.costing(chars.len() as u64);
     let make = |source: &mut Source| {
         let drawn = numbers(source, chars.len())?;
         for (last, n) in (1..chars.len()).rev().zip(drawn) {
@@ -125,10 +108,10 @@ fn shuffle<C: Env>(env: &mut C, args: &[Value]) -> Out {
         }
         Ok(chars.into_iter().collect())
     };
-    draw::text(env, &call, fits, make).map(Value::string)
+    draw::text(env, &call, fits, make)
 }
 
-fn uuidv4<C: Env>(env: &mut C, args: &[Value]) -> Out {
+fn uuidv4<C: Env>(env: &mut C) -> Result<String, CallError> {
     let fits = |text: &str| {
         uuid::Uuid::parse_str(text).is_ok_and(|uuid| uuid.get_version_num() == 4 && uuid.to_string() == text)
     };
@@ -137,5 +120,5 @@ fn uuidv4<C: Env>(env: &mut C, args: &[Value]) -> Out {
         source.fill(&mut bytes)?;
         Ok(uuid::Builder::from_random_bytes(bytes).into_uuid().to_string())
     };
-    draw::text(env, &Call::new("uuidv4", args)?, fits, make).map(Value::string)
+    draw::text(env, &Call::new("uuidv4", &[])?, fits, make)
 }

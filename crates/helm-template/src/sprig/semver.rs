@@ -5,17 +5,19 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::rc::Rc;
 
-use super::args::{Args, NIL_POINTER, Out};
-use super::pure;
+use crate::gostd::NIL_POINTER;
 use go_template::func::{Func, Param};
 use go_template::value::{Field, Object, Value};
 
 pub use super::semver_constraint::Constraints;
 
-pub(super) fn table<C>() -> Vec<Func<C>> {
+pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
     vec![
-        pure!("semver", [String], semver),
-        pure!("semverCompare", [String, String], semver_compare),
+        Func::new("semver", |text: &[u8]| parse(text).map(|version| object(version, true))),
+        Func::new("semverCompare", |constraint: &[u8], version: &[u8]| {
+            let constraints = Constraints::parse(&String::from_utf8_lossy(constraint))?;
+            parse(version).map(|version| constraints.check(&version))
+        }),
     ]
 }
 
@@ -337,14 +339,4 @@ fn parse(text: &[u8]) -> Result<Version, String> {
         Err(_) if text.len() <= MAX_VERSION => Err(INVALID.to_owned()),
         _ => Version::parse(&String::from_utf8_lossy(text)),
     }
-}
-
-fn semver(args: &[Value]) -> Out {
-    Ok(object(parse(args.text(0)?)?, true))
-}
-
-fn semver_compare(args: &[Value]) -> Out {
-    let constraints = Constraints::parse(&String::from_utf8_lossy(args.text(0)?))?;
-    let version = parse(args.text(1)?)?;
-    Ok(Value::Bool(constraints.check(&version)))
 }

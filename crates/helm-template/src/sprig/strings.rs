@@ -1,50 +1,68 @@
 //! Strings: trimming, cutting, joining, quoting. All of them count bytes, as Go does.
 
-use super::args::{Args, Out};
-use super::{pure, text};
+use super::text;
 use crate::gostd::runes;
 use crate::limit;
-use go_template::func::{CallError, Func};
+use go_template::func::{CallError, Func, Rest};
 use go_template::quote::quote_go;
 use go_template::value::{Entries, Map, MapKind, Str, Value};
+use memchr::memmem;
 
-pub(super) fn table<C>() -> Vec<Func<C>> {
+pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
     vec![
-        pure!("hello", [], hello),
-        pure!("trim", [String], trim),
-        pure!("trimall", [String, String], trim_all),
-        pure!("trimAll", [String, String], trim_all),
-        pure!("trimSuffix", [String, String], trim_suffix),
-        pure!("trimPrefix", [String, String], trim_prefix),
-        pure!("nospace", [String], nospace),
-        pure!("trunc", [Int, String], trunc),
-        pure!("substr", [Int, Int, String], substr),
-        pure!("repeat", [Int, String], repeat),
-        pure!("contains", [String, String], contains),
-        pure!("hasPrefix", [String, String], has_prefix),
-        pure!("hasSuffix", [String, String], has_suffix),
-        pure!("quote", [], Any.., quote),
-        pure!("squote", [], Any.., squote),
-        pure!("cat", [], Any.., cat),
-        pure!("indent", [Int, String], indent),
-        pure!("nindent", [Int, String], nindent),
-        pure!("replace", [String, String, String], replace),
-        pure!("plural", [String, String, Int], plural),
-        pure!("split", [String, String], split),
-        pure!("splitn", [String, Int, String], splitn),
-        pure!("splitList", [String, String], split_list),
-        pure!("join", [String, Any], join),
-        pure!("sortAlpha", [Any], sort_alpha),
-        pure!("fail", [String], fail),
+        Func::new("hello", || "Hello!"),
+        Func::new("trim", |text: &[u8]| Str::from(trim_by(text, char::is_whitespace))),
+        Func::new("trimall", trim_all),
+        Func::new("trimAll", trim_all),
+        Func::new("trimSuffix", |suffix: &[u8], text: &[u8]| {
+            Str::from(text.strip_suffix(suffix).unwrap_or(text))
+        }),
+        Func::new("trimPrefix", |prefix: &[u8], text: &[u8]| {
+            Str::from(text.strip_prefix(prefix).unwrap_or(text))
+        }),
+        Func::new("nospace", nospace),
+        Func::new("trunc", trunc),
+        Func::new("substr", substr),
+        Func::new("repeat", |count: i64, text: &[u8]| repeated(text, count)),
+        Func::new("contains", |part: &[u8], text: &[u8]| {
+            memmem::find(text, part).is_some()
+        }),
+        Func::new("hasPrefix", |prefix: &[u8], text: &[u8]| text.starts_with(prefix)),
+        Func::new("hasSuffix", |suffix: &[u8], text: &[u8]| text.ends_with(suffix)),
+        Func::new("quote", |all: Rest<&Value>| {
+            joined(b" ", &without_nil(&all, |value| quote_go(text::strval(value))))
+        }),
+        Func::new("squote", |all: Rest<&Value>| {
+            let quoted = |value: &Value| [b"'", text::display(value).as_slice(), b"'"].concat();
+            joined(b" ", &without_nil(&all, quoted))
+        }),
+        Func::new("cat", cat),
+        Func::new("indent", |spaces: i64, text: &[u8]| indented(spaces, text, b"")),
+        Func::new("nindent", |spaces: i64, text: &[u8]| indented(spaces, text, b"\n")),
+        Func::new("replace", replace),
+        Func::new(
+            "plural",
+            |one: &Str, many: &Str, count: i64| {
+                if count == 1 { one.clone() } else { many.clone() }
+            },
+        ),
+        Func::new("split", |separator: &[u8], text: &[u8]| {
+            split_parts(text, separator, -1).map(|parts| part_map(&parts))
+        }),
+        Func::new("splitn", |separator: &[u8], count: i64, text: &[u8]| {
+            split_parts(text, separator, count).map(|parts| part_map(&parts))
+        }),
+        Func::new("splitList", |separator: &[u8], text: &[u8]| {
+            let parts = split_parts(text, separator, -1)?;
+            Ok::<_, CallError>(text::string_list(parts.into_iter().map(Str::from).collect()))
+        }),
+        Func::new("join", |separator: &[u8], list: &Value| {
+            let parts = text::strslice(list);
+            joined(separator, &parts.iter().map(Str::as_bytes).collect::<Vec<_>>())
+        }),
+        Func::new("sortAlpha", sort_alpha),
+        Func::new("fail", |why: &Str| Err::<Value, _>(why.to_text().into_owned())),
     ]
-}
-
-fn hello(_: &[Value]) -> Out {
-    Ok(Value::string("Hello!"))
-}
-
-fn fail(args: &[Value]) -> Out {
-    Err(CallError::Text(String::from_utf8_lossy(args.text(0)?).into_owned()))
 }
 
 fn trim_by(bytes: &[u8], drop: impl Fn(char) -> bool) -> &[u8] {
@@ -59,51 +77,30 @@ fn trim_by(bytes: &[u8], drop: impl Fn(char) -> bool) -> &[u8] {
     bytes.get(start..end).unwrap_or(&[])
 }
 
-fn trim(args: &[Value]) -> Out {
-    Ok(Value::string(trim_by(args.text(0)?, char::is_whitespace)))
-}
-
-fn trim_all(args: &[Value]) -> Out {
-    let cut: Vec<char> = runes::runes(args.text(0)?).map(|(_, c, _)| c).collect();
-    Ok(Value::string(trim_by(args.text(1)?, |c| cut.contains(&c))))
-}
-
-fn trim_suffix(args: &[Value]) -> Out {
-    let (suffix, text) = (args.text(0)?, args.text(1)?);
-    Ok(Value::string(text.strip_suffix(suffix).unwrap_or(text)))
-}
-
-fn trim_prefix(args: &[Value]) -> Out {
-    let (prefix, text) = (args.text(0)?, args.text(1)?);
-    Ok(Value::string(text.strip_prefix(prefix).unwrap_or(text)))
+fn trim_all(cut: &[u8], text: &[u8]) -> Str {
+    let cut: Vec<char> = runes::runes(cut).map(|(_, c, _)| c).collect();
+    Str::from(trim_by(text, |c| cut.contains(&c)))
 }
 
 /// goutils' `DeleteWhiteSpace` looks at bytes as if they were Latin-1, so other characters break once a space goes.
-fn nospace(args: &[Value]) -> Out {
-    let text = args.text(0)?;
-    if !text.iter().any(|b| char::from(*b).is_whitespace()) {
-        return Ok(args.any(0).clone());
+fn nospace(text: &Str) -> Str {
+    let chars = text.iter().map(|b| char::from(*b));
+    if !chars.clone().any(char::is_whitespace) {
+        return text.clone();
     }
-    let kept: String = text
-        .iter()
-        .map(|b| char::from(*b))
-        .filter(|c| !c.is_whitespace())
-        .collect();
-    Ok(Value::string(kept))
+    Str::from(chars.filter(|c| !c.is_whitespace()).collect::<String>())
 }
 
-fn trunc(args: &[Value]) -> Out {
-    let (count, text) = (args.int(0)?, args.text(1)?);
+fn trunc(count: i64, text: &Str) -> Str {
     let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
     if wanted >= text.len() {
-        return Ok(args.any(1).clone());
+        return text.clone();
     }
     let (head, tail) = text.split_at(if count < 0 { text.len() - wanted } else { wanted });
-    Ok(Value::string(if count < 0 { tail } else { head }))
+    Str::from(if count < 0 { tail } else { head })
 }
 
-fn substr(args: &[Value]) -> Out {
-    let (start, end, text) = (args.int(0)?, args.int(1)?, args.text(2)?);
+fn substr(start: i64, end: i64, text: &[u8]) -> Result<Str, CallError> {
     let len = i64::try_from(text.len()).unwrap_or(i64::MAX);
     let out_of_range = |bounds: String| CallError::Text(format!("runtime error: slice bounds out of range {bounds}"));
     let (start, end) = if start < 0 {
@@ -121,7 +118,7 @@ fn substr(args: &[Value]) -> Out {
         .ok()
         .zip(usize::try_from(end).ok())
         .and_then(|(from, to)| text.get(from..to));
-    cut.map(Value::string)
+    cut.map(Str::from)
         .ok_or_else(|| out_of_range(format!("[{start}:{end}]")))
 }
 
@@ -136,39 +133,7 @@ pub(super) fn repeated(text: &[u8], count: i64) -> Result<Vec<u8>, CallError> {
     })
 }
 
-fn repeat(args: &[Value]) -> Out {
-    Ok(Value::string(repeated(args.text(1)?, args.int(0)?)?))
-}
-
-/// Where `needle` starts in `text`, at or after `from`.
-pub(super) fn find(text: &[u8], needle: &[u8], from: usize) -> Option<usize> {
-    let rest = text.get(from..)?;
-    let Some((first, _)) = needle.split_first() else {
-        return Some(from);
-    };
-    let mut at = 0;
-    loop {
-        at += rest.get(at..)?.iter().position(|b| b == first)?;
-        if rest.get(at..)?.starts_with(needle) {
-            return Some(from + at);
-        }
-        at += 1;
-    }
-}
-
-fn contains(args: &[Value]) -> Out {
-    Ok(Value::Bool(find(args.text(1)?, args.text(0)?, 0).is_some()))
-}
-
-fn has_prefix(args: &[Value]) -> Out {
-    Ok(Value::Bool(args.text(1)?.starts_with(args.text(0)?)))
-}
-
-fn has_suffix(args: &[Value]) -> Out {
-    Ok(Value::Bool(args.text(1)?.ends_with(args.text(0)?)))
-}
-
-fn joined<T: AsRef<[u8]>>(separator: &[u8], parts: &[T]) -> Out {
+fn joined<T: AsRef<[u8]>>(separator: &[u8], parts: &[T]) -> Result<Vec<u8>, CallError> {
     let separators = separator.len().saturating_mul(parts.len().saturating_sub(1));
     let len = parts
         .iter()
@@ -181,38 +146,21 @@ fn joined<T: AsRef<[u8]>>(separator: &[u8], parts: &[T]) -> Out {
         }
         out.extend_from_slice(part.as_ref());
     }
-    Ok(Value::string(out))
+    Ok(out)
 }
 
-fn quote(args: &[Value]) -> Out {
-    quoted_by(args, |value| quote_go(text::strval(value)).into_bytes())
+/// What is made of every argument but the nil ones.
+fn without_nil<T>(all: &Rest<'_, &Value>, made: impl Fn(&Value) -> T) -> Vec<T> {
+    all.values.iter().filter(|value| !value.is_nil()).map(made).collect()
 }
 
-fn squote(args: &[Value]) -> Out {
-    quoted_by(args, |value| [b"'", text::display(value).as_slice(), b"'"].concat())
-}
-
-/// Every argument but the nil ones, quoted, with blanks between them.
-fn quoted_by(args: &[Value], quoted: impl Fn(&Value) -> Vec<u8>) -> Out {
-    let parts: Vec<Vec<u8>> = args.iter().filter(|value| !value.is_nil()).map(quoted).collect();
-    joined(b" ", &parts)
-}
-
-fn cat(args: &[Value]) -> Out {
+fn cat(all: Rest<&Value>) -> Result<Vec<u8>, CallError> {
     // Each is copied before they are joined.
-    limit::bytes(args.iter().map(Value::shallow_size).sum())?;
-    joined(
-        b" ",
-        &args
-            .iter()
-            .filter(|value| !value.is_nil())
-            .map(text::display)
-            .collect::<Vec<_>>(),
-    )
+    limit::bytes(all.values.iter().map(Value::shallow_size).sum())?;
+    joined(b" ", &without_nil(&all, text::display))
 }
 
-fn indented(args: &[Value], lead: &[u8]) -> Out {
-    let (spaces, text) = (args.int(0)?, args.text(1)?);
+fn indented(spaces: i64, text: &[u8], lead: &[u8]) -> Result<Vec<u8>, CallError> {
     let pad = repeated(b" ", spaces)?;
     let lines = text.iter().filter(|b| **b == b'\n').count() + 1;
     limit::bytes(pad.len().saturating_mul(lines).saturating_add(text.len()))?;
@@ -226,19 +174,10 @@ fn indented(args: &[Value], lead: &[u8]) -> Out {
     if text.last().is_none_or(|b| *b == b'\n') {
         out.extend_from_slice(&pad);
     }
-    Ok(Value::string(out))
+    Ok(out)
 }
 
-fn indent(args: &[Value]) -> Out {
-    indented(args, b"")
-}
-
-fn nindent(args: &[Value]) -> Out {
-    indented(args, b"\n")
-}
-
-fn replace(args: &[Value]) -> Out {
-    let (old, new, text) = (args.text(0)?, args.text(1)?, args.text(2)?);
+fn replace(old: &[u8], new: &[u8], text: &[u8]) -> Result<Vec<u8>, CallError> {
     // There may be one for every byte: they are found twice instead of being kept.
     let cuts = |each: &mut dyn FnMut(usize)| {
         if old.is_empty() {
@@ -247,7 +186,7 @@ fn replace(args: &[Value]) -> Out {
                 .chain([text.len()])
                 .for_each(each);
         } else {
-            std::iter::successors(find(text, old, 0), |at| find(text, old, at + old.len())).for_each(each);
+            memmem::find_iter(text, old).for_each(each);
         }
     };
     let mut count = 0_usize;
@@ -261,11 +200,7 @@ fn replace(args: &[Value]) -> Out {
         done = cut + old.len();
     });
     out.extend_from_slice(text.get(done..).unwrap_or(&[]));
-    Ok(Value::string(out))
-}
-
-fn plural(args: &[Value]) -> Out {
-    Ok(args.any(if args.int(2)? == 1 { 0 } else { 1 }).clone())
+    Ok(out)
 }
 
 /// `strings.SplitN`: at most `count` parts if that is positive, all if negative, none if zero.
@@ -290,8 +225,10 @@ fn split_parts<'a>(text: &'a [u8], separator: &[u8], count: i64) -> Result<Vec<&
             }
             (start + width, start + width)
         } else {
-            let Some(at) = find(text, separator, start) else { break };
-            (at, at + separator.len())
+            let Some(at) = text.get(start..).and_then(|rest| memmem::find(rest, separator)) else {
+                break;
+            };
+            (start + at, start + at + separator.len())
         };
         limit::items(parts.len() + 2)?;
         parts.push(text.get(start..end).unwrap_or(&[]));
@@ -302,37 +239,19 @@ fn split_parts<'a>(text: &'a [u8], separator: &[u8], count: i64) -> Result<Vec<&
 }
 
 /// The parts under the keys `_0`, `_1`, ...: a `map[string]string`.
-fn part_map(parts: &[&[u8]]) -> Value {
+fn part_map(parts: &[&[u8]]) -> Map {
     let entry = |(index, part): (usize, &&[u8])| (Str::from(format!("_{index}")), Value::string(*part));
-    Value::Map(Map::new(
+    Map::new(
         MapKind::String,
         parts.iter().enumerate().map(entry).collect::<Entries>(),
-    ))
+    )
 }
 
-fn split(args: &[Value]) -> Out {
-    Ok(part_map(&split_parts(args.text(1)?, args.text(0)?, -1)?))
-}
-
-fn splitn(args: &[Value]) -> Out {
-    Ok(part_map(&split_parts(args.text(2)?, args.text(0)?, args.int(1)?)?))
-}
-
-fn split_list(args: &[Value]) -> Out {
-    let parts = split_parts(args.text(1)?, args.text(0)?, -1)?;
-    Ok(text::string_list(parts.into_iter().map(Str::from).collect()))
-}
-
-fn join(args: &[Value]) -> Out {
-    let parts = text::strslice(args.any(1));
-    joined(args.text(0)?, &parts.iter().map(Str::as_bytes).collect::<Vec<_>>())
-}
-
-fn sort_alpha(args: &[Value]) -> Out {
-    if !matches!(args.any(0), Value::List(_)) {
-        return Ok(text::string_list(vec![Str::from(text::strval(args.any(0)))]));
+fn sort_alpha(list: &Value) -> Value {
+    if !matches!(list, Value::List(_)) {
+        return text::string_list(vec![text::to_str(list)]);
     }
-    let mut strings = text::strslice(args.any(0));
+    let mut strings = text::strslice(list);
     strings.sort_unstable();
-    Ok(text::string_list(strings))
+    text::string_list(strings)
 }

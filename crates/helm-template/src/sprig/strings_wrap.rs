@@ -1,18 +1,26 @@
 //! Fitting text into a width: `wrap`, `abbrev` and their kin, by the rules of goutils v1.1.1. Widths are bytes.
 
-use super::args::{Args, Out};
-use super::pure;
 use crate::limit;
 use go_template::func::{CallError, Func};
-use go_template::value::Value;
+use go_template::value::Str;
 
-pub(super) fn table<C>() -> Vec<Func<C>> {
+pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
     vec![
-        pure!("wrap", [Int, String], wrap),
-        pure!("wrapWith", [Int, String, String], wrap_with),
-        pure!("abbrev", [Int, String], abbrev),
-        pure!("abbrevboth", [Int, Int, String], abbrev_both),
-        pure!("initials", [String], initials),
+        Func::new("wrap", |width: i64, text: &[u8]| wrapped(text, width, b"\n", false)),
+        Func::new("wrapWith", |width: i64, line_break: &[u8], text: &[u8]| {
+            wrapped(text, width, line_break, true)
+        }),
+        Func::new("abbrev", |width: i64, text: &Str| match width {
+            ..4 => text.clone(),
+            width => abbreviated(text, 0, width),
+        }),
+        Func::new("abbrevboth", |left: i64, right: i64, text: &Str| {
+            if right < 4 || (left > 0 && right < 7) {
+                return text.clone();
+            }
+            abbreviated(text, left, right)
+        }),
+        Func::new("initials", initials),
     ]
 }
 
@@ -50,72 +58,38 @@ fn wrapped(text: &[u8], width: i64, line_break: &[u8], cut_words: bool) -> Resul
     Ok(out)
 }
 
-fn wrap(args: &[Value]) -> Out {
-    Ok(Value::string(wrapped(args.text(1)?, args.int(0)?, b"\n", false)?))
-}
-
-fn wrap_with(args: &[Value]) -> Out {
-    Ok(Value::string(wrapped(
-        args.text(2)?,
-        args.int(0)?,
-        args.text(1)?,
-        true,
-    )?))
-}
-
 /// goutils' `AbbreviateFull` for a width of at least 4, or 7 with an offset.
-fn abbreviated(text: &[u8], offset: i64, width: i64) -> Vec<u8> {
+fn abbreviated(text: &[u8], offset: i64, width: i64) -> Str {
     let width = usize::try_from(width).unwrap_or(0);
     if text.len() <= width {
-        return text.to_vec();
+        return Str::from(text);
     }
     let part = width.saturating_sub(3);
     let mut offset = usize::try_from(offset).unwrap_or(0).min(text.len());
     if text.len() - offset < part {
         offset = text.len() - part;
     }
-    if offset <= 4 {
-        return [text.get(..part).unwrap_or(&[]), b"..."].concat();
-    }
-    if width < 7 {
-        return Vec::new();
-    }
-    if offset + part < text.len() {
-        return [
-            b"...",
-            abbreviated(text.get(offset..).unwrap_or(&[]), 0, part as i64).as_slice(),
-        ]
-        .concat();
-    }
-    [b"...", text.get(text.len() - part..).unwrap_or(&[])].concat()
-}
-
-fn abbrev(args: &[Value]) -> Out {
-    let (width, text) = (args.int(0)?, args.text(1)?);
-    Ok(if width < 4 {
-        args.any(1).clone()
+    let from = |at: usize| text.get(at..).unwrap_or(&[]);
+    Str::from(if offset <= 4 {
+        [text.get(..part).unwrap_or(&[]), b"..."].concat()
+    } else if width < 7 {
+        Vec::new()
+    } else if offset + part < text.len() {
+        [b"...", &*abbreviated(from(offset), 0, part as i64)].concat()
     } else {
-        Value::string(abbreviated(text, 0, width))
+        [b"...", from(text.len() - part)].concat()
     })
 }
 
-fn abbrev_both(args: &[Value]) -> Out {
-    let (left, right, text) = (args.int(0)?, args.int(1)?, args.text(2)?);
-    if right < 4 || (left > 0 && right < 7) {
-        return Ok(args.any(2).clone());
-    }
-    Ok(Value::string(abbreviated(text, left, right)))
-}
-
 /// The first byte of each word, read as Latin-1 as goutils does.
-fn initials(args: &[Value]) -> Out {
+fn initials(text: &[u8]) -> String {
     let mut out = String::new();
     let mut gap = true;
-    for c in args.text(0)?.iter().map(|b| char::from(*b)) {
+    for c in text.iter().map(|b| char::from(*b)) {
         if gap && !c.is_whitespace() {
             out.push(c);
         }
         gap = c.is_whitespace();
     }
-    Ok(Value::string(out))
+    out
 }

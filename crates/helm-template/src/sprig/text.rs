@@ -41,7 +41,8 @@ pub fn strslice(value: &Value) -> Vec<Str> {
     }
 }
 
-fn to_str(value: &Value) -> Str {
+/// The same, sharing the text of a string.
+pub fn to_str(value: &Value) -> Str {
     match value {
         Value::String(text) => text.clone(),
         other => Str::from(strval(other)),

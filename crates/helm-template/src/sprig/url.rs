@@ -1,20 +1,16 @@
 //! `urlParse` and `urlJoin`: a URL as a map of its parts.
 
-use super::args::{Args, NIL_POINTER, Out};
-use super::pure;
+use crate::gostd::NIL_POINTER;
 use crate::gostd::url::Url;
 use go_template::func::{CallError, Func};
 use go_template::value::{Entries, Map, Str, Value};
 
-pub(super) fn table<C>() -> Vec<Func<C>> {
-    vec![
-        pure!("urlParse", [String], url_parse),
-        pure!("urlJoin", [Map], url_join),
-    ]
+pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+    vec![Func::new("urlParse", url_parse), Func::new("urlJoin", url_join)]
 }
 
-fn url_parse(args: &[Value]) -> Out {
-    let url = Url::parse(args.text(0)?).map_err(|error| format!("unable to parse url: {error}"))?;
+fn url_parse(text: &[u8]) -> Result<Value, String> {
+    let url = Url::parse(text).map_err(|error| format!("unable to parse url: {error}"))?;
     let userinfo = url.user.as_ref().map(|user| user.text()).unwrap_or_default();
     let hostname = url.hostname().to_vec();
     let parts = [
@@ -48,23 +44,22 @@ fn part(map: &Map, key: &str) -> Result<Vec<u8>, CallError> {
     }
 }
 
-fn url_join(args: &[Value]) -> Out {
-    let map = args.map(0)?;
+fn url_join(map: &Map) -> Result<Vec<u8>, CallError> {
     let mut url = Url {
-        scheme: part(&map, "scheme")?,
-        host: part(&map, "host")?,
-        path: part(&map, "path")?,
-        query: part(&map, "query")?,
-        opaque: part(&map, "opaque")?,
-        fragment: part(&map, "fragment")?,
+        scheme: part(map, "scheme")?,
+        host: part(map, "host")?,
+        path: part(map, "path")?,
+        query: part(map, "query")?,
+        opaque: part(map, "opaque")?,
+        fragment: part(map, "fragment")?,
         ..Url::default()
     };
-    let userinfo = part(&map, "userinfo")?;
+    let userinfo = part(map, "userinfo")?;
     if !userinfo.is_empty() {
         let text = [b"proto://", userinfo.as_slice(), b"@host"].concat();
         url.user = Url::parse(&text)
             .map_err(|error| format!("unable to parse userinfo in dict: {error}"))?
             .user;
     }
-    Ok(Value::string(url.text()))
+    Ok(url.text())
 }

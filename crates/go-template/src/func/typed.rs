@@ -1,0 +1,370 @@
+//! Functions from closures: the parameters' types are those of the closure's signature.
+
+use std::marker::PhantomData;
+
+use super::{CallError, Func, Param};
+use crate::value::{List, Map, Str, Value};
+
+/// What a function takes, as its closure's type tells it.
+#[derive(Default)]
+pub struct Signature {
+    params: Vec<Param>,
+    variadic: Option<Param>,
+}
+
+/// The arguments of a call, taken one after the other.
+pub struct Args<'a> {
+    all: &'a [Value],
+    taken: usize,
+}
+
+/// A type that a parameter may have. Implement it for references to types of your own to take them back from
+/// [`Value::Object`].
+pub trait Argument<'a> {
+    /// The type itself, for the time that the arguments live.
+    type Output;
+    /// Tells Go's type of the parameter.
+    fn declare(signature: &mut Signature);
+    /// Takes it from the arguments; `None` if what comes next is of another type.
+    fn take(args: &mut Args<'a>) -> Option<Self::Output>;
+}
+
+/// The parameters of a closure: a tuple of [`Argument`]s.
+pub trait Arguments<'a> {
+    /// The tuple, for the time that the arguments live.
+    type Output;
+    /// Tells Go's types of the parameters.
+    fn declare(signature: &mut Signature);
+    /// Takes all of them.
+    ///
+    /// # Errors
+    /// One isn't there or has another type: the evaluator checks that, other callers may not.
+    fn take(args: &mut Args<'a>) -> Result<Self::Output, CallError>;
+}
+
+/// A closure over those parameters.
+pub trait Function<A, R>: Send + Sync + 'static {
+    /// Calls it.
+    fn call(&self, args: A) -> R;
+}
+
+/// A closure over the context and those parameters.
+pub trait ContextFunction<C: ?Sized, A, R>: Send + Sync + 'static {
+    /// Calls it.
+    fn call(&self, context: &mut C, args: A) -> R;
+}
+
+/// What a closure may return: a value, what becomes one, or such a result.
+pub trait Output {
+    /// As the evaluator wants it.
+    ///
+    /// # Errors
+    /// Those of the function.
+    fn into_result(self) -> Result<Value, CallError>;
+}
+
+/// The repeated last parameter, of type `T`.
+pub struct Rest<'a, T> {
+    /// The arguments that are left; all of them are of that type.
+    pub values: &'a [Value],
+    of: PhantomData<fn() -> T>,
+}
+
+/// All arguments of the call, for functions that tell calls apart. It stands for no parameter.
+#[derive(Clone, Copy)]
+pub struct Given<'a>(pub &'a [Value]);
+
+// === impl Func ===
+
+impl<C: ?Sized + 'static> Func<C> {
+    /// A function that depends on its arguments alone, such as `|count: i64, text: &[u8]| text.repeat(count as usize)`.
+    pub fn new<A, R, F>(name: &'static str, function: F) -> Self
+    where
+        A: for<'a> Arguments<'a>,
+        R: Output,
+        F: Function<A, R> + for<'a> Function<<A as Arguments<'a>>::Output, R>,
+    {
+        Func::of::<A>(
+            name,
+            Box::new(move |_, args| {
+                function
+                    .call(<A as Arguments<'_>>::take(&mut Args::new(args))?)
+                    .into_result()
+            }),
+        )
+    }
+
+    /// A function whose first parameter is the context.
+    pub fn with_context<A, R, F>(name: &'static str, function: F) -> Self
+    where
+        A: for<'a> Arguments<'a>,
+        R: Output,
+        F: ContextFunction<C, A, R> + for<'a> ContextFunction<C, <A as Arguments<'a>>::Output, R>,
+    {
+        Func::of::<A>(
+            name,
+            Box::new(move |context, args| {
+                let args = <A as Arguments<'_>>::take(&mut Args::new(args))?;
+                function.call(context, args).into_result()
+            }),
+        )
+    }
+
+    fn of<A: for<'a> Arguments<'a>>(name: &'static str, body: Box<super::Body<C>>) -> Self {
+        let mut signature = Signature::default();
+        A::declare(&mut signature);
+        Func {
+            name,
+            params: signature.params,
+            variadic: signature.variadic,
+            body,
+        }
+    }
+}
+
+// === impl Signature ===
+
+impl Signature {
+    /// One more parameter.
+    pub fn param(&mut self, param: Param) {
+        self.params.push(param);
+    }
+}
+
+// === impl Args ===
+
+impl<'a> Args<'a> {
+    fn new(all: &'a [Value]) -> Self {
+        Args { all, taken: 0 }
+    }
+
+    fn mismatch(&self) -> CallError {
+        let found = self
+            .all
+            .get(self.taken.saturating_sub(1))
+            .map_or("nothing", Value::type_name);
+        CallError::Text(format!("argument {}: unexpected {found}", self.taken))
+    }
+}
+
+impl<'a> Iterator for Args<'a> {
+    type Item = &'a Value;
+
+    fn next(&mut self) -> Option<&'a Value> {
+        let value = self.all.get(self.taken);
+        self.taken += 1;
+        value
+    }
+}
+
+// === impl Rest ===
+
+impl<'a, T: Argument<'a>> Rest<'a, T> {
+    /// The arguments in their type.
+    pub fn iter(&self) -> impl Iterator<Item = T::Output> + use<'a, T> {
+        let mut args = Args::new(self.values);
+        std::iter::from_fn(move || T::take(&mut args))
+    }
+}
+
+// === impl Argument ===
+
+/// The types that are parts of a [`Value`].
+macro_rules! arguments {
+    ($($type:ty: $param:ident, $pattern:pat => $output:expr;)*) => {
+        $(impl<'a> Argument<'a> for $type {
+            type Output = $type;
+
+            fn declare(signature: &mut Signature) {
+                signature.param(Param::$param);
+            }
+
+            fn take(args: &mut Args<'a>) -> Option<$type> {
+                match args.next()? {
+                    $pattern => Some($output),
+                    _ => None,
+                }
+            }
+        })*
+    };
+}
+
+arguments! {
+    i64: Int, Value::Int(n) | Value::Int64(n) => *n;
+    u32: Uint32, Value::Uint64(n) => *n as u32;
+    f64: Float64, Value::Float64(n) => *n;
+    bool: Bool, Value::Bool(b) => *b;
+}
+
+/// The same for references to such parts.
+macro_rules! references {
+    ($($type:ty: $param:ident, $pattern:pat => $output:expr;)*) => {
+        $(impl<'a> Argument<'a> for &$type {
+            type Output = &'a $type;
+
+            fn declare(signature: &mut Signature) {
+                signature.param(Param::$param);
+            }
+
+            fn take(args: &mut Args<'a>) -> Option<&'a $type> {
+                match args.next()? {
+                    $pattern => Some($output),
+                    #[allow(unreachable_patterns, reason = "anything is a value")]
+                    _ => None,
+                }
+            }
+        })*
+    };
+}
+
+references! {
+    Value: Any, value => value;
+    Str: String, Value::String(text) => text;
+    [u8]: String, Value::String(text) => text.as_bytes();
+    Map: Map, Value::Map(map) => map;
+    List: List, Value::List(list) => list;
+}
+
+impl<'a, T: Argument<'a>> Argument<'a> for Rest<'_, T> {
+    type Output = Rest<'a, T>;
+
+    fn declare(signature: &mut Signature) {
+        let mut repeated = Signature::default();
+        T::declare(&mut repeated);
+        signature.variadic = repeated.params.pop();
+    }
+
+    fn take(args: &mut Args<'a>) -> Option<Rest<'a, T>> {
+        let values = args.all.get(args.taken..)?;
+        let mut rest = Args::new(values);
+        // Other callers than the evaluator may give anything.
+        while rest.taken < values.len() {
+            T::take(&mut rest)?;
+        }
+        Some(Rest {
+            values,
+            of: PhantomData,
+        })
+    }
+}
+
+impl<'a> Argument<'a> for Given<'_> {
+    type Output = Given<'a>;
+
+    fn declare(_: &mut Signature) {}
+
+    fn take(args: &mut Args<'a>) -> Option<Given<'a>> {
+        Some(Given(args.all))
+    }
+}
+
+// === impl Arguments, Function, ContextFunction ===
+
+macro_rules! tuples {
+    ($(($($name:ident)*))*) => {
+        $(
+            impl<'a, $($name: Argument<'a>),*> Arguments<'a> for ($($name,)*) {
+                type Output = ($($name::Output,)*);
+
+                fn declare(_signature: &mut Signature) {
+                    $($name::declare(_signature);)*
+                }
+
+                fn take(_args: &mut Args<'a>) -> Result<Self::Output, CallError> {
+                    Ok(($($name::take(_args).ok_or_else(|| _args.mismatch())?,)*))
+                }
+            }
+
+            #[allow(non_snake_case, reason = "an argument is named like its type")]
+            impl<F, R, $($name),*> Function<($($name,)*), R> for F
+            where
+                F: Fn($($name),*) -> R + Send + Sync + 'static,
+            {
+                fn call(&self, ($($name,)*): ($($name,)*)) -> R {
+                    self($($name),*)
+                }
+            }
+
+            #[allow(non_snake_case, reason = "an argument is named like its type")]
+            impl<F, C: ?Sized, R, $($name),*> ContextFunction<C, ($($name,)*), R> for F
+            where
+                F: Fn(&mut C, $($name),*) -> R + Send + Sync + 'static,
+            {
+                fn call(&self, context: &mut C, ($($name,)*): ($($name,)*)) -> R {
+                    self(context, $($name),*)
+                }
+            }
+        )*
+    };
+}
+
+tuples! {
+    ()
+    (A1)
+    (A1 A2)
+    (A1 A2 A3)
+    (A1 A2 A3 A4)
+    (A1 A2 A3 A4 A5)
+    (A1 A2 A3 A4 A5 A6)
+    (A1 A2 A3 A4 A5 A6 A7)
+}
+
+// === impl Output ===
+
+impl Output for Value {
+    fn into_result(self) -> Result<Value, CallError> {
+        Ok(self)
+    }
+}
+
+macro_rules! outputs {
+    ($($type:ty => $value:expr;)*) => {
+        $(impl Output for $type {
+            fn into_result(self) -> Result<Value, CallError> {
+                Ok($value(self))
+            }
+        })*
+    };
+}
+
+outputs! {
+    bool => Value::Bool;
+    f64 => Value::Float64;
+    Str => Value::String;
+    &'static str => Value::string;
+    String => Value::string;
+    Vec<u8> => Value::string;
+    List => Value::List;
+    Map => Value::Map;
+}
+
+impl<T: Output, E: Into<CallError>> Output for Result<T, E> {
+    fn into_result(self) -> Result<Value, CallError> {
+        self.map_err(E::into)?.into_result()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_come_from_the_signature() {
+        let func: Func<()> = Func::new("f", |_: Given, _: i64, _: &[u8], _: Rest<&Map>| true);
+        assert_eq!(func.params, [Param::Int, Param::String]);
+        assert_eq!(func.variadic, Some(Param::Map));
+    }
+
+    #[test]
+    fn arguments_of_another_type_are_refused() {
+        let func: Func<()> = Func::new("f", |count: i64, rest: Rest<&[u8]>| {
+            Value::Int(count + rest.iter().map(<[u8]>::len).sum::<usize>() as i64)
+        });
+        let call = |args: &[Value]| (func.body)(&mut (), args);
+        let sum = call(&[Value::Int(1), Value::string("ab"), Value::string("c")]);
+        assert!(matches!(sum, Ok(Value::Int(4))));
+        for args in [&[][..], &[Value::string("a")], &[Value::Int(1), Value::Nil]] {
+            assert!(call(args).is_err());
+        }
+    }
+}
