@@ -88,25 +88,28 @@ fn of_type<'s>(secrets: &'s [Value], kind: &str) -> Vec<&'s Value> {
         .collect()
 }
 
+/// A file of a Secret; unpacked if its name says that it is packed.
 fn file(secret: &Value, name: &str) -> Result<String> {
     let text = secret["data"][name].as_str().with_context(|| format!("no {name}"))?;
-    Ok(String::from_utf8(BASE64.decode(text.as_bytes())?)?)
+    let bytes = BASE64.decode(text.as_bytes())?;
+    match name.ends_with(".gz") {
+        true => Ok(std::io::read_to_string(flate2::read::GzDecoder::new(bytes.as_slice()))?),
+        false => Ok(String::from_utf8(bytes)?),
+    }
 }
 
-/// The rows of the inventory: those of the status, or of the record in the Secrets where the status can't have it.
+/// The rows of the inventory: those of the status, or of the record in the Secret where the status can't have it.
 pub async fn rows(lane: &Lane, release: &str, widget: &Value, members: usize) -> Result<Vec<Value>> {
     if !lies_in_secrets(lane, members) {
         return Ok(widget["status"]["inventory"].as_array().cloned().unwrap_or_default());
     }
     let secrets = keepers(lane, release).await?;
     let records = of_type(&secrets, "record");
-    let mut rows = Vec::new();
-    ensure!(!records.is_empty(), "there is no record");
-    for secret in records {
-        let part: Value = serde_json::from_str(&file(secret, "record.json")?)?;
-        rows.extend(part["entries"].as_array().cloned().unwrap_or_default());
-    }
-    Ok(rows)
+    let [secret] = records.as_slice() else {
+        anyhow::bail!("there are {} records", records.len());
+    };
+    let record: Value = serde_json::from_str(&file(secret, "record.json.gz")?)?;
+    Ok(record["entries"].as_array().cloned().unwrap_or_default())
 }
 
 fn lies_in_secrets(lane: &Lane, members: usize) -> bool {

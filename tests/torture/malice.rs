@@ -117,7 +117,7 @@ pub fn spec(history: &History, number: usize) -> Value {
         // What the operator would keep for the other.
         29 => extra(json!([secret(
             format!("chartwright-record-{}-1", uid(&a)),
-            "record.json"
+            "record.json.gz"
         )])),
         30 => extra(json!([secret(format!("chartwright-kept-{}", uid(&a)), "results.json")])),
         _ => {
