@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"runtime"
@@ -53,7 +54,7 @@ func bench(line []byte) (answer, error) {
 
 	var load, render, sort []float64
 	var before, after runtime.MemStats
-	var allocations, bytes uint64
+	var allocations, size uint64
 	for run := range request.Runs + 1 {
 		start := time.Now()
 		c, err := loader.Load(request.Chart)
@@ -61,7 +62,7 @@ func bench(line []byte) (answer, error) {
 			return nil, err
 		}
 		loaded := time.Since(start)
-		user, err := (&chartRequest{VY: string(values)}).values()
+		user, err := loader.LoadValues(bytes.NewReader(values))
 		if err != nil {
 			return nil, err
 		}
@@ -98,11 +99,11 @@ func bench(line []byte) (answer, error) {
 		load = append(load, milliseconds(loaded))
 		render = append(render, milliseconds(rendered))
 		sort = append(sort, milliseconds(sorted))
-		allocations, bytes = after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
+		allocations, size = after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
 	}
 	return answer{
 		"load_ms": median(load), "render_ms": median(render), "sort_ms": median(sort),
-		"render_min_ms": slices.Min(render), "render_allocations": allocations, "render_bytes": bytes,
+		"render_min_ms": slices.Min(render), "render_allocations": allocations, "render_bytes": size,
 	}, nil
 }
 

@@ -12,7 +12,7 @@ import (
 
 // The fields of an answer; a case has them after those that ask.
 var outcomeFields = []string{
-	"out", "out64", "err", "err64", "logged", "logged64", "reasons", "stdout", "stdout64", "stderr", "stderr64", "code",
+	"out", "out64", "err", "err64", "stdout", "stdout64", "stderr", "stderr64", "code",
 }
 
 // What a mask leaves of the text that it matches.

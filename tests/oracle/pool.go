@@ -135,7 +135,7 @@ func (p *pool) ask(request []byte) []byte {
 	defer func() { p.idle <- w }()
 	if w.command == nil {
 		if err := p.start(w); err != nil {
-			return failure(request, "fatal", "no worker: "+err.Error())
+			return failure("fatal", "no worker: "+err.Error())
 		}
 	}
 	killed := false
@@ -155,9 +155,9 @@ func (p *pool) ask(request []byte) []byte {
 	stderr, _ := os.ReadFile(filepath.Join(p.scratch, w.name, "stderr"))
 	end := w.stop()
 	if killed {
-		return failure(request, "timeout", p.timeout.String())
+		return failure("timeout", p.timeout.String())
 	}
-	return failure(request, "fatal", fatalText(string(stderr), end))
+	return failure("fatal", fatalText(string(stderr), end))
 }
 
 var fatalLine = regexp.MustCompile(`(?m)^(?:fatal error: .*|panic: .*|SIG[A-Z]+: .*)$`)
@@ -177,16 +177,8 @@ func fatalText(stderr string, end error) string {
 }
 
 // failure is the answer to a request that has no outcome.
-func failure(request []byte, kind, text string) []byte {
-	var head struct {
-		ID json.RawMessage `json:"id"`
-	}
-	json.Unmarshal(request, &head)
-	answer := map[string]any{kind: text}
-	if head.ID != nil {
-		answer["id"] = head.ID
-	}
-	return encode(answer)
+func failure(kind, text string) []byte {
+	return encode(map[string]string{kind: text})
 }
 
 // encode writes JSON on one line, without HTML's escapes.

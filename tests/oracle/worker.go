@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"strings"
 	"unicode/utf8"
 )
@@ -48,20 +47,10 @@ func work() error {
 type wrongRequest struct{ error }
 
 func answerTo(line []byte) (result answer) {
-	var head struct {
-		ID    json.RawMessage
-		Op    string
-		Trace bool
-	}
+	var head struct{ Op string }
 	defer func() {
 		if cause := recover(); cause != nil {
 			result = answer{"panic": fmt.Sprint(cause)}
-			if head.Trace {
-				result["trace"] = string(debug.Stack())
-			}
-		}
-		if head.ID != nil {
-			result["id"] = head.ID
 		}
 	}()
 	if err := json.Unmarshal(line, &head); err != nil {
@@ -85,12 +74,9 @@ func answerTo(line []byte) (result answer) {
 	return result
 }
 
-// common are the fields that every request may have: those of the protocol, and those of a fixture's line that say
-// nothing to an op.
+// common are the fields that every request may have: the op, and those of a fixture's line that say nothing to one.
 type common struct {
-	ID    json.RawMessage `json:"id"`
 	Op    string          `json:"op"`
-	Trace bool            `json:"trace"`
 	Note  string          `json:"note"`
 	Mask  string          `json:"mask"`
 	Out   json.RawMessage `json:"out"`

@@ -7,8 +7,6 @@ import (
 	"fmt"
 
 	"go.yaml.in/yaml/v3"
-	chartcommon "helm.sh/helm/v4/pkg/chart/common"
-	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
 	sigs "sigs.k8s.io/yaml"
 )
 
@@ -16,7 +14,6 @@ func init() {
 	ops["yaml.read"] = yamlRead
 	ops["yaml.write"] = yamlWrite(func(value any) ([]byte, error) { return sigs.Marshal(value) })
 	ops["yaml.pretty"] = yamlWrite(yamlPretty)
-	ops["manifests"] = manifests
 }
 
 type yamlRequest struct {
@@ -120,55 +117,4 @@ func withoutNumbers(value any) any {
 		}
 	}
 	return value
-}
-
-type manifestsRequest struct {
-	common
-	// Rendered templates by their paths.
-	Files map[string]string `json:"files"`
-	// Only split one text into its documents, in order.
-	Split *string `json:"split"`
-}
-
-// manifests sorts rendered templates into hooks and manifests in install order.
-func manifests(line []byte) (answer, error) {
-	var request manifestsRequest
-	if err := read(line, &request); err != nil {
-		return nil, err
-	}
-	if request.Split != nil {
-		parts := releaseutil.SplitManifests(*request.Split)
-		out := make([]string, len(parts))
-		for at := range out {
-			out[at] = parts[fmt.Sprintf("manifest-%d", at)]
-		}
-		return answer{"out": out}, nil
-	}
-	hooks, sorted, err := releaseutil.SortManifests(request.Files, chartcommon.VersionSet{}, releaseutil.InstallOrder)
-	if err != nil {
-		return nil, err
-	}
-	type hook struct {
-		Name, Kind, Path, Manifest   string
-		Events, DeletePolicies, Logs []string
-		Weight                       int
-	}
-	out := map[string][]any{"hooks": {}, "manifests": {}}
-	for _, h := range hooks {
-		one := hook{Name: h.Name, Kind: h.Kind, Path: h.Path, Manifest: h.Manifest, Weight: h.Weight}
-		for _, event := range h.Events {
-			one.Events = append(one.Events, string(event))
-		}
-		for _, policy := range h.DeletePolicies {
-			one.DeletePolicies = append(one.DeletePolicies, string(policy))
-		}
-		for _, policy := range h.OutputLogPolicies {
-			one.Logs = append(one.Logs, string(policy))
-		}
-		out["hooks"] = append(out["hooks"], one)
-	}
-	for _, m := range sorted {
-		out["manifests"] = append(out["manifests"], map[string]any{"name": m.Name, "content": m.Content})
-	}
-	return answer{"out": out}, nil
 }
