@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of any kind, or pieces of the languages in any order, with zero bytes between that make several parts.
 fn input() -> impl Strategy<Value = Vec<u8>> {
     let noise = prop::collection::vec(any::<u8>(), 0..200);
-    let piece = prop::sample::select(PIECES).prop_map(|piece| piece.as_bytes().to_vec());
+    let piece = prop::sample::select(PIECES.as_slice()).prop_map(String::into_bytes);
     let any_piece = prop_oneof![
         12 => piece,
         2 => Just(vec![0]),
@@ -76,8 +76,8 @@ tests! { template render yaml_read merge strvals archive regexes globs versions 
 fn yaml_write() {
     let text = prop_oneof![
         any::<String>(),
-        prop::sample::select(PIECES).prop_map(str::to_owned),
-        prop::collection::vec(prop::sample::select(PIECES), 0..12).prop_map(|pieces| pieces.join(" ")),
+        prop::sample::select(PIECES.as_slice()),
+        prop::collection::vec(prop::sample::select(PIECES.as_slice()), 0..12).prop_map(|pieces| pieces.join(" ")),
     ];
     let leaf = prop_oneof![
         Just(serde_json::Value::Null),

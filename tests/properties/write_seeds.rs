@@ -27,7 +27,9 @@ fn main() -> std::io::Result<()> {
         }
     }
     let functions = include_str!("../fixtures/sprig/names.txt").lines();
-    let words = functions.chain(pieces::PIECES.iter().copied()).map(str::as_bytes);
+    let words = functions
+        .chain(pieces::PIECES.iter().map(String::as_str))
+        .map(str::as_bytes);
     fs::write(folder.join("dictionary"), words.map(entry).collect::<String>())
 }
 
