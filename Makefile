@@ -15,6 +15,8 @@ CARGO ?= cargo
 ARGS ?=
 # off: make test leaves cargo-deny out.
 DENY ?= on
+# More than cores: most of the slow tests wait for an API server.
+TEST_THREADS ?= $(shell echo $$(( 2 * $$(nproc) )))
 
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/chartwright
 CARGO_DENY_VERSION := 0.20.2
@@ -73,8 +75,8 @@ lint: check-tools ## Check formatting and clippy's advice; a warning is an error
 test: check-tools ## Run everything that CI runs: lint, control plane, all tests, cargo deny.
 	@$(MAKE) lint
 	@$(MAKE) control-plane
-	$(call say,tests: unit$(,) layering$(,) integration on a real API server$(,) torture (20 minutes on 2 cores))
-	$(CARGO) test $(LOCKED)
+	$(call say,tests: unit$(,) layering$(,) integration on a real API server$(,) torture (15 minutes on 2 cores))
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LOCKED)
 	@if [ "$(DENY)" = off ]; then echo "cargo deny: left out (DENY=off)"; else $(MAKE) deny; fi
 
 .PHONY: bench

@@ -52,7 +52,7 @@ pub fn install(kubectl: &Kubectl) -> Result<()> {
     });
     kubectl.apply(&crd.to_string())?;
     kubectl.wait(
-        "condition=Established",
+        "Established",
         "crd",
         &format!("threes.{GROUP}"),
         Duration::from_secs(30),

@@ -52,12 +52,16 @@ fn workloads_run() -> anyhow::Result<()> {
         ]
         .join("\n---\n"),
     )?;
-    kubectl.wait("condition=Available", "deployment", "web", PATIENCE)?;
-    kubectl.wait("jsonpath={.status.readyReplicas}=3", "deployment", "web", PATIENCE)?;
-    kubectl.wait("jsonpath={.status.readyReplicas}=2", "statefulset", "db", PATIENCE)?;
+    kubectl.wait("Available", "deployment", "web", PATIENCE)?;
+    for (kind, name, replicas) in [("deployment", "web", 3), ("statefulset", "db", 2)] {
+        eventually("all replicas are ready", PATIENCE, || {
+            let workload = kubectl.get(kind, name)?.context("it was applied")?;
+            Ok((workload["status"]["readyReplicas"] == replicas).then_some(()))
+        })?;
+    }
     assert_eq!(kubectl.list("persistentvolumeclaims", "")?.len(), 2);
-    kubectl.wait("condition=Complete", "job", "once", PATIENCE)?;
-    kubectl.wait("condition=Failed", "job", "crashing", PATIENCE)?;
+    kubectl.wait("Complete", "job", "once", PATIENCE)?;
+    kubectl.wait("Failed", "job", "crashing", PATIENCE)?;
 
     let reason = "/status/containerStatuses/0/state/waiting/reason";
     let broken = eventually("the failing pod has a status", PATIENCE, || {

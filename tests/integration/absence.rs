@@ -32,10 +32,7 @@ fn an_api_server_that_goes_away_and_comes_back_costs_nothing_but_time() -> Resul
     world.control_plane.start_part("kube-apiserver")?;
     // At the first moment at which it answers: it doesn't know its CustomResourceDefinitions yet.
     eventually("the API server answers", SOON, || {
-        Ok(world
-            .kubectl
-            .run(["delete", &world.widgets(), "c", "--wait=false"])
-            .ok())
+        Ok(world.kubectl.begin_delete(&world.widgets(), "c").ok())
     })?;
     world.await_gone(&world.widgets(), "c")?;
     ensure!(
@@ -53,7 +50,7 @@ fn an_api_server_that_goes_away_and_comes_back_costs_nothing_but_time() -> Resul
     world.edit("a", json!({"extra": [], "color": "red"}))?;
     world.await_gone("configmap", "a-one")?;
     world.await_ready("a")?;
-    world.kubectl.run(["delete", "configmap", "b-two"])?;
+    world.kubectl.delete("configmap", "b-two")?;
     world.await_object("configmap", "b-two", "is made anew", |_| true)?;
     Ok(())
 }
@@ -82,19 +79,15 @@ fn watches_whose_versions_were_compacted_away_begin_anew_and_miss_nothing() -> R
     eventually("the API server answers", SOON, || {
         Ok(world.get(&world.widgets(), "a").ok())
     })?;
-    world
-        .kubectl
-        .patch("configmap", "a-main", &json!({"data": {"color": "pink"}}))?;
-    world.kubectl.run(["delete", "configmap", "a-one"])?;
+    world.paint("a-main", "pink")?;
+    world.kubectl.delete("configmap", "a-one")?;
     world.edit("b", json!({"color": "green", "extra": []}))?;
     world.apply(&world.widget("c", json!({})))?;
-    world.kubectl.run(["delete", &world.widgets(), "d", "--wait=false"])?;
+    world.kubectl.begin_delete(&world.widgets(), "d")?;
     world.control_plane.compact()?;
     operator.signal("CONT")?;
 
-    world.await_object("configmap", "a-main", "is blue again", |main| {
-        main["data"]["color"] == "blue"
-    })?;
+    world.await_color("a-main", "blue")?;
     world.await_object("configmap", "a-one", "is made anew", |_| true)?;
     world.await_gone("configmap", "b-one")?;
     world.await_gone(&world.widgets(), "d")?;
@@ -110,13 +103,9 @@ fn watches_whose_versions_were_compacted_away_begin_anew_and_miss_nothing() -> R
     );
     ensure!(version()? == before, "written though nothing was wrong with it");
     // From now on they watch again.
-    world
-        .kubectl
-        .patch("configmap", "a-main", &json!({"data": {"color": "pink"}}))?;
-    world.await_object("configmap", "a-main", "is blue again", |main| {
-        main["data"]["color"] == "blue"
-    })?;
-    world.kubectl.run(["delete", "configmap", "c-main"])?;
+    world.paint("a-main", "pink")?;
+    world.await_color("a-main", "blue")?;
+    world.kubectl.delete("configmap", "c-main")?;
     world.await_object("configmap", "c-main", "is made anew", |_| true)?;
     world.update("b", json!({"color": "red"}))?;
     world.await_quiet(&operator)?;

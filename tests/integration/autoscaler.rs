@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
+use crate::look::says;
 use crate::world::{World, member_rule};
 
 const TEMPLATE: &str = r"
@@ -45,8 +46,7 @@ fn replicas(world: &World) -> Result<Value> {
 }
 
 fn force(world: &World, token: &str) -> Result<()> {
-    let force = json!({"metadata": {"annotations": {"chartwright.dev/force-at": token}}});
-    world.kubectl.patch(&world.widgets(), "a", &force)?;
+    world.annotate("a", json!({"chartwright.dev/force-at": token}))?;
     world.await_object(&world.widgets(), "a", "was forced", |widget| {
         widget["status"]["lastHandledForceAt"] == token
     })?;
@@ -67,10 +67,10 @@ fn replicas_are_the_charts_again_when_it_drops_its_autoscaler() -> Result<()> {
         deployment["spec"]["replicas"] == 2
     })?;
     let told = world.await_event("a", "UpgradeSuccessful")?;
-    ensure!(
-        told.contains("replicas set by the chart again: Deployment.apps scale-chart/a"),
-        "{told}"
-    );
+    says(
+        &told,
+        ["replicas set by the chart again: Deployment.apps scale-chart/a"],
+    )?;
     world.await_ready("a")?;
     world.await_quiet(&operator)?;
     Ok(())
@@ -81,15 +81,13 @@ fn replicas_are_left_to_an_autoscaler_that_somebody_else_made_until_it_is_gone()
     let world = autoscaled("scale-other")?;
     let operator = world.start()?;
     world.install("a", json!({}))?;
-    world
-        .kubectl
-        .run(["autoscale", "deployment", "a", "--max=9", "--min=1", "--cpu=80%"])?;
+    world.run(["autoscale", "deployment", "a", "--max=9", "--min=1", "--cpu=80%"])?;
     world.kubectl.scale("kube-controller-manager", "a", 4)?;
     world.await_quiet(&operator)?;
     world.update("a", json!({"color": "red"}))?;
     force(&world, "once")?;
     ensure!(replicas(&world)? == 4, "the autoscaler was overruled");
-    world.kubectl.run(["delete", "hpa", "a"])?;
+    world.kubectl.delete("hpa", "a")?;
     world.update("a", json!({"color": "green"}))?;
     ensure!(replicas(&world)? == 2);
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{condition, inventory, is_marked, uid};
+use crate::look::{condition, inventory, is_marked, says, uid};
 use crate::world::{World, member_rule, served_changed};
 
 fn job(image: &str, annotations: Value) -> Value {
@@ -47,8 +47,7 @@ fn an_immutable_field_is_named_and_the_rest_goes_on() -> Result<()> {
     );
 
     // Once, for everything, by the custom resource.
-    let force = json!({"metadata": {"annotations": {"chartwright.dev/force-at": "now"}}});
-    world.kubectl.patch(&world.widgets(), "a", &force)?;
+    world.annotate("a", json!({"chartwright.dev/force-at": "now"}))?;
     let widget = world.await_ready("a")?;
     ensure!(widget["status"]["lastHandledForceAt"] == "now", "{widget}");
     let second = world.expect("job", "a-job")?;
@@ -65,9 +64,7 @@ fn an_immutable_field_is_named_and_the_rest_goes_on() -> Result<()> {
         "it was replaced again"
     );
     // As the chart says, or somebody with kubectl.
-    world
-        .kubectl
-        .run(["annotate", "job", "a-job", "chartwright.dev/force=true"])?;
+    world.run(["annotate", "job", "a-job", "chartwright.dev/force=true"])?;
     world.await_ready("a")?;
     let third = uid(&world.expect("job", "a-job")?);
     ensure!(third != uid(&second), "it was not made anew");
@@ -93,14 +90,9 @@ fn nothing_with_data_is_made_anew_without_a_second_word() -> Result<()> {
     let first = uid(&world.await_object("pvc", "a-data", "is there", |_| true)?);
     world.edit("a", claim("ReadWriteMany"))?;
     let message = world.await_stalled("a", "Immutable")?;
-    ensure!(
-        message.contains("data") && message.contains("chartwright.dev/prune=true"),
-        "{message}"
-    );
+    says(&message, ["data", "chartwright.dev/prune=true"])?;
     ensure!(uid(&world.expect("pvc", "a-data")?) == first, "its data went");
-    world
-        .kubectl
-        .run(["annotate", "pvc", "a-data", "chartwright.dev/prune=true"])?;
+    world.run(["annotate", "pvc", "a-data", "chartwright.dev/prune=true"])?;
     world.await_object("pvc", "a-data", "is made anew", |claim| {
         uid(claim) != first && claim["spec"]["accessModes"][0] == "ReadWriteMany"
     })?;
@@ -162,9 +154,7 @@ fn members_are_left_alone_where_an_annotation_says_so() -> Result<()> {
         }]})
     };
     // Somebody else's that is there already is all that the chart asks for; it is no member, and waited for by nobody.
-    world
-        .kubectl
-        .run(["create", "configmap", "b-once", "--from-literal=color=theirs"])?;
+    world.run(["create", "configmap", "b-once", "--from-literal=color=theirs"])?;
     let widget = world.install("b", once("blue"))?;
     ensure!(inventory(&widget) == ["ConfigMap b-main"], "{widget}");
     let theirs = world.expect("configmap", "b-once")?;
@@ -179,23 +169,15 @@ fn members_are_left_alone_where_an_annotation_says_so() -> Result<()> {
         world.expect("configmap", "a-once")?["data"]["color"] == "blue",
         "made once, never changed"
     );
-    world
-        .kubectl
-        .patch("configmap", "a-once", &json!({"data": {"color": "mine"}}))?;
+    world.paint("a-once", "mine")?;
     std::thread::sleep(Duration::from_secs(1));
     ensure!(world.expect("configmap", "a-once")?["data"]["color"] == "mine");
-    world.kubectl.run(["delete", "configmap", "a-once"])?;
-    world.await_object("configmap", "a-once", "is made again", |once| {
-        once["data"]["color"] == "red"
-    })?;
+    world.kubectl.delete("configmap", "a-once")?;
+    world.await_color("a-once", "red")?;
 
     // One member, by somebody who wants to try something.
-    world
-        .kubectl
-        .run(["annotate", "configmap", "a-main", "chartwright.dev/reconcile=disabled"])?;
-    world
-        .kubectl
-        .patch("configmap", "a-main", &json!({"data": {"color": "mine"}}))?;
+    world.run(["annotate", "configmap", "a-main", "chartwright.dev/reconcile=disabled"])?;
+    world.paint("a-main", "mine")?;
     world.update("a", json!({"color": "green", "size": 2}))?;
     std::thread::sleep(Duration::from_secs(1));
     let main = world.expect("configmap", "a-main")?;
@@ -205,9 +187,7 @@ fn members_are_left_alone_where_an_annotation_says_so() -> Result<()> {
         main["data"]
     );
     world.await_quiet(&operator)?;
-    world
-        .kubectl
-        .run(["annotate", "configmap", "a-main", "chartwright.dev/reconcile-"])?;
+    world.run(["annotate", "configmap", "a-main", "chartwright.dev/reconcile-"])?;
     world.await_object("configmap", "a-main", "follows the chart again", |main| {
         main["data"]["color"] == "green" && main["data"]["size"] == "2"
     })?;
@@ -247,22 +227,13 @@ spec:
     world.install("a", json!({}))?;
     let odd = world.expect("deployment", "a-odd")?;
     let env = &odd["spec"]["template"]["spec"]["containers"][0]["env"];
-    ensure!(
-        *env == json!([{"name": "B", "value": "other"}, {"name": "A", "value": "last"}]),
-        "{env}"
-    );
+    ensure!(*env == json!([{"name": "B", "value": "other"}, {"name": "A", "value": "last"}]));
     let note = world.await_event("a", "DuplicateKeys")?;
-    ensure!(
-        note.contains("templates/odd.yaml") && note.contains("name=\"A\""),
-        "{note}"
-    );
+    says(&note, ["templates/odd.yaml", "name=\"A\""])?;
 
     world.edit("a", json!({"color": "red"}))?;
     let message = world.await_stalled("a", "ObjectInvalid")?;
-    ensure!(
-        message.contains("templates/odd.yaml:10") && message.contains("spec.repliccas"),
-        "{message}"
-    );
+    says(&message, ["templates/odd.yaml:10", "spec.repliccas"])?;
     let widget = world.update("a", json!({"color": "blue"}))?;
     ensure!(condition(&widget, "Stalled").is_none());
     Ok(())

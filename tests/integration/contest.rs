@@ -81,9 +81,7 @@ fn replicas_that_an_autoscaler_sets_are_given_up() -> Result<()> {
     let world = World::new("autoscaled")?;
     let operator = world.start()?;
     world.install("a", json!({"deployment": {"enabled": true, "replicas": 1}}))?;
-    world
-        .kubectl
-        .run(["autoscale", "deployment", "a", "--max=9", "--min=1", "--cpu=80%"])?;
+    world.run(["autoscale", "deployment", "a", "--max=9", "--min=1", "--cpu=80%"])?;
     world.await_quiet(&operator)?;
     let start = world.mark()?;
     world.kubectl.scale("kube-controller-manager", "a", 3)?;
@@ -97,9 +95,7 @@ fn replicas_that_an_autoscaler_sets_are_given_up() -> Result<()> {
         "a",
         json!({"color": "red", "deployment": {"enabled": true, "failing": false}}),
     )?;
-    world
-        .kubectl
-        .run(["set", "image", "deployment/a", "app=example/other:1"])?;
+    world.run(["set", "image", "deployment/a", "app=example/other:1"])?;
     world.await_object("deployment", "a", "has its image", |deployment| {
         deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "example/app:7"
     })?;

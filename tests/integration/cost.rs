@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{condition, versions};
+use crate::look::{condition, says, versions};
 use crate::operator::Launch;
 use crate::support::{Requests, eventually};
 use crate::world::{SOON, World};
@@ -50,9 +50,7 @@ fn an_unchanged_release_makes_no_request() -> Result<()> {
 
     // Nor does what leaves the release as it is: a foreign label on the custom resource, the same spec once more.
     let start = world.mark()?;
-    world
-        .kubectl
-        .patch(&world.widgets(), "a", &json!({"metadata": {"labels": {"team": "x"}}}))?;
+    world.patch(&world.widgets(), "a", &json!({"metadata": {"labels": {"team": "x"}}}))?;
     world.edit("a", json!({"extra": ["one"]}))?;
     std::thread::sleep(Duration::from_secs(1));
     let requests = world.requests(&operator, start)?;
@@ -77,12 +75,9 @@ fn many_new_releases_look_at_nothing_and_still_find_what_is_in_the_way() -> Resu
     let start = world.mark()?;
     let operator = world.start()?;
     let refused = world.await_stalled("w30", "Collision")?;
-    ensure!(
-        refused.contains("ConfigMap") && refused.contains("w30-two"),
-        "{refused}"
-    );
+    says(&refused, ["ConfigMap", "w30-two"])?;
     eventually("the others are ready", SOON, || {
-        let widgets = world.kubectl.list(&world.widgets(), "")?;
+        let widgets = world.list(&world.widgets(), "")?;
         let ready = |widget: &&Value| condition(widget, "Ready").is_some_and(|ready| ready["status"] == "True");
         Ok((widgets.iter().filter(ready).count() == releases - 1).then_some(()))
     })?;
@@ -139,12 +134,8 @@ fn a_release_costs_what_changes_and_no_more() -> Result<()> {
     );
 
     let start = world.mark()?;
-    world
-        .kubectl
-        .patch("configmap", "b-main", &json!({"data": {"color": "pink"}}))?;
-    world.await_object("configmap", "b-main", "is red again", |main| {
-        main["data"]["color"] == "red"
-    })?;
+    world.paint("b-main", "pink")?;
+    world.await_color("b-main", "red")?;
     world.await_quiet(&operator)?;
     let requests = world.requests(&operator, start)?;
     ensure!(
@@ -166,11 +157,7 @@ fn a_restart_lists_and_watches_and_does_nothing_else() -> Result<()> {
         world.await_ready(name)?;
     }
     world.await_quiet(&operator)?;
-    let objects = || {
-        world
-            .kubectl
-            .list(&format!("configmaps,deployments,{}", world.widgets()), "")
-    };
+    let objects = || world.list(&format!("configmaps,deployments,{}", world.widgets()), "");
     let before = versions(&objects()?);
     ensure!(operator.terminate()?.success());
 
@@ -200,7 +187,7 @@ fn a_restart_lists_and_watches_and_does_nothing_else() -> Result<()> {
     // Awake all the same.
     world.update("c", json!({"color": "red"}))?;
     ensure!(operator.metric("chartwright_render_duration_seconds_count")? > 0.0);
-    world.kubectl.run(["delete", "configmap", "d-one"])?;
+    world.kubectl.delete("configmap", "d-one")?;
     world.await_object("configmap", "d-one", "is back", |_| true)?;
     Ok(())
 }
@@ -242,11 +229,7 @@ fn a_restart_while_members_are_unhealthy_applies_nothing() -> Result<()> {
     world.edit("w0", json!({"color": "red"}))?;
     told("w0", "ImagePullBackOff")?;
     world.await_quiet(&operator)?;
-    let objects = || {
-        world
-            .kubectl
-            .list(&format!("configmaps,deployments,{}", world.widgets()), "")
-    };
+    let objects = || world.list(&format!("configmaps,deployments,{}", world.widgets()), "");
     let before = versions(&objects()?);
     ensure!(operator.terminate()?.success());
 

@@ -13,7 +13,7 @@ use crate::world::{SOON, World, member_rule, served_changed};
 /// A finalizer of somebody else's on an object, or none any more.
 fn hold(world: &World, kind: &str, name: &str, finalizers: Value) -> Result<()> {
     let patch = json!({"metadata": {"finalizers": finalizers}});
-    world.kubectl.patch(kind, name, &patch).map(drop)
+    world.patch(kind, name, &patch)
 }
 
 /// `kubectl delete` without waiting.
@@ -95,8 +95,7 @@ fn wait_for_termination_means_that_the_last_member_is_gone() -> Result<()> {
 
     // operator-sdk's annotation wins over the watch.
     world.install("b", json!({}))?;
-    let annotation = json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/uninstall-wait": "false"}}});
-    world.kubectl.patch(&world.widgets(), "b", &annotation)?;
+    world.annotate("b", json!({"helm.sdk.operatorframework.io/uninstall-wait": "false"}))?;
     hold(&world, "configmap", "b-main", json!(["test.example/hold"]))?;
     world.delete("b")?;
     hold(&world, "configmap", "b-main", Value::Null)
@@ -107,8 +106,7 @@ fn the_annotation_of_operator_sdk_makes_a_release_wait() -> Result<()> {
     let world = World::new("del-sdk-wait")?;
     let operator = world.start()?;
     world.install("a", json!({}))?;
-    let annotation = json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/uninstall-wait": "true"}}});
-    world.kubectl.patch(&world.widgets(), "a", &annotation)?;
+    world.annotate("a", json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}))?;
     hold(&world, "configmap", "a-main", json!(["test.example/hold"]))?;
     begin_delete(&world, "a", &[])?;
     await_told(&world, "a", "Uninstalling", &["a-main"])?;
@@ -142,10 +140,9 @@ fn orphans_stay_as_they_are_without_the_marks_of_a_release() -> Result<()> {
     for ((kind, name), before) in names.iter().zip(before) {
         let after = world.expect(kind, name)?;
         ensure!(!is_marked(&after), "{after}");
-        ensure!(
-            uid(&after) == uid(&before) && after["data"] == before["data"] && after["spec"] == before["spec"],
-            "{after}"
-        );
+        ensure!(uid(&after) == uid(&before));
+        ensure!(after["data"] == before["data"]);
+        ensure!(after["spec"] == before["spec"]);
         let chart_label = label(&before, "app.kubernetes.io/instance");
         ensure!(label(&after, "app.kubernetes.io/instance") == chart_label, "{after}");
     }
@@ -197,8 +194,7 @@ fn a_suspended_release_goes_and_leaves_everything_as_it_is() -> Result<()> {
     let world = World::new("del-suspended")?;
     let operator = world.start()?;
     world.install("a", json!({"extra": ["one"]}))?;
-    let suspend = json!({"metadata": {"annotations": {"chartwright.dev/suspend": "true"}}});
-    world.kubectl.patch(&world.widgets(), "a", &suspend)?;
+    world.annotate("a", json!({"chartwright.dev/suspend": "true"}))?;
     world.await_condition("a", "Suspended", "True")?;
     let before = world.labelled("configmaps")?;
     let start = world.mark()?;
@@ -290,9 +286,7 @@ fn a_namespace_that_terminates_takes_its_releases_along() -> Result<()> {
         let ready = condition(&widget, "Ready").is_some_and(|ready| ready["status"] == "True");
         Ok(ready.then_some(()))
     })?;
-    world
-        .kubectl
-        .run(["delete", "namespace", "del-namespace-2", "--wait=false"])?;
+    world.kubectl.begin_delete("namespace", "del-namespace-2")?;
     eventually("the namespace is gone", Duration::from_secs(60), || {
         let space = world.get("namespace", "del-namespace-2")?;
         ensure!(
@@ -329,12 +323,9 @@ fn forbid_deletes(world: &World, name: &str, ends_with: &str) -> Result<()> {
     world.kubectl.apply(&binding.to_string())?;
     // The API server takes a new policy up within moments.
     let probe = format!("probe{ends_with}");
-    world.kubectl.run(["create", "configmap", &probe])?;
+    world.run(["create", "configmap", &probe])?;
     eventually("the policy is in force", SOON, || {
-        let refused = world
-            .kubectl
-            .run(["delete", "configmap", &probe, "--dry-run=server"])
-            .is_err();
+        let refused = world.run(["delete", "configmap", &probe, "--dry-run=server"]).is_err();
         Ok(refused.then_some(()))
     })
 }
@@ -371,10 +362,7 @@ fn a_refused_prune_stays_listed_and_is_tried_again() -> Result<()> {
     world.edit("a", json!({"extra": []}))?;
     await_told(&world, "a", "PruneFailed", &["a-held", "not before the audit"])?;
     let widget = world.expect(&world.widgets(), "a")?;
-    ensure!(
-        inventory(&widget) == ["ConfigMap a-held", "ConfigMap a-main"],
-        "{widget}"
-    );
+    ensure!(inventory(&widget) == ["ConfigMap a-held", "ConfigMap a-main"]);
     // A crash doesn't lose it.
     operator.kill()?;
     let _operator = world.start()?;
@@ -390,11 +378,9 @@ fn what_a_forged_status_or_annotation_names_is_not_deleted() -> Result<()> {
     let world = World::new("del-forged")?.watch_key("allow: {kinds: [PriorityClass.scheduling.k8s.io]}");
     let operator = world.start()?;
     let other = world.kubectl.create_namespace("del-forged-2")?;
-    world.kubectl.run(["create", "configmap", "victim"])?;
+    world.run(["create", "configmap", "victim"])?;
     other.run(["create", "configmap", "victim"])?;
-    world
-        .kubectl
-        .run(["create", "priorityclass", "del-forged-victim", "--value=7"])?;
+    world.run(["create", "priorityclass", "del-forged-victim", "--value=7"])?;
     world.install("b", json!({}))?;
     let widget = world.install("a", json!({"extra": ["one"]}))?;
     ensure!(operator.terminate()?.success());
@@ -425,7 +411,7 @@ fn what_a_forged_status_or_annotation_names_is_not_deleted() -> Result<()> {
         "applyset.kubernetes.io/contains-group-kinds": "ConfigMap,PriorityClass.scheduling.k8s.io,Nothing.nowhere.test",
         "applyset.kubernetes.io/additional-namespaces": "del-forged-2",
     });
-    world.kubectl.patch(
+    world.patch(
         &world.widgets(),
         "a",
         &json!({"metadata": {"annotations": annotations}}),
@@ -476,12 +462,10 @@ fn a_kind_that_may_not_be_listed_keeps_the_custom_resource_and_is_named() -> Res
     let kinds =
         |text: &str| json!({"metadata": {"annotations": {"applyset.kubernetes.io/contains-group-kinds": text}}});
     // Nothing of this release is there, but that is not known: the right may have been taken away.
-    world
-        .kubectl
-        .patch(&world.widgets(), "a", &kinds("ConfigMap,Lease.coordination.k8s.io"))?;
+    world.patch(&world.widgets(), "a", &kinds("ConfigMap,Lease.coordination.k8s.io"))?;
     begin_delete(&world, "a", &[])?;
     await_told(&world, "a", "DeleteFailed", &["leases"])?;
-    world.kubectl.patch(&world.widgets(), "a", &kinds("ConfigMap"))?;
+    world.patch(&world.widgets(), "a", &kinds("ConfigMap"))?;
     world.await_gone(&world.widgets(), "a")?;
     ensure!(world.get("configmap", "a-main")?.is_none());
     Ok(())
@@ -522,11 +506,9 @@ fn a_member_that_changed_since_its_watch_told_is_looked_at_again() -> Result<()>
     world.install("a", json!({"extra": ["one"]}))?;
     // Kept at the last moment, and handed to somebody else: while the operator can't see it.
     ensure!(operator.terminate()?.success());
-    world.kubectl.run(["delete", &world.widgets(), "a", "--wait=false"])?;
-    world
-        .kubectl
-        .run(["annotate", "configmap", "a-one", "helm.sh/resource-policy=keep"])?;
-    world.kubectl.run([
+    world.kubectl.begin_delete(&world.widgets(), "a")?;
+    world.run(["annotate", "configmap", "a-one", "helm.sh/resource-policy=keep"])?;
+    world.run([
         "annotate",
         "--overwrite",
         "configmap",

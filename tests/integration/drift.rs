@@ -13,7 +13,7 @@ fn a_member_that_is_deleted_or_changed_comes_back() -> Result<()> {
     let _operator = world.start()?;
     world.install("a", json!({"extra": ["one"]}))?;
     let before = uid(&world.expect("configmap", "a-main")?);
-    world.kubectl.run(["delete", "configmap", "a-main"])?;
+    world.kubectl.delete("configmap", "a-main")?;
     world.await_object("configmap", "a-main", "is made anew", |main| {
         uid(main) != before && main["data"]["color"] == "blue"
     })?;
@@ -21,13 +21,9 @@ fn a_member_that_is_deleted_or_changed_comes_back() -> Result<()> {
     ensure!(note.contains("a-main") && note.contains("deleted"), "{note}");
 
     let color = |color: &'static str| move |main: &Value| main["data"]["color"] == color;
-    world
-        .kubectl
-        .patch("configmap", "a-main", &json!({"data": {"color": "pink"}}))?;
+    world.paint("a-main", "pink")?;
     world.await_object("configmap", "a-main", "is blue again", color("blue"))?;
-    world
-        .kubectl
-        .patch("configmap", "a-main", &json!({"data": {"color": null}}))?;
+    world.patch("configmap", "a-main", &json!({"data": {"color": null}}))?;
     world.await_object("configmap", "a-main", "has a color again", color("blue"))?;
     // By another server-side applier, who takes the fields over.
     world.kubectl.take_over(
@@ -61,9 +57,7 @@ fn marks_that_are_taken_off_a_member_come_back() -> Result<()> {
         json!({"labels": {PART_OF: null, OPERATOR: null}, "annotations": tracking}),
         json!({"labels": null, "annotations": null}),
     ] {
-        world
-            .kubectl
-            .patch("configmap", "a-main", &json!({"metadata": metadata}))?;
+        world.patch("configmap", "a-main", &json!({"metadata": metadata}))?;
         let what = format!("is marked again after {metadata}");
         let object = world.await_object("configmap", "a-main", &what, whole)?;
         ensure!(uid(&object) == uid(&main), "it was replaced");
@@ -80,7 +74,7 @@ fn what_others_add_survives_and_is_no_drift() -> Result<()> {
 
     let start = world.mark()?;
     let foreign = json!({"metadata": {"labels": {"team": "x"}, "annotations": {"note": "y"}}, "data": {"key": "z"}});
-    world.kubectl.patch("configmap", "a-main", &foreign)?;
+    world.patch("configmap", "a-main", &foreign)?;
     std::thread::sleep(std::time::Duration::from_secs(1));
     let requests = world.requests(&operator, start)?;
     ensure!(requests.is_empty(), "foreign fields are nobody's business:\n{requests}");
@@ -94,12 +88,8 @@ fn what_others_add_survives_and_is_no_drift() -> Result<()> {
         survives(&main) && main["data"]["color"] == "red",
         "after an update: {main}"
     );
-    world
-        .kubectl
-        .patch("configmap", "a-main", &json!({"data": {"color": "pink"}}))?;
-    let main = world.await_object("configmap", "a-main", "is red again", |main| {
-        main["data"]["color"] == "red"
-    })?;
+    world.paint("a-main", "pink")?;
+    let main = world.await_color("a-main", "red")?;
     ensure!(survives(&main), "after a correction: {main}");
     Ok(())
 }
@@ -116,7 +106,7 @@ fn cluster_scoped_members_and_those_of_other_namespaces_are_watched_too() -> Res
     )?;
 
     let class = world.expect("priorityclass", "drift-far-a")?;
-    world.kubectl.patch(
+    world.patch(
         "priorityclass",
         "drift-far-a",
         &json!({"metadata": {"labels": {PART_OF: null, OPERATOR: null}}}),
@@ -124,7 +114,7 @@ fn cluster_scoped_members_and_those_of_other_namespaces_are_watched_too() -> Res
     world.await_object("priorityclass", "drift-far-a", "is marked again", |class| {
         label(class, PART_OF).is_some()
     })?;
-    world.kubectl.run(["delete", "priorityclass", "drift-far-a"])?;
+    world.kubectl.delete("priorityclass", "drift-far-a")?;
     world.await_object("priorityclass", "drift-far-a", "is made anew", |again| {
         uid(again) != uid(&class)
     })?;
@@ -141,13 +131,11 @@ fn a_deployment_scaled_or_edited_by_hand_is_put_right() -> Result<()> {
     let world = World::new("drift-scale")?;
     let _operator = world.start()?;
     world.install("a", json!({"deployment": {"enabled": true, "replicas": 2}}))?;
-    world.kubectl.run(["scale", "deployment", "a", "--replicas=4"])?;
+    world.run(["scale", "deployment", "a", "--replicas=4"])?;
     world.await_object("deployment", "a", "has two replicas", |deployment| {
         deployment["spec"]["replicas"] == 2
     })?;
-    world
-        .kubectl
-        .run(["set", "image", "deployment/a", "app=example/other:1"])?;
+    world.run(["set", "image", "deployment/a", "app=example/other:1"])?;
     let deployment = world.await_object("deployment", "a", "has its image", |deployment| {
         deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "example/app:7"
     })?;
@@ -169,11 +157,10 @@ fn a_watch_can_leave_its_members_alone_until_the_next_look() -> Result<()> {
     let world = World::new("drift-later")?.watch_key("watchDependentResources: false");
     let _operator = world.start()?;
     world.install("a", json!({}))?;
-    world.kubectl.run(["delete", "configmap", "a-main"])?;
+    world.kubectl.delete("configmap", "a-main")?;
     std::thread::sleep(std::time::Duration::from_secs(3));
     ensure!(world.get("configmap", "a-main")?.is_none(), "put right by a watch");
-    let look = json!({"metadata": {"annotations": {"look": "now"}}});
-    world.kubectl.patch(&world.widgets(), "a", &look)?;
+    world.annotate("a", json!({"look": "now"}))?;
     world.await_object("configmap", "a-main", "is back", |_| true)?;
     Ok(())
 }

@@ -67,20 +67,16 @@ fn a_kind_whose_version_goes_is_watched_in_another() -> Result<()> {
     world.update("a", json!({"version": "v1"}))?;
     serve_gadgets(&world, false, true)?;
     operator.await_log("this version is no longer served")?;
-    world.kubectl.patch(&gadgets, "a", &json!({"spec": {"size": 9}}))?;
+    world.patch(&gadgets, "a", &json!({"spec": {"size": 9}}))?;
     world.await_object(&gadgets, "a", "is put right", |gadget| gadget["spec"]["size"] == 1)?;
-    world
-        .kubectl
-        .patch(&gadgets, "source", &json!({"spec": {"text": "two"}}))?;
+    world.patch(&gadgets, "source", &json!({"spec": {"text": "two"}}))?;
     await_copy("two")?;
     for status in ["False", "True"] {
         let conditions = json!([{"type": "Ready", "status": status, "reason": "Said", "message": "so"}]);
-        world
-            .kubectl
-            .patch(&gadgets, "a", &json!({"status": {"conditions": conditions}}))?;
+        world.patch(&gadgets, "a", &json!({"status": {"conditions": conditions}}))?;
         world.await_condition("a", "Ready", status)?;
     }
-    world.kubectl.run(["delete", &gadgets, "a"])?;
+    world.kubectl.delete(&gadgets, "a")?;
     world.await_object(&gadgets, "a", "is made anew", |_| true)?;
     world.update("a", json!({"more": true}))?;
     ensure!(world.get(&gadgets, "source")?.is_some() && world.get(&gadgets, "other")?.is_some());

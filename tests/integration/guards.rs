@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{PART_OF, TRACKING, annotation, condition, inventory, label, uid};
+use crate::look::{PART_OF, TRACKING, annotation, condition, inventory, label, says, uid};
 use crate::support::eventually;
 use crate::world::{SOON, World, member_rule};
 
@@ -15,7 +15,7 @@ const ALLOW: &str = "chartwright.dev/prune";
 /// Allows an object, or a custom resource's whole release, to go.
 fn allow(world: &World, kind: &str, name: &str) -> Result<()> {
     let patch = json!({"metadata": {"annotations": {ALLOW: "true"}}});
-    world.kubectl.patch(kind, name, &patch).map(drop)
+    world.patch(kind, name, &patch)
 }
 
 fn claim(name: &str) -> Value {
@@ -98,13 +98,10 @@ fn namespaces_crds_and_claims_are_pruned_only_with_leave() -> Result<()> {
     let _operator = world.start()?;
     allow(&world, "persistentvolumeclaim", "data")?;
     world.await_gone("persistentvolumeclaim", "data")?;
-    let held = world.await_condition("a", "PruneHeld", "True")?;
-    ensure!(
-        held["message"]
-            .as_str()
-            .is_some_and(|text| !text.contains("PersistentVolumeClaim")),
-        "{held}"
-    );
+    eventually("the claim is no longer held", SOON, || {
+        let held = world.await_condition("a", "PruneHeld", "True")?;
+        Ok((!held["message"].to_string().contains("PersistentVolumeClaim")).then_some(()))
+    })?;
     ensure!(world.get("namespace", "guard-kinds-2")?.is_some());
     crate::world::served_changed();
     allow(&world, "crd", "gauges.guard-kinds.test")?;
@@ -123,7 +120,7 @@ fn a_hold_ends_when_the_object_is_rendered_again_and_deletion_does_not_ask() -> 
     let _operator = world.start()?;
     let with_claim = json!({"extraDeploy": [claim("data")]});
     world.apply(&world.widget("a", with_claim.clone()))?;
-    world.await_object("persistentvolumeclaim", "data", "is there", |_| true)?;
+    world.await_condition("a", "Deployed", "True")?;
     let before = uid(&world.expect("persistentvolumeclaim", "data")?);
     world.edit("a", json!({"extraDeploy": []}))?;
     world.await_condition("a", "PruneHeld", "True")?;
@@ -198,10 +195,7 @@ fn while_the_chart_on_disk_is_not_the_one_that_was_read_nothing_is_pruned() -> R
     world.update("a", json!({"extra": [], "color": "red"}))?;
     let ready = world.await_condition("a", "Ready", "True")?;
     let message = ready["message"].as_str().unwrap_or_default();
-    ensure!(
-        message.contains("changed on disk") && message.contains("/chart"),
-        "{message}"
-    );
+    says(&message, ["changed on disk", "/chart"])?;
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
     ensure!(world.get("configmap", "a-one")?.is_some(), "pruned by half a chart");
     // A deletion needs no chart.
@@ -258,7 +252,7 @@ fn what_controllers_copy_our_labels_to_is_no_candidate() -> Result<()> {
     let selector = format!("{PART_OF}={set}");
     let copies = |kinds: &str, marks: usize| {
         eventually(&format!("{kinds} carry our label"), SOON, || {
-            let found = world.kubectl.list(kinds, &selector)?;
+            let found = world.list(kinds, &selector)?;
             ensure!(found.len() == marks, "{} of {marks}: {found:?}", found.len());
             Ok(Some(found))
         })
@@ -280,10 +274,7 @@ fn what_controllers_copy_our_labels_to_is_no_candidate() -> Result<()> {
     world.await_gone("pod", "alone")?;
     eventually("the prune is over", SOON, || {
         let widget = world.expect(&world.widgets(), "a")?;
-        ensure!(
-            inventory(&widget) == ["ConfigMap a-main", "Deployment web", "Service a"],
-            "{widget}"
-        );
+        ensure!(inventory(&widget) == ["ConfigMap a-main", "Deployment web", "Service a"]);
         Ok(Some(()))
     })?;
     ensure!(copies("endpointslices", 1).is_ok() && uid(&copies("pods", 1)?[0]) == uid(&before));
@@ -307,7 +298,7 @@ fn what_controllers_copy_our_labels_to_is_no_candidate() -> Result<()> {
         "{deletes}"
     );
     eventually("the collector has taken the copies", SOON, || {
-        let left = world.kubectl.list("pods,replicasets,endpointslices", &selector)?;
+        let left = world.list("pods,replicasets,endpointslices", &selector)?;
         ensure!(left.is_empty(), "{left:?}");
         Ok(Some(()))
     })
@@ -320,10 +311,10 @@ fn while_a_member_is_on_its_way_out_nothing_is_pruned() -> Result<()> {
     world.install("a", json!({"extra": ["one"]}))?;
     let hold = |finalizers: Value| {
         let patch = json!({"metadata": {"finalizers": finalizers}});
-        world.kubectl.patch("configmap", "a-main", &patch).map(drop)
+        world.patch("configmap", "a-main", &patch)
     };
     hold(json!(["test.example/hold"]))?;
-    world.kubectl.run(["delete", "configmap", "a-main", "--wait=false"])?;
+    world.kubectl.begin_delete("configmap", "a-main")?;
     world.edit("a", json!({"extra": [], "color": "red"}))?;
     // It can be made anew only when it is gone.
     let waiting = world.await_condition("a", "Ready", "False")?;

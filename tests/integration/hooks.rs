@@ -85,15 +85,12 @@ fn a_suspended_release_is_neither_changed_nor_uninstalled() -> Result<()> {
     let operator = world.start()?;
     for name in ["a", "b"] {
         world.install(name, json!({"extra": ["one"]}))?;
-        let suspend = json!({"metadata": {"annotations": {"chartwright.dev/suspend": "true"}}});
-        world.kubectl.patch(&world.widgets(), name, &suspend)?;
+        world.annotate(name, json!({"chartwright.dev/suspend": "true"}))?;
         world.await_condition(name, "Suspended", "True")?;
     }
     world.edit("a", json!({"color": "red", "extra": []}))?;
-    world
-        .kubectl
-        .patch("configmap", "a-one", &json!({"data": {"extra": "by hand"}}))?;
-    world.kubectl.run(["delete", "configmap", "b-one"])?;
+    world.patch("configmap", "a-one", &json!({"data": {"extra": "by hand"}}))?;
+    world.kubectl.delete("configmap", "b-one")?;
     let before = versions(&world.labelled("configmaps")?);
     world.await_condition("a", "Suspended", "True")?;
     std::thread::sleep(Duration::from_secs(2));
@@ -126,11 +123,7 @@ fn a_suspended_release_is_neither_changed_nor_uninstalled() -> Result<()> {
         "deletion took members of a suspended release"
     );
 
-    world.kubectl.patch(
-        &world.widgets(),
-        "a",
-        &json!({"metadata": {"annotations": {"chartwright.dev/suspend": null}}}),
-    )?;
+    world.annotate("a", json!({"chartwright.dev/suspend": null}))?;
     let widget = world.await_ready("a")?;
     ensure!(crate::look::condition(&widget, "Suspended").is_none(), "{widget}");
     ensure!(world.get("configmap", "a-one")?.is_none(), "what waited is done");

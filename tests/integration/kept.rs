@@ -43,10 +43,7 @@ fn kept(world: &World) -> Result<Option<Value>> {
     let widget = world.expect(&world.widgets(), "a")?;
     let secret = world.get("secret", &format!("chartwright-kept-{}", uid(&widget)))?;
     if let Some(secret) = &secret {
-        ensure!(
-            label(secret, "chartwright.dev/release-uid") == Some(&uid(&widget)),
-            "{secret}"
-        );
+        ensure!(label(secret, "chartwright.dev/release-uid") == Some(uid(&widget).as_str()));
     }
     Ok(secret)
 }
@@ -145,8 +142,7 @@ fn whoever_asks_gets_new_results() -> Result<()> {
     let _operator = world.start()?;
     world.install("a", json!({}))?;
     let made = data(&world)?;
-    let annotation = json!({"metadata": {"annotations": {"chartwright.dev/regenerate": "2026-01-01"}}});
-    world.kubectl.patch(&world.widgets(), "a", &annotation)?;
+    world.annotate("a", json!({"chartwright.dev/regenerate": "2026-01-01"}))?;
     let secret = world.await_object("secret", "a-random", "is new", |secret| secret["data"] != made)?;
     for (key, value) in made.as_object().context("no data")? {
         ensure!(secret["data"][key] != *value, "{key} is as before");

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{OPERATOR, PART_OF, TRACKING, annotation, inventory, is_marked, label, uid, versions};
+use crate::look::{OPERATOR, PART_OF, TRACKING, annotation, inventory, is_marked, label, says, text, uid, versions};
 use crate::world::World;
 
 #[test]
@@ -12,27 +12,16 @@ fn a_release_is_installed_updated_and_deleted() -> Result<()> {
     world.apply(&world.widget("a", json!({"extra": ["one", "two"]})))?;
     let _operator = world.start()?;
     let widget = world.await_ready("a")?;
-    ensure!(
-        inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-one", "ConfigMap a-two"],
-        "{widget}"
-    );
-    ensure!(
-        widget["metadata"]["finalizers"] == json!(["chartwright.dev/release"]),
-        "{widget}"
-    );
-    ensure!(
-        widget["status"]["observedGeneration"] == widget["metadata"]["generation"],
-        "{widget}"
-    );
+    ensure!(inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-one", "ConfigMap a-two"]);
+    ensure!(widget["metadata"]["finalizers"] == json!(["chartwright.dev/release"]));
+    ensure!(widget["status"]["observedGeneration"] == widget["metadata"]["generation"]);
     let release = &widget["status"]["release"];
     ensure!(
-        (&release["name"], &release["namespace"], &release["revision"]) == (&json!("a"), &json!(world.name), &json!(1)),
-        "{release}"
+        (&release["name"], &release["namespace"], &release["revision"]) == (&json!("a"), &json!(world.name), &json!(1))
     );
     ensure!(
         (&release["chart"], &release["version"], &release["appVersion"])
-            == (&json!("widget"), &json!("1.2.3"), &json!("7")),
-        "{release}"
+            == (&json!("widget"), &json!("1.2.3"), &json!("7"))
     );
 
     let main = world.expect("configmap", "a-main")?;
@@ -73,11 +62,7 @@ fn what_is_no_longer_rendered_is_pruned_be_it_one_object_or_a_whole_kind() -> Re
     let _operator = world.start()?;
     let widget = world.install("a", json!({"extra": ["one", "two"], "deployment": {"enabled": true}}))?;
     let kinds = |widget: &Value| annotation(widget, "applyset.kubernetes.io/contains-group-kinds").map(str::to_owned);
-    ensure!(
-        kinds(&widget).as_deref() == Some("ConfigMap,Deployment.apps"),
-        "{:?}",
-        kinds(&widget)
-    );
+    ensure!(kinds(&widget).as_deref() == Some("ConfigMap,Deployment.apps"));
     // Of the same name as a member might have, and with the labels that the chart gives: still somebody else's.
     world.kubectl.apply(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a-three, labels: {app.kubernetes.io/instance: a}}\n",
@@ -85,19 +70,13 @@ fn what_is_no_longer_rendered_is_pruned_be_it_one_object_or_a_whole_kind() -> Re
     let kept = uid(&world.expect("configmap", "a-two")?);
 
     let widget = world.update("a", json!({"extra": ["two"]}))?;
-    ensure!(
-        inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-two", "Deployment a"],
-        "{widget}"
-    );
+    ensure!(inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-two", "Deployment a"]);
     ensure!(world.get("configmap", "a-one")?.is_none());
     ensure!(uid(&world.expect("configmap", "a-two")?) == kept);
 
     let widget = world.update("a", json!({"deployment": {"enabled": false}}))?;
     world.await_gone("deployment", "a")?;
-    ensure!(
-        inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-two"],
-        "{widget}"
-    );
+    ensure!(inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-two"]);
     ensure!(
         kinds(&widget).as_deref() == Some("ConfigMap"),
         "the superset shrinks: {:?}",
@@ -106,10 +85,7 @@ fn what_is_no_longer_rendered_is_pruned_be_it_one_object_or_a_whole_kind() -> Re
     ensure!(uid(&world.expect("configmap", "a-two")?) == kept && world.get("configmap", "a-three")?.is_some());
     // The garbage collector takes what the Deployment made: it was deleted in the background, not orphaned.
     world.await_object("namespace", &world.name, "holds no pods", |_| {
-        world
-            .kubectl
-            .list("pods,replicasets", "")
-            .is_ok_and(|left| left.is_empty())
+        world.list("pods,replicasets", "").is_ok_and(|left| left.is_empty())
     })?;
     Ok(())
 }
@@ -172,12 +148,7 @@ fn ready_means_that_the_members_are_healthy() -> Result<()> {
     let operator = world.start()?;
     world.apply(&world.widget("a", json!({"deployment": {"enabled": true, "failing": true}})))?;
     let unready = world.await_condition("a", "Reconciling", "True")?;
-    ensure!(
-        unready["message"]
-            .as_str()
-            .is_some_and(|text| text.contains("Deployment a")),
-        "{unready}"
-    );
+    says(text(&unready["message"]), ["Deployment a"])?;
     world.await_condition("a", "Ready", "False")?;
     let deployed = world.await_condition("a", "Deployed", "True")?;
     ensure!(
@@ -211,10 +182,8 @@ fn a_recreated_custom_resource_starts_anew() -> Result<()> {
     let main = uid(&world.expect("configmap", "a-main")?);
     world.delete("a")?;
     let second = world.install("a", json!({}))?;
-    ensure!(
-        uid(&first) != uid(&second) && second["status"]["release"]["revision"] == 1,
-        "{second}"
-    );
+    ensure!(uid(&first) != uid(&second));
+    ensure!(second["status"]["release"]["revision"] == 1);
     let again = world.expect("configmap", "a-main")?;
     ensure!(uid(&again) != main && again["data"]["color"] == "blue", "{again}");
     ensure!(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::{Result, ensure};
 use serde_json::Value;
 
 /// The labels by which the operator finds its members.
@@ -32,6 +33,19 @@ pub fn inventory(resource: &Value) -> Vec<String> {
         .collect();
     rows.sort();
     rows
+}
+
+/// A text of an object; empty where there is none.
+pub fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// A text has all of these parts in it.
+pub fn says<const N: usize>(text: &str, parts: [&str; N]) -> Result<()> {
+    for part in parts {
+        ensure!(text.contains(part), "no {part:?} in: {text}");
+    }
+    Ok(())
 }
 
 pub fn uid(object: &Value) -> String {

@@ -71,8 +71,7 @@ fn kinds_that_only_annotations_name_are_not_watched() -> Result<()> {
 
     // Nor by a start.
     ensure!(operator.terminate()?.success());
-    let patch = json!({"metadata": {"annotations": {(KINDS): kinds.join(",")}}});
-    world.kubectl.patch(&world.widgets(), "a", &patch)?;
+    world.annotate("a", json!({(KINDS): kinds.join(",")}))?;
     let operator = world.launch(&launch)?;
     operator.await_log("\"reconciled\"")?;
     world.await_quiet(&operator)?;
@@ -152,7 +151,7 @@ fn a_right_that_one_release_lacks_delays_no_other() -> Result<()> {
     world.edit("a", json!({"color": "red"}))?;
     let begun = Instant::now();
     let _operator = world.start()?;
-    world.await_object("configmap", "a-main", "is red", |main| main["data"]["color"] == "red")?;
+    world.await_color("a-main", "red")?;
     ensure!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
     Ok(())
 }

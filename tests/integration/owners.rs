@@ -28,7 +28,7 @@ fn revision(world: &World, name: &str) -> Result<Value> {
 
 fn annotate(world: &World, kind: &str, name: &str, key: &str, value: Value) -> Result<()> {
     let patch = json!({"metadata": {"annotations": {key: value}}});
-    world.kubectl.patch(kind, name, &patch).map(drop)
+    world.patch(kind, name, &patch)
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn members_refer_to_their_custom_resource_beside_other_owners() -> Result<()> {
     world.kubectl.create_namespace("owner-refs-2")?;
     let operator = world.start()?;
     for name in ["parent", "second"] {
-        world.kubectl.run(["create", "configmap", name])?;
+        world.run(["create", "configmap", name])?;
     }
     let reference = |name: &str| {
         let object = world.expect("configmap", name)?;
@@ -57,11 +57,7 @@ fn members_refer_to_their_custom_resource_beside_other_owners() -> Result<()> {
     let main = world.expect("configmap", "a-main")?;
     ensure!(
         main["metadata"]["ownerReferences"]
-            == json!([{
-                "apiVersion": format!("{}/v1", world.group()), "kind": "Widget", "name": "a", "uid": ours,
-                "blockOwnerDeletion": false,
-            }]),
-        "{main}"
+            == json!([{ "apiVersion": format!("{}/v1", world.group()), "kind": "Widget", "name": "a", "uid": ours, "blockOwnerDeletion": false, }])
     );
     ensure!(owners(&world.expect("configmap", "a-own")?) == [theirs, ours.as_str()]);
     let class = world.expect("priorityclass", "owner-refs-a")?;
@@ -76,17 +72,13 @@ fn members_refer_to_their_custom_resource_beside_other_owners() -> Result<()> {
 
     // Another's reference survives, whatever is applied.
     let add = json!([{"op": "add", "path": "/metadata/ownerReferences/-", "value": second}]).to_string();
-    world
-        .kubectl
-        .run(["patch", "configmap", "a-main", "--type=json", "-p", &add])?;
+    world.run(["patch", "configmap", "a-main", "--type=json", "-p", &add])?;
     world.edit("a", json!({"color": "red"}))?;
     let both = |object: &Value| object["data"]["color"] == "red" && owners(object).len() == 2;
     world.await_object("configmap", "a-main", "red, with both owners", both)?;
     // Ours comes back.
     let none = json!([{"op": "remove", "path": "/metadata/ownerReferences"}]).to_string();
-    world
-        .kubectl
-        .run(["patch", "configmap", "a-one", "--type=json", "-p", &none])?;
+    world.run(["patch", "configmap", "a-one", "--type=json", "-p", &none])?;
     world.await_object("configmap", "a-one", "its owner is back", |object| {
         owners(object) == [ours.as_str()]
     })?;
@@ -167,7 +159,7 @@ fn what_an_operator_that_is_gone_leaves_behind_is_collected() -> Result<()> {
     )?;
     operator.kill()?;
     let free = json!({"metadata": {"finalizers": null}});
-    world.kubectl.patch(&world.widgets(), "a", &free)?;
+    world.patch(&world.widgets(), "a", &free)?;
     world.delete("a")?;
     eventually("its members are collected", COLLECTED, || {
         let left = [world.labelled("configmaps")?, world.labelled("deployments")?].concat();
@@ -201,8 +193,8 @@ fn what_stays_is_cut_off_before_its_custom_resource_goes() -> Result<()> {
         "helm.sh/resource-policy",
         "keep".into(),
     )?;
-    world.kubectl.run(["delete", &world.widgets(), "kept", "suspended"])?;
-    world.kubectl.run([
+    world.run(["delete", &world.widgets(), "kept", "suspended"])?;
+    world.run([
         "delete",
         &world.widgets(),
         "orphaned",
@@ -210,7 +202,7 @@ fn what_stays_is_cut_off_before_its_custom_resource_goes() -> Result<()> {
         "--wait=false",
     ])?;
     eventually("all are gone", COLLECTED, || {
-        ensure!(world.kubectl.list(&world.widgets(), "")?.is_empty());
+        ensure!(world.list(&world.widgets(), "")?.is_empty());
         Ok(Some(()))
     })?;
     // The collector would have taken them within moments.
@@ -253,7 +245,7 @@ fn the_foreground_takes_neither_orphans_nor_what_has_an_order() -> Result<()> {
     world.await_condition_of(&world.resource("Gadget"), "g", "Ready", "True")?;
     let hold = |finalizers: Value| {
         let patch = json!({"metadata": {"finalizers": finalizers}});
-        world.kubectl.patch("configmap", "a-later", &patch).map(drop)
+        world.patch("configmap", "a-later", &patch)
     };
     hold(json!(["test.example/hold"]))?;
     let foreground = |resource: String, name: &str| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{condition, inventory, uid};
+use crate::look::{condition, inventory, says, text, uid};
 use crate::operator::{IMPATIENT, Launch};
 use crate::support::eventually;
 use crate::world::{SOON, Setup, World, member_rule};
@@ -19,10 +19,7 @@ fn while_a_member_is_refused_by_the_api_server_nothing_is_pruned() -> Result<()>
     let odd = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "odd"}, "dta": {"a": "b"}});
     world.edit("a", json!({"extra": ["two"], "extraDeploy": [odd]}))?;
     let message = world.await_stalled("a", "ObjectInvalid")?;
-    ensure!(
-        message.contains("templates/extra.yaml") && message.contains("dta"),
-        "{message}"
-    );
+    says(&message, ["templates/extra.yaml", "dta"])?;
     ensure!(
         world.get("configmap", "a-two")?.is_some(),
         "the other members are applied"
@@ -52,9 +49,7 @@ fn while_a_watch_is_forbidden_nothing_is_pruned() -> Result<()> {
     })?;
     world.await_condition("a", "Deployed", "True")?;
     world.edit("a", json!({"extra": [], "color": "red"}))?;
-    world.await_object("configmap", "a-main", "is updated", |main| {
-        main["data"]["color"] == "red"
-    })?;
+    world.await_color("a-main", "red")?;
     let told = eventually("the status says why nothing is pruned", Duration::from_secs(10), || {
         let widget = world.expect(&world.widgets(), "a")?;
         let text = widget["status"]["conditions"].to_string();
@@ -99,9 +94,7 @@ fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
         },
     });
     world.apply(&crd)?;
-    world
-        .kubectl
-        .wait("condition=Established", "crd", "gizmos.down.test", SOON)?;
+    world.kubectl.wait("Established", "crd", "gizmos.down.test", SOON)?;
     let operator = world.start()?;
     let gizmo = json!([{
         "apiVersion": "down.test/v1", "kind": "Gizmo", "metadata": {"name": "{{ .Release.Name }}-gizmo"},
@@ -113,19 +106,16 @@ fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
         "metadata": {"labels": {"kube-aggregator.kubernetes.io/automanaged": null}},
         "spec": {"insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "nowhere"}},
     });
-    world.kubectl.patch("apiservice", "v1.down.test", &down)?;
+    world.patch("apiservice", "v1.down.test", &down)?;
     eventually("the group is down", SOON, || {
-        Ok(world.kubectl.list("gizmos.down.test", "").is_err().then_some(()))
+        Ok(world.list("gizmos.down.test", "").is_err().then_some(()))
     })?;
     // The operator hears of it by a watch, as it does of every APIService.
     std::thread::sleep(Duration::from_secs(4));
     world.update("a", json!({"extra": ["two"], "color": "red", "extraDeploy": []}))?;
     let widget = world.expect(&world.widgets(), "a")?;
     let ready = condition(&widget, "Ready").unwrap_or_default();
-    ensure!(
-        ready["message"].as_str().is_some_and(|text| text.contains("down.test")),
-        "{ready}"
-    );
+    says(text(&ready["message"]), ["down.test"])?;
     ensure!(
         world.expect("configmap", "a-main")?["data"]["color"] == "red",
         "the rest goes on"
@@ -137,12 +127,9 @@ fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
     ensure!(inventory(&widget).contains(&"Gizmo a-gizmo".to_owned()), "{widget}");
     // Of a release that still has one, the other members go on.
     world.edit("c", json!({"extra": ["two"], "color": "red"}))?;
-    world.await_object("configmap", "c-main", "is red", |main| main["data"]["color"] == "red")?;
+    world.await_color("c-main", "red")?;
     let told = world.await_condition("c", "Ready", "False")?;
-    ensure!(
-        told["message"].as_str().is_some_and(|text| text.contains("down.test")),
-        "{told}"
-    );
+    says(text(&told["message"]), ["down.test"])?;
     ensure!(
         world.get("configmap", "c-one")?.is_some(),
         "pruned on partial knowledge"
@@ -210,18 +197,12 @@ fn a_chart_that_renders_nothing_any_more_prunes_nothing_unless_it_is_allowed() -
     fs::write(chart.join("templates/map.yaml"), "{{ if .Values.never }}{{ end }}")?;
     let _operator = world.start()?;
     let held = world.await_condition("a", "PruneHeld", "True")?;
-    ensure!(
-        held["message"]
-            .as_str()
-            .is_some_and(|text| text.contains("chartwright.dev/prune=true")),
-        "{held}"
-    );
+    says(text(&held["message"]), ["chartwright.dev/prune=true"])?;
     let revision = |widget: &Value| widget["status"]["release"]["revision"].clone();
     let before = revision(&world.await_ready("a")?);
     ensure!(world.get("configmap", "a-only")?.is_some());
     // Looking again is no upgrade.
-    let again = json!({"metadata": {"annotations": {"chartwright.dev/requested-at": "now"}}});
-    world.kubectl.patch(&world.widgets(), "a", &again)?;
+    world.annotate("a", json!({"chartwright.dev/requested-at": "now"}))?;
     eventually("it is looked at again", SOON, || {
         let widget = world.expect(&world.widgets(), "a")?;
         ensure!(widget["status"]["lastHandledReconcileAt"] == "now", "{widget}");
@@ -229,8 +210,7 @@ fn a_chart_that_renders_nothing_any_more_prunes_nothing_unless_it_is_allowed() -
         Ok(Some(()))
     })?;
     ensure!(world.get("configmap", "a-only")?.is_some());
-    let allow = json!({"metadata": {"annotations": {"chartwright.dev/prune": "true"}}});
-    world.kubectl.patch(&world.widgets(), "a", &allow)?;
+    world.annotate("a", json!({"chartwright.dev/prune": "true"}))?;
     world.await_gone("configmap", "a-only")?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{uid, versions};
+use crate::look::{says, uid, versions};
 use crate::operator::Operator;
 use crate::support::eventually;
 use crate::world::{SOON, Setup, World, member_rule};
@@ -34,9 +34,7 @@ fn world(name: &str, setup: Setup<'_>) -> Result<World> {
 
 /// The Secrets that hold records, by name.
 fn records(world: &World) -> Result<BTreeMap<String, Value>> {
-    let secrets = world
-        .kubectl
-        .list("secrets", "app.kubernetes.io/managed-by=chartwright")?;
+    let secrets = world.list("secrets", "app.kubernetes.io/managed-by=chartwright")?;
     let name = |secret: &Value| secret["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     Ok(secrets
         .into_iter()
@@ -68,18 +66,12 @@ fn a_long_inventory_lies_in_secrets() -> Result<()> {
     let operator = world.start_and_settle()?;
     let widget = world.install("a", json!({"members": 350}))?;
     let stored = &widget["status"]["release"]["record"];
-    ensure!(
-        *stored == json!({"version": 1, "members": 350, "secrets": 1}),
-        "{stored}"
-    );
+    ensure!(*stored == json!({"version": 1, "members": 350, "secrets": 1}));
     ensure!(widget["status"]["inventory"].as_array().map(Vec::len) == Some(300));
     let secrets = records(&world)?;
     let (name, secret) = secrets.first_key_value().context("no record is stored")?;
     ensure!(*name == format!("chartwright-record-{}-0", uid(&widget)), "{name}");
-    ensure!(
-        secret["metadata"]["labels"]["chartwright.dev/release-uid"] == uid(&widget).as_str(),
-        "{secret}"
-    );
+    ensure!(secret["metadata"]["labels"]["chartwright.dev/release-uid"] == uid(&widget).as_str());
     ensure!(secret["metadata"]["ownerReferences"].is_null());
     world.await_quiet(&operator)?;
 
@@ -97,9 +89,7 @@ fn a_long_inventory_lies_in_secrets() -> Result<()> {
     ensure!(asked.resource("configmaps").verb("get").is_empty());
 
     // Beyond what the status shows, things are known as well: a member that goes, and one whose label somebody took.
-    world
-        .kubectl
-        .run(["label", "configmap", "a-340", "applyset.kubernetes.io/part-of-"])?;
+    world.run(["label", "configmap", "a-340", "applyset.kubernetes.io/part-of-"])?;
     world.await_object("configmap", "a-340", "is labelled again", |member| {
         member["metadata"]["labels"]["applyset.kubernetes.io/part-of"].is_string()
     })?;
@@ -220,7 +210,7 @@ fn what_others_write_into_the_record_is_not_believed() -> Result<()> {
     let world = world("record-forged", Setup::default())?;
     let operator = world.start_and_settle()?;
     let widget = world.install("a", json!({"members": 305}))?;
-    world.kubectl.run(["create", "configmap", "bystander"])?;
+    world.run(["create", "configmap", "bystander"])?;
     world.await_quiet(&operator)?;
     operator.kill()?;
     let name = format!("chartwright-record-{}-0", uid(&widget));
@@ -233,11 +223,8 @@ fn what_others_write_into_the_record_is_not_believed() -> Result<()> {
     record["entries"][0]["uid"] = uid(&bystander).into();
     // As an earlier version wrote it.
     let write = |text: &str| {
-        world.kubectl.patch(
-            "secret",
-            &name,
-            &json!({"data": {FILE: null}, "stringData": {"record.json": text}}),
-        )
+        let data = json!({"data": {FILE: null}, "stringData": {"record.json": text}});
+        world.patch("secret", &name, &data)
     };
     write(&record.to_string())?;
     let operator = world.start_and_settle()?;
@@ -368,10 +355,7 @@ fn without_the_right_to_write_secrets_nothing_is_made() -> Result<()> {
     let condition = world.await_condition("a", "Ready", "False")?;
     ensure!(condition["reason"] == "Record", "{condition}");
     let message = condition["message"].as_str().unwrap_or_default();
-    ensure!(
-        message.contains("rights to get, create, patch and delete Secrets"),
-        "{message}"
-    );
+    says(&message, ["rights to get, create, patch and delete Secrets"])?;
     ensure!(members(&world)?.is_empty());
     world.update("a", json!({"members": 300}))?;
     await_members(&world, 300)?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{is_marked, uid};
+use crate::look::{is_marked, says, uid};
 use crate::world::{World, member_rule};
 
 #[test]
@@ -19,10 +19,7 @@ fn an_object_of_somebody_else_is_left_alone_until_it_is_gone() -> Result<()> {
     let start = world.mark()?;
     world.apply(&world.widget("a", json!({"extra": ["one"]})))?;
     let message = world.await_stalled("a", "Collision")?;
-    ensure!(
-        message.contains("a-main") && message.contains("exists already"),
-        "{message}"
-    );
+    says(&message, ["a-main", "exists already"])?;
     std::thread::sleep(Duration::from_secs(2));
     // Equal in every field, resourceVersion and managedFields among them.
     ensure!(world.expect("configmap", "a-main")? == foreign, "it was touched");
@@ -33,7 +30,7 @@ fn an_object_of_somebody_else_is_left_alone_until_it_is_gone() -> Result<()> {
         "{tried}"
     );
 
-    world.kubectl.run(["delete", "configmap", "a-main"])?;
+    world.kubectl.delete("configmap", "a-main")?;
     world.await_ready("a")?;
     ensure!(is_marked(&world.expect("configmap", "a-main")?));
     Ok(())
@@ -54,19 +51,15 @@ fn a_foreign_object_outlives_a_release_that_was_refused_it() -> Result<()> {
 
     // Somebody puts their own object in a member's place, with copies of its marks or without: the record is no proof.
     world.install("b", json!({"extra": ["one"]}))?;
-    world.kubectl.patch(
-        &world.widgets(),
-        "b",
-        &json!({"metadata": {"annotations": {"chartwright.dev/suspend": "true"}}}),
-    )?;
+    world.annotate("b", json!({"chartwright.dev/suspend": "true"}))?;
     world.await_condition("b", "Suspended", "True")?;
-    world.kubectl.run(["delete", "configmap", "b-one"])?;
+    world.kubectl.delete("configmap", "b-one")?;
     world
         .kubectl
         .apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b-one}\ndata: {mine: 'yes'}\n")?;
     let foreign = world.expect("configmap", "b-one")?;
     let resume = json!({"metadata": {"annotations": {"chartwright.dev/suspend": null}}, "spec": {"extra": []}});
-    world.kubectl.patch(&world.widgets(), "b", &resume)?;
+    world.patch(&world.widgets(), "b", &resume)?;
     world.await_ready("b")?;
     ensure!(
         world.expect("configmap", "b-one")? == foreign,
@@ -266,13 +259,15 @@ fn a_chart_that_makes_its_own_kind_comes_to_an_end() -> Result<()> {
     world.apply(&world.widget("a", json!({})))?;
     let deepest = "a-x-x-x-x";
     let message = world.await_stalled(deepest, "Refused")?;
-    ensure!(
-        message.contains("Widget.fail-nested.test fail-nested/a-x-x-x made this")
-            && message.contains("set `allow.depth` of the watch to 4"),
-        "{message}"
-    );
+    says(
+        &message,
+        [
+            "Widget.fail-nested.test fail-nested/a-x-x-x made this",
+            "set `allow.depth` of the watch to 4",
+        ],
+    )?;
     world.await_quiet(&operator)?;
-    let names = || -> Result<usize> { Ok(world.kubectl.list(&world.widgets(), "")?.len()) };
+    let names = || -> Result<usize> { Ok(world.list(&world.widgets(), "")?.len()) };
     ensure!(names()? == 5, "{}", names()?);
     drop(operator);
 
@@ -325,10 +320,7 @@ fn lookups_of_values_stay_in_the_namespace() -> Result<()> {
     }
     world.apply(&world.widget("secret", reading(r#"lookup "v1" "Secret" .Release.Namespace "x""#)))?;
     let message = world.await_stalled("secret", "RenderFailed")?;
-    ensure!(
-        message.contains("Secrets are not looked up for text that comes from values"),
-        "{message}"
-    );
+    says(&message, ["Secrets are not looked up for text that comes from values"])?;
     let requests = world.requests(&operator, start)?;
     let beyond = requests.filter(|request| !["widgets", "events"].contains(&request.resource.as_str()));
     ensure!(beyond.is_empty(), "refused after it was asked:\n{beyond}");
@@ -367,10 +359,7 @@ fn an_object_belongs_to_one_release_at_a_time() -> Result<()> {
     let before = world.expect("configmap", "shared")?;
     world.apply(&world.widget("b", shared("red")))?;
     let message = world.await_stalled("b", "Collision")?;
-    ensure!(
-        message.contains("shared") && message.contains("another release"),
-        "{message}"
-    );
+    says(&message, ["shared", "another release"])?;
     ensure!(
         world.expect("configmap", "shared")? == before,
         "it was taken from its release"
@@ -380,9 +369,7 @@ fn an_object_belongs_to_one_release_at_a_time() -> Result<()> {
     world.delete("a")?;
     world.await_ready("b")?;
     let after = world.expect("configmap", "shared")?;
-    ensure!(
-        after["data"]["color"] == "red" && uid(&after) != uid(&before),
-        "{after}"
-    );
+    ensure!(after["data"]["color"] == "red");
+    ensure!(uid(&after) != uid(&before));
     Ok(())
 }

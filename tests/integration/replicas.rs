@@ -121,9 +121,7 @@ fn two_at_work_on_the_same_releases_do_not_fight() -> Result<()> {
 
     // Others are drawn once, for both.
     let start = world.mark()?;
-    world
-        .kubectl
-        .run(["annotate", &world.widgets(), "a", "chartwright.dev/regenerate=now"])?;
+    world.run(["annotate", &world.widgets(), "a", "chartwright.dev/regenerate=now"])?;
     world.await_object("secret", "a-random", "has another password", |secret| {
         secret["data"] != passwords[0]
     })?;
@@ -141,13 +139,9 @@ fn two_at_work_on_the_same_releases_do_not_fight() -> Result<()> {
     world.update("a", json!({"color": "red"}))?;
 
     // What somebody else did is put right.
-    world
-        .kubectl
-        .patch("configmap", "a-main", &json!({"data": {"color": "pink"}}))?;
-    world.kubectl.run(["delete", "configmap", "b-two"])?;
-    world.await_object("configmap", "a-main", "is red again", |main| {
-        main["data"]["color"] == "red"
-    })?;
+    world.paint("a-main", "pink")?;
+    world.kubectl.delete("configmap", "b-two")?;
+    world.await_color("a-main", "red")?;
     world.await_object("configmap", "b-two", "is back", |_| true)?;
     pair.rest()?;
 

@@ -23,14 +23,14 @@ fn a_delete_means_the_object_that_was_looked_at() -> Result<()> {
     let runtime = Runtime::new()?;
     let discovery = connect(&world, &runtime)?;
     let id = ObjectId::new(GroupKind::new("", "ConfigMap"), &world.name, "a");
-    world.kubectl.run(["create", "configmap", "a"])?;
+    world.run(["create", "configmap", "a"])?;
     let snapshot = discovery.snapshot();
     let resource = snapshot.preferred(&id.group_kind).context("ConfigMap is served")?;
     let seen = runtime
         .block_on(objects::look(&discovery, resource, &id))?
         .context("it is there")?;
     world.kubectl.delete("configmap", "a")?;
-    world.kubectl.run(["create", "configmap", "a"])?;
+    world.run(["create", "configmap", "a"])?;
 
     let gone = runtime.block_on(objects::delete(&discovery, resource, &id, &seen))?;
     ensure!(
@@ -43,9 +43,7 @@ fn a_delete_means_the_object_that_was_looked_at() -> Result<()> {
     let now = runtime
         .block_on(objects::look(&discovery, resource, &id))?
         .context("it is there")?;
-    world
-        .kubectl
-        .run(["annotate", "configmap", "a", "helm.sh/resource-policy=keep"])?;
+    world.run(["annotate", "configmap", "a", "helm.sh/resource-policy=keep"])?;
     ensure!(
         runtime.block_on(objects::delete(&discovery, resource, &id, &now))? == Deleted::Changed,
         "the same object in another state may be one that is to be kept"

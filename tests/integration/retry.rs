@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::condition;
+use crate::look::{condition, says, text};
 use crate::operator::{Launch, PANIC};
 use crate::support::eventually;
 use crate::world::{SOON, World, member_rule, served_changed};
@@ -45,10 +45,7 @@ fn failures_are_counted_until_they_pass_or_something_changes() -> Result<()> {
     );
     // Trap 22: a generation is observed when it is decided, not when it is tried.
     let observed = &widget["status"]["observedGeneration"];
-    ensure!(
-        observed.as_i64() != widget["metadata"]["generation"].as_i64(),
-        "{observed}"
-    );
+    ensure!(observed.as_i64() != widget["metadata"]["generation"].as_i64());
     let tries = world.requests(&operator, start)?.resource("limitranges").verb("get");
     ensure!(tries.len() <= 5, "1 s, 2 s, 4 s, ...:\n{tries}");
     let told = world.events("a")?;
@@ -69,8 +66,7 @@ fn failures_are_counted_until_they_pass_or_something_changes() -> Result<()> {
     ensure!(next > before, "{next} after {before}");
 
     // A change starts it afresh, whatever it was waiting for.
-    let reset = json!({"metadata": {"annotations": {"chartwright.dev/reset-at": "now"}}});
-    world.kubectl.patch(&world.widgets(), "a", &reset)?;
+    world.annotate("a", json!({"chartwright.dev/reset-at": "now"}))?;
     let widget = eventually("it counts afresh", SOON, || {
         let widget = world.expect(&world.widgets(), "a")?;
         ensure!(widget["status"]["lastHandledResetAt"] == "now", "{}", widget["status"]);
@@ -133,12 +129,7 @@ fn what_a_policy_denies_is_tried_until_the_policy_goes() -> Result<()> {
         ensure!(ready["reason"] == "Denied", "{ready}");
         Ok(Some(ready))
     })?;
-    ensure!(
-        ready["message"]
-            .as_str()
-            .is_some_and(|text| text.contains("pink is immutable")),
-        "{ready}"
-    );
+    says(text(&ready["message"]), ["pink is immutable"])?;
     admin.run([
         "delete",
         "validatingadmissionpolicybinding,validatingadmissionpolicy",
@@ -169,7 +160,7 @@ fn install_gadget(world: &World, group: &str) -> Result<()> {
     served_changed();
     let (kubectl, name) = (world.control_plane.kubectl(), format!("gadgets.{group}"));
     kubectl.apply(&crd.to_string())?;
-    kubectl.wait("condition=Established", "crd", &name, SOON)?;
+    kubectl.wait("Established", "crd", &name, SOON)?;
     Ok(())
 }
 
@@ -302,7 +293,7 @@ fn one_release_that_panics_does_not_stop_the_others() -> Result<()> {
         "the record is lost: {before}"
     );
     world.install("good", json!({}))?;
-    world.kubectl.run(["delete", "configmap", "good-main"])?;
+    world.kubectl.delete("configmap", "good-main")?;
     world.await_object("configmap", "good-main", "is made anew", |_| true)?;
     ensure!(operator.is_running() && operator.metric("chartwright_panics_total")? >= 1.0);
     // It goes as any other: a deletion doesn't come that far.
@@ -325,7 +316,7 @@ fn a_change_ends_what_is_under_way() -> Result<()> {
     world.apply(&world.widget("a", json!({"extra": names})))?;
     world.await_object("configmap", "a-m010", "has begun", |_| true)?;
     let suspend = |value: Value| json!({"metadata": {"annotations": {"chartwright.dev/suspend": value}}});
-    world.kubectl.patch(&world.widgets(), "a", &suspend("true".into()))?;
+    world.patch(&world.widgets(), "a", &suspend("true".into()))?;
     world.await_condition("a", "Suspended", "True")?;
     let made = count()?;
     ensure!(made < MANY, "it was finished although it was suspended: {made}");
@@ -333,7 +324,7 @@ fn a_change_ends_what_is_under_way() -> Result<()> {
     let widget = world.expect(&world.widgets(), "a")?;
     let recorded = widget["status"]["inventory"].as_array().map(Vec::len);
     ensure!(recorded == Some(made), "{recorded:?} of {made}");
-    world.kubectl.patch(&world.widgets(), "a", &suspend(Value::Null))?;
+    world.patch(&world.widgets(), "a", &suspend(Value::Null))?;
     eventually("it goes on", SOON, || Ok((count()? > made).then_some(())))?;
     world.update("a", json!({"extra": ["last"]}))?;
     ensure!(world.labelled("configmaps")?.len() == 2, "{}", count()?);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::condition;
+use crate::look::{condition, says};
 use crate::operator::{IMPATIENT, Launch};
 use crate::support::eventually;
 use crate::world::{PROMPT, SOON, Setup, World, member_rule};
@@ -38,10 +38,13 @@ fn a_status_that_may_not_be_written_is_told_by_an_event_and_tried_ever_more_seld
     let operator = world.start()?;
     world.apply(&world.widget("a", json!({"extra": ["one"]})))?;
     let told = world.await_event("a", "StatusUnwritten")?;
-    ensure!(
-        told.contains("cannot patch resource \"widgets/status\"") && told.contains("the operator needs the rights"),
-        "{told}"
-    );
+    says(
+        &told,
+        [
+            "cannot patch resource \"widgets/status\"",
+            "the operator needs the rights",
+        ],
+    )?;
     world.await_object("configmap", "a-one", "is there", |_| true)?;
     let start = world.mark()?;
     std::thread::sleep(Duration::from_secs(6));
@@ -56,10 +59,7 @@ fn a_status_that_may_not_be_written_is_told_by_an_event_and_tried_ever_more_seld
     world.await_gone("configmap", "a-one")?;
     world.grant("status", &[rule(&world.group(), "widgets/status", &["patch"])])?;
     let widget = world.await_ready("a")?;
-    ensure!(
-        crate::look::inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-two"],
-        "{widget}"
-    );
+    ensure!(crate::look::inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-two"]);
     Ok(())
 }
 
@@ -96,7 +96,7 @@ fn without_the_right_to_leases_nobody_leads_and_whoever_loses_one_ends() -> Resu
     world.await_ready("a")?;
 
     let theirs = json!({"spec": {"holderIdentity": "somebody"}});
-    world.kubectl.patch("lease", "widgets", &theirs)?;
+    world.patch("lease", "widgets", &theirs)?;
     let status = operator.wait()?;
     let log = operator.log();
     ensure!(
@@ -119,10 +119,7 @@ fn a_kind_of_members_without_rights_is_named_and_nothing_is_pruned_until_they_ar
             Ok((ready["reason"] == "Forbidden").then_some(ready))
         })?;
         let message = found["message"].as_str().unwrap_or_default();
-        ensure!(
-            message.contains("ConfigMap") && message.contains("resource \"configmaps\""),
-            "{message}"
-        );
+        says(&message, ["ConfigMap", "resource \"configmaps\""])?;
         Ok(())
     };
     world.apply(&world.widget("a", spec("blue", true)))?;
@@ -176,22 +173,16 @@ fn what_an_operator_may_not_do_to_its_own_kind_is_told() -> Result<()> {
     operator.await_log("cannot list resource \\\"widgets\\\"")?;
     world.grant("look", &[rule(&world.group(), "widgets", &["get", "list", "watch"])])?;
     let told = world.await_event("a", "Claim")?;
-    ensure!(
-        told.contains("finalizer") && told.contains("the operator needs the rights"),
-        "{told}"
-    );
+    says(&told, ["finalizer", "the operator needs the rights"])?;
     ensure!(world.labelled("configmaps")?.is_empty(), "made without a claim");
     let touch = [rule(&world.group(), "widgets", &["patch"])];
     world.grant("touch", &touch)?;
     world.await_ready("a")?;
 
     revoke(&world, "touch")?;
-    world.kubectl.run(["delete", &world.widgets(), "a", "--wait=false"])?;
+    world.kubectl.begin_delete(&world.widgets(), "a")?;
     let told = world.await_event("a", "DeleteFailed")?;
-    ensure!(
-        told.contains("chartwright.dev/release") && told.contains("the operator needs the rights"),
-        "{told}"
-    );
+    says(&told, ["chartwright.dev/release", "the operator needs the rights"])?;
     let widget = world.expect(&world.widgets(), "a")?;
     ensure!(
         condition(&widget, "Ready").is_some_and(|ready| ready["reason"] == "DeleteFailed"),
@@ -260,8 +251,7 @@ fn forcing_leaves_replicas_while_it_cannot_be_seen_who_sets_them() -> Result<()>
     world.kubectl.scale("kube-controller-manager", "a", 4)?;
     world.await_quiet(&operator)?;
     let force = |token: &str| -> Result<()> {
-        let force = json!({"metadata": {"annotations": {"chartwright.dev/force-at": token}}});
-        world.kubectl.patch(&world.widgets(), "a", &force)?;
+        world.annotate("a", json!({"chartwright.dev/force-at": token}))?;
         world.await_object(&world.widgets(), "a", "was forced", |widget| {
             widget["status"]["lastHandledForceAt"] == token
         })?;
@@ -269,10 +259,10 @@ fn forcing_leaves_replicas_while_it_cannot_be_seen_who_sets_them() -> Result<()>
     };
     force("once")?;
     let told = world.await_event("a", "ReplicasLeft")?;
-    ensure!(
-        told.contains("Deployment.apps rights-scale/a") && told.contains("list horizontalpodautoscalers"),
-        "{told}"
-    );
+    says(
+        &told,
+        ["Deployment.apps rights-scale/a", "list horizontalpodautoscalers"],
+    )?;
     world.await_quiet(&operator)?;
     ensure!(
         world.expect("deployment", "a")?["spec"]["replicas"] == 4,
@@ -373,12 +363,7 @@ fn every_right_of_the_project_is_used_and_none_is_missing() -> Result<()> {
     });
     let kubectl = world.control_plane.kubectl();
     kubectl.apply(&crd.to_string())?;
-    kubectl.wait(
-        "condition=Established",
-        "crd",
-        "servicemonitors.monitoring.coreos.com",
-        SOON,
-    )?;
+    kubectl.wait("Established", "crd", "servicemonitors.monitoring.coreos.com", SOON)?;
     let chart = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/memcached");
     world.write_watches_of(&[("Widget", &chart, &[])])?;
     let operator = world.launch(&Launch {
@@ -390,7 +375,7 @@ fn every_right_of_the_project_is_used_and_none_is_missing() -> Result<()> {
     let members = [
         "configmap",
         "networkpolicy",
-        "servicemonitor",
+        "servicemonitors.monitoring.coreos.com",
         "statefulset",
         "service",
         "poddisruptionbudget",
@@ -398,7 +383,7 @@ fn every_right_of_the_project_is_used_and_none_is_missing() -> Result<()> {
     let all = |there: bool| {
         eventually("all members come, or go", SOON, || {
             for kind in members {
-                let found = world.kubectl.list(kind, "app.kubernetes.io/instance=a")?;
+                let found = world.list(kind, "app.kubernetes.io/instance=a")?;
                 ensure!(found.is_empty() != there, "{kind}: {found:?}\n{}", operator.log());
             }
             Ok(Some(()))
@@ -407,12 +392,12 @@ fn every_right_of_the_project_is_used_and_none_is_missing() -> Result<()> {
     all(true)?;
     // Events that say the same become one, which is patched from the third on.
     for _ in 0..3 {
-        let maps = world.kubectl.list("configmap", "app.kubernetes.io/instance=a")?;
+        let maps = world.list("configmap", "app.kubernetes.io/instance=a")?;
         let (name, before) = (
             maps[0]["metadata"]["name"].as_str().unwrap_or_default(),
             crate::look::uid(&maps[0]),
         );
-        world.kubectl.run(["delete", "configmap", name])?;
+        world.kubectl.delete("configmap", name)?;
         world.await_object("configmap", name, "is back", |map| crate::look::uid(map) != before)?;
     }
     world.await_condition("a", "Deployed", "True")?;
@@ -491,9 +476,6 @@ fn the_rules_for_one_namespace_are_those_for_the_cluster_but_for_what_lies_in_no
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("config/namespaced");
     let dry = ["apply", "--dry-run=server", "-k", &folder.display().to_string()];
     let told = world.kubectl.run(dry)?;
-    ensure!(
-        told.contains("rolebinding") && told.contains("chartwright-manager-role "),
-        "{told}"
-    );
+    says(&told, ["rolebinding", "chartwright-manager-role "])?;
     Ok(())
 }

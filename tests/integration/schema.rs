@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::uid;
+use crate::look::{says, uid};
 use crate::support::eventually;
 use crate::world::{SOON, World, member_rule, served_changed};
 
@@ -33,7 +33,7 @@ fn delete_crd(world: &World) -> Result<()> {
 
 fn secrets(world: &World) -> Result<usize> {
     let key = format!("{}-hmac-key", world.name);
-    let secrets = world.kubectl.list("secrets", "")?;
+    let secrets = world.list("secrets", "")?;
     Ok(secrets
         .iter()
         .filter(|secret| secret["metadata"]["name"] != key.as_str())
@@ -54,17 +54,14 @@ fn a_custom_resource_that_a_later_schema_refuses_is_told_of_and_costs_no_other()
     change_schema(&world, &strict, &free())?;
     ensure!(world.edit("a", json!({"color": "blue"})).is_err());
 
-    world.kubectl.run(["delete", "configmap", "a-main"])?;
+    world.kubectl.delete("configmap", "a-main")?;
     world.await_object("configmap", "a-main", "is made anew", |_| true)?;
     let told = world.await_event("a", "StatusUnwritten")?;
-    ensure!(
-        told.contains("needed") && told.contains("doesn't fit the schema"),
-        "{told}"
-    );
+    says(&told, ["needed", "doesn't fit the schema"])?;
     world.update("b", json!({"color": "green"}))?;
     ensure!(secrets(&world)? == 0, "the status of the others keeps their records");
 
-    world.kubectl.run(["delete", &world.widgets(), "a", "--wait=false"])?;
+    world.kubectl.begin_delete(&world.widgets(), "a")?;
     let told = world.await_event("a", "DeleteFailed")?;
     ensure!(told.contains("finalizer") && told.contains("spec.needed"), "{told}");
     ensure!(world.get("configmap", "a-main")?.is_none() && world.get("configmap", "b-main")?.is_some());
@@ -119,7 +116,7 @@ fn a_crd_that_is_removed_takes_its_releases_along_and_may_come_back() -> Result<
     operator.kill()?;
     delete_crd(&world)?;
     let no_finalizers = json!({"metadata": {"finalizers": null}});
-    world.kubectl.patch(&world.widgets(), "a", &no_finalizers)?;
+    world.patch(&world.widgets(), "a", &no_finalizers)?;
     world.await_gone("crd", &world.widgets())?;
     let operator = world.start()?;
     operator.await_log("waiting for its CustomResourceDefinition")?;

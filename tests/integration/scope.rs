@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
-use crate::look::{inventory, uid, versions};
+use crate::look::{inventory, says, uid, versions};
 use crate::operator::Launch;
 use crate::support::eventually;
 use crate::world::{Setup, World, member_rule};
@@ -192,11 +192,8 @@ fn a_selector_chooses_and_does_not_let_go_of_what_it_chose() -> Result<()> {
     let start = world.mark()?;
     world.apply(&world.widget("other", json!({})))?;
     world.apply(&world.widget("a", json!({})))?;
-    let team = |team: serde_json::Value| {
-        world
-            .kubectl
-            .patch(&world.widgets(), "a", &json!({"metadata": {"labels": {"team": team}}}))
-    };
+    let team =
+        |team: serde_json::Value| world.patch(&world.widgets(), "a", &json!({"metadata": {"labels": {"team": team}}}));
     team("blue".into())?;
     world.await_ready("a")?;
     let other = world.expect(&world.widgets(), "other")?;
@@ -239,10 +236,7 @@ fn cluster_scoped_custom_resources_have_a_target_namespace() -> Result<()> {
     // What carries reach is theirs to create: who may make cluster-scoped objects has that right anyway.
     world.edit("one", json!({"extra": ["two"], "priorityClass": {"enabled": true}}))?;
     let widget = world.await_ready("one")?;
-    ensure!(
-        widget["status"]["release"]["namespace"] == "scope-cluster-one",
-        "{widget}"
-    );
+    ensure!(widget["status"]["release"]["namespace"] == "scope-cluster-one");
     let target = world.kubectl.in_namespace("scope-cluster-one");
     ensure!(target.get("configmap", "one-main")?.is_some() && target.get("configmap", "one-two")?.is_some());
     target.run(["delete", "configmap", "one-main"])?;
@@ -273,10 +267,7 @@ fn a_name_takes_no_release_into_another_namespace() -> Result<()> {
         // Nothing is read there, either.
         world.apply(&world.widget(name, json!({"lookup": "words"})))?;
         let message = world.await_stalled(name, "Refused")?;
-        ensure!(
-            message.contains(&format!("add \"{name}\" to `allow.namespaces`")),
-            "{message}"
-        );
+        says(&message, [&format!("add \"{name}\" to `allow.namespaces`")])?;
     }
     world.install("scope-target", json!({}))?;
     let beyond = world
@@ -344,14 +335,8 @@ fn several_kinds_live_in_one_process_and_the_same_name_in_two_of_them() -> Resul
     let widget = world.install("a", json!({"extra": ["one"], "color": "blue"}))?;
     gadget_ready()?;
     let gadget = world.expect(&gadgets, "a")?;
-    ensure!(
-        inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-one"],
-        "{widget}"
-    );
-    ensure!(
-        inventory(&gadget) == ["ConfigMap a-gadget", "ConfigMap a-more"],
-        "{gadget}"
-    );
+    ensure!(inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-one"]);
+    ensure!(inventory(&gadget) == ["ConfigMap a-gadget", "ConfigMap a-more"]);
     ensure!(world.expect("configmap", "a-gadget")?["data"] == json!({"by": "gadget", "word": "fixed"}));
     ensure!(
         world.expect("configmap", "a-main")?["data"]["color"] == "green",
@@ -365,7 +350,7 @@ fn several_kinds_live_in_one_process_and_the_same_name_in_two_of_them() -> Resul
             .collect::<Result<Vec<_>>>()
     };
     let widgets = maps(["a-main", "a-one"])?;
-    world.kubectl.patch(&gadgets, "a", &json!({"spec": {"more": false}}))?;
+    world.patch(&gadgets, "a", &json!({"spec": {"more": false}}))?;
     world.await_gone("configmap", "a-more")?;
     gadget_ready()?;
     world.kubectl.delete(&gadgets, "a")?;
@@ -401,7 +386,7 @@ fn two_charts_share_a_kind_by_selectors_that_exclude_each_other() -> Result<()> 
     ensure!(inventory(&world.await_ready("a")?) == ["ConfigMap a-main"]);
     ensure!(inventory(&world.install("b", json!({}))?) == ["ConfigMap b-other"]);
     // A custom resource that goes over to the other watch takes its release along.
-    world.kubectl.patch(
+    world.patch(
         &world.widgets(),
         "a",
         &json!({"metadata": {"labels": {"chart": "second"}}}),
@@ -412,7 +397,7 @@ fn two_charts_share_a_kind_by_selectors_that_exclude_each_other() -> Result<()> 
     let series =
         "chartwright_release_ready{group=\"scope-share.test\",kind=\"Widget\",namespace=\"scope-share\",name=\"a\"}";
     ensure!(operator.metric(series)? == 1.0, "{}", operator.metrics()?);
-    world.kubectl.run(["delete", "configmap", "a-other"])?;
+    world.kubectl.delete("configmap", "a-other")?;
     world.await_object("configmap", "a-other", "is back", |_| true)?;
     Ok(())
 }

@@ -22,7 +22,7 @@ data: {extra: \"yes\"}
 ";
 
 fn maps(world: &World) -> Result<BTreeMap<String, Value>> {
-    let all = world.kubectl.list("configmaps", "")?.into_iter();
+    let all = world.list("configmaps", "")?.into_iter();
     let named = all.map(|map| (map["metadata"]["name"].as_str().unwrap_or_default().to_owned(), map));
     Ok(named.filter(|(name, _)| name.starts_with("shop-")).collect())
 }
@@ -46,11 +46,7 @@ fn a_release_of_more_members_than_a_status_lists_is_taken_over_as_well() -> Resu
         Ok(Some(widget))
     });
     let widget = taken.map_err(|error| error.context(world.story("shop")))?;
-    ensure!(
-        widget["status"]["release"]["record"]["members"] == MANY,
-        "{}",
-        widget["status"]["release"]
-    );
+    ensure!(widget["status"]["release"]["record"]["members"] == MANY);
     ensure!(widget["status"]["deployedRelease"].is_null());
     world.await_ready("shop")?;
     for (name, map) in maps(&world)? {
@@ -62,14 +58,11 @@ fn a_release_of_more_members_than_a_status_lists_is_taken_over_as_well() -> Resu
         ensure!(is_marked(&map) && owners == 1, "{map}");
     }
     ensure!(
-        world.kubectl.list("secrets", "owner=helm")?.is_empty(),
+        world.list("secrets", "owner=helm")?.is_empty(),
         "release Secrets are left"
     );
     let of_release = format!("chartwright.dev/release-uid={}", uid(&widget));
-    ensure!(
-        !world.kubectl.list("secrets", &of_release)?.is_empty(),
-        "there is no record"
-    );
+    ensure!(!world.list("secrets", &of_release)?.is_empty(), "there is no record");
 
     // It is read again by the next process, which finds nothing to do.
     world.await_quiet(&operator)?;
@@ -79,6 +72,6 @@ fn a_release_of_more_members_than_a_status_lists_is_taken_over_as_well() -> Resu
     let writes = world.requests(&operator, start)?.writes();
     ensure!(writes.is_empty(), "{writes}");
     world.delete("shop")?;
-    ensure!(maps(&world)?.is_empty() && world.kubectl.list("secrets", &of_release)?.is_empty());
+    ensure!(maps(&world)?.is_empty() && world.list("secrets", &of_release)?.is_empty());
     Ok(())
 }

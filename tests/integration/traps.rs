@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{annotation, inventory, is_marked, uid};
+use crate::look::{annotation, inventory, is_marked, says, text, uid};
 use crate::world::{PROMPT, World, member_rule, served_changed};
 
 /// kubectl's `--prune` gives up when a kind of the set is gone, helm-operator's rollback loops.
@@ -22,8 +22,11 @@ fn trap_05_a_crd_that_is_gone_stops_neither_a_prune_nor_what_comes_after() -> Re
     ensure!(inventory(&widget).contains(&"Gadget made".to_owned()), "{widget}");
     served_changed();
     world.kubectl.delete("crd", &world.resource("Gadget"))?;
-    let widget = world.update("a", json!({"extra": [], "extraDeploy": []}))?;
-    ensure!(inventory(&widget) == ["ConfigMap a-main"], "{widget}");
+    world.update("a", json!({"extra": [], "extraDeploy": []}))?;
+    // A watch that ends with its kind holds a prune up until that is known.
+    let widget = world.await_object(&world.widgets(), "a", "lists what is left", |widget| {
+        inventory(widget) == ["ConfigMap a-main"]
+    })?;
     ensure!(world.get("configmap", "a-one")?.is_none());
     let kinds = annotation(&widget, "applyset.kubernetes.io/contains-group-kinds");
     ensure!(kinds == Some("ConfigMap"), "{kinds:?}");
@@ -60,7 +63,7 @@ fn trap_06_labels_that_an_owner_copies_to_its_children_make_no_members() -> Resu
     let widget = world.install("a", spec)?;
     let members = ["ConfigMap a-main", "Deployment a", "EndpointSlice mine", "Service a"];
     ensure!(inventory(&widget) == members, "{widget}");
-    let children = world.kubectl.list("endpointslices,replicasets", "")?;
+    let children = world.list("endpointslices,replicasets", "")?;
     let copies: Vec<Value> = children
         .into_iter()
         .filter(|child| child["metadata"]["ownerReferences"][0]["controller"] == true)
@@ -70,10 +73,7 @@ fn trap_06_labels_that_an_owner_copies_to_its_children_make_no_members() -> Resu
         "nothing was copied: {copies:?}"
     );
     let widget = world.update("a", json!({"extraDeploy": [service]}))?;
-    ensure!(
-        inventory(&widget) == ["ConfigMap a-main", "Deployment a", "Service a"],
-        "{widget}"
-    );
+    ensure!(inventory(&widget) == ["ConfigMap a-main", "Deployment a", "Service a"]);
     for copy in copies {
         let kind = copy["kind"].as_str().unwrap_or_default().to_lowercase();
         let now = world.expect(&kind, copy["metadata"]["name"].as_str().unwrap_or_default())?;
@@ -82,52 +82,6 @@ fn trap_06_labels_that_an_owner_copies_to_its_children_make_no_members() -> Resu
             "{now}"
         );
     }
-    Ok(())
-}
-
-/// Flux takes any refusal that mentions "immutable" for an immutable field, and may delete what is healthy.
-#[test]
-fn trap_09_what_sounds_like_an_immutable_field_deletes_nothing() -> Result<()> {
-    let world = World::new("trap-09")?;
-    let operator = world.start()?;
-    world.install("a", json!({}))?;
-    let before = uid(&world.expect("configmap", "a-main")?);
-    let policy = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "trap-09"},
-        "spec": {
-            "matchConstraints": {
-                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": world.name}},
-                "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["configmaps"]}],
-            },
-            "validations": [{
-                "expression": "!(has(object.data) && 'color' in object.data && object.data.color == 'pink')",
-                "message": "field is immutable: data.color: Invalid value",
-            }],
-        },
-    });
-    let binding = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": "trap-09"}, "spec": {"policyName": "trap-09", "validationActions": ["Deny"]},
-    });
-    world.kubectl.apply(&policy.to_string())?;
-    world.kubectl.apply(&binding.to_string())?;
-    world.kubectl.run(["create", "configmap", "probe"])?;
-    crate::support::eventually("the policy is in force", crate::world::SOON, || {
-        let pink = json!({"data": {"color": "pink"}});
-        Ok(world.kubectl.patch("configmap", "probe", &pink).is_err().then_some(()))
-    })?;
-    let start = world.mark()?;
-    world.edit("a", json!({"color": "pink", "extra": ["one"]}))?;
-    let told = world.await_condition("a", "Ready", "False")?;
-    ensure!(
-        told["message"].as_str().is_some_and(|text| text.contains("immutable")),
-        "{told}"
-    );
-    world.await_object("configmap", "a-one", "the others are applied", |_| true)?;
-    let main = world.expect("configmap", "a-main")?;
-    ensure!(uid(&main) == before && main["data"]["color"] == "blue", "{main}");
-    let deletes = world.requests(&operator, start)?.verb("delete");
-    ensure!(deletes.is_empty(), "{deletes}");
     Ok(())
 }
 
@@ -169,12 +123,7 @@ fn trap_11_what_cannot_be_evaluated_is_told_at_once_and_never_unknown() -> Resul
     };
     status(json!({"conditions": [{"type": "Ready", "status": "Unknown", "message": "can't tell"}]}))?;
     let ready = world.await_condition("a", "Ready", "False")?;
-    ensure!(
-        ready["message"]
-            .as_str()
-            .is_some_and(|text| text.contains("can't tell")),
-        "{ready}"
-    );
+    says(text(&ready["message"]), ["can't tell"])?;
     for nonsense in [
         json!({"conditions": "soon", "observedGeneration": "many"}),
         json!({"conditions": [{"type": "Ready", "status": 7}, null, 3]}),
@@ -216,7 +165,7 @@ fn release_finalizers(world: &World, arguments: &[&str]) -> Result<Output> {
     Ok(command.env("KUBECONFIG", world.control_plane.kubeconfig()).output()?)
 }
 
-fn text(output: &Output) -> String {
+fn said_by(output: &Output) -> String {
     format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
@@ -233,14 +182,14 @@ fn trap_20_custom_resources_whose_watch_is_gone_can_be_freed() -> Result<()> {
         world.install(name, json!({"extra": ["one"]}))?;
     }
     ensure!(operator.terminate()?.success());
-    world.kubectl.run(["delete", &world.widgets(), "a", "--wait=false"])?;
-    world.kubectl.run(["delete", &world.widgets(), "b", "--wait=false"])?;
+    world.kubectl.begin_delete(&world.widgets(), "a")?;
+    world.kubectl.begin_delete(&world.widgets(), "b")?;
     let group = world.group();
     let of_group = |more: &[&str]| {
         let arguments = [&["--group", &group], more].concat();
         let output = release_finalizers(&world, &arguments)?;
-        ensure!(output.status.success(), "{}", text(&output));
-        anyhow::Ok(text(&output))
+        ensure!(output.status.success(), "{}", said_by(&output));
+        anyhow::Ok(said_by(&output))
     };
 
     // Said, not done.
@@ -249,15 +198,12 @@ fn trap_20_custom_resources_whose_watch_is_gone_can_be_freed() -> Result<()> {
     ensure!(said.matches("being deleted: ").count() == 2, "{said}");
     let said = of_group(&["--dry-run", "--orphan", "--name=a", "--kind=Widget"])?;
     ensure!(said.contains("ConfigMap trap-20/a-one: would lose its marks"), "{said}");
-    ensure!(world.kubectl.list(&world.widgets(), "")?.len() == 3);
+    ensure!(world.list(&world.widgets(), "")?.len() == 3);
     ensure!(world.labelled("configmaps")?.len() == 6);
 
     // One, by all that names it; its members stay as they are.
     let said = of_group(&["--kind", "Widget", "-n", "trap-20", "--name", "a"])?;
-    ensure!(
-        said.contains("Widget.trap-20.test trap-20/a, being deleted: freed"),
-        "{said}"
-    );
+    says(&said, ["Widget.trap-20.test trap-20/a, being deleted: freed"])?;
     ensure!(said.contains("applyset.kubernetes.io/part-of=applyset-"), "{said}");
     world.await_gone(&world.widgets(), "a")?;
     ensure!(world.labelled("configmaps")?.len() == 6);
@@ -277,18 +223,15 @@ fn trap_20_custom_resources_whose_watch_is_gone_can_be_freed() -> Result<()> {
     ensure!(said.contains("from any operator that still watches them"), "{said}");
     let after = world.expect(&world.widgets(), "c")?;
     ensure!(after["metadata"]["finalizers"].is_null(), "{after}");
-    ensure!(
-        after["metadata"]["labels"] == before["metadata"]["labels"]
-            && after["metadata"]["annotations"] == before["metadata"]["annotations"]
-            && after["status"] == before["status"],
-        "{after}"
-    );
+    ensure!(after["metadata"]["labels"] == before["metadata"]["labels"]);
+    ensure!(after["metadata"]["annotations"] == before["metadata"]["annotations"]);
+    ensure!(after["status"] == before["status"]);
     ensure!(of_group(&[])?.contains("No custom resource with the finalizer"));
 
     // What is wrong has its exit code.
     ensure!(release_finalizers(&world, &[])?.status.code() == Some(2));
     let unknown = release_finalizers(&world, &["--kind=Gizmo", "--group", &group])?;
-    ensure!(unknown.status.code() == Some(1) && text(&unknown).contains("does not serve Gizmo"));
+    ensure!(unknown.status.code() == Some(1) && said_by(&unknown).contains("does not serve Gizmo"));
 
     // An operator that comes back takes its own over again.
     let _operator = world.start()?;

@@ -20,7 +20,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{inventory, versions};
+use crate::look::{inventory, says, text, versions};
 use crate::operator::Operator;
 use crate::world::{World, member_rule, served_changed};
 
@@ -144,10 +144,7 @@ fn trap_14_releases_of_two_kinds_with_one_name_are_two() -> Result<()> {
     world.apply(&world.widget("a", json!({"extra": ["one"]})))?;
     let message = world.await_stalled("a", "Collision")?;
     let owner = format!("Gadget.{} trap-14/a", world.group());
-    ensure!(
-        message.contains("another release") && message.contains(&owner),
-        "{message}"
-    );
+    says(&message, ["another release", &owner])?;
     ensure!(world.await_event("a", "Collision")?.contains(&owner));
     ensure!(world.expect("configmap", "a-main")? == before, "it was touched");
     world.await_object("configmap", "a-one", "the others are applied", |_| true)?;
@@ -177,10 +174,7 @@ fn trap_16_a_status_that_the_chart_fills_in_is_no_health() -> Result<()> {
         .kubectl
         .patch_status(&world.resource("Gadget"), "made", &unready)?;
     let ready = world.await_condition("a", "Ready", "False")?;
-    ensure!(
-        ready["message"].as_str().is_some_and(|text| text.contains("made")),
-        "{ready}"
-    );
+    says(text(&ready["message"]), ["made"])?;
     rests(&world, &operator)?;
     served_changed();
     Ok(())
@@ -199,11 +193,7 @@ fn trap_19_lists_and_empty_documents_are_what_they_hold() -> Result<()> {
     fs::write(world.chart().join("templates/empty.yaml"), "# nothing\n---\n---\n")?;
     let operator = world.start()?;
     let widget = world.install("a", json!({}))?;
-    ensure!(
-        inventory(&widget) == ["ConfigMap a-main", "ConfigMap first", "ConfigMap second"],
-        "{:?}",
-        inventory(&widget)
-    );
+    ensure!(inventory(&widget) == ["ConfigMap a-main", "ConfigMap first", "ConfigMap second"]);
     rests(&world, &operator)
 }
 
@@ -229,7 +219,7 @@ fn trap_23_lists_with_and_without_keys() -> Result<()> {
         {"name": "app", "env": [{"name": "THEIRS", "value": "2"}]},
         {"name": "sidecar", "image": "example/sidecar:1"},
     ]}}}});
-    world.kubectl.run([
+    world.run([
         "patch",
         "deployment",
         "a",
@@ -241,9 +231,7 @@ fn trap_23_lists_with_and_without_keys() -> Result<()> {
     let drift = json!({"spec": {"template": {"spec": {"containers": [
         {"name": "app", "command": ["run", "slowly"], "env": [{"name": "OURS", "value": "9"}]},
     ]}}}});
-    world
-        .kubectl
-        .run(["patch", "deployment", "a", "--type=strategic", "-p", &drift.to_string()])?;
+    world.run(["patch", "deployment", "a", "--type=strategic", "-p", &drift.to_string()])?;
     let after = world.await_object("deployment", "a", "is as rendered", |object| {
         let container = container(object);
         let ours = container["env"]
@@ -262,9 +250,12 @@ fn trap_23_lists_with_and_without_keys() -> Result<()> {
         "{containers}"
     );
     let note = world.await_event("a", "DriftCorrected")?;
-    ensure!(
-        note.contains("containers[name=app].command changed by kubectl-patch") && note.contains("env[name=OURS].value"),
-        "{note}"
-    );
+    says(
+        &note,
+        [
+            "containers[name=app].command changed by kubectl-patch",
+            "env[name=OURS].value",
+        ],
+    )?;
     rests(&world, &operator)
 }

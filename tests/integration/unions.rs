@@ -77,9 +77,7 @@ fn follow(world: &World, operator: &Operator, kind: &str, states: &[(Value, &str
     let log = operator.log();
     ensure!(!log.contains("DriftCorrected"), "{log}");
     // Nothing is left that the chart could not take back.
-    let live = world
-        .kubectl
-        .run(["get", kind, "web", "--show-managed-fields", "-o", "json"])?;
+    let live = world.run(["get", kind, "web", "--show-managed-fields", "-o", "json"])?;
     let live: Value = serde_json::from_str(&live)?;
     let managers = live["metadata"]["managedFields"]
         .as_array()
@@ -299,7 +297,7 @@ fn what_somebody_else_owns_is_not_taken_away() -> Result<()> {
         json!({"extraDeploy": [workload("Deployment", json!({}), json!({}))]}),
     )?;
     let theirs = json!({"spec": {"strategy": {"rollingUpdate": {"maxSurge": 3}}}}).to_string();
-    world.kubectl.run([
+    world.run([
         "patch",
         "deployment",
         "web",

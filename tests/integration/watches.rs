@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use crate::look::{condition, inventory};
+use crate::look::{condition, inventory, says};
 use crate::operator::{Launch, Operator};
 use crate::support::{ControlPlane, eventually};
 use crate::world::{SOON, World, member_rule, served_changed, widget_chart};
@@ -49,10 +49,7 @@ fn everything_that_is_wrong_with_watches_yaml_is_told_at_once_with_its_place() -
     let twice = refusal(&format!(
         "- {{group: a.test, version: v1, kind: Widget, chart: {chart}}}\n- {{group: a.test, version: v2, kind: Widget, chart: {chart}}}\n"
     ))?;
-    ensure!(
-        twice.contains("watches.yaml:2:") && twice.contains("selector"),
-        "{twice}"
-    );
+    says(&twice, ["watches.yaml:2:", "selector"])?;
     let broken = refusal("- group: [\n")?;
     ensure!(broken.contains("watches.yaml:"), "{broken}");
     Ok(())
@@ -67,7 +64,7 @@ fn the_projects_own_manifests_are_accepted_and_are_enough() -> Result<()> {
     served_changed();
     let default = project.join("config/default");
     kubectl.run(["apply", "--server-side", "-k", &default.display().to_string()])?;
-    kubectl.wait("condition=Established", "crd", "memcacheds.cache.example.com", SOON)?;
+    kubectl.wait("Established", "crd", "memcacheds.cache.example.com", SOON)?;
     served_changed();
     let deployments = kubectl.in_namespace("chartwright-system").list("deployments", "")?;
     ensure!(deployments.len() == 1, "{deployments:?}");
@@ -93,14 +90,14 @@ fn the_projects_own_manifests_are_accepted_and_are_enough() -> Result<()> {
         "-k",
         &project.join("config/samples").display().to_string(),
     ])?;
-    let samples = world.list("memcacheds", "")?;
+    let samples = world.list("memcacheds.cache.example.com", "")?;
     ensure!(
         !samples.is_empty(),
         "config/samples has no Memcached in the namespace that kubectl is in"
     );
     let ready = || {
         eventually("the samples are ready", SOON, || {
-            let samples = world.list("memcacheds", "")?;
+            let samples = world.list("memcacheds.cache.example.com", "")?;
             let ready = samples.iter().all(|sample| {
                 condition(sample, "Ready").is_some_and(|ready| {
                     ready["status"] == "True" && ready["observedGeneration"] == sample["metadata"]["generation"]
@@ -139,10 +136,13 @@ fn an_object_of_kubernetes_own_kinds_is_a_release_only_where_a_selector_says_so(
     let every = refusal(&format!(
         "- {{group: apps, version: v1, kind: Deployment, chart: {chart}}}\n"
     ))?;
-    ensure!(
-        every.contains("watches.yaml:1:36: Deployment is one of Kubernetes' own kinds") && every.contains("selector"),
-        "{every}"
-    );
+    says(
+        &every,
+        [
+            "watches.yaml:1:36: Deployment is one of Kubernetes' own kinds",
+            "selector",
+        ],
+    )?;
 
     let world = World::new("watches-own")?;
     world.grant("secrets", &[member_rule("", "secrets")])?;

@@ -25,13 +25,9 @@ fn held(name: &str, keys: &[&str]) -> Result<()> {
     world.write_watches_of(&[("Widget", &chart, &keys)])?;
     let _operator = world.start()?;
     world.install("a", json!({}))?;
-    let hold = |finalizers: Value| {
-        world
-            .kubectl
-            .patch("configmap", "a-high", &json!({"metadata": {"finalizers": finalizers}}))
-    };
+    let hold = |finalizers: Value| world.patch("configmap", "a-high", &json!({"metadata": {"finalizers": finalizers}}));
     hold(json!(["example.com/busy"]))?;
-    world.kubectl.run(["delete", &world.widgets(), "a", "--wait=false"])?;
+    world.kubectl.begin_delete(&world.widgets(), "a")?;
     let told = eventually("the status says what is waited for", SOON, || {
         let ready = world.await_condition("a", "Ready", "False")?;
         ensure!(ready["reason"] == "Uninstalling", "{ready}");
@@ -70,15 +66,8 @@ fn what_is_pruned_goes_by_waves_as_well() -> Result<()> {
         .iter()
         .map(|row| (row["name"].clone(), row["wave"].clone()))
         .collect();
-    ensure!(
-        waves == [(json!("a-low"), json!(0)), (json!("a-high"), json!(5))],
-        "{waves:?}"
-    );
-    let hold = |finalizers: Value| {
-        world
-            .kubectl
-            .patch("configmap", "a-high", &json!({"metadata": {"finalizers": finalizers}}))
-    };
+    ensure!(waves == [(json!("a-low"), json!(0)), (json!("a-high"), json!(5))]);
+    let hold = |finalizers: Value| world.patch("configmap", "a-high", &json!({"metadata": {"finalizers": finalizers}}));
     hold(json!(["example.com/busy"]))?;
     world.edit("a", json!({"none": true}))?;
     eventually("the status says what is waited for", SOON, || {

@@ -73,12 +73,6 @@ impl Default for Setup<'_> {
     }
 }
 
-impl Start {
-    pub fn mark(&self) -> Mark {
-        self.mark
-    }
-}
-
 impl World {
     /// A namespace, a namespaced kind `Widget` in the group `<name>.test`, and an operator's account in it.
     pub fn new(name: &str) -> Result<Self> {
@@ -165,9 +159,7 @@ impl World {
         });
         served_changed();
         self.control_plane.kubectl().apply(&crd.to_string())?;
-        self.control_plane
-            .kubectl()
-            .wait("condition=Established", "crd", &name, SOON)?;
+        self.control_plane.kubectl().wait("Established", "crd", &name, SOON)?;
         served_changed();
         Ok(())
     }
@@ -394,6 +386,42 @@ impl World {
         self.kubectl.get(kind, name)
     }
 
+    /// Objects of some kinds in the world's namespace, by a label selector; all with `""`.
+    pub fn list(&self, kinds: &str, selector: &str) -> Result<Vec<Value>> {
+        self.kubectl.list(kinds, selector)
+    }
+
+    /// Changes an object by a merge patch.
+    pub fn patch(&self, kind: &str, name: &str, patch: &Value) -> Result<()> {
+        self.kubectl.patch(kind, name, patch)
+    }
+
+    /// Sets annotations of a widget, or takes them off with `null`.
+    pub fn annotate(&self, name: &str, annotations: Value) -> Result<()> {
+        self.patch(
+            &self.widgets(),
+            name,
+            &json!({"metadata": {"annotations": annotations}}),
+        )
+    }
+
+    /// Changes the color of a ConfigMap by hand.
+    pub fn paint(&self, name: &str, color: &str) -> Result<()> {
+        self.patch("configmap", name, &json!({"data": {"color": color}}))
+    }
+
+    /// Waits until a ConfigMap has a color; gives it.
+    pub fn await_color(&self, name: &str, color: &str) -> Result<Value> {
+        self.await_object("configmap", name, &format!("is {color}"), |map| {
+            map["data"]["color"] == color
+        })
+    }
+
+    /// The output of a kubectl command.
+    pub fn run<const N: usize>(&self, arguments: [&str; N]) -> Result<String> {
+        self.kubectl.run(arguments)
+    }
+
     /// An object that must be there.
     pub fn expect(&self, kind: &str, name: &str) -> Result<Value> {
         self.get(kind, name)?
@@ -505,12 +533,6 @@ impl World {
         // The server writes a request down when it has answered it.
         std::thread::sleep(Duration::from_millis(300));
         Ok(self.control_plane.audit().since(since.mark)?.by_user(&operator.user))
-    }
-
-    /// Everything that this world's operators asked for.
-    pub fn all_requests_of(&self, since: Start) -> Result<Requests> {
-        let user = format!("system:serviceaccount:{}:operator-0", self.name);
-        Ok(self.control_plane.audit().since(since.mark)?.by_user(&user))
     }
 
     /// The same without leases, watches and, if another test changed what is served, without discovery.

@@ -1,21 +1,27 @@
-//! kubectl with the credentials of one user.
+//! kubectl with the credentials of one user: what tests do all the time as requests of our own, the rest as a command.
 
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Runs kubectl with a kubeconfig, in a namespace if one is set.
+use super::client::Client;
+use super::eventually;
+
+/// kubectl with a kubeconfig, in a namespace if one is set.
 #[derive(Clone, Debug)]
 pub struct Kubectl {
     binary: PathBuf,
     kubeconfig: PathBuf,
     cache: PathBuf,
     namespace: Option<String>,
+    client: Arc<OnceLock<Client>>,
 }
 
 impl Kubectl {
@@ -27,6 +33,7 @@ impl Kubectl {
             kubeconfig: kubeconfig.into(),
             cache: cache.into(),
             namespace: None,
+            client: Arc::default(),
         }
     }
 
@@ -49,6 +56,7 @@ impl Kubectl {
     pub fn with_kubeconfig(&self, kubeconfig: &Path) -> Self {
         Self {
             kubeconfig: kubeconfig.into(),
+            client: Arc::default(),
             ..self.clone()
         }
     }
@@ -73,7 +81,7 @@ impl Kubectl {
     ///
     /// # Errors
     /// kubectl cannot be run, or fails; the message is what it said.
-    pub fn run<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> anyhow::Result<String> {
+    pub fn run<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<String> {
         self.run_with_input(arguments, "")
     }
 
@@ -85,7 +93,7 @@ impl Kubectl {
         &self,
         arguments: impl IntoIterator<Item = A>,
         input: &str,
-    ) -> anyhow::Result<String> {
+    ) -> Result<String> {
         let mut command = self.command();
         command.args(arguments);
         let mut child = command
@@ -110,141 +118,191 @@ impl Kubectl {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Server-side apply in the name of a field manager, which takes over the fields of others.
+    /// Server-side apply of YAML or JSON documents in the name of a field manager, which takes over the fields of others.
     ///
     /// # Errors
-    /// As [`Kubectl::run`].
-    pub fn take_over(&self, manager: &str, manifest: &str) -> anyhow::Result<String> {
-        let manager = format!("--field-manager={manager}");
-        let arguments = ["apply", "--server-side", "--force-conflicts", &manager, "-f", "-"];
-        self.run_with_input(arguments, manifest)
-    }
-
-    /// Sets the replicas of a Deployment as an autoscaler does: through the subresource, in the name of a field manager.
-    ///
-    /// # Errors
-    /// As [`Kubectl::run`].
-    pub fn scale(&self, manager: &str, deployment: &str, replicas: u32) -> anyhow::Result<String> {
-        let patch = json!({"spec": {"replicas": replicas}}).to_string();
-        let manager = format!("--field-manager={manager}");
-        let how = ["--subresource=scale", "--type=merge", &manager, "-p", &patch];
-        self.run(["patch", "deployment", deployment].into_iter().chain(how))
+    /// The server refuses one.
+    pub fn take_over(&self, manager: &str, documents: &str) -> Result<()> {
+        self.apply_as(&format!("fieldManager={manager}&force=true"), documents)
     }
 
     /// Server-side apply of YAML or JSON documents, with kubectl's own field manager.
     ///
     /// # Errors
-    /// As [`Kubectl::run`].
-    pub fn apply(&self, documents: &str) -> anyhow::Result<String> {
-        self.run_with_input(["apply", "--server-side", "-f", "-"], documents)
+    /// The server refuses one.
+    pub fn apply(&self, documents: &str) -> Result<()> {
+        self.apply_as("fieldManager=kubectl", documents)
     }
 
-    /// Server-side apply of a file or folder.
-    ///
-    /// # Errors
-    /// As [`Kubectl::run`].
-    pub fn apply_file(&self, path: &Path) -> anyhow::Result<String> {
-        self.run([
-            OsStr::new("apply"),
-            OsStr::new("--server-side"),
-            OsStr::new("-f"),
-            path.as_os_str(),
-        ])
+    /// What is refused doesn't keep the others from being applied.
+    fn apply_as(&self, query: &str, documents: &str) -> Result<()> {
+        let mut outcome = Ok(());
+        // What is JSON may be larger and deeper than a YAML reader takes.
+        let documents = match serde_json::from_str(documents) {
+            Ok(document) => vec![document],
+            Err(_) => serde_yaml::Deserializer::from_str(documents)
+                .map(Value::deserialize)
+                .collect::<Result<_, _>>()?,
+        };
+        for mut document in documents {
+            let objects = match document.get_mut("items").map(Value::take) {
+                Some(Value::Array(items)) => items,
+                _ if document.is_null() => continue,
+                _ => vec![document],
+            };
+            for object in objects {
+                outcome = outcome.and(self.apply_object(query, &object));
+            }
+        }
+        outcome
+    }
+
+    fn apply_object(&self, query: &str, object: &Value) -> Result<()> {
+        let client = self.client()?;
+        let metadata = &object["metadata"];
+        let namespace = metadata["namespace"].as_str().unwrap_or(self.namespace());
+        let name = metadata["name"].as_str().context("an object without a name")?;
+        let path = client.resource_of(object)?.path(namespace, name);
+        let content = ("application/apply-patch+yaml", object);
+        let answer = client.request("PATCH", &format!("{path}?{query}"), Some(content));
+        answer.map(drop).map_err(|error| anyhow!("apply of {path}: {error:#}"))
+    }
+
+    fn client(&self) -> Result<&Client> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let client = Client::new(&self.kubeconfig)?;
+        Ok(self.client.get_or_init(|| client))
+    }
+
+    fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or("default")
+    }
+
+    /// A request about an object; made once more where its kind may have another version by now.
+    fn at<T>(&self, kind: &str, name: &str, request: impl Fn(&Client, &str) -> Result<T>) -> Result<T> {
+        let client = self.client()?;
+        let resource = client.resource(kind)?;
+        request(client, &resource.path(self.namespace(), name)).or_else(|_| {
+            client.forget(&resource);
+            let path = client.resource(kind)?.path(self.namespace(), name);
+            request(client, &path).map_err(|error| anyhow!("{path}: {error:#}"))
+        })
     }
 
     /// One object, if it is there. `kind` is anything that kubectl takes, such as `statefulsets.apps`.
     ///
     /// # Errors
-    /// As [`Kubectl::run`].
-    pub fn get(&self, kind: &str, name: &str) -> anyhow::Result<Option<Value>> {
-        let text = self.run([
-            "get",
-            kind,
-            name,
-            "--ignore-not-found",
-            "--show-managed-fields",
-            "-o",
-            "json",
-        ])?;
-        if text.trim().is_empty() {
-            Ok(None)
-        } else {
-            Ok(Some(serde_json::from_str(&text)?))
-        }
+    /// There is no such kind, or the server doesn't answer.
+    pub fn get(&self, kind: &str, name: &str) -> Result<Option<Value>> {
+        self.at(kind, name, |client, path| client.find(path))
     }
 
     /// The objects of one kind, or of several (`configmaps,secrets`), that a label selector takes; all with `""`.
     ///
     /// # Errors
-    /// As [`Kubectl::run`].
-    pub fn list(&self, kinds: &str, selector: &str) -> anyhow::Result<Vec<Value>> {
-        let text = self.run(["get", kinds, "-l", selector, "--show-managed-fields", "-o", "json"])?;
-        match serde_json::from_str::<Value>(&text)?.get_mut("items").map(Value::take) {
-            Some(Value::Array(items)) => Ok(items),
-            _ => bail!("kubectl get {kinds}: no list came back"),
+    /// There is no such kind, or the server doesn't answer.
+    pub fn list(&self, kinds: &str, selector: &str) -> Result<Vec<Value>> {
+        let client = self.client()?;
+        let mut all = Vec::new();
+        for kind in kinds.split(',') {
+            let resource = client.resource(kind)?;
+            let path = resource.path(self.namespace(), "");
+            let selector = selector.replace('/', "%2F").replace('=', "%3D").replace(',', "%2C");
+            let mut list = client.request("GET", &format!("{path}?labelSelector={selector}"), None)?;
+            for mut item in list["items"].as_array_mut().map(std::mem::take).unwrap_or_default() {
+                item["apiVersion"] = resource.api_version.as_str().into();
+                item["kind"] = resource.kind.as_str().into();
+                all.push(item);
+            }
         }
+        Ok(all)
     }
 
     /// A merge patch (RFC 7386).
     ///
     /// # Errors
-    /// As [`Kubectl::run`].
-    pub fn patch(&self, kind: &str, name: &str, patch: &Value) -> anyhow::Result<String> {
-        self.run(["patch", kind, name, "--type=merge", "--patch", &patch.to_string()])
+    /// The server refuses it.
+    pub fn patch(&self, kind: &str, name: &str, patch: &Value) -> Result<()> {
+        self.patch_as("kubectl-patch", kind, name, patch)
     }
 
     /// Changes the status of an object by a merge patch.
     ///
     /// # Errors
-    /// As [`Kubectl::run`].
-    pub fn patch_status(&self, kind: &str, name: &str, patch: &Value) -> anyhow::Result<String> {
-        self.run([
-            "patch",
-            kind,
-            name,
-            "--subresource=status",
-            "--type=merge",
-            "--patch",
-            &patch.to_string(),
-        ])
+    /// The server refuses it.
+    pub fn patch_status(&self, kind: &str, name: &str, patch: &Value) -> Result<()> {
+        self.patch_as("kubectl-patch", kind, &format!("{name}/status"), patch)
+    }
+
+    /// Sets the replicas of a Deployment as an autoscaler does: through the subresource, in the name of a field manager.
+    ///
+    /// # Errors
+    /// The server refuses it.
+    pub fn scale(&self, manager: &str, deployment: &str, replicas: u32) -> Result<()> {
+        let patch = json!({"spec": {"replicas": replicas}});
+        self.patch_as(manager, "deployments", &format!("{deployment}/scale"), &patch)
+    }
+
+    fn patch_as(&self, manager: &str, kind: &str, name: &str, patch: &Value) -> Result<()> {
+        let content = ("application/merge-patch+json", patch);
+        self.at(kind, name, |client, path| {
+            let path = format!("{path}?fieldManager={manager}");
+            client.request("PATCH", &path, Some(content)).map(drop)
+        })
     }
 
     /// Deletes an object and waits until it is gone; one that isn't there is no error.
     ///
     /// # Errors
-    /// As [`Kubectl::run`].
-    pub fn delete(&self, kind: &str, name: &str) -> anyhow::Result<String> {
-        self.run([
-            "delete",
-            kind,
-            name,
-            "--ignore-not-found",
-            "--wait=true",
-            "--timeout=60s",
-        ])
+    /// The server refuses it, or it takes more than a minute.
+    pub fn delete(&self, kind: &str, name: &str) -> Result<()> {
+        let Some(object) = self.get(kind, name)? else {
+            return Ok(());
+        };
+        self.begin_delete(kind, name)?;
+        eventually(&format!("{kind} {name} is gone"), Duration::from_secs(60), || {
+            let now = self.get(kind, name)?;
+            let is_there = now.is_some_and(|now| now["metadata"]["uid"] == object["metadata"]["uid"]);
+            Ok((!is_there).then_some(()))
+        })
     }
 
-    /// Waits for something about an object, which need not be there yet. `condition` is what `kubectl wait --for`
-    /// takes: `create`, `delete`, `condition=Ready`, `jsonpath={.status.phase}=Running`.
+    /// Deletes an object that must be there, and doesn't wait.
     ///
     /// # Errors
-    /// As [`Kubectl::run`]; in particular when it takes longer than `timeout`.
-    pub fn wait(&self, condition: &str, kind: &str, name: &str, timeout: Duration) -> anyhow::Result<()> {
-        let patience = format!("--timeout={}ms", timeout.as_millis());
-        if !matches!(condition, "create" | "delete") {
-            // Without this, kubectl fails at once when there is no such object.
-            self.run(["wait", "--for=create", kind, name, &patience])?;
-        }
-        self.run(["wait", &format!("--for={condition}"), kind, name, &patience])
-            .map(drop)
+    /// The server refuses it.
+    pub fn begin_delete(&self, kind: &str, name: &str) -> Result<()> {
+        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
+        self.at(kind, name, |client, path| {
+            client
+                .request("DELETE", path, Some(("application/json", &options)))
+                .map(drop)
+        })
+    }
+
+    /// Waits until a condition of an object, which need not be there yet, is true.
+    ///
+    /// # Errors
+    /// It takes longer than `timeout`.
+    pub fn wait(&self, condition: &str, kind: &str, name: &str, timeout: Duration) -> Result<()> {
+        eventually(&format!("{kind} {name}: {condition}"), timeout, || {
+            let object = self.get(kind, name)?.context("it is not there")?;
+            let conditions = object["status"]["conditions"].as_array().context("no conditions")?;
+            let holds = |found: &Value| found["type"] == condition && found["status"] == "True";
+            Ok(conditions.iter().any(holds).then_some(()))
+        })
     }
 
     /// Creates a namespace and gives kubectl in it.
     ///
     /// # Errors
-    /// As [`Kubectl::run`]; in particular when there is one of that name.
-    pub fn create_namespace(&self, name: &str) -> anyhow::Result<Self> {
-        self.run(["create", "namespace", name])?;
+    /// The server refuses it; in particular when there is one of that name.
+    pub fn create_namespace(&self, name: &str) -> Result<Self> {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let content = ("application/json", &namespace);
+        self.client()?.request("POST", "/api/v1/namespaces", Some(content))?;
         Ok(self.in_namespace(name))
     }
 }

@@ -16,6 +16,7 @@
 #![allow(dead_code, unused_imports)]
 
 mod audit;
+mod client;
 mod control_plane;
 mod credentials;
 mod kubectl;

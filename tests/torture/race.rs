@@ -82,10 +82,8 @@ async fn version(lane: &Lane, name: &str) -> Result<Option<String>> {
 async fn is_ready(lane: &Lane, release: &str) -> Result<Value> {
     let widget = lane.widget(release).await?.context("gone")?;
     let ready = condition(&widget, "Ready").context("it says nothing")?;
-    ensure!(
-        ready["status"] == "True" && ready["observedGeneration"] == widget["metadata"]["generation"],
-        "{ready}"
-    );
+    ensure!(ready["status"] == "True");
+    ensure!(ready["observedGeneration"] == widget["metadata"]["generation"]);
     Ok(widget)
 }
 
@@ -174,11 +172,7 @@ async fn yields(lane: &Lane) -> Result<()> {
     let made = Theirs::Foreign.put(lane, "yields-once").await?;
     lane.until("it is content", HEALED, async || {
         let widget = is_ready(lane, "yields").await?;
-        ensure!(
-            inventory(&widget) == ["ConfigMap yields-main"],
-            "{:?}",
-            inventory(&widget)
-        );
+        ensure!(inventory(&widget) == ["ConfigMap yields-main"]);
         Ok(())
     })
     .await?;

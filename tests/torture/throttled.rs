@@ -17,10 +17,7 @@ async fn await_ready(lane: &Lane, name: &str) -> Result<()> {
         let widget = lane.widget(name).await?.unwrap_or_default();
         let ready = condition(&widget, "Ready").unwrap_or_default();
         ensure!(ready["status"] == "True", "{widget}");
-        ensure!(
-            ready["observedGeneration"] == widget["metadata"]["generation"],
-            "{widget}"
-        );
+        ensure!(ready["observedGeneration"] == widget["metadata"]["generation"]);
         Ok(())
     })
     .await
