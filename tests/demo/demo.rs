@@ -1,151 +1,255 @@
 //! `make demo`: a control plane on this machine, the operator, a custom resource, and what comes of it. Stays up until
-//! Ctrl-C; with `DEMO=once` it cleans up behind itself, shows that nothing is left, and ends.
+//! Ctrl-C; with `DEMO=once` it deletes the custom resource, shows that nothing is left, and ends.
 //!
-//! Exit codes: 0 done, 1 failed, 130 and 143 ended by Ctrl-C and SIGTERM before the end. Whatever happens, every process
-//! that was started ends and the temporary directory goes: in an orderly way where this program can, else through the
-//! watchdog of the control plane.
+//! However this program ends, the watchdog of the control plane ends all that was started and removes its files.
 
-use std::io::{self, Write};
-use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::oneshot;
+use anyhow::{Context, Result, bail, ensure};
+use chartwright::plan::health::{self, Status};
+use chartwright::plan::identity::GroupKind;
+use jiff::Timestamp;
+use playground::{OPERATOR, Playground, condition};
+use serde_json::{Value, json};
+use support::{Mark, Requests};
 
-use playground::{Interrupted, Playground, Stop};
-use terminal::Terminal;
-
-mod cost;
 mod playground;
-mod story;
 #[path = "../support/mod.rs"]
 mod support;
-mod terminal;
-mod tree;
-// Once more, for what is started before there is a control plane.
-#[allow(dead_code, clippy::duplicate_mod)]
-#[path = "../support/watchdog.rs"]
-mod watchdog;
 
-/// How long an orderly end may take before the watchdog does the rest.
-const ORDERLY: Duration = Duration::from_secs(10);
+/// The custom resource of `config/samples`.
+const SAMPLE: &str = "memcached-sample";
 
-fn main() -> ExitCode {
-    match supervise() {
-        Ok(code) => code,
-        Err(error) => {
-            complain(&format!("Error: {error:#}"));
-            ExitCode::FAILURE
-        }
-    }
-}
+/// How long the operator is watched doing nothing.
+const QUIET: Duration = Duration::from_secs(5);
 
-/// Standard error may be closed; that is no reason to end in another way.
-fn complain(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
-}
+/// The operator's requests in each part of the demo, watches apart.
+type Costs = Vec<(&'static str, Requests)>;
 
-/// Runs the demo in a thread of its own and minds the signals meanwhile.
-fn supervise() -> Result<ExitCode> {
-    let stop = Stop::default();
+fn main() -> Result<()> {
     let once = match std::env::var("DEMO").as_deref() {
         Ok("once") => true,
         Ok("") | Err(_) => false,
-        Ok(other) => anyhow::bail!("DEMO={other}: it is `once`, or not set"),
+        Ok(other) => bail!("DEMO={other}: it is `once`, or not set"),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("async runtime")?;
-    let (sender, finished) = oneshot::channel();
-    let player = {
-        let stop = stop.clone();
-        move || {
-            // An error means that nobody waits any more.
-            let _ = sender.send(demo(&Terminal::new(stop.clone()), &stop, once));
-        }
-    };
-    runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
-        let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
-        let mut hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
-        std::thread::Builder::new().name("demo".to_owned()).spawn(player)?;
-        tokio::pin!(finished);
-        let interrupted = tokio::select! {
-            outcome = &mut finished => return Ok(ended(outcome, ExitCode::FAILURE)),
-            _ = interrupt.recv() => ExitCode::from(130),
-            _ = terminate.recv() => ExitCode::from(143),
-            _ = hangup.recv() => ExitCode::from(129),
-        };
-        // Further signals change nothing: whoever sends one to the group of a shell's job may send it twice.
-        stop.set();
-        complain("\nEnding: every process that was started, and the temporary directory.");
-        let late = tokio::time::sleep(ORDERLY);
-        tokio::pin!(late);
-        let mut again = tokio::time::interval(Duration::from_millis(200));
-        loop {
-            tokio::select! {
-                outcome = &mut finished => return Ok(ended(outcome, interrupted)),
-                _ = again.tick() => end_what_starts(&stop),
-                () = &mut late => break,
-            }
-        }
-        complain("It takes long; the rest ends by itself now.");
-        // The pipe to the watchdog closes with the process.
-        std::process::exit(1);
-    })
-}
-
-/// What came out, as an exit code.
-fn ended(outcome: Result<Result<()>, oneshot::error::RecvError>, interrupted: ExitCode) -> ExitCode {
-    let error = match outcome {
-        Ok(Ok(())) => return ExitCode::SUCCESS,
-        Ok(Err(error)) => error,
-        // The panic has been printed.
-        Err(_) => return ExitCode::from(101),
-    };
-    if error.is::<Interrupted>() {
-        return interrupted;
-    }
-    let closed = error
-        .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
-    if !closed {
-        complain(&format!("Error: {error:#}"));
-    }
-    ExitCode::FAILURE
-}
-
-/// What the control plane starts while it starts, so that it gives up at once: it knows nothing of `stop`. Only children
-/// of this process, and not the shell that cleans up behind it. Without `pkill` it just takes longer.
-fn end_what_starts(stop: &Stop) {
-    if stop.is_deaf() {
-        let arguments = ["-KILL", "-P", &std::process::id().to_string(), "^(etcd|kube|kwok)"];
-        let _ = Command::new("pkill").args(arguments).stderr(Stdio::null()).status();
-    }
-}
-
-fn demo(terminal: &Terminal, stop: &Stop, once: bool) -> Result<()> {
-    let told = play(terminal, stop, once);
+    heading("Chartwright: a Helm chart becomes a Kubernetes operator");
+    println!("A control plane starts on this machine. Ctrl-C ends the demo at any time; nothing of it stays.");
+    let mut play = Playground::start()?;
+    let told = tell(&mut play, once);
     if told.is_err() {
-        // A Ctrl-C reaches kubectl as well, whose failure may be known here before the signal is.
-        stop.sleep(Duration::from_millis(100))?;
+        eprintln!("\nThe end of the operator's log:\n{}\n", play.log_tail());
     }
     told
 }
 
-fn play(terminal: &Terminal, stop: &Stop, once: bool) -> Result<()> {
-    let mut play = Playground::start(terminal, stop)?;
-    let told = play
-        .await_operator(terminal)
-        .and_then(|()| story::tell(terminal, &mut play, once));
-    if let Err(error) = &told
-        && !error.is::<Interrupted>()
-        && !error.is::<io::Error>()
-    {
-        stop.sleep(Duration::from_millis(100))?;
-        complain(&format!("\nThe end of the operator's log:\n{}\n", play.log_tail()));
+fn heading(text: &str) {
+    println!("\n=== {text}\n");
+}
+
+fn tell(play: &mut Playground, once: bool) -> Result<()> {
+    let mut costs = Costs::new();
+    install(play, &mut costs)?;
+    edit(play, &mut costs)?;
+    repair(play, &mut costs)?;
+    status(play)?;
+    cost(play, costs)?;
+    if once { clean_up(play) } else { stay_up(play) }
+}
+
+/// Runs kubectl and shows the command and what it prints.
+fn show(play: &Playground, arguments: &[&str]) -> Result<()> {
+    println!("\n$ kubectl {}", arguments.join(" "));
+    println!("{}", play.kubectl.run(arguments)?.trim_end());
+    Ok(())
+}
+
+fn install(play: &mut Playground, costs: &mut Costs) -> Result<()> {
+    heading("1. A chart, an entry in watches.yaml, a custom resource");
+    println!("charts/memcached is a Helm chart like any other. watches.yaml binds a kind to it:\n");
+    println!("{}", include_str!("../../watches.yaml"));
+    println!("The spec of a custom resource of that kind is the chart's values:\n");
+    println!("{}", include_str!("../../config/samples/cache_v1alpha1_memcached.yaml"));
+    let begin = play.control_plane.audit().mark()?;
+    let since = Instant::now();
+    show(play, &["apply", "--server-side", "-k", "config/samples"])?;
+    let resource = play.ready(SAMPLE)?;
+    println!("Ready after {}: every object is there, and healthy", seconds(since));
+    costs.push(("the installation", settled(play, begin)?));
+    show(play, &["get", "memcached,pods"])?;
+    heading("2. What came of it, and how it is");
+    members(play, &resource)
+}
+
+fn edit(play: &mut Playground, costs: &mut Costs) -> Result<()> {
+    heading("3. An edit: two servers instead of three, and no list of servers");
+    let spec = json!({"spec": {"size": 2, "serverList": {"enabled": false}}}).to_string();
+    let begin = play.control_plane.audit().mark()?;
+    let since = Instant::now();
+    show(play, &["patch", "memcached", SAMPLE, "--type=merge", "-p", &spec])?;
+    let resource = play.ready(SAMPLE)?;
+    println!("Ready again after {}; the ConfigMap is pruned", seconds(since));
+    play.until("the third pod is gone", |play| {
+        Ok((play.kubectl.list("pods", "")?.len() == 2).then_some(()))
+    })?;
+    members(play, &resource)?;
+    let requests = settled(play, begin)?;
+    println!("\nWhat the operator wrote:\n\n{}", requests.clone().writes());
+    costs.push(("the edit", requests));
+    Ok(())
+}
+
+fn repair(play: &mut Playground, costs: &mut Costs) -> Result<()> {
+    heading("4. A member is deleted by hand");
+    let begin = play.control_plane.audit().mark()?;
+    let uid = |service: Value| service["metadata"]["uid"].as_str().map(str::to_owned);
+    let live = |play: &Playground| Ok::<_, anyhow::Error>(play.kubectl.get("service", SAMPLE)?.and_then(uid));
+    let old = live(play)?;
+    ensure!(old.is_some(), "the release has no Service");
+    show(play, &["delete", "service", SAMPLE])?;
+    let since = Instant::now();
+    play.until("the Service is back", |play| {
+        let new = live(play)?;
+        Ok((new.is_some() && new != old).then_some(()))
+    })?;
+    println!("Back again {} later, by a watch and not by a timer", seconds(since));
+    play.ready(SAMPLE)?;
+    costs.push(("the deleted Service", settled(play, begin)?));
+    Ok(())
+}
+
+fn status(play: &mut Playground) -> Result<()> {
+    heading("5. What the status says");
+    let resource = play.ready(SAMPLE)?;
+    let status = &resource["status"];
+    for found in status["conditions"].as_array().into_iter().flatten() {
+        let (kind, value, reason) = (text(&found["type"]), text(&found["status"]), text(&found["reason"]));
+        let message = text(&found["message"]).lines().next().unwrap_or_default();
+        println!("{kind:<16} {value:<6} {reason:<20} {message}");
     }
-    told
+    let release = &status["release"];
+    let (name, chart, version) = (
+        text(&release["name"]),
+        text(&release["chart"]),
+        text(&release["version"]),
+    );
+    println!(
+        "\nrelease {name}, revision {}, of the chart {chart} {version}",
+        release["revision"]
+    );
+    let members = status["inventory"].as_array().map_or(0, Vec::len);
+    println!("inventory of {members} members, each with two digests and never its content");
+    let notes = text(&status["notes"]).lines().count();
+    println!("{notes} lines of notes: the chart's NOTES.txt, rendered");
+    let about = format!("involvedObject.name={SAMPLE}");
+    show(play, &["get", "events", "--field-selector", &about])
+}
+
+fn cost(play: &mut Playground, mut costs: Costs) -> Result<()> {
+    heading("6. What it cost");
+    let begin = play.control_plane.audit().mark()?;
+    std::thread::sleep(QUIET);
+    let idle = settled(play, begin)?;
+    println!("The operator's requests, from the API server's audit log (watches apart):\n");
+    let is_quiet = idle.is_empty();
+    costs.push(("5 s in which nothing happened", idle));
+    println!("READS  WRITES  FOR");
+    for (what, requests) in &costs {
+        let writes = requests.clone().writes().len();
+        println!("{:>5}  {writes:>6}  {what}", requests.len() - writes);
+    }
+    if let (false, Some((_, requests))) = (is_quiet, costs.last()) {
+        println!("\nIn the quiet seconds there should have been none:\n{requests}");
+    }
+    Ok(())
+}
+
+fn clean_up(play: &mut Playground) -> Result<()> {
+    heading("7. The custom resource goes, and everything with it");
+    let resource = play.ready(SAMPLE)?;
+    let id = text(&resource["metadata"]["labels"]["applyset.kubernetes.io/id"]);
+    ensure!(!id.is_empty(), "it has no ApplySet ID");
+    show(play, &["delete", "memcached", SAMPLE])?;
+    // Every kind that there is, so that nothing hides in one that the release isn't known to have.
+    let kinds = play.kubectl.run(["api-resources", "--verbs=list", "--output=name"])?;
+    let kinds: Vec<&str> = kinds.lines().filter(|kind| !kind.starts_with("events")).collect();
+    for selector in [
+        format!("applyset.kubernetes.io/part-of={id}"),
+        format!("app.kubernetes.io/instance={SAMPLE}"),
+    ] {
+        play.until(&format!("no object is labelled {selector}"), |play| {
+            let arguments = ["get", &kinds.join(","), "-A", "-l", &selector, "-o", "name"];
+            let left = play.kubectl.run(arguments)?;
+            ensure!(left.trim().is_empty(), "left are: {left}");
+            Ok(Some(()))
+        })?;
+        println!("Of {} kinds no object is labelled {selector}", kinds.len());
+    }
+    println!("\nThat was all; the operator and the control plane end now.");
+    Ok(())
+}
+
+fn stay_up(play: &mut Playground) -> Result<()> {
+    heading("7. Your turn");
+    let kubectl = play.kubectl.command();
+    let folder = std::path::Path::new(kubectl.get_program())
+        .parent()
+        .context("kubectl")?;
+    let kubeconfig = play.kubectl.kubeconfig().display();
+    println!("In another terminal:\n");
+    println!("  export KUBECONFIG={kubeconfig} PATH=\"$PATH:{}\"", folder.display());
+    println!(
+        "  kubectl patch memcached {SAMPLE} --type=merge -p '{}'",
+        json!({"spec": {"size": 5}})
+    );
+    println!("\nIt stays up until Ctrl-C. What the operator tells in Events shows up here:\n");
+    let columns = "custom-columns=NAME:.involvedObject.name,REASON:.reason,MESSAGE:.message";
+    let about = "involvedObject.kind=Memcached";
+    let mut watch = play.kubectl.command();
+    watch.args(["get", "events", "-A", "--watch-only", "--no-headers", "-o", columns]);
+    watch.args(["--field-selector", about]).status()?;
+    bail!("kubectl has ended")
+}
+
+/// What the operator has asked for since `begin`, once it has been quiet for a moment: an event comes after what it tells.
+fn settled(play: &Playground, begin: Mark) -> Result<Requests> {
+    let mut requests = Requests::default();
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(500));
+        let before = requests.len();
+        let all = play.control_plane.audit().since(begin)?;
+        requests = all.by_user(OPERATOR).without_idling();
+        if requests.len() == before {
+            break;
+        }
+    }
+    Ok(requests)
+}
+
+/// The members of a release, each with its health by the rules that the operator goes by.
+fn members(play: &Playground, resource: &Value) -> Result<()> {
+    let ready = condition(resource, "Ready").map_or("", |ready| text(&ready["message"]));
+    println!("{} {SAMPLE}: {ready}", text(&resource["kind"]));
+    for row in resource["status"]["inventory"].as_array().into_iter().flatten() {
+        let (kind, name) = (text(&row["kind"]), text(&row["name"]));
+        let Some(object) = play.kubectl.get(&format!("{kind}.{}", text(&row["group"])), name)? else {
+            println!("  ✘ {kind} {name} is not there");
+            continue;
+        };
+        let health = health::health(&GroupKind::new(text(&row["group"]), kind), &object, Timestamp::now());
+        let (mark, message) = match health.status {
+            Status::Current => ('✔', String::new()),
+            Status::InProgress | Status::Terminating => ('…', health.message),
+            Status::Failed => ('✘', health.message),
+        };
+        println!("  {mark} {kind} {name} {message}");
+    }
+    Ok(())
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn seconds(since: Instant) -> String {
+    format!("{:.1} s", since.elapsed().as_secs_f64())
 }
