@@ -261,6 +261,6 @@ fn a_takeover_that_is_killed_at_any_write_is_finished_or_deleted() -> Result<()>
     match everything() {
         true => sampled(&[Scenario::Takeover, Scenario::TakeoverAbandoned], Flavour::Plain, 1),
         // The fixture is put back for each case.
-        false => sampled(&[Scenario::Takeover], Flavour::Plain, 16),
+        false => sampled(&[Scenario::Takeover], Flavour::Plain, 6),
     }
 }
