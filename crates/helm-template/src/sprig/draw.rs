@@ -287,6 +287,7 @@ pub(super) fn clock<C: Env>(env: &mut C, function: &'static str) -> Result<Times
 }
 
 /// A certificate.
+#[cfg(feature = "crypto")]
 pub(super) fn certificate<C: Env>(
     env: &mut C,
     call: &Call,

@@ -7,8 +7,10 @@
 //! Values are somebody's input, so every function bounds what it makes: see `limit`.
 
 mod case;
+#[cfg(feature = "crypto")]
 pub mod certs;
 pub mod convert;
+#[cfg(feature = "crypto")]
 mod crypto;
 mod date;
 mod decimal;
@@ -17,6 +19,7 @@ pub mod draw;
 mod encoding;
 mod float;
 mod json;
+#[cfg(feature = "crypto")]
 mod keys;
 mod list;
 pub mod logic;
@@ -37,6 +40,22 @@ use go_template::func::{CallError, Func};
 
 pub use draw::{Call, Drawn, Pair, Source};
 pub use merge::merge_maps;
+
+/// Without the feature there are no certificates.
+#[cfg(not(feature = "crypto"))]
+pub mod certs {
+    use go_template::Value;
+
+    use super::draw::{Identity, Pair};
+
+    pub fn pair(_cert: &str, _key: &str) -> Option<Pair> {
+        None
+    }
+
+    pub(super) fn identity_of(_value: &Value) -> Option<Identity> {
+        None
+    }
+}
 
 /// What the functions need from outside, so that rendering stays a pure function.
 pub trait Env: 'static {
@@ -83,7 +102,9 @@ pub fn functions<C: Env>() -> Vec<Func<C>> {
     all.extend(url::table());
     all.extend(path::table());
     all.extend(random::table());
+    #[cfg(feature = "crypto")]
     all.extend(crypto::table());
+    #[cfg(feature = "crypto")]
     all.extend(certs::table());
     all
 }
