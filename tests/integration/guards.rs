@@ -195,7 +195,7 @@ fn while_the_chart_on_disk_is_not_the_one_that_was_read_nothing_is_pruned() -> R
     world.update("a", json!({"extra": [], "color": "red"}))?;
     let ready = world.await_condition("a", "Ready", "True")?;
     let message = ready["message"].as_str().unwrap_or_default();
-    says(&message, ["changed on disk", "/chart"])?;
+    says(message, ["changed on disk", "/chart"])?;
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
     ensure!(world.get("configmap", "a-one")?.is_some(), "pruned by half a chart");
     // A deletion needs no chart.

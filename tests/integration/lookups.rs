@@ -194,7 +194,7 @@ fn what_only_an_answer_drops_waits_for_the_answer_to_hold_still() -> Result<()> 
     world.kubectl.delete("configmap", "source")?;
     let held = world.await_condition("a", "PruneHeld", "True")?;
     let message = held["message"].as_str().unwrap_or_default();
-    says(&message, ["ConfigMap lookup-flap/a-copy", "30s"])?;
+    says(message, ["ConfigMap lookup-flap/a-copy", "30s"])?;
     ensure!(world.await_ready("a")?["status"]["release"]["revision"] == 2);
     world.await_condition("empty", "PruneHeld", "True")?;
     world.apply(&source("two"))?;

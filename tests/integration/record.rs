@@ -355,7 +355,7 @@ fn without_the_right_to_write_secrets_nothing_is_made() -> Result<()> {
     let condition = world.await_condition("a", "Ready", "False")?;
     ensure!(condition["reason"] == "Record", "{condition}");
     let message = condition["message"].as_str().unwrap_or_default();
-    says(&message, ["rights to get, create, patch and delete Secrets"])?;
+    says(message, ["rights to get, create, patch and delete Secrets"])?;
     ensure!(members(&world)?.is_empty());
     world.update("a", json!({"members": 300}))?;
     await_members(&world, 300)?;

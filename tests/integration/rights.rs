@@ -119,7 +119,7 @@ fn a_kind_of_members_without_rights_is_named_and_nothing_is_pruned_until_they_ar
             Ok((ready["reason"] == "Forbidden").then_some(ready))
         })?;
         let message = found["message"].as_str().unwrap_or_default();
-        says(&message, ["ConfigMap", "resource \"configmaps\""])?;
+        says(message, ["ConfigMap", "resource \"configmaps\""])?;
         Ok(())
     };
     world.apply(&world.widget("a", spec("blue", true)))?;
