@@ -10,7 +10,6 @@ pub mod error;
 pub mod events;
 pub mod kept;
 pub mod keys;
-pub mod looks;
 pub mod lookup;
 pub mod objects;
 pub mod path;

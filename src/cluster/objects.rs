@@ -1,6 +1,5 @@
 //! Requests on members: look, apply, list, delete. Each is one bounded request; nothing here decides.
 
-use std::collections::HashSet;
 use std::fmt::Debug;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
@@ -337,26 +336,6 @@ pub async fn list_metadata(
 ) -> Result<Vec<ObjectMeta>> {
     let api = discovery.api::<MetadataOnly>(resource, namespace);
     list(api, labels, |object| object.metadata).await
-}
-
-/// The names of the objects in a place that do not carry the operator's label. `None` if they are too many for one
-/// page.
-pub async fn names_of_others(
-    discovery: &Discovery,
-    resource: &Resource,
-    namespace: Option<&str>,
-    operator: &str,
-) -> Result<Option<HashSet<String>>> {
-    let api = discovery.api::<MetadataOnly>(resource, namespace);
-    let parameters = ListParams::default()
-        .labels(&format!("{}!={operator}", applyset::OPERATOR_LABEL))
-        .limit(PAGE);
-    let page = bounded(api.list(&parameters)).await?;
-    if page.metadata.continue_.is_some_and(|token| !token.is_empty()) {
-        return Ok(None);
-    }
-    let names = page.items.into_iter().filter_map(|object| object.metadata.name);
-    Ok(Some(names.collect()))
 }
 
 /// What a request to delete came to.

@@ -425,9 +425,8 @@ impl Run<'_> {
         if next == DRIFTED && release.contests.must_wait(&member.id) {
             return Ok(Done::Contested);
         }
-        let closely = again || next == DRIFTED;
         let mut decision = match next {
-            Step::Look | DRIFTED => match self.inspect(resource, task, closely).await {
+            Step::Look | DRIFTED => match self.inspect(resource, task).await {
                 Ok(decision) => decision,
                 Err(error) => return Ok(self.failure(member, &error)),
             },
@@ -457,13 +456,10 @@ impl Run<'_> {
     ///
     /// # Errors
     /// If it can't be read.
-    async fn inspect(&self, resource: &Resource, task: Task<'_>, closely: bool) -> Result<Decision, Error> {
+    async fn inspect(&self, resource: &Resource, task: Task<'_>) -> Result<Decision, Error> {
         let Task { member, .. } = task;
         self.context.members().begin_request(&member.id);
-        let found = match closely {
-            false => self.existing(resource, &member.id).await,
-            true => objects::look_closely(&self.context.discovery, resource, &member.id).await,
-        };
+        let found = objects::look_closely(&self.context.discovery, resource, &member.id).await;
         let end = |answer: Option<&Live>| self.context.members().end_request(&member.id, answer);
         let (seen, managed) = match found {
             Ok(Some(found)) => found,

@@ -12,7 +12,6 @@ use super::custom_resource::{CustomResource, Key as ResourceKey};
 use super::record::Lossy;
 use crate::cluster::discovery::{Discovery, Resource};
 use crate::cluster::events::Events;
-use crate::cluster::looks::Looks;
 use crate::cluster::lookup;
 use crate::cluster::pods::Pods;
 use crate::plan::digest::Key;
@@ -53,9 +52,7 @@ pub struct Context {
     pub budget: Arc<Budget>,
     members: Mutex<Members>,
     looked_up: Mutex<LookedUp>,
-    /// Shared by the reconciles that look for what is in the way of new members.
-    pub looks: Looks,
-    /// The same for those that look at the pods of workloads.
+    /// Shared by the reconciles that look at the pods of workloads.
     pub pods: Pods,
     /// The custom resources of this process by their ApplySet id, as their watches saw them last.
     owners: Mutex<HashMap<String, Known>>,
@@ -186,7 +183,6 @@ impl Context {
             budget: Budget::new(None),
             members: Mutex::default(),
             looked_up: Mutex::new(looked_up),
-            looks: Looks::default(),
             pods: Pods::default(),
             owners: Mutex::default(),
             wanted: Notify::new(),

@@ -14,7 +14,6 @@ pub mod custom_resource;
 mod delete;
 mod dispose;
 mod earlier;
-mod existing;
 mod find;
 mod health;
 mod inputs;
