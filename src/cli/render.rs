@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use kube::api::{ApiResource, DynamicObject};
+use kube::core::SelectorExt as _;
 use serde_json::Value;
 
 use super::flags::operator_namespace;

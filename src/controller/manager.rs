@@ -97,7 +97,7 @@ fn blueprints(options: &Options) -> Vec<Blueprint> {
         let siblings = options
             .watches
             .iter()
-            .filter(|other| (&other.group, &other.kind) == (&watch.group, &watch.kind) && other.line != watch.line);
+            .filter(|other| (&other.group, &other.kind) == (&watch.group, &watch.kind) && other.id() != watch.id());
         let mut watch = watch.clone();
         watch.reconcile_period.get_or_insert(options.reconcile_period);
         blueprints.push(Blueprint {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
+use kube::core::Selector;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +26,6 @@ use crate::reconcile::{self, CustomResource, Key, Outcome, Reads, Release, Unit}
 use crate::telemetry::test_limit;
 use crate::watches::Watch;
 use crate::watches::names::is_built_in;
-use crate::watches::selector::LabelSelector;
 use helm_template::chart::stamp::Stamp;
 use helm_template::render::Engine;
 
@@ -46,7 +46,7 @@ pub struct Blueprint {
     pub renderer: Result<Arc<Engine>, String>,
     /// Of the chart's files, as they were read.
     pub stamp: Stamp,
-    pub siblings: Vec<LabelSelector>,
+    pub siblings: Vec<Selector>,
     /// Reconciles of this unit at a time.
     pub concurrency: usize,
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use kube::core::{Selector, SelectorExt as _};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
@@ -21,7 +22,6 @@ use crate::plan::members::{Members, Scope};
 use crate::plan::ownership::{Owner, Ownership};
 use crate::telemetry::metrics::{Metrics, ReleaseLabels};
 use crate::watches::Watch;
-use crate::watches::selector::LabelSelector;
 use helm_template::chart::Chart;
 use helm_template::chart::stamp::Stamp;
 use helm_template::render::{Engine, LookupKey};
@@ -108,7 +108,7 @@ pub struct Unit {
     /// What the chart's templates read besides their values.
     pub reads: Reads,
     /// Selectors of other watches of the same kind.
-    pub siblings: Vec<LabelSelector>,
+    pub siblings: Vec<Selector>,
     /// Reconciles at a time.
     pub concurrency: usize,
     /// What the status of its custom resources does not keep.

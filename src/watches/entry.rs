@@ -1,13 +1,14 @@
 //! One entry of `watches.yaml` -> [`Watch`].
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use go_yaml::{Data, Node};
+use kube::core::{Expression, Selector};
 
 use super::names;
 use super::overrides;
 use super::reader::{Fields, Report, describe, suggestion};
-use super::selector::{LabelSelector, Operator, Requirement};
 use super::{Allow, Collisions, DeletionPolicy, Outside, Watch, duration};
 
 const KNOWN: [&str; 16] = [
@@ -106,17 +107,31 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
         .unwrap_or_default();
     check_built_in(&fields, group.as_deref(), kind.as_deref(), &selector, report);
     let reconcile_period = read_period(&fields, report);
-    let watch_dependent_resources = read_watch_dependents(&fields, report);
-    let max_concurrent_reconciles = read_concurrency(&fields, report);
+    let watch_dependent_resources = read_bool(&fields, "watchDependentResources", report);
+    if let (false, Some(at)) = (watch_dependent_resources, fields.get("watchDependentResources")) {
+        report.warn(
+            at,
+            "`watchDependentResources: false`: members that are changed or deleted are put right only at the next \
+             resync, and readiness is noticed only then",
+        );
+    }
+    let max_concurrent_reconciles = read_count(&fields, "maxConcurrentReconciles", 1, report);
     check_dry_run_option(&fields, report);
     let target_namespace = checked(&fields, "targetNamespace", report, |name| {
         (name.contains("{{") || names::is_dns_label(name)).then_some(()).ok_or_else(|| {
             format!("`targetNamespace` must be a namespace or a template such as x-{{{{ .metadata.name }}}}, not {name:?}")
         })
     });
-    let deletion_policy = read_deletion_policy(&fields, report);
-    let owner_references = read_owner_references(&fields, report);
-    let collisions = read_collisions(&fields, report);
+    let deletion_policy = read_choice(&fields, "deletionPolicy", DeletionPolicy::NAMES, report);
+    let owner_references = read_bool(&fields, "ownerReferences", report);
+    let collisions = read_choice(&fields, "collisions", Collisions::NAMES, report);
+    if let (Collisions::Force, Some(at)) = (collisions, fields.get("collisions")) {
+        report.warn(
+            at,
+            "`collisions: Force`: whoever may create a custom resource of this kind can have any object overwritten whose \
+             name the chart can render, and deleted with the custom resource",
+        );
+    }
     let allow = fields
         .get("allow")
         .map(|node| read_allow(node, "allow", report))
@@ -188,7 +203,7 @@ fn check_built_in(
     fields: &Fields<'_>,
     group: Option<&str>,
     kind: Option<&str>,
-    selector: &LabelSelector,
+    selector: &Selector,
     report: &mut Report<'_>,
 ) {
     // An ill-typed group was reported already, and is not the core group.
@@ -196,7 +211,7 @@ fn check_built_in(
     let (Some(kind), Some(at), true) = (kind, fields.get("kind"), is_built_in) else {
         return;
     };
-    if selector.is_empty() {
+    if selector.selects_all() {
         let group = group.unwrap_or_default();
         let hint = match group {
             "" => " If it is a kind of your own, its `group` is missing.",
@@ -246,37 +261,54 @@ fn read_period(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<std::time
     }
 }
 
-fn read_watch_dependents(fields: &Fields<'_>, report: &mut Report<'_>) -> bool {
-    let Some(node) = fields.get("watchDependentResources") else {
-        return true;
-    };
-    let Data::Bool(watch) = node.data else {
-        report.mistyped(node, "watchDependentResources", "true or false");
-        return true;
-    };
-    if !watch {
-        report.warn(
-            node,
-            "`watchDependentResources: false`: members that are changed or deleted are put right only at the next \
-             resync, and readiness is noticed only then",
-        );
+/// A bool that is true unless it is said otherwise.
+fn read_bool(fields: &Fields<'_>, name: &str, report: &mut Report<'_>) -> bool {
+    match fields.get(name).map(|node| (node, &node.data)) {
+        Some((_, Data::Bool(value))) => *value,
+        Some((node, _)) => {
+            report.mistyped(node, name, "true or false");
+            true
+        }
+        None => true,
     }
-    watch
 }
 
-fn read_concurrency(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<usize> {
-    let node = fields.get("maxConcurrentReconciles")?;
-    let limit = match &node.data {
-        Data::Number(number) => number
-            .as_u64()
-            .and_then(|limit| usize::try_from(limit).ok())
-            .filter(|limit| *limit > 0),
+/// A whole number of at least `least`, which is 0 or 1.
+fn read_count(fields: &Fields<'_>, name: &str, least: usize, report: &mut Report<'_>) -> Option<usize> {
+    let node = fields.get(name)?;
+    let count = match &node.data {
+        Data::Number(number) => number.as_u64().and_then(|count| usize::try_from(count).ok()),
         _ => None,
     };
-    if limit.is_none() {
-        report.mistyped(node, "maxConcurrentReconciles", "a whole number from 1 on");
+    let count = count.filter(|count| *count >= least);
+    if count.is_none() {
+        let expected = ["a whole number", "a whole number from 1 on"];
+        report.mistyped(node, name, expected[least.min(1)]);
     }
-    limit
+    count
+}
+
+/// One of several words; the default if there is none, or another, which is reported.
+fn read_choice<T: Copy + Default, const N: usize>(
+    fields: &Fields<'_>,
+    name: &str,
+    choices: [(&'static str, T); N],
+    report: &mut Report<'_>,
+) -> T {
+    let Some((text, node)) = report.string(fields, name) else {
+        return T::default();
+    };
+    if let Some((_, choice)) = choices.iter().find(|(word, _)| *word == text) {
+        return *choice;
+    }
+    let words = choices.map(|(word, _)| word);
+    let hint = suggestion(text, words).map(|best| format!(": did you mean {best}?"));
+    let hint = hint.unwrap_or_default();
+    report.error(
+        node,
+        format!("`{name}` must be one of {}, not {text:?}{hint}", words.join(", ")),
+    );
+    T::default()
 }
 
 /// operator-sdk's choice between dry runs: nothing here needs it, since `lookup` always sees the cluster.
@@ -297,101 +329,48 @@ fn check_dry_run_option(fields: &Fields<'_>, report: &mut Report<'_>) {
     }
 }
 
-fn read_deletion_policy(fields: &Fields<'_>, report: &mut Report<'_>) -> DeletionPolicy {
-    let Some((text, node)) = report.string(fields, "deletionPolicy") else {
-        return DeletionPolicy::default();
-    };
-    DeletionPolicy::parse(text).unwrap_or_else(|| {
-        let names = DeletionPolicy::NAMES;
-        let hint = suggestion(text, names).map(|best| format!(": did you mean {best}?"));
-        report.error(
-            node,
-            format!(
-                "`deletionPolicy` must be one of {}, not {text:?}{}",
-                names.join(", "),
-                hint.unwrap_or_default()
-            ),
-        );
-        DeletionPolicy::default()
-    })
-}
-
-fn read_owner_references(fields: &Fields<'_>, report: &mut Report<'_>) -> bool {
-    let Some(node) = fields.get("ownerReferences") else {
-        return true;
-    };
-    let Data::Bool(refers) = node.data else {
-        report.mistyped(node, "ownerReferences", "true or false");
-        return true;
-    };
-    refers
-}
-
-fn read_collisions(fields: &Fields<'_>, report: &mut Report<'_>) -> Collisions {
-    let Some((text, node)) = report.string(fields, "collisions") else {
-        return Collisions::default();
-    };
-    let policy = Collisions::parse(text).unwrap_or_else(|| {
-        let names = Collisions::NAMES;
-        let hint = suggestion(text, names).map(|best| format!(": did you mean {best}?"));
-        report.error(
-            node,
-            format!(
-                "`collisions` must be one of {}, not {text:?}{}",
-                names.join(", "),
-                hint.unwrap_or_default()
-            ),
-        );
-        Collisions::default()
-    });
-    if policy == Collisions::Force {
-        report.warn(
-            node,
-            "`collisions: Force`: whoever may create a custom resource of this kind can have any object overwritten whose \
-             name the chart can render, and deleted with the custom resource",
-        );
-    }
-    policy
-}
-
-fn read_selector(node: &Node, report: &mut Report<'_>) -> LabelSelector {
-    let mut selector = LabelSelector::default();
+fn read_selector(node: &Node, report: &mut Report<'_>) -> Selector {
+    let mut selector = Selector::default();
     let Some(fields) = Fields::open(node, "selector", &["matchLabels", "matchExpressions"], &[], report) else {
         return selector;
     };
-    if let Some(labels) = fields.get("matchLabels") {
-        match &labels.data {
-            Data::Map(map) => {
-                for (key, value) in map {
-                    let Data::String(name) = &key.data else {
-                        report.error(
-                            key,
-                            format!("a label's key must be a string, not {}", describe(&key.data)),
-                        );
-                        continue;
-                    };
-                    check_label_key(name, key, report);
-                    match label_value(value, report) {
-                        Some(_) if selector.match_labels.contains_key(name) => {
-                            report.error(key, format!("`{name}` is there twice; remove one"));
-                        }
-                        Some(text) => drop(selector.match_labels.insert(name.clone(), text)),
-                        None => {}
-                    }
-                }
-            }
-            _ => report.mistyped(labels, "matchLabels", "a map of labels"),
+    match fields.get("matchLabels").map(|labels| (labels, &labels.data)) {
+        Some((_, Data::Map(map))) => {
+            selector.extend(read_labels(map, report));
         }
+        Some((labels, _)) => report.mistyped(labels, "matchLabels", "a map of labels"),
+        None => {}
     }
     for item in report.list(&fields, "matchExpressions") {
-        if let Some(requirement) = read_requirement(item, report) {
-            selector.match_expressions.push(requirement);
-        }
+        selector.extend(read_expression(item, report).into_iter().flatten());
     }
     selector
 }
 
-fn read_requirement(node: &Node, report: &mut Report<'_>) -> Option<Requirement> {
+/// The entries of `matchLabels`, by key.
+fn read_labels(map: &[(Node, Node)], report: &mut Report<'_>) -> Selector {
+    let mut labels: BTreeMap<String, String> = BTreeMap::new();
+    for (key, value) in map {
+        let Data::String(name) = &key.data else {
+            report.error(
+                key,
+                format!("a label's key must be a string, not {}", describe(&key.data)),
+            );
+            continue;
+        };
+        check_label_key(name, key, report);
+        match label_value(value, report) {
+            Some(_) if labels.contains_key(name) => report.error(key, format!("`{name}` is there twice; remove one")),
+            Some(text) => drop(labels.insert(name.clone(), text)),
+            None => {}
+        }
+    }
+    labels.into_iter().collect()
+}
+
+/// An entry of `matchExpressions`.
+fn read_expression(node: &Node, report: &mut Report<'_>) -> Option<Expression> {
+    const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
     let fields = Fields::open(node, "a match expression", &["key", "operator", "values"], &[], report)?;
     for name in ["key", "operator"] {
         if fields.get(name).is_none() {
@@ -405,35 +384,26 @@ fn read_requirement(node: &Node, report: &mut Report<'_>) -> Option<Requirement>
         check_label_key(key, at, report);
         key.to_owned()
     });
-    let operator = report.string(&fields, "operator").and_then(|(name, at)| {
-        let operator = Operator::parse(name);
-        if operator.is_none() {
-            let hint = suggestion(name, Operator::NAMES)
-                .map(|best| format!(": did you mean {best}?"))
-                .unwrap_or_default();
-            report.error(
-                at,
-                format!(
-                    "`operator` must be one of {}, not {name:?}{hint}",
-                    Operator::NAMES.join(", ")
-                ),
-            );
-        }
-        operator
-    });
     let items = report.list(&fields, "values");
     let values = items.iter().filter_map(|item| label_value(item, report)).collect();
-    let operator = operator?;
-    if operator.takes_values() && items.is_empty() {
-        report.error(node, format!("`values` is empty: {operator:?} needs at least one"));
+    let operator = read_choice(&fields, "operator", OPERATORS.map(|name| (name, name)), report);
+    let takes_values = match operator {
+        "" => return None,
+        "In" | "NotIn" => true,
+        _ => false,
+    };
+    if takes_values && items.is_empty() {
+        report.error(node, format!("`values` is empty: {operator} needs at least one"));
     }
-    if !operator.takes_values() && !items.is_empty() {
-        report.error(node, format!("`values` must be empty with {operator:?}"));
+    if !takes_values && !items.is_empty() {
+        report.error(node, format!("`values` must be empty with {operator}"));
     }
-    Some(Requirement {
-        key: key?,
-        operator,
-        values,
+    let key = key?;
+    Some(match operator {
+        "In" => Expression::In(key, values),
+        "NotIn" => Expression::NotIn(key, values),
+        "Exists" => Expression::Exists(key),
+        _ => Expression::DoesNotExist(key),
     })
 }
 
@@ -477,16 +447,7 @@ fn read_allow(node: &Node, name: &str, report: &mut Report<'_>) -> Allow {
     let Some(fields) = Fields::open(node, name, known, &[], report) else {
         return Allow::default();
     };
-    let depth = fields.get("depth").and_then(|node| {
-        let depth = match &node.data {
-            Data::Number(number) => number.as_u64().and_then(|depth| usize::try_from(depth).ok()),
-            _ => None,
-        };
-        if depth.is_none() {
-            report.mistyped(node, "depth", "a whole number");
-        }
-        depth
-    });
+    let depth = read_count(&fields, "depth", 0, report);
     let kinds = report.strings(&fields, "kinds", |text| {
         let (kind, object) = text
             .split_once('/')

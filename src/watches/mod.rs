@@ -3,14 +3,13 @@
 //! Every file that operator-sdk's helm-operator reads without ignoring a part of it means the same here; where that
 //! meaning is a known trap, a warning says so.
 
-mod collisions;
-mod deletion;
 pub mod duration;
 mod entry;
 mod env;
 mod finding;
 pub mod names;
 mod overrides;
+mod policies;
 mod reader;
 pub mod selector;
 
@@ -20,16 +19,15 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kube::core::Selector;
 use sha2::{Digest, Sha256};
 
 use go_yaml::{self as yaml, Data};
 
-pub use collisions::Collisions;
-pub use deletion::DeletionPolicy;
 pub use env::{Expanded, expand};
 pub use finding::{Errors, Finding, Warning};
 pub use overrides::OverrideValue;
-pub use selector::LabelSelector;
+pub use policies::{Collisions, DeletionPolicy};
 
 use reader::{Report, describe};
 
@@ -45,7 +43,7 @@ pub struct Watch {
     /// In the order of the file.
     pub override_values: Vec<OverrideValue>,
     /// The custom resources that this watch is for; empty for all.
-    pub selector: LabelSelector,
+    pub selector: Selector,
     /// `None`: the period of the flag. Never zero, which operator-sdk takes for unset.
     pub reconcile_period: Option<Duration>,
     /// `false`: members are not watched.
@@ -200,6 +198,15 @@ impl Watch {
             self.kind.clone()
         } else {
             format!("{}.{}", self.kind, self.group)
+        }
+    }
+
+    /// What tells it from the others of the file, wherever it stands in it: its kind, and its selector if it has one. Two of
+    /// a kind have selectors that exclude each other.
+    pub fn id(&self) -> String {
+        match self.selector.selects_all() {
+            true => self.group_kind(),
+            false => format!("{} ({})", self.group_kind(), self.selector),
         }
     }
 

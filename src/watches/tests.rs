@@ -84,7 +84,7 @@ fn a_full_entry_is_read() {
         ]
     );
     assert_eq!(watch.override_values[0].raw, "$TAG");
-    assert_eq!(watch.selector.to_string(), "app=memcached,!legacy,tier in (cache,db)");
+    assert_eq!(watch.selector.to_string(), "app=memcached,tier in (cache,db),!legacy");
     assert_eq!(watch.reconcile_period, Some(Duration::from_secs(90)));
     assert!(watch.watch_dependent_resources);
     assert_eq!(watch.max_concurrent_reconciles, Some(4));
@@ -105,7 +105,7 @@ fn a_full_entry_is_read() {
 fn defaults_are_operator_sdks() {
     let watch = one(&entry(""));
     assert_eq!(watch.group_kind(), "App.a.example.com");
-    assert!(watch.selector.is_empty() && watch.watch_dependent_resources);
+    assert!(watch.selector.selects_all() && watch.watch_dependent_resources);
     assert_eq!((watch.reconcile_period, watch.max_concurrent_reconciles), (None, None));
     assert_eq!(
         (watch.target_namespace, watch.allow, watch.lookups),
@@ -172,18 +172,33 @@ fn a_missing_file_is_said_with_its_path() {
 }
 
 #[test]
-fn a_deletion_policy_is_one_of_three() {
+fn policies_are_spelt_as_listed() {
+    let defaults = one(&entry(""));
     assert_eq!(
-        one(&entry("  deletionPolicy: Orphan\n")).deletion_policy,
-        DeletionPolicy::Orphan
+        (defaults.deletion_policy, defaults.collisions),
+        (DeletionPolicy::Delete, Collisions::Prevent)
     );
-    let error = parse_text(&entry("  deletionPolicy: orphan\n"))
-        .unwrap_err()
-        .to_string();
-    assert_eq!(
-        error,
-        "watches.yaml:5:19: `deletionPolicy` must be one of Delete, WaitForTermination, Orphan, not \"orphan\": did you mean Orphan?"
-    );
+    for (name, policy) in DeletionPolicy::NAMES {
+        let read = one(&entry(&format!("  deletionPolicy: {name}\n")));
+        assert_eq!(read.deletion_policy, policy);
+    }
+    for (name, policy) in Collisions::NAMES {
+        assert_eq!(one(&entry(&format!("  collisions: {name}\n"))).collisions, policy);
+    }
+    for (line, message) in [
+        (
+            "deletionPolicy: orphan",
+            "watches.yaml:5:19: `deletionPolicy` must be one of Delete, WaitForTermination, Orphan, not \"orphan\": did \
+             you mean Orphan?",
+        ),
+        (
+            "collisions: adopt",
+            "watches.yaml:5:15: `collisions` must be one of Prevent, Adopt, Force, not \"adopt\": did you mean Adopt?",
+        ),
+    ] {
+        let error = parse_text(&entry(&format!("  {line}\n"))).unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
 }
 
 #[test]
@@ -256,10 +271,8 @@ fn odd_input_never_panics() {
 }
 
 #[test]
-fn a_policy_for_collisions_is_spelt_as_listed() {
-    assert_eq!(one(&entry("")).collisions, Collisions::Prevent);
-    assert_eq!(one(&entry("  collisions: Adopt\n")).collisions, Collisions::Adopt);
-    let errors = parse_text(&entry("  collisions: adopt\n")).unwrap_err().to_string();
-    let expected = "`collisions` must be one of Prevent, Adopt, Force, not \"adopt\": did you mean Adopt?";
-    assert!(errors.contains(expected), "{errors}");
+fn a_watch_is_known_by_its_kind_and_selector() {
+    assert_eq!(one(&entry("")).id(), "App.a.example.com");
+    let selected = one(&format!("\n{}", entry("  selector: {matchLabels: {a: b}}\n")));
+    assert_eq!(selected.id(), "App.a.example.com (a=b)");
 }
