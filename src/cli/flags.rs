@@ -4,16 +4,18 @@
 //! [`RunArgs`] is what clap reads; [`RunArgs::settle`] makes [`RunOptions`] of it: deprecated names resolved, values
 //! that clap can't judge judged, all mistakes in one answer.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::builder::ValueParser;
+use clap::{Arg, ArgAction, Args};
 
 use super::memory;
 use crate::telemetry::logging::{Encoder, Level, LogOptions, TimeEncoding};
 use crate::telemetry::server::BindAddress;
 use crate::watches::duration;
-use crate::watches::names::{is_dns_label, is_label_value};
+use crate::watches::names::{is_dns_label, is_label_value, object_name};
 
 /// Where Kubernetes mounts the namespace of a pod's service account.
 const IN_CLUSTER_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -33,7 +35,7 @@ Examples:
 
 /// Run the operator
 #[derive(Args, Clone, Debug)]
-#[command(after_help = EXAMPLES, args_override_self = true)]
+#[command(after_help = EXAMPLES, args_override_self = true, mut_args(|arg| as_switch(arg, go_bool)))]
 pub struct RunArgs {
     /// The file that binds kinds to charts
     #[arg(long, value_name = "FILE", default_value = "./watches.yaml")]
@@ -74,8 +76,7 @@ pub struct RunArgs {
     shutdown_timeout: Duration,
 
     /// No Events about overrideValues
-    #[arg(long, value_name = "BOOL", default_value = "false", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = go_bool)]
+    #[arg(long)]
     suppress_override_values: bool,
 
     /// Where /metrics is served; 0 is nowhere [default: :8080]
@@ -83,22 +84,20 @@ pub struct RunArgs {
     metrics_bind_address: Option<BindAddress>,
 
     /// The old name of --metrics-bind-address
-    #[arg(long, value_name = "ADDRESS", hide = true, value_parser = metrics_address)]
+    #[arg(long, value_name = "ADDRESS", hide = true, conflicts_with = "metrics_bind_address",
+          value_parser = metrics_address)]
     metrics_addr: Option<BindAddress>,
 
     /// Metrics over HTTPS: not supported yet
-    #[arg(long, value_name = "BOOL", help_heading = "Servers", default_value = "false", num_args = 0..=1,
-          require_equals = true, default_missing_value = "true", value_parser = go_bool)]
+    #[arg(long, help_heading = "Servers")]
     metrics_secure: bool,
 
     /// Metrics for those only whom the API server lets: not supported yet
-    #[arg(long, value_name = "BOOL", help_heading = "Servers", default_value = "false", num_args = 0..=1,
-          require_equals = true, default_missing_value = "true", value_parser = go_bool)]
+    #[arg(long, help_heading = "Servers")]
     metrics_require_rbac: bool,
 
     /// Accepted for helm-operator's sake: there is no HTTPS server that could speak it
-    #[arg(long, value_name = "BOOL", hide = true, default_value = "false", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = go_bool)]
+    #[arg(long, hide = true)]
     enable_http2: bool,
 
     /// Where /healthz and /readyz are served; 0 is nowhere
@@ -106,14 +105,12 @@ pub struct RunArgs {
     health_probe_bind_address: BindAddress,
 
     /// Of several replicas one works, the others wait [default: false]
-    #[arg(long, value_name = "BOOL", help_heading = "Leader election", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = go_bool)]
-    leader_elect: Option<bool>,
+    #[arg(long, help_heading = "Leader election")]
+    leader_elect: bool,
 
     /// The old name of --leader-elect
-    #[arg(long, value_name = "BOOL", hide = true, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = go_bool)]
-    enable_leader_election: Option<bool>,
+    #[arg(long, hide = true, conflicts_with = "leader_elect")]
+    enable_leader_election: bool,
 
     /// Name of the Lease that the replicas share [default: the operator's name]
     #[arg(long, value_name = "NAME", help_heading = "Leader election")]
@@ -132,12 +129,11 @@ pub struct RunArgs {
 #[command(next_help_heading = "Logging (RUST_LOG decides what is logged, if it is set)")]
 struct ZapArgs {
     /// Development defaults: readable lines, level debug
-    #[arg(long, value_name = "BOOL", default_value = "false", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = go_bool)]
+    #[arg(long)]
     zap_devel: bool,
 
-    /// json or console [default: console on a terminal, else json]
-    #[arg(long, value_name = "ENCODER")]
+    /// How lines look [default: console on a terminal, else json]
+    #[arg(long, value_name = "ENCODER", ignore_case = true)]
     zap_encoder: Option<Encoder>,
 
     /// debug, info, warn, error, or a number from 1 (debug) up [default: info]
@@ -148,8 +144,8 @@ struct ZapArgs {
     #[arg(long, value_name = "LEVEL", hide = true, value_parser = ["info", "error", "panic"], ignore_case = true)]
     zap_stacktrace_level: Option<String>,
 
-    /// epoch, millis, nano, iso8601, rfc3339 or rfc3339nano [default: rfc3339]
-    #[arg(long, value_name = "ENCODING")]
+    /// How time stamps look [default: rfc3339]
+    #[arg(long, value_name = "ENCODING", ignore_case = true)]
     zap_time_encoding: Option<TimeEncoding>,
 }
 
@@ -164,8 +160,8 @@ pub struct RunOptions {
     pub max_concurrent_reconciles: usize,
     /// Bytes that the process may take, if that was given; 0 is no limit.
     pub memory_limit: Option<u64>,
-    /// Whose CRs are watched.
-    pub watch_namespaces: WatchNamespaces,
+    /// Whose CRs are watched: those of these namespaces, or (`None`) of all, and cluster-scoped ones.
+    pub watch_namespaces: Option<BTreeSet<String>>,
     /// A kubeconfig other than the one that the environment leads to.
     pub kubeconfig: Option<PathBuf>,
     /// The operator's namespace if it was given; [`operator_namespace`] knows what else it can be.
@@ -195,15 +191,6 @@ pub struct LeaderElectionOptions {
     pub id: String,
     /// Its namespace; `None` is the operator's.
     pub namespace: Option<String>,
-}
-
-/// Whose CRs are watched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WatchNamespaces {
-    /// Those of every namespace, and cluster-scoped ones.
-    All,
-    /// Those of these namespaces; at least one, each once, in the order given.
-    Only(Vec<String>),
 }
 
 /// Flags that can't be obeyed, all of them. Wrong use: exit code 2.
@@ -236,19 +223,12 @@ impl RunArgs {
     /// Every flag that is unsupported, contradicts another or couldn't be used as a name, in one error.
     pub fn settle(self) -> Result<RunOptions, UsageError> {
         let mut errors = self.unsupported();
-        let mut warnings = Vec::new();
-        let metrics_address = either(
-            ("metrics-bind-address", self.metrics_bind_address),
-            ("metrics-addr", self.metrics_addr),
-            &mut errors,
-            &mut warnings,
-        );
-        let leader_elect = either(
-            ("leader-elect", self.leader_elect),
-            ("enable-leader-election", self.enable_leader_election),
-            &mut errors,
-            &mut warnings,
-        );
+        let old_names = [
+            ("metrics-addr", "metrics-bind-address", self.metrics_addr.is_some()),
+            ("enable-leader-election", "leader-elect", self.enable_leader_election),
+        ];
+        let old_names = old_names.into_iter().filter(|(.., is_set)| *is_set);
+        let warnings = old_names.map(|(old, new, _)| format!("--{old} is deprecated: use --{new}"));
 
         let operator_name = non_empty(self.operator_name).unwrap_or_else(|| OPERATOR_NAME.to_owned());
         if operator_name.is_empty() || !is_label_value(&operator_name) {
@@ -270,11 +250,12 @@ impl RunArgs {
                 .map_err(|error| errors.push(format!("--memory-limit (or MEMORY_LIMIT) {text:?}: {error}")))
                 .ok()
         });
-        let watch_namespaces = WatchNamespaces::parse(self.watch_namespace.as_deref(), &mut errors);
+        let watch_namespaces = watched_namespaces(self.watch_namespace.as_deref(), &mut errors);
 
-        let leader_election = leader_elect.unwrap_or(false).then(|| {
+        let leads_alone = self.leader_elect || self.enable_leader_election;
+        let leader_election = leads_alone.then(|| {
             let id = non_empty(self.leader_election_id).unwrap_or_else(|| operator_name.clone());
-            if !is_object_name(&id) {
+            if object_name("coordination.k8s.io", &id).is_err() {
                 errors.push(format!(
                     "--leader-election-id {id:?} (by default the operator's name) can't be a Lease's name: use \
                      lower-case letters, digits, dashes and dots, beginning and ending with a letter or digit"
@@ -301,11 +282,14 @@ impl RunArgs {
             operator_name,
             shutdown_timeout: self.shutdown_timeout,
             suppress_override_values: self.suppress_override_values,
-            metrics_address: metrics_address.unwrap_or_else(default_metrics_address),
+            metrics_address: self
+                .metrics_bind_address
+                .or(self.metrics_addr)
+                .unwrap_or_else(default_metrics_address),
             probe_address: self.health_probe_bind_address,
             leader_election,
             log: self.zap.options(),
-            warnings,
+            warnings: warnings.collect(),
         })
     }
 
@@ -325,22 +309,6 @@ impl RunArgs {
         })
         .collect()
     }
-}
-
-/// The value of a flag that has a deprecated name beside its own.
-fn either<T>(
-    (name, value): (&str, Option<T>),
-    (old_name, old_value): (&str, Option<T>),
-    errors: &mut Vec<String>,
-    warnings: &mut Vec<String>,
-) -> Option<T> {
-    if old_value.is_some() {
-        if value.is_some() {
-            errors.push(format!("only one of --{name} and --{old_name} may be set"));
-        }
-        warnings.push(format!("--{old_name} is deprecated: use --{name}"));
-    }
-    value.or(old_value)
 }
 
 /// An empty variable in a Deployment means that it isn't set.
@@ -363,28 +331,36 @@ impl ZapArgs {
     }
 }
 
-// === impl WatchNamespaces ===
+/// Nothing, or blanks, is all namespaces, as with helm-operator. Commas around nothing are a mistake that must not widen
+/// the scope to everything.
+fn watched_namespaces(text: Option<&str>, errors: &mut Vec<String>) -> Option<BTreeSet<String>> {
+    let text = text.map(str::trim).filter(|text| !text.is_empty())?;
+    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let namespaces: BTreeSet<String> = names.map(str::to_owned).collect();
+    for name in &namespaces {
+        check_namespace("--watch-namespace (or WATCH_NAMESPACE)", name, errors);
+    }
+    if namespaces.is_empty() {
+        errors.push(format!(
+            "--watch-namespace (or WATCH_NAMESPACE) {text:?} names no namespace: empty it for all"
+        ));
+    }
+    Some(namespaces)
+}
 
-impl WatchNamespaces {
-    /// Nothing, or blanks, is all namespaces, as with helm-operator. Commas around nothing are a mistake that must not
-    /// widen the scope to everything.
-    fn parse(text: Option<&str>, errors: &mut Vec<String>) -> Self {
-        let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else {
-            return Self::All;
-        };
-        let mut namespaces: Vec<String> = Vec::new();
-        for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            check_namespace("--watch-namespace (or WATCH_NAMESPACE)", name, errors);
-            if !namespaces.iter().any(|seen| seen == name) {
-                namespaces.push(name.to_owned());
-            }
-        }
-        if namespaces.is_empty() {
-            errors.push(format!(
-                "--watch-namespace (or WATCH_NAMESPACE) {text:?} names no namespace: empty it for all"
-            ));
-        }
-        Self::Only(namespaces)
+/// As in Go, a boolean flag may have a value after `=`.
+pub(super) fn as_switch(arg: Arg, read: fn(&str) -> Result<bool, String>) -> Arg {
+    match arg.get_action() {
+        ArgAction::SetTrue => arg
+            .action(ArgAction::Set)
+            .value_name("BOOL")
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_value("false")
+            .default_missing_value("true")
+            .hide_default_value(true)
+            .value_parser(ValueParser::from(read)),
+        _ => arg,
     }
 }
 
@@ -419,15 +395,6 @@ fn check_namespace(flag: &str, name: &str, errors: &mut Vec<String>) {
             "{flag} {name:?} can't be a namespace: use lower-case letters, digits and dashes"
         ));
     }
-}
-
-/// A DNS subdomain, as Kubernetes wants it for most names (RFC 1123).
-fn is_object_name(name: &str) -> bool {
-    let is_label = |label: &str| {
-        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        !label.is_empty() && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    name.len() <= 253 && name.split('.').all(is_label)
 }
 
 #[cfg(test)]

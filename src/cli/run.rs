@@ -7,12 +7,12 @@ use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::flags::{RunArgs, RunOptions, WatchNamespaces, operator_namespace};
+use super::flags::{RunArgs, RunOptions, operator_namespace};
 use super::memory;
 use crate::telemetry::logging;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::Health;
-use crate::telemetry::server::{Apart, metrics_router, probes_router};
+use crate::telemetry::server::{Servers, metrics_router, probes_router};
 use crate::{cluster, controller, watches};
 
 /// Wrong use of the command line.
@@ -50,7 +50,7 @@ fn start(options: RunOptions) -> anyhow::Result<()> {
     }
     let metrics = Arc::new(Metrics::new());
     let health = Health::new();
-    let mut servers = Apart::new().context("async runtime")?;
+    let mut servers = Servers::new().context("async runtime")?;
     servers.serve(
         "--metrics-bind-address",
         &options.metrics_address,
@@ -81,16 +81,12 @@ async fn operate(
     let stop = stop_on_signal()?;
     let client = cluster::connect_without_retries(options.kubeconfig.as_deref()).await?;
     let own_namespace = operator_namespace(options.namespace.as_deref(), client.default_namespace());
-    let namespaces = match options.watch_namespaces {
-        WatchNamespaces::All => None,
-        WatchNamespaces::Only(namespaces) => Some(namespaces.into_iter().collect()),
-    };
     let lease = options
         .leader_election
         .map(|election| (election.id, election.namespace.unwrap_or_else(|| own_namespace.clone())));
     let operator = controller::Options {
         watches,
-        namespaces,
+        namespaces: options.watch_namespaces,
         operator: options.operator_name,
         own_namespace,
         lease,

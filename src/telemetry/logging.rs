@@ -8,6 +8,7 @@ use std::fmt;
 use std::io::IsTerminal;
 use std::str::FromStr;
 
+use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{DefaultFields, FormatEvent, FormatFields, JsonFields, Writer};
 use tracing_subscriber::fmt::time::FormatTime;
@@ -19,7 +20,7 @@ use super::zap::ZapJson;
 use super::{cut, redact};
 
 /// How a line looks: `--zap-encoder`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Encoder {
     /// One JSON object a line, with zap's keys.
     Json,
@@ -41,13 +42,15 @@ pub enum Level {
 }
 
 /// How time stamps look: `--zap-time-encoding`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, ValueEnum)]
+#[value(rename_all = "lower")]
 pub enum TimeEncoding {
     /// Seconds since 1970, with a fraction.
     Epoch,
     /// Milliseconds since 1970, with a fraction.
     Millis,
-    /// Nanoseconds since 1970.
+    /// Nanoseconds since 1970. controller-runtime's help says `nano`, its parser wants `nanos`.
+    #[value(alias = "nanos")]
     Nano,
     /// `2026-01-02T15:04:05.000Z`
     Iso8601,
@@ -71,15 +74,6 @@ pub(super) fn quotes_bodies(event: &tracing::Metadata<'_>) -> bool {
 
 /// Readable lines without the secrets of the release that they are about.
 struct Redacted<F>(F);
-
-/// The value of a logging flag that nobody understands.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid {what} {value:?}: use {allowed}")]
-pub struct InvalidOption {
-    what: &'static str,
-    value: String,
-    allowed: &'static str,
-}
 
 /// Everything that can be said about logging. The default is that of `--zap-devel=false` with no other flag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -210,24 +204,10 @@ impl LogOptions {
     }
 }
 
-// === impl Encoder ===
-
-impl FromStr for Encoder {
-    type Err = InvalidOption;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.to_ascii_lowercase().as_str() {
-            "json" => Ok(Self::Json),
-            "console" => Ok(Self::Console),
-            _ => Err(InvalidOption::new("encoder", text, "json or console")),
-        }
-    }
-}
-
 // === impl Level ===
 
 impl FromStr for Level {
-    type Err = InvalidOption;
+    type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.to_ascii_lowercase().as_str() {
@@ -237,38 +217,13 @@ impl FromStr for Level {
             "debug" => Ok(Self::Verbose(1)),
             number => match number.parse() {
                 Ok(verbosity) if verbosity > 0 => Ok(Self::Verbose(verbosity)),
-                _ => Err(InvalidOption::new(
-                    "log level",
-                    text,
-                    "debug, info, warn, error or a whole number above 0",
-                )),
+                _ => Err("use debug, info, warn, error or a whole number above 0"),
             },
         }
     }
 }
 
 // === impl TimeEncoding ===
-
-impl FromStr for TimeEncoding {
-    type Err = InvalidOption;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.to_ascii_lowercase().as_str() {
-            "epoch" => Ok(Self::Epoch),
-            "millis" => Ok(Self::Millis),
-            // controller-runtime's help says `nano`, its parser wants `nanos`.
-            "nano" | "nanos" => Ok(Self::Nano),
-            "iso8601" => Ok(Self::Iso8601),
-            "rfc3339" => Ok(Self::Rfc3339),
-            "rfc3339nano" => Ok(Self::Rfc3339Nano),
-            _ => Err(InvalidOption::new(
-                "time encoding",
-                text,
-                "epoch, millis, nano, iso8601, rfc3339 or rfc3339nano",
-            )),
-        }
-    }
-}
 
 impl TimeEncoding {
     /// Whether a time is written as a number.
@@ -307,18 +262,6 @@ impl TimeEncoding {
 impl FormatTime for TimeEncoding {
     fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
         self.write(jiff::Timestamp::now(), writer)
-    }
-}
-
-// === impl InvalidOption ===
-
-impl InvalidOption {
-    fn new(what: &'static str, value: &str, allowed: &'static str) -> Self {
-        Self {
-            what,
-            value: value.to_owned(),
-            allowed,
-        }
     }
 }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::{Metric, Registry, Unit};
 
 /// Reconciles take milliseconds when nothing is to be done and seconds when hooks of the API server are slow.
 const RECONCILE_BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
@@ -152,132 +152,75 @@ impl Default for Metrics {
 impl Metrics {
     /// A fresh set, all zero.
     pub fn new() -> Self {
-        let mut metrics = Self {
-            registry: Registry::with_prefix("chartwright"),
-            reconcile: Family::default(),
-            reconcile_duration: Family::new_with_constructor(|| Histogram::new(RECONCILE_BUCKETS)),
-            writes: Family::default(),
-            drift_corrected: Family::default(),
-            watch_failures: Family::default(),
-            unreadable_objects: Family::default(),
-            refused_writes: Family::default(),
-            watches_failing: Family::default(),
-            release_ready: Family::default(),
-            render_duration: Histogram::new(RENDER_BUCKETS),
-            pruned: Counter::default(),
-            panics: Counter::default(),
-            watches: Gauge::default(),
-            queue_depth: Family::default(),
-            leftovers: Gauge::default(),
-            chart: Family::default(),
-            memory_limit: Gauge::default(),
-            leader: Gauge::default(),
-        };
-        metrics.register();
-        metrics
-    }
-
-    /// Names and help texts. The metrics are handles: the registry gets clones.
-    fn register(&mut self) {
-        let registry = &mut self.registry;
+        let mut registry = Registry::with_prefix("chartwright");
         let build = BuildLabels {
             version: super::VERSION,
             commit: super::COMMIT.unwrap_or("unknown"),
         };
         registry.register("build", "Version and commit of this binary", Info::new(build));
-        registry.register(
-            "reconcile",
-            "Reconciles by the kind of the CR and how they ended",
-            self.reconcile.clone(),
-        );
-        registry.register_with_unit(
-            "reconcile_duration",
-            "Time that reconciles took",
-            Unit::Seconds,
-            self.reconcile_duration.clone(),
-        );
-        registry.register_with_unit(
-            "render_duration",
-            "Time that renders of a chart took",
-            Unit::Seconds,
-            self.render_duration.clone(),
-        );
-        registry.register(
-            "writes",
-            "Writes sent to the API server by kind and operation",
-            self.writes.clone(),
-        );
-        registry.register(
-            "pruned",
-            "Members deleted because their chart no longer has them",
-            self.pruned.clone(),
-        );
-        registry.register(
-            "drift_corrected",
-            "Members put right after somebody changed or deleted them",
-            self.drift_corrected.clone(),
-        );
-        registry.register(
-            "watch_failures",
-            "Watches that broke or were refused",
-            self.watch_failures.clone(),
-        );
-        registry.register(
-            "unreadable_objects",
-            "Objects that a list or watch showed and that were left out, since they can't be read",
-            self.unreadable_objects.clone(),
-        );
-        registry.register(
-            "refused_writes",
-            "Writes on custom resources that the API server refuses for what they are: their size or the schema",
-            self.refused_writes.clone(),
-        );
-        registry.register(
-            "watches_failing",
-            "Watches that do not work at present",
-            self.watches_failing.clone(),
-        );
-        registry.register("watches", "Watches on the API server", self.watches.clone());
-        registry.register(
-            "queue_depth",
-            "Releases that wait for a worker",
-            self.queue_depth.clone(),
-        );
-        registry.register(
-            "release_ready",
-            "1 if the release of this CR is Ready, 0 if it is not",
-            self.release_ready.clone(),
-        );
-        registry.register_with_unit(
-            "chart",
-            "About what the chart of a kind takes in memory once it was rendered",
-            Unit::Bytes,
-            self.chart.clone(),
-        );
-        registry.register_with_unit(
-            "memory_limit",
-            "What the process may take; 0 without a limit",
-            Unit::Bytes,
-            self.memory_limit.clone(),
-        );
-        registry.register("panics", "Panics caught in reconciles and renders", self.panics.clone());
-        registry.register(
-            "leftovers",
-            "Members whose custom resource was not there when this process began to work",
-            self.leftovers.clone(),
-        );
-        registry.register("leader", "1 while this process leads", self.leader.clone());
+        let r = &mut registry;
+        Self {
+            reconcile: add(r, "reconcile", "Reconciles by the kind of the CR and how they ended"),
+            reconcile_duration: timing(
+                r,
+                "reconcile_duration",
+                "Time that reconciles took",
+                Family::new_with_constructor(|| Histogram::new(RECONCILE_BUCKETS)),
+            ),
+            render_duration: timing(
+                r,
+                "render_duration",
+                "Time that renders of a chart took",
+                Histogram::new(RENDER_BUCKETS),
+            ),
+            writes: add(r, "writes", "Writes sent to the API server by kind and operation"),
+            pruned: add(r, "pruned", "Members deleted because their chart no longer has them"),
+            drift_corrected: add(
+                r,
+                "drift_corrected",
+                "Members put right after somebody changed or deleted them",
+            ),
+            watch_failures: add(r, "watch_failures", "Watches that broke or were refused"),
+            unreadable_objects: add(
+                r,
+                "unreadable_objects",
+                "Objects that a list or watch showed and that were left out, since they can't be read",
+            ),
+            refused_writes: add(
+                r,
+                "refused_writes",
+                "Writes on custom resources that the API server refuses for what they are: their size or the schema",
+            ),
+            watches_failing: add(r, "watches_failing", "Watches that do not work at present"),
+            watches: add(r, "watches", "Watches on the API server"),
+            queue_depth: add(r, "queue_depth", "Releases that wait for a worker"),
+            release_ready: add(
+                r,
+                "release_ready",
+                "1 if the release of this CR is Ready, 0 if it is not",
+            ),
+            chart: add_bytes(
+                r,
+                "chart",
+                "About what the chart of a kind takes in memory once it was rendered",
+            ),
+            memory_limit: add_bytes(r, "memory_limit", "What the process may take; 0 without a limit"),
+            panics: add(r, "panics", "Panics caught in reconciles and renders"),
+            leftovers: add(
+                r,
+                "leftovers",
+                "Members whose custom resource was not there when this process began to work",
+            ),
+            leader: add(r, "leader", "1 while this process leads"),
+            registry,
+        }
     }
 
     /// Starts to measure a reconcile of one CR of this group and kind.
     pub fn time_reconcile(&self, group: &str, kind: &str) -> ReconcileTimer<'_> {
-        let labels = KindLabels {
-            group: group.to_owned(),
-            kind: kind.to_owned(),
-        };
         ReconcileTimer {
             metrics: self,
-            labels,
+            labels: KindLabels::new(group, kind),
             started: Instant::now(),
             result: None,
         }
@@ -316,13 +259,10 @@ impl Metrics {
     /// Says how many watches of this kind do not work.
     pub fn set_watches_failing(&self, kind: &str, count: usize) {
         let labels = KindLabel::new(kind);
-        match count {
-            0 => drop(self.watches_failing.remove(&labels)),
-            count => drop(
-                self.watches_failing
-                    .get_or_create(&labels)
-                    .set(i64::try_from(count).unwrap_or(i64::MAX)),
-            ),
+        if count == 0 {
+            self.watches_failing.remove(&labels);
+        } else {
+            self.watches_failing.get_or_create(&labels).set(saturated(count));
         }
     }
 
@@ -333,23 +273,14 @@ impl Metrics {
 
     /// Says how many releases of a kind wait for a worker.
     pub fn set_queue_depth(&self, group: &str, kind: &str, depth: usize) {
-        let labels = KindLabels {
-            group: group.to_owned(),
-            kind: kind.to_owned(),
-        };
-        self.queue_depth
-            .get_or_create(&labels)
-            .set(i64::try_from(depth).unwrap_or(i64::MAX));
+        let labels = KindLabels::new(group, kind);
+        self.queue_depth.get_or_create(&labels).set(saturated(depth));
     }
 
     /// Says about how many bytes the chart of a kind takes.
     pub fn set_chart_size(&self, group: &str, kind: &str, bytes: u64) {
-        let labels = KindLabels {
-            group: group.to_owned(),
-            kind: kind.to_owned(),
-        };
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        self.chart.get_or_create(&labels).set(bytes);
+        let labels = KindLabels::new(group, kind);
+        self.chart.get_or_create(&labels).set(saturated(bytes));
     }
 
     /// Drops a release's series: its CR is gone.
@@ -366,6 +297,31 @@ impl Metrics {
         prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
         Ok(text)
     }
+}
+
+/// The value of a gauge.
+fn saturated(count: impl TryInto<i64>) -> i64 {
+    count.try_into().unwrap_or(i64::MAX)
+}
+
+/// Registers a metric under its name and help text. Metrics are handles: the registry gets a clone.
+fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+/// The same for one that counts bytes.
+fn add_bytes<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register_with_unit(name, help, Unit::Bytes, metric.clone());
+    metric
+}
+
+/// The same for one that measures time.
+fn timing<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register_with_unit(name, help, Unit::Seconds, metric.clone());
+    metric
 }
 
 // === impl ReconcileTimer ===
@@ -407,43 +363,26 @@ impl KindLabel {
     }
 }
 
-impl ReconcileResult {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Progressing => "progressing",
-            Self::Stalled => "stalled",
-            Self::Error => "error",
-            Self::Cancelled => "cancelled",
-            Self::Panic => "panic",
+impl KindLabels {
+    fn new(group: &str, kind: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
         }
     }
 }
 
-impl Operation {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Apply => "apply",
-            Self::Delete => "delete",
-            Self::Release => "release",
-            Self::Status => "status",
-            Self::Metadata => "metadata",
-            Self::Event => "event",
+macro_rules! encode_as_lower_case_name {
+    ($($label:ty),*) => {$(
+        impl EncodeLabelValue for $label {
+            fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> std::fmt::Result {
+                format!("{self:?}").to_lowercase().encode(encoder)
+            }
         }
-    }
+    )*};
 }
 
-impl EncodeLabelValue for ReconcileResult {
-    fn encode(&self, encoder: &mut prometheus_client::encoding::LabelValueEncoder<'_>) -> std::fmt::Result {
-        self.as_str().encode(encoder)
-    }
-}
-
-impl EncodeLabelValue for Operation {
-    fn encode(&self, encoder: &mut prometheus_client::encoding::LabelValueEncoder<'_>) -> std::fmt::Result {
-        self.as_str().encode(encoder)
-    }
-}
+encode_as_lower_case_name!(ReconcileResult, Operation);
 
 #[cfg(test)]
 mod tests {

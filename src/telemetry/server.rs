@@ -4,7 +4,9 @@
 //! line in a log.
 
 use std::fmt;
+use std::future::IntoFuture as _;
 use std::io;
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,21 +61,13 @@ pub struct BindError {
     source: io::Error,
 }
 
-/// A bound server that doesn't answer yet; [`Server::run`] makes it.
-#[derive(Debug)]
-#[must_use = "a server answers only while it runs"]
-pub struct Server {
-    listener: TcpListener,
-    router: Router,
-}
-
 /// Servers that run on a thread of their own: whatever the rest of the process is busy with, they answer. A probe that
 /// waits for a render would have the kubelet kill what works.
 #[derive(Debug)]
-pub struct Apart {
+pub struct Servers {
     runtime: Runtime,
     stop: CancellationToken,
-    servers: Vec<JoinHandle<io::Result<()>>>,
+    running: Vec<JoinHandle<()>>,
 }
 
 /// `/metrics`.
@@ -103,106 +97,81 @@ async fn serve_ready(State(health): State<Health>) -> Response {
     }
 }
 
-// === impl Server ===
+// === impl Servers ===
 
-impl Server {
-    /// Binds `address`, which `flag` (with its dashes) asked for. `None` when it is off.
-    ///
-    /// # Errors
-    /// When the port is in use, reserved, or the host isn't ours.
-    pub async fn bind(flag: &'static str, address: &BindAddress, router: Router) -> Result<Option<Self>, BindError> {
-        let BindAddress::At { host, port } = address else {
-            return Ok(None);
-        };
-        let bound = match host.as_str() {
-            // Go listens on both families with one IPv6 socket, and on IPv4 alone where there is no IPv6.
-            "" => match TcpListener::bind(("::", *port)).await {
-                Err(error) if error.kind() != io::ErrorKind::AddrInUse => TcpListener::bind(("0.0.0.0", *port)).await,
-                result => result,
-            },
-            host => TcpListener::bind((host, *port)).await,
-        };
-        match bound {
-            Ok(listener) => Ok(Some(Self { listener, router })),
-            Err(source) => {
-                let reason = match source.kind() {
-                    io::ErrorKind::AddrInUse => "the port is in use".to_owned(),
-                    io::ErrorKind::PermissionDenied => "no permission for this port".to_owned(),
-                    io::ErrorKind::AddrNotAvailable => "this machine doesn't have that address".to_owned(),
-                    _ => source.to_string(),
-                };
-                Err(BindError {
-                    flag,
-                    address: address.clone(),
-                    reason,
-                    source,
-                })
-            }
-        }
-    }
-
-    /// Where it listens, with the port that the system chose for port 0.
-    ///
-    /// # Errors
-    /// Those of the operating system.
-    pub fn local_addr(&self) -> io::Result<std::net::SocketAddr> {
-        self.listener.local_addr()
-    }
-
-    /// Answers until `stop`, then gives open connections two seconds to end.
-    ///
-    /// # Errors
-    /// Those of the operating system; errors of single connections aren't among them.
-    pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
-        let serve = axum::serve(self.listener, self.router).with_graceful_shutdown(stop.clone().cancelled_owned());
-        tokio::select! {
-            result = serve => result,
-            () = async { stop.cancelled().await; tokio::time::sleep(DRAIN).await } => Ok(()),
-        }
-    }
-}
-
-// === impl Apart ===
-
-impl Apart {
-    /// No servers yet.
+impl Servers {
+    /// None yet.
     ///
     /// # Errors
     /// When there is no thread for them.
     pub fn new() -> io::Result<Self> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        Ok(Apart {
+        Ok(Servers {
             runtime: builder.worker_threads(1).thread_name("probes").enable_all().build()?,
             stop: CancellationToken::new(),
-            servers: Vec::new(),
+            running: Vec::new(),
         })
     }
 
-    /// Binds `address`, which `flag` asked for, and answers there from now on. Where that is; `None` when it is off.
+    /// Binds `address`, which `flag` (with its dashes) asked for, and answers there from now on. Where that is, with the
+    /// port that the system chose for port 0; `None` when it is off.
     ///
     /// # Errors
-    /// Those of [`Server::bind`].
+    /// When the port is in use, reserved, or the host isn't ours.
     pub fn serve(
         &mut self,
         flag: &'static str,
         address: &BindAddress,
         router: Router,
-    ) -> Result<Option<std::net::SocketAddr>, BindError> {
-        let Some(server) = self.runtime.block_on(Server::bind(flag, address, router))? else {
+    ) -> Result<Option<SocketAddr>, BindError> {
+        let BindAddress::At { host, port } = address else {
             return Ok(None);
         };
-        let bound = server.local_addr().ok();
-        self.servers.push(self.runtime.spawn(server.run(self.stop.clone())));
-        Ok(bound)
+        let bound = self.runtime.block_on(bind(host, *port)).and_then(|listener| {
+            let at = listener.local_addr()?;
+            Ok((listener, at))
+        });
+        let (listener, at) = bound.map_err(|source| BindError {
+            flag,
+            address: address.clone(),
+            reason: match source.kind() {
+                io::ErrorKind::AddrInUse => "the port is in use".to_owned(),
+                io::ErrorKind::PermissionDenied => "no permission for this port".to_owned(),
+                io::ErrorKind::AddrNotAvailable => "this machine doesn't have that address".to_owned(),
+                _ => source.to_string(),
+            },
+            source,
+        })?;
+        let stop = self.stop.clone();
+        let serve = axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
+        self.running.push(self.runtime.spawn(async move {
+            tokio::select! {
+                // Whatever is wrong with a server that ends, nobody can do anything about it.
+                _ = serve.into_future() => {}
+                () = async { stop.cancelled().await; tokio::time::sleep(DRAIN).await } => {}
+            }
+        }));
+        Ok(Some(at))
     }
 
     /// Ends them, once open connections have ended or had their time.
     pub fn end(self) {
         self.stop.cancel();
-        for server in self.servers {
-            // Whatever is wrong with a server that ends, nobody can do anything about it.
+        for server in self.running {
             let _ = self.runtime.block_on(server);
         }
+    }
+}
+
+/// Listens at a port of a host; without one, of every interface.
+async fn bind(host: &str, port: u16) -> io::Result<TcpListener> {
+    if !host.is_empty() {
+        return TcpListener::bind((host, port)).await;
+    }
+    // Go listens on both families with one IPv6 socket, and on IPv4 alone where there is no IPv6.
+    match TcpListener::bind(("::", port)).await {
+        Err(error) if error.kind() != io::ErrorKind::AddrInUse => TcpListener::bind(("0.0.0.0", port)).await,
+        bound => bound,
     }
 }
 
@@ -247,7 +216,7 @@ impl fmt::Display for BindAddress {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::{SocketAddr, TcpStream};
+    use std::net::TcpStream;
 
     use super::*;
 
@@ -259,24 +228,19 @@ mod tests {
     }
 
     /// One request over a fresh connection: the whole answer, head included.
-    async fn request(to: SocketAddr, path: &'static str) -> io::Result<String> {
-        tokio::task::spawn_blocking(move || {
-            let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(5))?;
-            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-            write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer)
-        })
-        .await
-        .unwrap()
+    fn request(to: SocketAddr, path: &'static str) -> io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(5))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
     }
 
-    async fn serve(router: Router) -> (SocketAddr, CancellationToken, tokio::task::JoinHandle<io::Result<()>>) {
-        let server = Server::bind("--x", &at("127.0.0.1", 0), router).await.unwrap().unwrap();
-        let (address, stop) = (server.local_addr().unwrap(), CancellationToken::new());
-        let task = tokio::spawn(server.run(stop.clone()));
-        (address, stop, task)
+    fn serve(host: &str, router: Router) -> (Servers, SocketAddr) {
+        let mut servers = Servers::new().unwrap();
+        let address = servers.serve("--x", &at(host, 0), router).unwrap().unwrap();
+        (servers, address)
     }
 
     #[test]
@@ -312,34 +276,39 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn metrics_and_probes_answer() {
+    #[test]
+    fn metrics_and_probes_answer() {
         let metrics = Arc::new(Metrics::new());
         metrics.leader.set(1);
-        let (address, stop, task) = serve(metrics_router(metrics)).await;
-        let answer = request(address, "/metrics").await.unwrap();
+        let (servers, address) = serve("127.0.0.1", metrics_router(metrics));
+        let answer = request(address, "/metrics").unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         assert!(
             answer.contains(OPENMETRICS) && answer.contains("\nchartwright_leader 1\n"),
             "{answer}"
         );
-        assert!(request(address, "/").await.unwrap().starts_with("HTTP/1.1 404"));
-        stop.cancel();
-        task.await.unwrap().unwrap();
+        assert!(request(address, "/").unwrap().starts_with("HTTP/1.1 404"));
+        servers.end();
 
         let health = Health::new();
-        let (address, stop, task) = serve(probes_router(health.clone())).await;
-        assert!(request(address, "/healthz").await.unwrap().starts_with("HTTP/1.1 200"));
-        let answer = request(address, "/readyz").await.unwrap();
+        let (servers, address) = serve("", probes_router(health.clone()));
+        let address = ([127, 0, 0, 1], address.port()).into();
+        assert!(request(address, "/healthz").unwrap().starts_with("HTTP/1.1 200"));
+        let answer = request(address, "/readyz").unwrap();
         assert!(
             answer.starts_with("HTTP/1.1 503") && answer.ends_with("waiting for the operator to start\n"),
             "{answer}"
         );
         health.set_ready();
-        assert!(request(address, "/readyz").await.unwrap().starts_with("HTTP/1.1 200"));
-        stop.cancel();
-        task.await.unwrap().unwrap();
-        assert!(request(address, "/healthz").await.is_err(), "the listener is closed");
+        assert!(request(address, "/readyz").unwrap().starts_with("HTTP/1.1 200"));
+        // A connection that says nothing more doesn't hold up the end.
+        let mut idle = TcpStream::connect(address).unwrap();
+        idle.write_all(b"GET /healthz HTTP/1.1\r\nHo").unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        let stopped = std::time::Instant::now();
+        servers.end();
+        assert!(stopped.elapsed() < DRAIN + Duration::from_secs(3));
+        assert!(request(address, "/healthz").is_err(), "the listener is closed");
     }
 
     #[test]
@@ -348,9 +317,7 @@ mod tests {
             .worker_threads(1)
             .build()
             .unwrap();
-        let mut servers = Apart::new().unwrap();
-        let probes = probes_router(Health::new());
-        let address = servers.serve("--x", &at("127.0.0.1", 0), probes).unwrap().unwrap();
+        let (_servers, address) = serve("127.0.0.1", probes_router(Health::new()));
         let (begun, begins) = std::sync::mpsc::channel();
         let (done, ends) = std::sync::mpsc::channel::<()>();
         busy.spawn(async move {
@@ -358,64 +325,24 @@ mod tests {
             let _ = ends.recv();
         });
         begins.recv().unwrap();
-        let asking = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let answer = asking.block_on(request(address, "/healthz")).unwrap();
+        let answer = request(address, "/healthz").unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         drop(done);
-        servers.end();
-        assert!(asking.block_on(request(address, "/healthz")).is_err());
     }
 
-    #[tokio::test]
-    async fn an_idle_connection_doesnt_hold_up_the_stop() {
-        let (address, stop, task) = serve(probes_router(Health::new())).await;
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nHo").unwrap();
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        stop.cancel();
-        tokio::time::timeout(DRAIN + Duration::from_secs(3), task)
-            .await
-            .expect("stops")
-            .unwrap()
-            .unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_port_in_use_names_the_flag() {
+    #[test]
+    fn a_port_in_use_names_the_flag() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = at("127.0.0.1", taken.local_addr().unwrap().port());
-        let error = Server::bind("--metrics-bind-address", &address, Router::new())
-            .await
-            .unwrap_err();
+        let mut servers = Servers::new().unwrap();
+        let mut serve = |address: &BindAddress| servers.serve("--metrics-bind-address", address, Router::new());
         assert_eq!(
-            error.to_string(),
+            serve(&address).unwrap_err().to_string(),
             format!(
                 "can't listen on --metrics-bind-address={address}: the port is in use; choose another address, \
                  or 0 to switch it off"
             )
         );
-        let off = Server::bind("--metrics-bind-address", &BindAddress::Off, Router::new())
-            .await
-            .unwrap();
-        assert!(off.is_none());
-    }
-
-    #[tokio::test]
-    async fn no_host_is_every_interface() {
-        let server = Server::bind("--x", &at("", 0), probes_router(Health::new()))
-            .await
-            .unwrap()
-            .unwrap();
-        let port = server.local_addr().unwrap().port();
-        let stop = CancellationToken::new();
-        let task = tokio::spawn(server.run(stop.clone()));
-        assert!(
-            request(([127, 0, 0, 1], port).into(), "/healthz")
-                .await
-                .unwrap()
-                .starts_with("HTTP/1.1 200")
-        );
-        stop.cancel();
-        task.await.unwrap().unwrap();
+        assert!(serve(&BindAddress::Off).unwrap().is_none());
     }
 }

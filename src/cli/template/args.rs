@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, Args, ValueEnum, ValueHint};
 
 use super::fetch;
+use crate::cli::flags::{self, as_switch};
 use helm_template::chart::Fetch;
 use helm_template::chart::options::ValueOptions;
 
@@ -70,7 +70,7 @@ const IGNORED_OPTIONS: [&str; 19] = [
 /// and `lookup` finds nothing. Flags of Helm's that concern an installation, a download or the log are accepted and change
 /// nothing.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = EXAMPLES, override_usage = USAGE, args_override_self = true, args(ignored()), mut_args(as_switch))]
+#[command(after_help = EXAMPLES, override_usage = USAGE, args_override_self = true, args(ignored()), mut_args(|arg| as_switch(arg, go_bool)))]
 pub struct TemplateArgs {
     /// The release's name (optional), then the chart: a folder or a .tgz file, on disk or at a URL
     #[arg(value_name = "[NAME] CHART", required = true, value_hint = ValueHint::AnyPath)]
@@ -230,27 +230,11 @@ fn ignored() -> impl Iterator<Item = Arg> {
     })
 }
 
-/// As in Go, a boolean flag may have a value after `=`.
-fn as_switch(arg: Arg) -> Arg {
-    match arg.get_action() {
-        ArgAction::SetTrue => arg
-            .action(ArgAction::Set)
-            .value_name("BOOL")
-            .num_args(0..=1)
-            .require_equals(true)
-            .default_value("false")
-            .default_missing_value("true")
-            .hide_default_value(true)
-            .value_parser(ValueParser::from(go_bool)),
-        _ => arg,
-    }
-}
-
 /// Go's `strconv.ParseBool`; an empty variable is none.
 fn go_bool(text: &str) -> Result<bool, String> {
     match text {
         "" => Ok(false),
-        text => crate::cli::flags::go_bool(text),
+        text => flags::go_bool(text),
     }
 }
 

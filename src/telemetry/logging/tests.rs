@@ -223,7 +223,10 @@ fn times_as_zap_writes_them() {
     ];
     for (name, expected) in table {
         let mut out = String::new();
-        name.parse::<TimeEncoding>().unwrap().write(time, &mut out).unwrap();
+        TimeEncoding::from_str(name, true)
+            .unwrap()
+            .write(time, &mut out)
+            .unwrap();
         assert_eq!(out, expected, "{name}");
     }
     let text = logged(
@@ -243,28 +246,10 @@ fn times_as_zap_writes_them() {
 }
 
 #[test]
-fn wrong_values_name_the_right_ones() {
-    assert_eq!(
-        "loud".parse::<Level>().unwrap_err().to_string(),
-        r#"invalid log level "loud": use debug, info, warn, error or a whole number above 0"#
-    );
-    for bad in ["0", "-1", "", "1.5"] {
+fn levels_are_words_or_numbers_from_1_on() {
+    for bad in ["loud", "0", "-1", "", "1.5"] {
         assert!(bad.parse::<Level>().is_err(), "{bad}");
     }
-    assert!(
-        "xml"
-            .parse::<Encoder>()
-            .unwrap_err()
-            .to_string()
-            .contains("json or console")
-    );
-    assert!(
-        "unix"
-            .parse::<TimeEncoding>()
-            .unwrap_err()
-            .to_string()
-            .contains("rfc3339nano")
-    );
 }
 
 #[test]
