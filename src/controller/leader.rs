@@ -27,7 +27,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use self::election::{Action, Election, Record};
+use self::election::{Election, Failure};
 pub use self::election::{InvalidTiming, Timing};
 use crate::telemetry::chain;
 use crate::telemetry::metrics::Metrics;
@@ -206,16 +206,6 @@ impl Renewal {
     }
 }
 
-/// A try that didn't give us the Lease.
-enum Failure {
-    /// Somebody else has it, or was faster.
-    Held,
-    /// We led, and somebody else had it since.
-    Lost,
-    /// The API server refused, or didn't answer.
-    Call(String),
-}
-
 /// The Lease on the server and what we know of it.
 struct Lock {
     api: Api<Lease>,
@@ -237,15 +227,14 @@ impl Lock {
     fn new(candidate: LeaderElection) -> Self {
         let api = Api::namespaced(candidate.client.clone(), &candidate.namespace);
         let election = Election::new(candidate.identity.clone(), candidate.timing.lease);
-        let (lease, sent, said) = (None, Instant::now(), String::new());
         Self {
             api,
             candidate,
             election,
-            lease,
-            sent,
+            lease: None,
+            sent: Instant::now(),
             in_doubt: false,
-            said,
+            said: String::new(),
         }
     }
 
@@ -332,28 +321,18 @@ impl Lock {
         self.lease = read
             .map_err(|_| self.no_answer())?
             .map_err(|error| self.failure("get", error))?;
-        let record = self
-            .lease
-            .as_ref()
-            .map(|lease| lease.spec.as_ref().map(Record::from).unwrap_or_default());
-        self.election.observe(record, Instant::now());
+        let spec = self.lease.as_ref().map(|lease| lease.spec.clone().unwrap_or_default());
+        self.election.observe(spec, Instant::now());
         Ok(())
     }
 
     /// Creates, takes or renews the Lease if what was seen allows it.
     async fn write(&mut self) -> Result<(), Failure> {
-        let action = self.election.decide(Instant::now());
-        let Some(record) = self.election.next_record(&action, &micro_now()) else {
-            return Err(if action == Action::Lost {
-                Failure::Lost
-            } else {
-                Failure::Held
-            });
-        };
+        let spec = self.election.next(Instant::now(), micro_now())?;
         let sent = Instant::now();
-        self.send(&record).await?;
+        self.send(&spec).await?;
         self.sent = sent;
-        self.election.wrote(record, Instant::now());
+        self.election.wrote(spec, Instant::now());
         Ok(())
     }
 
@@ -379,46 +358,37 @@ impl Lock {
 
     async fn try_release(&mut self) -> Result<bool, Failure> {
         self.read().await?;
-        match self.election.released_record(&micro_now()) {
-            Some(record) => self.send(&record).await.map(|()| true),
+        match self.election.release(micro_now()) {
+            Some(spec) => self.send(&spec).await.map(|()| true),
             None => Ok(false),
         }
     }
 
-    /// Writes `record` over the version that was read last.
-    async fn send(&mut self, record: &Record) -> Result<(), Failure> {
-        let LeaderElection {
-            name,
-            namespace,
-            timing,
-            ..
-        } = &self.candidate;
+    /// Writes `spec` over the version that was read last.
+    async fn send(&mut self, spec: &LeaseSpec) -> Result<(), Failure> {
+        let LeaderElection { name, namespace, .. } = &self.candidate;
         let params = PostParams::default();
-        let spec = Some(LeaseSpec::from(record));
+        let spec = Some(spec.clone());
         self.in_doubt = true;
-        let (verb, written) = match &self.lease {
-            // Labels and annotations stay as they are.
-            Some(lease) => {
-                let lease = Lease { spec, ..lease.clone() };
-                (
-                    "update",
-                    timeout(timing.call(), self.api.replace(name, &params, &lease)).await,
-                )
-            }
-            None => {
-                let (name, namespace) = (Some(name.clone()), Some(namespace.clone()));
-                let lease = Lease {
-                    metadata: ObjectMeta {
-                        name,
-                        namespace,
+        let write = async {
+            match &self.lease {
+                // Labels and annotations stay as they are.
+                Some(lease) => {
+                    let lease = Lease { spec, ..lease.clone() };
+                    ("update", self.api.replace(name, &params, &lease).await)
+                }
+                None => {
+                    let metadata = ObjectMeta {
+                        name: Some(name.clone()),
+                        namespace: Some(namespace.clone()),
                         ..ObjectMeta::default()
-                    },
-                    spec,
-                };
-                ("create", timeout(timing.call(), self.api.create(&params, &lease)).await)
+                    };
+                    ("create", self.api.create(&params, &Lease { metadata, spec }).await)
+                }
             }
         };
-        let written = written.map_err(|_| self.no_answer())?;
+        let written = timeout(self.candidate.timing.call(), write).await;
+        let (verb, written) = written.map_err(|_| self.no_answer())?;
         // An answer, even a refusal, ends the doubt; a broken connection doesn't.
         self.in_doubt = !matches!(written, Ok(_) | Err(kube::Error::Api(_)));
         self.lease = Some(written.map_err(|error| self.failure(verb, error))?);

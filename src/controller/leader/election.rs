@@ -1,4 +1,4 @@
-//! What a candidate does about a Lease, decided from what it has seen. Pure: time comes in as an argument.
+//! What a candidate writes into a Lease, decided from what it has seen. Pure: time comes in as an argument.
 
 use std::time::Duration;
 
@@ -29,34 +29,15 @@ pub struct InvalidTiming {
     retry: Duration,
 }
 
-/// What is in a Lease, as far as elections go.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Record {
-    /// Who holds it; empty when it was given back.
-    pub holder: String,
-    /// The holder's lease duration, if it says one.
-    pub lease: Option<Duration>,
-    /// How often it changed hands.
-    pub transitions: i32,
-    /// When the holder got it, by the holder's clock.
-    pub acquired: Option<MicroTime>,
-    /// When it was last renewed, by the holder's clock. To others it only matters whether it changes.
-    pub renewed: Option<MicroTime>,
-}
-
-/// What to do about the Lease.
+/// A try that didn't give us the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// There is none: create it.
-    Create,
-    /// Somebody else holds it, for this long at least.
-    Wait(Duration),
-    /// It was given back, or its holder let it expire: take it, with this count of transitions.
-    Take(i32),
-    /// It is ours: renew it.
-    Renew,
-    /// We led, and somebody else has it or had it since.
+pub enum Failure {
+    /// Somebody else has it, or was faster.
+    Held,
+    /// We led, and somebody else had it since.
     Lost,
+    /// The API server refused, or didn't answer.
+    Call(String),
 }
 
 /// What one candidate has seen of the Lease, and when.
@@ -64,7 +45,7 @@ pub enum Action {
 pub struct Election {
     identity: String,
     lease: Duration,
-    seen: Option<(Record, Instant)>,
+    seen: Option<(LeaseSpec, Instant)>,
     /// The transitions with which our term began, once we lead.
     term: Option<i32>,
 }
@@ -129,128 +110,87 @@ impl Election {
     }
 
     /// Takes in what was read at `now` (`None`: there is no Lease). Only a change starts the holder's time anew.
-    pub fn observe(&mut self, record: Option<Record>, now: Instant) {
-        let unchanged = matches!((&self.seen, &record), (Some((seen, _)), Some(record)) if seen == record);
+    pub fn observe(&mut self, spec: Option<LeaseSpec>, now: Instant) {
+        let unchanged = matches!((&self.seen, &spec), (Some((seen, _)), Some(spec)) if seen == spec);
         if !unchanged {
-            self.seen = record.map(|record| (record, now));
+            self.seen = spec.map(|spec| (spec, now));
         }
     }
 
     /// Takes in our own write that succeeded: we lead.
-    pub fn wrote(&mut self, record: Record, now: Instant) {
-        self.term = Some(record.transitions);
-        self.seen = Some((record, now));
-    }
-
-    /// Whether we led since this candidacy began. Doesn't say that we still do.
-    pub fn has_led(&self) -> bool {
-        self.term.is_some()
+    pub fn wrote(&mut self, spec: LeaseSpec, now: Instant) {
+        self.term = spec.lease_transitions;
+        self.seen = Some((spec, now));
     }
 
     /// Who holds the Lease, as far as we saw.
     pub fn holder(&self) -> Option<&str> {
-        self.seen
-            .as_ref()
-            .map(|(record, _)| record.holder.as_str())
-            .filter(|holder| !holder.is_empty())
+        self.seen.as_ref().and_then(|(seen, _)| holder(seen))
     }
 
-    /// What to do at `now` about what was seen.
-    pub fn decide(&self, now: Instant) -> Action {
-        let Some((record, since)) = &self.seen else {
-            return Action::Create;
+    /// What to write at `now`, stamped with `stamp`, to get the Lease or to keep it.
+    ///
+    /// # Errors
+    /// Nothing is to be written: `Held` or `Lost`.
+    pub fn next(&self, now: Instant, stamp: MicroTime) -> Result<LeaseSpec, Failure> {
+        let Some((seen, since)) = &self.seen else {
+            return Ok(self.taken(0, stamp));
         };
-        if record.holder == self.identity {
-            return Action::Renew;
-        }
-        if let Some(term) = self.term {
+        let transitions = seen.lease_transitions.unwrap_or_default();
+        let take = |stamp| Ok(self.taken(transitions.saturating_add(1), stamp));
+        match (holder(seen), self.term) {
+            (Some(holder), _) if holder == self.identity => Ok(LeaseSpec {
+                acquire_time: seen.acquire_time.clone(),
+                ..self.taken(transitions, stamp)
+            }),
             // Emptied by hand is no loss: had anybody taken it in between, the transitions would have counted that.
-            let untouched = record.holder.is_empty() && record.transitions == term;
-            return if untouched {
-                Action::Take(term.saturating_add(1))
-            } else {
-                Action::Lost
-            };
+            (None, Some(term)) if transitions == term => take(stamp),
+            (_, Some(_)) => Err(Failure::Lost),
+            (Some(_), None) if now < *since + self.duration(seen) => Err(Failure::Held),
+            (_, None) => take(stamp),
         }
-        let expires = *since + record.lease.unwrap_or(self.lease);
-        if !record.holder.is_empty() && now < expires {
-            return Action::Wait(expires - now);
-        }
-        Action::Take(record.transitions.saturating_add(1))
     }
 
-    /// The record to write for `decide`'s answer, stamped with `stamp`; `None` if there is nothing to write.
-    pub fn next_record(&self, action: &Action, stamp: &MicroTime) -> Option<Record> {
-        let (transitions, acquired) = match (action, &self.seen) {
-            (Action::Create, _) => (0, Some(stamp.clone())),
-            (Action::Take(transitions), _) => (*transitions, Some(stamp.clone())),
-            (Action::Renew, Some((seen, _))) => (seen.transitions, seen.acquired.clone()),
-            (Action::Renew, None) | (Action::Wait(_) | Action::Lost, _) => return None,
-        };
-        let renewed = Some(stamp.clone());
-        Some(Record {
-            holder: self.identity.clone(),
-            lease: Some(self.lease),
-            transitions,
-            acquired,
-            renewed,
-        })
-    }
-
-    /// The record that gives the Lease back: no holder and a second's duration, as client-go writes it. `None` if what
-    /// was seen last isn't ours.
-    pub fn released_record(&self, stamp: &MicroTime) -> Option<Record> {
+    /// What gives the Lease back: no holder and a second's duration, as client-go writes it. `None` if what was seen last
+    /// isn't ours.
+    pub fn release(&self, stamp: MicroTime) -> Option<LeaseSpec> {
         let (seen, _) = self
             .seen
             .as_ref()
-            .filter(|(record, _)| record.holder == self.identity)?;
-        Some(Record {
-            holder: String::new(),
-            lease: Some(Duration::from_secs(1)),
-            transitions: seen.transitions,
-            acquired: Some(stamp.clone()),
-            renewed: Some(stamp.clone()),
+            .filter(|(seen, _)| holder(seen) == Some(&self.identity))?;
+        Some(LeaseSpec {
+            holder_identity: Some(String::new()),
+            lease_duration_seconds: Some(1),
+            ..self.taken(seen.lease_transitions.unwrap_or_default(), stamp)
         })
     }
-}
 
-// === impl Record ===
-
-impl From<&LeaseSpec> for Record {
-    fn from(spec: &LeaseSpec) -> Self {
-        let seconds = spec
-            .lease_duration_seconds
-            .and_then(|seconds| u64::try_from(seconds).ok());
-        Self {
-            holder: spec.holder_identity.clone().unwrap_or_default(),
-            lease: seconds.map(Duration::from_secs),
-            transitions: spec.lease_transitions.unwrap_or_default(),
-            acquired: spec.acquire_time.clone(),
-            renewed: spec.renew_time.clone(),
+    /// The Lease as ours from `stamp` on.
+    fn taken(&self, transitions: i32, stamp: MicroTime) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(self.identity.clone()),
+            lease_duration_seconds: Some(i32::try_from(self.lease.as_secs()).unwrap_or(i32::MAX)),
+            lease_transitions: Some(transitions),
+            acquire_time: Some(stamp.clone()),
+            renew_time: Some(stamp),
+            ..LeaseSpec::default()
         }
+    }
+
+    fn duration(&self, spec: &LeaseSpec) -> Duration {
+        let seconds = spec.lease_duration_seconds.map(u64::try_from);
+        seconds.and_then(Result::ok).map_or(self.lease, Duration::from_secs)
     }
 }
 
-impl From<&Record> for LeaseSpec {
-    fn from(record: &Record) -> Self {
-        Self {
-            holder_identity: Some(record.holder.clone()),
-            lease_duration_seconds: record
-                .lease
-                .map(|lease| i32::try_from(lease.as_secs()).unwrap_or(i32::MAX)),
-            lease_transitions: Some(record.transitions),
-            acquire_time: record.acquired.clone(),
-            renew_time: record.renewed.clone(),
-            ..Self::default()
-        }
-    }
+fn holder(spec: &LeaseSpec) -> Option<&str> {
+    spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::Failure::{Held, Lost};
     use super::*;
-
-    const LEASE: Duration = Duration::from_secs(15);
 
     fn secs(seconds: f64) -> Duration {
         Duration::from_secs_f64(seconds)
@@ -260,163 +200,130 @@ mod tests {
         MicroTime(jiff::Timestamp::from_second(second).unwrap())
     }
 
-    fn record(holder: &str, lease: Option<u64>, transitions: i32, renewed: i64) -> Record {
-        Record {
-            holder: holder.to_owned(),
-            lease: lease.map(Duration::from_secs),
-            transitions,
-            acquired: Some(stamp(1)),
-            renewed: Some(stamp(renewed)),
+    fn spec(holder: &str, seconds: Option<i32>, transitions: i32, renewed: i64) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(holder.to_owned()),
+            lease_duration_seconds: seconds,
+            lease_transitions: Some(transitions),
+            acquire_time: Some(stamp(1)),
+            renew_time: Some(stamp(renewed)),
+            ..LeaseSpec::default()
         }
     }
 
-    /// A candidate `me` that saw `records` at those seconds.
-    fn candidate(start: Instant, records: &[(f64, Option<Record>)]) -> Election {
-        let mut election = Election::new("me".to_owned(), LEASE);
-        for (at, record) in records {
-            election.observe(record.clone(), start + secs(*at));
+    /// A candidate `me` that saw these at those seconds.
+    fn candidate(start: Instant, seen: &[(f64, Option<LeaseSpec>)]) -> Election {
+        let mut election = Election::new("me".to_owned(), secs(15.0));
+        for (at, spec) in seen {
+            election.observe(spec.clone(), start + secs(*at));
         }
         election
+    }
+
+    /// The transitions that it writes at a second, and whether it says that its term begins.
+    fn decided(election: &Election, start: Instant, at: f64) -> Result<(i32, bool), Failure> {
+        let next = election.next(start + secs(at), stamp(50))?;
+        assert_eq!(
+            (
+                next.holder_identity.as_deref(),
+                next.lease_duration_seconds,
+                &next.renew_time
+            ),
+            (Some("me"), Some(15), &Some(stamp(50)))
+        );
+        Ok((
+            next.lease_transitions.unwrap_or_default(),
+            next.acquire_time == Some(stamp(50)),
+        ))
     }
 
     #[test]
     fn a_candidate_decides_by_what_it_saw_and_its_own_clock() {
         let start = Instant::now();
-        let theirs = |renewed| Some(record("other", Some(15), 3, renewed));
+        let theirs = |renewed| Some(spec("other", Some(15), 3, renewed));
+        let other = |seconds| Some(spec("other", seconds, 0, 1));
         // (what it is about, what was seen at which second, the second of the decision, the decision)
-        type Case<'a> = (&'a str, &'a [(f64, Option<Record>)], f64, Action);
-        let other = |lease| Some(record("other", lease, 0, 1));
+        type Case<'a> = (
+            &'a str,
+            &'a [(f64, Option<LeaseSpec>)],
+            f64,
+            Result<(i32, bool), Failure>,
+        );
         let table: &[Case<'_>] = &[
-            ("nothing seen", &[], 0.0, Action::Create),
-            ("no lease", &[(0.0, None)], 0.0, Action::Create),
-            ("held", &[(0.0, theirs(1))], 0.0, Action::Wait(secs(15.0))),
+            ("nothing seen", &[], 0.0, Ok((0, true))),
+            ("no lease", &[(0.0, None)], 0.0, Ok((0, true))),
+            ("held", &[(0.0, theirs(1))], 0.0, Err(Held)),
+            ("unchanged", &[(0.0, theirs(1)), (14.0, theirs(1))], 14.9, Err(Held)),
+            ("expired", &[(0.0, theirs(1)), (15.0, theirs(1))], 15.0, Ok((4, true))),
+            ("renewed", &[(0.0, theirs(1)), (14.0, theirs(2))], 28.9, Err(Held)),
             (
-                "held, and unchanged since",
-                &[(0.0, theirs(1)), (14.0, theirs(1))],
-                14.0,
-                Action::Wait(secs(1.0)),
-            ),
-            ("expired", &[(0.0, theirs(1)), (15.0, theirs(1))], 15.0, Action::Take(4)),
-            (
-                "renewed meanwhile",
-                &[(0.0, theirs(1)), (14.0, theirs(2))],
-                15.0,
-                Action::Wait(secs(14.0)),
-            ),
-            (
-                "an old time stamp proves nothing",
+                "an old stamp proves nothing",
                 &[(0.0, theirs(-9_999_999))],
                 14.9,
-                Action::Wait(secs(0.1)),
+                Err(Held),
             ),
-            (
-                "nor does one of the future",
-                &[(0.0, theirs(9_999_999_999))],
-                15.0,
-                Action::Take(4),
-            ),
-            (
-                "the holder's own duration counts",
-                &[(0.0, other(Some(60)))],
-                59.0,
-                Action::Wait(secs(1.0)),
-            ),
-            (
-                "no duration: ours",
-                &[(0.0, other(None))],
-                14.0,
-                Action::Wait(secs(1.0)),
-            ),
+            ("nor a future one", &[(0.0, theirs(9_999_999_999))], 15.0, Ok((4, true))),
+            ("its own duration", &[(0.0, other(Some(60)))], 59.0, Err(Held)),
+            ("no duration: ours", &[(0.0, other(None))], 14.9, Err(Held)),
+            ("a broken one: ours", &[(0.0, other(Some(-5)))], 14.9, Err(Held)),
             (
                 "given back",
-                &[(0.0, Some(record("", Some(1), 7, 1)))],
+                &[(0.0, Some(spec("", Some(1), 7, 1)))],
                 0.0,
-                Action::Take(8),
+                Ok((8, true)),
             ),
             (
-                "ours: the answer got lost",
-                &[(0.0, Some(record("me", Some(15), 7, 1)))],
+                "the answer got lost",
+                &[(0.0, Some(spec("me", Some(15), 7, 1)))],
                 99.0,
-                Action::Renew,
+                Ok((7, false)),
             ),
-            ("deleted", &[(0.0, theirs(1)), (1.0, None)], 1.0, Action::Create),
+            ("deleted", &[(0.0, theirs(1)), (1.0, None)], 1.0, Ok((0, true))),
             (
-                "the count doesn't overflow",
-                &[(0.0, Some(record("", None, i32::MAX, 1)))],
+                "no overflow",
+                &[(0.0, Some(spec("", None, i32::MAX, 1)))],
                 0.0,
-                Action::Take(i32::MAX),
+                Ok((i32::MAX, true)),
             ),
         ];
-        for (name, records, now, expected) in table {
-            assert_eq!(
-                candidate(start, records).decide(start + secs(*now)),
-                *expected,
-                "{name}"
-            );
+        for (name, seen, at, expected) in table {
+            assert_eq!(decided(&candidate(start, seen), start, *at), *expected, "{name}");
         }
     }
 
     #[test]
     fn a_leader_stops_when_anybody_had_the_lease_since() {
         let start = Instant::now();
-        let table = [
-            ("still ours", Some(record("me", Some(15), 3, 5)), Action::Renew),
-            ("deleted", None, Action::Create),
-            ("taken", Some(record("other", Some(15), 4, 5)), Action::Lost),
-            (
-                "taken and long expired",
-                Some(record("other", Some(1), 4, -9)),
-                Action::Lost,
-            ),
-            ("emptied by hand", Some(record("", Some(1), 3, 5)), Action::Take(4)),
-            ("taken and given back", Some(record("", Some(1), 4, 5)), Action::Lost),
-        ];
-        for (name, seen, expected) in table {
-            let mut election = candidate(start, &[(0.0, Some(record("", None, 2, 1)))]);
-            election.wrote(record("me", Some(15), 3, 2), start);
+        for (name, seen, expected) in [
+            ("still ours", Some(spec("me", Some(15), 3, 5)), Ok((3, false))),
+            ("deleted", None, Ok((0, true))),
+            ("taken", Some(spec("other", Some(15), 4, 5)), Err(Lost)),
+            ("taken and long expired", Some(spec("other", Some(1), 4, -9)), Err(Lost)),
+            ("emptied by hand", Some(spec("", Some(1), 3, 5)), Ok((4, true))),
+            ("taken and given back", Some(spec("", Some(1), 4, 5)), Err(Lost)),
+        ] {
+            let mut election = candidate(start, &[(0.0, Some(spec("", None, 2, 1)))]);
+            election.wrote(spec("me", Some(15), 3, 2), start);
             election.observe(seen, start + secs(60.0));
-            assert_eq!(election.decide(start + secs(60.0)), expected, "{name}");
+            assert_eq!(decided(&election, start, 60.0), expected, "{name}");
         }
     }
 
     #[test]
-    fn what_is_written() {
+    fn only_our_own_lease_is_given_back() {
         let start = Instant::now();
-        let election = candidate(start, &[(0.0, Some(record("me", Some(15), 3, 5)))]);
-        let now = stamp(50);
-        let renewed = election.next_record(&Action::Renew, &now).unwrap();
+        let ours = candidate(start, &[(0.0, Some(spec("me", Some(15), 3, 5)))]);
+        let back = ours.release(stamp(50)).unwrap();
         assert_eq!(
-            (renewed.transitions, &renewed.acquired, &renewed.renewed),
-            (3, &Some(stamp(1)), &Some(stamp(50)))
+            (
+                back.holder_identity.as_deref(),
+                back.lease_duration_seconds,
+                back.lease_transitions
+            ),
+            (Some(""), Some(1), Some(3))
         );
-        let taken = election.next_record(&Action::Take(9), &now).unwrap();
-        assert_eq!(
-            (taken.transitions, &taken.acquired, taken.lease),
-            (9, &Some(stamp(50)), Some(LEASE))
-        );
-        assert_eq!(election.next_record(&Action::Create, &now).unwrap().transitions, 0);
-        assert_eq!(election.next_record(&Action::Lost, &now), None);
-        assert_eq!(election.next_record(&Action::Wait(LEASE), &now), None);
-
-        let back = election.released_record(&now).unwrap();
-        assert_eq!(
-            (back.holder.as_str(), back.lease, back.transitions),
-            ("", Some(secs(1.0)), 3)
-        );
-        let theirs = candidate(start, &[(0.0, Some(record("other", Some(15), 3, 5)))]);
-        assert_eq!(theirs.released_record(&now), None);
-    }
-
-    #[test]
-    fn a_record_survives_the_lease() {
-        for original in [record("a", Some(15), 3, 5), record("", None, 0, 0), Record::default()] {
-            assert_eq!(Record::from(&LeaseSpec::from(&original)), original);
-        }
-        let broken = LeaseSpec {
-            lease_duration_seconds: Some(-5),
-            ..LeaseSpec::default()
-        };
-        assert_eq!(Record::from(&broken).lease, None);
+        let theirs = candidate(start, &[(0.0, Some(spec("other", Some(15), 3, 5)))]);
+        assert_eq!(theirs.release(stamp(50)), None);
     }
 
     #[test]
