@@ -3,14 +3,14 @@
 //! but the metadata stays text until somebody asks for it, and what can't be read is told of each object by itself.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use kube::Resource;
 use kube::api::ApiResource;
 use kube::core::{DynamicResourceScope, ObjectMeta};
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
 use go_yaml::MAX_DEPTH;
 use helm_template::render::on_large_stack;
@@ -218,7 +218,29 @@ fn malformed(error: serde_json::Error) -> Unreadable {
 
 /// Reads JSON down to a depth; what nests deeper is null.
 fn shallow(text: &str) -> serde_json::Result<Value> {
-    Shallow(LEVELS).deserialize(&mut serde_json::Deserializer::from_str(text))
+    cut_off(text, LEVELS)
+}
+
+/// Each part that nests deep is read again level by level: only hostile objects have such.
+fn cut_off(text: &str, levels: usize) -> serde_json::Result<Value> {
+    if nesting(text.as_bytes()) <= levels {
+        return serde_json::from_str(text);
+    }
+    let below = |part: &RawValue| match nesting(part.get().as_bytes()) {
+        0 => serde_json::from_str(part.get()),
+        _ if levels == 1 => Ok(Value::Null),
+        _ => cut_off(part.get(), levels - 1),
+    };
+    match text.trim_start().as_bytes().first() {
+        Some(b'[') => serde_json::from_str::<Vec<&RawValue>>(text)?
+            .into_iter()
+            .map(below)
+            .collect(),
+        _ => {
+            let fields = serde_json::from_str::<BTreeMap<String, &RawValue>>(text)?.into_iter();
+            fields.map(|(name, part)| Ok((name, below(part)?))).collect()
+        }
+    }
 }
 
 /// [`shallow`], compact.
@@ -245,73 +267,6 @@ fn nesting(text: &[u8]) -> usize {
         }
     }
     deepest
-}
-
-/// A value of which so many levels are read.
-struct Shallow(usize);
-
-impl<'de> DeserializeSeed<'de> for Shallow {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Shallow {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let Some(below) = self.0.checked_sub(1) else {
-            while items.next_element::<IgnoredAny>()?.is_some() {}
-            return Ok(Value::Null);
-        };
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(Shallow(below))? {
-            list.push(item);
-        }
-        Ok(list.into())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
-        let Some(below) = self.0.checked_sub(1) else {
-            while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-            return Ok(Value::Null);
-        };
-        let mut map = Map::new();
-        while let Some(key) = fields.next_key::<String>()? {
-            map.insert(key, fields.next_value_seed(Shallow(below))?);
-        }
-        Ok(map.into())
-    }
 }
 
 #[cfg(test)]
