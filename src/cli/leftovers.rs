@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
+use kube::Client;
 
 use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::secrets::UID_LABEL;
@@ -75,18 +76,17 @@ pub fn run(args: &LeftoversArgs) -> anyhow::Result<()> {
 
 async fn list(args: &LeftoversArgs) -> anyhow::Result<()> {
     let client = cluster::connect(args.kubeconfig.as_deref()).await?;
-    let discovery = Discovery::new(client).await?;
-    let snapshot = discovery.snapshot();
+    let snapshot = Discovery::new(client.clone()).await?.snapshot();
     let mut unseen: Vec<String> = snapshot
         .failed
         .iter()
         .map(|group| format!("API group {group}"))
         .collect();
-    let found = candidates(args, &discovery, &snapshot, &mut unseen).await?;
+    let found = candidates(args, &client, &snapshot, &mut unseen).await?;
     // After them: a custom resource is older than what was made for it.
     let owners = match found.is_empty() {
         true => HashSet::new(),
-        false => owners(&discovery, &snapshot).await?,
+        false => owners(&client, &snapshot).await?,
     };
     let mut left: Vec<Leftover> = found
         .into_iter()
@@ -100,7 +100,7 @@ async fn list(args: &LeftoversArgs) -> anyhow::Result<()> {
     let mut failures = 0;
     for found in &left {
         let outcome = match args.delete {
-            true => remove(&discovery, found).await,
+            true => remove(&client, found).await,
             false => Ok("left"),
         };
         match outcome {
@@ -132,7 +132,7 @@ async fn list(args: &LeftoversArgs) -> anyhow::Result<()> {
 /// Everything that may be left: members, and the Secrets in which the operator keeps what it must know.
 async fn candidates(
     args: &LeftoversArgs,
-    discovery: &Discovery,
+    client: &Client,
     snapshot: &Snapshot,
     unseen: &mut Vec<String>,
 ) -> anyhow::Result<Vec<Leftover>> {
@@ -151,7 +151,7 @@ async fn candidates(
             let text = |field: &Option<String>| field.clone().unwrap_or_default();
             ObjectId::new(group_kind.clone(), text(&metadata.namespace), text(&metadata.name))
         };
-        match objects::list_metadata(discovery, resource, namespace, &members).await {
+        match objects::list_metadata(client, resource, namespace, &members).await {
             Ok(listed) => found.extend(listed.into_iter().filter_map(|metadata| {
                 let (id, live) = (id_of(&metadata), objects::live(&metadata));
                 let owner = owner_of(&id, &live).filter(is_wanted)?;
@@ -169,7 +169,7 @@ async fn candidates(
         if *group_kind != secret {
             continue;
         }
-        match objects::list_metadata(discovery, resource, namespace, UID_LABEL).await {
+        match objects::list_metadata(client, resource, namespace, UID_LABEL).await {
             Ok(listed) => found.extend(listed.into_iter().filter_map(|metadata| {
                 let owner = Owner {
                     uid: metadata.labels.as_ref()?.get(UID_LABEL)?.clone(),
@@ -191,7 +191,7 @@ async fn candidates(
 
 /// The UIDs of all that may be a custom resource of ours: all objects of kinds that aren't Kubernetes' own, and of those
 /// what carries the label of an ApplySet's parent.
-async fn owners(discovery: &Discovery, snapshot: &Snapshot) -> anyhow::Result<HashSet<String>> {
+async fn owners(client: &Client, snapshot: &Snapshot) -> anyhow::Result<HashSet<String>> {
     let mut uids = HashSet::new();
     if !snapshot.is_complete() {
         bail!("which custom resources are there can't be told: not all API groups answer");
@@ -201,7 +201,7 @@ async fn owners(discovery: &Discovery, snapshot: &Snapshot) -> anyhow::Result<Ha
             true => ID_LABEL,
             false => "",
         };
-        match objects::list_metadata(discovery, resource, None, labels).await {
+        match objects::list_metadata(client, resource, None, labels).await {
             Ok(listed) => uids.extend(listed.into_iter().filter_map(|metadata| metadata.uid)),
             Err(error) if error.is_not_found() => {}
             Err(error) => bail!("which {group_kind} are there can't be told: {error}"),
@@ -211,7 +211,7 @@ async fn owners(discovery: &Discovery, snapshot: &Snapshot) -> anyhow::Result<Ha
 }
 
 /// What became of it.
-async fn remove(discovery: &Discovery, found: &Leftover) -> anyhow::Result<&'static str> {
+async fn remove(client: &Client, found: &Leftover) -> anyhow::Result<&'static str> {
     let Leftover {
         resource,
         id,
@@ -224,9 +224,9 @@ async fn remove(discovery: &Discovery, found: &Leftover) -> anyhow::Result<&'sta
         false => verdict(id, live, owner, Purpose::Delete),
     };
     let (request, done) = match decided {
-        Verdict::Delete => (objects::delete(discovery, resource, id, live).await, "deleted"),
+        Verdict::Delete => (objects::delete(client, resource, id, live).await, "deleted"),
         Verdict::Release => {
-            let request = objects::release(discovery, resource, id, live).await;
+            let request = objects::release(client, resource, id, live).await;
             (request, "kept, without our marks")
         }
         Verdict::Going => return Ok("being deleted"),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use kube::Client;
 use kube::api::{DynamicObject, PartialObjectMeta};
 
 use crate::cluster::custom_resource::{remove_finalizer, with_finalizer};
@@ -95,15 +96,15 @@ pub fn run(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
 
 async fn free(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
     let client = cluster::connect(args.kubeconfig.as_deref()).await?;
-    let discovery = Discovery::new(client).await?;
-    let found = find(args, &discovery).await?;
+    let snapshot = Discovery::new(client.clone()).await?.snapshot();
+    let found = find(args, &client, &snapshot).await?;
     if found.is_empty() {
         eprintln!("No custom resource with the finalizer {FINALIZER} is selected.");
         return Ok(());
     }
     let mut failures = 0;
     for found in &found {
-        match free_one(args, &discovery, found).await {
+        match free_one(args, &client, &snapshot, found).await {
             Ok(text) => print!("{text}"),
             Err(error) => {
                 failures += 1;
@@ -122,16 +123,15 @@ async fn free(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn find(args: &ReleaseFinalizersArgs, discovery: &Discovery) -> anyhow::Result<Vec<Found>> {
+async fn find(args: &ReleaseFinalizersArgs, client: &Client, snapshot: &Snapshot) -> anyhow::Result<Vec<Found>> {
     let selection = &args.selection;
-    let snapshot = discovery.snapshot();
     let mut found = Vec::new();
-    for (group_kind, resource) in kinds(selection, discovery, &snapshot).await? {
+    for (group_kind, resource) in kinds(selection, client, snapshot).await? {
         let namespace = selection.namespace.as_deref();
         if namespace.is_some() && !resource.namespaced {
             continue;
         }
-        let listed = with_finalizer(discovery, resource, namespace)
+        let listed = with_finalizer(client, resource, namespace)
             .await
             .with_context(|| format!("{group_kind}"))?;
         let customs = listed.into_iter().map(|metadata| {
@@ -157,7 +157,7 @@ async fn find(args: &ReleaseFinalizersArgs, discovery: &Discovery) -> anyhow::Re
 /// The kinds that are meant: one, or those of them that are made by CustomResourceDefinitions.
 async fn kinds<'s>(
     selection: &Selection,
-    discovery: &Discovery,
+    client: &Client,
     snapshot: &'s Snapshot,
 ) -> anyhow::Result<Vec<(&'s GroupKind, &'s Resource)>> {
     let meant = |group_kind: &GroupKind| {
@@ -178,7 +178,7 @@ async fn kinds<'s>(
     let crds = snapshot
         .preferred(&crd)
         .context("the API server serves no CustomResourceDefinitions")?;
-    let api = discovery.api::<PartialObjectMeta<DynamicObject>>(crds, None);
+    let api = crds.api_in::<PartialObjectMeta<DynamicObject>>(client, None);
     let listed = api
         .list_metadata(&Default::default())
         .await
@@ -190,13 +190,18 @@ async fn kinds<'s>(
     Ok(kinds)
 }
 
-async fn free_one(args: &ReleaseFinalizersArgs, discovery: &Discovery, found: &Found) -> anyhow::Result<String> {
+async fn free_one(
+    args: &ReleaseFinalizersArgs,
+    client: &Client,
+    snapshot: &Snapshot,
+    found: &Found,
+) -> anyhow::Result<String> {
     let custom = &found.custom;
     let owner = custom.owner(&found.group_kind);
     let mut text = String::new();
     let superset = Superset::of_resource(custom);
     if args.orphan {
-        for id in dispose(args, discovery, &superset, found, Purpose::Orphan).await? {
+        for id in dispose(args, client, snapshot, &superset, found, Purpose::Orphan).await? {
             let done = if args.dry_run {
                 "would lose its marks"
             } else {
@@ -206,7 +211,7 @@ async fn free_one(args: &ReleaseFinalizersArgs, discovery: &Discovery, found: &F
         }
     } else if !superset.is_empty() {
         if custom.deleting {
-            dispose(args, discovery, &superset, found, Purpose::Suspended).await?;
+            dispose(args, client, snapshot, &superset, found, Purpose::Suspended).await?;
         }
         let kinds: Vec<String> = superset.kinds.iter().map(ToString::to_string).collect();
         writeln!(
@@ -220,7 +225,7 @@ async fn free_one(args: &ReleaseFinalizersArgs, discovery: &Discovery, found: &F
         writeln!(text, "  its random results stay: {place}")?;
     }
     if !args.dry_run {
-        remove_finalizer(discovery, &custom.target(&found.resource), &custom.finalizers).await?;
+        remove_finalizer(client, &custom.target(&found.resource), &custom.finalizers).await?;
     }
     let state = if custom.deleting { ", being deleted" } else { "" };
     let done = if args.dry_run {
@@ -235,13 +240,13 @@ async fn free_one(args: &ReleaseFinalizersArgs, discovery: &Discovery, found: &F
 /// resource says that there may be any.
 async fn dispose(
     args: &ReleaseFinalizersArgs,
-    discovery: &Discovery,
+    client: &Client,
+    snapshot: &Snapshot,
     superset: &Superset,
     found: &Found,
     purpose: Purpose,
 ) -> anyhow::Result<Vec<ObjectId>> {
     let owner = found.custom.owner(&found.group_kind);
-    let snapshot = discovery.snapshot();
     let mut orphans = Vec::new();
     for kind in &superset.kinds {
         // A kind that is no longer served has no objects.
@@ -253,7 +258,7 @@ async fn dispose(
             false => vec![None],
         };
         for namespace in namespaces {
-            let listed = objects::list_set(discovery, resource, namespace, &owner.set).await;
+            let listed = objects::list_set(client, resource, namespace, &owner.set).await;
             for (namespace, name, live) in listed.with_context(|| format!("{kind}"))? {
                 let id = ObjectId::new(kind.clone(), namespace, name);
                 let verdict = verdict(&id, &live, &owner, purpose);
@@ -262,8 +267,8 @@ async fn dispose(
                 }
                 let done = match verdict {
                     _ if args.dry_run => objects::Deleted::Accepted,
-                    Verdict::Disown => objects::disown(discovery, resource, &id, &live).await?,
-                    _ => objects::release(discovery, resource, &id, &live).await?,
+                    Verdict::Disown => objects::disown(client, resource, &id, &live).await?,
+                    _ => objects::release(client, resource, &id, &live).await?,
                 };
                 if done == objects::Deleted::Changed {
                     bail!("{id} was changed meanwhile; try again");

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use kube::Client;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::SelectorExt as _;
 use serde_json::Value;
@@ -137,6 +138,7 @@ fn find_watch<'a>(
 
 /// What is asked, or stands for it.
 struct Cluster {
+    client: Client,
     discovery: Discovery,
     events: Events,
     /// The custom resource's.
@@ -157,6 +159,7 @@ impl Cluster {
         Ok(Cluster {
             discovery,
             events: Events::new(client.clone(), &args.operator_name, None),
+            client: client.clone(),
             resource: resource.with_context(|| format!("the API server does not serve {group_kind} in {version}"))?,
             key: cluster::keys::load(client, &own_namespace, &args.operator_name).await?,
             own_namespace,
@@ -164,15 +167,16 @@ impl Cluster {
     }
 
     fn offline(args: &RenderArgs, group_kind: &GroupKind, version: &str, namespaced: bool) -> anyhow::Result<Self> {
-        let (discovery, client) = Discovery::offline(Capabilities::default())?;
+        let client = cluster::connect::nowhere()?;
         let api = ApiResource::from_gvk(&kube::core::GroupVersionKind {
             group: group_kind.group.clone(),
             version: version.to_owned(),
             kind: group_kind.kind.clone(),
         });
         Ok(Cluster {
-            discovery,
-            events: Events::new(client, &args.operator_name, None),
+            discovery: Discovery::offline(client.clone(), Capabilities::default()),
+            events: Events::new(client.clone(), &args.operator_name, None),
+            client,
             resource: Resource {
                 api,
                 namespaced,
@@ -230,7 +234,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
     }
     if let Some(cluster) = &cluster {
         let namespace = object.metadata.namespace.as_deref().filter(|_| is_namespaced);
-        let api = cluster.discovery.api::<DynamicObject>(&cluster.resource, namespace);
+        let api = cluster.resource.api_in::<DynamicObject>(&cluster.client, namespace);
         if let Some(live) = api.get_opt(&name).await? {
             object = applied_to(live, object);
         }
@@ -241,6 +245,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
     let chart = chart.with_context(|| format!("chart {}", watch.chart.display()))?;
     let renderer = Arc::new(Engine::new(chart).map_err(|error| anyhow::anyhow!("{error}"))?);
     let Cluster {
+        client,
         discovery,
         events,
         resource: live,
@@ -278,6 +283,7 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         );
     }
     let context = Context::new(
+        client,
         discovery,
         events,
         Arc::new(Metrics::new()),

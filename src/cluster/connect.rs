@@ -42,6 +42,15 @@ pub async fn connect_without_retries(kubeconfig: Option<&Path>) -> anyhow::Resul
     Ok(Client::try_from(config)?)
 }
 
+/// A client that makes no requests.
+///
+/// # Errors
+/// If no client can be built.
+pub fn nowhere() -> anyhow::Result<Client> {
+    let url = "http://127.0.0.1:0".parse().context("address")?;
+    Ok(Client::try_from(Config::new(url))?)
+}
+
 async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
     let config = match kubeconfig {
         Some(path) => {

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{PatchOperation, RemoveOperation, TestOperation};
+use kube::Client;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::connect::bounded;
 use super::decoding::{MetadataOnly, Whole};
-use super::discovery::{Discovery, Resource};
+use super::discovery::Resource;
 use super::error::{Error, Result};
 use super::objects::list_metadata;
 use crate::plan::applyset::FINALIZER;
@@ -37,12 +38,12 @@ pub struct Target {
 
 /// Applies finalizer, ApplySet label and annotations. The UID in the patch keeps a deleted custom resource deleted.
 pub async fn apply_metadata(
-    discovery: &Discovery,
+    client: &Client,
     target: &Target,
     labels: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,
 ) -> Result<Whole> {
-    let api = discovery.api::<Whole>(&target.resource, target.namespace.as_deref());
+    let api = target.resource.api_in::<Whole>(client, target.namespace.as_deref());
     let patch = json!({
         "apiVersion": target.resource.api.api_version,
         "kind": target.resource.api.kind,
@@ -56,7 +57,7 @@ pub async fn apply_metadata(
 }
 
 /// Applies the status: all of it that is ours.
-pub async fn apply_status(discovery: &Discovery, target: &Target, status: &Value) -> Result<Whole> {
+pub async fn apply_status(client: &Client, target: &Target, status: &Value) -> Result<Whole> {
     let patch = json!({
         "apiVersion": target.resource.api.api_version,
         "kind": target.resource.api.kind,
@@ -64,21 +65,23 @@ pub async fn apply_status(discovery: &Discovery, target: &Target, status: &Value
         "status": status,
     });
     let parameters = PatchParams::apply(STATUS_MANAGER).force();
-    write_status(discovery, target, patch, &parameters, Patch::Apply).await
+    write_status(client, target, patch, &parameters, Patch::Apply).await
 }
 
 /// Writes a status to the custom resource that it is about, and not to another one of its name that came meanwhile: a
 /// status subresource doesn't look at the UID (`PrepareForUpdate` of the status strategy of
 /// k8s.io/apiextensions-apiserver puts the live metadata in the place of what was sent), but at the resourceVersion.
 async fn write_status(
-    discovery: &Discovery,
+    client: &Client,
     target: &Target,
     mut patch: Value,
     parameters: &PatchParams,
     form: fn(Value) -> Patch<Value>,
 ) -> Result<Whole> {
-    let api = discovery.api::<Whole>(&target.resource, target.namespace.as_deref());
-    let metadata = discovery.api::<MetadataOnly>(&target.resource, target.namespace.as_deref());
+    let api = target.resource.api_in::<Whole>(client, target.namespace.as_deref());
+    let metadata = target
+        .resource
+        .api_in::<MetadataOnly>(client, target.namespace.as_deref());
     let mut version = target.version.to_string();
     for tries in 1..=TRIES {
         patch["metadata"]["resourceVersion"] = version.as_str().into();
@@ -96,19 +99,15 @@ async fn write_status(
 }
 
 /// The metadata of the objects that carry our finalizer, in one namespace or (`None`) everywhere.
-pub async fn with_finalizer(
-    discovery: &Discovery,
-    resource: &Resource,
-    namespace: Option<&str>,
-) -> Result<Vec<ObjectMeta>> {
-    let mut found = list_metadata(discovery, resource, namespace, "").await?;
+pub async fn with_finalizer(client: &Client, resource: &Resource, namespace: Option<&str>) -> Result<Vec<ObjectMeta>> {
+    let mut found = list_metadata(client, resource, namespace, "").await?;
     found.retain(|metadata| metadata.finalizers.iter().flatten().any(|name| name == FINALIZER));
     Ok(found)
 }
 
 /// Merges the status, for a schema that doesn't have all of our fields: the API server refuses to apply such a status,
 /// and merges what it knows of it. `fields`: those that are ours, so that absent ones go.
-pub async fn merge_status(discovery: &Discovery, target: &Target, status: &Value, fields: &[&str]) -> Result<Whole> {
+pub async fn merge_status(client: &Client, target: &Target, status: &Value, fields: &[&str]) -> Result<Whole> {
     let mut merged: serde_json::Map<String, Value> =
         fields.iter().map(|field| ((*field).to_owned(), Value::Null)).collect();
     merged.extend(status.as_object().cloned().unwrap_or_default());
@@ -117,7 +116,7 @@ pub async fn merge_status(discovery: &Discovery, target: &Target, status: &Value
         field_manager: Some(STATUS_MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    write_status(discovery, target, patch, &parameters, Patch::Merge).await
+    write_status(client, target, patch, &parameters, Patch::Merge).await
 }
 
 /// True if the custom resource is there: not only one of its name.
@@ -125,8 +124,10 @@ pub async fn merge_status(discovery: &Discovery, target: &Target, status: &Value
 /// # Errors
 /// Also if its kind isn't served. So it is listed: an API server that starts says of everything whose
 /// CustomResourceDefinition it doesn't know yet that it is not found.
-pub async fn is_there(discovery: &Discovery, target: &Target) -> Result<bool> {
-    let api = discovery.api::<MetadataOnly>(&target.resource, target.namespace.as_deref());
+pub async fn is_there(client: &Client, target: &Target) -> Result<bool> {
+    let api = target
+        .resource
+        .api_in::<MetadataOnly>(client, target.namespace.as_deref());
     let parameters = ListParams::default().fields(&format!("metadata.name={}", target.name));
     let found = bounded(api.list(&parameters)).await?;
     let is_it = |object: &MetadataOnly| object.metadata.uid.as_deref() == Some(&target.uid);
@@ -134,7 +135,7 @@ pub async fn is_there(discovery: &Discovery, target: &Target) -> Result<bool> {
 }
 
 /// Takes the finalizer off, and helm-operator's, if the list of finalizers is still the one that was read.
-pub async fn remove_finalizer(discovery: &Discovery, target: &Target, finalizers: &[String]) -> Result<()> {
+pub async fn remove_finalizer(client: &Client, target: &Target, finalizers: &[String]) -> Result<()> {
     let goes = |finalizer: &str| finalizer == FINALIZER || is_former_finalizer(finalizer);
     if !finalizers.iter().any(|finalizer| goes(finalizer)) {
         return Ok(());
@@ -154,7 +155,9 @@ pub async fn remove_finalizer(discovery: &Discovery, target: &Target, finalizers
         patch.push(PatchOperation::Remove(RemoveOperation { path }));
     }
     let patch = json_patch::Patch(patch);
-    let api = discovery.api::<MetadataOnly>(&target.resource, target.namespace.as_deref());
+    let api = target
+        .resource
+        .api_in::<MetadataOnly>(client, target.namespace.as_deref());
     let patch = Patch::<()>::Json(patch);
     match bounded(api.patch(&target.name, &PatchParams::default(), &patch)).await {
         Ok(_) => Ok(()),
@@ -167,53 +170,19 @@ pub async fn remove_finalizer(discovery: &Discovery, target: &Target, finalizers
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
-    use kube::api::ApiResource;
-    use kube::client::Body;
-
+    use super::super::testing::{client, failure, widgets};
     use super::*;
 
-    /// Asks a server that answers requests for widgets so whether the one of UID `u` is there.
+    /// Asks a server that answers so whether the one of UID `u` is there.
     async fn asked(code: u16, answer: Value) -> Result<bool> {
-        let service = tower::service_fn(move |request: http::Request<Body>| {
-            let (code, answer) = match request.uri().path() {
-                "/version" => (
-                    200,
-                    json!({
-                        "major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "",
-                        "buildDate": "", "goVersion": "", "compiler": "", "platform": "",
-                    }),
-                ),
-                path if path.ends_with("/widgets") => (code, answer.clone()),
-                _ => (200, json!({"metadata": {}, "items": []})),
-            };
-            let response = http::Response::builder().status(code);
-            std::future::ready(Ok::<_, Infallible>(
-                response.body(Body::from(answer.to_string().into_bytes())).unwrap(),
-            ))
-        });
-        let discovery = Discovery::new(kube::Client::new(service, "shop")).await.unwrap();
-        let resource = Resource {
-            api: ApiResource {
-                group: "a.test".into(),
-                version: "v1".into(),
-                api_version: "a.test/v1".into(),
-                kind: "Widget".into(),
-                plural: "widgets".into(),
-            },
-            namespaced: true,
-            watchable: true,
-            status: true,
-        };
         let target = Target {
             version: 1,
-            resource,
+            resource: widgets(),
             namespace: Some("shop".into()),
             name: "a".into(),
             uid: "u".into(),
         };
-        is_there(&discovery, &target).await
+        is_there(&client(move |_| Some((code, answer.clone()))), &target).await
     }
 
     #[tokio::test]
@@ -228,10 +197,7 @@ mod tests {
         assert!(asked(200, list(&["u"])).await.unwrap());
         assert!(!asked(200, list(&[])).await.unwrap());
         assert!(!asked(200, list(&["another"])).await.unwrap(), "of its name");
-        let unknown = json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "NotFound", "code": 404,
-            "message": "the server could not find the requested resource", "details": {},
-        });
+        let unknown = failure(404, "the server could not find the requested resource", "", json!([]));
         assert!(asked(404, unknown).await.is_err());
     }
 }

@@ -7,7 +7,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use anyhow::Context as _;
 use kube::api::ApiResource;
 use kube::core::DynamicResourceScope;
 use kube::{Api, Client};
@@ -80,7 +79,7 @@ const CLUSTER_SCOPED: [&str; 21] = [
     "ValidatingWebhookConfiguration.admissionregistration.k8s.io",
 ];
 
-/// The current snapshot, shared.
+/// The current snapshot, shared, and who reads it.
 #[derive(Clone)]
 pub struct Discovery {
     client: Client,
@@ -94,6 +93,21 @@ struct Reads {
     begun: AtomicU64,
     /// The last one that ended, by its number, and what came of it. Locked while one is under way.
     last: Mutex<(u64, Result<()>)>,
+}
+
+// === impl Resource ===
+
+impl Resource {
+    /// The API for its objects: in one namespace, or everywhere for `None`.
+    pub fn api_in<K>(&self, client: &Client, namespace: Option<&str>) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+    {
+        match namespace.filter(|_| self.namespaced) {
+            Some(namespace) => Api::namespaced_with(client.clone(), &segment(namespace), &self.api),
+            None => Api::all_with(client.clone(), &self.api),
+        }
+    }
 }
 
 // === impl Reads ===
@@ -201,26 +215,18 @@ impl Discovery {
     }
 
     /// A discovery without an API server: the capabilities given, and the scopes that Kubernetes' own kinds have; any
-    /// other kind counts as namespaced. No request is made: nothing is served that one could be made for.
-    ///
-    /// # Errors
-    /// If no client can be built.
-    pub fn offline(capabilities: Capabilities) -> anyhow::Result<(Self, Client)> {
-        let nowhere = "http://127.0.0.1:0".parse().context("address")?;
-        let client = Client::try_from(kube::Config::new(nowhere))?;
+    /// other kind counts as namespaced. The client makes no request: nothing is served that one could be made for.
+    pub fn offline(client: Client, capabilities: Capabilities) -> Self {
         let snapshot = Snapshot {
             capabilities,
             offline: true,
             ..Snapshot::default()
         };
-        Ok((
-            Discovery {
-                client: client.clone(),
-                snapshot: watch::Sender::new(Arc::new(snapshot)),
-                reads: Arc::default(),
-            },
+        Discovery {
             client,
-        ))
+            snapshot: watch::Sender::new(Arc::new(snapshot)),
+            reads: Arc::default(),
+        }
     }
 
     pub fn snapshot(&self) -> Arc<Snapshot> {
@@ -363,29 +369,6 @@ impl Discovery {
             _ => Ok(()),
         }
     }
-
-    /// The Secrets of a namespace.
-    pub fn secrets(&self, namespace: &str) -> Api<k8s_openapi::api::core::v1::Secret> {
-        Api::namespaced(self.client.clone(), namespace)
-    }
-
-    /// The pods of a namespace.
-    pub fn pods(&self, namespace: &str) -> Api<k8s_openapi::api::core::v1::Pod> {
-        Api::namespaced(self.client.clone(), namespace)
-    }
-
-    /// An API for the objects of a resource: in one namespace, or everywhere for `None`.
-    pub fn api<K>(&self, resource: &Resource, namespace: Option<&str>) -> Api<K>
-    where
-        K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
-    {
-        match namespace {
-            Some(namespace) if resource.namespaced => {
-                Api::namespaced_with(self.client.clone(), &segment(namespace), &resource.api)
-            }
-            _ => Api::all_with(self.client.clone(), &resource.api),
-        }
-    }
 }
 
 fn digest<'a>(texts: impl Iterator<Item = &'a String>) -> String {
@@ -399,72 +382,25 @@ fn digest<'a>(texts: impl Iterator<Item = &'a String>) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use std::collections::HashSet as Set;
-    use std::convert::Infallible;
     use std::sync::Mutex;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-    use kube::client::Body;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
+    use super::super::testing::{client, served};
     use super::*;
-
-    /// Groups with the kind `Widget` each; those that end in `!` don't answer.
-    fn groups(names: &[&str]) -> Value {
-        let group = |name: &&str| {
-            let stale = name.strip_suffix('!');
-            let name = stale.unwrap_or(name);
-            let resource = json!({
-                "resource": "widgets", "singularResource": "widget", "scope": "Namespaced", "verbs": ["list", "watch"],
-                "responseKind": {"group": name, "version": "v1", "kind": "Widget"},
-            });
-            let version = match stale {
-                None => json!({"version": "v1", "freshness": "Current", "resources": [resource]}),
-                Some(_) => json!({"version": "v1", "freshness": "Stale", "resources": []}),
-            };
-            json!({"metadata": {"name": name}, "versions": [version]})
-        };
-        let items: Vec<Value> = names.iter().map(group).collect();
-        json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
-    }
-
-    /// What an API server that serves these groups says of itself.
-    fn told(path: &str, names: &[&str]) -> Value {
-        match path {
-            "/version" => json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "",
-                "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "", "platform": ""}),
-            "/apis" => groups(names),
-            "/api" => groups(&[]),
-            _ => json!({}),
-        }
-    }
-
-    /// The discovery of an API server that serves `Widget.a.test`, and answers other requests like this.
-    pub(in super::super) async fn answering_with(
-        answer: impl Fn(&http::Request<Body>) -> Option<Value> + Send + Sync + 'static,
-    ) -> Discovery {
-        let answer = Arc::new(answer);
-        let service = tower::service_fn(move |request: http::Request<Body>| {
-            let answer = answer.clone();
-            async move {
-                tokio::task::yield_now().await;
-                let body = answer(&request).unwrap_or_else(|| told(request.uri().path(), &["a.test"]));
-                Ok::<_, Infallible>(http::Response::new(Body::from(body.to_string().into_bytes())))
-            }
-        });
-        Discovery::new(Client::new(service, "shop")).await.unwrap()
-    }
 
     #[tokio::test]
     async fn those_who_want_it_read_at_one_time_share_a_read() {
         let reads = Arc::new(AtomicUsize::new(0));
         let count = reads.clone();
-        let discovery = answering_with(move |request| {
-            count.fetch_add(usize::from(request.uri().path() == "/apis"), Ordering::SeqCst);
+        let client = client(move |asked| {
+            count.fetch_add(usize::from(asked.path == "/apis"), Ordering::SeqCst);
             None
-        })
-        .await;
+        });
+        let discovery = Discovery::new(client).await.unwrap();
         assert_eq!(reads.swap(0, Ordering::SeqCst), 1);
         let all = (0..50).map(|_| discovery.refresh());
         assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
@@ -483,13 +419,13 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn a_group_that_does_not_answer_is_missed_by_who_needs_it() {
-        let down = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let down = Arc::new(AtomicBool::new(true));
         let is_down = down.clone();
-        let discovery = answering_with(move |request| {
-            let is_apis = request.uri().path() == "/apis" && is_down.load(Ordering::SeqCst);
-            is_apis.then(|| groups(&["a.test", "down.test!"]))
-        })
-        .await;
+        let client = client(move |asked| {
+            let is_down = is_down.load(Ordering::SeqCst);
+            is_down.then(|| (200, served(&asked.path, &["a.test", "down.test!"])))
+        });
+        let discovery = Discovery::new(client).await.unwrap();
         let snapshot = discovery.snapshot();
         let kind = |group: &str| GroupKind::new(group, "Widget");
         assert!(!discovery.misses(), "nobody needs it");
@@ -514,21 +450,14 @@ pub(super) mod tests {
     #[tokio::test]
     async fn a_server_that_is_not_ready_is_not_believed() {
         let state = Arc::new(Mutex::new((200, vec!["a.test", "b.test"])));
-        let served = state.clone();
-        let client = Client::new(
-            tower::service_fn(move |request: http::Request<Body>| {
-                let (status, names) = served.lock().unwrap().clone();
-                let (status, body) = match request.uri().path() {
-                    "/readyz" => (status, "[-]poststarthook/crd-informer-synced failed".into()),
-                    path => (200, told(path, &names)),
-                };
-                async move {
-                    let response = http::Response::builder().status(status);
-                    Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
-                }
-            }),
-            "shop",
-        );
+        let now = state.clone();
+        let client = client(move |asked| {
+            let (status, groups) = now.lock().unwrap().clone();
+            Some(match asked.path.as_str() {
+                "/readyz" => (status, json!("[-]poststarthook/crd-informer-synced failed")),
+                path => (200, served(path, &groups)),
+            })
+        });
         let discovery = Discovery::new(client).await.unwrap();
         let serves = |group: &str| {
             discovery

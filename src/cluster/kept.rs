@@ -1,6 +1,7 @@
 //! The Secret of a release that holds its random results.
 
-use super::discovery::Discovery;
+use kube::Client;
+
 use super::error::Result;
 use super::objects::NO_VERSION;
 pub use super::secrets::{Files, Place, read, remove};
@@ -15,7 +16,7 @@ pub const SECRET_TYPE: &str = "chartwright.dev/kept-results";
 /// # Errors
 /// Also if it would be larger than [`super::secrets::MAX_BYTES`]. `Conflict` if somebody wrote it meanwhile.
 pub async fn write(
-    discovery: &Discovery,
+    client: &Client,
     place: &Place,
     files: Files,
     about: &str,
@@ -28,5 +29,5 @@ pub async fn write(
         about,
         uid: Some(uid),
     };
-    write_secret(discovery, place, files, &form, Some(version.unwrap_or(NO_VERSION))).await
+    write_secret(client, place, files, &form, Some(version.unwrap_or(NO_VERSION))).await
 }

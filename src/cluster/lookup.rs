@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use futures::{StreamExt, TryStreamExt};
+use kube::Client;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::connect::bounded;
 use super::decoding::Whole;
-use super::discovery::{Discovery, Resource, Snapshot};
+use super::discovery::{Resource, Snapshot};
 use super::error::{Error, Result};
 use super::objects::list_whole;
 use super::path::{check, segment};
@@ -61,7 +62,7 @@ pub fn target(snapshot: &Snapshot, key: &LookupKey) -> Target {
 /// # Errors
 /// Also if the kind's API group does not answer at present: that nothing is there is not known then. `Invalid` for a name
 /// that client-go refuses.
-pub async fn fetch(discovery: &Discovery, snapshot: &Snapshot, key: &LookupKey) -> Result<Value> {
+pub async fn fetch(client: &Client, snapshot: &Snapshot, key: &LookupKey) -> Result<Value> {
     let (group_kind, version) = group_kind(key);
     let Some(resource) = snapshot.resource(&group_kind, &version) else {
         return snapshot.has_answered(&group_kind.group).map(|()| json!({}));
@@ -69,14 +70,14 @@ pub async fn fetch(discovery: &Discovery, snapshot: &Snapshot, key: &LookupKey) 
     let namespace = (!key.namespace.is_empty()).then_some(key.namespace.as_str());
     check(namespace.filter(|_| resource.namespaced).unwrap_or_default(), &key.name)?;
     if !key.name.is_empty() {
-        let api = discovery.api::<Whole>(resource, namespace);
+        let api = resource.api_in::<Whole>(client, namespace);
         return match bounded(api.get(&segment(&key.name))).await {
             Ok(object) => plain(&object),
             Err(error) if error.is_not_found() => Ok(json!({})),
             Err(error) => Err(error),
         };
     }
-    let found = list_whole(discovery, resource, namespace).await?;
+    let found = list_whole(client, resource, namespace).await?;
     let items = found.iter().map(|object| typed(object, resource));
     let items = items.collect::<Result<Vec<Value>>>()?;
     Ok(json!({
@@ -96,7 +97,7 @@ const AT_ONCE: usize = 8;
 /// # Errors
 /// Those of [`fetch`], with the first key that met one.
 pub async fn fetch_all(
-    discovery: &Discovery,
+    client: &Client,
     snapshot: &Snapshot,
     keys: &[LookupKey],
     gate: &Semaphore,
@@ -113,7 +114,7 @@ pub async fn fetch_all(
         let Some(names) = places.remove(&place) else { continue };
         let _permit = gate.acquire().await;
         // Who may not list, or not so much, gets each.
-        let Ok(mut objects) = list_named(discovery, snapshot, key, &names).await else {
+        let Ok(mut objects) = list_named(client, snapshot, key, &names).await else {
             continue;
         };
         let here = |other: &&LookupKey| {
@@ -131,7 +132,7 @@ pub async fn fetch_all(
             return Ok(known);
         }
         let _permit = gate.acquire().await;
-        let fetched = fetch(discovery, snapshot, &key).await;
+        let fetched = fetch(client, snapshot, &key).await;
         fetched.map_err(|error| (key, error))
     });
     futures::stream::iter(fetched).buffered(AT_ONCE).try_collect().await
@@ -146,7 +147,7 @@ fn is_plain(name: &str) -> bool {
 /// Of the objects in the place of a lookup those of these names, as [`fetch`] answers them. What isn't there is empty,
 /// unless there are so many others that not all could be seen; then it is left out.
 async fn list_named(
-    discovery: &Discovery,
+    client: &Client,
     snapshot: &Snapshot,
     place: &LookupKey,
     names: &[&str],
@@ -161,7 +162,7 @@ async fn list_named(
     }
     check(&place.namespace, "")?;
     let namespace = (!place.namespace.is_empty()).then_some(place.namespace.as_str());
-    let api = discovery.api::<Whole>(resource, namespace);
+    let api = resource.api_in::<Whole>(client, namespace);
     let mut parameters = ListParams::default().limit(PAGE);
     let mut found = HashMap::new();
     // A page for so many requests that it saves.
@@ -210,30 +211,38 @@ fn plain(object: &Whole) -> Result<Value> {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::discovery::tests::answering_with;
+    use super::super::discovery::Discovery;
+    use super::super::testing::client;
     use super::*;
 
-    /// A namespace with so many widgets; and the requests for them, with how many were under way at most.
-    async fn widgets(count: usize) -> (Discovery, Arc<std::sync::Mutex<Vec<String>>>) {
-        let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
-        let log = asked.clone();
-        let discovery = answering_with(move |request| {
-            let path = request.uri().path().strip_prefix("/apis/a.test/v1/namespaces/shop/widgets")?;
+    /// What a server serves.
+    async fn snapshot(client: &Client) -> Arc<Snapshot> {
+        Discovery::new(client.clone()).await.unwrap().snapshot()
+    }
+
+    /// A namespace with so many widgets; and the requests for them.
+    fn widgets(count: usize) -> (Client, Arc<std::sync::Mutex<Vec<String>>>) {
+        let requests = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let log = requests.clone();
+        let client = client(move |asked| {
+            let path = asked.path.strip_prefix("/apis/a.test/v1/namespaces/shop/widgets")?;
             log.lock().unwrap().push(path.to_owned());
             let widget = |number: usize| json!({"metadata": {"name": format!("w{number}"), "namespace": "shop"}, "spec": number});
             if !path.is_empty() {
-                return Some(widget(path.trim_start_matches("/w").parse().unwrap()));
+                return Some((200, widget(path.trim_start_matches("/w").parse().unwrap())));
             }
-            let query = request.uri().query().unwrap_or_default();
-            let from = query.split_once("continue=").map_or("", |(_, rest)| rest.split('&').next().unwrap_or_default());
+            let from = asked
+                .query
+                .split_once("continue=")
+                .map_or("", |(_, rest)| rest.split('&').next().unwrap_or_default());
             let from: usize = from.parse().unwrap_or_default();
             let next = from + PAGE as usize;
             let items: Vec<Value> = (from..count.min(next)).map(widget).collect();
             let token = if next < count { next.to_string() } else { String::new() };
-            Some(json!({"kind": "WidgetList", "apiVersion": "a.test/v1", "metadata": {"continue": token}, "items": items}))
-        })
-        .await;
-        (discovery, asked)
+            let list = json!({"kind": "WidgetList", "apiVersion": "a.test/v1", "metadata": {"continue": token}, "items": items});
+            Some((200, list))
+        });
+        (client, requests)
     }
 
     fn named(name: String) -> LookupKey {
@@ -247,12 +256,12 @@ mod tests {
 
     #[tokio::test]
     async fn many_names_in_one_place_are_listed() {
-        let (discovery, requests) = widgets(150).await;
-        let snapshot = discovery.snapshot();
+        let (client, requests) = widgets(150);
+        let snapshot = snapshot(&client).await;
         let gate = Semaphore::new(4);
         let look_up = async |numbers: &[usize]| {
             let keys: Vec<LookupKey> = numbers.iter().map(|number| named(format!("w{number}"))).collect();
-            let found = fetch_all(&discovery, &snapshot, &keys, &gate).await.unwrap();
+            let found = fetch_all(&client, &snapshot, &keys, &gate).await.unwrap();
             let found: Vec<Option<u64>> = found.iter().map(|object| object["spec"].as_u64()).collect();
             let gets = std::mem::take(&mut *requests.lock().unwrap());
             let lists = gets.iter().filter(|path| path.is_empty()).count();
@@ -271,10 +280,9 @@ mod tests {
         );
 
         // Where there is much more than is wanted, not all of it is read.
-        let (discovery, requests) = widgets(2000).await;
-        let snapshot = discovery.snapshot();
+        let (client, requests) = widgets(2000);
         let keys: Vec<LookupKey> = (190..210).map(|number| named(format!("w{number}"))).collect();
-        let found = fetch_all(&discovery, &snapshot, &keys, &gate).await.unwrap();
+        let found = fetch_all(&client, &snapshot, &keys, &gate).await.unwrap();
         assert_eq!(
             (found[0]["spec"].as_u64(), found[19]["spec"].as_u64()),
             (Some(190), Some(209))
@@ -287,9 +295,10 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_that_fails_is_told() {
-        let discovery = answering_with(|_| None).await;
+        let client = client(|_| None);
         let keys = ["a", "b/x", "c/x"].map(|name| named(name.to_owned()));
-        let (key, error) = fetch_all(&discovery, &discovery.snapshot(), &keys, &Semaphore::new(1))
+        let snapshot = snapshot(&client).await;
+        let (key, error) = fetch_all(&client, &snapshot, &keys, &Semaphore::new(1))
             .await
             .unwrap_err();
         assert_eq!(key.name, "b/x", "{error}");

@@ -18,6 +18,8 @@ pub mod record;
 pub mod secrets;
 pub mod silence;
 pub mod takeover;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod throttle;
 
 pub use connect::{answering, connect, connect_without_retries};

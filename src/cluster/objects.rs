@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::Client;
 use kube::api::{
     Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy,
     ValidationDirective,
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::connect::bounded;
 use super::decoding::{MetadataOnly, Whole};
-use super::discovery::{Discovery, Resource};
+use super::discovery::Resource;
 use super::error::{Error, Result};
 use super::path::segment;
 use crate::plan::identity::ObjectId;
@@ -123,14 +124,14 @@ fn namespace(id: &ObjectId) -> Option<&str> {
 pub type Closely = (Live, Vec<ManagedFieldsEntry>);
 
 /// Metadata GET. `None` if the object does not exist.
-pub async fn look(discovery: &Discovery, resource: &Resource, id: &ObjectId) -> Result<Option<Live>> {
-    let found = look_closely(discovery, resource, id).await?;
+pub async fn look(client: &Client, resource: &Resource, id: &ObjectId) -> Result<Option<Live>> {
+    let found = look_closely(client, resource, id).await?;
     Ok(found.map(|(live, _)| live))
 }
 
 /// The same, with what `managedFields` say in full.
-pub async fn look_closely(discovery: &Discovery, resource: &Resource, id: &ObjectId) -> Result<Option<Closely>> {
-    let api = discovery.api::<MetadataOnly>(resource, namespace(id));
+pub async fn look_closely(client: &Client, resource: &Resource, id: &ObjectId) -> Result<Option<Closely>> {
+    let api = resource.api_in::<MetadataOnly>(client, namespace(id));
     match bounded(api.get(&segment(&id.name))).await {
         Ok(object) => Ok(Some((
             live(&object.metadata),
@@ -142,8 +143,8 @@ pub async fn look_closely(discovery: &Discovery, resource: &Resource, id: &Objec
 }
 
 /// All objects of a kind in a namespace, or (`None`) wherever they are.
-pub async fn list_whole(discovery: &Discovery, resource: &Resource, namespace: Option<&str>) -> Result<Vec<Whole>> {
-    list(discovery.api(resource, namespace), "", |object| object).await
+pub async fn list_whole(client: &Client, resource: &Resource, namespace: Option<&str>) -> Result<Vec<Whole>> {
+    list(resource.api_in(client, namespace), "", |object| object).await
 }
 
 /// All pages of what a label selector finds, each object reduced at once to what is wanted of it.
@@ -164,8 +165,8 @@ where
 }
 
 /// The whole object, with what the plan needs to know of it. `None` if it does not exist.
-pub async fn read(discovery: &Discovery, resource: &Resource, id: &ObjectId) -> Result<Option<(Live, Value)>> {
-    let api = discovery.api::<Whole>(resource, namespace(id));
+pub async fn read(client: &Client, resource: &Resource, id: &ObjectId) -> Result<Option<(Live, Value)>> {
+    let api = resource.api_in::<Whole>(client, namespace(id));
     let Some(object) = bounded(api.get_opt(&segment(&id.name))).await? else {
         return Ok(None);
     };
@@ -194,16 +195,16 @@ pub enum Onto<'a> {
 /// # Errors
 /// `Conflict`, and nothing is written, if what has the name is not what the apply is for.
 pub async fn apply(
-    discovery: &Discovery,
+    client: &Client,
     resource: &Resource,
     id: &ObjectId,
     object: &Value,
     onto: Onto<'_>,
 ) -> Result<Live> {
-    match apply_if(discovery, resource, id, object, Some(onto)).await {
-        Err(error) if onto == Onto::Nothing && refuses_version(&error) => match look(discovery, resource, id).await? {
+    match apply_if(client, resource, id, object, Some(onto)).await {
+        Err(error) if onto == Onto::Nothing && refuses_version(&error) => match look(client, resource, id).await? {
             Some(_) => Err(Error::Conflict(format!("{id} is there by now"))),
-            None => apply_if(discovery, resource, id, object, None).await,
+            None => apply_if(client, resource, id, object, None).await,
         },
         // Who applies to the successor of an object wants to change its UID, in the API server's eyes.
         Err(Error::Unprocessable { causes, .. }) if causes.iter().any(|cause| cause.field == "metadata.uid") => {
@@ -215,13 +216,13 @@ pub async fn apply(
 
 /// One apply; without a condition it has no force.
 async fn apply_if(
-    discovery: &Discovery,
+    client: &Client,
     resource: &Resource,
     id: &ObjectId,
     object: &Value,
     condition: Option<Onto<'_>>,
 ) -> Result<Live> {
-    let api = discovery.api::<Whole>(resource, namespace(id));
+    let api = resource.api_in::<Whole>(client, namespace(id));
     let mut object = object.clone();
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let metadata = metadata.ok_or_else(|| Error::Invalid(format!("{id}: no metadata")))?;
@@ -266,13 +267,8 @@ pub enum Creation {
 ///
 /// # Errors
 /// No answer to the question: the server is out of reach, or the object is gone and a dry run created it.
-pub async fn would_be_created(
-    discovery: &Discovery,
-    resource: &Resource,
-    id: &ObjectId,
-    object: &Value,
-) -> Result<Creation> {
-    let api = discovery.api::<DynamicObject>(resource, namespace(id));
+pub async fn would_be_created(client: &Client, resource: &Resource, id: &ObjectId, object: &Value) -> Result<Creation> {
+    let api = resource.api_in::<DynamicObject>(client, namespace(id));
     let object: DynamicObject =
         serde_json::from_value(object.clone()).map_err(|error| Error::Invalid(error.to_string()))?;
     let parameters = kube::api::PostParams {
@@ -290,13 +286,8 @@ pub async fn would_be_created(
 }
 
 /// Creates an object unless it exists. For what belongs to a watch, not to a release.
-pub async fn create_if_absent(
-    discovery: &Discovery,
-    resource: &Resource,
-    id: &ObjectId,
-    object: &Value,
-) -> Result<bool> {
-    let api = discovery.api::<DynamicObject>(resource, namespace(id));
+pub async fn create_if_absent(client: &Client, resource: &Resource, id: &ObjectId, object: &Value) -> Result<bool> {
+    let api = resource.api_in::<DynamicObject>(client, namespace(id));
     let object: DynamicObject =
         serde_json::from_value(object.clone()).map_err(|error| Error::Invalid(error.to_string()))?;
     let parameters = kube::api::PostParams {
@@ -313,13 +304,13 @@ pub async fn create_if_absent(
 
 /// The objects of a kind that carry the label of a set: metadata only, live, all pages.
 pub async fn list_set(
-    discovery: &Discovery,
+    client: &Client,
     resource: &Resource,
     namespace: Option<&str>,
     set: &str,
 ) -> Result<Vec<(String, String, Live)>> {
     let labels = format!("{}={set}", applyset::PART_OF_LABEL);
-    let listed = list_metadata(discovery, resource, namespace, &labels).await?;
+    let listed = list_metadata(client, resource, namespace, &labels).await?;
     let found = listed.into_iter().map(|metadata| {
         let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
         (namespace.unwrap_or_default(), name.unwrap_or_default(), live(&metadata))
@@ -329,12 +320,12 @@ pub async fn list_set(
 
 /// The metadata of the objects of a kind that a label selector finds: live, all pages. An empty one finds all.
 pub async fn list_metadata(
-    discovery: &Discovery,
+    client: &Client,
     resource: &Resource,
     namespace: Option<&str>,
     labels: &str,
 ) -> Result<Vec<ObjectMeta>> {
-    let api = discovery.api::<MetadataOnly>(resource, namespace);
+    let api = resource.api_in::<MetadataOnly>(client, namespace);
     list(api, labels, |object| object.metadata).await
 }
 
@@ -352,8 +343,8 @@ pub enum Deleted {
 /// Deletes an object in the very state that was looked at: one that was replaced or changed since stays.
 ///
 /// What the object makes by itself (a Deployment's pods) goes after it, in the background, as with Helm.
-pub async fn delete(discovery: &Discovery, resource: &Resource, id: &ObjectId, seen: &Live) -> Result<Deleted> {
-    let api = discovery.api::<MetadataOnly>(resource, namespace(id));
+pub async fn delete(client: &Client, resource: &Resource, id: &ObjectId, seen: &Live) -> Result<Deleted> {
+    let api = resource.api_in::<MetadataOnly>(client, namespace(id));
     let parameters = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Background),
         preconditions: Some(Preconditions {
@@ -376,28 +367,28 @@ pub async fn delete(discovery: &Discovery, resource: &Resource, id: &ObjectId, s
 
 /// Takes our labels, annotation and owner reference off an object that stays behind, so that nothing takes it for a
 /// member again, nor the garbage collector for an orphan: in the very state that was looked at, as [`delete`].
-pub async fn release(discovery: &Discovery, resource: &Resource, id: &ObjectId, seen: &Live) -> Result<Deleted> {
+pub async fn release(client: &Client, resource: &Resource, id: &ObjectId, seen: &Live) -> Result<Deleted> {
     let patch = json!({
         "labels": {(applyset::PART_OF_LABEL): null, (applyset::OPERATOR_LABEL): null},
         "annotations": {(applyset::TRACKING_ANNOTATION): null, (applyset::DIGEST_ANNOTATION): null},
     });
-    patch_seen(discovery, resource, id, seen, patch).await
+    patch_seen(client, resource, id, seen, patch).await
 }
 
 /// Takes only the owner reference off: the object stays the member that it is when its custom resource goes.
-pub async fn disown(discovery: &Discovery, resource: &Resource, id: &ObjectId, seen: &Live) -> Result<Deleted> {
-    patch_seen(discovery, resource, id, seen, json!({})).await
+pub async fn disown(client: &Client, resource: &Resource, id: &ObjectId, seen: &Live) -> Result<Deleted> {
+    patch_seen(client, resource, id, seen, json!({})).await
 }
 
 /// Patches metadata, and takes the reference to the custom resource off that the tracking annotation names.
 async fn patch_seen(
-    discovery: &Discovery,
+    client: &Client,
     resource: &Resource,
     id: &ObjectId,
     seen: &Live,
     mut metadata: Value,
 ) -> Result<Deleted> {
-    let api = discovery.api::<MetadataOnly>(resource, namespace(id));
+    let api = resource.api_in::<MetadataOnly>(client, namespace(id));
     if seen.owner.is_some() {
         // A patch says of a list which items stay, and those of others aren't known.
         let found = match bounded(api.get(&segment(&id.name))).await {
@@ -429,88 +420,41 @@ async fn patch_seen(
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::sync::{Arc, Mutex};
 
-    use kube::client::Body;
-
+    use super::super::testing::{client, failure, widgets};
     use super::*;
     use crate::plan::identity::GroupKind;
 
-    const KEY: &str = "/apis/a.test/v1/namespaces/shop/widgets/a";
-
-    /// An API server that answers an apply with a version by `refusal`, and the requests about `a` that it has seen.
+    /// What an API server makes of the creation of a widget that answers an apply with a version by `refusal`, and the
+    /// requests that it has seen.
     async fn created(refusal: Value, is_there: bool) -> (Result<Live>, Vec<String>) {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let log = seen.clone();
-        let service = tower::service_fn(move |request: http::Request<Body>| {
-            let (log, refusal) = (log.clone(), refusal.clone());
-            async move {
-                let (parts, body) = request.into_parts();
-                let body = body.collect_bytes().await.unwrap_or_default();
-                let sent: Value = serde_json::from_slice(&body).unwrap_or_default();
-                let object = json!({
-                    "apiVersion": "a.test/v1", "kind": "Widget",
-                    "metadata": {"name": "a", "namespace": "shop", "uid": "u", "resourceVersion": "7"},
-                });
-                let version = &sent["metadata"]["resourceVersion"];
-                if parts.uri.path() == KEY {
-                    let query = parts.uri.query().unwrap_or_default();
-                    let force = if query.contains("force=true") {
-                        " with force"
-                    } else {
-                        ""
-                    };
-                    let of = version.as_str().map(|version| format!(" of version {version}"));
-                    log.lock()
-                        .unwrap()
-                        .push(format!("{}{}{force}", parts.method, of.unwrap_or_default()));
-                }
-                let (code, answer) = match parts.method.as_str() {
-                    _ if parts.uri.path() == "/version" => (200, version_of_server()),
-                    _ if parts.uri.path() != KEY => (200, json!({"metadata": {}, "items": []})),
-                    "GET" if is_there => (200, object),
-                    "GET" => (404, status(404, "none", json!([]))),
-                    _ if version.is_string() => (refusal["code"].as_u64().unwrap_or(400) as u16, refusal),
-                    _ => (200, object),
-                };
-                let response = http::Response::builder().status(code);
-                Ok::<_, Infallible>(response.body(Body::from(answer.to_string().into_bytes())).unwrap())
-            }
+        let client = client(move |asked| {
+            let version = asked.body["metadata"]["resourceVersion"].as_str();
+            let of = version.map_or(String::new(), |version| format!(" of version {version}"));
+            let force = if asked.query.contains("force=true") {
+                " with force"
+            } else {
+                ""
+            };
+            log.lock().unwrap().push(format!("{}{of}{force}", asked.method));
+            let object = json!({
+                "apiVersion": "a.test/v1", "kind": "Widget",
+                "metadata": {"name": "a", "namespace": "shop", "uid": "u", "resourceVersion": "7"},
+            });
+            Some(match asked.method.as_str() {
+                "GET" if !is_there => (404, failure(404, "none", "a", json!([]))),
+                "PATCH" if version.is_some() => (refusal["code"].as_u64().unwrap_or(400) as u16, refusal.clone()),
+                _ => (200, object),
+            })
         });
-        let discovery = Discovery::new(kube::Client::new(service, "shop")).await.unwrap();
-        let widget = kube::api::ApiResource {
-            group: "a.test".into(),
-            version: "v1".into(),
-            api_version: "a.test/v1".into(),
-            kind: "Widget".into(),
-            plural: "widgets".into(),
-        };
-        let resource = Resource {
-            api: widget,
-            namespaced: true,
-            watchable: true,
-            status: false,
-        };
         let id = ObjectId::new(GroupKind::new("a.test", "Widget"), "shop", "a");
         let object = json!({"apiVersion": "a.test/v1", "kind": "Widget", "metadata": {"name": "a"}});
-        let answer = apply(&discovery, &resource, &id, &object, Onto::Nothing).await;
+        let answer = apply(&client, &widgets(), &id, &object, Onto::Nothing).await;
         let requests = seen.lock().unwrap().clone();
         (answer, requests)
-    }
-
-    fn status(code: u16, message: &str, causes: Value) -> Value {
-        json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "x", "code": code,
-            "message": message, "details": {"name": "a", "causes": causes},
-        })
-    }
-
-    fn version_of_server() -> Value {
-        json!({
-            "major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "", "buildDate": "",
-            "goVersion": "", "compiler": "", "platform": "",
-        })
     }
 
     #[tokio::test]
@@ -519,13 +463,14 @@ mod tests {
             json!([{"reason": "FieldValueForbidden", "field": "metadata.resourceVersion", "message": "Forbidden"}]);
         let versioned = "PATCH of version 1";
         for refusal in [
-            status(
+            failure(
                 400,
                 "resourceVersion should not be set on objects to be created",
+                "a",
                 json!([]),
             ),
-            status(422, "metadata.resourceVersion: Invalid value: 1", json!([])),
-            status(422, "Widget a is invalid", cause),
+            failure(422, "metadata.resourceVersion: Invalid value: 1", "a", json!([])),
+            failure(422, "Widget a is invalid", "a", cause),
         ] {
             let (made, requests) = created(refusal.clone(), false).await;
             assert_eq!(made.unwrap().uid, "u", "{refusal}");
@@ -544,7 +489,7 @@ mod tests {
             (409, "resourceVersion: the object has been modified"),
             (503, "resourceVersion"),
         ] {
-            let (made, requests) = created(status(code, message, json!([])), false).await;
+            let (made, requests) = created(failure(code, message, "a", json!([])), false).await;
             assert!(made.is_err(), "{code}: {made:?}");
             assert_eq!(requests, ["PATCH of version 1"], "{code}");
         }

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
+use kube::{Api, Client};
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::connect::bounded;
-use super::discovery::Discovery;
 use super::error::{Error, Result};
 use crate::plan::health::pods;
 
@@ -57,8 +58,8 @@ impl Pods {
     ///
     /// # Errors
     /// They can't be listed.
-    pub async fn why(&self, discovery: &Discovery, namespace: &str, selector: &str) -> Result<Option<String>> {
-        let list = self.seen(namespace).lock().await.list(discovery, namespace).await?;
+    pub async fn why(&self, client: &Client, namespace: &str, selector: &str) -> Result<Option<String>> {
+        let list = self.seen(namespace).lock().await.list(client, namespace).await?;
         if let Some(list) = list {
             let ours = list
                 .troubles
@@ -70,7 +71,7 @@ impl Pods {
             }
         }
         let parameters = ListParams::default().labels(selector).limit(FEW);
-        let page = bounded(discovery.pods(namespace).list(&parameters)).await?;
+        let page = bounded(pods_in(client, namespace).list(&parameters)).await?;
         let troubles = page.items.into_iter().map(serde_json::to_value);
         let pods: Vec<Value> = troubles.collect::<std::result::Result<_, _>>().map_err(invalid)?;
         Ok(pods::most(pods.iter().filter_map(pods::trouble)))
@@ -98,13 +99,13 @@ impl Seen {
     }
 
     /// The list that counts now, if it is worth one.
-    async fn list(&mut self, discovery: &Discovery, namespace: &str) -> Result<Option<Arc<List>>> {
+    async fn list(&mut self, client: &Client, namespace: &str) -> Result<Option<Arc<List>>> {
         if self.since.elapsed() >= FRESH {
             *self = Seen::now(self.asked > ONE_BY_ONE);
         }
         self.asked += 1;
         if self.list.is_none() && (self.is_crowded || self.asked > ONE_BY_ONE) {
-            let list = List::read(discovery, namespace).await?;
+            let list = List::read(client, namespace).await?;
             self.list = Some(Arc::new(list));
             self.since = Instant::now();
         }
@@ -115,11 +116,11 @@ impl Seen {
 // === impl List ===
 
 impl List {
-    async fn read(discovery: &Discovery, namespace: &str) -> Result<Self> {
+    async fn read(client: &Client, namespace: &str) -> Result<Self> {
         let mut parameters = ListParams::default().limit(PAGE);
         let mut troubles = Vec::new();
         for _ in 0..PAGES {
-            let page = bounded(discovery.pods(namespace).list(&parameters)).await?;
+            let page = bounded(pods_in(client, namespace).list(&parameters)).await?;
             for pod in page.items {
                 let labels = pod.metadata.labels.clone().unwrap_or_default();
                 let pod = serde_json::to_value(pod).map_err(invalid)?;
@@ -142,6 +143,10 @@ impl List {
     }
 }
 
+fn pods_in(client: &Client, namespace: &str) -> Api<Pod> {
+    Api::namespaced(client.clone(), namespace)
+}
+
 fn invalid(error: serde_json::Error) -> Error {
     Error::Invalid(error.to_string())
 }
@@ -150,21 +155,17 @@ fn invalid(error: serde_json::Error) -> Error {
 mod tests {
     use std::sync::Mutex as Lock;
 
-    use kube::client::Body;
     use serde_json::json;
 
-    use super::super::discovery::tests::answering_with;
+    use super::super::testing::client;
     use super::*;
 
     /// A namespace of so many pods, one for each workload; and the requests for them.
-    async fn namespace(count: usize) -> (Discovery, Arc<Lock<Vec<String>>>) {
+    fn namespace(count: usize) -> (Client, Arc<Lock<Vec<String>>>) {
         let asked = Arc::new(Lock::new(Vec::new()));
         let log = asked.clone();
-        let discovery = answering_with(move |request: &http::Request<Body>| {
-            if !request.uri().path().ends_with("/pods") {
-                return None;
-            }
-            let query = request.uri().query().unwrap_or_default().to_owned();
+        let client = client(move |request| {
+            let query = &request.query;
             let from: usize = match query.split_once("continue=") {
                 Some((_, rest)) => rest.split('&').next().unwrap_or_default().parse().unwrap_or_default(),
                 None => 0,
@@ -194,21 +195,21 @@ mod tests {
                 String::new()
             };
             let items: Vec<Value> = numbers.into_iter().map(pod).collect();
-            Some(json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"continue": token}, "items": items}))
-        })
-        .await;
-        (discovery, asked)
+            let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"continue": token}, "items": items});
+            Some((200, list))
+        });
+        (client, asked)
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_list_of_a_namespace_serves_all_who_ask() {
-        let (discovery, requests) = namespace(1000).await;
+        let (client, requests) = namespace(1000);
         let pods = Pods::default();
         let ask = async |numbers: std::ops::Range<usize>| {
             let asked = numbers.map(|number| {
-                let (pods, discovery) = (&pods, &discovery);
+                let (pods, client) = (&pods, &client);
                 async move {
-                    let why = pods.why(discovery, "shop", &format!("app={number}")).await;
+                    let why = pods.why(client, "shop", &format!("app={number}")).await;
                     assert_eq!(why.unwrap(), Some(format!("Why{number}")));
                 }
             });
@@ -228,10 +229,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn in_a_namespace_that_is_too_large_the_others_are_looked_at_one_by_one() {
         let most = PAGES * PAGE as usize;
-        let (discovery, requests) = namespace(most + 10).await;
+        let (client, requests) = namespace(most + 10);
         let pods = Pods::default();
         for number in [0, 1, 2, 3, 4, most - 1, most, most + 1] {
-            let why = pods.why(&discovery, "shop", &format!("app={number}")).await;
+            let why = pods.why(&client, "shop", &format!("app={number}")).await;
             assert_eq!(why.unwrap(), Some(format!("Why{number}")));
         }
         assert_eq!(requests.lock().unwrap().len(), ONE_BY_ONE + PAGES + 2);

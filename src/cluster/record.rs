@@ -1,6 +1,7 @@
 //! The Secret of a release that holds its record, where its status can't.
 
-use super::discovery::Discovery;
+use kube::Client;
+
 use super::error::Result;
 use super::secrets::{self, Files, Form, Place};
 use crate::plan::record::secret::{Found, Packed};
@@ -16,7 +17,7 @@ const MAX_SECRETS: usize = 64;
 
 /// The record of one custom resource: `chartwright-record-<uid>-0`.
 pub struct RecordSecret<'a> {
-    pub discovery: &'a Discovery,
+    pub client: &'a Client,
     pub namespace: String,
     pub uid: &'a str,
     /// Names the release, for people who come across it.
@@ -36,7 +37,7 @@ impl RecordSecret<'_> {
     /// # Errors
     /// If the Secret can't be read.
     pub async fn load(&self) -> Result<Found> {
-        let Some((mut files, _)) = secrets::read(self.discovery, &self.place(0)).await? else {
+        let Some((mut files, _)) = secrets::read(self.client, &self.place(0)).await? else {
             return Ok(Found::Nothing);
         };
         let file = files.remove(FILE).or_else(|| files.remove(UNPACKED_FILE));
@@ -55,7 +56,7 @@ impl RecordSecret<'_> {
             uid: Some(self.uid),
         };
         let files = Files::from([(FILE.to_owned(), packed.bytes())]);
-        secrets::write(self.discovery, &self.place(0), files, &form, None).await?;
+        secrets::write(self.client, &self.place(0), files, &form, None).await?;
         self.remove_from(1, known).await
     }
 
@@ -70,7 +71,7 @@ impl RecordSecret<'_> {
     /// The first one last, which tells that there are others.
     async fn remove_from(&self, first: usize, known: usize) -> Result<()> {
         for number in (first..known.min(MAX_SECRETS)).rev() {
-            secrets::remove(self.discovery, &self.place(number)).await?;
+            secrets::remove(self.client, &self.place(number)).await?;
         }
         Ok(())
     }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams};
+use kube::Client;
+use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams};
 
 use super::connect::bounded;
-use super::discovery::Discovery;
 use super::error::{Error, Result};
 use super::objects::FIELD_MANAGER;
 
@@ -45,9 +45,14 @@ impl std::fmt::Display for Place {
     }
 }
 
+/// The Secrets of a namespace.
+pub(super) fn secrets(client: &Client, namespace: &str) -> Api<Secret> {
+    Api::namespaced(client.clone(), namespace)
+}
+
 /// Reads it, with its resourceVersion; `None` if it does not exist.
-pub async fn read(discovery: &Discovery, place: &Place) -> Result<Option<(Files, String)>> {
-    let api = discovery.secrets(&place.namespace);
+pub async fn read(client: &Client, place: &Place) -> Result<Option<(Files, String)>> {
+    let api = secrets(client, &place.namespace);
     let Some(secret) = bounded(api.get_opt(&place.name)).await? else {
         return Ok(None);
     };
@@ -61,7 +66,7 @@ pub async fn read(discovery: &Discovery, place: &Place) -> Result<Option<(Files,
 /// # Errors
 /// Also if it would be larger than [`MAX_BYTES`]. `Conflict` if another version is there.
 pub async fn write(
-    discovery: &Discovery,
+    client: &Client,
     place: &Place,
     files: Files,
     form: &Form<'_>,
@@ -99,15 +104,15 @@ pub async fn write(
         ),
         ..Secret::default()
     };
-    let api = discovery.secrets(&place.namespace);
+    let api = secrets(client, &place.namespace);
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
     let written = bounded(api.patch(&place.name, &parameters, &Patch::Apply(&secret))).await?;
     Ok(written.metadata.resource_version.unwrap_or_default())
 }
 
 /// Removes it. True if it was there.
-pub async fn remove(discovery: &Discovery, place: &Place) -> Result<bool> {
-    let api = discovery.secrets(&place.namespace);
+pub async fn remove(client: &Client, place: &Place) -> Result<bool> {
+    let api = secrets(client, &place.namespace);
     match bounded(api.delete(&place.name, &DeleteParams::default())).await {
         Ok(_) => Ok(true),
         Err(error) if error.is_not_found() => Ok(false),

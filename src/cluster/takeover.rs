@@ -1,16 +1,18 @@
 //! Requests that only a takeover needs: metadata with everything in it, patches of it, and Helm's release Secrets.
 
 use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::core::ObjectMeta;
 use serde_json::Value;
 
 use super::connect::bounded;
 use super::decoding::MetadataOnly;
-use super::discovery::{Discovery, Resource};
+use super::discovery::Resource;
 use super::error::{Error, Result};
 use super::objects::FIELD_MANAGER;
 use super::path::segment;
+use super::secrets::secrets;
 
 /// Secrets in a page of a list.
 const PAGE: u32 = 500;
@@ -27,13 +29,8 @@ pub struct ReleaseSecret {
 }
 
 /// All metadata of an object. `None` if it does not exist. `namespace` is empty for a cluster-scoped one.
-pub async fn metadata(
-    discovery: &Discovery,
-    resource: &Resource,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<ObjectMeta>> {
-    let api = discovery.api::<MetadataOnly>(resource, (!namespace.is_empty()).then_some(namespace));
+pub async fn metadata(client: &Client, resource: &Resource, namespace: &str, name: &str) -> Result<Option<ObjectMeta>> {
+    let api = resource.api_in::<MetadataOnly>(client, (!namespace.is_empty()).then_some(namespace));
     match bounded(api.get(&segment(name))).await {
         Ok(object) => Ok(Some(object.metadata)),
         Err(error) if error.is_not_found() => Ok(None),
@@ -43,13 +40,13 @@ pub async fn metadata(
 
 /// Merges a patch into the metadata of an object, which it pins by UID and resourceVersion.
 pub async fn rewrite(
-    discovery: &Discovery,
+    client: &Client,
     resource: &Resource,
     namespace: &str,
     name: &str,
     patch: &Value,
 ) -> Result<ObjectMeta> {
-    let api = discovery.api::<MetadataOnly>(resource, (!namespace.is_empty()).then_some(namespace));
+    let api = resource.api_in::<MetadataOnly>(client, (!namespace.is_empty()).then_some(namespace));
     let parameters = PatchParams {
         field_manager: Some(FIELD_MANAGER.into()),
         ..PatchParams::default()
@@ -59,8 +56,8 @@ pub async fn rewrite(
 }
 
 /// The Secrets in which Helm keeps the revisions of a release: only what they are, since all together may be large.
-pub async fn releases(discovery: &Discovery, namespace: &str, release: &str) -> Result<Vec<ReleaseSecret>> {
-    let api = discovery.secrets(namespace);
+pub async fn releases(client: &Client, namespace: &str, release: &str) -> Result<Vec<ReleaseSecret>> {
+    let api = secrets(client, namespace);
     let mut parameters = ListParams::default()
         .labels(&format!("owner=helm,name={release}"))
         .limit(PAGE);
@@ -87,16 +84,16 @@ pub async fn releases(discovery: &Discovery, namespace: &str, release: &str) -> 
 }
 
 /// `data.release` of one of them. `None` if it is gone, or no release of Helm's.
-pub async fn stored(discovery: &Discovery, namespace: &str, secret: &ReleaseSecret) -> Result<Option<Vec<u8>>> {
-    let found = bounded(discovery.secrets(namespace).get_opt(&secret.name)).await?;
+pub async fn stored(client: &Client, namespace: &str, secret: &ReleaseSecret) -> Result<Option<Vec<u8>>> {
+    let found = bounded(secrets(client, namespace).get_opt(&secret.name)).await?;
     let is_release = |found: &Secret| found.type_.as_deref() == Some("helm.sh/release.v1");
     let found = found.filter(|found| is_release(found) && found.metadata.uid.as_deref() == Some(&secret.uid));
     Ok(found.and_then(|secret| Some(secret.data?.remove("release")?.0)))
 }
 
 /// Removes one of them; one that isn't there is removed.
-pub async fn remove_release(discovery: &Discovery, namespace: &str, name: &str, uid: &str) -> Result<()> {
-    let api = discovery.secrets(namespace);
+pub async fn remove_release(client: &Client, namespace: &str, name: &str, uid: &str) -> Result<()> {
+    let api = secrets(client, namespace);
     let parameters = DeleteParams {
         preconditions: Some(Preconditions {
             uid: Some(uid.to_owned()),

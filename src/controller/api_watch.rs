@@ -107,7 +107,7 @@ async fn follow_crds(shared: Arc<Shared>, told: Arc<Told>) {
         shared.crds.send_replace(Some(HashSet::new()));
         return;
     };
-    let api = shared.context.discovery.api::<MetadataOnly>(resource, None);
+    let api = resource.api_in::<MetadataOnly>(&shared.context.client, None);
     let name = |object: &MetadataOnly| object.metadata.name.clone().unwrap_or_default();
     let mut seen = HashSet::new();
     let stream = watch(api, None, true).inspect(|news| {
@@ -145,7 +145,7 @@ async fn follow_api_services(shared: Arc<Shared>, told: Arc<Told>) {
     let Some(resource) = snapshot.preferred(&group_kind) else {
         return;
     };
-    let api = shared.context.discovery.api::<Whole>(resource, None);
+    let api = resource.api_in::<Whole>(&shared.context.client, None);
     // Its status is written again and again while its server does not answer, each time with other words.
     let stream = watch(api, None, false);
     follow(&shared, API_SERVICE, stream, availability, told).await;

@@ -29,12 +29,12 @@ pub async fn scope_watch(shared: Arc<Shared>, scope: Scope, resource: Option<Res
     let labels = format!("{}={}", applyset::OPERATOR_LABEL, shared.context.operator);
     let namespace = scope.namespace.as_deref();
     if has_health(&scope.group_kind.group, &scope.group_kind.kind) {
-        let api = shared.context.discovery.api::<Whole>(resource, namespace);
+        let api = resource.api_in::<Whole>(&shared.context.client, namespace);
         let stream = watch(api, Some(&labels), false)
             .map(|news| news.map(|object, id: &ObjectId| objects::live_with_health(id, &object), &scope));
         follow(&shared, &scope, stream).await;
     } else {
-        let api = shared.context.discovery.api::<MetadataOnly>(resource, namespace);
+        let api = resource.api_in::<MetadataOnly>(&shared.context.client, namespace);
         let stream = watch(api, Some(&labels), true)
             .map(|news| news.map(|object, _: &ObjectId| objects::live(&object.metadata), &scope));
         follow(&shared, &scope, stream).await;

@@ -70,7 +70,7 @@ pub async fn create(shared: &Shared, chart: &Chart) -> Created {
             ));
             continue;
         };
-        match objects::create_if_absent(&context.discovery, resource, &id, &object).await {
+        match objects::create_if_absent(&context.client, resource, &id, &object).await {
             Ok(true) => count += 1,
             Ok(false) => {}
             Err(error) => {

@@ -19,10 +19,7 @@ pub async fn scope_watch(shared: Arc<Shared>, scope: Scope, resource: Option<Res
         shared.context.looked_up().set_failing(&scope, false);
         return;
     };
-    let api = shared
-        .context
-        .discovery
-        .api::<MetadataOnly>(&resource, scope.namespace.as_deref());
+    let api = resource.api_in::<MetadataOnly>(&shared.context.client, scope.namespace.as_deref());
     let mut stream = std::pin::pin!(watch(api, None, true));
     let mut seen = HashSet::new();
     // It was refused after a list that was not: another list alone doesn't prove that it works again.

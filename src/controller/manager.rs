@@ -163,8 +163,9 @@ async fn lead(
         started = start => started?,
         () = stop.cancelled() => return Ok(()),
     };
-    let events = Events::new(client, &options.operator, std::env::var("HOSTNAME").ok());
+    let events = Events::new(client.clone(), &options.operator, std::env::var("HOSTNAME").ok());
     let context = Context::new(
+        client,
         discovery,
         events,
         metrics,

@@ -315,10 +315,9 @@ impl Serving {
     /// `listed` hears how the first attempts to list them went.
     async fn follow(self: Arc<Self>, namespace: Option<String>, listed: Listed) {
         let api = self
-            .shared
-            .context
-            .discovery
-            .api::<Whole>(&self.unit.resource, namespace.as_deref());
+            .unit
+            .resource
+            .api_in::<Whole>(&self.shared.context.client, namespace.as_deref());
         let mut stream = std::pin::pin!(watch(api, None, false));
         let mut seen = HashSet::new();
         let mut listed = Some(listed);

@@ -293,6 +293,8 @@ fn text(error: &watcher::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::decoding::Whole;
+    use crate::cluster::testing::widgets;
 
     #[test]
     fn pauses_double_up_to_a_minute() {
@@ -343,14 +345,7 @@ mod tests {
                 Ok::<_, std::convert::Infallible>(http::Response::builder().status(status).body(body).unwrap())
             }
         });
-        let resource = ApiResource {
-            group: "a.test".into(),
-            version: "v1".into(),
-            api_version: "a.test/v1".into(),
-            kind: "Widget".into(),
-            plural: "widgets".into(),
-        };
-        let api: Api<crate::cluster::decoding::Whole> = Api::all_with(kube::Client::new(service, "shop"), &resource);
+        let api = widgets().api_in::<Whole>(&kube::Client::new(service, "shop"), None);
         let begun = Instant::now();
         let all: Vec<_> = watch(api, None, false)
             .filter(|news| futures::future::ready(!matches!(news, News::ListStarts)))
@@ -426,14 +421,7 @@ mod tests {
             };
             Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::from(body.into_bytes())))
         });
-        let resource = ApiResource {
-            group: "a.test".into(),
-            version: "v1".into(),
-            api_version: "a.test/v1".into(),
-            kind: "Widget".into(),
-            plural: "widgets".into(),
-        };
-        let api: Api<crate::cluster::decoding::Whole> = Api::all_with(kube::Client::new(service, "shop"), &resource);
+        let api = widgets().api_in::<Whole>(&kube::Client::new(service, "shop"), None);
         let name = |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default();
         let told = watch(api, None, false).take(7).map(|news| match news {
             News::ListStarts => "begins".to_owned(),

@@ -290,7 +290,7 @@ impl Run<'_> {
         }
         let labels = std::collections::BTreeMap::from([(applyset::ID_LABEL.to_owned(), id)]);
         let target = self.written.target(&self.unit.resource);
-        let object = apply_metadata(&self.context.discovery, &target, &labels, &annotations).await?;
+        let object = apply_metadata(&self.context.client, &target, &labels, &annotations).await?;
         self.context.metrics.wrote("CustomResource", Operation::Metadata);
         self.written = CustomResource::from(object);
         Ok(())
@@ -459,7 +459,7 @@ impl Run<'_> {
     async fn inspect(&self, resource: &Resource, task: Task<'_>) -> Result<Decision, Error> {
         let Task { member, .. } = task;
         self.context.members().begin_request(&member.id);
-        let found = objects::look_closely(&self.context.discovery, resource, &member.id).await;
+        let found = objects::look_closely(&self.context.client, resource, &member.id).await;
         let end = |answer: Option<&Live>| self.context.members().end_request(&member.id, answer);
         let (seen, managed) = match found {
             Ok(Some(found)) => found,

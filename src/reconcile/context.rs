@@ -31,6 +31,7 @@ const LOOKUPS_AT_ONCE: usize = 16;
 
 /// The process.
 pub struct Context {
+    pub client: kube::Client,
     pub discovery: Discovery,
     pub events: Events,
     pub metrics: Arc<Metrics>,
@@ -156,6 +157,7 @@ impl Reads {
 
 impl Context {
     pub fn new(
+        client: kube::Client,
         discovery: Discovery,
         events: Events,
         metrics: Arc<Metrics>,
@@ -170,6 +172,7 @@ impl Context {
             Some(_) => LookedUp::default(),
         };
         Context {
+            client,
             discovery,
             events,
             metrics,

@@ -103,7 +103,7 @@ impl Run<'_> {
     /// Takes the finalizer off: the last write of a release.
     async fn let_go(&mut self, release: &mut Release, note: &str) -> Outcome {
         let target = self.written.target(&self.unit.resource);
-        let removed = remove_finalizer(&self.context.discovery, &target, &self.written.finalizers).await;
+        let removed = remove_finalizer(&self.context.client, &target, &self.written.finalizers).await;
         if let Err(error) = removed {
             if let Some(remedy) = refusal(&error) {
                 let phase = Phase::Failed {

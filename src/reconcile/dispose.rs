@@ -150,7 +150,7 @@ impl Run<'_> {
         owner: &Owner,
         purpose: Purpose,
     ) -> Disposed {
-        let discovery = &self.context.discovery;
+        let client = &self.context.client;
         let kind = &id.group_kind.kind;
         let failed = |error: &dyn std::fmt::Display| Disposed::Failed(format!("{id}: {error}"));
         let mut candidate = candidate;
@@ -158,7 +158,7 @@ impl Run<'_> {
             let (live, was_read) = match candidate {
                 Candidate::Read(live) => (live, true),
                 Candidate::Watched(live) => (live, false),
-                Candidate::Unknown => match objects::look(discovery, resource, id).await {
+                Candidate::Unknown => match objects::look(client, resource, id).await {
                     Ok(Some(live)) => (live, true),
                     Ok(None) => return Disposed::Absent,
                     Err(error) => return failed(&error),
@@ -167,15 +167,15 @@ impl Run<'_> {
             candidate = Candidate::Unknown;
             let (request, operation, done) = match verdict(id, &live, owner, purpose) {
                 Verdict::Delete => {
-                    let request = objects::delete(discovery, resource, id, &live).await;
+                    let request = objects::delete(client, resource, id, &live).await;
                     (request, Operation::Delete, Disposed::Deleted)
                 }
                 Verdict::Release => {
-                    let request = objects::release(discovery, resource, id, &live).await;
+                    let request = objects::release(client, resource, id, &live).await;
                     (request, Operation::Release, Disposed::Left)
                 }
                 Verdict::Disown => {
-                    let request = objects::disown(discovery, resource, id, &live).await;
+                    let request = objects::disown(client, resource, id, &live).await;
                     (request, Operation::Metadata, Disposed::Left)
                 }
                 Verdict::Going => return Disposed::Going,

@@ -53,7 +53,9 @@ impl Run<'_> {
             let Some(resource) = snapshot.preferred(kind) else {
                 continue;
             };
-            for (namespace, name, live) in objects::list_set(discovery, resource, namespace, &owner.set).await? {
+            for (namespace, name, live) in
+                objects::list_set(&self.context.client, resource, namespace, &owner.set).await?
+            {
                 found.insert(ObjectId::new(kind.clone(), namespace, name), Candidate::Read(live));
             }
         }

@@ -130,7 +130,7 @@ impl Memory {
     async fn fetch(&mut self, context: &Context, resource: &CustomResource, secrets: &Secrets) -> Result<(), Phase> {
         self.was_read = true;
         let place = place(context, resource);
-        let files = secret::read(&context.discovery, &place)
+        let files = secret::read(&context.client, &place)
             .await
             .map_err(|error| failed(&place, &error))?;
         let Some((files, version)) = files else {
@@ -304,7 +304,7 @@ impl Work<'_> {
         let Some(resource) = self.frame.snapshot.resource(&id.group_kind, version) else {
             return Ok(None);
         };
-        let object = objects::read(&self.context.discovery, resource, id)
+        let object = objects::read(&self.context.client, resource, id)
             .await
             .map_err(|error| Phase::Failed {
                 reason: Reason::KeptResults,
@@ -356,7 +356,7 @@ impl Run<'_> {
     /// False if the Secret is not the one that was read or written last.
     async fn store(&mut self, release: &mut Release, memory: &Memory, kept: Kept) -> Result<bool, Phase> {
         let place = place(self.context, &self.written);
-        let discovery = &self.context.discovery;
+        let client = &self.context.client;
         if kept.is_empty() && memory.pins.is_empty() {
             let known = release.tried.kept.as_ref();
             let is_absent = self.kept_version.is_none() && known.is_some_and(|known| known.version.is_none());
@@ -364,7 +364,7 @@ impl Run<'_> {
                 return Ok(true);
             }
             release.tried.kept = None;
-            secret::remove(discovery, &place)
+            secret::remove(client, &place)
                 .await
                 .map_err(|error| failed(&place, &error))?;
             self.kept_version = None;
@@ -391,7 +391,7 @@ impl Run<'_> {
         let about = format!("{} {}", self.unit.group_kind, self.written.key);
         let version = self.kept_version.as_ref().or(memory.version.as_ref());
         let version = version.map(String::as_str);
-        match secret::write(discovery, &place, files, &about, &self.written.uid, version).await {
+        match secret::write(client, &place, files, &about, &self.written.uid, version).await {
             Ok(version) => {
                 release.tried.kept = Some(Stored {
                     results: (kept, memory.pins.clone()),
@@ -413,7 +413,7 @@ impl Run<'_> {
             return Ok(());
         }
         let place = place(self.context, &self.written);
-        secret::remove(&self.context.discovery, &place)
+        secret::remove(&self.context.client, &place)
             .await
             .map(drop)
             .map_err(|error| failed(&place, &error))

@@ -143,7 +143,7 @@ impl Run<'_> {
     /// Where the record lies if the status can't hold it.
     fn record_secret(&self) -> RecordSecret<'_> {
         RecordSecret {
-            discovery: &self.context.discovery,
+            client: &self.context.client,
             namespace: kept::place(self.context, &self.written).namespace,
             uid: &self.written.uid,
             about: format!("{} {}", self.unit.group_kind, self.written.key),

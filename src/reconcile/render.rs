@@ -149,7 +149,7 @@ impl Run<'_> {
             .iter()
             .filter(|entry| entry.id.group_kind == secret)
         {
-            let found = objects::read(&self.context.discovery, resource, &entry.id).await;
+            let found = objects::read(&self.context.client, resource, &entry.id).await;
             if let Some((_, object)) = found.map_err(|error| unread(&entry.id, &error))? {
                 let chart = self.unit.renderer.as_ref().ok().map(|renderer| renderer.chart());
                 secrets::learn_object(&release.secrets, &ChartText::of(chart), &object);
@@ -361,7 +361,7 @@ impl Work<'_> {
             }
         }
         let context = self.context;
-        let fetched = lookup::fetch_all(&context.discovery, &self.frame.snapshot, &unknown, &context.lookups).await;
+        let fetched = lookup::fetch_all(&context.client, &self.frame.snapshot, &unknown, &context.lookups).await;
         let fetched = fetched.map_err(|(key, error)| {
             let message = format!("lookup of {}: {error}", lookup::describe(&key));
             match error.is_permanent() {

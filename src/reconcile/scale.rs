@@ -47,7 +47,7 @@ impl Run<'_> {
                 continue;
             }
             if !listed.contains_key(namespace) {
-                let found = autoscalers::list(&self.context.discovery, namespace).await;
+                let found = autoscalers::list(&self.context.client, &snapshot, namespace).await;
                 match &found {
                     // Nothing would ask again.
                     Err(error) if error.may_pass() => {

@@ -132,7 +132,7 @@ impl Run<'_> {
             .iter()
             .map(|cause| (cause.field.as_str(), cause.message.as_str()))
             .collect();
-        let found = match objects::read(&self.context.discovery, resource, &member.id).await {
+        let found = match objects::read(&self.context.client, resource, &member.id).await {
             Ok(found) => found.filter(|(seen, _)| seen.uid == live.uid),
             Err(error) => {
                 tracing::debug!(object = %member.id, %error, "what keeps it from being applied can't be read");
@@ -160,7 +160,7 @@ impl Run<'_> {
     async fn write(&self, resource: &Resource, member: &Member, object: &Value, onto: Onto<'_>) -> Result<Live, Error> {
         let object = signed(object, &member.digest);
         self.context.members().begin_request(&member.id);
-        let answer = objects::apply(&self.context.discovery, resource, &member.id, &object, onto).await;
+        let answer = objects::apply(&self.context.client, resource, &member.id, &object, onto).await;
         self.context.members().end_request(&member.id, answer.as_ref().ok());
         answer
     }
@@ -175,8 +175,8 @@ impl Run<'_> {
         order: Order,
         error: Error,
     ) -> Result<Done, Error> {
-        let discovery = &self.context.discovery;
-        match objects::would_be_created(discovery, resource, &member.id, &member.object).await {
+        let client = &self.context.client;
+        match objects::would_be_created(client, resource, &member.id, &member.object).await {
             Ok(Creation::Accepted) => {}
             Ok(Creation::Refused(_)) => return Ok(self.failure(member, &error)),
             Err(unknown) => return Ok(self.failure(member, &unknown)),
@@ -196,7 +196,7 @@ impl Run<'_> {
         }
         let is_held = match member.id.group_kind.kind == "StatefulSet" {
             false => is_protected(&member.id.group_kind),
-            true => match objects::read(discovery, resource, &member.id).await {
+            true => match objects::read(client, resource, &member.id).await {
                 Ok(found) => found.is_some_and(|(_, object)| deletes_claims(&object)),
                 Err(unknown) => return Ok(self.failure(member, &unknown)),
             },
@@ -207,8 +207,8 @@ impl Run<'_> {
             ));
         }
         // Its status may have moved on since, and a request to delete says what was looked at.
-        let deleted = match objects::look(discovery, resource, &member.id).await {
-            Ok(Some(seen)) if seen.uid == live.uid => objects::delete(discovery, resource, &member.id, &seen).await,
+        let deleted = match objects::look(client, resource, &member.id).await {
+            Ok(Some(seen)) if seen.uid == live.uid => objects::delete(client, resource, &member.id, &seen).await,
             Ok(Some(_)) => Ok(Deleted::Changed),
             Ok(None) => Ok(Deleted::Absent),
             Err(error) => Err(error),
@@ -226,7 +226,7 @@ impl Run<'_> {
             Err(error) => return Ok(self.failure(member, &error)),
         }
         tracing::info!(object = %member.id, fields, "deleted, to be made anew");
-        match objects::look(discovery, resource, &member.id).await {
+        match objects::look(client, resource, &member.id).await {
             Ok(None) => {}
             // A finalizer holds it; the watch tells when it is gone.
             Ok(Some(_)) => return Ok(Done::Awaited),

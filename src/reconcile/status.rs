@@ -171,15 +171,15 @@ impl Run<'_> {
             return true;
         }
         let target = self.written.target(&self.unit.resource);
-        let discovery = &self.context.discovery;
+        let client = &self.context.client;
         // Another release may find out while this one's request is under way.
         let merges = self.unit.lossy.refuses();
         let mut written = match merges {
-            false => writes::apply_status(discovery, &target, next).await,
-            true => writes::merge_status(discovery, &target, next, &status::FIELDS).await,
+            false => writes::apply_status(client, &target, next).await,
+            true => writes::merge_status(client, &target, next, &status::FIELDS).await,
         };
         if written.as_ref().is_err_and(Error::is_of_schema) && !merges {
-            written = writes::merge_status(discovery, &target, next, &status::FIELDS).await;
+            written = writes::merge_status(client, &target, next, &status::FIELDS).await;
             self.unit.lossy.refused();
         }
         match written {

@@ -173,7 +173,7 @@ impl Run<'_> {
         namespace: &str,
     ) -> Result<Option<Vec<requests::ReleaseSecret>>, Phase> {
         let name = &self.written.key.name;
-        match requests::releases(&self.context.discovery, namespace, name).await {
+        match requests::releases(&self.context.client, namespace, name).await {
             Ok(stored) if stored.is_empty() && former == Former::Helm && !self.is_marked() => Ok(None),
             Ok(stored) => Ok(Some(stored)),
             // A deletion goes on with what the status tells; the garbage collector takes the Secrets.
@@ -194,7 +194,7 @@ impl Run<'_> {
         let mut left = self.context.budget.limits().memory / UNPACKED;
         listed.sort_by_key(|secret| std::cmp::Reverse((secret.deployed, secret.version)));
         for secret in listed {
-            let data = requests::stored(&self.context.discovery, namespace, &secret).await;
+            let data = requests::stored(&self.context.client, namespace, &secret).await;
             let data =
                 data.map_err(|error| failed(&format!("the release Secret {namespace}/{}", secret.name), &error))?;
             let Some(data) = data else { continue };
@@ -235,7 +235,7 @@ impl Run<'_> {
             let Some(resource) = snapshot.resource(&id.group_kind, &member.version) else {
                 continue;
             };
-            match requests::metadata(&self.context.discovery, resource, &id.namespace, &id.name).await {
+            match requests::metadata(&self.context.client, resource, &id.namespace, &id.name).await {
                 Ok(Some(metadata)) if takeover::is_controlled(&metadata, &self.written.uid) => return Ok(true),
                 Ok(_) => {}
                 // A deletion doesn't wait for what it leaves alone.
@@ -374,12 +374,12 @@ impl Run<'_> {
         let Some(resource) = snapshot.served(&id.group_kind)? else {
             return Ok(None);
         };
-        let discovery = &self.context.discovery;
+        let client = &self.context.client;
         let owner = self.written.owner(&self.unit.group_kind);
         let claimant = claimant(self.unit, &self.written, &self.written.key.namespace);
         let mut result = Ok(None);
         for _ in 0..ATTEMPTS {
-            let Some(metadata) = requests::metadata(discovery, resource, &id.namespace, &id.name).await? else {
+            let Some(metadata) = requests::metadata(client, resource, &id.namespace, &id.name).await? else {
                 return Ok(None);
             };
             let uid = metadata.uid.clone().unwrap_or_default();
@@ -390,7 +390,7 @@ impl Run<'_> {
                 _ => return Ok(None),
             }
             let patch = takeover::marks(&metadata, id, &owner, &self.context.operator);
-            match requests::rewrite(discovery, resource, &id.namespace, &id.name, &patch).await {
+            match requests::rewrite(client, resource, &id.namespace, &id.name, &patch).await {
                 Ok(_) => {
                     self.context.metrics.wrote(&id.group_kind.kind, Operation::Metadata);
                     return Ok(Some(uid));
@@ -414,14 +414,14 @@ impl Run<'_> {
         member: &Member,
         resource: &Resource,
     ) -> Result<Step, (Reason, String)> {
-        let discovery = &self.context.discovery;
+        let client = &self.context.client;
         let claimant = claimant(self.unit, &self.written, &prepared.identity.namespace);
         let (namespace, name) = (&member.id.namespace, &member.id.name);
         let unable = |error: Error| (Reason::Takeover, format!("{} ({}): {error}", member.id, member.source));
         let apply = |force, why| Ok(Step::Apply { force, why });
         let mut conflict = Error::Conflict("others write it all the time".into());
         for _ in 0..ATTEMPTS {
-            let found = requests::metadata(discovery, resource, namespace, name)
+            let found = requests::metadata(client, resource, namespace, name)
                 .await
                 .map_err(unable)?;
             let Some(metadata) = found else {
@@ -457,7 +457,7 @@ impl Run<'_> {
             let Some(patch) = takeover::migration(&metadata, &heir) else {
                 return apply(true, Why::Adopted);
             };
-            match requests::rewrite(discovery, resource, namespace, name, &patch).await {
+            match requests::rewrite(client, resource, namespace, name, &patch).await {
                 Ok(_) => {
                     self.context
                         .metrics
@@ -509,19 +509,19 @@ impl Run<'_> {
             return Ok(());
         };
         let (former, left) = (former_release.former, former_release.left.clone());
-        let discovery = &self.context.discovery;
+        let client = &self.context.client;
         let resource = &self.unit.resource;
         let key = &self.written.key;
-        let metadata = requests::metadata(discovery, resource, &key.namespace, &key.name).await?;
+        let metadata = requests::metadata(client, resource, &key.namespace, &key.name).await?;
         let Some(metadata) = metadata.filter(|metadata| metadata.uid.as_deref() == Some(&self.written.uid)) else {
             return Ok(());
         };
         if let Some(patch) = takeover::farewell(&metadata, STATUS_MANAGER) {
-            requests::rewrite(discovery, resource, &key.namespace, &key.name, &patch).await?;
+            requests::rewrite(client, resource, &key.namespace, &key.name, &patch).await?;
             self.context.metrics.wrote("CustomResource", Operation::Metadata);
             // What we don't apply goes, now that it is ours.
             let ours = status::ours(&self.written.status());
-            writes::apply_status(discovery, &self.written.target(resource), &ours).await?;
+            writes::apply_status(client, &self.written.target(resource), &ours).await?;
             self.context.metrics.wrote("CustomResource", Operation::Status);
         }
         if left.is_empty() {
@@ -548,7 +548,7 @@ impl Run<'_> {
 
     async fn remove_stored(&self, former_release: &FormerRelease) -> Result<(), Error> {
         for (name, uid) in &former_release.secrets {
-            requests::remove_release(&self.context.discovery, &former_release.namespace, name, uid).await?;
+            requests::remove_release(&self.context.client, &former_release.namespace, name, uid).await?;
             self.context.metrics.wrote("Secret", Operation::Delete);
         }
         Ok(())
@@ -592,12 +592,12 @@ impl Run<'_> {
             let Some(resource) = snapshot.served(&id.group_kind)? else {
                 continue;
             };
-            let discovery = &self.context.discovery;
-            let Some(metadata) = requests::metadata(discovery, resource, &id.namespace, &id.name).await? else {
+            let client = &self.context.client;
+            let Some(metadata) = requests::metadata(client, resource, &id.namespace, &id.name).await? else {
                 continue;
             };
             if let Some(patch) = takeover::parting(&metadata, &self.written.uid) {
-                requests::rewrite(discovery, resource, &id.namespace, &id.name, &patch).await?;
+                requests::rewrite(client, resource, &id.namespace, &id.name, &patch).await?;
                 self.context.metrics.wrote(&id.group_kind.kind, Operation::Metadata);
             }
         }

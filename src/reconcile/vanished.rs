@@ -39,7 +39,7 @@ pub async fn tell_freed(context: &Context, unit: &Unit, resource: &CustomResourc
 
 /// Asks whether a custom resource that a write did not find is gone.
 pub async fn is_gone(context: &Context, unit: &Unit, resource: &CustomResource) -> bool {
-    let there = is_there(&context.discovery, &resource.target(&unit.resource)).await;
+    let there = is_there(&context.client, &resource.target(&unit.resource)).await;
     there.is_ok_and(|there| !there)
 }
 
@@ -47,7 +47,7 @@ impl Run<'_> {
     async fn uninstall_vanished(&mut self, release: &mut Release) -> Outcome {
         let target = self.written.target(&self.unit.resource);
         // A list may have come from a server that lags behind.
-        match is_there(&self.context.discovery, &target).await {
+        match is_there(&self.context.client, &target).await {
             Ok(false) => {}
             Ok(true) => {
                 tracing::info!(resource = %self.written.key, "a list did not show it, and it is there all the same");

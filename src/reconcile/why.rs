@@ -99,7 +99,7 @@ impl Run<'_> {
         for id in release.whys.due(&order, Instant::now()) {
             let Some(selector) = troubled.get(&id) else { continue };
             let pods = &self.context.pods;
-            let text = match pods.why(&self.context.discovery, &id.namespace, selector).await {
+            let text = match pods.why(&self.context.client, &id.namespace, selector).await {
                 Ok(why) => why,
                 // The status of the workload says that it isn't well; a right to read pods is no duty.
                 Err(error) => {

@@ -1,9 +1,11 @@
 //! An apply creates or changes, whichever it finds to do. Ours says which one it is for, in a way that the API server
 //! checks in the same step: no object that somebody puts in a member's place meanwhile is taken for ours (P9).
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result, ensure};
 use chartwright::cluster::objects::{self, Onto};
-use chartwright::cluster::{self, Discovery, Error};
+use chartwright::cluster::{self, Discovery, Error, Snapshot};
 use chartwright::plan::identity::{GroupKind, ObjectId};
 use chartwright::plan::members::Live;
 use serde_json::{Value, json};
@@ -15,18 +17,19 @@ use crate::world::World;
 struct Probe<'w> {
     world: &'w World,
     runtime: Runtime,
-    discovery: Discovery,
+    client: kube::Client,
+    snapshot: Arc<Snapshot>,
 }
 
 impl Probe<'_> {
     fn apply(&self, id: &ObjectId, version: &str, object: &Value, onto: Onto<'_>) -> Result<Result<Live, Error>> {
-        let snapshot = self.discovery.snapshot();
-        let resource = snapshot
+        let resource = self
+            .snapshot
             .resource(&id.group_kind, version)
             .with_context(|| format!("{id} is served"))?;
         Ok(self
             .runtime
-            .block_on(objects::apply(&self.discovery, resource, id, object, onto)))
+            .block_on(objects::apply(&self.client, resource, id, object, onto)))
     }
 
     fn get(&self, id: &ObjectId) -> Result<Option<Value>> {
@@ -49,14 +52,16 @@ fn labels(object: Option<&Value>) -> Value {
 fn an_apply_is_for_what_was_seen_whatever_the_kind() -> Result<()> {
     let world = World::new("creation")?;
     let runtime = Runtime::new()?;
-    let discovery = runtime.block_on(async {
+    let (client, snapshot) = runtime.block_on(async {
         let client = cluster::connect(Some(world.control_plane.kubeconfig())).await?;
-        anyhow::Ok(Discovery::new(client).await?)
+        let discovery = Discovery::new(client.clone()).await?;
+        anyhow::Ok((client, discovery.snapshot()))
     })?;
     let probe = Probe {
         world: &world,
         runtime,
-        discovery,
+        client,
+        snapshot,
     };
     let objects: Vec<Value> = serde_yaml::from_str(include_str!("../fixtures/integration/every-kind.yaml"))?;
     for mut object in objects {
@@ -65,8 +70,7 @@ fn an_apply_is_for_what_was_seen_whatever_the_kind() -> Result<()> {
         let named = format!("{api_version} {kind}");
         let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
         let group_kind = GroupKind::new(group, kind.as_str());
-        let snapshot = probe.discovery.snapshot();
-        let is_namespaced = snapshot.namespaced(&group_kind, version);
+        let is_namespaced = probe.snapshot.namespaced(&group_kind, version);
         let is_namespaced = is_namespaced.with_context(|| named.clone())?;
         let name = match kind.as_str() {
             "CustomResourceDefinition" => "things.creation.example.com".to_owned(),

@@ -1,0 +1,97 @@
+//! An API server for unit tests, made of a function.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use kube::Client;
+use kube::api::ApiResource;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use super::discovery::Resource;
+
+/// A request.
+pub struct Asked {
+    pub method: String,
+    pub path: String,
+    pub query: String,
+    /// Null if there is none.
+    pub body: Value,
+}
+
+/// A client of a server that answers with this status and object. What is answered with `None` is answered as by one that
+/// serves `Widget.a.test`.
+pub fn client(answer: impl Fn(&Asked) -> Option<(u16, Value)> + Send + Sync + 'static) -> Client {
+    let answer = Arc::new(answer);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let answer = answer.clone();
+        async move {
+            tokio::task::yield_now().await;
+            let (head, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap_or_default();
+            let asked = Asked {
+                method: head.method.to_string(),
+                path: head.uri.path().to_owned(),
+                query: head.uri.query().unwrap_or_default().to_owned(),
+                body: serde_json::from_slice(&body).unwrap_or_default(),
+            };
+            let (code, body) = answer(&asked).unwrap_or_else(|| (200, served(&asked.path, &["a.test"])));
+            let response = http::Response::builder().status(code);
+            Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
+        }
+    });
+    Client::new(service, "shop")
+}
+
+/// What a server tells of itself at a path: it serves the kind `Widget` in each of these groups, but those that end in `!`
+/// don't answer.
+pub fn served(path: &str, groups: &[&str]) -> Value {
+    let group = |name: &&str| {
+        let stale = name.strip_suffix('!');
+        let name = stale.unwrap_or(name);
+        let resource = json!({
+            "resource": "widgets", "singularResource": "widget", "scope": "Namespaced", "verbs": ["list", "watch"],
+            "responseKind": {"group": name, "version": "v1", "kind": "Widget"},
+        });
+        let version = match stale {
+            None => json!({"version": "v1", "freshness": "Current", "resources": [resource]}),
+            Some(_) => json!({"version": "v1", "freshness": "Stale", "resources": []}),
+        };
+        json!({"metadata": {"name": name}, "versions": [version]})
+    };
+    let list = |groups: &[&str]| {
+        let items: Vec<Value> = groups.iter().map(group).collect();
+        json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
+    };
+    match path {
+        "/version" => json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "",
+            "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "", "platform": ""}),
+        "/apis" => list(groups),
+        "/api" => list(&[]),
+        _ => json!({}),
+    }
+}
+
+/// `widgets.v1.a.test`.
+pub fn widgets() -> Resource {
+    Resource {
+        api: ApiResource {
+            group: "a.test".into(),
+            version: "v1".into(),
+            api_version: "a.test/v1".into(),
+            kind: "Widget".into(),
+            plural: "widgets".into(),
+        },
+        namespaced: true,
+        watchable: true,
+        status: true,
+    }
+}
+
+/// A failure, about an object of this name if it isn't empty.
+pub fn failure(code: u16, message: &str, name: &str, causes: Value) -> Value {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "x", "code": code,
+        "message": message, "details": {"name": name, "causes": causes},
+    })
+}
