@@ -14,8 +14,8 @@ use super::discovery::{Resource, Snapshot};
 use super::error::{Error, Result};
 use super::objects::list_whole;
 use super::path::{check, segment};
+use crate::plan::dependencies::Dependency;
 use crate::plan::identity::GroupKind;
-use crate::plan::lookups::Target;
 use helm_template::render::LookupKey;
 
 /// The kind that a lookup asks for.
@@ -41,11 +41,11 @@ pub fn parse(text: &str) -> Option<LookupKey> {
     })
 }
 
-/// What a watch has to look at for a lookup. A namespace given for a cluster-scoped kind means nothing.
-pub fn target(snapshot: &Snapshot, key: &LookupKey) -> Target {
+/// What a release depends on by a lookup. A namespace given for a cluster-scoped kind means nothing.
+pub fn dependency(snapshot: &Snapshot, key: &LookupKey) -> Dependency {
     let (group_kind, version) = group_kind(key);
     let namespaced = snapshot.namespaced(&group_kind, &version).unwrap_or(true);
-    Target {
+    Dependency {
         group_kind,
         namespace: if namespaced {
             key.namespace.clone()

@@ -1,12 +1,13 @@
 //! The operator at run time: one supervised [`unit`] per watch with a fair [`queue`], watches of members
-//! ([`children`]) and of what templates look up ([`lookups`]) that wake the releases concerned, [`api_watch`] for kinds that come and go, and a [`leader`] among replicas.
+//! ([`children`]) and of what else releases depend on ([`dependencies`]) that wake the releases concerned, [`api_watch`]
+//! for kinds that come and go, and a [`leader`] among replicas.
 
 mod api_watch;
 mod cache;
 mod children;
 mod crds;
+mod dependencies;
 pub mod leader;
-mod lookups;
 pub mod manager;
 mod queue;
 mod router;

@@ -9,7 +9,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::shared::Shared;
-use super::{children, lookups};
+use super::{children, dependencies};
 use crate::plan::members::Scope;
 use crate::telemetry::test_limit;
 
@@ -23,7 +23,7 @@ const UNNEEDED: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Purpose {
     Members,
-    Lookups,
+    Dependencies,
 }
 
 type Running = HashMap<(Purpose, Scope), Watch>;
@@ -55,15 +55,15 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         let snapshot = shared.context.discovery.snapshot();
         let members: Vec<Scope> = shared.context.members().wanted().cloned().collect();
         let members = members.into_iter().map(|scope| (Purpose::Members, scope));
-        let lookups = served_lookups(&shared).into_iter();
-        for place in members.chain(lookups.map(|scope| (Purpose::Lookups, scope))) {
+        let wanted = served_dependencies(&shared).into_iter();
+        for place in members.chain(wanted.map(|scope| (Purpose::Dependencies, scope))) {
             running.entry(place).or_insert_with_key(|(purpose, scope)| {
                 let (shared, scope) = (shared.clone(), scope.clone());
                 let resource = snapshot.preferred(&scope.group_kind).cloned();
                 let version = resource.as_ref().map(|resource| resource.api.version.clone());
                 let task = match purpose {
                     Purpose::Members => tasks.spawn(children::scope_watch(shared, scope, resource)),
-                    Purpose::Lookups => tasks.spawn(lookups::scope_watch(shared, scope, resource)),
+                    Purpose::Dependencies => tasks.spawn(dependencies::scope_watch(shared, scope, resource)),
                 };
                 Watch { task, version }
             });
@@ -126,15 +126,15 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) {
 fn fail(shared: &Shared, purpose: Purpose, scope: &Scope, error: String) {
     match purpose {
         Purpose::Members => shared.context.members().set_failing(scope, error, Timestamp::now()),
-        Purpose::Lookups => drop(shared.context.looked_up().set_failing(scope, false)),
+        Purpose::Dependencies => drop(shared.context.dependencies().set_failing(scope, false)),
     }
 }
 
 /// Looking up a kind that isn't served finds nothing, and there is nothing to watch until it comes.
-fn served_lookups(shared: &Shared) -> Vec<Scope> {
+fn served_dependencies(shared: &Shared) -> Vec<Scope> {
     let snapshot = shared.context.discovery.snapshot();
-    let looked_up = shared.context.looked_up();
-    let served = looked_up
+    let dependencies = shared.context.dependencies();
+    let served = dependencies
         .wanted()
         .filter(|scope| snapshot.preferred(&scope.group_kind).is_some());
     served.cloned().collect()
@@ -150,7 +150,7 @@ fn end_unserved(shared: &Shared, running: &mut Running) {
         watch.task.abort();
         let sets = match purpose {
             Purpose::Members => shared.context.members().forget(scope),
-            Purpose::Lookups => shared.context.looked_up().listed(scope, &HashSet::new()),
+            Purpose::Dependencies => shared.context.dependencies().listed(scope, &HashSet::new()),
         };
         tracing::info!(kind = %scope.group_kind, "no longer served: its watch ends");
         shared.count_failing(&scope.group_kind);
@@ -185,7 +185,7 @@ fn end_former_versions(shared: &Shared, running: &mut Running) {
 
 /// What nobody looks up any more.
 fn end_unread(shared: &Shared, running: &mut Running) {
-    let wanted: HashSet<Scope> = shared.context.looked_up().wanted().cloned().collect();
+    let wanted: HashSet<Scope> = shared.context.dependencies().wanted().cloned().collect();
     running.retain(|(purpose, scope), watch| {
         let keep = *purpose == Purpose::Members || wanted.contains(scope);
         if !keep {

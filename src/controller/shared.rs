@@ -36,8 +36,8 @@ impl Shared {
     pub fn count_failing(&self, group_kind: &GroupKind) {
         let kind = &group_kind.kind;
         let members = self.context.members().count_failing(kind);
-        let looked_up = self.context.looked_up().count_failing(kind);
-        self.context.metrics.set_watches_failing(kind, members + looked_up);
+        let dependencies = self.context.dependencies().count_failing(kind);
+        self.context.metrics.set_watches_failing(kind, members + dependencies);
     }
 
     /// Reads discovery anew, or says why it can't.

@@ -15,9 +15,9 @@ use crate::cluster::discovery::{Discovery, Resource};
 use crate::cluster::events::Events;
 use crate::cluster::lookup;
 use crate::cluster::pods::Pods;
+use crate::plan::dependencies::Dependencies;
 use crate::plan::digest::Key;
 use crate::plan::identity::{GroupKind, ObjectId};
-use crate::plan::lookups::LookedUp;
 use crate::plan::members::{Members, Scope};
 use crate::plan::ownership::{Owner, Ownership};
 use crate::telemetry::metrics::{Metrics, ReleaseLabels};
@@ -52,7 +52,7 @@ pub struct Context {
     /// The memory for them, and for what they made.
     pub budget: Arc<Budget>,
     members: Mutex<Members>,
-    looked_up: Mutex<LookedUp>,
+    dependencies: Mutex<Dependencies>,
     /// Shared by the reconciles that look at the pods of workloads.
     pub pods: Pods,
     /// The custom resources of this process by their ApplySet id, as their watches saw them last.
@@ -167,9 +167,9 @@ impl Context {
         namespaces: Option<BTreeSet<String>>,
     ) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        let looked_up = match &namespaces {
-            None => LookedUp::of_all_namespaces(),
-            Some(_) => LookedUp::default(),
+        let dependencies = match &namespaces {
+            None => Dependencies::of_all_namespaces(),
+            Some(_) => Dependencies::default(),
         };
         Context {
             client,
@@ -185,7 +185,7 @@ impl Context {
             lookups: Semaphore::new(LOOKUPS_AT_ONCE),
             budget: Budget::new(None),
             members: Mutex::default(),
-            looked_up: Mutex::new(looked_up),
+            dependencies: Mutex::new(dependencies),
             pods: Pods::default(),
             owners: Mutex::default(),
             wanted: Notify::new(),
@@ -203,18 +203,18 @@ impl Context {
         lock(&self.members)
     }
 
-    /// The index of what releases look up. Never held across an await.
-    pub fn looked_up(&self) -> MutexGuard<'_, LookedUp> {
-        lock(&self.looked_up)
+    /// The index of what releases depend on. Never held across an await.
+    pub fn dependencies(&self) -> MutexGuard<'_, Dependencies> {
+        lock(&self.dependencies)
     }
 
     /// From now on, a release hears of changes of what it looks up, and of nothing that it looked up before. Nothing if it
     /// is gone meanwhile.
     pub fn follow_lookups<'k>(&self, set: &str, keys: impl Iterator<Item = &'k LookupKey>) {
         let snapshot = self.discovery.snapshot();
-        let targets = keys.map(|key| lookup::target(&snapshot, key)).collect();
+        let targets = keys.map(|key| lookup::dependency(&snapshot, key)).collect();
         let owners = lock(&self.owners);
-        if owners.contains_key(set) && self.looked_up().read(set, targets) {
+        if owners.contains_key(set) && self.dependencies().depend_on(set, targets) {
             self.wanted.notify_one();
         }
     }
@@ -265,7 +265,7 @@ impl Context {
         let mut owners = lock(&self.owners);
         owners.remove(set);
         self.members().need_only(set, BTreeSet::new());
-        if self.looked_up().read(set, BTreeSet::new()) {
+        if self.dependencies().depend_on(set, BTreeSet::new()) {
             self.wanted.notify_one();
         }
     }

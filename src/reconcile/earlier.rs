@@ -11,8 +11,8 @@ use super::context::lock;
 use super::release::{Release, split};
 use super::render::{Answers, Prepared};
 use crate::cluster::lookup;
+use crate::plan::dependencies;
 use crate::plan::identity::ObjectId;
-use crate::plan::lookups;
 use helm_template::render::LookupKey;
 
 /// What the last render that was carried out looked up.
@@ -60,7 +60,7 @@ impl Earlier {
 
     /// The answer without what the release has made since, if nothing else is new in it.
     pub(super) fn answer(&self, key: &LookupKey, answer: Value) -> Value {
-        let version = lookups::version(&answer);
+        let version = dependencies::version(&answer);
         let Some(then) = self
             .rendered
             .get(&lookup::describe(key))
@@ -74,7 +74,7 @@ impl Earlier {
             None if self.is_own(&answer) => others = json!({}),
             None => {}
         }
-        if lookups::version(&others) != *then {
+        if dependencies::version(&others) != *then {
             return answer;
         }
         lock(&self.changed).insert(key.clone(), version);
@@ -96,7 +96,7 @@ impl Earlier {
     pub(super) fn is_own_doing(&self, answers: &Answers) -> bool {
         let mut own = false;
         for (key, answer) in answers {
-            let (text, version) = (lookup::describe(key), lookups::version(answer));
+            let (text, version) = (lookup::describe(key), dependencies::version(answer));
             if self.rendered.get(&text) == Some(&version) {
                 continue;
             }
@@ -155,8 +155,9 @@ mod tests {
         release.record.revision = 1;
         let own = testing::entry(&testing::id("Secret", "own"));
         release.record.entries = vec![testing::but(&own, |entry| entry.uid = "own".into())];
-        let text =
-            |(name, found): &(&str, &Value)| format!("{}@{}", lookup::describe(&key(name)), lookups::version(found));
+        let text = |(name, found): &(&str, &Value)| {
+            format!("{}@{}", lookup::describe(&key(name)), dependencies::version(found))
+        };
         release.record.lookups = found.iter().map(text).collect();
         release.last_render.lookups = release.record.lookups.clone();
         assert!(Earlier::of(&release, "other").is_none(), "somebody edited it");
@@ -179,7 +180,7 @@ mod tests {
         assert_eq!(then.answer(&key(""), list(&[own.clone(), theirs.clone()])), before);
         let more = list(&[own.clone(), theirs, object("third", "third", "7")]);
         assert_eq!(then.answer(&key(""), more.clone()), more);
-        assert_eq!(then.version_now(&key("own")), Some(lookups::version(&own)));
+        assert_eq!(then.version_now(&key("own")), Some(dependencies::version(&own)));
         assert!(then.was_asked() && then.version_now(&key("other")).is_none());
         let then = earlier(&[("own", &own)]);
         let changed = object("own", "own", "8");

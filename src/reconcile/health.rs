@@ -86,13 +86,13 @@ impl Run<'_> {
             texts.insert(format!("{kind}: not known since {since}: its watch fails: {error}"));
         }
         let snapshot = self.context.discovery.snapshot();
-        let looked_up = self.context.looked_up();
+        let looked_up = self.context.dependencies();
         let keys = release
             .last_render
             .lookups
             .iter()
             .filter_map(|lookup| lookup::parse(split(lookup).0));
-        for target in keys.map(|key| lookup::target(&snapshot, &key)) {
+        for target in keys.map(|key| lookup::dependency(&snapshot, &key)) {
             if let Some((since, error)) = looked_up.unseen(&target) {
                 let (kind, since) = (&target.group_kind, second(*since));
                 texts.insert(format!(

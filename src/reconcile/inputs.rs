@@ -59,7 +59,7 @@ pub(super) fn follow_recorded(context: &Context, unit: &Unit, resource: &CustomR
     };
     let snapshot = context.discovery.snapshot();
     let permitted = |key: &&LookupKey| {
-        let target = lookup::target(&snapshot, key);
+        let target = lookup::dependency(&snapshot, key);
         let scope = snapshot
             .preferred(&target.group_kind)
             .is_none_or(|kind| kind.namespaced);
@@ -113,7 +113,7 @@ impl Run<'_> {
     /// True if everything that the release looked up is as it was. What is not watched (yet) may have changed.
     fn has_current_lookups(&self, release: &Release) -> bool {
         let snapshot = self.context.discovery.snapshot();
-        let index = self.context.looked_up();
+        let index = self.context.dependencies();
         release.last_render.lookups.iter().all(|lookup| {
             let (text, version) = split(lookup);
             // A status does not tell the name of what holds a secret in it.
@@ -121,7 +121,7 @@ impl Run<'_> {
                 return false;
             }
             lookup::parse(text).is_some_and(|key| {
-                let target = lookup::target(&snapshot, &key);
+                let target = lookup::dependency(&snapshot, &key);
                 match snapshot.preferred(&target.group_kind) {
                     Some(_) => index.version(&target).is_some_and(|now| now == version),
                     None => version.is_empty() && snapshot.is_gone(&target.group_kind),

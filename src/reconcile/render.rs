@@ -17,10 +17,10 @@ use super::{Run, inputs, secrets, values};
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Error;
 use crate::cluster::{lookup, objects};
+use crate::plan::dependencies;
 use crate::plan::desired::{self, Desired, Identity, Member, Rendered as Manifest};
 use crate::plan::grants;
 use crate::plan::identity::{GroupKind, ObjectId};
-use crate::plan::lookups;
 use crate::plan::record::Entry;
 use crate::plan::references;
 use crate::plan::status::{Phase, Reason};
@@ -410,9 +410,9 @@ impl Work<'_> {
     /// What the last attempt found, if its watch shows that it is still so.
     fn known(&self, key: &LookupKey) -> Option<Value> {
         let known = self.known?.get(key)?;
-        let target = lookup::target(&self.frame.snapshot, key);
-        let now = self.context.looked_up().version(&target)?;
-        (now == lookups::version(known)).then(|| known.clone())
+        let target = lookup::dependency(&self.frame.snapshot, key);
+        let now = self.context.dependencies().version(&target)?;
+        (now == dependencies::version(known)).then(|| known.clone())
     }
 
     /// One render, on a thread that may block.
@@ -515,7 +515,7 @@ impl Work<'_> {
             self.secrets.publish(&member.id.group_kind.kind);
         }
         let hooks = rendered.hooks.iter().map(describe_hook).collect();
-        let version = |key: &LookupKey| answers.get(key).map(lookups::version).unwrap_or_default();
+        let version = |key: &LookupKey| answers.get(key).map(dependencies::version).unwrap_or_default();
         let now = |key: &LookupKey| self.earlier.and_then(|earlier| earlier.version_now(key));
         let mut lookups = Vec::with_capacity(rendered.used_lookups.len());
         let mut seen = Vec::with_capacity(rendered.used_lookups.len());

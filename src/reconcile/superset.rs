@@ -134,9 +134,9 @@ impl Run<'_> {
         };
         let lookups_settled = {
             let set = self.written.set(&self.unit.group_kind);
-            let index = self.context.looked_up();
+            let index = self.context.dependencies();
             let is_settled = |target| !index.is_unsettled(target) || snapshot.preferred(&target.group_kind).is_none();
-            index.targets(&set).all(is_settled)
+            index.of_set(&set).all(is_settled)
         };
         if now < until && !(members_settled && lookups_settled) {
             return Some(until - now);

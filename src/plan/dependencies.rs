@@ -1,5 +1,5 @@
-//! What releases look up: the versions of those objects, as the watches saw them last, and who must hear when one
-//! changes. Pure: the watches feed it.
+//! What releases depend on without owning it, such as what their templates look up: the versions of those objects, as the
+//! watches saw them last, and which releases must hear when one changes. Pure: the watches feed it.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -11,9 +11,9 @@ use serde_json::Value;
 use super::identity::GroupKind;
 use super::members::Scope;
 
-/// What one lookup asks for, whatever the version of its API.
+/// An object, or all of a kind in a namespace or everywhere, whatever the version of its API.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Target {
+pub struct Dependency {
     pub group_kind: GroupKind,
     /// Empty for cluster-scoped kinds, and for a list over all namespaces.
     pub namespace: String,
@@ -21,16 +21,16 @@ pub struct Target {
     pub name: String,
 }
 
-/// Lookups in so many namespaces of a kind share one watch of all of them.
+/// Dependencies in so many namespaces of a kind share one watch of all of them.
 const SHARED: usize = 5;
 
-/// The index: for each scope that somebody looks into, the versions of the objects in it.
+/// The index: for each scope with a dependency in it, the versions of its objects.
 #[derive(Default)]
-pub struct LookedUp {
+pub struct Dependencies {
     scopes: HashMap<Scope, State>,
-    readers: HashMap<Target, BTreeSet<String>>,
-    targets: HashMap<String, BTreeSet<Target>>,
-    /// The namespaces (empty: all) that are looked into, by kind, with the number of targets in each.
+    dependents: HashMap<Dependency, BTreeSet<String>>,
+    of_sets: HashMap<String, BTreeSet<Dependency>>,
+    /// The namespaces (empty: all) with dependencies, by kind, and how many there are in each.
     places: HashMap<GroupKind, BTreeMap<String, usize>>,
     /// Kinds of which a watch of all namespaces is refused; `None`: of any kind.
     refused: Option<HashSet<GroupKind>>,
@@ -48,9 +48,9 @@ struct State {
     objects: HashMap<(String, String), u64>,
 }
 
-// === impl Target ===
+// === impl Dependency ===
 
-impl Target {
+impl Dependency {
     /// The scope whose watch shows it.
     pub fn scope(&self) -> Scope {
         Scope {
@@ -64,69 +64,72 @@ impl Target {
     }
 }
 
-// === impl LookedUp ===
+// === impl Dependencies ===
 
-impl LookedUp {
+impl Dependencies {
     /// For an operator that looks at all namespaces: many of one kind may share a watch.
     pub fn of_all_namespaces() -> Self {
-        LookedUp {
+        Dependencies {
             refused: Some(HashSet::new()),
-            ..LookedUp::default()
+            ..Dependencies::default()
         }
     }
 
-    /// A release (by its ApplySet id) looks up these, and nothing else any more. True if there are scopes that nobody
-    /// looked into before, or nobody looks into any more.
-    pub fn read(&mut self, set: &str, targets: BTreeSet<Target>) -> bool {
+    /// A release (by its ApplySet id) depends on these, and on nothing else any more. True if other scopes are to be watched
+    /// than before.
+    pub fn depend_on(&mut self, set: &str, dependencies: BTreeSet<Dependency>) -> bool {
         if self
-            .targets
+            .of_sets
             .get(set)
-            .map_or(targets.is_empty(), |known| *known == targets)
+            .map_or(dependencies.is_empty(), |known| *known == dependencies)
         {
             return false;
         }
         let mut kinds = self.forget(set);
-        for target in &targets {
-            let readers = self.readers.entry(target.clone()).or_default();
-            if readers.is_empty() {
-                let places = self.places.entry(target.group_kind.clone()).or_default();
-                *places.entry(target.namespace.clone()).or_default() += 1;
+        for dependency in &dependencies {
+            let dependents = self.dependents.entry(dependency.clone()).or_default();
+            if dependents.is_empty() {
+                let places = self.places.entry(dependency.group_kind.clone()).or_default();
+                *places.entry(dependency.namespace.clone()).or_default() += 1;
             }
-            readers.insert(set.to_owned());
-            kinds.insert(target.group_kind.clone());
+            dependents.insert(set.to_owned());
+            kinds.insert(dependency.group_kind.clone());
         }
-        if !targets.is_empty() {
-            self.targets.insert(set.to_owned(), targets);
+        if !dependencies.is_empty() {
+            self.of_sets.insert(set.to_owned(), dependencies);
         }
         // Only of these kinds can somebody be the first or the last who looks into a scope.
         let changed: Vec<bool> = kinds.iter().map(|kind| self.settle(kind)).collect();
         changed.contains(&true)
     }
 
-    /// The kinds of what it looked up.
+    /// The kinds of what it depended on.
     fn forget(&mut self, set: &str) -> BTreeSet<GroupKind> {
-        let targets = self.targets.remove(set).unwrap_or_default();
-        for target in &targets {
-            let Some(readers) = self.readers.get_mut(target) else {
+        let dependencies = self.of_sets.remove(set).unwrap_or_default();
+        for dependency in &dependencies {
+            let Some(dependents) = self.dependents.get_mut(dependency) else {
                 continue;
             };
-            readers.remove(set);
-            if !readers.is_empty() {
+            dependents.remove(set);
+            if !dependents.is_empty() {
                 continue;
             }
-            self.readers.remove(target);
-            let Some(places) = self.places.get_mut(&target.group_kind) else {
+            self.dependents.remove(dependency);
+            let Some(places) = self.places.get_mut(&dependency.group_kind) else {
                 continue;
             };
-            match places.get_mut(&target.namespace) {
+            match places.get_mut(&dependency.namespace) {
                 Some(count) if *count > 1 => *count -= 1,
-                _ => drop(places.remove(&target.namespace)),
+                _ => drop(places.remove(&dependency.namespace)),
             }
             if places.is_empty() {
-                self.places.remove(&target.group_kind);
+                self.places.remove(&dependency.group_kind);
             }
         }
-        targets.into_iter().map(|target| target.group_kind).collect()
+        dependencies
+            .into_iter()
+            .map(|dependency| dependency.group_kind)
+            .collect()
     }
 
     /// Which scopes of a kind are watched. True if others than before.
@@ -167,24 +170,24 @@ impl LookedUp {
         changed
     }
 
-    /// The state that tells of a target.
-    fn state(&self, target: &Target) -> Option<&State> {
-        self.states(target).find(|state| state.synced)
+    /// The state that tells of a dependency.
+    fn state(&self, dependency: &Dependency) -> Option<&State> {
+        self.states(dependency).find(|state| state.synced)
     }
 
-    /// Those of the watches that show a target.
-    fn states(&self, target: &Target) -> impl Iterator<Item = &State> {
+    /// Those of the watches that show a dependency.
+    fn states(&self, dependency: &Dependency) -> impl Iterator<Item = &State> {
         let everywhere = Scope {
-            group_kind: target.group_kind.clone(),
+            group_kind: dependency.group_kind.clone(),
             namespace: None,
         };
-        let states = [self.scopes.get(&everywhere), self.scopes.get(&target.scope())];
+        let states = [self.scopes.get(&everywhere), self.scopes.get(&dependency.scope())];
         states.into_iter().flatten()
     }
 
-    /// True if no watch has yet said anything of a target, not even that it fails.
-    pub fn is_unsettled(&self, target: &Target) -> bool {
-        let mut states = self.states(target).peekable();
+    /// True if no watch has yet said anything of a dependency, not even that it fails.
+    pub fn is_unsettled(&self, dependency: &Dependency) -> bool {
+        let mut states = self.states(dependency).peekable();
         states.peek().is_some() && states.all(|state| !state.synced && !state.failing)
     }
 
@@ -193,21 +196,21 @@ impl LookedUp {
         self.scopes.keys()
     }
 
-    /// What a release looks up.
-    pub fn targets(&self, set: &str) -> impl Iterator<Item = &Target> {
-        self.targets.get(set).into_iter().flatten()
+    /// What a release depends on.
+    pub fn of_set(&self, set: &str) -> impl Iterator<Item = &Dependency> {
+        self.of_sets.get(set).into_iter().flatten()
     }
 
-    /// The version of what a lookup would find now, comparable with [`version`]; `None` if no watch knows.
-    pub fn version(&self, target: &Target) -> Option<String> {
-        let state = self.state(target)?;
+    /// The version of what would be found there now, comparable with [`version`]; `None` if no watch knows.
+    pub fn version(&self, dependency: &Dependency) -> Option<String> {
+        let state = self.state(dependency)?;
         // A shared watch shows other namespaces, too.
-        let is_here = |namespace: &str| target.namespace.is_empty() || target.namespace == namespace;
+        let is_here = |namespace: &str| dependency.namespace.is_empty() || dependency.namespace == namespace;
         let objects = state.objects.iter().filter(|((namespace, _), _)| is_here(namespace));
-        Some(match target.is_list() {
+        Some(match dependency.is_list() {
             true => of_list(objects.map(|((namespace, name), version)| (namespace.as_str(), name.as_str(), *version))),
             false => {
-                let key = (target.namespace.clone(), target.name.clone());
+                let key = (dependency.namespace.clone(), dependency.name.clone());
                 state
                     .objects
                     .get(&key)
@@ -226,7 +229,7 @@ impl LookedUp {
         let key = (namespace.to_owned(), name.to_owned());
         match state.objects.insert(key, version) {
             Some(old) if old == version => Vec::new(),
-            _ => self.readers_of(scope, namespace, name),
+            _ => self.dependents_of(scope, namespace, name),
         }
     }
 
@@ -234,7 +237,7 @@ impl LookedUp {
     pub fn remove(&mut self, scope: &Scope, namespace: &str, name: &str) -> Vec<String> {
         let state = self.scopes.get_mut(scope);
         match state.and_then(|state| state.objects.remove(&(namespace.to_owned(), name.to_owned()))) {
-            Some(_) => self.readers_of(scope, namespace, name),
+            Some(_) => self.dependents_of(scope, namespace, name),
             None => Vec::new(),
         }
     }
@@ -260,12 +263,12 @@ impl LookedUp {
             self.settle(&scope.group_kind);
         }
         match told {
-            true => self.readers_in(scope),
+            true => self.dependents_in(scope),
             false => Vec::new(),
         }
     }
 
-    /// As [`LookedUp::listed`], for a list that proves nothing of what comes after it.
+    /// As [`Dependencies::listed`], for a list that proves nothing of what comes after it.
     pub fn retain(&mut self, scope: &Scope, seen: &HashSet<(String, String)>) -> Vec<String> {
         let Some(state) = self.scopes.get_mut(scope) else {
             return Vec::new();
@@ -310,25 +313,26 @@ impl LookedUp {
             Some(state) if !state.told => state.told = true,
             _ => return Vec::new(),
         }
-        self.readers_in(scope)
+        self.dependents_in(scope)
     }
 
-    fn readers_in(&self, scope: &Scope) -> Vec<String> {
-        let is_here = |target: &Target| {
+    fn dependents_in(&self, scope: &Scope) -> Vec<String> {
+        let is_here = |dependency: &Dependency| {
             let namespace = scope.namespace.as_ref();
-            target.group_kind == scope.group_kind && namespace.is_none_or(|namespace| *namespace == target.namespace)
+            dependency.group_kind == scope.group_kind
+                && namespace.is_none_or(|namespace| *namespace == dependency.namespace)
         };
-        let readers = self.readers.iter().filter(|(target, _)| is_here(target));
-        let sets: BTreeSet<&String> = readers.flat_map(|(_, sets)| sets).collect();
+        let dependents = self.dependents.iter().filter(|(dependency, _)| is_here(dependency));
+        let sets: BTreeSet<&String> = dependents.flat_map(|(_, sets)| sets).collect();
         sets.into_iter().cloned().collect()
     }
 
-    /// Since when it can't be told what a lookup finds, and why: for what a release should tell of it.
-    pub fn unseen(&self, target: &Target) -> Option<&(Timestamp, String)> {
-        if self.state(target).is_some() {
+    /// Since when it can't be told what is there, and why: for what a release should tell of it.
+    pub fn unseen(&self, dependency: &Dependency) -> Option<&(Timestamp, String)> {
+        if self.state(dependency).is_some() {
             return None;
         }
-        let mut states = self.states(target).filter(|state| state.told);
+        let mut states = self.states(dependency).filter(|state| state.told);
         states.find_map(|state| state.refused.as_ref())
     }
 
@@ -338,19 +342,19 @@ impl LookedUp {
         states.filter(|(_, state)| state.failing).count()
     }
 
-    fn readers_of(&self, scope: &Scope, namespace: &str, name: &str) -> Vec<String> {
-        let of = |namespace: &str, name: &str| Target {
+    fn dependents_of(&self, scope: &Scope, namespace: &str, name: &str) -> Vec<String> {
+        let of = |namespace: &str, name: &str| Dependency {
             group_kind: scope.group_kind.clone(),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         };
-        let mut targets = vec![of(namespace, name), of(namespace, "")];
+        let mut dependencies = vec![of(namespace, name), of(namespace, "")];
         if scope.namespace.is_none() && !namespace.is_empty() {
-            targets.push(of("", ""));
+            dependencies.push(of("", ""));
         }
-        let sets: BTreeSet<&String> = targets
+        let sets: BTreeSet<&String> = dependencies
             .iter()
-            .filter_map(|target| self.readers.get(target))
+            .filter_map(|dependency| self.dependents.get(dependency))
             .flatten()
             .collect();
         sets.into_iter().cloned().collect()
@@ -410,31 +414,31 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn target(namespace: &str, name: &str) -> Target {
-        Target {
+    fn dependency(namespace: &str, name: &str) -> Dependency {
+        Dependency {
             group_kind: GroupKind::new("", "Secret"),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         }
     }
 
-    fn index(readers: &[(&str, Target)]) -> LookedUp {
-        let mut index = LookedUp::default();
-        for (set, target) in readers {
-            let mut targets = index.targets.get(*set).cloned().unwrap_or_default();
-            targets.insert(target.clone());
-            index.read(set, targets);
+    fn index(dependents: &[(&str, Dependency)]) -> Dependencies {
+        let mut index = Dependencies::default();
+        for (set, dependency) in dependents {
+            let mut dependencies = index.of_sets.get(*set).cloned().unwrap_or_default();
+            dependencies.insert(dependency.clone());
+            index.depend_on(set, dependencies);
         }
         index
     }
 
     #[test]
     fn those_who_look_hear_of_changes_and_nobody_else() {
-        let shop = target("shop", "").scope();
+        let shop = dependency("shop", "").scope();
         let mut index = index(&[
-            ("one", target("shop", "tls")),
-            ("all", target("shop", "")),
-            ("other", target("b", "tls")),
+            ("one", dependency("shop", "tls")),
+            ("all", dependency("shop", "")),
+            ("other", dependency("b", "tls")),
         ]);
         assert_eq!(index.observe(&shop, "shop", "tls", "1"), ["all", "one"]);
         assert_eq!(index.observe(&shop, "shop", "tls", "1"), [""; 0], "no news");
@@ -442,7 +446,7 @@ mod tests {
         assert_eq!(index.observe(&shop, "shop", "else", "3"), ["all"]);
         assert_eq!(index.remove(&shop, "shop", "tls"), ["all", "one"]);
         assert_eq!(index.remove(&shop, "shop", "tls"), [""; 0]);
-        let everywhere = target("", "").scope();
+        let everywhere = dependency("", "").scope();
         assert_eq!(
             index.observe(&everywhere, "b", "tls", "1"),
             [""; 0],
@@ -452,9 +456,9 @@ mod tests {
 
     #[test]
     fn versions_of_answers_and_of_watches_agree() {
-        let mut index = index(&[("a", target("shop", "tls")), ("a", target("shop", ""))]);
-        let scope = target("shop", "").scope();
-        assert_eq!(index.version(&target("shop", "tls")), None, "not synced");
+        let mut index = index(&[("a", dependency("shop", "tls")), ("a", dependency("shop", ""))]);
+        let scope = dependency("shop", "").scope();
+        assert_eq!(index.version(&dependency("shop", "tls")), None, "not synced");
         index.observe(&scope, "shop", "tls", "7");
         index.observe(&scope, "shop", "b", "9");
         index.listed(
@@ -464,28 +468,28 @@ mod tests {
         let object = |name: &str, version: &str| json!({"metadata": {"namespace": "shop", "name": name, "resourceVersion": version}});
         let list = json!({"metadata": {}, "items": [object("tls", "7"), object("b", "9")]});
         assert_eq!(
-            index.version(&target("shop", "tls")),
+            index.version(&dependency("shop", "tls")),
             Some(version(&object("tls", "7")))
         );
-        assert_eq!(index.version(&target("shop", "")), Some(version(&list)));
+        assert_eq!(index.version(&dependency("shop", "")), Some(version(&list)));
         assert_ne!(
-            index.version(&target("shop", "tls")),
+            index.version(&dependency("shop", "tls")),
             Some(version(&object("tls", "8")))
         );
-        assert_eq!(index.version(&target("shop", "gone")), Some(version(&json!({}))));
+        assert_eq!(index.version(&dependency("shop", "gone")), Some(version(&json!({}))));
         let empty = json!({"metadata": {}, "items": []});
-        assert_ne!(index.version(&target("shop", "")), Some(version(&empty)));
+        assert_ne!(index.version(&dependency("shop", "")), Some(version(&empty)));
         index.listed(&scope, &HashSet::new());
         assert_eq!(
-            index.version(&target("shop", "")),
+            index.version(&dependency("shop", "")),
             Some(version(&empty)),
             "a list forgets what it lacks"
         );
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
         index.set_refused(&scope, "forbidden".into(), at(7));
-        assert_eq!(index.version(&target("shop", "")), None);
+        assert_eq!(index.version(&dependency("shop", "")), None);
         assert_eq!(
-            (index.unseen(&target("shop", "")), index.count_failing("Secret")),
+            (index.unseen(&dependency("shop", "")), index.count_failing("Secret")),
             (None, 1)
         );
         assert_eq!(
@@ -493,43 +497,48 @@ mod tests {
             (vec!["a".to_owned()], vec![])
         );
         index.set_refused(&scope, "gone".into(), at(9));
-        assert_eq!(index.unseen(&target("shop", "tls")), Some(&(at(7), "gone".to_owned())));
+        assert_eq!(
+            index.unseen(&dependency("shop", "tls")),
+            Some(&(at(7), "gone".to_owned()))
+        );
         index.retain(&scope, &HashSet::new());
         assert_eq!(
-            index.version(&target("shop", "")),
+            index.version(&dependency("shop", "")),
             None,
             "a list proves nothing of what comes after it"
         );
         assert_eq!(index.listed(&scope, &HashSet::new()), ["a"]);
         assert_eq!(
-            (index.unseen(&target("shop", "tls")), index.count_failing("Secret")),
+            (index.unseen(&dependency("shop", "tls")), index.count_failing("Secret")),
             (None, 0)
         );
     }
 
-    fn namespaces(count: usize) -> BTreeSet<Target> {
-        (0..count).map(|number| target(&format!("n{number}"), "tls")).collect()
+    fn namespaces(count: usize) -> BTreeSet<Dependency> {
+        (0..count)
+            .map(|number| dependency(&format!("n{number}"), "tls"))
+            .collect()
     }
 
     #[test]
     fn lookups_in_many_namespaces_share_a_watch() {
-        let mut index = LookedUp::of_all_namespaces();
-        let everywhere = target("", "").scope();
-        assert!(index.read("a", namespaces(SHARED - 1)));
+        let mut index = Dependencies::of_all_namespaces();
+        let everywhere = dependency("", "").scope();
+        assert!(index.depend_on("a", namespaces(SHARED - 1)));
         assert_eq!(index.wanted().count(), SHARED - 1);
-        let first = target("n0", "tls");
+        let first = dependency("n0", "tls");
         index.observe(&first.scope(), "n0", "tls", "1");
         index.listed(&first.scope(), &[("n0".into(), "tls".into())].into());
         let known = index.version(&first);
         assert!(known.is_some());
 
-        assert!(index.read("b", namespaces(1000)));
+        assert!(index.depend_on("b", namespaces(1000)));
         assert_eq!(
             index.wanted().count(),
             SHARED,
             "one more, and what was known still counts"
         );
-        assert!(index.is_unsettled(&target("n9", "tls")));
+        assert!(index.is_unsettled(&dependency("n9", "tls")));
         assert_eq!(index.version(&first), known, "nobody is rendered for it");
         let seen: HashSet<_> = [("n0", "tls"), ("n7", "tls"), ("n7", "other"), ("else", "tls")]
             .map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
@@ -540,60 +549,63 @@ mod tests {
         index.listed(&everywhere, &seen);
         assert_eq!(index.wanted().collect::<Vec<_>>(), [&everywhere]);
         assert_eq!(index.version(&first), known);
-        assert_eq!(index.version(&target("n8", "tls")), Some(String::new()));
+        assert_eq!(index.version(&dependency("n8", "tls")), Some(String::new()));
         assert_eq!(index.observe(&everywhere, "n0", "tls", "2"), ["a", "b"]);
         assert_eq!(index.observe(&everywhere, "n7", "tls", "2"), ["b"]);
         assert_eq!(index.observe(&everywhere, "else", "tls", "2"), [""; 0]);
-        index.read("list", [target("n7", "")].into());
+        index.depend_on("list", [dependency("n7", "")].into());
         assert_eq!(index.observe(&everywhere, "n7", "other", "2"), ["list"]);
         let object = |name: &str| json!({"metadata": {"namespace": "n7", "name": name, "resourceVersion": "2"}});
         let list = json!({"metadata": {}, "items": [object("tls"), object("other")]});
         assert_eq!(
-            index.version(&target("n7", "")),
+            index.version(&dependency("n7", "")),
             Some(version(&list)),
             "of its namespace only"
         );
 
-        index.read("b", BTreeSet::new());
+        index.depend_on("b", BTreeSet::new());
         assert_eq!(
             index.wanted().collect::<Vec<_>>(),
             [&everywhere],
             "what is watched by now"
         );
-        assert!(!index.read("a", BTreeSet::new()) && index.read("list", BTreeSet::new()));
+        assert!(!index.depend_on("a", BTreeSet::new()) && index.depend_on("list", BTreeSet::new()));
         assert_eq!(index.wanted().count(), 0);
     }
 
     #[test]
     fn who_may_not_see_all_namespaces_watches_each() {
-        let everywhere = target("", "").scope();
-        let mut index = LookedUp::of_all_namespaces();
-        index.read("a", namespaces(10));
+        let everywhere = dependency("", "").scope();
+        let mut index = Dependencies::of_all_namespaces();
+        index.depend_on("a", namespaces(10));
         assert_eq!(index.wanted().count(), 1);
         assert!(!index.set_failing(&everywhere, false), "that may pass");
         assert!(index.set_failing(&everywhere, true));
         assert_eq!(index.wanted().count(), 10);
-        index.read("b", namespaces(20));
+        index.depend_on("b", namespaces(20));
         assert_eq!(index.wanted().count(), 20);
-        let mut index = LookedUp::default();
-        index.read("a", namespaces(10));
+        let mut index = Dependencies::default();
+        index.depend_on("a", namespaces(10));
         assert_eq!(index.wanted().count(), 10, "an operator of some namespaces");
     }
 
     #[test]
     fn a_scope_that_nobody_looks_into_is_not_watched() {
-        let mut index = LookedUp::default();
-        assert!(index.read("a", [target("shop", "tls")].into()));
-        assert!(!index.read("a", [target("shop", "tls")].into()), "known");
-        assert!(!index.read("b", [target("shop", "x")].into()), "the same scope");
-        assert!(index.is_unsettled(&target("shop", "x")) && !index.is_unsettled(&target("b", "x")));
-        assert!(!index.read("a", BTreeSet::new()), "b still looks there");
-        assert!(index.read("b", [target("", "node")].into()));
+        let mut index = Dependencies::default();
+        assert!(index.depend_on("a", [dependency("shop", "tls")].into()));
+        assert!(!index.depend_on("a", [dependency("shop", "tls")].into()), "known");
+        assert!(
+            !index.depend_on("b", [dependency("shop", "x")].into()),
+            "the same scope"
+        );
+        assert!(index.is_unsettled(&dependency("shop", "x")) && !index.is_unsettled(&dependency("b", "x")));
+        assert!(!index.depend_on("a", BTreeSet::new()), "b still looks there");
+        assert!(index.depend_on("b", [dependency("", "node")].into()));
         assert_eq!(
             index.wanted().cloned().collect::<Vec<_>>(),
-            [target("", "node").scope()]
+            [dependency("", "node").scope()]
         );
-        assert!(index.read("b", BTreeSet::new()));
+        assert!(index.depend_on("b", BTreeSet::new()));
         assert_eq!(index.wanted().count(), 0);
     }
 }

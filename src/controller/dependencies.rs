@@ -1,4 +1,4 @@
-//! Watches of what templates look up: metadata only, for the versions are enough to tell that a render may be old.
+//! Watches of what releases depend on: metadata only, for the versions are enough to tell that a render may be old.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::plan::members::Scope;
 /// Watches one scope until it is aborted. `resource`: its kind, in the version that is watched.
 pub async fn scope_watch(shared: Arc<Shared>, scope: Scope, resource: Option<Resource>) {
     let Some(resource) = resource.filter(|resource| resource.watchable) else {
-        shared.context.looked_up().set_failing(&scope, false);
+        shared.context.dependencies().set_failing(&scope, false);
         return;
     };
     let api = resource.api_in::<MetadataOnly>(&shared.context.client, scope.namespace.as_deref());
@@ -34,20 +34,20 @@ pub async fn scope_watch(shared: Arc<Shared>, scope: Scope, resource: Option<Res
             News::Listed(object) => {
                 let (namespace, name, version) = facts(&object.metadata);
                 seen.insert((namespace.to_owned(), name.to_owned()));
-                index.looked_up().observe(&scope, namespace, name, version)
+                index.dependencies().observe(&scope, namespace, name, version)
             }
             News::Changed(object) => {
                 let (namespace, name, version) = facts(&object.metadata);
-                index.looked_up().observe(&scope, namespace, name, version)
+                index.dependencies().observe(&scope, namespace, name, version)
             }
             News::Deleted(object) => {
                 let (namespace, name, _) = facts(&object.metadata);
-                index.looked_up().remove(&scope, namespace, name)
+                index.dependencies().remove(&scope, namespace, name)
             }
             News::ListEnds => {
                 let sets = match shaky {
-                    true => index.looked_up().retain(&scope, &seen),
-                    false => index.looked_up().listed(&scope, &seen),
+                    true => index.dependencies().retain(&scope, &seen),
+                    false => index.dependencies().listed(&scope, &seen),
                 };
                 // It may take the place of others.
                 index.wanted.notify_one();
@@ -60,12 +60,12 @@ pub async fn scope_watch(shared: Arc<Shared>, scope: Scope, resource: Option<Res
                 let (namespace, name, version) = facts(&unreadable.metadata);
                 seen.insert((namespace.to_owned(), name.to_owned()));
                 index.metrics.unreadable(&scope.group_kind.kind);
-                index.looked_up().observe(&scope, namespace, name, version)
+                index.dependencies().observe(&scope, namespace, name, version)
             }
             News::Steady if !shaky => continue,
             News::Steady => {
                 shaky = false;
-                let sets = index.looked_up().trust(&scope);
+                let sets = index.dependencies().trust(&scope);
                 index.wanted.notify_one();
                 shared.count_failing(&scope.group_kind);
                 sets
@@ -86,15 +86,15 @@ pub async fn scope_watch(shared: Arc<Shared>, scope: Scope, resource: Option<Res
                 if !listing && refused.is_none() {
                     continue;
                 }
-                let mut looked_up = index.looked_up();
-                if looked_up.set_refused(&scope, error, Timestamp::now()) {
+                let mut dependencies = index.dependencies();
+                if dependencies.set_refused(&scope, error, Timestamp::now()) {
                     index.wanted.notify_one();
                 }
                 let sets = match refused.is_some_and(|refused| refused >= TOLD) {
-                    true => looked_up.tell_failing(&scope),
+                    true => dependencies.tell_failing(&scope),
                     false => Vec::new(),
                 };
-                drop(looked_up);
+                drop(dependencies);
                 shared.count_failing(&scope.group_kind);
                 shared.synced.notify_waiters();
                 sets
