@@ -135,12 +135,12 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut O
     }
     capabilities.api_versions.extend(args::filled(&args.api_versions));
     let (name, chart) = name_and_chart(args)?;
-    let place = locate(dir, &chart)?;
+    let source = locate(dir, &chart)?;
     let (values, raw_texts) = args.value_options(dir).merge(stdin).map_err(|e| e.to_string())?;
     let mut logged = Vec::new();
-    let chart = match place {
-        Place::Path(path) => Chart::load_logged(&path, &mut logged),
-        Place::Url(url) => {
+    let chart = match source {
+        ChartSource::Path(path) => Chart::load_logged(&path, &mut logged),
+        ChartSource::Url(url) => {
             let path = PathBuf::from(fetch::without_password(&url));
             Chart::unpack_logged(&path, &fetch::get(&url)?, &mut logged)
         }
@@ -268,7 +268,7 @@ fn print(
 }
 
 /// Where a chart is.
-enum Place {
+enum ChartSource {
     /// A folder or an archive.
     Path(PathBuf),
     /// An archive's.
@@ -276,14 +276,14 @@ enum Place {
 }
 
 /// The place of the chart that a command line names (`LocateChart` in Helm's `pkg/action/install.go`).
-fn locate(dir: &Path, chart: &str) -> Result<Place, String> {
+fn locate(dir: &Path, chart: &str) -> Result<ChartSource, String> {
     let name = chart.trim();
     let path = dir.join(name);
     if !name.is_empty() && path.exists() {
-        return Ok(Place::Path(path));
+        return Ok(ChartSource::Path(path));
     }
     if fetch::is_url(name) {
-        return Ok(Place::Url(name.to_owned()));
+        return Ok(ChartSource::Url(name.to_owned()));
     }
     if name.starts_with(['/', '.']) {
         return Err(format!("path {} not found", quote_go(name)));

@@ -9,6 +9,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use kube::api::ApiResource;
 use kube::core::DynamicResourceScope;
+use kube::core::discovery::v2::APIVersionDiscovery;
 use kube::{Api, Client};
 use tokio::sync::{Mutex, Notify, watch};
 
@@ -124,6 +125,51 @@ impl Default for Reads {
 // === impl Snapshot ===
 
 impl Snapshot {
+    /// Takes in what a version of a group serves, and what `.Capabilities` have of it.
+    fn add(&mut self, group: &str, served: APIVersionDiscovery, api_versions: &mut BTreeSet<String>) {
+        let version = served.version.unwrap_or_default();
+        let api_version = match group {
+            "" => version.clone(),
+            group => format!("{group}/{version}"),
+        };
+        if served.freshness.is_some_and(|freshness| freshness != "Current") {
+            self.failed.push(api_version.clone());
+        }
+        api_versions.insert(api_version.clone());
+        for resource in served.resources {
+            // `.Capabilities` has the kinds of subresources too, `v1/Scale` for one.
+            let kinds = resource.subresources.iter();
+            let kinds = kinds.filter_map(|sub| sub.response_kind.as_ref()?.kind.as_ref());
+            api_versions.extend(kinds.map(|kind| format!("{api_version}/{kind}")));
+            let response = resource.response_kind.unwrap_or_default();
+            let (Some(kind), Some(plural)) = (response.kind, resource.resource) else {
+                continue;
+            };
+            api_versions.insert(format!("{api_version}/{kind}"));
+            // A few resources answer with a kind of another group (TokenRequest and the like).
+            if response.group.is_some_and(|other| !other.is_empty() && other != group) {
+                continue;
+            }
+            let mut subresources = resource.subresources.iter();
+            let has = |verb: &str| resource.verbs.iter().any(|served| served == verb);
+            self.kinds
+                .entry(GroupKind::new(group, &kind))
+                .or_default()
+                .push(Resource {
+                    namespaced: resource.scope.as_deref() == Some("Namespaced"),
+                    watchable: has("list") && has("watch"),
+                    status: subresources.any(|sub| sub.subresource.as_deref() == Some("status")),
+                    api: ApiResource {
+                        group: group.to_owned(),
+                        version: version.clone(),
+                        api_version: api_version.clone(),
+                        kind,
+                        plural,
+                    },
+                });
+        }
+    }
+
     /// The resource of a kind and version.
     pub fn resource(&self, group_kind: &GroupKind, version: &str) -> Option<&Resource> {
         self.kinds
@@ -282,59 +328,9 @@ impl Discovery {
         };
         let mut api_versions = BTreeSet::new();
         for group in core.items.into_iter().chain(groups.items) {
-            let group_name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
+            let name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
             for served in group.versions {
-                let version = served.version.unwrap_or_default();
-                let api_version = match group_name.as_str() {
-                    "" => version.clone(),
-                    group => format!("{group}/{version}"),
-                };
-                if served
-                    .freshness
-                    .as_deref()
-                    .is_some_and(|freshness| freshness != "Current")
-                {
-                    snapshot.failed.push(api_version.clone());
-                }
-                api_versions.insert(api_version.clone());
-                for resource in served.resources {
-                    // `.Capabilities` has the kinds of subresources too, `v1/Scale` for one.
-                    let kinds = resource.subresources.iter();
-                    let kinds = kinds.filter_map(|sub| sub.response_kind.as_ref()?.kind.as_ref());
-                    api_versions.extend(kinds.map(|kind| format!("{api_version}/{kind}")));
-                    let response = resource.response_kind.unwrap_or_default();
-                    let (Some(kind), Some(plural)) = (response.kind, resource.resource) else {
-                        continue;
-                    };
-                    api_versions.insert(format!("{api_version}/{kind}"));
-                    // A few resources answer with a kind of another group (TokenRequest and the like).
-                    if response
-                        .group
-                        .as_deref()
-                        .is_some_and(|group| !group.is_empty() && group != group_name)
-                    {
-                        continue;
-                    }
-                    let mut subresources = resource.subresources.iter();
-                    let status = subresources.any(|sub| sub.subresource.as_deref() == Some("status"));
-                    let has = |verb: &str| resource.verbs.iter().any(|served| served == verb);
-                    snapshot
-                        .kinds
-                        .entry(GroupKind::new(&group_name, &kind))
-                        .or_default()
-                        .push(Resource {
-                            namespaced: resource.scope.as_deref() == Some("Namespaced"),
-                            watchable: has("list") && has("watch"),
-                            status,
-                            api: ApiResource {
-                                group: group_name.clone(),
-                                version: version.clone(),
-                                api_version: api_version.clone(),
-                                kind,
-                                plural,
-                            },
-                        });
-                }
+                snapshot.add(&name, served, &mut api_versions);
             }
         }
         snapshot.capabilities = Capabilities {

@@ -38,18 +38,18 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Events {
     writer: Arc<Writer>,
-    later: Arc<OnceLock<mpsc::Sender<Later>>>,
+    queue: Arc<OnceLock<mpsc::Sender<Deferred>>>,
 }
 
 /// What is done when there is time.
-enum Later {
-    Write(Arc<Telling>),
+enum Deferred {
+    Write(Arc<Message>),
     /// Tells that everything before it is written.
     Flush(oneshot::Sender<()>),
 }
 
 /// An Event that is to be written, and what it is about.
-struct Telling {
+struct Message {
     event: Event,
     about: ObjectReference,
 }
@@ -98,45 +98,45 @@ impl Events {
         };
         Events {
             writer: Arc::new(writer),
-            later: Arc::default(),
+            queue: Arc::default(),
         }
     }
 
     /// Tells what went well, as soon as there is time.
     pub async fn normal(&self, about: &ObjectReference, reason: &str, action: &str, note: &str) {
-        let telling = Telling::new(EventType::Normal, about, reason, action, note);
-        if self.later().try_send(Later::Write(telling.clone())).is_err() {
-            self.writer.write(telling).await;
+        let message = Message::new(EventType::Normal, about, reason, action, note);
+        if self.queue().try_send(Deferred::Write(message.clone())).is_err() {
+            self.writer.write(message).await;
         }
     }
 
     /// Tells what is wrong, now.
     pub async fn warning(&self, about: &ObjectReference, reason: &str, action: &str, note: &str) {
-        let telling = Telling::new(EventType::Warning, about, reason, action, note);
-        self.writer.write(telling).await;
+        let message = Message::new(EventType::Warning, about, reason, action, note);
+        self.writer.write(message).await;
     }
 
     /// Waits until everything that was told so far is written, without pauses: the work is at its end.
     pub async fn flush(&self) {
         self.writer.hurries.store(true, Ordering::Relaxed);
-        let Some(later) = self.later.get() else {
+        let Some(queue) = self.queue.get() else {
             return;
         };
         let (done, flushed) = oneshot::channel();
-        if later.send(Later::Flush(done)).await.is_ok() {
+        if queue.send(Deferred::Flush(done)).await.is_ok() {
             let _ = flushed.await;
         }
     }
 
-    fn later(&self) -> &mpsc::Sender<Later> {
-        self.later.get_or_init(|| {
+    fn queue(&self) -> &mpsc::Sender<Deferred> {
+        self.queue.get_or_init(|| {
             let (sender, mut waiting) = mpsc::channel(MAX_WAITING);
             let writer = self.writer.clone();
             tokio::spawn(async move {
                 while let Some(next) = waiting.recv().await {
                     match next {
-                        Later::Write(telling) => writer.write_and_pause(telling).await,
-                        Later::Flush(done) => drop(done.send(())),
+                        Deferred::Write(message) => writer.write_and_pause(message).await,
+                        Deferred::Flush(done) => drop(done.send(())),
                     }
                 }
             });
@@ -145,11 +145,11 @@ impl Events {
     }
 }
 
-// === impl Telling ===
+// === impl Message ===
 
-impl Telling {
+impl Message {
     fn new(kind: EventType, about: &ObjectReference, reason: &str, action: &str, note: &str) -> Arc<Self> {
-        Arc::new(Telling {
+        Arc::new(Message {
             event: Event {
                 type_: kind,
                 reason: reason.to_owned(),
@@ -172,11 +172,11 @@ impl Telling {
 // === impl Writer ===
 
 impl Writer {
-    fn recorder(&self, telling: &Telling) -> Recorder {
+    fn recorder(&self, message: &Message) -> Recorder {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = telling.key();
+        let key = message.key();
         let known = told.recall(key);
-        let repeats = known.is_some() || telling.event.type_ == EventType::Warning;
+        let repeats = known.is_some() || message.event.type_ == EventType::Warning;
         let new = || Recorder::new(self.client.clone(), self.reporter.clone());
         let recorder = known.flatten().unwrap_or_else(new);
         let last = Last {
@@ -187,18 +187,18 @@ impl Writer {
         recorder
     }
 
-    async fn write_and_pause(&self, telling: Arc<Telling>) {
+    async fn write_and_pause(&self, message: Arc<Message>) {
         let begun = tokio::time::Instant::now();
-        self.write(telling).await;
+        self.write(message).await;
         if !self.hurries.load(Ordering::Relaxed) {
             let pause = begun.elapsed() * PAUSE;
             tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
         }
     }
 
-    async fn write(&self, telling: Arc<Telling>) {
-        let recorder = self.recorder(&telling);
-        let Err(error) = bounded(recorder.publish(&telling.event, &telling.about)).await else {
+    async fn write(&self, message: Arc<Message>) {
+        let recorder = self.recorder(&message);
+        let Err(error) = bounded(recorder.publish(&message.event, &message.about)).await else {
             self.forbidden.store(false, Ordering::Relaxed);
             return;
         };
@@ -209,13 +209,13 @@ impl Writer {
                  create and patch events (events.k8s.io)"
             );
         }
-        tracing::debug!(reason = telling.event.reason, %error, "event was not recorded");
+        tracing::debug!(reason = message.event.reason, %error, "event was not recorded");
         if let Some(wait) = error.retry_after() {
             // Nobody waits for an event.
             tokio::spawn(async move {
                 tokio::time::sleep(wait.clamp(SHORTEST_WAIT, WINDOW)).await;
-                if let Err(error) = bounded(recorder.publish(&telling.event, &telling.about)).await {
-                    let reason = &telling.event.reason;
+                if let Err(error) = bounded(recorder.publish(&message.event, &message.about)).await {
+                    let reason = &message.event.reason;
                     tracing::debug!(reason, %error, "event was not recorded the second time either");
                 }
             });

@@ -22,11 +22,11 @@ pub struct Cache {
 struct Ends {
     /// Releases that are worked on: their memory is elsewhere.
     running: HashSet<Key>,
-    lost: HashMap<Key, Vec<Lost>>,
+    deleted: HashMap<Key, Vec<Deleted>>,
 }
 
 /// A custom resource that is there no more, until it is clear what that means for its release.
-pub struct Lost {
+pub struct Deleted {
     before: Arc<CustomResource>,
     /// As its watch told it with its end; `None`: it was missing.
     told: Option<CustomResource>,
@@ -46,7 +46,7 @@ impl Cache {
 
     /// Takes in a state of a custom resource, unless a newer one is known. True if it can start a reconcile.
     pub fn observe(&self, resource: CustomResource) -> bool {
-        Self::take_in(&mut lock(&self.resources), resource)
+        Self::insert_newer(&mut lock(&self.resources), resource)
     }
 
     /// A list begins, of one namespace or of all.
@@ -70,7 +70,7 @@ impl Cache {
             resources.insert(resource.key.clone(), Arc::new(resource));
             return true;
         }
-        Self::take_in(&mut resources, resource)
+        Self::insert_newer(&mut resources, resource)
     }
 
     pub fn list_ends(&self, namespace: Option<&str>) {
@@ -88,12 +88,12 @@ impl Cache {
             for learned in lock(&self.lists).values_mut() {
                 learned.insert(written.key.clone());
             }
-            Self::take_in(&mut resources, written);
+            Self::insert_newer(&mut resources, written);
         }
         is_there
     }
 
-    fn take_in(resources: &mut HashMap<Key, Arc<CustomResource>>, mut resource: CustomResource) -> bool {
+    fn insert_newer(resources: &mut HashMap<Key, Arc<CustomResource>>, mut resource: CustomResource) -> bool {
         if let Some(known) = resources.get(&resource.key) {
             if known.uid == resource.uid {
                 // The garbage collector takes this off again within moments.
@@ -113,32 +113,32 @@ impl Cache {
 
     /// A custom resource is there no more; `told` is what its watch told of it with that. Returns what was known of it,
     /// and whether its release has to be seen to.
-    pub fn lose(&self, key: &Key, told: Option<CustomResource>) -> Option<(Arc<CustomResource>, bool)> {
+    pub fn note_deletion(&self, key: &Key, told: Option<CustomResource>) -> Option<(Arc<CustomResource>, bool)> {
         let mut ends = lock(&self.ends);
         let before = lock(&self.resources).remove(key)?;
         let release = lock(&self.releases).remove(key);
         let told = told.filter(|told| told.uid == before.uid);
-        let lost = Lost {
+        let deleted = Deleted {
             before: before.clone(),
             told,
             release: release.map(|release| *release).unwrap_or_default(),
         };
         // What is under way may put the finalizer on, or take it off.
-        let matters = ends.running.contains(key) || lost.end() != End::Released;
+        let matters = ends.running.contains(key) || deleted.end() != End::Released;
         if matters {
-            ends.lost.entry(key.clone()).or_default().push(lost);
+            ends.deleted.entry(key.clone()).or_default().push(deleted);
         }
         Some((before, matters))
     }
 
-    /// Takes out those of a key that were lost. Not while it is worked on.
-    pub fn take_lost(&self, key: &Key) -> Vec<Lost> {
-        lock(&self.ends).lost.remove(key).unwrap_or_default()
+    /// Takes out those of a key that were deleted. Not while it is worked on.
+    pub fn take_deleted(&self, key: &Key) -> Vec<Deleted> {
+        lock(&self.ends).deleted.remove(key).unwrap_or_default()
     }
 
     /// Puts one back, to be tried again.
-    pub fn put_lost(&self, key: &Key, lost: Lost) {
-        lock(&self.ends).lost.entry(key.clone()).or_default().push(lost);
+    pub fn put_back(&self, key: &Key, deleted: Deleted) {
+        lock(&self.ends).deleted.entry(key.clone()).or_default().push(deleted);
     }
 
     /// A custom resource is no longer ours. Returns what was known of it.
@@ -185,15 +185,16 @@ impl Cache {
     pub fn put_release(&self, key: &Key, uid: &str, release: Option<Release>, written: Option<CustomResource>) {
         let mut ends = lock(&self.ends);
         ends.running.remove(key);
-        let waiting = ends.lost.get_mut(key);
-        let lost = waiting.and_then(|waiting| Some((waiting.iter().position(|lost| lost.before.uid == uid)?, waiting)));
-        match (lost, release) {
+        let waiting = ends.deleted.get_mut(key);
+        let deleted =
+            waiting.and_then(|waiting| Some((waiting.iter().position(|deleted| deleted.before.uid == uid)?, waiting)));
+        match (deleted, release) {
             (Some((place, waiting)), None) => drop(waiting.remove(place)),
             (Some((place, waiting)), Some(release)) => {
-                if let Some(lost) = waiting.get_mut(place) {
-                    lost.release = release;
-                    if let Some(written) = written.filter(|written| written.version > lost.before.version) {
-                        lost.before = Arc::new(written);
+                if let Some(deleted) = waiting.get_mut(place) {
+                    deleted.release = release;
+                    if let Some(written) = written.filter(|written| written.version > deleted.before.version) {
+                        deleted.before = Arc::new(written);
                     }
                 }
             }
@@ -207,9 +208,9 @@ impl Cache {
     }
 }
 
-// === impl Lost ===
+// === impl Deleted ===
 
-impl Lost {
+impl Deleted {
     /// The custom resource as it was last.
     pub fn resource(&self) -> &CustomResource {
         self.told.as_ref().unwrap_or(&self.before)
@@ -338,16 +339,19 @@ mod tests {
             release.record.revision = revision;
             Some(release)
         };
-        // Lost in the middle of its first reconcile, whose claim only the write's answer tells.
+        // Deleted in the middle of its first reconcile, whose claim only the write's answer tells.
         let cache = Cache::default();
         cache.observe(of("u", 1, json!([])));
         drop(cache.take_release(&key));
-        assert!(cache.lose(&key, None).unwrap().1);
+        assert!(cache.note_deletion(&key, None).unwrap().1);
         cache.observe(of("successor", 4, json!([])));
         cache.put_release(&key, "u", release(7), Some(of("u", 2, ours.clone())));
-        let lost = cache.take_lost(&key);
-        assert_eq!((lost.len(), lost[0].end()), (1, End::Vanished));
-        assert_eq!((lost[0].release.record.revision, lost[0].resource().version), (7, 2));
+        let deleted = cache.take_deleted(&key);
+        assert_eq!((deleted.len(), deleted[0].end()), (1, End::Vanished));
+        assert_eq!(
+            (deleted[0].release.record.revision, deleted[0].resource().version),
+            (7, 2)
+        );
         assert_eq!(cache.get(&key).unwrap().uid, "successor");
         assert_eq!(cache.take_release(&key).record.revision, 0, "not its predecessor's");
 
@@ -359,14 +363,14 @@ mod tests {
             json!({"uid": "u", "resourceVersion": "3", "finalizers": ours, "deletionTimestamp": "2026-01-01T00:00:00Z"}),
             1,
         );
-        assert!(cache.lose(&key, Some(deleted)).unwrap().1);
+        assert!(cache.note_deletion(&key, Some(deleted)).unwrap().1);
         cache.put_release(&key, "u", None, None);
-        assert!(cache.take_lost(&key).is_empty());
+        assert!(cache.take_deleted(&key).is_empty());
 
         // Nothing was ever made for it.
         let cache = Cache::default();
         cache.observe(of("u", 1, json!([])));
-        assert!(!cache.lose(&key, Some(of("u", 2, json!([])))).unwrap().1);
-        assert!(cache.lose(&key, None).is_none());
+        assert!(!cache.note_deletion(&key, Some(of("u", 2, json!([])))).unwrap().1);
+        assert!(cache.note_deletion(&key, None).is_none());
     }
 }

@@ -337,7 +337,7 @@ impl Serving {
                 News::Changed(object) => self.observe(CustomResource::from(object), Cache::observe),
                 News::Deleted(object) => {
                     let resource = CustomResource::from(object);
-                    self.lose(&resource.key.clone(), Some(resource));
+                    self.note_deletion(&resource.key.clone(), Some(resource));
                 }
                 News::Unreadable(unreadable) => {
                     seen.insert(Key::of(&unreadable.metadata));
@@ -346,7 +346,7 @@ impl Serving {
                 News::ListEnds => {
                     self.cache.list_ends(namespace.as_deref());
                     for key in self.cache.missing_from(namespace.as_deref(), &seen) {
-                        self.lose(&key, None);
+                        self.note_deletion(&key, None);
                     }
                     seen = HashSet::new();
                     if let Some(listed) = listed.take() {
@@ -369,15 +369,15 @@ impl Serving {
         }
     }
 
-    /// `take_in`: how the cache takes it. True if that can start a reconcile.
-    fn observe(&self, resource: CustomResource, take_in: impl FnOnce(&Cache, CustomResource) -> bool) {
+    /// `observe`: how the cache takes it. True if that can start a reconcile.
+    fn observe(&self, resource: CustomResource, observe: impl FnOnce(&Cache, CustomResource) -> bool) {
         // Another one of its name: that it is gone was not told.
         if self
             .cache
             .get(&resource.key)
             .is_some_and(|known| known.uid != resource.uid)
         {
-            self.lose(&resource.key, None);
+            self.note_deletion(&resource.key, None);
         }
         if !self.unit.is_ours(&resource.labels, resource.has_finalizer()) {
             self.forget(&resource.key);
@@ -386,7 +386,7 @@ impl Serving {
         let key = resource.key.clone();
         let set = resource.set(&self.unit.group_kind);
         self.shared.context.register_owner(&self.unit.group_kind, &resource);
-        if take_in(&self.cache, resource) {
+        if observe(&self.cache, resource) {
             if self.unit.watch.watch_dependent_resources {
                 self.shared.router.register(
                     set,
@@ -409,8 +409,8 @@ impl Serving {
     }
 
     /// A custom resource is there no more. If nobody has uninstalled its release, a worker does.
-    fn lose(&self, key: &Key, told: Option<CustomResource>) {
-        let Some((resource, matters)) = self.cache.lose(key, told) else {
+    fn note_deletion(&self, key: &Key, told: Option<CustomResource>) {
+        let Some((resource, matters)) = self.cache.note_deletion(key, told) else {
             return;
         };
         self.queue.forget(key);
@@ -452,9 +452,9 @@ impl Serving {
 
     /// When to look again, and whether the release is put off until then.
     async fn reconcile(&self, key: &Key) -> (Option<Duration>, bool) {
-        let lost = self.see_to_lost(key).await;
+        let again = self.see_to_deleted(key).await;
         let Some(resource) = self.cache.get(key) else {
-            return (lost, false);
+            return (again, false);
         };
         let mut release = self.cache.take_release(key);
         let context = &self.shared.context;
@@ -487,7 +487,7 @@ impl Serving {
         // Its watch may be long in telling.
         let is_known = || self.cache.get(key).is_some_and(|known| known.uid == resource.uid);
         if outcome.missing && is_known() && reconcile::is_gone(context, &self.unit, &resource).await && is_known() {
-            self.lose(key, None);
+            self.note_deletion(key, None);
         }
         // That it is being deleted, and how, is for its watch to tell.
         let written = outcome.written.filter(|written| resource.deleting || !written.deleting);
@@ -500,20 +500,20 @@ impl Serving {
         }
         let release = (!outcome.finished).then_some(release);
         self.cache.put_release(key, &resource.uid, release, written);
-        (outcome.again.into_iter().chain(lost).min(), outcome.put_off)
+        (outcome.again.into_iter().chain(again).min(), outcome.put_off)
     }
 
     /// Custom resources of a name that are gone, though nobody let them go. When to look again, if something is left.
-    async fn see_to_lost(&self, key: &Key) -> Option<Duration> {
+    async fn see_to_deleted(&self, key: &Key) -> Option<Duration> {
         let context = &self.shared.context;
         let mut again = None;
-        for mut lost in self.cache.take_lost(key) {
-            let resource = lost.resource().clone();
+        for mut deleted in self.cache.take_deleted(key) {
+            let resource = deleted.resource().clone();
             if self.cache.get(key).is_none() {
                 // What was under way may have said more of it since.
                 self.unregister(&resource);
             }
-            match lost.end() {
+            match deleted.end() {
                 End::Released => continue,
                 End::Freed => {
                     // A list may come from a server that lags behind.
@@ -524,7 +524,7 @@ impl Serving {
                 }
                 End::Vanished => {}
             }
-            let work = reconcile::uninstall(context, &self.unit, &resource, &mut lost.release);
+            let work = reconcile::uninstall(context, &self.unit, &resource, &mut deleted.release);
             let wait = match AssertUnwindSafe(work).catch_unwind().await {
                 Ok(outcome) if outcome.finished => continue,
                 Ok(outcome) => outcome.again.unwrap_or(AFTER_PANIC),
@@ -536,7 +536,7 @@ impl Serving {
                 }
             };
             again = Some(again.map_or(wait, |again: Duration| again.min(wait)));
-            self.cache.put_lost(key, lost);
+            self.cache.put_back(key, deleted);
         }
         again
     }
