@@ -147,13 +147,9 @@ async fn candidates(
             continue;
         }
         let is_wanted = |owner: &Owner| args.uid.as_ref().is_none_or(|uid| *uid == owner.uid);
-        let id_of = |metadata: &kube::core::ObjectMeta| {
-            let text = |field: &Option<String>| field.clone().unwrap_or_default();
-            ObjectId::new(group_kind.clone(), text(&metadata.namespace), text(&metadata.name))
-        };
         match objects::list_metadata(client, resource, namespace, &members).await {
             Ok(listed) => found.extend(listed.into_iter().filter_map(|metadata| {
-                let (id, live) = (id_of(&metadata), objects::live(&metadata));
+                let (id, live) = (objects::id_of(group_kind, &metadata), objects::live(&metadata));
                 let owner = owner_of(&id, &live).filter(is_wanted)?;
                 Some(Leftover {
                     resource: resource.clone(),
@@ -177,7 +173,7 @@ async fn candidates(
                 };
                 is_wanted(&owner).then(|| Leftover {
                     resource: resource.clone(),
-                    id: id_of(&metadata),
+                    id: objects::id_of(group_kind, &metadata),
                     live: objects::live(&metadata),
                     owner,
                     is_kept: true,

@@ -290,7 +290,6 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         key.unwrap_or_else(|| Key::new([0; 32])),
         args.operator_name.clone(),
         own_namespace,
-        None,
     );
     let unit = Unit {
         labels: (

@@ -26,10 +26,8 @@ pub async fn load_or_create(client: Client, namespace: &str, operator: &str) -> 
     let api: Api<Secret> = Api::namespaced(client, namespace);
     let name = secret_name(operator);
     for _ in 0..3 {
-        match bounded(api.get(&name)).await {
-            Ok(secret) => return read(&secret, namespace, &name),
-            Err(error) if !error.is_not_found() => return Err(error),
-            Err(_) => {}
+        if let Some(secret) = bounded(api.get_opt(&name)).await? {
+            return read(&secret, namespace, &name);
         }
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(|error| Error::Unavailable(error.to_string()))?;

@@ -17,7 +17,7 @@ use super::decoding::{MetadataOnly, Whole};
 use super::discovery::Resource;
 use super::error::{Error, Result};
 use super::path::segment;
-use crate::plan::identity::ObjectId;
+use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::members::Live;
 use crate::plan::{annotations, applyset, fingerprint, health, references};
 
@@ -116,6 +116,12 @@ fn health_metadata(metadata: &ObjectMeta) -> Value {
     })
 }
 
+/// Which object of a kind some metadata are of.
+pub fn id_of(group_kind: &GroupKind, metadata: &ObjectMeta) -> ObjectId {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    ObjectId::new(group_kind.clone(), text(&metadata.namespace), text(&metadata.name))
+}
+
 fn namespace(id: &ObjectId) -> Option<&str> {
     (!id.namespace.is_empty()).then_some(id.namespace.as_str())
 }
@@ -131,12 +137,15 @@ pub async fn look(client: &Client, resource: &Resource, id: &ObjectId) -> Result
 
 /// The same, with what `managedFields` say in full.
 pub async fn look_closely(client: &Client, resource: &Resource, id: &ObjectId) -> Result<Option<Closely>> {
-    let api = resource.api_in::<MetadataOnly>(client, namespace(id));
-    match bounded(api.get(&segment(&id.name))).await {
-        Ok(object) => Ok(Some((
-            live(&object.metadata),
-            object.metadata.managed_fields.unwrap_or_default(),
-        ))),
+    let found = metadata(client, resource, &id.namespace, &id.name).await?;
+    Ok(found.map(|metadata| (live(&metadata), metadata.managed_fields.unwrap_or_default())))
+}
+
+/// All metadata of an object. `None` if it does not exist. `namespace` is empty for a cluster-scoped one.
+pub async fn metadata(client: &Client, resource: &Resource, namespace: &str, name: &str) -> Result<Option<ObjectMeta>> {
+    let api = resource.api_in::<MetadataOnly>(client, (!namespace.is_empty()).then_some(namespace));
+    match bounded(api.get(&segment(name))).await {
+        Ok(object) => Ok(Some(object.metadata)),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }
@@ -391,10 +400,8 @@ async fn patch_seen(
     let api = resource.api_in::<MetadataOnly>(client, namespace(id));
     if seen.owner.is_some() {
         // A patch says of a list which items stay, and those of others aren't known.
-        let found = match bounded(api.get(&segment(&id.name))).await {
-            Ok(object) => object.metadata,
-            Err(error) if error.is_not_found() => return Ok(Deleted::Absent),
-            Err(error) => return Err(error),
+        let Some(found) = self::metadata(client, resource, &id.namespace, &id.name).await? else {
+            return Ok(Deleted::Absent);
         };
         if found.resource_version.as_ref() != Some(&seen.resource_version) {
             return Ok(Deleted::Changed);
@@ -424,7 +431,6 @@ mod tests {
 
     use super::super::testing::{client, failure, widgets};
     use super::*;
-    use crate::plan::identity::GroupKind;
 
     /// What an API server makes of the creation of a widget that answers an apply with a version by `refusal`, and the
     /// requests that it has seen.

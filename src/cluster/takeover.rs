@@ -11,6 +11,7 @@ use super::decoding::MetadataOnly;
 use super::discovery::Resource;
 use super::error::{Error, Result};
 use super::objects::FIELD_MANAGER;
+pub use super::objects::metadata;
 use super::path::segment;
 use super::secrets::secrets;
 
@@ -26,16 +27,6 @@ pub struct ReleaseSecret {
     /// The revision, and whether it is the one that is live, as its labels say.
     pub version: i64,
     pub deployed: bool,
-}
-
-/// All metadata of an object. `None` if it does not exist. `namespace` is empty for a cluster-scoped one.
-pub async fn metadata(client: &Client, resource: &Resource, namespace: &str, name: &str) -> Result<Option<ObjectMeta>> {
-    let api = resource.api_in::<MetadataOnly>(client, (!namespace.is_empty()).then_some(namespace));
-    match bounded(api.get(&segment(name))).await {
-        Ok(object) => Ok(Some(object.metadata)),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// Merges a patch into the metadata of an object, which it pins by UID and resourceVersion.

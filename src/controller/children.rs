@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
-use kube::core::ObjectMeta;
 
 use super::shared::Shared;
 use super::watching::{News, TOLD, watch};
@@ -47,7 +46,7 @@ impl<K: kube::Resource> News<K> {
     /// Reduces an object to what the index keeps, at once: the whole object is never held.
     fn map(self, live: impl Fn(K, &ObjectId) -> Live, scope: &Scope) -> News<Member> {
         let member = |object: K| {
-            let id = id_of(object.meta(), scope);
+            let id = objects::id_of(&scope.group_kind, object.meta());
             let live = live(object, &id);
             (id, live)
         };
@@ -70,15 +69,6 @@ impl<K: kube::Resource> News<K> {
             News::Steady => News::Steady,
         }
     }
-}
-
-fn id_of(metadata: &ObjectMeta, scope: &Scope) -> ObjectId {
-    let text = |field: &Option<String>| field.clone().unwrap_or_default();
-    ObjectId::new(
-        scope.group_kind.clone(),
-        text(&metadata.namespace),
-        text(&metadata.name),
-    )
 }
 
 /// Keeps the index up to date with one watch.
@@ -116,7 +106,7 @@ async fn follow(shared: &Shared, scope: &Scope, stream: impl Stream<Item = News<
             }
             News::Unreadable(unreadable) => {
                 // It is there, and nothing else is known of it.
-                seen.insert(id_of(&unreadable.metadata, scope));
+                seen.insert(objects::id_of(&scope.group_kind, &unreadable.metadata));
                 shared.context.metrics.unreadable(&scope.group_kind.kind);
                 continue;
             }

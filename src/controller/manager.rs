@@ -172,9 +172,9 @@ async fn lead(
         key,
         options.operator.clone(),
         options.own_namespace.clone(),
-        options.namespaces.clone(),
     );
-    let context = Arc::new(context.within(options.memory));
+    let context = context.only_in(options.namespaces.clone()).within(options.memory);
+    let context = Arc::new(context);
     let shared = Arc::new(Shared::new(context));
     health.set_waiting("the first lists");
 

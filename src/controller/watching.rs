@@ -68,7 +68,11 @@ pub const TOLD: Duration = Duration::from_secs(15);
 const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A watch between two pieces of news.
-struct Watching<S> {
+struct Watching<S, B> {
+    /// The URL of what is watched, for the log.
+    url: String,
+    /// Begins anew with a list.
+    begin: B,
     events: Pin<Box<S>>,
     /// Between the beginning and the end of a list.
     listing: bool,
@@ -99,10 +103,12 @@ where
     if let Some(labels) = labels {
         config = config.labels(labels);
     }
-    let kind = api.resource_url().to_owned();
+    let url = api.resource_url().to_owned();
     let begin = move || Box::pin(watcher(api.clone(), config.clone()));
     let watching = Watching {
+        url,
         events: begin(),
+        begin,
         listing: false,
         failures: 0,
         pause: Duration::ZERO,
@@ -111,83 +117,106 @@ where
         refused: None,
         expired: false,
     };
-    futures::stream::unfold((watching, begin, kind), |(mut watching, begin, kind)| async move {
-        loop {
-            tokio::time::sleep(std::mem::take(&mut watching.pause)).await;
-            let deadline = match watching.listing {
-                true => Some(Instant::now() + PAGE_TIMEOUT),
-                false => watching.steady,
-            };
-            let next = match deadline {
-                Some(deadline) => tokio::time::timeout_at(deadline, watching.events.next()).await,
-                None => Ok(watching.events.next().await),
-            };
-            let Ok(event) = next else {
-                if !watching.listing {
-                    if watching.is_steady() {
-                        return Some((News::Steady, (watching, begin, kind)));
-                    }
-                    continue;
-                }
-                let error = format!("the API server did not end its list within {PAGE_TIMEOUT:?}");
-                watching.fail(true, None, None);
-                watching.events = begin();
-                let news = News::Failed {
-                    error,
-                    listing: true,
-                    refused: None,
-                };
-                return Some((news, (watching, begin, kind)));
-            };
-            let news = match event? {
-                Ok(watcher::Event::Init) => News::ListStarts,
-                Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) if object.problem().is_some() => {
-                    unreadable(&kind, &object)
-                }
-                Ok(watcher::Event::InitApply(object)) => News::Listed(object),
-                Ok(watcher::Event::InitDone) => News::ListEnds,
-                Ok(watcher::Event::Apply(object)) => News::Changed(object),
-                Ok(watcher::Event::Delete(object)) => News::Deleted(object),
-                Err(error) if is_expired(&error) && !watching.expired => {
-                    // No failure, but how a server says that it begins with a list: after it was started anew, as a rule.
-                    tracing::debug!(%error, "the watch begins anew with a list");
-                    watching.expired = true;
-                    watching.steady = None;
-                    watching.pause = SHORTEST;
-                    continue;
-                }
-                Err(error) => {
-                    let listing = matches!(error, watcher::Error::InitialListFailed(_));
-                    let asked = cause(&error).and_then(cluster::Error::retry_after);
-                    let asked = asked.map(|asked| spread(asked, (&kind, watching.failures)));
-                    watching.fail(listing, answer(&error), asked);
-                    let refused = watching.refused.map(|since| since.elapsed());
-                    if refused.is_some() && !listing {
-                        watching.events = begin();
-                    }
-                    News::Failed {
-                        listing,
-                        error: text(&error),
-                        refused,
-                    }
-                }
-            };
-            match news {
-                News::ListStarts => watching.listing = true,
-                News::ListEnds => {
-                    watching.listing = false;
-                    let is_doubted = watching.failing.is_some() || watching.expired;
-                    watching.steady = is_doubted.then(|| Instant::now() + STEADY);
-                }
-                News::Changed(_) | News::Deleted(_) => watching.failures = 0,
-                _ => {}
-            }
-            break Some((news, (watching, begin, kind)));
-        }
+    futures::stream::unfold(watching, |mut watching| async move {
+        let news = watching.next().await?;
+        Some((news, watching))
     })
 }
 
-impl<S> Watching<S> {
+impl<K, S, B> Watching<S, B>
+where
+    K: Resource + Readable,
+    S: Stream<Item = watcher::Result<watcher::Event<K>>>,
+    B: Fn() -> Pin<Box<S>>,
+{
+    async fn next(&mut self) -> Option<News<K>> {
+        loop {
+            tokio::time::sleep(std::mem::take(&mut self.pause)).await;
+            let deadline = match self.listing {
+                true => Some(Instant::now() + PAGE_TIMEOUT),
+                false => self.steady,
+            };
+            let next = match deadline {
+                Some(deadline) => tokio::time::timeout_at(deadline, self.events.next()).await,
+                None => Ok(self.events.next().await),
+            };
+            let news = match next {
+                Ok(Some(Ok(event))) => Some(self.told(event)),
+                Ok(Some(Err(error))) => self.broken(&error),
+                Ok(None) => return None,
+                Err(_) if self.listing => Some(self.stuck()),
+                Err(_) => self.is_steady().then_some(News::Steady),
+            };
+            if news.is_some() {
+                return news;
+            }
+        }
+    }
+
+    fn told(&mut self, event: watcher::Event<K>) -> News<K> {
+        match event {
+            watcher::Event::Init => {
+                self.listing = true;
+                News::ListStarts
+            }
+            watcher::Event::InitDone => {
+                self.listing = false;
+                let is_doubted = self.failing.is_some() || self.expired;
+                self.steady = is_doubted.then(|| Instant::now() + STEADY);
+                News::ListEnds
+            }
+            watcher::Event::InitApply(object) | watcher::Event::Apply(object) if object.problem().is_some() => {
+                unreadable(&self.url, &object)
+            }
+            watcher::Event::InitApply(object) => News::Listed(object),
+            watcher::Event::Apply(object) => {
+                self.failures = 0;
+                News::Changed(object)
+            }
+            watcher::Event::Delete(object) => {
+                self.failures = 0;
+                News::Deleted(object)
+            }
+        }
+    }
+
+    fn broken(&mut self, error: &watcher::Error) -> Option<News<K>> {
+        if is_expired(error) && !self.expired {
+            // No failure, but how a server says that it begins with a list: after it was started anew, as a rule.
+            tracing::debug!(%error, "the watch begins anew with a list");
+            self.expired = true;
+            self.steady = None;
+            self.pause = SHORTEST;
+            return None;
+        }
+        let listing = matches!(error, watcher::Error::InitialListFailed(_));
+        let asked = cause(error).and_then(cluster::Error::retry_after);
+        let asked = asked.map(|asked| spread(asked, (&self.url, self.failures)));
+        self.fail(listing, answer(error), asked);
+        let refused = self.refused.map(|since| since.elapsed());
+        if refused.is_some() && !listing {
+            self.events = (self.begin)();
+        }
+        Some(News::Failed {
+            listing,
+            error: text(error),
+            refused,
+        })
+    }
+
+    /// A list does not end.
+    fn stuck(&mut self) -> News<K> {
+        self.fail(true, None, None);
+        self.events = (self.begin)();
+        News::Failed {
+            error: format!("the API server did not end its list within {PAGE_TIMEOUT:?}"),
+            listing: true,
+            refused: None,
+        }
+    }
+}
+
+impl<S, B> Watching<S, B> {
     /// Takes note of a failure, with the code that the API server answered. `asked`: how long it wants to be left alone.
     fn fail(&mut self, listing: bool, answered: Option<u16>, asked: Option<Duration>) {
         let now = Instant::now();

@@ -164,13 +164,8 @@ impl Context {
         key: Key,
         operator: String,
         own_namespace: String,
-        namespaces: Option<BTreeSet<String>>,
     ) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        let dependencies = match &namespaces {
-            None => Dependencies::of_all_namespaces(),
-            Some(_) => Dependencies::default(),
-        };
         Context {
             client,
             discovery,
@@ -179,17 +174,26 @@ impl Context {
             key,
             operator,
             own_namespace,
-            namespaces,
+            namespaces: None,
             renders: Arc::new(Semaphore::new(cores)),
             schemas: Schemas::default(),
             lookups: Semaphore::new(LOOKUPS_AT_ONCE),
             budget: Budget::new(None),
             members: Mutex::default(),
-            dependencies: Mutex::new(dependencies),
+            dependencies: Mutex::new(Dependencies::of_all_namespaces()),
             pods: Pods::default(),
             owners: Mutex::default(),
             wanted: Notify::new(),
         }
+    }
+
+    /// The same, for these namespaces alone.
+    pub fn only_in(mut self, namespaces: Option<BTreeSet<String>>) -> Self {
+        if namespaces.is_some() {
+            self.dependencies = Mutex::default();
+        }
+        self.namespaces = namespaces;
+        self
     }
 
     /// The same, with so many bytes of memory for the process.
