@@ -4,10 +4,11 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::Args;
 use kube::Client;
 
+use super::block_on;
 use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::secrets::UID_LABEL;
 use crate::cluster::{self, Discovery, objects};
@@ -67,11 +68,7 @@ struct Leftover {
 }
 
 pub fn run(args: &LeftoversArgs) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("async runtime")?;
-    runtime.block_on(list(args))
+    block_on(list(args))
 }
 
 async fn list(args: &LeftoversArgs) -> anyhow::Result<()> {

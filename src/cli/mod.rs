@@ -13,6 +13,7 @@ pub mod version;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{CommandFactory, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -61,6 +62,12 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
     }
+}
+
+/// Carries out the requests of a command.
+fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().context("async runtime")?.block_on(work)
 }
 
 /// Prints clap's error, or the help. Helm knows no code for wrong use, so neither does `template`.

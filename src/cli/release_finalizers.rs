@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use kube::Client;
-use kube::api::{DynamicObject, PartialObjectMeta};
+use kube::api::DynamicObject;
 
+use super::block_on;
 use crate::cluster::custom_resource::{remove_finalizer, with_finalizer};
 use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::{self, Discovery, objects};
@@ -16,6 +17,7 @@ use crate::plan::applyset::{FINALIZER, PART_OF_LABEL};
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::prune::{Purpose, Verdict, verdict};
 use crate::reconcile::{CustomResource, Superset};
+use crate::watches::names::is_built_in;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -87,11 +89,7 @@ struct Found {
 }
 
 pub fn run(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("async runtime")?;
-    runtime.block_on(free(args))
+    block_on(free(args))
 }
 
 async fn free(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
@@ -126,7 +124,7 @@ async fn free(args: &ReleaseFinalizersArgs) -> anyhow::Result<()> {
 async fn find(args: &ReleaseFinalizersArgs, client: &Client, snapshot: &Snapshot) -> anyhow::Result<Vec<Found>> {
     let selection = &args.selection;
     let mut found = Vec::new();
-    for (group_kind, resource) in kinds(selection, client, snapshot).await? {
+    for (group_kind, resource) in kinds(selection, snapshot)? {
         let namespace = selection.namespace.as_deref();
         if namespace.is_some() && !resource.namespaced {
             continue;
@@ -154,12 +152,8 @@ async fn find(args: &ReleaseFinalizersArgs, client: &Client, snapshot: &Snapshot
     Ok(found)
 }
 
-/// The kinds that are meant: one, or those of them that are made by CustomResourceDefinitions.
-async fn kinds<'s>(
-    selection: &Selection,
-    client: &Client,
-    snapshot: &'s Snapshot,
-) -> anyhow::Result<Vec<(&'s GroupKind, &'s Resource)>> {
+/// The kinds that are meant: one, or those of them that aren't Kubernetes' own.
+fn kinds<'s>(selection: &Selection, snapshot: &'s Snapshot) -> anyhow::Result<Vec<(&'s GroupKind, &'s Resource)>> {
     let meant = |group_kind: &GroupKind| {
         selection.group.as_ref().is_none_or(|group| *group == group_kind.group)
             && selection.kind.as_ref().is_none_or(|kind| *kind == group_kind.kind)
@@ -171,22 +165,9 @@ async fn kinds<'s>(
         let group = selection.group.as_deref().map(|group| format!(" in group {group}"));
         bail!("the API server does not serve {kind}{}", group.unwrap_or_default());
     }
-    if selection.group.is_some() && selection.kind.is_some() {
-        return Ok(kinds);
+    if selection.group.is_none() || selection.kind.is_none() {
+        kinds.retain(|(group_kind, resource)| resource.watchable && !is_built_in(&group_kind.group));
     }
-    let crd = GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition");
-    let crds = snapshot
-        .preferred(&crd)
-        .context("the API server serves no CustomResourceDefinitions")?;
-    let api = crds.api_in::<PartialObjectMeta<DynamicObject>>(client, None);
-    let listed = api
-        .list_metadata(&Default::default())
-        .await
-        .context("CustomResourceDefinitions can't be listed: give both --group and --kind")?;
-    // A CustomResourceDefinition is named after what it defines: `<plural>.<group>`.
-    let names: std::collections::HashSet<String> =
-        listed.items.into_iter().filter_map(|crd| crd.metadata.name).collect();
-    kinds.retain(|(_, resource)| names.contains(&format!("{}.{}", resource.api.plural, resource.api.group)));
     Ok(kinds)
 }
 

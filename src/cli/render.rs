@@ -140,7 +140,6 @@ fn find_watch<'a>(
 struct Cluster {
     client: Client,
     discovery: Discovery,
-    events: Events,
     /// The custom resource's.
     resource: Resource,
     /// The operator's, if it has started once.
@@ -158,7 +157,6 @@ impl Cluster {
         let own_namespace = operator_namespace(args.operator_namespace.as_deref(), client.default_namespace());
         Ok(Cluster {
             discovery,
-            events: Events::new(client.clone(), &args.operator_name, None),
             client: client.clone(),
             resource: resource.with_context(|| format!("the API server does not serve {group_kind} in {version}"))?,
             key: cluster::keys::load(client, &own_namespace, &args.operator_name).await?,
@@ -175,7 +173,6 @@ impl Cluster {
         });
         Ok(Cluster {
             discovery: Discovery::offline(client.clone(), Capabilities::default()),
-            events: Events::new(client.clone(), &args.operator_name, None),
             client,
             resource: Resource {
                 api,
@@ -247,7 +244,6 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
     let Cluster {
         client,
         discovery,
-        events,
         resource: live,
         key,
         own_namespace,
@@ -283,9 +279,9 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         );
     }
     let context = Context::new(
-        client,
+        client.clone(),
         discovery,
-        events,
+        Events::new(client, &args.operator_name, None),
         Arc::new(Metrics::new()),
         key.unwrap_or_else(|| Key::new([0; 32])),
         args.operator_name.clone(),
