@@ -15,6 +15,7 @@ use super::shared::Shared;
 use super::unit::Blueprint;
 use super::{api_watch, scopes};
 use crate::cluster::{self, Discovery, events::Events};
+use crate::plan::digest::Key;
 use crate::reconcile::{Context, list};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::Health;
@@ -144,23 +145,8 @@ async fn lead(
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     health.set_waiting("the API server");
-    let start = async {
-        let discovery = retrying("the API server's discovery", || Discovery::new(client.clone())).await?;
-        let key = retrying("the operator's Secret", || {
-            cluster::keys::load_or_create(client.clone(), &options.own_namespace, &options.operator)
-        })
-        .await
-        .with_context(|| {
-            format!(
-                "Secret {}/{}",
-                options.own_namespace,
-                cluster::keys::secret_name(&options.operator)
-            )
-        })?;
-        anyhow::Ok((discovery, key))
-    };
     let (discovery, key) = tokio::select! {
-        started = start => started?,
+        started = start(&client, &options) => started?,
         () = stop.cancelled() => return Ok(()),
     };
     let events = Events::new(client.clone(), &options.operator, std::env::var("HOSTNAME").ok());
@@ -205,21 +191,38 @@ async fn lead(
         "stopping: no new work; what runs may take {:?} to end",
         options.shutdown_timeout
     );
-    let deadline = tokio::time::Instant::now() + options.shutdown_timeout;
-    let drained = tokio::time::timeout_at(deadline, async { while units.join_next().await.is_some() {} });
-    if drained.await.is_err() {
-        tracing::warn!("reconciles were cut off; the next start takes them up again");
-        units.shutdown().await;
-    } else if tokio::time::timeout_at(deadline, shared.context.events.flush())
-        .await
-        .is_err()
-    {
-        tracing::warn!("Events of what was done last are lost; status and log say the same");
-    }
+    drain(units, options.shutdown_timeout, &shared.context.events).await;
     ended.cancel();
     services.shutdown().await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// What the leader needs before anything else.
+async fn start(client: &kube::Client, options: &Options) -> anyhow::Result<(Discovery, Key)> {
+    let Options {
+        own_namespace,
+        operator,
+        ..
+    } = options;
+    let discovery = retrying("the API server's discovery", || Discovery::new(client.clone())).await?;
+    let key = retrying("the operator's Secret", || {
+        cluster::keys::load_or_create(client.clone(), own_namespace, operator)
+    });
+    let secret = || format!("Secret {own_namespace}/{}", cluster::keys::secret_name(operator));
+    Ok((discovery, key.await.with_context(secret)?))
+}
+
+/// Waits until the units have ended and their Events are written, within so long.
+async fn drain(mut units: JoinSet<()>, timeout: Duration, events: &Events) {
+    let deadline = tokio::time::Instant::now() + timeout;
+    let ended = async { while units.join_next().await.is_some() {} };
+    if tokio::time::timeout_at(deadline, ended).await.is_err() {
+        tracing::warn!("reconciles were cut off; the next start takes them up again");
+        units.shutdown().await;
+    } else if tokio::time::timeout_at(deadline, events.flush()).await.is_err() {
+        tracing::warn!("Events of what was done last are lost; status and log say the same");
+    }
 }
 
 /// Names what is left of custom resources that are gone: one that went while no operator ran, in spite of its finalizer,

@@ -47,56 +47,21 @@ const DRY_RUN_OPTIONS: [&str; 6] = ["", "client", "server", "none", "true", "fal
 /// Reads an entry; `None` if it lacks something that is required. Everything wrong with it is in the report.
 pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) -> Option<Watch> {
     let fields = Fields::open(node, "a watch", &KNOWN, &LATER, report)?;
-    let group = checked(&fields, "group", report, |group| {
-        (group.is_empty() || names::is_dns_subdomain(group))
-            .then_some(())
-            .ok_or_else(|| {
-                let hint = if group.contains('/') {
-                    ": write the part after `/` as `version`"
-                } else {
-                    ""
-                };
-                format!("`group` must be a DNS name such as cache.example.com, not {group:?}{hint}")
-            })
-    });
-    let version = checked(&fields, "version", report, |version| {
-        names::is_version(version)
-            .then_some(())
-            .ok_or_else(|| format!("`version` must be an API version such as v1alpha1, not {version:?}"))
-    });
-    let kind = checked(&fields, "kind", report, |kind| {
-        names::is_kind(kind)
-            .then_some(())
-            .ok_or_else(|| format!("`kind` must be a kind such as Memcached, letters and digits only, not {kind:?}"))
-    });
-    let chart = checked(&fields, "chart", report, |_| Ok(()));
-    for (name, value) in [("version", &version), ("kind", &kind), ("chart", &chart)] {
+    let (group, version, kind) = read_kind(&fields, report);
+    let chart = read_chart(&fields, outside, report);
+    for (name, value) in [
+        ("version", version.is_none()),
+        ("kind", kind.is_none()),
+        ("chart", chart.is_none()),
+    ] {
         // An ill-typed one was reported already.
-        if value.is_none() && fields.get(name).is_none() {
+        if value && fields.get(name).is_none() {
             report.error(
                 fields.at(),
                 format!("`{name}` is missing: every watch needs version, kind and chart"),
             );
         }
     }
-    if let (Some(kind), Some(at)) = (&kind, fields.get("kind"))
-        && kind.starts_with(|c: char| c.is_ascii_lowercase())
-    {
-        report.warn(
-            at,
-            format!("kinds are written in CamelCase: `{kind}` only matches a CRD that has it in lower case"),
-        );
-    }
-    let chart = chart.map(|chart| {
-        let path = outside.folder.join(&chart);
-        if let (false, Some(at), Err(message)) = (chart.is_empty(), fields.get("chart"), check_chart(&path)) {
-            match outside.charts_may_be_absent {
-                true => report.warn(at, format!("{message}; its releases can only be deleted")),
-                false => report.error(at, message),
-            }
-        }
-        path
-    });
     let override_values = fields
         .get("overrideValues")
         .map(|node| overrides::read(node, outside.env, report))
@@ -158,6 +123,54 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
         lookups,
         line: node.line,
     })
+}
+
+/// Group, version and kind.
+fn read_kind(fields: &Fields<'_>, report: &mut Report<'_>) -> (Option<String>, Option<String>, Option<String>) {
+    let group = checked(fields, "group", report, |group| {
+        (group.is_empty() || names::is_dns_subdomain(group))
+            .then_some(())
+            .ok_or_else(|| {
+                let hint = if group.contains('/') {
+                    ": write the part after `/` as `version`"
+                } else {
+                    ""
+                };
+                format!("`group` must be a DNS name such as cache.example.com, not {group:?}{hint}")
+            })
+    });
+    let version = checked(fields, "version", report, |version| {
+        names::is_version(version)
+            .then_some(())
+            .ok_or_else(|| format!("`version` must be an API version such as v1alpha1, not {version:?}"))
+    });
+    let kind = checked(fields, "kind", report, |kind| {
+        names::is_kind(kind)
+            .then_some(())
+            .ok_or_else(|| format!("`kind` must be a kind such as Memcached, letters and digits only, not {kind:?}"))
+    });
+    if let (Some(kind), Some(at)) = (&kind, fields.get("kind"))
+        && kind.starts_with(|c: char| c.is_ascii_lowercase())
+    {
+        report.warn(
+            at,
+            format!("kinds are written in CamelCase: `{kind}` only matches a CRD that has it in lower case"),
+        );
+    }
+    (group, version, kind)
+}
+
+/// Where the chart is, and whether there is one.
+fn read_chart(fields: &Fields<'_>, outside: &Outside<'_>, report: &mut Report<'_>) -> Option<PathBuf> {
+    let chart = checked(fields, "chart", report, |_| Ok(()))?;
+    let path = outside.folder.join(&chart);
+    if let (false, Some(at), Err(message)) = (chart.is_empty(), fields.get("chart"), check_chart(&path)) {
+        match outside.charts_may_be_absent {
+            true => report.warn(at, format!("{message}; its releases can only be deleted")),
+            false => report.error(at, message),
+        }
+    }
+    Some(path)
 }
 
 /// A string that `check` accepts.

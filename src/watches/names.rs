@@ -6,11 +6,7 @@ fn is_alphanumeric(byte: Option<&u8>) -> bool {
 
 /// RFC 1123 label: at most 63 of `a-z`, `0-9` and `-`, with a letter or digit at both ends. Namespaces are such.
 pub fn is_dns_label(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes.len() <= 63
-        && is_alphanumeric(bytes.first())
-        && is_alphanumeric(bytes.last())
-        && bytes.iter().all(|byte| is_alphanumeric(Some(byte)) || *byte == b'-')
+    text.len() <= 63 && is_subdomain_part(text)
 }
 
 /// RFC 1123 subdomain: labels with dots between them, at most 253 bytes. API groups are such.
