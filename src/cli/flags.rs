@@ -75,7 +75,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration::parse)]
     shutdown_timeout: Duration,
 
-    /// No Events about overrideValues
+    /// Accepted for helm-operator's sake: there are no Events about overrideValues
     #[arg(long)]
     suppress_override_values: bool,
 
@@ -170,8 +170,6 @@ pub struct RunOptions {
     pub operator_name: String,
     /// The bound on the end of running work after SIGTERM.
     pub shutdown_timeout: Duration,
-    /// Emit no Events about overrideValues.
-    pub suppress_override_values: bool,
     /// Where metrics are served.
     pub metrics_address: BindAddress,
     /// Where probes are served.
@@ -281,7 +279,6 @@ impl RunArgs {
             namespace: own_namespace,
             operator_name,
             shutdown_timeout: self.shutdown_timeout,
-            suppress_override_values: self.suppress_override_values,
             metrics_address: self
                 .metrics_bind_address
                 .or(self.metrics_addr)

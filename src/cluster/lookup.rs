@@ -104,23 +104,20 @@ pub async fn fetch_all(
 ) -> std::result::Result<Vec<Value>, (LookupKey, Error)> {
     let mut places: HashMap<(&str, &str, &str), Vec<&str>> = HashMap::new();
     for key in keys.iter().filter(|key| is_plain(&key.name)) {
-        let place = (key.api_version.as_str(), key.kind.as_str(), key.namespace.as_str());
-        places.entry(place).or_default().push(&key.name);
+        places.entry(place(key)).or_default().push(&key.name);
     }
     let mut found: HashMap<&LookupKey, Value> = HashMap::new();
     places.retain(|_, names| names.len() >= WORTH_A_LIST);
     for key in keys.iter().filter(|key| is_plain(&key.name)) {
-        let place = (key.api_version.as_str(), key.kind.as_str(), key.namespace.as_str());
-        let Some(names) = places.remove(&place) else { continue };
+        let Some(names) = places.remove(&place(key)) else {
+            continue;
+        };
         let _permit = gate.acquire().await;
         // Who may not list, or not so much, gets each.
         let Ok(mut objects) = list_named(client, snapshot, key, &names).await else {
             continue;
         };
-        let here = |other: &&LookupKey| {
-            (&other.api_version, &other.kind, &other.namespace) == (&key.api_version, &key.kind, &key.namespace)
-        };
-        for key in keys.iter().filter(here) {
+        for key in keys.iter().filter(|other| place(other) == place(key)) {
             if let Some(object) = objects.remove(&key.name) {
                 found.insert(key, object);
             }
@@ -136,6 +133,11 @@ pub async fn fetch_all(
         fetched.map_err(|error| (key, error))
     });
     futures::stream::iter(fetched).buffered(AT_ONCE).try_collect().await
+}
+
+/// Version, kind and namespace.
+fn place(key: &LookupKey) -> (&str, &str, &str) {
+    (&key.api_version, &key.kind, &key.namespace)
 }
 
 /// True if it can be the name of an object; for any other, whoever is asked for it has the words.

@@ -118,7 +118,7 @@ impl Seen {
 impl List {
     async fn read(client: &Client, namespace: &str) -> Result<Self> {
         let mut parameters = ListParams::default().limit(PAGE);
-        let mut troubles = Vec::new();
+        let (mut troubles, mut is_part) = (Vec::new(), true);
         for _ in 0..PAGES {
             let page = bounded(pods_in(client, namespace).list(&parameters)).await?;
             for pod in page.items {
@@ -126,20 +126,13 @@ impl List {
                 let pod = serde_json::to_value(pod).map_err(invalid)?;
                 troubles.extend(pods::trouble(&pod).map(|trouble| (labels, trouble)));
             }
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => parameters = parameters.continue_token(&token),
-                None => {
-                    return Ok(List {
-                        troubles,
-                        is_part: false,
-                    });
-                }
-            }
+            let Some(token) = page.metadata.continue_.filter(|token| !token.is_empty()) else {
+                is_part = false;
+                break;
+            };
+            parameters = parameters.continue_token(&token);
         }
-        Ok(List {
-            troubles,
-            is_part: true,
-        })
+        Ok(List { troubles, is_part })
     }
 }
 

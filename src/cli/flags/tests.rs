@@ -36,7 +36,6 @@ fn defaults() {
         namespace: None,
         operator_name: "chartwright".to_owned(),
         shutdown_timeout: Duration::from_secs(20),
-        suppress_override_values: false,
         metrics_address: address(":8080"),
         probe_address: address(":8081"),
         leader_election: None,
@@ -92,7 +91,6 @@ fn every_flag_of_helm_operator_is_read() {
         namespace: Some("ops".to_owned()),
     };
     assert_eq!(options.leader_election, Some(election));
-    assert!(options.suppress_override_values);
     let log = LogOptions {
         devel: true,
         encoder: Some(Encoder::Json),
