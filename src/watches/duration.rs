@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helm_template::sprig::duration::parse_duration;
+use helm_template::gostd::duration::parse_duration;
 
 /// Why a text is no duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! Go's standard library, as far as templates see it: dates, durations, JSON, regular expressions, URLs, characters.
 
-pub(crate) mod duration;
+pub mod duration;
 pub(crate) mod json;
 mod json_parse;
 pub mod regexp;
