@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use crate::operator::IMPATIENT;
+use crate::operator::{IMPATIENT, Launch};
 use crate::world::{World, member_rule, served_changed};
 
 /// A CRD of the world's group, as text that a template can hold.
@@ -107,6 +107,49 @@ fn a_restart_sends_no_crd_that_is_there() -> Result<()> {
     world.await_gone("crd", &name)?;
     let _operator = world.start()?;
     world.await_object("crd", &name, "is made again", |_| true)?;
+    served_changed();
+    Ok(())
+}
+
+/// A mark for each kind of the wave that is served.
+const SERVED: &str = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-served
+data:
+  marks: "{{ range until 10 }}{{ if $.Capabilities.APIVersions.Has (printf "%s/v1/Wave%d" $.Values.group .) }}x{{ end }}{{ end }}"
+"#;
+
+#[test]
+fn a_wave_of_crds_renders_anew_a_few_times_not_once_for_each() -> Result<()> {
+    let world = World::new("crds-wave")?;
+    fs::write(world.chart().join("templates/served.yaml"), SERVED)?;
+    let operator = world.launch(&Launch {
+        metrics: true,
+        ..Launch::default()
+    })?;
+    world.install("a", json!({"group": world.group()}))?;
+    world.await_quiet(&operator)?;
+    let renders = || operator.metric("chartwright_render_duration_seconds_count");
+    let start = renders()?;
+    let kinds: Vec<String> = (0..10).map(|number| format!("Wave{number}")).collect();
+    for kind in &kinds {
+        world.kubectl.apply(&crd(&world, kind))?;
+    }
+    world.await_object("configmap", "a-served", "has a mark for each", |map| {
+        map["data"]["marks"] == "x".repeat(10)
+    })?;
+    let renders = renders()? - start;
+    ensure!(
+        renders <= 6.0,
+        "{renders} renders for ten kinds that came one after the other"
+    );
+    for kind in &kinds {
+        world
+            .kubectl
+            .delete("crd", &format!("{}s.{}", kind.to_lowercase(), world.group()))?;
+    }
     served_changed();
     Ok(())
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::look::{condition, inventory, says, uid};
 use crate::operator::{Launch, Operator};
 use crate::support::eventually;
-use crate::world::{SOON, World};
+use crate::world::{SOON, World, member_rule};
 
 const COPY: &str = r#"
 apiVersion: v1
@@ -27,6 +27,15 @@ metadata:
   name: {{ .Release.Name }}-copy
 data:
   of: {{ required "source is missing" (dig "data" "text" "" (lookup "v1" "ConfigMap" .Release.Namespace "source")) }}
+"#;
+
+const MANY: &str = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-copy
+data:
+  found: '{{ range until (int .Values.many) }}{{ dig "metadata" "name" "" (lookup "v1" "ConfigMap" $.Release.Namespace (printf "x-%d" .)) }}{{ end }}'
 "#;
 
 fn world(name: &str, template: &str) -> Result<World> {
@@ -318,5 +327,26 @@ fn a_chart_that_follows_its_own_objects_is_rendered_when_somebody_asks() -> Resu
         world.await_object("configmap", "a-one", "is back", |_| true)?;
     }
     ensure!(world.await_event("a", "KeptAsApplied")?.contains("a-count"));
+    Ok(())
+}
+
+#[test]
+fn lookups_beyond_the_limit_are_told_and_none_of_them_is_sent() -> Result<()> {
+    let world = world("lookup-many", MANY)?;
+    // The record of so many is too long for a status.
+    world.grant("secrets", &[member_rule("", "secrets")])?;
+    let operator = world.start()?;
+    let start = world.mark()?;
+    world.apply(&world.widget("a", json!({"many": 2001})))?;
+    let told = world.await_stalled("a", "RenderFailed")?;
+    ensure!(told.contains("the chart looks up more than 2000 objects"), "{told}");
+    world.install("b", json!({"many": 2000}))?;
+    world.await_quiet(&operator)?;
+    // Many of one namespace are one list.
+    let read = world
+        .requests(&operator, start)?
+        .resource("configmaps")
+        .filter(|request| !request.is_write());
+    ensure!(read.len() < 20, "{read}");
     Ok(())
 }

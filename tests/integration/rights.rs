@@ -479,3 +479,21 @@ fn the_rules_for_one_namespace_are_those_for_the_cluster_but_for_what_lies_in_no
     says(&told, ["rolebinding", "chartwright-manager-role "])?;
     Ok(())
 }
+
+#[test]
+fn without_the_right_to_watch_crds_discovery_is_read_now_and_then() -> Result<()> {
+    let world = without("rights-crds", &["customresourcedefinitions", "apiservices"])?;
+    let operator = world.start()?;
+    world.install("a", json!({}))?;
+    // A kind that nobody serves: whoever waits for it must not ask on and on.
+    let absent = json!({"apiVersion": "absent.test/v1", "kind": "Absent", "metadata": {"name": "absent"}});
+    world.apply(&world.widget("b", json!({"extraDeploy": [absent]})))?;
+    world.await_condition("b", "Ready", "False")?;
+    let start = world.mark()?;
+    std::thread::sleep(Duration::from_secs(6));
+    let reads = world
+        .all_requests(&operator, start)?
+        .filter(|request| request.uri == "/apis" || request.uri == "/api");
+    ensure!(reads.len() <= 4, "{reads}");
+    Ok(())
+}
