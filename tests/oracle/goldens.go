@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -237,4 +238,18 @@ func (g *goldens) folders(folders []string) error {
 	}
 	g.cases += len(folders)
 	return nil
+}
+
+// sortFindings sorts each run of lines that begin with "- at ": Helm has the findings of a schema in a random order.
+func sortFindings(text string) string {
+	lines := strings.Split(text, "\n")
+	for from := 0; from < len(lines); from++ {
+		to := from
+		for to < len(lines) && strings.HasPrefix(lines[to], "- at ") {
+			to++
+		}
+		slices.Sort(lines[from:to])
+		from = max(from, to)
+	}
+	return strings.Join(lines, "\n")
 }
