@@ -3,8 +3,6 @@
 
 use std::borrow::Cow;
 
-use go_template::unicode::is_print;
-
 /// The first character and its width in bytes; an invalid byte is U+FFFD of width 1. `None` at the end.
 pub(crate) fn decode(bytes: &[u8]) -> Option<(char, usize)> {
     let first = *bytes.first()?;
@@ -57,67 +55,22 @@ pub(crate) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-fn single(mut mapped: impl Iterator<Item = char>) -> Option<char> {
-    let first = mapped.next()?;
-    mapped.next().is_none().then_some(first)
+/// A letter in another case, or itself where that is several letters: Go maps one to one.
+fn single(c: char, mut mapped: impl Iterator<Item = char>) -> char {
+    match (mapped.next(), mapped.next()) {
+        (Some(mapped), None) => mapped,
+        _ => c,
+    }
 }
 
 /// `unicode.ToUpper`.
 pub(crate) fn to_upper(c: char) -> char {
-    // Greek letters with iota subscript: the simple mapping is the title case letter, the full one two letters.
-    let offset = match c as u32 {
-        0x1F80..=0x1F87 | 0x1F90..=0x1F97 | 0x1FA0..=0x1FA7 => 8,
-        0x1FB3 | 0x1FC3 | 0x1FF3 => 9,
-        _ => return mapped(c, c.to_uppercase()),
-    };
-    char::from_u32(c as u32 + offset).unwrap_or(c)
-}
-
-/// What a letter is in another case; itself where Go's version of Unicode doesn't know one of both yet.
-fn mapped(c: char, to: impl Iterator<Item = char>) -> char {
-    single(to).filter(|to| is_print(c) && is_print(*to)).unwrap_or(c)
+    single(c, c.to_uppercase())
 }
 
 /// `unicode.ToLower`.
 pub(crate) fn to_lower(c: char) -> char {
-    if c == '\u{130}' {
-        return 'i';
-    }
-    mapped(c, c.to_lowercase())
-}
-
-/// `unicode.ToTitle`.
-pub(crate) fn to_title(c: char) -> char {
-    match c as u32 {
-        0x01C4..=0x01C6 => '\u{01C5}',
-        0x01C7..=0x01C9 => '\u{01C8}',
-        0x01CA..=0x01CC => '\u{01CB}',
-        0x01F1..=0x01F3 => '\u{01F2}',
-        // Georgian letters have upper case, but keep their form in titles.
-        0x10D0..=0x10FA | 0x10FD..=0x10FF => c,
-        _ => to_upper(c),
-    }
-}
-
-/// `unicode.IsTitle`: the digraphs and the Greek letters with prosgegrammeni.
-pub(crate) fn is_title(c: char) -> bool {
-    matches!(c as u32, 0x01C5 | 0x01C8 | 0x01CB | 0x01F2 | 0x1F88..=0x1F8F | 0x1F98..=0x1F9F | 0x1FA8..=0x1FAF
-        | 0x1FBC | 0x1FCC | 0x1FFC)
-}
-
-/// `unicode.IsUpper`: category Lu. Rust's `is_uppercase` adds Other_Uppercase (Roman numerals, circled letters).
-pub(crate) fn is_upper(c: char) -> bool {
-    c.is_uppercase() && is_print(c) && !matches!(c as u32, 0x2160..=0x216F | 0x24B6..=0x24CF | 0x1F130..=0x1F189)
-}
-
-/// `unicode.IsLower`: category Ll. Rust's `is_lowercase` adds Other_Lowercase (modifier letters, small numerals).
-pub(crate) fn is_lower(c: char) -> bool {
-    c.is_lowercase()
-        && is_print(c)
-        && !matches!(c as u32, 0xAA | 0xBA | 0x2B0..=0x2E4 | 0x345 | 0x37A | 0x1D2C..=0x1D6A | 0x1D78 | 0x1D9B..=0x1DBF
-            | 0x2071 | 0x207F | 0x2090..=0x209C | 0x2170..=0x217F | 0x24D0..=0x24E9 | 0x2C7C..=0x2C7D | 0xA69C..=0xA69D
-            | 0xA770 | 0xA7F2..=0xA7F4 | 0xA7F8..=0xA7F9 | 0xAB5C..=0xAB5F | 0x10FC | 0x10780..=0x107BA
-            | 0x1E030..=0x1E06D)
+    single(c, c.to_lowercase())
 }
 
 #[cfg(test)]
@@ -133,13 +86,6 @@ mod tests {
 
     #[test]
     fn case_mappings_are_one_to_one() {
-        assert_eq!(
-            (to_upper('ß'), to_upper('ǆ'), to_title('ǆ'), to_lower('İ')),
-            ('ß', 'Ǆ', 'ǅ', 'i')
-        );
-        assert_eq!(
-            (to_upper('\u{1F80}'), to_title('ა'), to_upper('ა')),
-            ('\u{1F88}', 'ა', '\u{1C90}')
-        );
+        assert_eq!((to_upper('ß'), to_upper('é'), to_lower('É')), ('ß', 'É', 'é'));
     }
 }

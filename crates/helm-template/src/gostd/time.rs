@@ -102,42 +102,6 @@ impl Zone {
             Zone::Fixed(offset, name) => (*offset, name.clone()),
         }
     }
-
-    /// `Location.lookupName`: the offset of a zone with that abbreviation, if possible one that holds while clocks show
-    /// `clock`.
-    pub(crate) fn offset_named(&self, name: &str, clock: i128) -> Option<i32> {
-        let known = match self {
-            Zone::Utc => Vec::new(),
-            Zone::Local => offsets_named(&TimeZone::system(), name),
-            Zone::Named(zone) => offsets_named(zone, name),
-            Zone::Fixed(offset, known) => (known == name).then_some(*offset).into_iter().collect(),
-        };
-        let mut then = known
-            .iter()
-            .map(|offset| self.offset_at(clock - i128::from(*offset) * SECOND));
-        let holds = then.find(|(_, found)| found == name);
-        holds.map(|(offset, _)| offset).or(known.first().copied())
-    }
-}
-
-/// The offsets that a zone has had under an abbreviation, in order.
-fn offsets_named(zone: &TimeZone, name: &str) -> Vec<i32> {
-    // From here on all repeats.
-    const LAST: i64 = 2_145_916_800;
-    let first = zone.to_offset_info(Timestamp::MIN);
-    let first = (first.abbreviation() == name).then(|| first.offset().seconds());
-    let later = zone
-        .following(Timestamp::MIN)
-        .take_while(|change| change.timestamp().as_second() < LAST)
-        .filter(|change| change.abbreviation() == name)
-        .map(|change| change.offset().seconds());
-    let mut offsets: Vec<i32> = Vec::new();
-    for offset in first.into_iter().chain(later) {
-        if !offsets.contains(&offset) {
-            offsets.push(offset);
-        }
-    }
-    offsets
 }
 
 /// The nearest instant of jiff's years.

@@ -4,28 +4,20 @@ use std::net::Ipv6Addr;
 
 use go_template::quote::quote_go;
 
-/// A URL in its parts, decoded, with what was written where that may be shown.
-#[derive(Default, Debug, Clone)]
-pub struct Url {
-    pub scheme: Vec<u8>,
+/// A URL in its parts, decoded.
+#[derive(Default, Debug)]
+pub(crate) struct Url {
+    pub(crate) scheme: Vec<u8>,
     pub(crate) opaque: Vec<u8>,
     pub(crate) user: Option<User>,
-    pub host: Vec<u8>,
-    pub path: Vec<u8>,
-    /// The path as it was written, where that isn't how it is usually encoded.
-    pub raw_path: Vec<u8>,
-    /// Whether there is a path, but no `//` before it.
-    pub(crate) omit_host: bool,
-    /// Whether a question mark stands before an empty query.
-    pub(crate) force_query: bool,
+    pub(crate) host: Vec<u8>,
+    pub(crate) path: Vec<u8>,
     pub(crate) query: Vec<u8>,
     pub(crate) fragment: Vec<u8>,
-    /// As [`raw_path`](Self::raw_path).
-    pub(crate) raw_fragment: Vec<u8>,
 }
 
 /// Name and password, decoded.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct User {
     name: Vec<u8>,
     password: Option<Vec<u8>>,
@@ -93,23 +85,6 @@ fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
         at += 1;
     }
     Ok(out)
-}
-
-/// What is kept of a part as it was written: nothing if it can be made of what it means.
-fn unusual(written: &[u8], decoded: &[u8], part: Part) -> Vec<u8> {
-    if written == escape(decoded, part) {
-        return Vec::new();
-    }
-    written.to_vec()
-}
-
-/// A part as a URL shows it: as it was written, if nothing is missing from its encoding (`URL.EscapedPath`).
-fn encoded(text: &[u8], raw: &[u8], part: Part) -> Vec<u8> {
-    let valid = |byte: &u8| b"!$&'()*+,;=:@[]%".contains(byte) || !must_escape(*byte, part);
-    if !raw.is_empty() && raw.iter().all(valid) {
-        return raw.to_vec();
-    }
-    escape(text, part)
 }
 
 fn cut(text: &[u8], separator: u8) -> (&[u8], Option<&[u8]>) {
@@ -204,7 +179,7 @@ impl User {
 
 impl Url {
     /// `url.Parse`. An error is the text of Go's error.
-    pub fn parse(text: &[u8]) -> Result<Self, String> {
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, String> {
         let (before, fragment) = cut(text, b'#');
         let mut url = Url::default();
         url.read(before)
@@ -212,7 +187,6 @@ impl Url {
         if let Some(fragment) = fragment.filter(|fragment| !fragment.is_empty()) {
             url.fragment =
                 unescape(fragment, Part::Fragment).map_err(|error| format!("parse {}: {error}", quote_go(text)))?;
-            url.raw_fragment = unusual(fragment, &url.fragment, Part::Fragment);
         }
         Ok(url)
     }
@@ -225,7 +199,6 @@ impl Url {
         self.scheme = scheme.to_ascii_lowercase();
         let (mut rest, query) = cut(rest, b'?');
         self.query = query.unwrap_or(&[]).to_vec();
-        self.force_query = query.is_some_and(<[u8]>::is_empty);
         if !rest.starts_with(b"/") {
             if !self.scheme.is_empty() {
                 self.opaque = rest.to_vec();
@@ -245,16 +218,13 @@ impl Url {
             let host = at.map_or(authority, |at| authority.get(at + 1..).unwrap_or(&[]));
             self.host = parse_host(&self.scheme, host)?;
             self.user = at.and_then(|at| authority.get(..at)).map(parse_user).transpose()?;
-        } else {
-            self.omit_host = !self.scheme.is_empty() && rest.starts_with(b"/");
         }
         self.path = unescape(rest, Part::Path)?;
-        self.raw_path = unusual(rest, &self.path, Part::Path);
         Ok(())
     }
 
     /// `URL.Hostname`: the host without port and brackets.
-    pub fn hostname(&self) -> &[u8] {
+    pub(crate) fn hostname(&self) -> &[u8] {
         let host = self.host.as_slice();
         let colon = host.iter().rposition(|b| *b == b':');
         let host = match colon.and_then(|colon| host.split_at_checked(colon)) {
@@ -266,13 +236,8 @@ impl Url {
             .unwrap_or(host)
     }
 
-    /// `URL.EscapedPath`.
-    fn escaped_path(&self) -> Vec<u8> {
-        encoded(&self.path, &self.raw_path, Part::Path)
-    }
-
     /// `URL.String`.
-    pub fn text(&self) -> Vec<u8> {
+    pub(crate) fn text(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if !self.scheme.is_empty() {
             out.extend_from_slice(&self.scheme);
@@ -283,19 +248,19 @@ impl Url {
         } else {
             out.extend_from_slice(&self.opaque);
         }
-        if self.force_query || !self.query.is_empty() {
+        if !self.query.is_empty() {
             out.push(b'?');
             out.extend_from_slice(&self.query);
         }
         if !self.fragment.is_empty() {
             out.push(b'#');
-            out.extend(encoded(&self.fragment, &self.raw_fragment, Part::Fragment));
+            out.extend(escape(&self.fragment, Part::Fragment));
         }
         out
     }
 
     fn push_hierarchy(&self, out: &mut Vec<u8>) {
-        let has_path = !self.scheme.is_empty() && !self.path.is_empty() && !self.omit_host;
+        let has_path = !self.scheme.is_empty() && !self.path.is_empty();
         if !self.host.is_empty() || self.user.is_some() || has_path {
             out.extend_from_slice(b"//");
         }
@@ -304,7 +269,7 @@ impl Url {
             out.push(b'@');
         }
         out.extend(escape(&self.host, Part::Host));
-        let path = self.escaped_path();
+        let path = escape(&self.path, Part::Path);
         if !path.is_empty() && !path.starts_with(b"/") && !self.host.is_empty() {
             out.push(b'/');
         }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::gostd::runes::{self, is_lower, is_title, is_upper, to_lower, to_title, to_upper};
+use crate::gostd::runes::{self, to_lower, to_upper};
 use go_template::func::Func;
 use go_template::unicode::is_letter_or_digit;
 
@@ -36,7 +36,7 @@ fn title(text: &[u8]) -> Vec<u8> {
             c => !c.is_alphanumeric() && c.is_whitespace(),
         };
         before = c;
-        if separated { to_title(c) } else { c }
+        if separated { to_upper(c) } else { c }
     })
 }
 
@@ -50,20 +50,7 @@ fn untitle(text: &[u8]) -> Vec<u8> {
 }
 
 fn swapcase(text: &[u8]) -> Vec<u8> {
-    let mut gap = true;
-    runes::map(text, |c| {
-        if is_upper(c) || is_title(c) {
-            gap = false;
-            to_lower(c)
-        } else if is_lower(c) {
-            let swapped = if gap { to_title(c) } else { to_upper(c) };
-            gap = false;
-            swapped
-        } else {
-            gap = c.is_whitespace();
-            c
-        }
-    })
+    runes::map(text, |c| if c.is_uppercase() { to_lower(c) } else { to_upper(c) })
 }
 
 fn is_connector(c: char) -> bool {
@@ -131,38 +118,17 @@ fn is_letter(c: char) -> bool {
         && !matches!(c as u32, 0x4E00..=0x9FCC | 0x3400..=0x4D85 | 0x20000..=0x2B81D)
 }
 
-/// A character with the invalid bytes before it, which xstrings takes for a part of it; after the last character, invalid
-/// bytes count as that once more.
-#[derive(Clone, Copy)]
-struct Unit<'t> {
-    c: char,
-    bytes: &'t [u8],
+fn is_upper(c: char) -> bool {
+    c.is_uppercase()
 }
 
-/// Cuts a text into units. Of a text without a valid character there are none.
-fn units(text: &[u8]) -> Vec<Unit<'_>> {
-    let mut units: Vec<Unit<'_>> = Vec::new();
-    let mut start = 0;
-    for (at, c, width) in runes::runes(text) {
-        if c != char::REPLACEMENT_CHARACTER {
-            let bytes = text.get(start..at + width).unwrap_or_default();
-            units.push(Unit { c, bytes });
-            start = at + width;
-        }
-    }
-    if let (Some(last), Some(bytes @ [_, ..])) = (units.last().copied(), text.get(start..)) {
-        units.push(Unit { c: last.c, bytes });
-    }
-    units
-}
-
-/// Reads the next word off `units`. An upper case run that a lower case letter follows gives its last letter away:
-/// `HTTPStatus` is `HTTP`, `Status`.
-fn next_word<'u, 't>(units: &'u [Unit<'t>]) -> (Word, &'u [Unit<'t>], &'u [Unit<'t>]) {
-    let Some(Unit { c: first, .. }) = units.first().copied() else {
-        return (Word::Invalid, units, &[]);
+/// Reads the next word. An upper case run that a lower case letter follows gives its last letter away: `HTTPStatus` is
+/// `HTTP`, `Status`.
+fn next_word(text: &[char]) -> (Word, &[char], &[char]) {
+    let Some(first) = text.first().copied() else {
+        return (Word::Invalid, text, &[]);
     };
-    let run = |belongs: &dyn Fn(char) -> bool| units.iter().take_while(|unit| belongs(unit.c)).count().max(1);
+    let run = |belongs: &dyn Fn(char) -> bool| text.iter().take_while(|c| belongs(**c)).count().max(1);
     let lower = |c: char| is_letter(c) && !is_upper(c);
     let (word, len) = if is_connector(first) {
         (Word::Connector, run(&is_connector))
@@ -170,10 +136,9 @@ fn next_word<'u, 't>(units: &'u [Unit<'t>]) -> (Word, &'u [Unit<'t>], &'u [Unit<
         (Word::Punctuation, run(&is_punctuation))
     } else if is_upper(first) {
         let upper = run(&is_upper);
-        let follower = units.get(upper).map(|unit| unit.c);
-        let len = match follower {
-            Some(c) if upper > 1 && is_letter(c) => upper - 1,
-            Some(c) if upper == 1 && is_letter(c) => 1 + units.iter().skip(1).take_while(|unit| lower(unit.c)).count(),
+        let len = match text.get(upper) {
+            Some(c) if upper > 1 && is_letter(*c) => upper - 1,
+            Some(c) if upper == 1 && is_letter(*c) => 1 + text.iter().skip(1).take_while(|c| lower(**c)).count(),
             _ => upper,
         };
         (Word::Upper, len)
@@ -185,35 +150,23 @@ fn next_word<'u, 't>(units: &'u [Unit<'t>]) -> (Word, &'u [Unit<'t>], &'u [Unit<
         let other = |c: char| !(is_connector(c) || is_letter(c) || c.is_numeric() || is_punctuation(c));
         (Word::Other, run(&other))
     };
-    let (head, tail) = units.split_at(len.min(units.len()));
+    let (head, tail) = text.split_at(len.min(text.len()));
     (word, head, tail)
 }
 
-fn emit(out: &mut Vec<u8>, word: Word, units: &[Unit<'_>], connector: char) {
-    for unit in units {
-        if !matches!(word, Word::Upper | Word::Connector) {
-            out.extend_from_slice(unit.bytes);
-            continue;
-        }
-        for (_, c, _) in runes::runes(unit.bytes) {
-            let c = match c {
-                c if is_connector(c) => connector,
-                c if is_upper(c) => to_lower(c),
-                c => c,
-            };
-            runes::push(out, c);
-        }
-    }
+fn emit(out: &mut String, word: Word, text: &[char], connector: char) {
+    out.extend(text.iter().map(|c| match word {
+        Word::Upper => to_lower(*c),
+        Word::Connector => connector,
+        _ => *c,
+    }));
 }
 
 /// xstrings' `camelCaseToLowerCase`.
-fn separated(text: &[u8], connector: char) -> Vec<u8> {
-    let units = units(text);
-    if units.is_empty() {
-        return text.to_vec();
-    }
-    let mut out = Vec::new();
-    let (mut kind, mut word, mut rest) = next_word(&units);
+fn separated(text: &[u8], connector: char) -> String {
+    let text: Vec<char> = runes::lossy(text).chars().collect();
+    let mut out = String::new();
+    let (mut kind, mut word, mut rest) = next_word(&text);
     while !rest.is_empty() {
         if kind != Word::Connector {
             emit(&mut out, kind, word, connector);
@@ -227,14 +180,14 @@ fn separated(text: &[u8], connector: char) -> Vec<u8> {
                     (kind, word, rest) = next_word(rest);
                 }
                 if !matches!(kind, Word::Invalid | Word::Punctuation | Word::Connector) {
-                    runes::push(&mut out, connector);
+                    out.push(connector);
                 }
             }
             Word::Connector => emit(&mut out, before, last, connector),
             Word::Punctuation => {}
             _ if kind != Word::Number => {
                 if !matches!(kind, Word::Connector | Word::Punctuation) {
-                    runes::push(&mut out, connector);
+                    out.push(connector);
                 }
             }
             _ if rest.is_empty() => {}
@@ -245,18 +198,18 @@ fn separated(text: &[u8], connector: char) -> Vec<u8> {
                     // The number belongs to the word before it: Bld4Floor is bld4_floor.
                     emit(&mut out, Word::Number, number, connector);
                     if !matches!(kind, Word::Connector | Word::Punctuation) {
-                        runes::push(&mut out, connector);
+                        out.push(connector);
                     }
                 } else {
                     // Lower case letters follow, so it starts a word: HTTP2xx is http_2xx.
-                    runes::push(&mut out, connector);
+                    out.push(connector);
                     emit(&mut out, Word::Number, number, connector);
                     while matches!(kind, Word::Letters | Word::Number) {
                         emit(&mut out, kind, word, connector);
                         (kind, word, rest) = next_word(rest);
                     }
                     if !matches!(kind, Word::Invalid | Word::Connector | Word::Punctuation) {
-                        runes::push(&mut out, connector);
+                        out.push(connector);
                     }
                 }
             }

@@ -54,48 +54,15 @@ fn fold(
     Ok(result?.to_float())
 }
 
-/// `math.Max`: an infinity beats NaN, NaN beats a number, 0 beats -0.
+/// `math.Max`, for which NaN is the largest number.
 fn larger(a: f64, b: f64) -> f64 {
-    if a == f64::INFINITY || b == f64::INFINITY {
-        f64::INFINITY
-    } else if a.is_nan() || b.is_nan() {
-        f64::NAN
-    } else if a == 0.0 && b == 0.0 {
-        if a.is_sign_negative() { b } else { a }
-    } else {
-        a.max(b)
-    }
+    if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
 }
 
-/// 10 to a whole power, by the steps of Go's `math.Pow`, whose last bit `round` shows.
+/// 10 to a whole power: the reciprocal of a positive one if it is negative, as in Go.
 fn ten_to(places: i64) -> f64 {
-    if places.unsigned_abs() > 400 {
-        return if places > 0 { f64::INFINITY } else { 0.0 };
-    }
-    let (mut mantissa, mut exponent) = (1.0f64, 0i32);
-    // 10 as Frexp returns it: 0.625 * 2^4.
-    let (mut square, mut square_exponent) = (0.625f64, 4i32);
-    let mut left = places.unsigned_abs();
-    while left != 0 {
-        if left & 1 == 1 {
-            mantissa *= square;
-            exponent += square_exponent;
-        }
-        square *= square;
-        square_exponent <<= 1;
-        if square < 0.5 {
-            square += square;
-            square_exponent -= 1;
-        }
-        left >>= 1;
-    }
-    if places < 0 {
-        mantissa = 1.0 / mantissa;
-        exponent = -exponent;
-    }
-    // Two factors, because 2^exponent alone may be out of range.
-    let half = exponent / 2;
-    mantissa * 2f64.powi(half) * 2f64.powi(exponent - half)
+    let power = 10f64.powi(places.unsigned_abs().min(400) as i32);
+    if places < 0 { 1.0 / power } else { power }
 }
 
 /// Where the fraction is at least the last argument, half as a rule, it goes up.

@@ -207,18 +207,7 @@ const CHUNK: u64 = 160;
 fn chunk(size: i64, list: &Value) -> Result<List, CallError> {
     let items = items(list, "Cannot chunk type")?;
     let Some(size) = usize::try_from(size).ok().filter(|size| *size > 0) else {
-        // Go divides by the size all the same; two elements make no chunk of size -1, one makes one of size -2, all else
-        // fails.
-        if size < -1 && items.len() == 1 {
-            let chunk = Value::list(items.to_vec());
-            return Ok(List::new(ListKind::Lists, vec![chunk]));
-        }
-        let none = size < 0 && items.len() as i64 - 1 > 0 && (items.len() as i64 - 1) <= size.saturating_neg();
-        return if none {
-            Ok(List::new(ListKind::Lists, Vec::new()))
-        } else {
-            Err(CallError::from("runtime error: makeslice: len out of range"))
-        };
+        return Err(CallError::from("runtime error: makeslice: len out of range"));
     };
     // Each is a list of its own.
     if !meter::spend(CHUNK * items.len().div_ceil(size) as u64 + 2 * meter::ELEMENT * items.len() as u64) {

@@ -13,7 +13,9 @@ pub use super::semver_constraint::Constraints;
 
 pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
     vec![
-        Func::new("semver", |text: &[u8]| parse(text).map(|version| object(version, true))),
+        Func::new("semver", |text: &[u8]| {
+            parse(text).map(|version| Value::Object(Rc::new(VersionObject(version))))
+        }),
         Func::new("semverCompare", |constraint: &[u8], version: &[u8]| {
             let constraints = Constraints::parse(&String::from_utf8_lossy(constraint))?;
             parse(version).map(|version| constraints.check(&version))
@@ -106,55 +108,6 @@ impl Version {
             }
         })
     }
-
-    fn next(&self, major: u64, minor: u64, patch: u64) -> Self {
-        let mut next = Version {
-            major,
-            minor,
-            patch,
-            prerelease: String::new(),
-            metadata: String::new(),
-            original: String::new(),
-        };
-        let lead = if self.original.starts_with('v') { "v" } else { "" };
-        next.original = format!("{lead}{next}");
-        next
-    }
-
-    /// The same version with another pre-release and other metadata.
-    fn with(&self, prerelease: &str, metadata: &str) -> Result<Self, String> {
-        if !prerelease.is_empty() {
-            if !is_identifiers(prerelease) {
-                return Err("invalid prerelease string".to_owned());
-            }
-            let padded =
-                |part: &str| part.len() > 1 && part.starts_with('0') && part.bytes().all(|b| b.is_ascii_digit());
-            if prerelease.split('.').any(padded) {
-                return Err("version segment starts with 0".to_owned());
-            }
-        }
-        if !metadata.is_empty() && !is_identifiers(metadata) {
-            return Err("invalid metadata string".to_owned());
-        }
-        let mut next = Version {
-            prerelease: prerelease.to_owned(),
-            metadata: metadata.to_owned(),
-            ..self.clone()
-        };
-        let prefix = if self.original.starts_with('v') { "v" } else { "" };
-        next.original = format!("{prefix}{next}");
-        Ok(next)
-    }
-
-    fn increment(&self, part: &str) -> Result<Self, String> {
-        let overflow = || format!("{part} version increment would overflow uint64");
-        Ok(match part {
-            "major" => self.next(self.major.checked_add(1).ok_or_else(overflow)?, 0, 0),
-            "minor" => self.next(self.major, self.minor.checked_add(1).ok_or_else(overflow)?, 0),
-            _ if !self.prerelease.is_empty() => self.next(self.major, self.minor, self.patch),
-            _ => self.next(self.major, self.minor, self.patch.checked_add(1).ok_or_else(overflow)?),
-        })
-    }
 }
 
 impl fmt::Display for Version {
@@ -198,49 +151,40 @@ fn compare_part(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// A `*semver.Version`, or a `semver.Version` as its `Inc...` methods return it.
-struct VersionObject {
-    version: Version,
-    pointer: bool,
+/// A `*semver.Version`.
+struct VersionObject(Version);
+
+impl VersionObject {
+    /// What an `Inc...` method makes: without a pre-release and metadata.
+    fn next(&self, major: u64, minor: u64, patch: u64) -> Value {
+        let mut next = Version {
+            major,
+            minor,
+            patch,
+            ..Version::default()
+        };
+        let lead = if self.0.original.starts_with('v') { "v" } else { "" };
+        next.original = format!("{lead}{next}");
+        Value::Object(Rc::new(VersionObject(next)))
+    }
 }
 
-fn object(version: Version, pointer: bool) -> Value {
-    Value::Object(Rc::new(VersionObject { version, pointer }))
-}
-
-/// The zero value of the same type.
-pub(super) fn zero(like: &Rc<dyn Object>) -> Value {
-    object(Version::default(), like.kind() == "ptr")
-}
-
-fn other_version(args: &[Value]) -> Result<Version, String> {
+/// The version that is the argument of a method.
+fn other(args: &[Value]) -> Result<&Version, String> {
     let found = match args {
         [Value::Object(object)] => object.as_any().downcast_ref::<VersionObject>(),
         _ => None,
     };
-    found
-        .map(|other| other.version.clone())
-        .ok_or_else(|| NIL_POINTER.to_owned())
-}
-
-fn argument(args: &[Value]) -> String {
-    match args {
-        [Value::String(text)] => text.to_text().into_owned(),
-        _ => String::new(),
-    }
+    found.map(|other| &other.0).ok_or_else(|| NIL_POINTER.to_owned())
 }
 
 impl Object for VersionObject {
     fn type_name(&self) -> &'static str {
-        if self.pointer {
-            "*semver.Version"
-        } else {
-            "semver.Version"
-        }
+        "*semver.Version"
     }
 
     fn kind(&self) -> &'static str {
-        if self.pointer { "ptr" } else { "struct" }
+        "ptr"
     }
 
     fn field(&self, _name: &str) -> Option<Value> {
@@ -249,22 +193,18 @@ impl Object for VersionObject {
 
     fn params(&self, method: &str) -> Option<&'static [Param]> {
         Some(match method {
-            // These have a pointer as receiver, which Go can't take of what a method returned.
-            "Compare" | "Equal" | "LessThan" | "LessThanEqual" | "GreaterThan" | "GreaterThanEqual" if self.pointer => {
+            "Compare" | "Equal" | "LessThan" | "LessThanEqual" | "GreaterThan" | "GreaterThanEqual" => {
                 &[Param::Named("*semver.Version")]
             }
-            "Original" if self.pointer => &[],
-            "SetPrerelease" | "SetMetadata" => &[Param::String],
-            "Major" | "Minor" | "Patch" | "Prerelease" | "Metadata" | "String" | "IncMajor" | "IncMinor"
-            | "IncPatch" | "Value" | "MarshalText" | "MarshalJSON" => &[],
+            "Major" | "Minor" | "Patch" | "Prerelease" | "Metadata" | "Original" | "String" | "IncMajor"
+            | "IncMinor" | "IncPatch" => &[],
             _ => return None,
         })
     }
 
     fn call(&self, method: &str, args: &[Value]) -> Option<Result<Value, String>> {
-        let version = &self.version;
-        let order =
-            |test: fn(Ordering) -> bool| other_version(args).map(|other| Value::Bool(test(version.compare(&other))));
+        let version = &self.0;
+        let order = |test: fn(Ordering) -> bool| other(args).map(|other| Value::Bool(test(version.compare(other))));
         Some(match method {
             "Major" => Ok(Value::Uint64(version.major)),
             "Minor" => Ok(Value::Uint64(version.minor)),
@@ -272,20 +212,14 @@ impl Object for VersionObject {
             "Prerelease" => Ok(Value::string(version.prerelease.as_str())),
             "Metadata" => Ok(Value::string(version.metadata.as_str())),
             "Original" => Ok(Value::string(version.original.as_str())),
-            "String" | "Value" => Ok(Value::string(version.to_string())),
-            "MarshalText" => Ok(Value::bytes(version.to_string().as_bytes())),
-            // It holds nothing that JSON escapes.
-            "MarshalJSON" => Ok(Value::bytes(format!("\"{version}\"").as_bytes())),
-            "SetPrerelease" => version
-                .with(&argument(args), &version.metadata)
-                .map(|next| object(next, false)),
-            "SetMetadata" => version
-                .with(&version.prerelease, &argument(args))
-                .map(|next| object(next, false)),
-            "IncMajor" => version.increment("major").map(|next| object(next, false)),
-            "IncMinor" => version.increment("minor").map(|next| object(next, false)),
-            "IncPatch" => version.increment("patch").map(|next| object(next, false)),
-            "Compare" => other_version(args).map(|other| Value::Int(version.compare(&other) as i64)),
+            "String" => Ok(Value::string(version.to_string())),
+            "IncMajor" => Ok(self.next(version.major.saturating_add(1), 0, 0)),
+            "IncMinor" => Ok(self.next(version.major, version.minor.saturating_add(1), 0)),
+            "IncPatch" => {
+                let by = u64::from(version.prerelease.is_empty());
+                Ok(self.next(version.major, version.minor, version.patch.saturating_add(by)))
+            }
+            "Compare" => other(args).map(|other| Value::Int(version.compare(other) as i64)),
             "Equal" if matches!(args, [Value::Nil]) => Ok(Value::Bool(false)),
             "Equal" => order(Ordering::is_eq),
             "LessThan" => order(Ordering::is_lt),
@@ -297,7 +231,7 @@ impl Object for VersionObject {
     }
 
     fn structure(&self) -> Option<Vec<Field>> {
-        let version = &self.version;
+        let version = &self.0;
         let number = |name, n: u64| Field {
             name,
             value: Value::Uint64(n),
@@ -321,11 +255,11 @@ impl Object for VersionObject {
     }
 
     fn display(&self) -> String {
-        self.version.to_string()
+        self.0.to_string()
     }
 
     fn to_json(&self) -> Result<serde_json::Value, String> {
-        Ok(serde_json::Value::String(self.version.to_string()))
+        Ok(serde_json::Value::String(self.0.to_string()))
     }
 
     fn as_any(&self) -> &dyn Any {

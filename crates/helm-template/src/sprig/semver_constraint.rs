@@ -1,9 +1,6 @@
 //! Version constraints as Masterminds/semver v3.5.0 understands them: `>=1.2, <2 || ~3.1.x`.
 
 use std::cmp::Ordering;
-use std::sync::LazyLock;
-
-use regex::Regex;
 
 use super::semver::{Version, compare_prerelease, is_identifiers};
 use go_template::quote::quote_go;
@@ -11,32 +8,6 @@ use go_template::quote::quote_go;
 /// The longest text and the most alternatives that are read.
 const MAX_LENGTH: usize = 512;
 const MAX_GROUPS: usize = 32;
-
-/// A constraint's version: parts may be `x`, `X` or `*`, or missing. (The class holds a `|`, as the library's does.)
-const VERSION: &str = concat!(
-    r"v?([0-9|xX*]+)(\.[0-9|xX*]+)?(\.[0-9|xX*]+)?",
-    r"(-[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
-);
-/// In the library's order, which decides where several fit.
-const OPERATORS: &str = r"=||!=|>|<|>=|=>|<=|=<|~|~>|\^";
-const SPACE: &str = r"[\t\n\x0C\r ]";
-
-fn pattern(text: &str) -> Option<Regex> {
-    Regex::new(text).ok()
-}
-
-static ONE: LazyLock<Option<Regex>> =
-    LazyLock::new(|| pattern(&format!("^{SPACE}*({OPERATORS}){SPACE}*({VERSION}){SPACE}*$")));
-static EACH: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(&format!("(?:{OPERATORS}){SPACE}*(?:{VERSION})")));
-static RANGE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(&format!(
-        "{SPACE}*(?<from>{VERSION}){SPACE}+-{SPACE}+(?<to>{VERSION}){SPACE}*"
-    ))
-});
-static GROUP: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let one = format!("(?:{OPERATORS}){SPACE}*(?:{VERSION}){SPACE}*");
-    pattern(&format!("^{SPACE}*{one}(?:(?:{SPACE}+|,{SPACE}*){one})*$"))
-});
 
 /// Alternatives, each of which holds if all its comparisons do.
 #[derive(Clone, Debug)]
@@ -80,45 +51,44 @@ struct Parts<'t> {
 }
 
 /// Two characters before one, so that none hides a longer one.
-const PLAIN_OPERATORS: [&str; 11] = ["!=", ">=", "=>", "<=", "=<", "~>", "=", ">", "<", "~", "^"];
+const OPERATORS: [&str; 11] = ["!=", ">=", "=>", "<=", "=<", "~>", "=", ">", "<", "~", "^"];
+const SPACE: [char; 5] = ['\t', '\n', '\x0C', '\r', ' '];
 
 fn improper(text: &str) -> String {
     format!("improper constraint: {}", quote_go(text))
 }
 
-/// A part of a version: a number or a wildcard; `None` if the text starts with neither.
-fn number(text: &str) -> Option<(&str, &str)> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let wildcard = usize::from(text.starts_with(['x', 'X', '*']));
-    let (number, rest) = text.split_at_checked(digits.max(wildcard))?;
-    // The patterns take more for a part, and what they take may be none.
-    (!number.is_empty() && !rest.starts_with(|c: char| c.is_ascii_digit() || "|xX*".contains(c)))
-        .then_some((number, rest))
+/// The length of a number or a wildcard at the front.
+fn number(text: &str) -> usize {
+    match text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()) {
+        0 => usize::from(text.starts_with(['x', 'X', '*'])),
+        digits => digits,
+    }
 }
 
 /// A dot and such a part, if the text starts with them.
 fn dotted(text: &str) -> (&str, &str) {
-    match text.strip_prefix('.').and_then(number) {
-        Some((number, rest)) => text.split_at_checked(1 + number.len()).unwrap_or(("", rest)),
-        None => ("", text),
+    match text.strip_prefix('.').map_or(0, number) {
+        0 => ("", text),
+        len => text.split_at(1 + len),
     }
 }
 
 // === impl Parts ===
 
 impl<'t> Parts<'t> {
-    /// A constraint that is one comparison with a version of numbers, as most are: the patterns take far longer.
-    fn plain(text: &'t str) -> Option<Self> {
-        let space = |c| matches!(c, '\t' | '\n' | '\x0C' | '\r' | ' ');
-        let text = text.trim_matches(space);
-        let operator = PLAIN_OPERATORS.iter().find(|operator| text.starts_with(**operator));
-        let (operator, version) = text.split_at_checked(operator.map_or(0, |operator| operator.len()))?;
-        let version = version.trim_start_matches(space);
-        let (major, rest) = number(version.strip_prefix('v').unwrap_or(version))?;
+    /// Reads a comparison: an operator, if there is one, and a version, parts of which may be `x`, `X`, `*`, or missing.
+    fn parse(text: &'t str) -> Option<Self> {
+        let operator = OPERATORS.iter().find(|operator| text.starts_with(**operator));
+        let (operator, version) = text.split_at(operator.map_or(0, |operator| operator.len()));
+        let version = version.trim_start_matches(SPACE);
+        let numbers = version.strip_prefix('v').unwrap_or(version);
+        let (major, rest) = numbers.split_at(number(numbers));
         let (minor, rest) = dotted(rest);
-        let (patch, prerelease) = if minor.is_empty() { ("", rest) } else { dotted(rest) };
-        let is_prerelease = prerelease.strip_prefix('-').is_some_and(is_identifiers);
-        (prerelease.is_empty() || is_prerelease).then_some(Parts {
+        let (patch, rest) = if minor.is_empty() { ("", rest) } else { dotted(rest) };
+        let (prerelease, metadata) = rest.split_at(rest.find('+').unwrap_or(rest.len()));
+        let fits = |part: &str, sign| part.is_empty() || part.strip_prefix(sign).is_some_and(is_identifiers);
+        (!major.is_empty() && fits(prerelease, '-') && fits(metadata, '+')).then_some(Parts {
             operator,
             version,
             major,
@@ -129,6 +99,40 @@ impl<'t> Parts<'t> {
     }
 }
 
+/// Splits a text into comparisons, between which there are blanks or a comma. Blanks may follow an operator, and `a - b`
+/// is `>=a <=b`.
+fn comparisons(text: &str) -> Option<Vec<(Option<&'static str>, &str)>> {
+    let word = |text: &str| text.find(|c| c == ',' || SPACE.contains(&c)).unwrap_or(text.len());
+    let mut found = Vec::new();
+    let mut rest = text.trim_matches(SPACE);
+    while !rest.is_empty() {
+        let operator = rest.len() - rest.trim_start_matches(['!', '=', '<', '>', '~', '^']).len();
+        let version = rest.get(operator..)?.trim_start_matches(SPACE);
+        let start = rest.len() - version.len();
+        let (one, after) = rest.split_at_checked(start + word(version))?;
+        let after = after.trim_start_matches(SPACE);
+        let range = after.strip_prefix("- ").filter(|_| operator == 0);
+        rest = match range.map(|to| to.trim_start_matches(SPACE)) {
+            Some(to) => {
+                let (to, after) = to.split_at(word(to));
+                found.extend([(Some(">="), one), (Some("<="), to)]);
+                after.trim_start_matches(SPACE)
+            }
+            None => {
+                found.push((None, one));
+                after
+            }
+        };
+        if let Some(after) = rest.strip_prefix(',') {
+            rest = after.trim_start_matches(SPACE);
+            if rest.is_empty() {
+                return None;
+            }
+        }
+    }
+    (!found.is_empty()).then_some(found)
+}
+
 // === impl Constraints ===
 
 impl Constraints {
@@ -137,35 +141,20 @@ impl Constraints {
         if text.len() > MAX_LENGTH {
             return Err(format!("constraint string is too long (max {MAX_LENGTH} bytes)"));
         }
-        if let Some(parts) = Parts::plain(text) {
-            let groups = vec![vec![Comparison::new(&parts)?]];
-            return Ok(Constraints { groups });
-        }
-        let (Some(each), Some(group), Some(range)) = (&*EACH, &*GROUP, &*RANGE) else {
-            return Err("constraint parser error".to_owned());
-        };
-        let mut rewritten = text.to_owned();
-        for found in range.captures_iter(text) {
-            let part = |name| found.name(name).map_or("", |part| part.as_str());
-            let (whole, from, to) = (
-                found.get(0).map_or("", |whole| whole.as_str()),
-                part("from"),
-                part("to"),
-            );
-            rewritten = rewritten.replacen(whole, &format!(">= {from}, <= {to} "), 1);
-        }
-        let parts: Vec<&str> = rewritten.split("||").collect();
-        if parts.len() > MAX_GROUPS {
+        let alternatives: Vec<&str> = text.split("||").collect();
+        if alternatives.len() > MAX_GROUPS {
             return Err(format!("too many constraint groups (max {MAX_GROUPS})"));
         }
-        let mut groups = Vec::with_capacity(parts.len());
-        for part in parts {
-            if !group.is_match(part) {
-                return Err(improper(part));
-            }
-            let comparisons = each.find_iter(part).map(|found| Comparison::parse(found.as_str()));
-            groups.push(comparisons.collect::<Result<Vec<_>, _>>()?);
-        }
+        let group = |text: &str| {
+            let all = comparisons(text).ok_or_else(|| improper(text))?;
+            let read = all.into_iter().map(|(operator, one)| {
+                let mut parts = Parts::parse(one).ok_or_else(|| improper(text))?;
+                parts.operator = operator.unwrap_or(parts.operator);
+                Comparison::new(&parts)
+            });
+            read.collect()
+        };
+        let groups = alternatives.into_iter().map(group).collect::<Result<_, String>>()?;
         Ok(Constraints { groups })
     }
 
@@ -185,21 +174,6 @@ fn is_open(part: &str) -> bool {
 // === impl Comparison ===
 
 impl Comparison {
-    fn parse(text: &str) -> Result<Self, String> {
-        let Some(found) = ONE.as_ref().and_then(|one| one.captures(text)) else {
-            return Err(improper(text));
-        };
-        let part = |index: usize| found.get(index).map_or("", |part| part.as_str());
-        Comparison::new(&Parts {
-            operator: part(1),
-            version: part(2),
-            major: part(3),
-            minor: part(4),
-            patch: part(5),
-            prerelease: part(6),
-        })
-    }
-
     fn new(parts: &Parts<'_>) -> Result<Self, String> {
         let operator = match parts.operator {
             "!=" => Operator::NotEqual,
@@ -310,85 +284,5 @@ impl Comparison {
             return version.minor == wanted.minor;
         }
         version.minor == 0 && version.patch == wanted.patch
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What is read without the patterns is what they find.
-    #[test]
-    fn plain_comparisons_are_read_as_the_patterns_do() {
-        let operators = PLAIN_OPERATORS.iter().copied().chain(["", ">>", "==", "~=", "!", "v"]);
-        let versions = [
-            "1",
-            "v1",
-            "1.2",
-            "1.2.3",
-            "v1.2.3-0",
-            "1-0",
-            "1.2-a.b",
-            "1.2.3-a..b",
-            "1.2.3-",
-            "1.",
-            "1.2.",
-            "1.2.3.4",
-            "01.2",
-            "",
-            "vv1",
-            "1.x",
-            "1.2.3+m",
-            "1 2",
-            "x",
-            "*",
-            "1.X",
-            "1.2.x",
-            "1.*.*",
-            "x1",
-            "1x",
-            "1.2*",
-            "xx",
-            "*.*",
-            "1.x-a",
-            "x.2.3",
-            "1|x",
-            "1.2.3-é",
-            "|1",
-            "1.2.3--",
-            "99999999999999999999",
-        ];
-        let (one, group, each) = (ONE.as_ref().unwrap(), GROUP.as_ref().unwrap(), EACH.as_ref().unwrap());
-        let mut plain = 0;
-        for operator in operators {
-            for version in versions {
-                for (before, between, after) in [
-                    ("", "", ""),
-                    ("", " ", ""),
-                    (" \t", "  ", "\n"),
-                    ("\u{a0}", "", "\u{b}"),
-                ] {
-                    let text = format!("{before}{operator}{between}{version}{after}");
-                    let Some(parts) = Parts::plain(&text) else { continue };
-                    plain += 1;
-                    assert!(group.is_match(&text), "{text:?}");
-                    assert!(RANGE.as_ref().unwrap().find(&text).is_none(), "{text:?}");
-                    let found: Vec<_> = each.find_iter(&text).collect();
-                    assert_eq!(found.len(), 1, "{text:?}");
-                    let found = one.captures(found[0].as_str()).unwrap();
-                    let part = |index: usize| found.get(index).map_or("", |part| part.as_str());
-                    let got = [
-                        parts.operator,
-                        parts.version,
-                        parts.major,
-                        parts.minor,
-                        parts.patch,
-                        parts.prerelease,
-                    ];
-                    assert_eq!(got, [1, 2, 3, 4, 5, 6].map(part), "{text:?}");
-                }
-            }
-        }
-        assert!(plain > 200, "{plain}");
     }
 }
