@@ -134,8 +134,14 @@ pub trait Object {
     fn as_int(&self) -> Option<i64> {
         None
     }
-    /// What `%v` prints; a Go `Stringer` or `error` prints that.
-    fn display(&self) -> String;
+    /// What `%v` prints; a Go `Stringer` or `error` prints that. Of a type without such a method it is the
+    /// [structure](Object::structure).
+    fn display(&self) -> String {
+        let fields = self.structure().unwrap_or_default();
+        let values = fields.iter().map(|field| super::format::display(&field.value));
+        let text = values.collect::<Vec<_>>().join(&b' ');
+        format!("{{{}}}", String::from_utf8_lossy(&text))
+    }
     /// The fields in order, with the unexported ones, for a type whose value is no `Stringer` or where `fmt` doesn't ask
     /// it (`%d`, `%#v`). Without, [`Object::display`] is printed for every verb.
     fn structure(&self) -> Option<Vec<Field>> {
@@ -154,8 +160,11 @@ pub trait Object {
     fn as_argument(&self) -> Option<Value> {
         None
     }
-    /// What `encoding/json` makes of it. An error is the text of Go's error.
-    fn to_json(&self) -> Result<serde_json::Value, String>;
+    /// What `encoding/json` makes of a type that isn't written by its [fields](Object::json_fields). An error is the text
+    /// of Go's error.
+    fn to_json(&self) -> Result<serde_json::Value, String> {
+        Ok(serde_json::Value::Null)
+    }
     /// The fields of a struct as `encoding/json` names and orders them. Without, [`Object::to_json`] is written.
     fn json_fields(&self) -> Option<Vec<Field>> {
         None

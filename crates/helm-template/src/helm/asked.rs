@@ -5,8 +5,6 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::Value as Json;
-
 use super::capabilities::Capabilities;
 use go_template::{Field, Object, Param, Value};
 
@@ -179,14 +177,6 @@ impl Object for Asking {
 
     fn json_fields(&self) -> Option<Vec<Field>> {
         self.whole().json_fields()
-    }
-
-    fn display(&self) -> String {
-        self.whole().display()
-    }
-
-    fn to_json(&self) -> Result<Json, String> {
-        self.whole().to_json()
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -3,9 +3,6 @@
 use std::any::Any;
 use std::rc::Rc;
 
-use serde_json::{Value as Json, json};
-
-use go_template::format;
 use go_template::quote::quote_go;
 use go_template::{Field, List, ListKind, Object, Param, Value};
 
@@ -78,21 +75,6 @@ impl Default for Capabilities {
     }
 }
 
-impl Capabilities {
-    /// `.Capabilities` as a value.
-    fn to_value(&self) -> Value {
-        Value::Object(Rc::new(self.clone()))
-    }
-
-    fn json(&self) -> Json {
-        json!({
-            "KubeVersion": self.kube_version.json(),
-            "APIVersions": self.api_versions,
-            "HelmVersion": helm_version_json(),
-        })
-    }
-}
-
 impl Object for Capabilities {
     fn type_name(&self) -> &'static str {
         "*common.Capabilities"
@@ -104,7 +86,7 @@ impl Object for Capabilities {
 
     fn field(&self, name: &str) -> Option<Value> {
         Some(match name {
-            "KubeVersion" => Value::Object(Rc::new(KubeVersionField(self.kube_version.clone()))),
+            "KubeVersion" => self.kube_version.value(true),
             "APIVersions" => api_versions(&self.api_versions),
             "HelmVersion" => Value::Object(Rc::new(HelmVersion)),
             _ => return None,
@@ -116,12 +98,12 @@ impl Object for Capabilities {
     }
 
     fn call(&self, method: &str, _args: &[Value]) -> Option<Result<Value, String>> {
-        (method == "Copy").then(|| Ok(self.to_value()))
+        (method == "Copy").then(|| Ok(Value::Object(Rc::new(self.clone()))))
     }
 
     fn structure(&self) -> Option<Vec<Field>> {
         Some(vec![
-            field("KubeVersion", Value::Object(Rc::new(self.kube_version.clone()))),
+            field("KubeVersion", self.kube_version.value(false)),
             field("APIVersions", api_versions(&self.api_versions)),
             field("HelmVersion", Value::Object(Rc::new(HelmVersion))),
         ])
@@ -131,21 +113,9 @@ impl Object for Capabilities {
         self.structure()
     }
 
-    fn display(&self) -> String {
-        printed(self.to_value())
-    }
-
-    fn to_json(&self) -> Result<Json, String> {
-        Ok(self.json())
-    }
-
     fn as_any(&self) -> &dyn Any {
         self
     }
-}
-
-fn helm_version_json() -> Json {
-    json!({"version": HELM.0, "go_version": HELM.1, "kube_client_version": HELM.2})
 }
 
 // === impl KubeVersion ===
@@ -234,30 +204,32 @@ impl KubeVersion {
         }
     }
 
-    fn json(&self) -> Json {
-        json!({"Version": self.version, "Major": self.major, "Minor": self.minor})
+    fn fields(&self) -> Vec<Field> {
+        let fields = [
+            ("Version", &self.version),
+            ("normalizedVersion", &self.normalized),
+            ("Major", &self.major),
+            ("Minor", &self.minor),
+        ];
+        fields
+            .map(|(name, text)| field(name, Value::string(text.as_str())))
+            .to_vec()
+    }
+
+    /// `.Capabilities.KubeVersion`: within them it has methods, a copy of it has not, as these take a pointer.
+    fn value(&self, is_field: bool) -> Value {
+        let version = self.clone();
+        Value::Object(Rc::new(KubeVersionObject { version, is_field }))
     }
 }
 
-impl KubeVersion {
-    fn exported(&self) -> Vec<Field> {
-        let names = ["Version", "Major", "Minor"];
-        let fields = names.into_iter().filter_map(|name| Some(field(name, self.text(name)?)));
-        fields.collect()
-    }
-
-    fn text(&self, field: &str) -> Option<Value> {
-        Some(Value::string(match field {
-            "Version" => self.version.as_str(),
-            "Major" => self.major.as_str(),
-            "Minor" => self.minor.as_str(),
-            _ => return None,
-        }))
-    }
+/// A `common.KubeVersion`.
+struct KubeVersionObject {
+    version: KubeVersion,
+    is_field: bool,
 }
 
-/// A copy of the struct: its methods have a pointer as receiver, which Go can't take of a copy.
-impl Object for KubeVersion {
+impl Object for KubeVersionObject {
     fn type_name(&self) -> &'static str {
         "common.KubeVersion"
     }
@@ -267,90 +239,51 @@ impl Object for KubeVersion {
     }
 
     fn field(&self, name: &str) -> Option<Value> {
-        self.text(name)
+        let mut exported = self.json_fields()?.into_iter();
+        exported.find(|field| field.name == name).map(|field| field.value)
     }
 
-    fn structure(&self) -> Option<Vec<Field>> {
-        let text = |text: &str| Value::string(text);
-        Some(vec![
-            field("Version", text(&self.version)),
-            field("normalizedVersion", text(&self.normalized)),
-            field("Major", text(&self.major)),
-            field("Minor", text(&self.minor)),
-        ])
-    }
-
-    fn json_fields(&self) -> Option<Vec<Field>> {
-        Some(self.exported())
-    }
-
-    fn copied(&self) -> Option<Value> {
-        let normalized = String::new();
-        Some(Value::Object(Rc::new(KubeVersion {
-            normalized,
-            ..self.clone()
-        })))
-    }
-
-    fn display(&self) -> String {
-        printed(Value::Object(Rc::new(self.clone())))
-    }
-
-    fn to_json(&self) -> Result<Json, String> {
-        Ok(self.json())
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
-/// The struct within `.Capabilities`, where it has an address.
-struct KubeVersionField(KubeVersion);
-
-impl Object for KubeVersionField {
-    fn type_name(&self) -> &'static str {
-        "common.KubeVersion"
-    }
-
-    fn kind(&self) -> &'static str {
-        "struct"
-    }
-
-    fn field(&self, name: &str) -> Option<Value> {
-        self.0.text(name)
+    fn has_unexported(&self, name: &str) -> bool {
+        name == "normalizedVersion"
     }
 
     fn params(&self, method: &str) -> Option<&'static [Param]> {
-        matches!(method, "String" | "GitVersion").then_some(&[])
+        (self.is_field && matches!(method, "String" | "GitVersion")).then_some(&[])
     }
 
     fn call(&self, method: &str, _args: &[Value]) -> Option<Result<Value, String>> {
         match method {
-            "String" => Some(Ok(Value::string(self.0.for_constraints()))),
-            "GitVersion" => Some(Ok(Value::string(self.0.version.as_str()))),
+            "String" => Some(Ok(Value::string(self.version.for_constraints()))),
+            "GitVersion" => Some(Ok(Value::string(self.version.version.as_str()))),
             _ => None,
         }
     }
 
-    fn display(&self) -> String {
-        self.0.for_constraints().to_owned()
-    }
-
     fn as_argument(&self) -> Option<Value> {
-        Some(Value::Object(Rc::new(self.0.clone())))
+        Some(self.version.value(false))
     }
 
-    fn has_unexported(&self, name: &str) -> bool {
-        self.0.has_unexported(name)
+    fn copied(&self) -> Option<Value> {
+        let normalized = String::new();
+        let version = KubeVersion {
+            normalized,
+            ..self.version.clone()
+        };
+        Some(version.value(false))
+    }
+
+    fn structure(&self) -> Option<Vec<Field>> {
+        (!self.is_field).then(|| self.version.fields())
     }
 
     fn json_fields(&self) -> Option<Vec<Field>> {
-        self.0.json_fields()
+        let mut fields = self.version.fields();
+        fields.retain(|field| field.name != "normalizedVersion");
+        Some(fields)
     }
 
-    fn to_json(&self) -> Result<Json, String> {
-        Ok(self.0.json())
+    fn display(&self) -> String {
+        self.version.for_constraints().to_owned()
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -360,11 +293,6 @@ impl Object for KubeVersionField {
 
 fn field(name: &'static str, value: Value) -> Field {
     Field { name, value }
-}
-
-/// What Go prints for a value of a type without a `String` method.
-fn printed(value: Value) -> String {
-    String::from_utf8_lossy(&format::display(&value)).into_owned()
 }
 
 /// `.Capabilities.APIVersions`
@@ -413,14 +341,6 @@ impl Object for HelmVersion {
         Some(texts.map(|(name, text)| field(name, Value::string(text))).to_vec())
     }
 
-    fn display(&self) -> String {
-        printed(Value::Object(Rc::new(HelmVersion)))
-    }
-
-    fn to_json(&self) -> Result<Json, String> {
-        Ok(helm_version_json())
-    }
-
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -429,6 +349,7 @@ impl Object for HelmVersion {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use go_template::format;
 
     #[test]
     fn versions_parse_as_kubernetes_parses_them() {
@@ -460,6 +381,6 @@ mod tests {
             (parsed.for_constraints(), server.for_constraints()),
             ("v1.33.4", "v1.33.4-gke.1")
         );
-        assert_eq!(Object::display(&server), "{v1.33.4-gke.1  1 33+}");
+        assert_eq!(format::display(&server.value(false)), b"{v1.33.4-gke.1  1 33+}");
     }
 }

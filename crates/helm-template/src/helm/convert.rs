@@ -87,7 +87,14 @@ fn convert(value: &Value, depth: usize) -> Result<Json, String> {
                 Json::Object(object)
             }
         },
-        Value::Object(object) => object.to_json()?,
+        Value::Object(object) => match object.json_fields() {
+            None => object.to_json()?,
+            Some(fields) => {
+                let entries = fields.iter();
+                let entries = entries.map(|field| Ok((field.name.to_owned(), convert(&field.value, depth + 1)?)));
+                Json::Object(entries.collect::<Result<_, String>>()?)
+            }
+        },
     })
 }
 

@@ -144,19 +144,6 @@ impl Object for Certificate {
         self.structure()
     }
 
-    fn display(&self) -> String {
-        format!(
-            "{{{} {}}}",
-            String::from_utf8_lossy(&self.cert),
-            String::from_utf8_lossy(&self.key)
-        )
-    }
-
-    fn to_json(&self) -> Result<serde_json::Value, String> {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ok(serde_json::json!({ "Cert": text(&self.cert), "Key": text(&self.key) }))
-    }
-
     fn as_any(&self) -> &dyn Any {
         self
     }
