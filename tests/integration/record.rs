@@ -125,7 +125,7 @@ fn three_thousand_members_are_recorded() -> Result<()> {
     let world = world("record-huge", Setup::default())?;
     let operator = world.start_and_settle()?;
     world.apply(&world.widget("a", json!({"members": 3000})))?;
-    eventually("the widget is ready", 6 * SOON, || {
+    eventually("the widget is ready", 12 * SOON, || {
         let widget = world.expect(&world.widgets(), "a")?;
         let ready = crate::look::condition(&widget, "Ready").context("no condition")?;
         ensure!(ready["status"] == "True", "{ready}");
