@@ -62,13 +62,6 @@ pub fn scaled_by(managed_fields: &[ManagedFieldsEntry]) -> Option<String> {
     managers.map(|entry| entry.manager.clone().unwrap_or_default()).next()
 }
 
-/// Who changed the object between two looks at it: the latest of the other managers whose entry is new or different.
-/// `None` if no entry tells: who only removes fields leaves no trace.
-pub fn culprit(before: &[ManagedFieldsEntry], after: &[ManagedFieldsEntry], manager: &str) -> Option<String> {
-    let changed: Vec<ManagedFieldsEntry> = after.iter().filter(|entry| !before.contains(entry)).cloned().collect();
-    foreign_writers(&changed, manager).into_iter().next()
-}
-
 fn is_main(entry: &ManagedFieldsEntry) -> bool {
     entry.subresource.as_deref().unwrap_or_default().is_empty()
 }
@@ -239,24 +232,5 @@ mod tests {
             let list = entries(json!([entry(manager, "Update", subresource, time, fields)]));
             assert_eq!(scaled_by(&list).as_deref(), expected, "{manager} {subresource}");
         }
-    }
-
-    #[test]
-    fn the_culprit_is_who_changed_something_since() {
-        let before = entries(json!([
-            entry(OURS, "Apply", "", "2026-01-01T00:00:00Z", fields()),
-            entry("hpa", "Update", "scale", "2026-01-03T00:00:00Z", json!({})),
-        ]));
-        let mut after = before.clone();
-        assert_eq!(culprit(&before, &after, OURS), None);
-        after.extend(entries(json!([entry(
-            "kubectl",
-            "Update",
-            "",
-            "2026-01-02T00:00:00Z",
-            json!({"f:data": {}})
-        )])));
-        assert_eq!(culprit(&before, &after, OURS).as_deref(), Some("kubectl"));
-        assert_eq!(culprit(&[], &before, OURS).as_deref(), Some("hpa"));
     }
 }

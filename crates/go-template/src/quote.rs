@@ -18,11 +18,6 @@ pub fn quote_go(bytes: impl AsRef<[u8]>) -> String {
     quote_with(bytes.as_ref(), '"', Keep::Printable)
 }
 
-/// The character as a Go rune literal: `%q` of a rune.
-pub fn quote_rune(c: char) -> String {
-    quote_with(c.encode_utf8(&mut [0; 4]).as_bytes(), '\'', Keep::Printable)
-}
-
 /// `%.Nq`: the first `count` characters, quoted.
 pub(super) fn quote_go_prefix(bytes: &[u8], count: usize) -> String {
     quote_go(super::format::truncate(bytes, count))

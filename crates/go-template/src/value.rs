@@ -107,7 +107,9 @@ pub trait Object {
     /// `reflect.Kind` as `kindOf` prints it: `struct`, `ptr`, `int64` (a named number such as `time.Duration`).
     fn kind(&self) -> &'static str;
     /// An exported field; `None` if the type has no such field.
-    fn field(&self, name: &str) -> Option<Value>;
+    fn field(&self, _name: &str) -> Option<Value> {
+        None
+    }
     /// The same where a template goes on to the field or method `next` of it at once.
     fn field_before(&self, name: &str, _next: &str) -> Option<Value> {
         self.field(name)

@@ -163,10 +163,6 @@ impl Object for DurationObject {
         "int64"
     }
 
-    fn field(&self, _name: &str) -> Option<Value> {
-        None
-    }
-
     fn params(&self, method: &str) -> Option<&'static [Param]> {
         Some(match method {
             "String" | "Hours" | "Minutes" | "Seconds" | "Milliseconds" | "Microseconds" | "Nanoseconds" | "Abs" => &[],

@@ -81,10 +81,6 @@ impl Object for TimeObject {
         "struct"
     }
 
-    fn field(&self, _name: &str) -> Option<Value> {
-        None
-    }
-
     fn has_unexported(&self, name: &str) -> bool {
         matches!(name, "wall" | "ext" | "loc")
     }
@@ -177,10 +173,6 @@ impl Object for Named {
 
     fn kind(&self) -> &'static str {
         "int"
-    }
-
-    fn field(&self, _name: &str) -> Option<Value> {
-        None
     }
 
     fn params(&self, method: &str) -> Option<&'static [Param]> {

@@ -187,10 +187,6 @@ impl Object for VersionObject {
         "ptr"
     }
 
-    fn field(&self, _name: &str) -> Option<Value> {
-        None
-    }
-
     fn params(&self, method: &str) -> Option<&'static [Param]> {
         Some(match method {
             "Compare" | "Equal" | "LessThan" | "LessThanEqual" | "GreaterThan" | "GreaterThanEqual" => {
