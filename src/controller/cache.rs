@@ -170,7 +170,7 @@ impl Cache {
     pub fn is_complete(&self, key: &Key) -> bool {
         lock(&self.releases)
             .get(key)
-            .is_some_and(|release| release.record.done_for().is_some() && !release.is_waiting())
+            .is_some_and(|release| release.record.done_for.is_some() && !release.is_waiting())
     }
 
     /// True if its render looked something up, or asked what is served: a kind that comes or goes may change the answer.

@@ -2,20 +2,24 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A kind of object, across its versions. Prints as `Deployment.apps`, core kinds as `ConfigMap`: the form of the
 /// ApplySet annotation `contains-group-kinds`, of `allow:` and of tracking ids.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct GroupKind {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
     pub kind: String,
 }
 
 /// One object in a cluster. `namespace` is empty for a cluster-scoped object.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct ObjectId {
+    #[serde(flatten)]
     pub group_kind: GroupKind,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     pub name: String,
 }

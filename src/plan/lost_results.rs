@@ -13,12 +13,13 @@ use serde_json::Value;
 
 use super::desired::Member;
 use super::digest::Key;
-use super::identity::{GroupKind, ObjectId};
+use super::identity::ObjectId;
 use helm_template::render::{Kept, KeptKey};
 
 /// One scalar of a member: its JSON pointer.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Leaf {
+    #[serde(flatten)]
     pub id: ObjectId,
     pub pointer: String,
 }
@@ -34,17 +35,12 @@ pub struct Found {
 /// A leaf whose live value stays, for as long as the template renders the same in its place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pin {
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    group: String,
-    kind: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    namespace: String,
-    name: String,
-    pointer: String,
+    #[serde(flatten)]
+    leaf: Leaf,
     /// Keyed digest of what is rendered.
     rendered: String,
-    /// What is sent instead.
-    value: Value,
+    /// What is sent instead; it may be secret.
+    pub value: Value,
 }
 
 /// The leaves that differ between two renders of the same release.
@@ -163,29 +159,11 @@ fn replaced(rendered: &str, live: &str, text: &str) -> Option<String> {
 impl Pin {
     /// Keeps the live value of a leaf.
     pub fn new(found: &Found, key: &Key) -> Self {
-        let id = &found.leaf.id;
         Pin {
-            group: id.group_kind.group.clone(),
-            kind: id.group_kind.kind.clone(),
-            namespace: id.namespace.clone(),
-            name: id.name.clone(),
-            pointer: found.leaf.pointer.clone(),
+            leaf: found.leaf.clone(),
             rendered: digest(&found.rendered, key),
             value: found.live.clone(),
         }
-    }
-
-    /// What is sent instead of what is rendered; it may be secret.
-    pub fn value(&self) -> &Value {
-        &self.value
-    }
-
-    fn is_of(&self, id: &ObjectId) -> bool {
-        *id == ObjectId::new(
-            GroupKind::new(&self.group, &self.kind),
-            self.namespace.clone(),
-            self.name.clone(),
-        )
     }
 }
 
@@ -198,10 +176,10 @@ fn digest(value: &Value, key: &Key) -> String {
 pub fn apply_pins(members: &mut [Member], pins: &[Pin], key: &Key) -> Vec<Pin> {
     let mut held = Vec::new();
     for pin in pins {
-        let Some(member) = members.iter_mut().find(|member| pin.is_of(&member.id)) else {
+        let Some(member) = members.iter_mut().find(|member| member.id == pin.leaf.id) else {
             continue;
         };
-        let Some(leaf) = member.object.pointer_mut(&pin.pointer) else {
+        let Some(leaf) = member.object.pointer_mut(&pin.leaf.pointer) else {
             continue;
         };
         if digest(leaf, key) != pin.rendered {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::desired::Member;
-use super::identity::{GroupKind, ObjectId};
+use super::identity::ObjectId;
 use super::request::Handled;
 
 /// The version of the stored form, in the status (where an absent one is 1) and in a Secret. A later one is not read.
@@ -23,31 +23,25 @@ pub const STATUS_LOOKUPS: usize = 100;
 
 /// One member, as last applied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Row", into = "Row")]
 pub struct Entry {
+    #[serde(flatten)]
     pub id: ObjectId,
     /// The API version it was applied with, without the group.
     pub version: String,
+    #[serde(default)]
     pub uid: String,
     /// The wave it was applied in; prune and deletion go through the waves backwards.
+    #[serde(default)]
     pub wave: i32,
     /// Keyed digest of what was sent; empty when the last apply failed or it only waits to be deleted.
+    #[serde(default)]
     pub digest: String,
     /// Hash of our managedFields entry after the apply, as `Live::fingerprint`.
+    #[serde(default, with = "hex", skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<u64>,
     /// A Job that was complete, and that its TTL removes or has removed: it need not be there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub finished: bool,
-}
-
-/// Whether anything is left to be done for the recorded revision. Stored as the text of the inputs, empty without.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "String", into = "String")]
-pub enum Completion {
-    /// Something is, or may be: the next reconcile looks at all of it.
-    #[default]
-    Open,
-    /// Nothing is, as long as these are the inputs: the digest of everything that the render depends on.
-    Done(String),
 }
 
 /// All that is known of a release.
@@ -56,12 +50,11 @@ pub enum Completion {
 pub struct Record {
     /// 0 before the first complete apply, then counts the renders that differed.
     pub revision: i64,
-    #[serde(rename = "inputs")]
-    pub completion: Completion,
+    /// Nothing is left to be done for the recorded revision, as long as these are the inputs: the digest of everything that
+    /// the render depends on. `None`: something is, or may be, and the next reconcile looks at all of it.
+    pub done_for: Option<String>,
     /// The same with which the members were settled last: all applied, and what went missing pruned. See [`super::intent`].
     pub settled: String,
-    /// Stored elsewhere than the rest: the status has its inventory.
-    #[serde(skip)]
     pub entries: Vec<Entry>,
     /// What the render looked up, as `LookupKey` prints it.
     pub lookups: Vec<String>,
@@ -75,36 +68,12 @@ pub struct Record {
 /// What a status holds of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stored {
-    /// All of it; the empty record if there is none. So many Secrets hold what it was before: one, or several of an earlier
-    /// version.
-    Whole(Record, usize),
-    /// The first entries; all of them are in so many Secrets.
-    Part(Record, usize),
+    /// All of it; the empty record if there is none. `in_secret`: a Secret holds what it was before.
+    Whole { record: Record, in_secret: bool },
+    /// The first entries; all of them are in a Secret, if that is there already.
+    Part { record: Record, in_secret: bool },
     /// Nothing that this program could read: a later one wrote it, in this version.
     Later(u64),
-}
-
-/// An entry as it is stored.
-#[derive(Serialize, Deserialize)]
-struct Row {
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    group: String,
-    version: String,
-    kind: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    namespace: String,
-    name: String,
-    #[serde(default)]
-    uid: String,
-    /// An earlier version kept the stage here, which all objects of one stage share: that changes nothing in their order.
-    #[serde(default)]
-    wave: i32,
-    #[serde(default)]
-    digest: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    fingerprint: String,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    finished: bool,
 }
 
 // === impl Entry ===
@@ -124,34 +93,28 @@ impl Entry {
     }
 }
 
+/// A number of 64 bits as 16 hex digits, since JSON's numbers have fewer; what is none counts as absent.
+mod hex {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(number: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:016x}", number.unwrap_or_default()))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Ok(u64::from_str_radix(&text, 16).ok())
+    }
+}
+
 // === impl Stored ===
 
 impl Stored {
     /// As much of the record as the status has.
     pub fn into_record(self) -> Record {
         match self {
-            Stored::Whole(record, _) | Stored::Part(record, _) => record,
+            Stored::Whole { record, .. } | Stored::Part { record, .. } => record,
             Stored::Later(_) => Record::default(),
-        }
-    }
-}
-
-// === impl Completion ===
-
-impl From<String> for Completion {
-    fn from(inputs: String) -> Self {
-        match inputs.is_empty() {
-            true => Completion::Open,
-            false => Completion::Done(inputs),
-        }
-    }
-}
-
-impl From<Completion> for String {
-    fn from(completion: Completion) -> Self {
-        match completion {
-            Completion::Open => String::new(),
-            Completion::Done(inputs) => inputs,
         }
     }
 }
@@ -167,18 +130,10 @@ impl Record {
         self.entries.iter_mut().find(|entry| entry.id == *id)
     }
 
-    /// The inputs for which nothing is left to be done.
-    pub fn done_for(&self) -> Option<&str> {
-        match &self.completion {
-            Completion::Open => None,
-            Completion::Done(inputs) => Some(inputs),
-        }
-    }
-
     /// True if it says of everything how it was left. One that doesn't is of a release that isn't complete, or went
     /// through a schema that drops some of it.
     pub fn is_complete(&self) -> bool {
-        self.completion != Completion::Open && self.entries.iter().all(|entry| !entry.digest.is_empty())
+        self.done_for.is_some() && self.entries.iter().all(|entry| !entry.digest.is_empty())
     }
 
     /// Reads the record back from a status; what is missing or malformed is as if it had never been there.
@@ -189,50 +144,33 @@ impl Record {
             return Stored::Later(version);
         }
         let mut record = Record::read(status);
-        let secrets = number("secrets").and_then(|secrets| usize::try_from(secrets).ok());
-        let secrets = secrets.unwrap_or_default();
+        let in_secret = number("secrets").is_some_and(|count| count > 0);
         let is_all = |key: &str, count: usize| number(key).is_none_or(|all| all == count as u64);
         if is_all("members", record.entries.len()) && is_all("lookups", record.lookups.len()) {
-            return Stored::Whole(record, secrets);
+            return Stored::Whole { record, in_secret };
         }
         // Nothing may be taken for done by a part.
-        record.completion = Completion::Open;
-        Stored::Part(record, secrets)
+        record.done_for = None;
+        Stored::Part { record, in_secret }
     }
 
     fn read(status: &Value) -> Self {
-        let release = status.get("release");
-        let text = |key: &str| {
-            release
-                .and_then(|r| r.get(key))
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
+        let release = &status["release"];
+        let text = |key: &str| release[key].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let texts = |key: &str| -> Vec<String> {
-            let texts = release.and_then(|r| r.get(key)).and_then(Value::as_array);
-            let texts = texts.into_iter().flatten().filter_map(Value::as_str);
-            texts.map(str::to_owned).collect()
+            let texts = release[key].as_array().into_iter().flatten();
+            texts.filter_map(Value::as_str).map(str::to_owned).collect()
         };
-        let rows = status.get("inventory").and_then(Value::as_array);
-        let settled = Some(text("settled")).filter(|settled| !settled.is_empty());
+        let rows = status["inventory"].as_array().into_iter().flatten();
         Record {
-            revision: release
-                .and_then(|r| r.get("revision"))
-                .and_then(Value::as_i64)
-                .unwrap_or_default(),
-            completion: text("inputs").into(),
-            settled: settled.unwrap_or_else(|| text("inputs")),
-            renewal: text("renewal").parse().ok(),
-            handled: Handled::of_status(status),
+            revision: release["revision"].as_i64().unwrap_or_default(),
+            done_for: text("inputs"),
+            settled: text("settled").or_else(|| text("inputs")).unwrap_or_default(),
+            entries: rows.filter_map(|row| Entry::deserialize(row).ok()).collect(),
             lookups: texts("lookups"),
             capabilities: texts("capabilities"),
-            entries: rows
-                .into_iter()
-                .flatten()
-                .filter_map(|row| serde_json::from_value::<Row>(row.clone()).ok())
-                .map(Entry::from)
-                .collect(),
+            renewal: text("renewal").and_then(|time| time.parse().ok()),
+            handled: Handled::of_status(status),
         }
     }
 
@@ -251,7 +189,7 @@ impl Record {
     /// writes nothing where nothing is to be written.
     #[must_use]
     pub fn unproven(mut self) -> Self {
-        self.completion = Completion::Open;
+        self.done_for = None;
         for entry in &mut self.entries {
             entry.fingerprint = None;
         }
@@ -269,11 +207,12 @@ impl Record {
         self.lookups.get(..STATUS_LOOKUPS).unwrap_or(&self.lookups)
     }
 
-    /// `status.release.record`, where `secrets` Secrets hold the record; `None` where the status does.
-    pub fn whereabouts(&self, secrets: usize) -> Option<Value> {
+    /// `status.release.record`, if the status doesn't hold all of it or a Secret does; otherwise `None`.
+    pub fn whereabouts(&self, in_secret: bool) -> Option<Value> {
         let longer = self.lookups.len() > STATUS_LOOKUPS;
-        let elsewhere = secrets > 0 || longer || self.entries.len() > STATUS_ENTRIES;
+        let elsewhere = in_secret || longer || self.entries.len() > STATUS_ENTRIES;
         elsewhere.then(|| {
+            let secrets = usize::from(in_secret);
             let mut stored = json!({"version": VERSION, "members": self.entries.len(), "secrets": secrets});
             if longer {
                 stored["lookups"] = self.lookups.len().into();
@@ -283,68 +222,22 @@ impl Record {
     }
 }
 
-impl From<Row> for Entry {
-    fn from(row: Row) -> Self {
-        Entry {
-            id: ObjectId::new(GroupKind::new(row.group, row.kind), row.namespace, row.name),
-            version: row.version,
-            uid: row.uid,
-            wave: row.wave,
-            digest: row.digest,
-            fingerprint: u64::from_str_radix(&row.fingerprint, 16).ok(),
-            finished: row.finished,
-        }
-    }
-}
-
-impl From<Entry> for Row {
-    fn from(entry: Entry) -> Self {
-        let GroupKind { group, kind } = entry.id.group_kind;
-        Row {
-            group,
-            version: entry.version,
-            kind,
-            namespace: entry.id.namespace,
-            name: entry.id.name,
-            uid: entry.uid,
-            wave: entry.wave,
-            digest: entry.digest,
-            fingerprint: entry.fingerprint.map(|hash| format!("{hash:016x}")).unwrap_or_default(),
-            finished: entry.finished,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::request::Request;
     use super::super::testing::{entry, id};
     use super::*;
 
+    /// Whether a status has all of a record, what it has, and whether a Secret has it.
+    fn read(status: &Value) -> (bool, Record, bool) {
+        match Record::from_status(status) {
+            Stored::Whole { record, in_secret } => (true, record, in_secret),
+            Stored::Part { record, in_secret } => (false, record, in_secret),
+            Stored::Later(version) => panic!("{version}"),
+        }
+    }
+
     #[test]
     fn a_record_survives_the_status() {
-        let mut handled = Handled::default();
-        for (request, text) in Request::ALL.into_iter().zip(["once", "1", "2", "3"]) {
-            handled.set(request, text);
-        }
-        let record = Record {
-            revision: 3,
-            completion: Completion::Done("abc".into()),
-            settled: "abc".into(),
-            renewal: Some("2026-02-03T04:05:06Z".parse().unwrap()),
-            handled,
-            lookups: vec!["v1/Secret/shop/tls".into()],
-            capabilities: vec!["KubeVersion".into()],
-            entries: vec![Entry {
-                id: ObjectId::new(GroupKind::new("apps", "Deployment"), "shop", "web"),
-                version: "v1".into(),
-                uid: "u".into(),
-                wave: -3,
-                digest: "d".into(),
-                fingerprint: Some(0xab),
-                finished: true,
-            }],
-        };
         let status = json!({
             "release": {
                 "revision": 3, "inputs": "abc", "lookups": ["v1/Secret/shop/tls"],
@@ -352,59 +245,85 @@ mod tests {
             },
             "lastHandledRegenerateAt": "once", "lastHandledReconcileAt": "1", "lastHandledForceAt": "2",
             "lastHandledResetAt": "3",
-            "inventory": record.inventory(),
+            "inventory": [{
+                "group": "apps", "version": "v1", "kind": "Deployment", "namespace": "shop", "name": "web",
+                "uid": "u", "wave": -3, "digest": "d", "fingerprint": "00000000000000ab", "finished": true,
+            }],
         });
-        assert_eq!(Record::from_status(&status), Stored::Whole(record, 0));
+        let (is_whole, record, in_secret) = read(&status);
+        assert_eq!((is_whole, in_secret), (true, false));
+        assert_eq!(
+            (record.revision, record.done_for.as_deref(), record.settled.as_str()),
+            (3, Some("abc"), "abc")
+        );
+        assert_eq!(record.lookups, ["v1/Secret/shop/tls"]);
+        assert_eq!(record.capabilities, ["KubeVersion"]);
+        assert_eq!(
+            record.renewal.map(|time| time.to_string()).as_deref(),
+            Some("2026-02-03T04:05:06Z")
+        );
+        let mut told = serde_json::Map::new();
+        record.handled.tell(&mut told);
+        assert!(
+            told.len() == 4 && told.iter().all(|(field, text)| status[field] == *text),
+            "{told:?}"
+        );
+        let member = Entry {
+            id: id("Deployment.apps", "web"),
+            version: "v1".into(),
+            uid: "u".into(),
+            wave: -3,
+            digest: "d".into(),
+            fingerprint: Some(0xab),
+            finished: true,
+        };
+        assert_eq!(
+            (&record.entries, record.inventory()),
+            (&vec![member], status["inventory"].clone())
+        );
     }
 
     #[test]
     fn a_forged_status_is_no_record() {
+        let inventory = json!([1, {"kind": 2}, {"version": "v1", "kind": "A", "name": "a", "fingerprint": 7}]);
         for status in [
             json!(null),
             json!({"inventory": "x"}),
-            json!({"inventory": [1, {"kind": 2}], "release": []}),
+            json!({"inventory": inventory, "release": []}),
         ] {
-            assert_eq!(
-                Record::from_status(&status),
-                Stored::Whole(Record::default(), 0),
-                "{status}"
-            );
+            assert_eq!(read(&status), (true, Record::default(), false), "{status}");
         }
     }
 
     #[test]
     fn a_long_inventory_is_a_part_and_a_later_version_is_nothing() {
         let entry = |n: usize| entry(&id("ConfigMap", &format!("c{n}")));
-        let record = Record {
-            revision: 2,
-            completion: Completion::Done("abc".into()),
-            settled: "abc".into(),
-            entries: (0..STATUS_ENTRIES + 1).map(entry).collect(),
-            ..Record::default()
-        };
-        for secrets in [0, 2] {
-            let status = json!({
-                "release": {"revision": 2, "inputs": "abc", "record": record.whereabouts(secrets)},
-                "inventory": record.inventory(),
-            });
-            let Stored::Part(part, found) = Record::from_status(&status) else {
-                panic!("{status}");
+        for (members, in_secret) in [
+            (STATUS_ENTRIES + 1, false),
+            (STATUS_ENTRIES + 1, true),
+            (1, true),
+            (1, false),
+        ] {
+            let record = Record {
+                revision: 2,
+                done_for: Some("abc".into()),
+                settled: "abc".into(),
+                entries: (0..members).map(entry).collect(),
+                ..Record::default()
             };
-            assert_eq!(
-                (part.entries.len(), part.done_for(), part.revision, found),
-                (STATUS_ENTRIES, None, 2, secrets)
-            );
+            let whereabouts = record.whereabouts(in_secret);
+            assert_eq!(whereabouts.is_some(), in_secret || members > 1);
+            let status = json!({
+                "release": {"revision": 2, "inputs": "abc", "record": whereabouts}, "inventory": record.inventory(),
+            });
+            let is_whole = members == 1;
+            let shown = Record {
+                done_for: record.done_for.filter(|_| is_whole),
+                entries: (0..members.min(STATUS_ENTRIES)).map(entry).collect(),
+                ..record
+            };
+            assert_eq!(read(&status), (is_whole, shown, in_secret));
         }
-        let small = Record {
-            entries: vec![entry(1)],
-            lookups: Vec::new(),
-            ..record
-        };
-        assert_eq!(small.whereabouts(0), None);
-        let status = json!({
-            "release": {"revision": 2, "inputs": "abc", "record": small.whereabouts(1)}, "inventory": small.inventory(),
-        });
-        assert_eq!(Record::from_status(&status), Stored::Whole(small, 1));
         let later = json!({"release": {"revision": 2, "record": {"version": 2}}});
         assert_eq!(Record::from_status(&later), Stored::Later(2));
     }

@@ -136,8 +136,8 @@ pub struct Report<'a> {
     pub changes: &'a Changes,
     pub chart: Option<Chart>,
     pub record: &'a Record,
-    /// How many Secrets hold the record.
-    pub record_secrets: usize,
+    /// A Secret holds the record.
+    pub record_in_secret: bool,
     /// The record could not be read: what the status says of it stays.
     pub record_unread: bool,
     /// There is no room for more than how the release is.
@@ -428,9 +428,9 @@ fn release(report: &Report<'_>, previous: &Value) -> Value {
         }
     }
     release.insert("revision".into(), report.record.revision.into());
-    let inputs = report.record.done_for();
+    let inputs = report.record.done_for.as_ref();
     if let Some(inputs) = inputs {
-        release.insert("inputs".into(), inputs.into());
+        release.insert("inputs".into(), inputs.as_str().into());
     }
     let settled = &report.record.settled;
     if !settled.is_empty() && inputs != Some(settled) {
@@ -445,7 +445,7 @@ fn release(report: &Report<'_>, previous: &Value) -> Value {
     if !report.record.capabilities.is_empty() {
         release.insert("capabilities".into(), json!(report.record.capabilities));
     }
-    if let Some(whereabouts) = report.record.whereabouts(report.record_secrets) {
+    if let Some(whereabouts) = report.record.whereabouts(report.record_in_secret) {
         release.insert("record".into(), whereabouts);
     }
     Value::Object(release)

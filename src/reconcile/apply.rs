@@ -26,7 +26,7 @@ use crate::plan::members::Live;
 use crate::plan::ownership::Ownership;
 use crate::plan::policy::Update;
 use crate::plan::prune::Knowledge;
-use crate::plan::record::{Completion, Entry};
+use crate::plan::record::Entry;
 use crate::plan::request::Request;
 use crate::plan::sequence::{self, Turn};
 use crate::plan::status::{Changes, Phase, Reason};
@@ -300,7 +300,7 @@ impl Run<'_> {
     /// `forced`: the text of the `force-at` that it carries out, if there is one.
     pub(super) async fn apply(&self, release: &mut Release, prepared: &Prepared, forced: Option<String>) -> Applied {
         self.tell_of_render(release, prepared).await;
-        release.record.completion = Completion::Open;
+        release.record.done_for = None;
         let entries = release.record.entries.drain(..);
         let mut pass = Pass {
             recorded: entries.map(|entry| (entry.id.clone(), entry)).collect(),

@@ -8,7 +8,7 @@ use crate::cluster::discovery::{Snapshot, group_of};
 use crate::cluster::lookup;
 use crate::plan::apply::is_as_recorded;
 use crate::plan::digest::Key;
-use crate::plan::record::{Completion, Record};
+use crate::plan::record::Record;
 use crate::plan::request::Request;
 use crate::plan::{grants, intent};
 use crate::telemetry::redact::MARK;
@@ -76,8 +76,7 @@ impl Run<'_> {
     /// live as it was left. Answered from memory, without a request and without a render.
     pub(super) fn is_converged(&self, release: &Release) -> bool {
         let record = &release.record;
-        if !self.written.has_finalizer() || record.completion == Completion::Open || !self.has_current_lookups(release)
-        {
+        if !self.written.has_finalizer() || record.done_for.is_none() || !self.has_current_lookups(release) {
             return false;
         }
         let asked = [Request::Reconcile, Request::Force, Request::Regenerate];
@@ -90,7 +89,7 @@ impl Run<'_> {
         let snapshot = self.context.discovery.snapshot();
         let asked = &record.capabilities;
         let now = digest(&self.context.key, self.unit, &self.written, &snapshot, asked);
-        if record.done_for() != Some(&now) {
+        if record.done_for.as_ref() != Some(&now) {
             return false;
         }
         for failed in &snapshot.failed {

@@ -21,7 +21,6 @@ use crate::plan::intent::{self, HOLD, Intent};
 use crate::plan::members::{Live, Scope};
 use crate::plan::ownership::Owner;
 use crate::plan::prune::{Knowledge, Purpose, Verdict, orphans, verdict};
-use crate::plan::record::Completion;
 use crate::plan::sequence;
 use crate::plan::status::{Changes, Phase, Reason};
 use crate::watches::DeletionPolicy;
@@ -385,7 +384,7 @@ impl Run<'_> {
                 release.last_render.dropped.clear();
             }
             if complete && pruned.held.is_empty() {
-                release.record.completion = Completion::Done(prepared.inputs.clone());
+                release.record.done_for = Some(prepared.inputs.clone());
             }
         }
         let desired: Vec<ObjectId> = prepared

@@ -15,7 +15,7 @@ use crate::cluster::error::Error;
 use crate::cluster::record::RecordSecret;
 use crate::plan::conditions;
 use crate::plan::record::secret::{Found, Packed};
-use crate::plan::record::{Completion, Entry, Record, STATUS_ENTRIES, STATUS_LOOKUPS, Stored};
+use crate::plan::record::{Entry, Record, STATUS_ENTRIES, STATUS_LOOKUPS, Stored};
 use crate::plan::status::{self, Phase, Reason};
 use crate::telemetry::metrics::Operation;
 use crate::watches::names::is_built_in;
@@ -43,11 +43,11 @@ pub enum Refused {
     Everything,
 }
 
-/// What is known to be stored in Secrets.
+/// What is known to be stored in a Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
-    /// One, or several if an earlier version wrote them, of which only the first has a place from now on.
-    pub secrets: usize,
+    /// There is one.
+    pub exists: bool,
     /// Of the record that is stored; empty if that isn't known.
     stamp: String,
 }
@@ -94,23 +94,23 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The record, the Secrets that hold it, and whether some of it is lost.
+    /// The record, the Secret that holds it, and whether some of it is lost.
     async fn stored(&self, status: &Value) -> Result<(Record, Saved, bool), Phase> {
         let generation = self.generation;
         let observed = conditions::recorded_generation(status);
-        let saved = |secrets| Saved {
-            secrets,
+        let saved = |exists| Saved {
+            exists,
             ..Saved::default()
         };
         let (in_status, known, expected) = match Record::from_status(status) {
             // A custom resource that never had a member has no record anywhere.
-            Stored::Whole(record, secrets)
+            Stored::Whole { record, in_secret }
                 if record.is_complete() || Superset::of_resource(&self.written).is_empty() =>
             {
-                return Ok((record.proven_by(observed, generation), saved(secrets), false));
+                return Ok((record.proven_by(observed, generation), saved(in_secret), false));
             }
-            Stored::Whole(record, secrets) => (record, secrets, false),
-            Stored::Part(record, secrets) => (record, secrets, true),
+            Stored::Whole { record, in_secret } => (record, in_secret, false),
+            Stored::Part { record, in_secret } => (record, in_secret, true),
             Stored::Later(version) => return Err(later(version)),
         };
         let resource = &self.written.key;
@@ -120,14 +120,13 @@ impl Run<'_> {
                 generation: stored_for,
                 stamp,
             }) if record.revision >= in_status.revision => {
-                let secrets = known.max(1);
                 let record = record.proven_by(Some(stored_for), generation);
-                Ok((record, Saved { secrets, stamp }, false))
+                Ok((record, Saved { exists: true, stamp }, false))
             }
-            Ok(Found::Record { .. }) => Ok((in_status.unproven(), saved(known.max(1)), expected)),
+            Ok(Found::Record { .. }) => Ok((in_status.unproven(), saved(true), expected)),
             Ok(Found::Nothing) => {
                 if expected {
-                    tracing::warn!(%resource, "the Secrets with the record are lost: labels tell of the members");
+                    tracing::warn!(%resource, "the Secret with the record is lost: labels tell of the members");
                 }
                 Ok((in_status.proven_by(observed, generation), saved(known), expected))
             }
@@ -161,7 +160,7 @@ impl Run<'_> {
         };
         Phase::Failed {
             reason: Reason::Record,
-            message: format!("the Secrets in {namespace} that hold the record of the release: {error}{hint}"),
+            message: format!("the Secret in {namespace} that holds the record of the release: {error}{hint}"),
         }
     }
 
@@ -178,15 +177,15 @@ impl Run<'_> {
         !self.unit.resource.status
     }
 
-    /// Before the first member of a release whose record goes to Secrets: they are there, so that the lack of a right is
+    /// Before the first member of a release whose record goes to a Secret: it is there, so that the lack of a right is
     /// found before anything is made.
     pub(super) async fn reserve(&self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
         let desired = &prepared.desired.members;
-        if release.saved.secrets > 0 || !self.needs_secrets(release, desired.len()) {
+        if release.saved.exists || !self.needs_secrets(release, desired.len()) {
             return Ok(());
         }
         let mut planned = release.record.clone();
-        planned.completion = Completion::Open;
+        planned.done_for = None;
         let new = desired
             .iter()
             .filter(|member| release.record.entry(&member.id).is_none());
@@ -201,17 +200,17 @@ impl Run<'_> {
         }
         // Unless all goes well, nobody knows what is there.
         release.saved.stamp.clear();
-        let written = self.record_secret().save(&packed, release.saved.secrets).await;
+        let written = self.record_secret().save(&packed).await;
         written.map_err(|error| self.failed(&error))?;
         release.saved = Saved {
-            secrets: 1,
+            exists: true,
             stamp: packed.stamp,
         };
         self.context.metrics.wrote("Secret", Operation::Apply);
         Ok(())
     }
 
-    /// Writes the record to Secrets, if that is where it belongs. To be called before the status is written.
+    /// Writes the record to its Secret, if that is where it belongs. To be called before the status is written.
     ///
     /// # Errors
     /// The phase that the release is in instead.
@@ -224,14 +223,14 @@ impl Run<'_> {
         release.record = record;
         if saved.is_err() {
             // Until it is written, nothing counts as done.
-            release.record.completion = Completion::Open;
+            release.record.done_for = None;
         }
         saved
     }
 
-    /// Removes Secrets of a record that the status has as a whole again. True if there were any.
+    /// Removes the Secret of a record that the status has as a whole again. True if there was one.
     pub(super) async fn drop_secrets(&self, release: &mut Release) -> bool {
-        if release.saved.secrets == 0 || release.unread || self.needs_secrets(release, release.record.entries.len()) {
+        if !release.saved.exists || release.unread || self.needs_secrets(release, release.record.entries.len()) {
             return false;
         }
         match self.forget_record(release).await {
@@ -240,7 +239,7 @@ impl Run<'_> {
                 true
             }
             Err(phase) => {
-                tracing::debug!(resource = %self.written.key, ?phase, "the Secrets with the former record stay for now");
+                tracing::debug!(resource = %self.written.key, ?phase, "the Secret with the former record stays for now");
                 false
             }
         }
@@ -248,10 +247,10 @@ impl Run<'_> {
 
     /// Removes the record of a release that goes.
     pub(super) async fn forget_record(&self, release: &Release) -> Result<(), Phase> {
-        if release.saved.secrets == 0 {
+        if !release.saved.exists {
             return Ok(());
         }
-        let removed = self.record_secret().remove(release.saved.secrets).await;
+        let removed = self.record_secret().remove().await;
         removed.map_err(|error| self.failed(&error))
     }
 

@@ -89,7 +89,7 @@ impl Release {
                 failures: resource.failures(status),
                 ..Backoff::default()
             },
-            was_complete: record.done_for().is_some(),
+            was_complete: record.done_for.is_some(),
             last_render: LastRender::of_record(&record),
             whys: Whys::new(resource.is_unready(status)),
             record,
@@ -105,7 +105,7 @@ impl Release {
         if self.is_new(resource) {
             let status = resource.status();
             let stored = Record::from_status(&status);
-            let unread = !matches!(stored, Stored::Whole(..));
+            let unread = !matches!(stored, Stored::Whole { .. });
             let record = stored
                 .into_record()
                 .proven_by(conditions::recorded_generation(&status), resource.generation);
@@ -207,7 +207,7 @@ mod tests {
         for (generation, inputs, fingerprint) in [(2, Some("i"), Some(7)), (3, None, None)] {
             let mut release = Release::default();
             release.adopt(&resource(generation, json!([])));
-            assert_eq!(release.record.done_for(), inputs);
+            assert_eq!(release.record.done_for.as_deref(), inputs);
             assert_eq!(release.record.entries[0].fingerprint, fingerprint);
             assert_eq!(release.record.revision, 1);
         }
@@ -215,9 +215,9 @@ mod tests {
         let waiting = json!([{"type": "Ready", "status": "False", "observedGeneration": 3}]);
         let mut release = Release::default();
         release.adopt(&resource(3, waiting.clone()));
-        assert_eq!(release.record.done_for(), Some("i"));
+        assert_eq!(release.record.done_for.as_deref(), Some("i"));
         let mut release = Release::default();
         release.adopt(&resource(4, waiting));
-        assert_eq!(release.record.done_for(), None);
+        assert_eq!(release.record.done_for, None);
     }
 }

@@ -136,7 +136,7 @@ fn decoded(text: &str) -> Option<String> {
 pub(super) fn learn_kept(secrets: &Secrets, kept: &Kept, pins: &[Pin]) {
     kept.secrets().for_each(|text| secrets.learn(text));
     pins.iter()
-        .filter_map(|pin| pin.value().as_str())
+        .filter_map(|pin| pin.value.as_str())
         .for_each(|text| secrets.learn(text));
 }
 

@@ -145,7 +145,7 @@ impl Run<'_> {
             changes: &conclusion.changes,
             chart,
             record: &release.record,
-            record_secrets: release.saved.secrets,
+            record_in_secret: release.saved.exists,
             record_unread: release.unread,
             brief: release.refused > Refused::Nothing,
             render: conclusion.prepared.as_ref().map(|prepared| status::Render {

@@ -1,6 +1,7 @@
 //! The record of a release: in the status, in Secrets where the status can't hold it, and found again where it is lost.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -70,7 +71,7 @@ fn a_long_inventory_lies_in_secrets() -> Result<()> {
     ensure!(widget["status"]["inventory"].as_array().map(Vec::len) == Some(300));
     let secrets = records(&world)?;
     let (name, secret) = secrets.first_key_value().context("no record is stored")?;
-    ensure!(*name == format!("chartwright-record-{}-0", uid(&widget)), "{name}");
+    ensure!(*name == format!("chartwright-record-{}", uid(&widget)), "{name}");
     ensure!(secret["metadata"]["labels"]["chartwright.dev/release-uid"] == uid(&widget).as_str());
     ensure!(secret["metadata"]["ownerReferences"].is_null());
     world.await_quiet(&operator)?;
@@ -213,18 +214,19 @@ fn what_others_write_into_the_record_is_not_believed() -> Result<()> {
     world.run(["create", "configmap", "bystander"])?;
     world.await_quiet(&operator)?;
     operator.kill()?;
-    let name = format!("chartwright-record-{}-0", uid(&widget));
+    let name = format!("chartwright-record-{}", uid(&widget));
     let secret = world.expect("secret", &name)?;
     let stored = stored_record(&secret)?;
     let bystander = world.expect("configmap", "bystander")?;
     let mut record: Value = serde_json::from_str(&stored)?;
     // A member that was none, under the UID that it really has.
-    record["entries"][0]["name"] = "bystander".into();
-    record["entries"][0]["uid"] = uid(&bystander).into();
-    // As an earlier version wrote it.
+    record["record"]["entries"][0]["name"] = "bystander".into();
+    record["record"]["entries"][0]["uid"] = uid(&bystander).into();
     let write = |text: &str| {
-        let data = json!({"data": {FILE: null}, "stringData": {"record.json": text}});
-        world.patch("secret", &name, &data)
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(text.as_bytes())?;
+        let packed = data_encoding::BASE64.encode(&packed.finish()?);
+        world.patch("secret", &name, &json!({"data": {FILE: packed}}))
     };
     write(&record.to_string())?;
     let operator = world.start_and_settle()?;
@@ -253,7 +255,7 @@ fn what_others_write_into_the_record_is_not_believed() -> Result<()> {
     let message = world.await_stalled("a", "Record")?;
     ensure!(message.contains("version 2"), "{message}");
     ensure!(members(&world)?.len() == 304);
-    let stored = base64(&world.expect("secret", &name)?["data"]["record.json"])?;
+    let stored = stored_record(&world.expect("secret", &name)?)?;
     ensure!(stored.contains("\"version\":2"), "{stored}");
     let status = &world.expect(&world.widgets(), "a")?["status"];
     ensure!(status["release"]["record"]["members"] == 304, "{status}");
@@ -273,11 +275,6 @@ fn stored_record(secret: &Value) -> Result<String> {
     Ok(std::io::read_to_string(flate2::read::GzDecoder::new(
         packed.as_slice(),
     ))?)
-}
-
-fn base64(value: &Value) -> Result<String> {
-    let text = value.as_str().context("no text")?;
-    Ok(String::from_utf8(data_encoding::BASE64.decode(text.as_bytes())?)?)
 }
 
 /// The story of a release whose status says nothing: Events tell it, Secrets keep it.

@@ -116,7 +116,7 @@ pub fn spec(history: &History, number: usize) -> Value {
         28 => run("{{ range $i := until 50 }}{{ lookup \"v1\" \"ConfigMap\" (printf \"ns%d\" $i) \"x\" }}{{ end }}"),
         // What the operator would keep for the other.
         29 => extra(json!([secret(
-            format!("chartwright-record-{}-1", uid(&a)),
+            format!("chartwright-record-{}", uid(&a)),
             "record.json.gz"
         )])),
         30 => extra(json!([secret(format!("chartwright-kept-{}", uid(&a)), "results.json")])),

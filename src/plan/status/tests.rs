@@ -9,7 +9,7 @@ fn report<'a>(phase: &'a Phase, record: &'a Record) -> Report<'a> {
         changes: Box::leak(Box::default()),
         chart: None,
         record,
-        record_secrets: 0,
+        record_in_secret: false,
         record_unread: false,
         brief: false,
         render: None,
@@ -194,7 +194,7 @@ fn what_an_author_can_make_longer_has_a_bound() {
             .ends_with("(the first of 4194304 bytes)")
     );
     // The record is not there as a whole, and says so.
-    let Stored::Part(read, 0) = Record::from_status(&full) else {
+    let Stored::Part { record: read, .. } = Record::from_status(&full) else {
         panic!("{full}")
     };
     assert_eq!(read.lookups, lookups[..read.lookups.len()]);

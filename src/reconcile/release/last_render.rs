@@ -27,7 +27,7 @@ pub struct LastRender {
 impl LastRender {
     pub(super) fn of_record(record: &Record) -> Self {
         LastRender {
-            inputs: record.done_for().unwrap_or_default().to_owned(),
+            inputs: record.done_for.clone().unwrap_or_default(),
             capabilities: record.capabilities.clone(),
             lookups: record.lookups.clone(),
             ..LastRender::default()
