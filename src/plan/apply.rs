@@ -176,162 +176,53 @@ pub fn is_as_recorded(entry: &Entry, live: Option<&Live>, owner: &Owner) -> bool
 mod tests {
     use super::*;
     use crate::plan::identity::ObjectId;
-    use crate::plan::testing::{but, entry, id, live, member, owner};
+    use crate::plan::testing::{but, entry, id, live, member, owner, table, with};
     use serde_json::json;
 
     fn config() -> ObjectId {
         id("ConfigMap", "a")
     }
 
-    const CREATE: Step = Step::Apply {
-        force: false,
-        why: Why::Missing,
-    };
-
-    fn apply(why: Why) -> Step {
-        Step::Apply { force: true, why }
+    #[derive(serde::Deserialize)]
+    struct Case {
+        situation: String,
+        digest: String,
+        update: Update,
+        /// How the entry and the live object differ from those of the member; null: there is none.
+        entry: Value,
+        live: Value,
+        step: String,
+        as_recorded: bool,
     }
 
     #[test]
     fn each_situation_has_its_step() {
-        let recorded = Some(entry(&config()));
-        let uncertain = recorded
-            .as_ref()
-            .map(|entry| but(entry, |entry| entry.fingerprint = None));
-        let ours = live(&config());
-        let with = |change: fn(&mut Live)| Some(but(&ours, change));
-        let unmark = |live: &mut Live| (live.part_of, live.tracking) = (None, None);
-        let foreign = but(&ours, unmark);
-        let stranger = but(&foreign, |live| live.fingerprint = None);
-        let unowned = with(|live| live.fingerprint = None);
-        let untracked = with(|live| live.tracking = None);
-        let restored = with(|live| live.tracking = Some("u0:ConfigMap:shop/a".into()));
-        let recreated = with(|live| live.uid = "o2".into());
-        let unchanged = Some(ours.clone());
-        let refused = Step::Refuse(Ownership::Foreign);
-        for (situation, digest, entry, live, expected) in [
-            ("unchanged", "d", &recorded, &unchanged, Step::Unchanged),
-            ("new content", "e", &recorded, &unchanged, apply(Why::Changed)),
-            (
-                "a field taken",
-                "d",
-                &recorded,
-                &with(|live| live.fingerprint = Some(8)),
-                apply(Why::Drifted),
-            ),
-            ("all fields taken", "d", &recorded, &unowned, apply(Why::Drifted)),
-            (
-                "made anew, with our marks",
-                "d",
-                &recorded,
-                &recreated,
-                apply(Why::Changed),
-            ),
-            (
-                "crashed before the record",
-                "d",
-                &None,
-                &unchanged,
-                apply(Why::Unrecorded),
-            ),
-            (
-                "unknown what the apply came to",
-                "d",
-                &uncertain,
-                &unchanged,
-                apply(Why::Changed),
-            ),
-            ("the same, fields taken", "d", &uncertain, &unowned, apply(Why::Changed)),
-            ("deleted by hand", "d", &recorded, &None, CREATE),
-            (
-                "being deleted",
-                "d",
-                &recorded,
-                &with(|live| live.deleting = true),
-                Step::AwaitDeletion,
-            ),
-            (
-                "left alone",
-                "e",
-                &recorded,
-                &with(|live| live.disabled = true),
-                Step::Leave,
-            ),
-            ("restored from a backup", "d", &None, &restored, apply(Why::Adopted)),
-            ("foreign", "d", &None, &Some(foreign.clone()), refused.clone()),
-            (
-                "foreign, though recorded",
-                "d",
-                &recorded,
-                &Some(stranger),
-                refused.clone(),
-            ),
-            (
-                "foreign, to be left alone",
-                "d",
-                &None,
-                &Some(but(&foreign, |live| live.disabled = true)),
-                refused,
-            ),
-            ("its marks removed", "d", &recorded, &Some(foreign), apply(Why::Drifted)),
-            (
-                "its annotation removed",
-                "d",
-                &recorded,
-                &untracked,
-                apply(Why::Drifted),
-            ),
-            (
-                "a copy of our labels",
-                "d",
-                &None,
-                &untracked,
-                Step::Refuse(Ownership::Copy),
-            ),
-        ] {
-            let member = but(&member(&config()), |member| member.digest = digest.into());
+        let member = member(&config());
+        for case in table::<Case>("apply", "steps") {
+            let situation = case.situation;
+            let member = but(&member, |member| {
+                member.digest = case.digest;
+                member.policy.update = case.update;
+            });
+            let entry = (!case.entry.is_null()).then(|| with(&entry(&config()), &case.entry));
+            let live = (!case.live.is_null()).then(|| with(&live(&config()), &case.live));
             let seen = live.as_ref().map_or(Seen::Absent, Seen::Present);
-            assert_eq!(step(&member, entry.as_ref(), seen, &owner()), expected, "{situation}");
-        }
-        let never_seen = step(&member(&config()), recorded.as_ref(), Seen::NotInIndex, &owner());
-        assert_eq!(never_seen, Step::Look);
-    }
-
-    #[test]
-    fn what_is_made_once_is_left_as_it_is() {
-        let once = but(&member(&config()), |member| member.policy.update = Update::IfNotPresent);
-        let drifted = but(&live(&config()), |live| live.fingerprint = None);
-        let recorded = entry(&config());
-        let step_of = |entry, seen| step(&once, entry, seen, &owner());
-        assert_eq!(step_of(Some(&recorded), Seen::Present(&drifted)), Step::Leave);
-        assert_eq!(step_of(Some(&recorded), Seen::Absent), CREATE);
-        let foreign = Live::default();
-        let others = but(&foreign, |live| live.part_of = Some("set-b".into()));
-        let leaving = but(&foreign, |live| live.deleting = true);
-        for (live, expected) in [
-            (&foreign, Step::Yield),
-            (&leaving, Step::AwaitDeletion),
-            (&others, Step::Refuse(Ownership::OtherRelease("set-b".into()))),
-        ] {
-            assert_eq!(step_of(None, Seen::Present(live)), expected);
+            let step = step(&member, entry.as_ref(), seen, &owner());
+            assert_eq!(format!("{step:?}"), case.step, "{situation}");
+            let as_recorded = entry.is_some_and(|entry| is_as_recorded(&entry, live.as_ref(), &owner()));
+            assert_eq!(as_recorded, case.as_recorded, "{situation}");
         }
     }
 
     #[test]
-    fn a_finished_job_need_not_be_there() {
-        let (member, live) = (member(&config()), live(&config()));
-        let finished = but(&entry(&config()), |entry| entry.finished = true);
-        let going = but(&live, |live| live.deleting = true);
-        for seen in [Seen::NotInIndex, Seen::Absent, Seen::Present(&going)] {
-            let next = step(&member, Some(&finished), seen.clone(), &owner());
-            assert_eq!(next, Step::Satisfied, "{seen:?}");
-        }
-        let new = but(&member, |member| member.digest = "new".into());
-        assert_eq!(step(&new, Some(&finished), Seen::NotInIndex, &owner()), Step::Look);
-        let drifted = but(&live, |live| live.fingerprint = Some(8));
-        for (live, expected) in [(None, true), (Some(&live), true), (Some(&drifted), false)] {
-            assert_eq!(is_as_recorded(&finished, live, &owner()), expected, "{live:?}");
-        }
+    fn what_no_watch_shows_is_looked_at_unless_it_is_a_job_that_is_done() {
+        let next = |digest: &str, finished| {
+            let member = but(&member(&config()), |member| member.digest = digest.into());
+            let entry = but(&entry(&config()), |entry| entry.finished = finished);
+            step(&member, Some(&entry), Seen::NotInIndex, &owner())
+        };
+        assert_eq!((next("d", false), next("d", true)), (Step::Look, Step::Satisfied));
+        assert_eq!(next("new", true), Step::Look);
     }
 
     #[test]
@@ -340,60 +231,32 @@ mod tests {
         let deployment = but(&member(&config()), |member| member.object = object.clone());
         let live = live(&config());
         let scaled = but(&live, |live| live.scaled_by = Some("kube-controller-manager".into()));
-        let unscaled = json!({"spec": {"paused": false}});
-        for (live, expected) in [
-            (Some(&scaled), unscaled),
-            (Some(&live), object.clone()),
-            (None, object.clone()),
-        ] {
-            assert_eq!(*content(&deployment, live), expected, "{live:?}");
+        assert_eq!(*content(&deployment, Some(&scaled)), json!({"spec": {"paused": false}}));
+        for live in [Some(&live), None] {
+            assert_eq!(*content(&deployment, live), object);
         }
     }
 
     #[test]
     fn a_member_gets_its_owner_reference_once_and_loses_it_when_it_is_to_be_kept() {
         let entry = entry(&config());
-        let owned = but(&member(&config()), |member| {
-            member.object = json!({"metadata": {"name": "a"}});
-            member.owner = Some(references::reference("a.test/v1", "Shop", "web", "u1").into());
-        });
-        let unowned = but(&owned, |member| member.owner = None);
-        let with = |owner: Option<&str>, keep| {
-            but(&live(&config()), |live| {
-                (live.owner, live.keep) = (owner.map(Into::into), keep)
-            })
-        };
-        for (member, live, expected) in [
-            (&owned, with(Some("a.test/v1"), false), Step::Unchanged),
-            (&owned, with(None, false), apply(Why::Changed)),
-            (&owned, with(Some("a.test/v1alpha1"), false), apply(Why::Changed)),
-            (&owned, with(Some("a.test/v1"), true), apply(Why::Changed)),
-            (&owned, with(None, true), Step::Unchanged),
-            (&unowned, with(None, false), Step::Unchanged),
-            (&unowned, with(Some("a.test/v1"), false), apply(Why::Changed)),
-        ] {
-            let next = step(member, Some(&entry), Seen::Present(&live), &owner());
-            assert_eq!(next, expected, "{:?} {live:?}", member.owner);
-            let sent = content(member, Some(&live));
-            let owners = sent["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len);
-            assert_eq!(owners, usize::from(member.owner.is_some() && !live.keep), "{live:?}");
+        for (refers, changes, expected) in table::<(bool, Value, String)>("apply", "owner_references") {
+            let member = but(&member(&config()), |member| {
+                member.object = json!({"metadata": {"name": "a"}});
+                let reference = references::reference("a.test/v1", "Shop", "web", "u1");
+                member.owner = refers.then(|| reference.into());
+            });
+            let live = with(&live(&config()), &changes);
+            let next = step(&member, Some(&entry), Seen::Present(&live), &owner());
+            assert_eq!(format!("{next:?}"), expected, "{refers} {changes}");
+            let sent = content(&member, Some(&live));
+            assert_eq!(
+                sent["metadata"]["ownerReferences"].is_array(),
+                refers && !live.keep,
+                "{changes}"
+            );
             let is_left = live.keep && live.owner.is_some();
-            assert_eq!(is_as_recorded(&entry, Some(&live), &owner()), !is_left, "{live:?}");
-        }
-    }
-
-    #[test]
-    fn a_record_whose_last_apply_failed_is_never_as_recorded() {
-        let (entry, live) = (entry(&config()), live(&config()));
-        let failed = but(&entry, |entry| entry.digest.clear());
-        let others = but(&live, |live| live.tracking = Some("u2:ConfigMap:shop/a".into()));
-        for (entry, live, expected) in [
-            (&entry, Some(&live), true),
-            (&failed, Some(&live), false),
-            (&entry, None, false),
-            (&entry, Some(&others), false),
-        ] {
-            assert_eq!(is_as_recorded(entry, live, &owner()), expected, "{entry:?} {live:?}");
+            assert_eq!(is_as_recorded(&entry, Some(&live), &owner()), !is_left, "{changes}");
         }
     }
 }

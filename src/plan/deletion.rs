@@ -7,6 +7,7 @@ use crate::watches::DeletionPolicy;
 /// of its own, which the garbage collector takes off as soon as it has looked: a custom resource that is read later
 /// doesn't show it any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub enum Cascade {
     #[default]
     Background,
@@ -61,6 +62,7 @@ pub enum End {
 
 /// A state of a custom resource, as far as its end is concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(serde::Deserialize), serde(default))]
 pub struct Held {
     /// Our finalizer is on it.
     pub held: bool,
@@ -81,66 +83,35 @@ pub fn end(before: Held, told: Option<Held>, has_members: bool) -> End {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
+    use crate::plan::testing::table;
 
     #[test]
     fn who_deletes_may_keep_more_and_wait_longer() {
-        use DeletionPolicy::{Delete, Orphan, WaitForTermination};
-        let wait = |text: &str| match text {
-            "" => BTreeMap::new(),
-            text => BTreeMap::from([(annotations::SDK_UNINSTALL_WAIT.to_owned(), text.to_owned())]),
-        };
-        for (watch, annotation, cascade, expected) in [
-            (Delete, "", Cascade::Background, Delete),
-            (Delete, "true", Cascade::Background, WaitForTermination),
-            (WaitForTermination, "", Cascade::Background, WaitForTermination),
-            (WaitForTermination, "false", Cascade::Background, Delete),
-            (WaitForTermination, "false", Cascade::Foreground, WaitForTermination),
-            (Delete, "", Cascade::Foreground, WaitForTermination),
-            (Delete, "true", Cascade::Orphan, Orphan),
-            (Orphan, "true", Cascade::Background, Orphan),
-            (Orphan, "", Cascade::Foreground, Orphan),
-        ] {
-            let case = format!("{watch:?} {annotation:?} {cascade:?}");
-            assert_eq!(policy(watch, &wait(annotation), cascade), expected, "{case}");
+        type Row = (DeletionPolicy, Option<String>, Cascade, DeletionPolicy);
+        for (watch, wait, cascade, expected) in table::<Row>("deletion", "policies") {
+            let case = format!("{watch:?} {wait:?} {cascade:?}");
+            let wait = wait.map(|text| (annotations::SDK_UNINSTALL_WAIT.to_owned(), text));
+            assert_eq!(policy(watch, &wait.into_iter().collect(), cascade), expected, "{case}");
         }
     }
 
     #[test]
     fn the_cascade_is_in_the_finalizers() {
-        let of = |names: &[&str]| Cascade::of(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-        assert_eq!(of(&["chartwright.dev/release"]), Cascade::Background);
+        let of = |names: [&str; 2]| Cascade::of(&names.map(str::to_owned));
+        assert_eq!(of(["chartwright.dev/release", "a"]), Cascade::Background);
         assert_eq!(
-            of(&["chartwright.dev/release", "foregroundDeletion"]),
+            of(["chartwright.dev/release", "foregroundDeletion"]),
             Cascade::Foreground
         );
-        assert_eq!(of(&["orphan", "chartwright.dev/release"]), Cascade::Orphan);
+        assert_eq!(of(["orphan", "chartwright.dev/release"]), Cascade::Orphan);
     }
 
     #[test]
     fn the_last_state_tells_how_a_custom_resource_ended() {
-        let state = |text: &str| Held {
-            held: text.contains("held"),
-            deleting: text.contains("deleting"),
-        };
-        for (before, told, has_members, expected) in [
-            ("", Some(""), false, End::Released),
-            // Its claim came between the read and the delete of the request.
-            ("", Some("held"), false, End::Vanished),
-            ("held", Some("held"), true, End::Vanished),
-            ("held", None, true, End::Vanished),
-            // We took it off, and the watch tells the state before that.
-            ("deleting", Some("held deleting"), false, End::Released),
-            ("deleting", None, false, End::Released),
-            ("held deleting", Some("held deleting"), true, End::Freed),
-            ("held deleting", None, true, End::Freed),
-            ("held", Some(""), true, End::Freed),
-            ("", Some(""), true, End::Freed),
-        ] {
-            let found = end(state(before), told.map(state), has_members);
-            assert_eq!(found, expected, "{before:?} {told:?} {has_members}");
+        for (before, told, has_members, expected) in table::<(Held, Option<Held>, bool, String)>("deletion", "ends") {
+            let found = end(before, told, has_members);
+            assert_eq!(format!("{found:?}"), expected, "{before:?} {told:?} {has_members}");
         }
     }
 }

@@ -226,125 +226,42 @@ pub fn may_look_up(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::testing::table;
 
-    use serde_json::json;
-
-    fn id(kind: &str, namespace: &str) -> ObjectId {
-        ObjectId::new(GroupKind::parse(kind), namespace, "x")
+    /// `place`: namespace/name.
+    fn id(kind: &str, place: &str) -> ObjectId {
+        let (namespace, name) = place.split_once('/').unwrap();
+        ObjectId::new(GroupKind::parse(kind), namespace, name)
     }
-
-    fn allow(kinds: &[&str], namespaces: &[&str]) -> Allow {
-        let owned = |list: &[&str]| list.iter().map(|item| (*item).to_owned()).collect();
-        Allow {
-            kinds: owned(kinds),
-            namespaces: owned(namespaces),
-            depth: None,
-        }
-    }
-
-    const BINDING: &str = "ClusterRoleBinding.rbac.authorization.k8s.io";
-    const ROLE: &str = "Role.rbac.authorization.k8s.io";
 
     #[test]
-    fn values_cannot_smuggle_in_rights_or_reach() {
-        let none = Allow::default();
-        let baseline = Baseline::default();
-        let check = |kind: &str, namespace: &str, object: Value| {
-            may_create(&id(kind, namespace), &object, "shop", Some(&baseline), &none)
-        };
-        let token = json!({"type": "kubernetes.io/service-account-token"});
-        for (kind, namespace) in [
-            ("Deployment.apps", "shop"),
-            ("Secret", "shop"),
-            ("ServiceAccount", "shop"),
-        ] {
-            assert_eq!(check(kind, namespace, json!({})), Ok(()), "{kind}");
-        }
-        for (kind, namespace, object) in [
-            (BINDING, "", json!({})),
-            (ROLE, "shop", json!({})),
-            ("Namespace", "", json!({})),
-            ("PersistentVolume", "", json!({})),
-            ("Secret", "shop", token),
-        ] {
+    fn only_the_chart_and_the_watch_give_rights_and_reach() {
+        let default = table::<(String, String, Value)>("grants", "default").into_iter();
+        let baseline = Baseline(
+            default
+                .map(|(kind, place, object)| (id(&kind, &place), object))
+                .collect(),
+        );
+        type Row = (String, String, Value, Allow, Option<String>);
+        for (kind, place, object, allow, refusal) in table::<Row>("grants", "may_create") {
+            let found = may_create(&id(&kind, &place), &object, "shop", Some(&baseline), &allow);
+            let told = found.err().map(|refused| refused.to_string());
+            let fits = told
+                .as_deref()
+                .unwrap_or_default()
+                .contains(refusal.as_deref().unwrap_or_default());
             assert!(
-                matches!(check(kind, namespace, object), Err(Refused::Kind { .. })),
-                "{kind}"
+                told.is_some() == refusal.is_some() && fits,
+                "{kind} {place} {allow:?}: {told:?}"
             );
         }
-        assert!(matches!(
-            check("Secret", "kube-system", json!({})),
-            Err(Refused::Namespace { .. })
-        ));
-        assert!(matches!(
-            check(ROLE, "kube-system", json!({})),
-            Err(Refused::Kind { .. })
-        ));
-        let message = check(BINDING, "", json!({})).unwrap_err().to_string();
+        let unknown = may_create(&id("Namespace", "/x"), &Value::Null, "shop", None, &Allow::default());
         assert!(
-            message.contains("the chart does not create it by default")
-                && message.contains("add \"ClusterRoleBinding.rbac.authorization.k8s.io/x\" to `allow.kinds`"),
-            "{message}"
+            unknown
+                .unwrap_err()
+                .to_string()
+                .contains("does not render with its default values")
         );
-        let unknown = may_create(&id(BINDING, ""), &json!({}), "shop", None, &none).unwrap_err();
-        assert!(unknown.to_string().contains("does not render with its default values"));
-    }
-
-    #[test]
-    fn the_very_objects_of_the_charts_own_render_are_permitted() {
-        let binding = |subject: &str| json!({"roleRef": {"name": "r"}, "subjects": [{"kind": "ServiceAccount", "name": subject}]});
-        let map = |color: &str| json!({"data": {"color": color}});
-        let baseline = Baseline(BTreeMap::from([
-            (id(BINDING, ""), binding("app")),
-            (id(ROLE, "other"), json!({"rules": []})),
-            (id("ConfigMap", "other"), map("blue")),
-        ]));
-        let check =
-            |id: &ObjectId, object: &Value, allow: &Allow| may_create(id, object, "shop", Some(&baseline), allow);
-        let none = Allow::default();
-        assert_eq!(check(&id(BINDING, ""), &binding("app"), &none), Ok(()));
-        assert_eq!(check(&id("ConfigMap", "other"), &map("blue"), &none), Ok(()));
-        let named = |name: &str| ObjectId::new(GroupKind::parse(BINDING), "", name);
-        assert!(check(&named("y"), &binding("app"), &none).is_err(), "another name");
-        let message = check(&id(BINDING, ""), &binding("default"), &none)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            message.contains("no such `subjects[0]`") && message.contains(&format!("\"{BINDING}/x\"")),
-            "{message}"
-        );
-        assert!(
-            check(&id(ROLE, "shop"), &json!({}), &none).is_err(),
-            "another namespace"
-        );
-        let message = check(&id("ConfigMap", "other"), &map("red"), &none)
-            .unwrap_err()
-            .to_string();
-        assert!(message.contains("add \"other\" to `allow.namespaces`"), "{message}");
-        // An object in another namespace that the chart has there needs leave for what it says, not for where it is.
-        let rule = json!({"rules": [{"verbs": ["*"]}]});
-        assert_eq!(check(&id(ROLE, "other"), &rule, &allow(&[ROLE], &[])), Ok(()));
-    }
-
-    #[test]
-    fn the_watch_permits_by_kind_and_by_name() {
-        let nothing = Baseline::default();
-        let check = |id: &ObjectId, allow: &Allow| may_create(id, &json!({}), "shop", Some(&nothing), allow);
-        let by_name = format!("{BINDING}/x");
-        for kinds in [[BINDING], [by_name.as_str()], ["*"]] {
-            assert_eq!(check(&id(BINDING, ""), &allow(&kinds, &[])), Ok(()), "{kinds:?}");
-        }
-        assert!(
-            check(
-                &ObjectId::new(GroupKind::parse(BINDING), "", "y"),
-                &allow(&[&by_name], &[])
-            )
-            .is_err()
-        );
-        assert!(check(&id(ROLE, "other"), &allow(&[ROLE], &[])).is_err());
-        assert!(check(&id(ROLE, "other"), &allow(&[], &["other"])).is_err());
-        assert_eq!(check(&id(ROLE, "other"), &allow(&[ROLE], &["other"])), Ok(()));
-        assert_eq!(check(&id(ROLE, "other"), &allow(&["*"], &["*"])), Ok(()));
     }
 
     #[test]
@@ -363,40 +280,22 @@ mod tests {
 
     #[test]
     fn a_template_takes_a_release_only_to_namespaces_that_are_allowed() {
-        let none = allow(&[], &[]);
-        let template = "{{ .metadata.name }}";
-        assert_eq!(may_settle(template, "shop", "shop", &none), Ok(()));
-        assert_eq!(may_settle(template, "kube-system", "", &none), Ok(()), "cluster-scoped");
-        assert_eq!(may_settle("infra", "infra", "shop", &none), Ok(()), "fixed");
-        let refused = may_settle(template, "kube-system", "shop", &none)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            refused.contains("add \"kube-system\" to `allow.namespaces`"),
-            "{refused}"
-        );
-        assert_eq!(
-            may_settle(template, "kube-system", "shop", &allow(&[], &["kube-system"])),
-            Ok(())
-        );
-        assert_eq!(may_settle(template, "kube-system", "shop", &allow(&[], &["*"])), Ok(()));
-        assert!(may_settle(template, "kube-system", "shop", &allow(&["*"], &["x"])).is_err());
+        type Row = (String, String, String, Allow, bool);
+        for (template, namespace, own, allow, permitted) in table::<Row>("grants", "may_settle") {
+            let told = may_settle(&template, &namespace, &own, &allow).map_err(|refused| refused.to_string());
+            assert_eq!(told.is_ok(), permitted, "{template} {namespace} {own} {allow:?}");
+            let key = format!("add {namespace:?} to `allow.namespaces`");
+            assert!(told.err().is_none_or(|refused| refused.contains(&key)), "{namespace}");
+        }
     }
 
     #[test]
     fn lookups_stay_at_home() {
-        let none = Allow::default();
-        let check = |kind: &str, namespace: Option<&str>, lookups: &Allow| {
-            may_look_up(&GroupKind::parse(kind), namespace, "it", "shop", lookups)
-        };
-        assert_eq!(check("Secret", Some("shop"), &none), Ok(()));
-        assert_eq!(check("Node", None, &none), Ok(()));
-        assert!(check("Secret", Some("kube-system"), &none).is_err());
-        assert!(check("Secret", Some(""), &none).is_err(), "all namespaces");
-        assert!(check("PersistentVolume", None, &none).is_err());
-        let some = allow(&["PersistentVolume"], &["infra"]);
-        assert_eq!(check("PersistentVolume", None, &some), Ok(()));
-        assert_eq!(check("Secret", Some("infra"), &some), Ok(()));
-        assert!(check("Secret", Some(""), &some).is_err());
+        for (kind, namespace, lookups, permitted) in
+            table::<(String, Option<String>, Allow, bool)>("grants", "may_look_up")
+        {
+            let found = may_look_up(&GroupKind::parse(&kind), namespace.as_deref(), "it", "shop", &lookups);
+            assert_eq!(found.is_ok(), permitted, "{kind} {namespace:?} {lookups:?}");
+        }
     }
 }

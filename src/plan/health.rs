@@ -13,6 +13,7 @@ use super::identity::GroupKind;
 
 /// How an object is, in kstatus' words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(test, derive(serde::Serialize, serde::Deserialize))]
 pub enum Status {
     /// As its spec asks.
     Current,
@@ -26,6 +27,7 @@ pub enum Status {
 
 /// The health of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(serde::Serialize, serde::Deserialize))]
 pub struct Health {
     pub status: Status,
     /// For people, such as `1 of 3 available`. May quote a condition of the object.

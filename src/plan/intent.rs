@@ -16,6 +16,7 @@ const EDITED: &str = "edited";
 
 /// What changed since the members were settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub struct Changed {
     /// What the custom resource asks for.
     pub asked: bool,
@@ -61,25 +62,21 @@ pub fn changed(settled: &str, inputs: &str) -> Option<Changed> {
 /// `empties`: nothing at all is rendered any more. `looks_up`: the render asks the cluster; `answers`: it is known that
 /// the answers changed.
 pub fn intent(changed: Option<Changed>, empties: bool, looks_up: bool, answers: bool) -> Intent {
-    let only_asked = Changed {
-        asked: true,
-        given: false,
-    };
-    let nothing = Changed {
-        asked: false,
-        given: false,
-    };
-    match changed {
-        _ if empties && changed != Some(only_asked) => Intent::Guarded,
-        _ if answers => Intent::Awaited,
-        Some(changed) if changed == nothing && looks_up => Intent::Awaited,
-        _ => Intent::Wanted,
+    // Whatever may have changed was not asked for.
+    let (asked, given) = changed.map_or((false, true), |changed| (changed.asked, changed.given));
+    if empties && (given || !asked) {
+        Intent::Guarded
+    } else if answers || looks_up && !asked && !given {
+        Intent::Awaited
+    } else {
+        Intent::Wanted
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::testing::table;
 
     #[test]
     fn an_edit_stays_one_until_all_is_settled() {
@@ -94,7 +91,6 @@ mod tests {
         // There and back again.
         let edited = noted(&noted(&first, &second), &first);
         assert_eq!(is(&edited, &first), Some((true, false)));
-        // What an earlier version of this program kept, or nothing.
         for unknown in ["", "0123"] {
             assert_eq!(is(unknown, &first), None);
             assert_eq!(noted(unknown, &first), unknown);
@@ -103,31 +99,15 @@ mod tests {
 
     #[test]
     fn what_nobody_asked_for_is_guarded() {
-        use Intent::{Awaited, Guarded, Wanted};
-        let of = |asked, given| Some(Changed { asked, given });
-        for (changed, empties, looks_up, answers, expected) in [
-            // An edit is carried out, whatever it leaves.
-            (of(true, false), false, false, false, Wanted),
-            (of(true, false), true, false, false, Wanted),
-            (of(true, false), true, true, false, Wanted),
-            // A chart may drop a member, not all.
-            (of(false, true), false, true, false, Wanted),
-            (of(false, true), true, false, false, Guarded),
-            (of(true, true), true, false, false, Guarded),
-            // So may the answer of a lookup, and not at once.
-            (of(false, false), false, true, true, Awaited),
-            (of(false, false), false, true, false, Awaited),
-            (of(false, false), true, true, true, Guarded),
-            (of(true, false), false, true, true, Awaited),
-            (of(true, false), true, true, true, Awaited),
-            (of(false, true), false, true, true, Awaited),
-            // Found without anything having changed: what a reconcile that was cut off left.
-            (of(false, false), false, false, false, Wanted),
-            (None, false, true, false, Wanted),
-            (None, true, false, false, Guarded),
-        ] {
+        for (changed, empties, looks_up, answers, expected) in
+            table::<(Option<Changed>, bool, bool, bool, String)>("intent", "intents")
+        {
             let case = format!("{changed:?} {empties} {looks_up} {answers}");
-            assert_eq!(intent(changed, empties, looks_up, answers), expected, "{case}");
+            assert_eq!(
+                format!("{:?}", intent(changed, empties, looks_up, answers)),
+                expected,
+                "{case}"
+            );
         }
     }
 }

@@ -15,6 +15,7 @@ use super::ownership::owner_of;
 
 /// What is known of a live object. Everything but `health` comes from its metadata.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(test, derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct Live {
     pub uid: String,
     pub resource_version: String,

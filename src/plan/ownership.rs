@@ -76,65 +76,21 @@ impl fmt::Display for Ownership {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::identity::GroupKind;
+    use crate::plan::testing::{id, owner, table};
 
     #[test]
     fn the_annotation_confirms_what_the_label_claims() {
-        let id = ObjectId::new(GroupKind::new("apps", "Deployment"), "shop", "web");
-        let owner = Owner {
-            uid: "u1".into(),
-            set: "set-a".into(),
-        };
-        let own = "u1:Deployment.apps:shop/web";
-        let other_object = "u1:Service:shop/web";
-        let other_owner = "u2:Deployment.apps:shop/web";
-        let cases = [
-            (Some("set-a"), Some(own), Ownership::Ours),
-            (None, Some(own), Ownership::Ours),
-            (Some("set-a"), Some(other_owner), Ownership::Predecessor),
-            (
-                Some("set-b"),
-                Some(other_owner),
-                Ownership::OtherRelease("set-b".into()),
-            ),
-            (None, Some(other_owner), Ownership::OtherRelease("u2".into())),
-            (Some("set-a"), Some(other_object), Ownership::Copy),
-            (Some("set-a"), None, Ownership::Copy),
-            (Some("set-b"), None, Ownership::OtherRelease("set-b".into())),
-            (None, None, Ownership::Foreign),
-            (None, Some("nonsense"), Ownership::Foreign),
-        ];
-        for (part_of, tracking, expected) in cases {
+        let id = id("Deployment.apps", "web");
+        type Row = (Option<String>, Option<String>, Option<String>, String, Option<String>);
+        for (part_of, tracking, controller, expected, owner_uid) in table::<Row>("ownership", "ownership") {
             let live = Live {
-                part_of: part_of.map(str::to_owned),
-                tracking: tracking.map(str::to_owned),
+                part_of,
+                tracking,
+                controller: controller.map(|uid| ("Shop/a".into(), uid)),
                 ..Live::default()
             };
-            assert_eq!(ownership(&id, &live, &owner), expected, "{part_of:?} {tracking:?}");
-            let named = owner_of(&id, &live).map(|owner| owner.uid);
-            let says = part_of.and(tracking).filter(|tracking| *tracking != other_object);
-            assert_eq!(
-                named.as_deref(),
-                says.map(|text| &text[..2]),
-                "{part_of:?} {tracking:?}"
-            );
-        }
-        let controlled = |uid: &str, part_of: Option<&str>| Live {
-            controller: Some(("Shop/a".into(), uid.into())),
-            part_of: part_of.map(str::to_owned),
-            ..Live::default()
-        };
-        for (uid, part_of, expected) in [
-            ("u1", None, Ownership::Inherited),
-            ("u2", None, Ownership::Foreign),
-            ("u1", Some("set-b"), Ownership::OtherRelease("set-b".into())),
-            ("u1", Some("set-a"), Ownership::Copy),
-        ] {
-            assert_eq!(
-                ownership(&id, &controlled(uid, part_of), &owner),
-                expected,
-                "{uid} {part_of:?}"
-            );
+            assert_eq!(format!("{:?}", ownership(&id, &live, &owner())), expected, "{live:?}");
+            assert_eq!(owner_of(&id, &live).map(|owner| owner.uid), owner_uid, "{live:?}");
         }
     }
 }

@@ -6,6 +6,7 @@ use super::annotations::{self, FORCE, RECONCILE, RESOURCE_POLICY, UPDATE, WAVE};
 
 /// What happens to a member that exists when the chart renders it anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub enum Update {
     /// Its fields are changed in place.
     #[default]
@@ -18,6 +19,7 @@ pub enum Update {
 
 /// The policies of one member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(serde::Deserialize), serde(default))]
 pub struct Policy {
     pub update: Update,
     /// Members of a lower wave are applied, and healthy, before those of a higher one.

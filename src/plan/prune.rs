@@ -29,6 +29,7 @@ pub struct Knowledge {
 
 /// Why an object is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub enum Purpose {
     /// The render no longer contains it.
     Prune,
@@ -144,44 +145,15 @@ pub fn is_protected(group_kind: &GroupKind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::testing::{but, entry, id, live, owner};
+    use crate::plan::testing::{entry, id, live, owner, table, with};
+    use serde_json::Value;
 
     #[test]
     fn the_live_object_has_the_last_word() {
-        let config = id("ConfigMap", "a");
-        let claim = id("PersistentVolumeClaim", "a");
-        let with = |change: fn(&mut Live)| but(&live(&config), change);
-        let controlled =
-            |by: &str, uid: &str| but(&live(&config), |live| live.controller = Some((by.into(), uid.into())));
-        let owned = with(|live| live.owner = Some("a.test/v1".into()));
-        let going = with(|live| live.deleting = true);
-        let copied = with(|live| live.tracking = Some("u1:ConfigMap:shop/b".into()));
-        let by_widget = Verdict::Controlled("Widget/w".into());
-        use Purpose::{Delete, Orphan, Prune, Suspended};
-        for (id, live, purpose, expected) in [
-            (&config, live(&config), Prune, Verdict::Delete),
-            (&config, with(|live| live.keep = true), Prune, Verdict::Release),
-            (&config, going.clone(), Prune, Verdict::Going),
-            (&config, copied.clone(), Prune, Verdict::Leave(Ownership::Copy)),
-            (&config, controlled("Widget/w", "x"), Prune, by_widget),
-            (&config, controlled("Memcached/m", "u1"), Prune, Verdict::Delete),
-            (&claim, live(&claim), Prune, Verdict::Hold),
-            (&claim, live(&claim), Delete, Verdict::Delete),
-            (
-                &claim,
-                but(&live(&claim), |live| live.prune_allowed = true),
-                Prune,
-                Verdict::Delete,
-            ),
-            // What stays loses its owner reference.
-            (&config, owned.clone(), Suspended, Verdict::Disown),
-            (&config, live(&config), Suspended, Verdict::Stay),
-            (&config, going, Suspended, Verdict::Going),
-            (&config, copied, Suspended, Verdict::Leave(Ownership::Copy)),
-            (&config, owned, Orphan, Verdict::Release),
-        ] {
-            let found = verdict(id, &live, &owner(), purpose);
-            assert_eq!(found, expected, "{purpose:?} {live:?}");
+        for (kind, changes, purpose, expected) in table::<(String, Value, Purpose, String)>("ownership", "verdicts") {
+            let id = id(&kind, "a");
+            let found = verdict(&id, &with(&live(&id), &changes), &owner(), purpose);
+            assert_eq!(format!("{found:?}"), expected, "{purpose:?} {changes}");
         }
     }
 
@@ -205,13 +177,6 @@ mod tests {
     #[test]
     fn any_gap_in_knowledge_forbids_pruning() {
         assert_eq!(Knowledge::default().gap(), None);
-        let unsynced = but(&Knowledge::default(), |knowledge| {
-            knowledge.unsynced.push("ConfigMap".into())
-        });
-        assert_eq!(
-            unsynced.gap().as_deref(),
-            Some("watches that are not synced: ConfigMap")
-        );
         let missing: [fn(&mut Knowledge) -> &mut Vec<String>; 6] = [
             |knowledge| &mut knowledge.unsynced,
             |knowledge| &mut knowledge.unknown_kinds,

@@ -1,4 +1,9 @@
-//! What the unit tests of this folder have in common: a release, one of its members, and how that is live.
+//! What the unit tests of this folder have in common: a release, one of its members, how that is live, and the tables of
+//! `tests/fixtures/plan`.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use super::applyset::tracking_id;
 use super::desired::{Member, Stage};
@@ -25,7 +30,7 @@ pub fn member(id: &ObjectId) -> Member {
         id: id.clone(),
         version: "v1".into(),
         stage: Stage::of(&id.group_kind),
-        object: serde_json::Value::Null,
+        object: Value::Null,
         source: "t.yaml".into(),
         digest: "d".into(),
         policy: Policy::default(),
@@ -59,4 +64,21 @@ pub fn but<T: Clone>(value: &T, change: impl FnOnce(&mut T)) -> T {
     let mut value = value.clone();
     change(&mut value);
     value
+}
+
+/// The same but for these fields.
+pub fn with<T: Serialize + DeserializeOwned>(value: &T, fields: &Value) -> T {
+    let mut changed = json!(value);
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        changed[field] = value.clone();
+    }
+    serde_json::from_value(changed).unwrap_or_else(|error| panic!("{fields}: {error}"))
+}
+
+/// A table of `tests/fixtures/plan/<file>.yaml`: its rows, each a list or a mapping.
+pub fn table<T: DeserializeOwned>(file: &str, name: &str) -> Vec<T> {
+    let path = format!("{}/tests/fixtures/plan/{file}.yaml", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let mut tables = go_yaml::to_json(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
+    serde_json::from_value(tables[name].take()).unwrap_or_else(|error| panic!("{path}: {name}: {error}"))
 }

@@ -29,9 +29,9 @@ impl Run<'_> {
         prepared: &Prepared,
         answers: &mut Answers,
     ) -> Result<(), Phase> {
-        let problems: Vec<String> = prepared.desired.problems.iter().map(ToString::to_string).collect();
+        let problems = &prepared.desired.problems;
         if !problems.is_empty() {
-            return Err(stalled(Reason::ManifestInvalid, problems));
+            return Err(stalled(Reason::ManifestInvalid, problems.clone()));
         }
         // A cluster-scoped custom resource is made by whoever may do so in the whole cluster.
         if self.written.key.namespace.is_empty() {

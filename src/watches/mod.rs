@@ -68,6 +68,7 @@ pub struct Watch {
 
 /// The shape of `allow:` and `lookups:`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(serde::Deserialize), serde(default))]
 pub struct Allow {
     /// `Kind.group`, the bare kind in the core group, or `*`; in `allow:` also one object of a kind, `Kind.group/name`.
     pub kinds: Vec<String>,

@@ -2,6 +2,7 @@
 
 /// What becomes of a release's members when its custom resource is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub enum DeletionPolicy {
     /// They are deleted; the custom resource goes as soon as each of them is on its way, as after `helm uninstall`.
     #[default]
@@ -22,6 +23,7 @@ impl DeletionPolicy {
 
 /// What a release may take that is there already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub enum Collisions {
     /// Nothing: the object stays untouched, and the release says whose it is.
     #[default]

@@ -161,132 +161,13 @@ fn without_certificates(value: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    fn id(kind: &str) -> ObjectId {
-        ObjectId::new(GroupKind::parse(kind), "", "x")
-    }
-
-    const ROLE: &str = "ClusterRole.rbac.authorization.k8s.io";
-    const BINDING: &str = "ClusterRoleBinding.rbac.authorization.k8s.io";
+    use crate::plan::testing::table;
 
     #[test]
-    fn a_rule_may_be_narrower_and_not_wider() {
-        let default = json!({"rules": [
-            {"apiGroups": ["", "apps"], "resources": ["pods", "deployments"], "verbs": ["get", "list"]},
-            {"apiGroups": ["*"], "resources": ["configmaps"], "resourceNames": ["a", "b"], "verbs": ["*"]},
-            {"nonResourceURLs": ["/metrics", "/api/*"], "verbs": ["get"]},
-        ]});
-        let check = |rule: Value| beyond(&id(ROLE), &default, &json!({"rules": [rule]}));
-        for narrower in [
-            json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}),
-            json!({"apiGroups": [""], "resources": ["pods"], "resourceNames": ["one"], "verbs": ["get"]}),
-            json!({"apiGroups": ["x"], "resources": ["configmaps"], "resourceNames": ["b"], "verbs": ["delete"]}),
-            json!({"nonResourceURLs": ["/api/v1", "/metrics"], "verbs": ["get"]}),
-        ] {
-            assert_eq!(check(narrower.clone()), None, "{narrower}");
+    fn what_the_default_has_not_is_beyond_it() {
+        for (kind, default, wanted, expected) in table::<(String, Value, Value, Option<String>)>("grants", "beyond") {
+            let id = ObjectId::new(GroupKind::parse(&kind), "", "x");
+            assert_eq!(beyond(&id, &default, &wanted), expected, "{kind} {wanted}");
         }
-        for wider in [
-            json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]}),
-            json!({"apiGroups": ["*"], "resources": ["pods"], "verbs": ["get"]}),
-            json!({"apiGroups": [""], "resources": ["*"], "verbs": ["get"]}),
-            json!({"apiGroups": ["x"], "resources": ["configmaps"], "verbs": ["get"]}),
-            json!({"apiGroups": ["x"], "resources": ["configmaps"], "resourceNames": [], "verbs": ["get"]}),
-            json!({"apiGroups": ["x"], "resources": ["configmaps"], "resourceNames": ["*"], "verbs": ["get"]}),
-            json!({"apiGroups": [""], "resources": "pods", "verbs": ["get"]}),
-            json!({"nonResourceURLs": ["/*"], "verbs": ["get"]}),
-            json!("rule"),
-        ] {
-            assert_eq!(check(wider.clone()).as_deref(), Some("rules[0]"), "{wider}");
-        }
-        assert_eq!(beyond(&id(ROLE), &default, &json!({"rules": []})), None);
-        assert_eq!(beyond(&id(ROLE), &default, &json!({})), None, "no rules at all");
-    }
-
-    #[test]
-    fn subjects_the_role_and_aggregation_are_those_of_the_default() {
-        let account = |name: &str| json!({"kind": "ServiceAccount", "name": name, "namespace": "shop"});
-        let binding = |role: &str, subjects: Value| json!({"roleRef": {"name": role}, "subjects": subjects});
-        let default = binding("reader", json!([account("a"), account("b")]));
-        let check = |role: &str, subjects: Value| beyond(&id(BINDING), &default, &binding(role, subjects));
-        assert_eq!(check("reader", json!([account("b")])), None);
-        assert_eq!(
-            check("reader", json!([account("b"), account("default")])).as_deref(),
-            Some("subjects[1]")
-        );
-        assert_eq!(
-            check("cluster-admin", json!([account("a")])).as_deref(),
-            Some("roleRef")
-        );
-        let labelled = |labels: Value| json!({"metadata": {"labels": labels}});
-        let check = |labels: Value| beyond(&id(ROLE), &labelled(json!({"a": "b"})), &labelled(labels));
-        assert_eq!(check(json!({"team": "blue"})), None);
-        let to_view = "rbac.authorization.k8s.io/aggregate-to-view";
-        assert!(check(json!({(to_view): "true"})).is_some());
-        let all = json!({"aggregationRule": {"clusterRoleSelectors": [{}]}});
-        assert_eq!(beyond(&id(ROLE), &json!({}), &all).as_deref(), Some("aggregationRule"));
-    }
-
-    #[test]
-    fn a_webhook_is_called_for_what_the_default_is_called_for() {
-        let kind = id("ValidatingWebhookConfiguration.admissionregistration.k8s.io");
-        let hook = || {
-            json!({
-                "name": "a.example.com", "failurePolicy": "Fail", "rules": [{"resources": ["pods"]}],
-                "clientConfig": {"service": {"name": "hook", "namespace": "shop"}, "caBundle": "b25l"},
-                "namespaceSelector": {"matchLabels": {"a": "b"}},
-            })
-        };
-        let default = json!({"webhooks": [hook()]});
-        let check = |change: &dyn Fn(&mut Value)| {
-            let mut hook = hook();
-            change(&mut hook);
-            beyond(&kind, &default, &json!({"webhooks": [hook]}))
-        };
-        assert_eq!(check(&|_| ()), None);
-        assert_eq!(check(&|hook| hook["clientConfig"]["caBundle"] = json!("dHdv")), None);
-        assert_eq!(check(&|hook| hook["failurePolicy"] = json!("Ignore")), None);
-        assert_eq!(check(&|hook| hook["timeoutSeconds"] = json!(5)), None);
-        let changes: [&dyn Fn(&mut Value); 4] = [
-            &|hook| hook["clientConfig"]["service"]["name"] = json!("mine"),
-            &|hook| hook["clientConfig"] = json!({"url": "https://example.com"}),
-            &|hook| hook["rules"][0]["resources"] = json!(["*"]),
-            &|hook| drop(hook.as_object_mut().unwrap().remove("namespaceSelector")),
-        ];
-        for change in changes {
-            assert_eq!(check(change).as_deref(), Some("webhooks[0]"));
-        }
-        let service = id("APIService.apiregistration.k8s.io");
-        let of = |name: &str, ca: &str| json!({"spec": {"service": {"name": name}, "caBundle": ca}});
-        assert_eq!(beyond(&service, &of("a", "x"), &of("a", "y")), None);
-        assert_eq!(beyond(&service, &of("a", "x"), &of("b", "x")).as_deref(), Some("spec"));
-    }
-
-    #[test]
-    fn whatever_else_reaches_out_is_as_the_chart_has_it() {
-        let volume = |path: &str| json!({"spec": {"hostPath": {"path": path}}, "status": path, "metadata": {"labels": {"a": path}}});
-        let kind = id("PersistentVolume");
-        assert_eq!(beyond(&kind, &volume("/data"), &volume("/")).as_deref(), Some("spec"));
-        let mut other = volume("/data");
-        other["metadata"] = json!({});
-        other["status"] = json!(1);
-        assert_eq!(beyond(&kind, &volume("/data"), &other), None);
-        let space = |level: &str| json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level}}});
-        let kind = id("Namespace");
-        assert_eq!(beyond(&kind, &space("baseline"), &space("baseline")), None);
-        assert!(beyond(&kind, &space("baseline"), &space("privileged")).is_some());
-        assert_eq!(beyond(&kind, &space("baseline"), &json!({})), None);
-    }
-
-    #[test]
-    fn a_token_is_that_of_the_charts_service_account() {
-        let token = |account: &str| json!({"type": TOKEN, "metadata": {"annotations": {(TOKEN_OF): account}}, "data": {"extra": account}});
-        let kind = id("Secret");
-        assert!(carries_rights(&kind.group_kind, &token("a")));
-        assert!(!carries_rights(&kind.group_kind, &json!({"type": "Opaque"})));
-        assert!(beyond(&kind, &token("a"), &token("b")).is_some());
-        assert_eq!(beyond(&kind, &token("a"), &token("a")), None);
-        let opaque = json!({"metadata": {"annotations": {(TOKEN_OF): "a"}}});
-        assert_eq!(beyond(&kind, &opaque, &token("a")).as_deref(), Some("type"));
     }
 }
