@@ -183,93 +183,14 @@ fn item_of<'v>(fields: &'v Value, item: &Value) -> Option<(String, &'v Value)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    fn entry(manager: &str, subresource: &str, time: &str, fields: Value) -> Value {
-        json!({
-            "manager": manager, "operation": if manager == "chartwright" { "Apply" } else { "Update" },
-            "subresource": subresource, "time": time, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields,
-        })
-    }
-
-    fn texts(object: &Value, entries: Value) -> Vec<String> {
-        let entries: Vec<ManagedFieldsEntry> = serde_json::from_value(entries).unwrap();
-        drifted_fields(object, &entries, "chartwright")
-            .iter()
-            .map(DriftedField::to_string)
-            .collect()
-    }
+    use crate::plan::testing::{Managed, managed_fields, table};
 
     #[test]
     fn fields_and_their_takers_are_named() {
-        let object = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"name": "web", "namespace": "shop", "labels": {"app.kubernetes.io/name": "web"}},
-            "spec": {
-                "replicas": 2, "paused": null,
-                "selector": {"matchLabels": {"a": "b"}},
-                "template": {"spec": {"containers": [
-                    {"name": "app", "image": "x", "command": ["a", "b"], "ports": [{"containerPort": 80}]},
-                ]}},
-            },
-        });
-        let container =
-            |fields: Value| json!({"f:template": {"f:spec": {"f:containers": {"k:{\"name\":\"app\"}": fields}}}});
-        let mut ours = container(json!({
-            ".": {}, "f:name": {}, "f:command": {},
-            "f:ports": {"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}}},
-        }));
-        ours["f:selector"] = json!({});
-        let entries = json!([
-            entry(
-                "chartwright",
-                "",
-                "2026-01-01T00:00:00Z",
-                json!({"f:spec": ours, "f:metadata": {"f:labels": {}}})
-            ),
-            entry(
-                "kubectl-set",
-                "",
-                "2026-01-02T00:00:00Z",
-                json!({"f:spec": container(json!({"f:image": {}}))})
-            ),
-            entry(
-                "hpa",
-                "scale",
-                "2026-01-03T00:00:00Z",
-                json!({"f:spec": {"f:replicas": {}}})
-            ),
-            entry(
-                "status",
-                "status",
-                "2026-01-03T00:00:00Z",
-                json!({"f:spec": {"f:replicas": {}}})
-            ),
-        ]);
-        assert_eq!(
-            texts(&object, entries),
-            [
-                "spec.replicas changed by hpa",
-                "spec.template.spec.containers[name=app].image changed by kubectl-set",
-            ]
-        );
-    }
-
-    #[test]
-    fn what_is_removed_has_no_taker() {
-        let object = json!({
-            "metadata": {"name": "a", "labels": {"x.y/z": "1"}}, "data": {"a": "1", "b": "2"}, "finalizers": ["x", "y"],
-        });
-        let ours = json!({"f:data": {"f:b": {}}, "f:finalizers": {"v:\"x\"": {}}});
-        let entries = json!([entry("chartwright", "", "2026-01-01T00:00:00Z", ours)]);
-        assert_eq!(
-            texts(&object, entries),
-            [
-                "data.a removed",
-                "finalizers[1] removed",
-                "metadata.labels[x.y/z] removed"
-            ]
-        );
-        assert_eq!(texts(&object, json!([])).len(), 4, "all of it");
+        for (object, entries, expected) in table::<(Value, Vec<Managed>, Vec<String>)>("fields", "drifted") {
+            let drifted = drifted_fields(&object, &managed_fields(entries), "chartwright");
+            let told: Vec<String> = drifted.iter().map(DriftedField::to_string).collect();
+            assert_eq!(told, expected);
+        }
     }
 }

@@ -110,49 +110,36 @@ fn update(hash: &mut Sha256, value: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::testing::{Managed, managed_fields, table};
     use serde_json::json;
 
     const OURS: &str = "chartwright";
 
-    fn entries(list: Value) -> Vec<ManagedFieldsEntry> {
-        serde_json::from_value(list).unwrap()
-    }
-
-    fn entry(manager: &str, operation: &str, subresource: &str, time: &str, fields: Value) -> Value {
-        json!({
-            "manager": manager, "operation": operation, "subresource": subresource, "time": time,
-            "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields,
-        })
-    }
-
-    fn fields() -> Value {
-        json!({"f:data": {"f:b": {}, "f:a": {}}})
-    }
-
-    fn of(list: Value) -> Option<u64> {
-        fingerprint(&entries(list), OURS, None)
+    fn ours(fields: Value) -> Vec<ManagedFieldsEntry> {
+        managed_fields(vec![(OURS.into(), "Apply".into(), String::new(), Some(0), fields)])
     }
 
     #[test]
     fn the_hash_is_stable_across_versions_of_this_program() {
-        let list = json!([entry(OURS, "Apply", "", "2026-01-01T00:00:00Z", fields())]);
-        let canonical = Sha256::digest(br#"{"f:data":{"f:a":{},"f:b":{}}}@1767225600"#);
-        assert_eq!(of(list), Some(u64::from_be_bytes(*canonical.first_chunk().unwrap())));
-        let odd = json!([entry(
-            OURS,
-            "Apply",
-            "",
-            "2026-01-01T00:00:00Z",
-            json!([1, "k:\"x\"", null, true])
-        )]);
-        let canonical = Sha256::digest(br#"[1,"k:\"x\"",null,true]@1767225600"#);
-        assert_eq!(of(odd), Some(u64::from_be_bytes(*canonical.first_chunk().unwrap())));
+        for (fields, canonical) in [
+            (
+                json!({"f:data": {"f:b": {}, "f:a": {}}}),
+                r#"{"f:data":{"f:a":{},"f:b":{}}}@1767225600"#,
+            ),
+            (
+                json!([1, "k:\"x\"", null, true]),
+                r#"[1,"k:\"x\"",null,true]@1767225600"#,
+            ),
+        ] {
+            let expected = u64::from_be_bytes(*Sha256::digest(canonical).first_chunk().unwrap());
+            assert_eq!(fingerprint(&ours(fields), OURS, None), Some(expected), "{canonical}");
+        }
     }
 
     #[test]
     fn contents_of_the_same_second_differ() {
-        let list = entries(json!([entry(OURS, "Apply", "", "2026-01-01T00:00:00Z", fields())]));
-        let of = |digest| fingerprint(&list, OURS, digest);
+        let entries = ours(json!({"f:data": {}}));
+        let of = |digest| fingerprint(&entries, OURS, digest);
         assert_ne!(of(Some("a")), of(Some("b")), "reverted within a second");
         assert_ne!(of(Some("a")), of(None));
         assert_eq!(of(Some("a")), of(Some("a")));
@@ -160,77 +147,25 @@ mod tests {
 
     #[test]
     fn only_our_own_set_counts() {
-        let ours = entry(OURS, "Apply", "", "2026-01-01T00:00:00Z", fields());
-        let base = of(json!([ours])).unwrap();
-        let other = entry(
-            "kubectl-edit",
-            "Update",
-            "",
-            "2026-01-02T00:00:00Z",
-            json!({"f:data": {"f:c": {}}}),
-        );
-        let status = entry(OURS, "Apply", "status", "2026-01-01T00:00:00Z", json!({"f:status": {}}));
-        let update = entry(OURS, "Update", "", "2026-01-01T00:00:00Z", json!({"f:x": {}}));
-        assert_eq!(of(json!([other, status, update, ours])), Some(base));
-        let later = entry(
-            OURS,
-            "Apply",
-            "",
-            "2026-02-02T00:00:00Z",
-            json!({"f:data": {"f:a": {}, "f:b": {}}}),
-        );
-        assert_ne!(
-            of(json!([later])),
-            Some(base),
-            "applied again since, with another content"
-        );
-        let taken = entry(
-            OURS,
-            "Apply",
-            "",
-            "2026-01-01T00:00:00Z",
-            json!({"f:data": {"f:a": {}}}),
-        );
-        assert_ne!(of(json!([taken])), Some(base));
-        assert_eq!(of(json!([other, status, update])), None);
-        assert_eq!(of(json!([])), None);
+        let mut first = None;
+        for (entries, expected) in table::<(Vec<Managed>, Option<bool>)>("fields", "fingerprints") {
+            let found = fingerprint(&managed_fields(entries), OURS, None);
+            let first = *first.get_or_insert(found);
+            assert_eq!(found.map(|_| found == first), expected);
+        }
     }
 
     #[test]
     fn writers_come_newest_first() {
-        let list = entries(json!([
-            entry(OURS, "Apply", "", "2026-01-09T00:00:00Z", fields()),
-            entry("helm", "Update", "", "2026-01-01T00:00:00Z", json!({})),
-            entry("kubectl-edit", "Update", "", "2026-01-05T00:00:00Z", json!({})),
-            entry("kube-controller-manager", "Update", "status", "2026-01-08T00:00:00Z", json!({})),
-            entry("hpa", "Update", "scale", "2026-01-03T00:00:00Z", json!({})),
-            entry("helm", "Update", "scale", "2026-01-04T00:00:00Z", json!({})),
-            {"manager": "timeless", "operation": "Update"},
-        ]));
-        assert_eq!(
-            foreign_writers(&list, OURS),
-            ["kubectl-edit", "helm", "hpa", "timeless"]
-        );
-        assert!(foreign_writers(&list[..1], OURS).is_empty());
+        for (entries, expected) in table::<(Vec<Managed>, Vec<String>)>("fields", "writers") {
+            assert_eq!(foreign_writers(&managed_fields(entries), OURS), expected);
+        }
     }
 
     #[test]
     fn an_autoscaler_is_who_owns_the_replicas_through_scale() {
-        let replicas = json!({"f:spec": {"f:replicas": {}}});
-        let time = "2026-01-01T00:00:00Z";
-        for (manager, subresource, fields, expected) in [
-            (
-                "kube-controller-manager",
-                "scale",
-                replicas.clone(),
-                Some("kube-controller-manager"),
-            ),
-            ("kubectl", "scale", replicas.clone(), None),
-            ("kube-controller-manager", "", replicas, None),
-            ("kube-controller-manager", "scale", json!({"f:spec": {}}), None),
-        ] {
-            let list = entries(json!([entry(manager, "Update", subresource, time, fields)]));
-            assert_eq!(scaled_by(&list).as_deref(), expected, "{manager} {subresource}");
+        for (entries, expected) in table::<(Vec<Managed>, Option<String>)>("fields", "scalers") {
+            assert_eq!(scaled_by(&managed_fields(entries)), expected);
         }
     }
 }

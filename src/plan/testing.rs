@@ -1,6 +1,7 @@
 //! What the unit tests of this folder have in common: a release, one of its members, how that is live, and the tables of
 //! `tests/fixtures/plan`.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -57,6 +58,22 @@ pub fn live(id: &ObjectId) -> Live {
         fingerprint: Some(7),
         ..Live::default()
     }
+}
+
+/// A row that stands for an entry of managedFields: manager, operation, subresource, second of its minute, fields.
+pub type Managed = (String, String, String, Option<u8>, Value);
+
+pub fn managed_fields(rows: Vec<Managed>) -> Vec<ManagedFieldsEntry> {
+    let entry = |(manager, operation, subresource, second, fields): Managed| ManagedFieldsEntry {
+        manager: Some(manager),
+        operation: Some(operation),
+        subresource: Some(subresource).filter(|subresource| !subresource.is_empty()),
+        time: second.map(|second| Time(format!("2026-01-01T00:00:{second:02}Z").parse().unwrap())),
+        api_version: Some("v1".into()),
+        fields_type: Some("FieldsV1".into()),
+        fields_v1: Some(FieldsV1(fields)),
+    };
+    rows.into_iter().map(entry).collect()
 }
 
 /// The same but for a change.
