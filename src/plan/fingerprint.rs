@@ -8,6 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::managed_fields::{applied, fields, foreign};
+
 /// A hash of the fields that `manager` owns by server-side apply: the first 8 bytes, big-endian, of the SHA-256 of
 /// `fieldsV1` as JSON with sorted keys, of the entry's time, and of the digest that an annotation tells of what was
 /// applied. `None` if it owns nothing (any more).
@@ -16,12 +18,9 @@ use sha2::{Digest, Sha256};
 /// from the one that the record speaks of, although all own the same fields. The time, of the manager's own last apply
 /// that changed something, does as much for what has no such annotation yet, though not within one second.
 pub fn fingerprint(managed_fields: &[ManagedFieldsEntry], manager: &str, digest: Option<&str>) -> Option<u64> {
-    let entry = managed_fields.iter().find(|entry| is_apply_of(entry, manager))?;
+    let entry = applied(managed_fields, manager)?;
     let mut hash = Sha256::new();
-    match &entry.fields_v1 {
-        Some(fields) => update(&mut hash, &fields.0),
-        None => update(&mut hash, &Value::Null),
-    }
+    update(&mut hash, fields(entry).unwrap_or(&Value::Null));
     if let Some(time) = &entry.time {
         hash.update(format!("@{}", time.0.as_second()));
     }
@@ -32,16 +31,13 @@ pub fn fingerprint(managed_fields: &[ManagedFieldsEntry], manager: &str, digest:
     bytes.first_chunk::<8>().map(|first| u64::from_be_bytes(*first))
 }
 
-/// The other managers that wrote the object itself or its `scale`, each once, the latest writer first. Writers of the
-/// status are left out. Times have a resolution of a second, so the order within one is that of the list.
+/// The other managers that wrote the object itself or its `scale`, each once, the latest writer first.
 pub fn foreign_writers(managed_fields: &[ManagedFieldsEntry], manager: &str) -> Vec<String> {
-    let mut entries: Vec<&ManagedFieldsEntry> = managed_fields
-        .iter()
-        .filter(|entry| is_foreign(entry, manager))
-        .collect();
-    entries.sort_by_key(|entry| std::cmp::Reverse(entry.time.as_ref().map(|time| time.0)));
     let mut names: Vec<String> = Vec::new();
-    for name in entries.into_iter().filter_map(|entry| entry.manager.as_ref()) {
+    for name in foreign(managed_fields, manager)
+        .into_iter()
+        .filter_map(|entry| entry.manager.as_ref())
+    {
         if !names.contains(name) {
             names.push(name.clone());
         }
@@ -53,26 +49,12 @@ pub fn foreign_writers(managed_fields: &[ManagedFieldsEntry], manager: &str) -> 
 /// autoscaler, though it goes the same way: that is a change by hand.
 pub fn scaled_by(managed_fields: &[ManagedFieldsEntry]) -> Option<String> {
     let scales = |entry: &&ManagedFieldsEntry| {
-        let fields = entry.fields_v1.as_ref();
         entry.subresource.as_deref() == Some("scale")
             && !entry.manager.as_deref().unwrap_or_default().starts_with("kubectl")
-            && fields.is_some_and(|fields| fields.0.pointer("/f:spec/f:replicas").is_some())
+            && fields(entry).is_some_and(|fields| fields.pointer("/f:spec/f:replicas").is_some())
     };
     let managers = managed_fields.iter().filter(scales);
     managers.map(|entry| entry.manager.clone().unwrap_or_default()).next()
-}
-
-fn is_main(entry: &ManagedFieldsEntry) -> bool {
-    entry.subresource.as_deref().unwrap_or_default().is_empty()
-}
-
-pub(super) fn is_apply_of(entry: &ManagedFieldsEntry, manager: &str) -> bool {
-    entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some("Apply") && is_main(entry)
-}
-
-pub(super) fn is_foreign(entry: &ManagedFieldsEntry, manager: &str) -> bool {
-    let status = entry.subresource.as_deref() == Some("status");
-    entry.manager.as_deref() != Some(manager) && !status
 }
 
 /// Feeds canonical JSON to the hash: keys sorted, no blanks. serde_json's own order depends on a feature flag that any

@@ -17,6 +17,7 @@ pub mod health;
 pub mod identity;
 pub mod intent;
 pub mod lost_results;
+mod managed_fields;
 pub mod members;
 pub mod needs;
 pub mod ownership;

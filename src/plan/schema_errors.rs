@@ -3,13 +3,15 @@
 //! Server-side apply answers `failed to create typed patch object (…): .spec.x: field not declared in schema`, or a list
 //! of such lines after `errors:` (sigs.k8s.io/structured-merge-diff, `typed/validate.go`).
 
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use super::managed_fields::may_have;
 
 /// One step of a path: a field, or an item of a list by its keys.
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
     Field(String),
-    Item(Vec<(String, Value)>),
+    Item(Map<String, Value>),
 }
 
 /// One complaint: the path as the server prints it, without the first dot, and what is wrong there.
@@ -68,14 +70,14 @@ pub fn without_duplicates(object: &Value, message: &str) -> Option<(Value, Vec<S
         let mut removed = 0;
         at(&mut object, &path, &mut |list| {
             let Some(items) = list.as_array_mut() else { return };
-            let Some(last) = items.iter().rposition(|item| fits(item, keys)) else {
+            let Some(last) = items.iter().rposition(|item| may_have(item, keys)) else {
                 return;
             };
             let before = items.len();
             let mut index = 0;
             items.retain(|item| {
                 index += 1;
-                index > last || !fits(item, keys)
+                index > last || !may_have(item, keys)
             });
             removed += before - items.len();
         });
@@ -84,13 +86,6 @@ pub fn without_duplicates(object: &Value, message: &str) -> Option<(Value, Vec<S
         }
     }
     (!left_out.is_empty()).then_some((object, left_out))
-}
-
-/// A key that the manifest leaves out has its default, which only the server knows.
-fn fits(item: &Value, keys: &[(String, Value)]) -> bool {
-    keys.iter()
-        .all(|(name, value)| item.get(name).is_none_or(|own| own == value))
-        && keys.iter().any(|(name, _)| item.get(name).is_some())
 }
 
 /// Shows every value that a path leads to.
@@ -105,7 +100,7 @@ fn at(value: &mut Value, path: &[Step], show: &mut dyn FnMut(&mut Value)) {
             }
         }
         (Step::Item(keys), Value::Array(items)) => {
-            for item in items.iter_mut().filter(|item| fits(item, keys)) {
+            for item in items.iter_mut().filter(|item| may_have(item, keys)) {
                 at(item, rest, show);
             }
         }
@@ -131,13 +126,13 @@ fn parse(mut path: &str) -> Option<Vec<Step>> {
 }
 
 /// `name="x",port=80]rest`: each value is JSON.
-fn parse_keys(mut text: &str) -> Option<(Vec<(String, Value)>, &str)> {
-    let mut keys = Vec::new();
+fn parse_keys(mut text: &str) -> Option<(Map<String, Value>, &str)> {
+    let mut keys = Map::new();
     loop {
         let (name, rest) = text.split_once('=')?;
         let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
         let value = values.next()?.ok()?;
-        keys.push((name.to_owned(), value));
+        keys.insert(name.to_owned(), value);
         let rest = rest.get(values.byte_offset()..)?;
         match rest.strip_prefix(',') {
             Some(more) => text = more,

@@ -9,7 +9,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Map, Value, json};
 
-use super::fingerprint::{is_apply_of, is_foreign};
+use super::managed_fields::{applied, fields, foreign, item_keys, may_have};
 
 /// What validation says of a field that another one excludes (k8s.io/kubernetes/pkg/apis/*/validation).
 const EXCLUDED: [&str; 6] = [
@@ -47,17 +47,13 @@ pub fn is_exclusion(message: &str) -> bool {
 pub fn claim(live: &Value, manager: &str, rendered: &Value, refused: &[(&str, &str)]) -> Option<Value> {
     let managed = live.pointer("/metadata/managedFields")?.clone();
     let managed: Vec<ManagedFieldsEntry> = serde_json::from_value(managed).ok()?;
-    let own = managed.iter().find(|entry| is_apply_of(entry, manager))?;
+    let own = applied(&managed, manager)?;
     // The names of fields are those of one version.
     if own.api_version.as_deref() != live.get("apiVersion")?.as_str() {
         return None;
     }
-    let own = &own.fields_v1.as_ref()?.0;
-    let others = managed.iter().filter(|entry| is_foreign(entry, manager));
-    let others: Vec<&Value> = others
-        .filter_map(|entry| entry.fields_v1.as_ref())
-        .map(|fields| &fields.0)
-        .collect();
+    let own = fields(own)?;
+    let others: Vec<&Value> = foreign(&managed, manager).into_iter().filter_map(fields).collect();
     let mut fields = own.clone();
     let mut found = false;
     for (field, message) in refused.iter().filter(|(_, message)| is_exclusion(message)) {
@@ -136,9 +132,9 @@ impl Search {
                 let (live, rendered) = (live.as_array()?, rendered.as_array()?);
                 let mut found = Map::new();
                 for (key, own) in own?.as_object()? {
-                    let Some(keys) = keys(key) else { continue };
+                    let Some(keys) = item_keys(key) else { continue };
                     let live = live.iter().find(|item| is_item(item, &keys));
-                    let rendered = rendered.iter().find(|item| may_be_item(item, &keys));
+                    let rendered = rendered.iter().find(|item| may_have(item, &keys));
                     if let (Some(live), Some(rendered)) = (live, rendered)
                         && let Some(fields) = self.fields(live, rendered, Some(own), &below(others, key), rest)
                     {
@@ -177,20 +173,8 @@ fn below<'v>(sets: &[&'v Value], key: &str) -> Vec<&'v Value> {
     sets.iter().filter_map(|fields| fields.get(key)).collect()
 }
 
-/// The keys of an item, from `k:{...}`.
-fn keys(key: &str) -> Option<Map<String, Value>> {
-    serde_json::from_str(key.strip_prefix("k:")?).ok()
-}
-
 fn is_item(item: &Value, keys: &Map<String, Value>) -> bool {
     keys.iter().all(|(name, value)| item.get(name) == Some(value))
-}
-
-/// A key that a manifest leaves out has its default, which only the server knows.
-fn may_be_item(item: &Value, keys: &Map<String, Value>) -> bool {
-    keys.iter()
-        .all(|(name, value)| item.get(name).is_none_or(|own| own == value))
-        && keys.keys().any(|name| item.get(name).is_some())
 }
 
 /// Adds fields to a set. What is added as a whole counts as a whole.
@@ -220,7 +204,7 @@ fn owned(live: &Value, fields: &Value) -> Option<Value> {
                     if let Some(value) = key.strip_prefix("v:") {
                         let value: Value = serde_json::from_str(value).ok()?;
                         found.extend((value == *item).then_some(value));
-                    } else if let Some(keys) = keys(key) {
+                    } else if let Some(keys) = item_keys(key) {
                         if is_item(item, &keys) {
                             let mut item = owned(item, fields)?;
                             item.as_object_mut()?.extend(keys);
@@ -250,145 +234,38 @@ fn owned(live: &Value, fields: &Value) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::testing::{Managed, managed_fields, table};
 
-    const OURS: &str = "chartwright";
-    const RECREATE: (&str, &str) = (
-        "spec.strategy.rollingUpdate",
-        "Forbidden: may not be specified when strategy `type` is 'Recreate'",
-    );
-    const VOLUME: (&str, &str) = (
-        "spec.template.spec.volumes[0].configMap",
-        "Forbidden: may not specify more than 1 volume type",
-    );
-
-    fn entry(manager: &str, operation: &str, fields: Value) -> Value {
-        json!({
-            "manager": manager, "operation": operation, "apiVersion": "apps/v1", "fieldsType": "FieldsV1",
-            "fieldsV1": fields,
-        })
-    }
-
-    fn live(managed: Vec<Value>, spec: Value) -> Value {
-        json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "spec": spec,
-            "metadata": {
-                "name": "web", "namespace": "shop", "resourceVersion": "7", "uid": "u", "managedFields": managed,
-                "labels": {"ours": "1", "theirs": "2"},
-            },
-            "status": {"replicas": 1},
-        })
-    }
-
-    fn labels() -> Value {
-        json!({"f:labels": {"f:ours": {}}})
-    }
-
-    fn rolling() -> Value {
-        json!({
-            "replicas": 1,
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}},
-        })
+    #[derive(serde::Deserialize)]
+    struct Case {
+        version: String,
+        managed: Vec<Managed>,
+        live: Value,
+        rendered: Value,
+        field: String,
+        message: String,
+        claimed: Option<Value>,
     }
 
     #[test]
     fn what_nobody_owns_is_taken_over_as_it_is() {
-        let rendered = json!({"spec": {"strategy": {"type": "Recreate"}}});
-        let metadata = json!({"name": "web", "namespace": "shop", "resourceVersion": "7", "labels": {"ours": "1"}});
-        let rolled = json!({"maxSurge": "25%", "maxUnavailable": "25%"});
-        // The former render said nothing of it, or one of the two.
-        for (own, strategy) in [
-            (json!({"f:replicas": {}}), json!({"rollingUpdate": rolled})),
-            (
-                json!({"f:replicas": {}, "f:strategy": {"f:type": {}, "f:rollingUpdate": {"f:maxSurge": {}}}}),
-                json!({"type": "RollingUpdate", "rollingUpdate": rolled}),
-            ),
-        ] {
-            let own = entry(OURS, "Apply", json!({"f:metadata": labels(), "f:spec": own}));
-            let status = json!({
-                "manager": "kube-controller-manager", "operation": "Update", "apiVersion": "apps/v1", "subresource": "status",
-                "fieldsV1": {"f:status": {}},
-            });
-            let claimed = claim(&live(vec![own, status], rolling()), OURS, &rendered, &[RECREATE]);
-            let expected = json!({
-                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
-                "spec": {"replicas": 1, "strategy": strategy},
-            });
-            assert_eq!(claimed, Some(expected));
-        }
-    }
-
-    #[test]
-    fn what_another_manager_owns_stays() {
-        let rendered = json!({"spec": {"strategy": {"type": "Recreate"}}});
-        let own = || entry(OURS, "Apply", json!({"f:spec": {"f:replicas": {}}}));
-        for theirs in [
-            json!({"f:spec": {"f:strategy": {"f:rollingUpdate": {"f:maxSurge": {}}}}}),
-            json!({"f:spec": {"f:strategy": {}}}),
-        ] {
-            for operation in ["Apply", "Update"] {
-                let live = live(vec![own(), entry("kubectl-edit", operation, theirs.clone())], rolling());
-                assert_eq!(claim(&live, OURS, &rendered, &[RECREATE]), None, "{theirs}");
+        for (number, case) in table::<Case>("unions", "claims").into_iter().enumerate() {
+            let mut managed = managed_fields(case.managed);
+            if let Some(ours) = managed.first_mut() {
+                ours.api_version = Some(case.version);
             }
+            let metadata = json!({"name": "web", "namespace": "shop", "resourceVersion": "7", "labels": {"ours": "1"}});
+            let mut live = json!({"apiVersion": "v1", "kind": "Deployment", "metadata": metadata, "spec": case.live});
+            live["metadata"]["managedFields"] = json!(managed);
+            live["metadata"]["labels"]["theirs"] = "2".into();
+            live["status"] = json!({"replicas": 1});
+            let rendered = json!({"spec": case.rendered});
+            let claimed = claim(&live, "chartwright", &rendered, &[(&case.field, &case.message)]);
+            let expected = case
+                .claimed
+                .map(|spec| json!({"apiVersion": "v1", "kind": "Deployment", "metadata": metadata, "spec": spec}));
+            assert_eq!(claimed, expected, "number {number}: {}", case.field);
         }
-        let elsewhere = entry("kubectl-edit", "Update", json!({"f:spec": {"f:paused": {}}}));
-        let live = live(vec![own(), elsewhere], rolling());
-        assert!(claim(&live, OURS, &rendered, &[RECREATE]).is_some());
-    }
-
-    #[test]
-    fn items_of_lists_are_found_by_their_keys_and_either_side_may_be_named() {
-        let mode = json!({"name": "settings", "defaultMode": 420});
-        let volume = |fields: Value| json!({".": {}, "f:name": {}, "f:configMap": fields});
-        let fields = json!({
-            "k:{\"name\":\"data\"}": volume(json!({"f:name": {}})),
-            "k:{\"name\":\"other\"}": volume(json!({"f:name": {}})),
-        });
-        let own = json!({"f:spec": {"f:template": {"f:spec": {"f:volumes": fields}}}});
-        let spec = json!({"template": {"spec": {"volumes": [
-            {"name": "injected", "configMap": mode}, {"name": "other", "configMap": mode},
-            {"name": "data", "configMap": mode},
-        ]}}});
-        let live = live(vec![entry(OURS, "Apply", own)], spec);
-        for source in ["emptyDir", "persistentVolumeClaim"] {
-            let rendered = json!({"spec": {"template": {"spec": {"volumes": [
-                {"name": "data", source: {}}, {"name": "other", "configMap": {"name": "settings"}},
-            ]}}}});
-            let field = format!("spec.template.spec.volumes[1].{source}");
-            for refused in [VOLUME, (field.as_str(), VOLUME.1)] {
-                let claimed = claim(&live, OURS, &rendered, &[refused]).unwrap();
-                assert_eq!(
-                    claimed["spec"]["template"]["spec"]["volumes"],
-                    json!([
-                        {"name": "other", "configMap": {"name": "settings"}}, {"name": "data", "configMap": mode},
-                    ])
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_no_union_is_left_alone() {
-        let own = || entry(OURS, "Apply", json!({"f:spec": {"f:replicas": {}}}));
-        let rendered = json!({"spec": {"strategy": {"type": "Recreate"}, "selector": {}}});
-        for refused in [
-            ("spec.selector", "Invalid value: field is immutable"),
-            ("spec.strategy.rollingUpdate", "Invalid value: field is immutable"),
-            ("spec.paused", RECREATE.1),
-            ("spec.strategy[odd.key].rollingUpdate", RECREATE.1),
-            ("", RECREATE.1),
-            ("metadata", RECREATE.1),
-        ] {
-            assert_eq!(
-                claim(&live(vec![own()], rolling()), OURS, &rendered, &[refused]),
-                None,
-                "{refused:?}"
-            );
-        }
-        // Nothing of it is ours, or under the names of another version.
-        assert_eq!(claim(&live(Vec::new(), rolling()), OURS, &rendered, &[RECREATE]), None);
-        let mut older = own();
-        older["apiVersion"] = "apps/v1beta1".into();
-        assert_eq!(claim(&live(vec![older], rolling()), OURS, &rendered, &[RECREATE]), None);
     }
 
     #[test]

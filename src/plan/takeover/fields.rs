@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntr
 use serde_json::{Map, Value, json};
 
 use super::FINALIZERS;
+use crate::plan::managed_fields::{item_keys, may_have};
 
 /// Those who write whole objects, and whom the operator replaces: helm-operator and Helm under the names of their
 /// binaries (Helm 4 applies, the others update), kubectl where it made the object, and the API server's name for what
@@ -38,13 +39,16 @@ pub struct Heir<'a> {
 /// The entries after the heir got its inheritance; `None` if nothing changes. With `owned`, the owner reference to the
 /// custom resource becomes the heir's alone.
 pub fn inherit(entries: &[ManagedFieldsEntry], heir: &Heir<'_>, owned: bool) -> Option<Vec<ManagedFieldsEntry>> {
-    let mut former_release: Option<ManagedFieldsEntry> = None;
-    let mut rest = Vec::with_capacity(entries.len());
     let reference = owner_reference(heir.owner_uid);
+    let mut rest = Vec::with_capacity(entries.len());
+    let mut inherited = owned.then(|| reference.clone());
+    let mut time = None;
+    // The version of what is applied is that of our own entry, or of the last write.
+    let mut version: Option<(bool, &ManagedFieldsEntry)> = None;
     for entry in entries {
-        let ours = is_of(entry, heir) && name(entry) == heir.manager && operation(entry) == "Apply";
-        let former = is_of(entry, heir) && is_former(entry, &reference);
-        if !ours && !former {
+        let is_of = entry.subresource.as_deref().unwrap_or_default() == heir.subresource;
+        let ours = is_of && name(entry) == heir.manager && entry.operation.as_deref() == Some("Apply");
+        if !ours && !(is_of && is_former(entry, &reference)) {
             let mut entry = entry.clone();
             if let (true, Some(fields)) = (owned, &mut entry.fields_v1) {
                 disown(&mut fields.0, &reference);
@@ -56,54 +60,27 @@ pub fn inherit(entries: &[ManagedFieldsEntry], heir: &Heir<'_>, owned: bool) -> 
             true => fields(entry),
             false => sent(fields(entry), heir.manifest),
         };
-        match &mut former_release {
-            None => {
-                former_release = Some(ManagedFieldsEntry {
-                    fields_v1: Some(FieldsV1(fields)),
-                    ..entry.clone()
-                });
-            }
-            Some(known) => {
-                unite(set(known), &fields);
-                // The version of what is applied is that of our own entry, or of the last write.
-                if ours || (name(known) != heir.manager && entry.time > known.time) {
-                    known.api_version.clone_from(&entry.api_version);
-                }
-                known.time = known.time.take().max(entry.time.clone());
-                if ours {
-                    known.manager.clone_from(&entry.manager);
-                }
-            }
+        unite(inherited.get_or_insert(json!({})), &fields);
+        time = time.max(entry.time.clone());
+        if ours || version.is_none_or(|(ours, known)| !ours && entry.time > known.time) {
+            version = Some((ours, entry));
         }
     }
-    if former_release.is_none() && owned {
-        former_release = Some(ManagedFieldsEntry {
-            api_version: Some(heir.api_version.to_owned()),
-            fields_type: Some("FieldsV1".to_owned()),
-            ..ManagedFieldsEntry::default()
-        });
-    }
-    let mut former_release = former_release?;
-    former_release.manager = Some(heir.manager.to_owned());
-    former_release.operation = Some("Apply".to_owned());
-    former_release.subresource = (!heir.subresource.is_empty()).then(|| heir.subresource.to_owned());
-    if owned {
-        unite(set(&mut former_release), &reference);
-    }
-    rest.push(former_release);
+    let version = version.and_then(|(_, entry)| entry.api_version.clone());
+    rest.push(ManagedFieldsEntry {
+        manager: Some(heir.manager.to_owned()),
+        operation: Some("Apply".to_owned()),
+        subresource: (!heir.subresource.is_empty()).then(|| heir.subresource.to_owned()),
+        api_version: version.or_else(|| Some(heir.api_version.to_owned())),
+        time,
+        fields_type: Some("FieldsV1".to_owned()),
+        fields_v1: Some(FieldsV1(inherited?)),
+    });
     (rest != entries).then_some(rest)
 }
 
 fn name(entry: &ManagedFieldsEntry) -> &str {
     entry.manager.as_deref().unwrap_or_default()
-}
-
-fn operation(entry: &ManagedFieldsEntry) -> &str {
-    entry.operation.as_deref().unwrap_or_default()
-}
-
-fn is_of(entry: &ManagedFieldsEntry, heir: &Heir<'_>) -> bool {
-    entry.subresource.as_deref().unwrap_or_default() == heir.subresource
 }
 
 /// Known by name, or by what only an operator of Helm charts writes: an operator built on helm-operator-plugins is
@@ -127,10 +104,6 @@ fn fields(entry: &ManagedFieldsEntry) -> Value {
         .as_ref()
         .map(|fields| fields.0.clone())
         .unwrap_or_default()
-}
-
-fn set(entry: &mut ManagedFieldsEntry) -> &mut Value {
-    &mut entry.fields_v1.get_or_insert_with(|| FieldsV1(json!({}))).0
 }
 
 /// The set that holds one owner reference.
@@ -209,13 +182,8 @@ fn step<'a>(key: &str, object: &'a Value) -> Option<&'a Value> {
             object.as_array()?.iter().find(|item| **item == value)
         }
         "k" => {
-            let keys: Map<String, Value> = serde_json::from_str(rest).ok()?;
-            // A key may have a default, as a port's protocol.
-            let fits = |item: &&Value| {
-                let fits = |(key, value): (&String, &Value)| item.get(key).is_none_or(|own| own == value);
-                keys.iter().all(fits)
-            };
-            object.as_array()?.iter().find(fits)
+            let keys = item_keys(key)?;
+            object.as_array()?.iter().find(|item| may_have(item, &keys))
         }
         _ => None,
     }
@@ -223,33 +191,27 @@ fn step<'a>(key: &str, object: &'a Value) -> Option<&'a Value> {
 
 /// Entries without a former operator's hold on finalizers. An entry that says nothing else goes.
 pub(super) fn without_finalizers(entries: &[ManagedFieldsEntry]) -> Vec<ManagedFieldsEntry> {
-    let mut rest = Vec::with_capacity(entries.len());
-    for entry in entries {
+    let former = FINALIZERS.map(|finalizer| format!("v:{}", json!(finalizer)));
+    let is_former = |set: &Value| former.iter().any(|key| set.get(key).is_some());
+    let without = |entry: &ManagedFieldsEntry| {
         let mut entry = entry.clone();
-        let held = entry
-            .fields_v1
-            .as_mut()
-            .and_then(|fields| fields.0.pointer_mut("/f:metadata"));
-        let held = held.and_then(Value::as_object_mut);
-        let former = FINALIZERS.map(|finalizer| format!("v:{}", json!(finalizer)));
-        let is_former = |set: &Value| former.iter().any(|key| set.get(key).is_some());
-        if let Some(metadata) = held
+        let Some(FieldsV1(Value::Object(fields))) = &mut entry.fields_v1 else {
+            return Some(entry);
+        };
+        if let Some(metadata) = fields.get_mut("f:metadata").and_then(Value::as_object_mut)
             && metadata.get("f:finalizers").is_some_and(is_former)
         {
             metadata.remove("f:finalizers");
             if metadata.is_empty() {
-                set(&mut entry)
-                    .as_object_mut()
-                    .into_iter()
-                    .for_each(|set| set.retain(|key, _| key != "f:metadata"));
+                fields.remove("f:metadata");
             }
-            if fields(&entry).as_object().is_none_or(Map::is_empty) {
-                continue;
+            if fields.is_empty() {
+                return None;
             }
         }
-        rest.push(entry);
-    }
-    rest
+        Some(entry)
+    };
+    entries.iter().filter_map(without).collect()
 }
 
 /// Adds the paths of another set. `{}` is a path itself; one that has others below it says so with `.`.
