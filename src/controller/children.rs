@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
+use kube::core::ObjectMeta;
 
 use super::shared::Shared;
 use super::watching::{News, TOLD, watch};
@@ -29,50 +30,23 @@ pub async fn scope_watch(shared: Arc<Shared>, scope: Scope, resource: Option<Res
     let namespace = scope.namespace.as_deref();
     if has_health(&scope.group_kind.group, &scope.group_kind.kind) {
         let api = resource.api_in::<Whole>(&shared.context.client, namespace);
-        let stream = watch(api, Some(&labels), false)
-            .map(|news| news.map(|object, id: &ObjectId| objects::live_with_health(id, &object), &scope));
-        follow(&shared, &scope, stream).await;
+        let stream = watch(api, Some(&labels), false);
+        follow(&shared, &scope, stream, objects::live_with_health).await;
     } else {
         let api = resource.api_in::<MetadataOnly>(&shared.context.client, namespace);
-        let stream = watch(api, Some(&labels), true)
-            .map(|news| news.map(|object, _: &ObjectId| objects::live(&object.metadata), &scope));
-        follow(&shared, &scope, stream).await;
+        let stream = watch(api, Some(&labels), true);
+        follow(&shared, &scope, stream, |_, object| objects::live(&object.metadata)).await;
     }
 }
 
-type Member = (ObjectId, Live);
-
-impl<K: kube::Resource> News<K> {
-    /// Reduces an object to what the index keeps, at once: the whole object is never held.
-    fn map(self, live: impl Fn(K, &ObjectId) -> Live, scope: &Scope) -> News<Member> {
-        let member = |object: K| {
-            let id = objects::id_of(&scope.group_kind, object.meta());
-            let live = live(object, &id);
-            (id, live)
-        };
-        match self {
-            News::ListStarts => News::ListStarts,
-            News::ListEnds => News::ListEnds,
-            News::Listed(object) => News::Listed(member(object)),
-            News::Changed(object) => News::Changed(member(object)),
-            News::Deleted(object) => News::Deleted(member(object)),
-            News::Unreadable(unreadable) => News::Unreadable(unreadable),
-            News::Failed {
-                error,
-                listing,
-                refused,
-            } => News::Failed {
-                error,
-                listing,
-                refused,
-            },
-            News::Steady => News::Steady,
-        }
-    }
-}
-
-/// Keeps the index up to date with one watch.
-async fn follow(shared: &Shared, scope: &Scope, stream: impl Stream<Item = News<Member>>) {
+/// Keeps the index up to date with one watch. `live`: what the index keeps of an object.
+async fn follow<K: kube::Resource>(
+    shared: &Shared,
+    scope: &Scope,
+    stream: impl Stream<Item = News<K>>,
+    live: impl Fn(&ObjectId, &K) -> Live,
+) {
+    let id_of = |metadata: &ObjectMeta| objects::id_of(&scope.group_kind, metadata);
     let mut stream = std::pin::pin!(stream);
     let mut seen: HashSet<ObjectId> = HashSet::new();
     // Whose members a list shows otherwise than they were known: each hears of all of them at once, at its end.
@@ -87,13 +61,19 @@ async fn follow(shared: &Shared, scope: &Scope, stream: impl Stream<Item = News<
                 shared.context.members().list_starts(scope);
                 continue;
             }
-            News::Listed((id, live)) => {
-                seen.insert(id.clone());
+            News::Listed(object) => {
+                let id = id_of(object.meta());
+                let live = live(&id, &object);
                 listed.extend(shared.context.members().listed(scope, &id, live));
+                seen.insert(id);
                 continue;
             }
-            News::Changed((id, live)) => shared.context.members().observe(&id, live),
-            News::Deleted((id, _)) => shared.context.members().remove(&id),
+            News::Changed(object) => {
+                let id = id_of(object.meta());
+                let live = live(&id, &object);
+                shared.context.members().observe(&id, live)
+            }
+            News::Deleted(object) => shared.context.members().remove(&id_of(object.meta())),
             News::ListEnds => {
                 listed.extend(shared.context.members().retain(scope, &seen));
                 seen = HashSet::new();
@@ -106,7 +86,7 @@ async fn follow(shared: &Shared, scope: &Scope, stream: impl Stream<Item = News<
             }
             News::Unreadable(unreadable) => {
                 // It is there, and nothing else is known of it.
-                seen.insert(objects::id_of(&scope.group_kind, &unreadable.metadata));
+                seen.insert(id_of(&unreadable.metadata));
                 shared.context.metrics.unreadable(&scope.group_kind.kind);
                 continue;
             }

@@ -15,7 +15,6 @@ pub mod election;
 #[cfg(test)]
 mod tests;
 
-use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +26,8 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+pub use self::election::Timing;
 use self::election::{Election, Failure};
-pub use self::election::{InvalidTiming, Timing};
 use crate::telemetry::chain;
 use crate::telemetry::metrics::Metrics;
 
@@ -108,24 +107,21 @@ impl LeaderElection {
     /// has ended, so it should end soon after its token: on `stop` the bound is its own; on a loss it is what is left
     /// of the Lease, and nothing where somebody else has it; then `lead` is dropped. Failures of the API (no connection,
     /// no permission) are logged and tried again.
-    ///
-    /// # Errors
-    /// Only for a timing that can't work.
-    pub async fn run<F, Fut, T>(self, stop: CancellationToken, lead: F) -> Result<Ended<T>, InvalidTiming>
+    pub async fn run<F, Fut, T>(self, stop: CancellationToken, lead: F) -> Ended<T>
     where
         F: FnOnce(CancellationToken) -> Fut,
         Fut: Future<Output = T>,
     {
-        self.timing.check()?;
         let timing = self.timing;
         let metrics = self.metrics.clone();
         let mut lock = Lock::new(self);
         tracing::info!(lease = %lock.describe(), identity = lock.candidate.identity, "waiting to lead");
         if !lock.acquire(&stop).await {
-            return Ok(Ended::NeverLed);
+            return Ended::NeverLed;
         }
         tracing::info!(lease = %lock.describe(), "leading");
-        let leading = Leading::new(&metrics);
+        metrics.leader.set(1);
+        let leading = Leading(&metrics);
 
         // A task of its own, so that work which keeps this one busy doesn't cost the Lease; in a set, which aborts it
         // should `lead` panic.
@@ -140,13 +136,13 @@ impl LeaderElection {
                 told.cancel();
                 let renewed = Renewal::of(renewal.join_next().await);
                 drop(leading);
-                return Ok(match renewed {
+                return match renewed {
                     Renewal::Told(mut lock) => {
                         lock.release().await;
                         Ended::Finished(result)
                     }
                     Renewal::Lost(reason) | Renewal::Taken(reason) => Ended::Lost(reason),
-                });
+                };
             }
             renewed = renewal.join_next() => Renewal::of(renewed),
         };
@@ -161,21 +157,12 @@ impl LeaderElection {
         };
         tracing::error!("leadership lost: {reason}");
         let _ = timeout(grace, work).await;
-        Ok(Ended::Lost(reason))
+        Ended::Lost(reason)
     }
 }
 
-/// Keeps `chartwright_leader` at 1 as long as it lives, whichever way leadership ends.
+/// Sets `chartwright_leader` back to 0, whichever way leadership ends.
 struct Leading<'a>(&'a Metrics);
-
-// === impl Leading ===
-
-impl<'a> Leading<'a> {
-    fn new(metrics: &'a Metrics) -> Self {
-        metrics.leader.set(1);
-        Self(metrics)
-    }
-}
 
 impl Drop for Leading<'_> {
     fn drop(&mut self) {

@@ -70,10 +70,8 @@ pub async fn run(
     let election = LeaderElection::new(client.clone(), namespace, lease, metrics.clone())?;
     // A replica that waits for leadership is as ready as it can be.
     health.set_ready();
-    let ended = election
-        .run(stop, |token| lead(client, options, blueprints, metrics, health, token))
-        .await?;
-    match ended {
+    let work = |token| lead(client, options, blueprints, metrics, health, token);
+    match election.run(stop, work).await {
         Ended::NeverLed => Ok(()),
         Ended::Finished(result) => result,
         Ended::Lost(reason) => anyhow::bail!("leadership lost: {reason}"),

@@ -1,7 +1,7 @@
 //! The work queue of a watch: each release at most once in it, never two reconciles of one release at a time, first in
 //! first out, with delays. The rules are client-go's workqueue; the clock is tokio's, so tests can turn it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -23,14 +23,18 @@ struct State<K> {
     /// When each of the others is due.
     due: BTreeMap<(Instant, u64), K>,
     scheduled: HashMap<K, (Instant, u64)>,
-    running: HashSet<K>,
-    /// Keys that were added while they ran.
-    again: HashMap<K, Instant>,
-    /// Those that were only woken then.
-    woken: HashSet<K>,
+    /// What was asked of the keys that are being worked on.
+    running: HashMap<K, Meanwhile>,
     /// Until when waking is no reason to work on a key.
     put_off: HashMap<K, Instant>,
     counter: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Meanwhile {
+    Nothing,
+    Woken,
+    Added,
 }
 
 impl<K> Default for Queue<K> {
@@ -39,9 +43,7 @@ impl<K> Default for Queue<K> {
             ready: BTreeMap::new(),
             due: BTreeMap::new(),
             scheduled: HashMap::new(),
-            running: HashSet::new(),
-            again: HashMap::new(),
-            woken: HashSet::new(),
+            running: HashMap::new(),
             put_off: HashMap::new(),
             counter: 0,
         };
@@ -57,32 +59,24 @@ impl<K> Default for Queue<K> {
 impl<K: Clone + Eq + Hash> Queue<K> {
     /// Adds a key, due now. A key that is being worked on runs again afterwards.
     pub fn add(&self, key: K) {
-        self.add_at(key, Instant::now());
+        self.ask(key, Meanwhile::Added);
     }
 
     /// Adds a key of which it is to be seen whether it can go on: due now, or when the time is over for which it was put
     /// off. One that is being worked on runs again afterwards, unless it is put off then.
     pub fn wake(&self, key: K) {
+        self.ask(key, Meanwhile::Woken);
+    }
+
+    fn ask(&self, key: K, asked: Meanwhile) {
         let mut state = self.lock();
-        if state.running.contains(&key) {
-            state.woken.insert(key);
+        if let Some(meanwhile) = state.running.get_mut(&key) {
+            *meanwhile = asked.max(*meanwhile);
             return;
         }
         let now = Instant::now();
-        let when = state.put_off.get(&key).map_or(now, |until| now.max(*until));
-        state.schedule(key, when);
-        drop(state);
-        self.changed.notify_one();
-    }
-
-    /// Adds a key, due at a time; an earlier time that it has already stands.
-    fn add_at(&self, key: K, when: Instant) {
-        let mut state = self.lock();
-        if state.running.contains(&key) {
-            let earliest = state.again.get(&key).map_or(when, |known| when.min(*known));
-            state.again.insert(key, earliest);
-            return;
-        }
+        let until = state.put_off.get(&key).filter(|_| asked == Meanwhile::Woken);
+        let when = until.map_or(now, |until| now.max(*until));
         state.schedule(key, when);
         drop(state);
         self.changed.notify_one();
@@ -96,7 +90,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 state.look(Instant::now());
                 if let Some((_, key)) = state.ready.pop_first() {
                     state.scheduled.remove(&key);
-                    state.running.insert(key.clone());
+                    state.running.insert(key.clone(), Meanwhile::Nothing);
                     if !state.scheduled.is_empty() {
                         // One wake-up may stand for several keys.
                         self.changed.notify_one();
@@ -119,32 +113,30 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// The work on a key ended. It is due again after `delay` if one is given, or sooner if it was added meanwhile. If it
     /// is put off, waking it doesn't count until then.
-    pub fn done(&self, key: K, delay: Option<Duration>, put_off: bool) {
-        let mut state = self.lock();
-        state.running.remove(&key);
-        let delayed = delay.map(|delay| Instant::now() + delay);
-        let until = delayed.filter(|_| put_off);
-        match until {
-            Some(until) => state.put_off.insert(key.clone(), until),
-            None => state.put_off.remove(&key),
-        };
-        let woken = state.woken.remove(&key).then(|| until.unwrap_or_else(Instant::now));
-        let asked = state.again.remove(&key).or(woken);
-        let next = match (asked, delayed) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        if let Some(when) = next {
-            state.schedule(key, when);
+    ///
+    /// Others have their turn now. A key that is due all the time, and worked on without waiting for anything, would
+    /// otherwise keep a thread for itself, and with it what timers, sockets and signals tell.
+    pub async fn done(&self, key: K, delay: Option<Duration>, put_off: bool) {
+        {
+            let mut state = self.lock();
+            let meanwhile = state.running.remove(&key).unwrap_or(Meanwhile::Nothing);
+            let now = Instant::now();
+            let delayed = delay.map(|delay| now + delay);
+            let until = delayed.filter(|_| put_off);
+            match until {
+                Some(until) => state.put_off.insert(key.clone(), until),
+                None => state.put_off.remove(&key),
+            };
+            let next = match meanwhile {
+                Meanwhile::Nothing => delayed,
+                Meanwhile::Woken => until.or(Some(now)),
+                Meanwhile::Added => Some(now),
+            };
+            if let Some(when) = next {
+                state.schedule(key, when);
+            }
         }
-        drop(state);
         self.changed.notify_one();
-    }
-
-    /// As [`Queue::done`], for a worker: then others have their turn. A key that is due all the time, and worked on without
-    /// waiting for anything, would otherwise keep a thread for itself, and with it what timers, sockets and signals tell.
-    pub async fn done_for_now(&self, key: K, delay: Option<Duration>, put_off: bool) {
-        self.done(key, delay, put_off);
         tokio::task::yield_now().await;
     }
 
@@ -161,8 +153,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         if let Some(at) = state.scheduled.remove(key) {
             state.take(&at);
         }
-        state.again.remove(key);
-        state.woken.remove(key);
+        if let Some(meanwhile) = state.running.get_mut(key) {
+            *meanwhile = Meanwhile::Nothing;
+        }
         state.put_off.remove(key);
     }
 
@@ -207,10 +200,6 @@ mod tests {
 
     use super::*;
 
-    fn add_after(queue: &Queue<&'static str>, key: &'static str, delay: Duration) {
-        queue.add_at(key, Instant::now() + delay);
-    }
-
     async fn next_within(queue: &Queue<&'static str>, limit: Duration) -> Option<&'static str> {
         tokio::time::timeout(limit, queue.next()).await.ok()
     }
@@ -228,28 +217,28 @@ mod tests {
         queue.add("a");
         assert_eq!(next_within(&queue, SOON).await, Some("b"));
         assert_eq!(next_within(&queue, SOON).await, None, "a is still running");
-        queue.done("a", None, false);
+        queue.done("a", None, false).await;
         assert_eq!(next_within(&queue, SOON).await, Some("a"), "it was added meanwhile");
-        queue.done("a", None, false);
-        queue.done("b", None, false);
+        queue.done("a", None, false).await;
+        queue.done("b", None, false).await;
         assert_eq!(next_within(&queue, SOON).await, None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_earliest_time_wins() {
         let queue = Queue::default();
-        add_after(&queue, "a", Duration::from_secs(60));
-        assert_eq!(next_within(&queue, Duration::from_secs(1)).await, None);
-        add_after(&queue, "a", Duration::from_secs(5));
-        add_after(&queue, "a", Duration::from_secs(90));
-        assert_eq!(next_within(&queue, Duration::from_secs(6)).await, Some("a"));
-        add_after(&queue, "a", Duration::from_secs(2));
-        queue.done("a", Some(Duration::from_secs(30)), false);
-        assert_eq!(next_within(&queue, Duration::from_secs(3)).await, Some("a"));
-        queue.done("a", None, false);
-        add_after(&queue, "a", SOON);
+        let second = Duration::from_secs(1);
+        queue.add("a");
+        assert_eq!(next_within(&queue, SOON).await, Some("a"));
+        queue.done("a", Some(60 * second), false).await;
+        assert_eq!(next_within(&queue, 59 * second).await, None);
+        assert_eq!(next_within(&queue, 2 * second).await, Some("a"));
+        queue.done("a", Some(60 * second), false).await;
+        queue.add("a");
+        assert_eq!(next_within(&queue, SOON).await, Some("a"));
+        queue.done("a", Some(SOON), false).await;
         queue.forget(&"a");
-        assert_eq!(next_within(&queue, Duration::from_secs(600)).await, None);
+        assert_eq!(next_within(&queue, 600 * second).await, None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -259,11 +248,11 @@ mod tests {
         queue.wake("a");
         assert_eq!(next_within(&queue, SOON).await, Some("a"));
         queue.wake("a");
-        queue.done("a", Some(8 * second), true);
+        queue.done("a", Some(8 * second), true).await;
         queue.wake("a");
         assert_eq!(next_within(&queue, 7 * second).await, None);
         assert_eq!(next_within(&queue, 2 * second).await, Some("a"));
-        queue.done("a", Some(8 * second), true);
+        queue.done("a", Some(8 * second), true).await;
         queue.add("a");
         assert_eq!(
             next_within(&queue, SOON).await,
@@ -271,9 +260,9 @@ mod tests {
             "its custom resource changed"
         );
         queue.wake("a");
-        queue.done("a", Some(8 * second), false);
+        queue.done("a", Some(8 * second), false).await;
         assert_eq!(next_within(&queue, SOON).await, Some("a"), "it was woken meanwhile");
-        queue.done("a", None, false);
+        queue.done("a", None, false).await;
         queue.wake("a");
         assert_eq!(next_within(&queue, SOON).await, Some("a"), "it isn't put off any more");
     }
@@ -294,7 +283,7 @@ mod tests {
                         if rounds.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > TOO_OFTEN {
                             stop.cancel();
                         }
-                        queue.done_for_now(key, Some(Duration::ZERO), false).await;
+                        queue.done(key, Some(Duration::ZERO), false).await;
                     }
                 })
             })
@@ -322,19 +311,18 @@ mod tests {
             assert_eq!(queue.depth(), (KEYS - round) as usize);
             let key = queue.next().await;
             queue.wake(key);
-            queue.done(key, Some(Duration::from_secs(60)), true);
+            queue.done(key, Some(Duration::from_secs(60)), true).await;
         }
         assert_eq!(queue.depth(), 0, "all of them wait");
         for _ in 0..KEYS {
             let key = queue.next().await;
             queue.add(key);
             queue.forget(&key);
-            queue.done(key, None, false);
+            queue.done(key, None, false).await;
         }
         let state = queue.lock();
         assert!(state.ready.is_empty() && state.due.is_empty() && state.scheduled.is_empty());
-        assert!(state.running.is_empty() && state.again.is_empty() && state.woken.is_empty());
-        assert!(state.put_off.is_empty());
+        assert!(state.running.is_empty() && state.put_off.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

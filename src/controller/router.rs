@@ -81,11 +81,11 @@ mod tests {
         router.notify(&["set-a".into(), "set-a".into()]);
         assert_eq!(queue.next().await, key);
         router.unregister("set-a", &Arc::default());
-        queue.done(key.clone(), None, false);
+        queue.done(key.clone(), None, false).await;
         router.notify(&["set-a".into()]);
         assert_eq!(queue.next().await, key, "only its own queue gives a release up");
         router.unregister("set-a", &queue);
-        queue.done(key, None, false);
+        queue.done(key, None, false).await;
         router.notify(&["set-a".into()]);
         assert_eq!(queue.depth(), 0);
     }

@@ -446,7 +446,7 @@ impl Serving {
                 .metrics
                 .set_queue_depth(&kind.group, &kind.kind, self.queue.depth());
             let (again, put_off) = self.reconcile(&key).await;
-            self.queue.done_for_now(key, again, put_off).await;
+            self.queue.done(key, again, put_off).await;
         }
     }
 

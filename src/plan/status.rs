@@ -196,6 +196,26 @@ const NOTES_BYTES: usize = 1024;
 // === impl Phase ===
 
 impl Phase {
+    pub fn waiting(reason: Reason, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Phase::Waiting { reason, message }
+    }
+
+    pub fn failed(reason: Reason, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Phase::Failed { reason, message }
+    }
+
+    /// Without a recheck.
+    pub fn stalled(reason: Reason, message: impl Into<String>) -> Self {
+        let (message, recheck) = (message.into(), false);
+        Phase::Stalled {
+            reason,
+            message,
+            recheck,
+        }
+    }
+
     pub fn is_ready(&self) -> bool {
         *self == Phase::Ready
     }

@@ -37,10 +37,7 @@ const MEANWHILE: &str = "the custom resource changed meanwhile: beginning anew";
 
 /// The phase of a release whose custom resource changed since it was rendered.
 pub(super) fn interrupted() -> Phase {
-    Phase::Waiting {
-        reason: Reason::Progressing,
-        message: MEANWHILE.to_owned(),
-    }
+    Phase::waiting(Reason::Progressing, MEANWHILE)
 }
 
 /// What the applies of a reconcile came to.
@@ -201,12 +198,11 @@ fn phase(failures: Vec<(Reason, String)>, recheck: bool, closed: Option<String>,
                 message,
                 recheck,
             },
-            false => Phase::Failed { reason, message },
+            false => Phase::failed(reason, message),
         });
     }
     if let Some(message) = closed {
-        let reason = Reason::Progressing;
-        return Some(Phase::Waiting { reason, message });
+        return Some(Phase::waiting(Reason::Progressing, message));
     }
     if prepared.desired.unknown.is_empty() {
         return None;
@@ -221,10 +217,7 @@ fn phase(failures: Vec<(Reason, String)>, recheck: bool, closed: Option<String>,
             unknown.source, unknown.group_kind.kind
         )
     });
-    Some(Phase::Waiting {
-        reason: Reason::KindUnknown,
-        message: list(unknown.collect()),
-    })
+    Some(Phase::waiting(Reason::KindUnknown, list(unknown.collect())))
 }
 
 // === impl Run ===

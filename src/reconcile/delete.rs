@@ -45,9 +45,13 @@ impl Run<'_> {
             Ok(Gone::Going(going)) => {
                 let set = self.written.set(&self.unit.group_kind);
                 superset::want(self.context, &set, &Superset::of_record(&release.record));
-                let mut outcome = self.report(release, waiting(&going)).await;
-                outcome.again = Some(POLL);
-                outcome
+                let going = list(going.iter().map(ToString::to_string).collect());
+                let message = format!("waiting until all members are gone: {going}");
+                let waiting = Phase::waiting(Reason::Uninstalling, message);
+                Outcome {
+                    again: Some(POLL),
+                    ..self.report(release, waiting).await
+                }
             }
             Err(phase) => self.report(release, phase).await,
         }
@@ -69,10 +73,7 @@ impl Run<'_> {
             true => self.detach_former_members(release).await,
             false => self.mark_former_members(release).await,
         };
-        taken.map_err(|error| Phase::Failed {
-            reason: Reason::Takeover,
-            message: error.to_string(),
-        })?;
+        taken.map_err(|error| Phase::failed(Reason::Takeover, error.to_string()))?;
         let removed = match suspended {
             true => self.disown_members(release, listed).await,
             false => self.delete_members(release, policy, listed).await,
@@ -82,10 +83,7 @@ impl Run<'_> {
             ..Removed::default()
         });
         if !removed.failures.is_empty() {
-            return Err(Phase::Failed {
-                reason: Reason::DeleteFailed,
-                message: list(removed.failures),
-            });
+            return Err(Phase::failed(Reason::DeleteFailed, list(removed.failures)));
         }
         if removed.awaited.is_some() {
             return Ok(Gone::Going(removed.open));
@@ -106,11 +104,8 @@ impl Run<'_> {
         let removed = remove_finalizer(&self.context.client, &target, &self.written.finalizers).await;
         if let Err(error) = removed {
             if let Some(remedy) = refusal(&error) {
-                let phase = Phase::Failed {
-                    reason: Reason::DeleteFailed,
-                    message: format!("{note}, but the finalizer {FINALIZER} can't be taken off: {error}{remedy}"),
-                };
-                return self.report(release, phase).await;
+                let message = format!("{note}, but the finalizer {FINALIZER} can't be taken off: {error}{remedy}");
+                return self.report(release, Phase::failed(Reason::DeleteFailed, message)).await;
             }
             tracing::info!(resource = %self.written.key, %error, "the finalizer could not be removed yet");
             return Outcome {
@@ -124,10 +119,7 @@ impl Run<'_> {
             };
         }
         self.context.metrics.wrote("CustomResource", Operation::Metadata);
-        tracing::info!(kind = %self.unit.group_kind, resource = %self.written.key, "uninstalled: {note}");
-        let about = self.written.reference(&self.unit.resource);
-        let events = &self.context.events;
-        events.normal(&about, "UninstallSuccessful", "Delete", note).await;
+        self.inform("UninstallSuccessful", note).await;
         // Its members' watches may tell of their end before its own watch tells that it is gone.
         self.written.finalizers.retain(|finalizer| finalizer != FINALIZER);
         Outcome {
@@ -171,14 +163,5 @@ pub(super) fn finished() -> Outcome {
     Outcome {
         finished: true,
         ..Outcome::of(ReconcileResult::Success)
-    }
-}
-
-fn waiting(going: &[ObjectId]) -> Phase {
-    let going = going.iter().map(ToString::to_string).collect();
-    let message = format!("waiting until all members are gone: {}", list(going));
-    Phase::Waiting {
-        reason: Reason::Uninstalling,
-        message,
     }
 }

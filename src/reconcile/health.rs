@@ -63,19 +63,12 @@ impl Run<'_> {
             let unseen = self.unseen(release, ids, &members).into_iter();
             unseen.chain(ids.iter().filter_map(explained)).collect()
         };
-        let failed = troubles.iter().any(|(reason, _)| *reason == Reason::MemberFailed);
-        let reason = match failed {
-            true => Reason::MemberFailed,
-            false => troubles
-                .first()
-                .map(|(reason, _)| *reason)
-                .unwrap_or(Reason::Progressing),
-        };
-        if troubles.is_empty() {
+        let mut reasons = troubles.iter().map(|(reason, _)| *reason);
+        let Some(first) = reasons.next() else {
             return Phase::Ready;
-        }
-        let message = list(troubles.into_iter().map(|(_, text)| text).collect());
-        Phase::Waiting { reason, message }
+        };
+        let reason = reasons.find(|reason| *reason == Reason::MemberFailed).unwrap_or(first);
+        Phase::waiting(reason, list(troubles.into_iter().map(|(_, text)| text).collect()))
     }
 
     /// The kinds whose watch has not worked for a while, so that it can't be told how their members are.

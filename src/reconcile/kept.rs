@@ -33,22 +33,19 @@ const REGENERATED: &str = "regenerated";
 const RECOVERIES: usize = 4;
 
 /// What the Secret holds; nothing if there is none.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Stored {
-    results: (Kept, Vec<Pin>),
+    kept: Kept,
+    pins: Vec<Pin>,
     version: Option<String>,
+    /// What asked for these results.
     made_for: Option<String>,
 }
 
 /// What is remembered of chance.
 #[derive(Clone, Default)]
 pub(super) struct Memory {
-    /// What the Secret holds; empty if there is none.
-    stored: (Kept, Vec<Pin>),
-    /// The version of the Secret that was read.
-    version: Option<String>,
-    /// What asked for the results that it holds.
-    made_for: Option<String>,
+    stored: Stored,
     was_read: bool,
     /// A release that has members, or may have: what they hold must not change without need.
     exists: bool,
@@ -79,16 +76,9 @@ fn failed(place: &Place, error: &Error) -> Phase {
         _ => "",
     };
     let message = format!("{place}, which holds the release's random results: {error}{hint}");
-    match error {
-        error if error.is_permanent() => Phase::Stalled {
-            reason: Reason::KeptResults,
-            message,
-            recheck: false,
-        },
-        _ => Phase::Failed {
-            reason: Reason::KeptResults,
-            message,
-        },
+    match error.is_permanent() {
+        true => Phase::stalled(Reason::KeptResults, message),
+        false => Phase::failed(Reason::KeptResults, message),
     }
 }
 
@@ -99,7 +89,10 @@ impl Memory {
     pub(super) async fn read(context: &Context, resource: &CustomResource, release: &Release) -> Result<Self, Phase> {
         let record = &release.record;
         let mut memory = Memory {
-            stored: (empty(context, resource), Vec::new()),
+            stored: Stored {
+                kept: empty(context, resource),
+                ..Stored::default()
+            },
             exists: record.revision > 0
                 || !record.entries.is_empty()
                 || !Superset::of_resource(resource).kinds.is_empty(),
@@ -111,15 +104,13 @@ impl Memory {
         };
         if let Some(stored) = &release.tried.kept {
             memory.was_read = true;
-            memory.stored = stored.results.clone();
-            memory.version.clone_from(&stored.version);
-            memory.made_for.clone_from(&stored.made_for);
+            memory.stored = stored.clone();
         } else if resource.annotations.contains_key(annotations::KEPT) {
             memory.fetch(context, resource, &release.secrets).await?;
         }
-        let is_made = memory.regenerated.is_none() || memory.regenerated == memory.made_for;
+        let is_made = memory.regenerated.is_none() || memory.regenerated == memory.stored.made_for;
         if is_made && !release.under_takeover {
-            (memory.kept, memory.pins) = memory.stored.clone();
+            memory.use_stored();
         } else {
             memory.kept = empty(context, resource);
             memory.was_read = true;
@@ -136,22 +127,28 @@ impl Memory {
         let Some((files, version)) = files else {
             return Ok(());
         };
-        self.version = Some(version);
+        let stored = &mut self.stored;
+        stored.version = Some(version);
         let bytes = |name: &str| files.get(name).map(Vec::as_slice);
         match Kept::read(key(context, resource), bytes(RESULTS).unwrap_or_default()) {
-            Ok(kept) => self.stored.0 = kept,
+            Ok(kept) => stored.kept = kept,
             // A later version of the operator wrote them: overwriting would lose them.
             Err(error @ KeptError::Version(_)) => return Err(failed(&place, &Error::Invalid(error.to_string()))),
             Err(KeptError::Syntax(error)) => {
                 tracing::warn!(resource = %resource.key, %place, %error, "random results can't be read; looking for them in the live objects");
             }
         }
-        self.made_for = bytes(REGENERATED).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-        self.stored.1 = bytes(PINS)
+        stored.made_for = bytes(REGENERATED).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        stored.pins = bytes(PINS)
             .and_then(|bytes| serde_json::from_slice(bytes).ok())
             .unwrap_or_default();
-        secrets::learn_kept(secrets, &self.stored.0, &self.stored.1);
+        secrets::learn_kept(secrets, &stored.kept, &stored.pins);
         Ok(())
+    }
+
+    fn use_stored(&mut self) {
+        self.kept = self.stored.kept.clone();
+        self.pins = self.stored.pins.clone();
     }
 
     /// The random results of the render.
@@ -167,11 +164,7 @@ impl Memory {
 
     /// What was read.
     pub(super) fn known(&self) -> Option<Stored> {
-        self.was_read.then(|| Stored {
-            results: self.stored.clone(),
-            version: self.version.clone(),
-            made_for: self.made_for.clone(),
-        })
+        self.was_read.then(|| self.stored.clone())
     }
 
     /// True if there is something to be stored.
@@ -222,8 +215,8 @@ impl Work<'_> {
         if !memory.was_read && !made.0.randomness.missed.is_empty() {
             // Nothing says that there are kept results; but somebody may have taken the annotation off.
             memory.fetch(self.context, self.resource, &self.secrets).await?;
-            if !memory.stored.0.is_empty() {
-                (memory.kept, memory.pins) = memory.stored.clone();
+            if !memory.stored.kept.is_empty() {
+                memory.use_stored();
                 made = self.rounds(revision, &memory.kept, answers).await?;
             }
         }
@@ -306,9 +299,9 @@ impl Work<'_> {
         };
         let object = objects::read(&self.context.client, resource, id)
             .await
-            .map_err(|error| Phase::Failed {
-                reason: Reason::KeptResults,
-                message: format!("{id}, which may hold a random result that was lost: {error}"),
+            .map_err(|error| {
+                let message = format!("{id}, which may hold a random result that was lost: {error}");
+                Phase::failed(Reason::KeptResults, message)
             })?;
         let owner = &self.frame.identity.owner;
         let claimant = claimant(self.unit, self.resource, &self.frame.identity.namespace);
@@ -333,49 +326,45 @@ impl Run<'_> {
 
     /// Stores the results of this render, before the first member. The former ones stay until all members are applied:
     /// somebody may go back to them. False if another operator stored others since they were read: those count.
-    pub(super) async fn keep(&mut self, release: &mut Release, prepared: &Prepared) -> Result<bool, Phase> {
+    pub(super) async fn keep(&self, release: &mut Release, prepared: &Prepared) -> Result<bool, Phase> {
         let memory = &prepared.memory;
         release.tried.kept = memory.known();
-        let both = memory.kept.and(&memory.stored.0);
+        let both = memory.kept.and(&memory.stored.kept);
         self.store(release, memory, both).await
     }
 
     /// Stores what the members have now, and nothing else; unless another operator is further than this one.
-    pub(super) async fn settle(&mut self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
+    pub(super) async fn settle(&self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
         let memory = &prepared.memory;
         release.record.renewal = memory.renewal;
         if let Some(done) = &memory.regenerated {
             release.record.handled.set(Regenerate, done);
         }
-        if memory.kept.and(&memory.stored.0) == memory.kept {
+        if memory.kept.and(&memory.stored.kept) == memory.kept {
             return Ok(());
         }
         self.store(release, memory, memory.kept.clone()).await.map(drop)
     }
 
     /// False if the Secret is not the one that was read or written last.
-    async fn store(&mut self, release: &mut Release, memory: &Memory, kept: Kept) -> Result<bool, Phase> {
+    async fn store(&self, release: &mut Release, memory: &Memory, kept: Kept) -> Result<bool, Phase> {
         let place = place(self.context, &self.written);
         let client = &self.context.client;
         if kept.is_empty() && memory.pins.is_empty() {
-            let known = release.tried.kept.as_ref();
-            let is_absent = self.kept_version.is_none() && known.is_some_and(|known| known.version.is_none());
+            let is_absent = release.tried.kept.as_ref().is_some_and(|known| known.version.is_none());
             if !self.keeps() || is_absent {
                 return Ok(true);
             }
             release.tried.kept = None;
-            secret::remove(client, &place)
-                .await
-                .map_err(|error| failed(&place, &error))?;
-            self.kept_version = None;
+            let removed = secret::remove(client, &place).await;
+            removed.map_err(|error| failed(&place, &error))?;
             release.tried.kept = Some(Stored {
-                results: (kept, Vec::new()),
-                version: None,
-                made_for: None,
+                kept,
+                ..Stored::default()
             });
             return Ok(true);
         }
-        if (&kept, &memory.pins) == (&memory.stored.0, &memory.stored.1) {
+        if (&kept, &memory.pins) == (&memory.stored.kept, &memory.stored.pins) {
             return Ok(true);
         }
         let json = |error: serde_json::Error| failed(&place, &Error::Invalid(error.to_string()));
@@ -383,22 +372,21 @@ impl Run<'_> {
         if !memory.pins.is_empty() {
             files.insert(PINS.to_owned(), serde_json::to_vec(&memory.pins).map_err(json)?);
         }
-        let made_for = memory.regenerated.as_ref().or(memory.made_for.as_ref());
+        let made_for = memory.regenerated.as_ref().or(memory.stored.made_for.as_ref());
         if let Some(made_for) = made_for {
             files.insert(REGENERATED.to_owned(), made_for.clone().into_bytes());
         }
-        release.tried.kept = None;
         let about = format!("{} {}", self.unit.group_kind, self.written.key);
-        let version = self.kept_version.as_ref().or(memory.version.as_ref());
-        let version = version.map(String::as_str);
-        match secret::write(client, &place, files, &about, &self.written.uid, version).await {
+        // Unless all goes well, nobody knows what is there.
+        let version = release.tried.kept.take().and_then(|known| known.version);
+        match secret::write(client, &place, files, &about, &self.written.uid, version.as_deref()).await {
             Ok(version) => {
                 release.tried.kept = Some(Stored {
-                    results: (kept, memory.pins.clone()),
-                    version: Some(version.clone()),
+                    kept,
+                    pins: memory.pins.clone(),
+                    version: Some(version),
                     made_for: made_for.cloned(),
                 });
-                self.kept_version = Some(version);
             }
             Err(Error::Conflict(_)) => return Ok(false),
             Err(error) => return Err(failed(&place, &error)),

@@ -112,13 +112,9 @@ pub async fn reconcile(context: &Context, unit: &Unit, resource: &CustomResource
 pub async fn report_panic(context: &Context, unit: &Unit, resource: &CustomResource, release: &mut Release) -> Outcome {
     release.recover(resource);
     let mut run = Run::new(context, unit, resource);
-    let phase = Phase::Failed {
-        reason: Reason::Panicked,
-        message:
-            "the operator stopped unexpectedly while it worked on this: this is a defect of chartwright; see its log"
-                .into(),
-    };
-    run.report(release, phase).await
+    let message =
+        "the operator stopped unexpectedly while it worked on this: this is a defect of chartwright; see its log";
+    run.report(release, Phase::failed(Reason::Panicked, message)).await
 }
 
 /// Lets a test see what a defect would do: the custom resource that this variable names makes its reconcile panic, and
@@ -146,8 +142,6 @@ struct Run<'a> {
     former_release: Option<takeover::FormerRelease>,
     /// Why it can't be told whether Helm has a release of this name.
     unlisted: Option<Error>,
-    /// The version of the Secret with random results that was written for what is carried out.
-    kept_version: Option<String>,
     /// A write did not find the custom resource.
     missing: bool,
 }
@@ -162,7 +156,6 @@ impl<'a> Run<'a> {
             is_first: !resource.has_finalizer(),
             former_release: None,
             unlisted: None,
-            kept_version: None,
             missing: false,
         }
     }

@@ -14,14 +14,6 @@ use crate::plan::status::{Phase, Reason};
 /// Problems listed in one condition; a chart that goes wrong often goes wrong everywhere.
 const SHOWN: usize = 5;
 
-fn stalled(reason: Reason, problems: Vec<String>) -> Phase {
-    Phase::Stalled {
-        reason,
-        message: list(problems),
-        recheck: false,
-    }
-}
-
 impl Run<'_> {
     pub(super) async fn preflight(
         &self,
@@ -31,7 +23,7 @@ impl Run<'_> {
     ) -> Result<(), Phase> {
         let problems = &prepared.desired.problems;
         if !problems.is_empty() {
-            return Err(stalled(Reason::ManifestInvalid, problems.clone()));
+            return Err(Phase::stalled(Reason::ManifestInvalid, list(problems)));
         }
         // A cluster-scoped custom resource is made by whoever may do so in the whole cluster.
         if self.written.key.namespace.is_empty() {
@@ -64,7 +56,7 @@ impl Run<'_> {
                 release.permit = permit;
                 Ok(())
             }
-            false => Err(stalled(Reason::Refused, refused)),
+            false => Err(Phase::stalled(Reason::Refused, list(refused))),
         }
     }
 

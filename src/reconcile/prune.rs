@@ -364,10 +364,7 @@ impl Run<'_> {
         }
         changes.pruned = pruned.gone.iter().map(ToString::to_string).collect();
         if !pruned.failures.is_empty() {
-            return Err(Phase::Failed {
-                reason: Reason::PruneFailed,
-                message: list(pruned.failures),
-            });
+            return Err(Phase::failed(Reason::PruneFailed, list(pruned.failures)));
         }
         if pruned.gap.is_none() {
             let superset = Superset::of_record(&release.record);
@@ -413,17 +410,12 @@ impl Run<'_> {
             "finalizer and ApplySet annotations can't be written: {error}{}{size}",
             refusal(error).unwrap_or_default()
         );
-        let reason = Reason::Claim;
         match error {
             Error::TooLarge(_) => {
                 self.context.metrics.refused(&self.unit.group_kind.kind);
-                Phase::Stalled {
-                    reason,
-                    message,
-                    recheck: false,
-                }
+                Phase::stalled(Reason::Claim, message)
             }
-            _ => Phase::Failed { reason, message },
+            _ => Phase::failed(Reason::Claim, message),
         }
     }
 }

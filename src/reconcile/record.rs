@@ -158,10 +158,8 @@ impl Run<'_> {
             }
             _ => "",
         };
-        Phase::Failed {
-            reason: Reason::Record,
-            message: format!("the Secret in {namespace} that holds the record of the release: {error}{hint}"),
-        }
+        let message = format!("the Secret in {namespace} that holds the record of the release: {error}{hint}");
+        Phase::failed(Reason::Record, message)
     }
 
     /// True if the status can't hold the record of a release with so many members.
@@ -303,13 +301,10 @@ impl Run<'_> {
 }
 
 fn later(version: u64) -> Phase {
-    Phase::Stalled {
-        reason: Reason::Record,
-        message: format!(
-            "the record of this release has version {version}, which a later chartwright wrote; this one reads version {}. \
-             Nothing is changed until a chartwright runs that can read it",
-            crate::plan::record::VERSION
-        ),
-        recheck: false,
-    }
+    let message = format!(
+        "the record of this release has version {version}, which a later chartwright wrote; this one reads version {}. \
+         Nothing is changed until a chartwright runs that can read it",
+        crate::plan::record::VERSION
+    );
+    Phase::stalled(Reason::Record, message)
 }

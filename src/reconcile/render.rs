@@ -175,11 +175,11 @@ pub async fn prepare(
     let renderer = unit
         .renderer
         .as_ref()
-        .map_err(|message| stalled(Reason::ChartInvalid, message.clone()))?;
-    let invalid = |error: values::Error| stalled(error.reason(), error.to_string());
+        .map_err(|message| Phase::stalled(Reason::ChartInvalid, message.clone()))?;
+    let invalid = |error: values::Error| Phase::stalled(error.reason(), error.to_string());
     let (depth, maker) = context.depth(&unit.group_kind, resource);
     grants::may_nest(depth, maker, &unit.watch.allow)
-        .map_err(|refused| stalled(Reason::Refused, refused.to_string()))?;
+        .map_err(|refused| Phase::stalled(Reason::Refused, refused.to_string()))?;
     // Before the values are read, which take memory as well.
     let share = context.budget.share().await;
     let spec = resource.spec().map_err(|error| invalid(error.into()))?;
@@ -257,20 +257,10 @@ pub async fn prepare(
 }
 
 fn unread(id: &ObjectId, error: &Error) -> Phase {
-    Phase::Failed {
-        reason: Reason::RenderFailed,
-        message: format!(
-            "the chart can't be rendered; why is not told before it is known what is secret in that: {id}: {error}"
-        ),
-    }
-}
-
-fn stalled(reason: Reason, message: String) -> Phase {
-    Phase::Stalled {
-        reason,
-        message,
-        recheck: false,
-    }
+    let message = format!(
+        "the chart can't be rendered; why is not told before it is known what is secret in that: {id}: {error}"
+    );
+    Phase::failed(Reason::RenderFailed, message)
 }
 
 /// True if this render is not the one that was recorded: then it is an upgrade.
@@ -337,7 +327,7 @@ impl Work<'_> {
             kept = rendered.randomness.kept.clone();
             first = Some(rendered.randomness);
         }
-        Err(stalled(
+        Err(Phase::stalled(
             Reason::RenderFailed,
             format!("the chart still looks up new objects after {LOOKUP_ROUNDS} renders"),
         ))
@@ -347,10 +337,11 @@ impl Work<'_> {
     async fn answer(&self, missing: &[LookupKey], answers: &mut Answers) -> Result<(), Phase> {
         if answers.len() + missing.len() > LOOKUPS {
             let message = format!("the chart looks up more than {LOOKUPS} objects");
-            return Err(stalled(Reason::RenderFailed, message));
+            return Err(Phase::stalled(Reason::RenderFailed, message));
         }
         for key in missing {
-            self.permit(key).map_err(|refused| stalled(Reason::Refused, refused))?;
+            self.permit(key)
+                .map_err(|refused| Phase::stalled(Reason::Refused, refused))?;
         }
         let mut found: Vec<(LookupKey, Value)> = Vec::with_capacity(missing.len());
         let mut unknown: Vec<LookupKey> = Vec::new();
@@ -365,11 +356,8 @@ impl Work<'_> {
         let fetched = fetched.map_err(|(key, error)| {
             let message = format!("lookup of {}: {error}", lookup::describe(&key));
             match error.is_permanent() {
-                true => stalled(Reason::LookupFailed, message),
-                false => Phase::Failed {
-                    reason: Reason::LookupFailed,
-                    message,
-                },
+                true => Phase::stalled(Reason::LookupFailed, message),
+                false => Phase::failed(Reason::LookupFailed, message),
             }
         })?;
         found.extend(unknown.into_iter().zip(fetched));
@@ -420,10 +408,7 @@ impl Work<'_> {
         let started = std::time::Instant::now();
         let context = self.context;
         let Ok(_permit) = context.renders.clone().acquire_owned().await else {
-            return Err(Phase::Failed {
-                reason: Reason::RenderFailed,
-                message: "the operator is stopping".into(),
-            });
+            return Err(Phase::failed(Reason::RenderFailed, "the operator is stopping"));
         };
         let renderer = self.renderer.clone();
         let snapshot = self.frame.snapshot.clone();
@@ -483,13 +468,13 @@ impl Work<'_> {
                 } else {
                     String::new()
                 };
-                Err(stalled(reason, format!("{error}{why}")))
+                Err(Phase::stalled(reason, format!("{error}{why}")))
             }
             Err(_) => {
                 context.metrics.panics.inc();
-                Err(stalled(
+                Err(Phase::stalled(
                     Reason::Panicked,
-                    "the render stopped unexpectedly: this is a defect of chartwright; see its log".into(),
+                    "the render stopped unexpectedly: this is a defect of chartwright; see its log",
                 ))
             }
         }

@@ -97,7 +97,22 @@ impl Run<'_> {
     pub(super) async fn warn(&self, reason: &str, note: &str) {
         tracing::warn!(kind = %self.unit.group_kind, resource = %self.written.key, reason, "{note}");
         let about = self.written.reference(&self.unit.resource);
-        self.context.events.warning(&about, reason, "Reconcile", note).await;
+        self.context.events.warning(&about, reason, self.action(), note).await;
         self.context.metrics.wrote("Event", Operation::Event);
+    }
+
+    /// The same of what went well.
+    pub(super) async fn inform(&self, reason: &str, note: &str) {
+        tracing::info!(kind = %self.unit.group_kind, resource = %self.written.key, reason, "{note}");
+        let about = self.written.reference(&self.unit.resource);
+        self.context.events.normal(&about, reason, self.action(), note).await;
+        self.context.metrics.wrote("Event", Operation::Event);
+    }
+
+    fn action(&self) -> &'static str {
+        match self.written.deleting {
+            true => "Delete",
+            false => "Reconcile",
+        }
     }
 }

@@ -52,8 +52,7 @@ impl Run<'_> {
                     // Nothing would ask again.
                     Err(error) if error.may_pass() => {
                         let message = format!("the HorizontalPodAutoscalers in {namespace}: {error}");
-                        let reason = Reason::ApplyFailed;
-                        return Err(Phase::Failed { reason, message });
+                        return Err(Phase::failed(Reason::ApplyFailed, message));
                     }
                     Err(error) => {
                         tracing::debug!(namespace, %error, "autoscalers can't be listed: replicas stay given up");

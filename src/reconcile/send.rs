@@ -59,7 +59,6 @@ impl Run<'_> {
         }
         match answer {
             Ok(live) => {
-                self.context.metrics.wrote(&member.id.group_kind.kind, Operation::Apply);
                 if order.why == Why::Drifted {
                     self.context.metrics.corrected_drift(&member.id.group_kind.kind);
                 }
@@ -144,10 +143,7 @@ impl Run<'_> {
             .and_then(|(_, object)| unions::claim(object, objects::FIELD_MANAGER, &member.object, &refused));
         let Some(claim) = claim else { return Ok(false) };
         match self.write(resource, member, &claim, Onto::Object(&live.uid)).await {
-            Ok(_) => {
-                self.context.metrics.wrote(&member.id.group_kind.kind, Operation::Apply);
-                Ok(true)
-            }
+            Ok(_) => Ok(true),
             Err(error @ Error::Conflict(_)) => Err(error),
             Err(error) => {
                 tracing::debug!(object = %member.id, %error, "what keeps it from being applied can't be taken over");
@@ -162,6 +158,9 @@ impl Run<'_> {
         self.context.members().begin_request(&member.id);
         let answer = objects::apply(&self.context.client, resource, &member.id, &object, onto).await;
         self.context.members().end_request(&member.id, answer.as_ref().ok());
+        if answer.is_ok() {
+            self.context.metrics.wrote(&member.id.group_kind.kind, Operation::Apply);
+        }
         answer
     }
 
@@ -236,10 +235,7 @@ impl Run<'_> {
             .send_content(release, resource, member, content(member, None), Onto::Nothing)
             .await
         {
-            Ok(live) => {
-                self.context.metrics.wrote(&member.id.group_kind.kind, Operation::Apply);
-                Ok(Done::Recreated(Box::new(live), fields))
-            }
+            Ok(live) => Ok(Done::Recreated(Box::new(live), fields)),
             Err(error) => self.unless_overtaken(member, error),
         }
     }

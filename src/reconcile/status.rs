@@ -321,27 +321,10 @@ impl Run<'_> {
     }
 
     async fn tell(&self, event: &Event) {
-        let (kind, resource) = (&self.unit.group_kind, &self.written.key);
         match event.warning {
-            true => tracing::warn!(%kind, %resource, reason = event.reason, "{}", event.note),
-            false => tracing::info!(%kind, %resource, reason = event.reason, "{}", event.note),
+            true => self.warn(&event.reason, &event.note).await,
+            false => self.inform(&event.reason, &event.note).await,
         }
-        let about = self.written.reference(&self.unit.resource);
-        match event.warning {
-            true => {
-                self.context
-                    .events
-                    .warning(&about, &event.reason, "Reconcile", &event.note)
-                    .await
-            }
-            false => {
-                self.context
-                    .events
-                    .normal(&about, &event.reason, "Reconcile", &event.note)
-                    .await
-            }
-        }
-        self.context.metrics.wrote("Event", Operation::Event);
     }
 }
 

@@ -92,10 +92,7 @@ fn failed(what: &str, error: &Error) -> Phase {
         }
         _ => "",
     };
-    Phase::Failed {
-        reason: Reason::Takeover,
-        message: format!("{what}: {error}{hint}"),
-    }
+    Phase::failed(Reason::Takeover, format!("{what}: {error}{hint}"))
 }
 
 // === What was there ===
@@ -459,9 +456,8 @@ impl Run<'_> {
             };
             match requests::rewrite(client, resource, namespace, name, &patch).await {
                 Ok(_) => {
-                    self.context
-                        .metrics
-                        .wrote(&member.id.group_kind.kind, Operation::Metadata);
+                    let kind = &member.id.group_kind.kind;
+                    self.context.metrics.wrote(kind, Operation::Metadata);
                     return apply(true, Why::Adopted);
                 }
                 Err(error) if error.is_not_found() => return apply(false, Why::Missing),
@@ -540,9 +536,7 @@ impl Run<'_> {
                 list(left)
             ),
         };
-        tracing::info!(kind = %self.unit.group_kind, resource = %self.written.key, "{note}");
-        let about = self.written.reference(resource);
-        self.context.events.normal(&about, "TakenOver", "TakeOver", &note).await;
+        self.inform("TakenOver", &note).await;
         Ok(())
     }
 

@@ -29,12 +29,7 @@ pub async fn tell_freed(context: &Context, unit: &Unit, resource: &CustomResourc
         "somebody took the finalizer {FINALIZER} off, and it went: what was made for it is left as it is, but for what the \
          garbage collector takes by its owner reference; `chartwright leftovers` lists it"
     );
-    tracing::warn!(kind = %unit.group_kind, resource = %resource.key, "{note}");
-    let about = resource.reference(&unit.resource);
-    context
-        .events
-        .warning(&about, "FinalizerRemoved", "Delete", &note)
-        .await;
+    Run::new(context, unit, resource).warn("FinalizerRemoved", &note).await;
 }
 
 /// Asks whether a custom resource that a write did not find is gone.
@@ -67,10 +62,7 @@ impl Run<'_> {
         match done {
             Ok(Gone::All(note)) => {
                 let note = format!("it went although it had our finalizer; {note}");
-                tracing::info!(kind = %self.unit.group_kind, resource = %self.written.key, "uninstalled: {note}");
-                let about = self.written.reference(&self.unit.resource);
-                let events = &self.context.events;
-                events.normal(&about, "UninstallSuccessful", "Delete", &note).await;
+                self.inform("UninstallSuccessful", &note).await;
                 finished()
             }
             Ok(Gone::Going(_)) => again(POLL, ReconcileResult::Progressing),

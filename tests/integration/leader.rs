@@ -75,9 +75,7 @@ impl Place {
         candidate.timing = TIMING;
         let stop = CancellationToken::new();
         let run = candidate.run(stop.clone(), |token| async move { token.cancelled().await });
-        let task = self
-            .runtime
-            .spawn(async move { run.await.expect("the timing is possible") });
+        let task = self.runtime.spawn(run);
         Ok(Running { metrics, stop, task })
     }
 
