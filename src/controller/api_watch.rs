@@ -10,11 +10,10 @@ use futures::{FutureExt, Stream, StreamExt};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::shared::Shared;
 use super::watching::{News, watch};
 use crate::cluster::decoding::{MetadataOnly, Whole};
 use crate::plan::identity::GroupKind;
-use crate::reconcile::lock;
+use crate::reconcile::{Context, lock};
 
 /// A new CRD is served some time after it is established, and discovery follows later still; each wait counts from the
 /// one before.
@@ -61,13 +60,13 @@ fn group_of(name: &str) -> &str {
 }
 
 /// Runs until told to stop.
-pub async fn run(shared: Arc<Shared>, stop: CancellationToken) {
+pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     let told = Arc::new(Told::default());
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(follow_crds(shared.clone(), told.clone()));
-    tasks.spawn(follow_api_services(shared.clone(), told.clone()));
+    tasks.spawn(follow_crds(context.clone(), told.clone()));
+    tasks.spawn(follow_api_services(context.clone(), told.clone()));
     let mut read = true;
-    let discovery = &shared.context.discovery;
+    let discovery = &context.discovery;
     loop {
         let is_blind = !lock(&told.blind).is_empty();
         tokio::select! {
@@ -75,11 +74,11 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) {
             () = told.changed.notified() => {}
             () = discovery.missed() => continue,
             () = tokio::time::sleep(POLL_INCOMPLETE), if !read || discovery.misses() => {
-                read = shared.refresh_discovery().await;
+                read = context.refresh_discovery().await;
                 continue;
             }
             () = tokio::time::sleep(POLL), if is_blind => {
-                read = shared.refresh_discovery().await;
+                read = context.refresh_discovery().await;
                 continue;
             }
         }
@@ -90,7 +89,7 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) {
                 () = stop.cancelled() => break,
                 () = tokio::time::sleep(*wait) => {}
             }
-            read = shared.refresh_discovery().await;
+            read = context.refresh_discovery().await;
             if told.changed.notified().now_or_never().is_some() {
                 looks = LOOKS.get(FURTHER..).unwrap_or_default();
             }
@@ -100,33 +99,14 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) {
 }
 
 /// Watches CustomResourceDefinitions, and knows which there are: a chart's `crds/` need not be sent to find that out.
-async fn follow_crds(shared: Arc<Shared>, told: Arc<Told>) {
+async fn follow_crds(context: Arc<Context>, told: Arc<Told>) {
     let group_kind = GroupKind::new("apiextensions.k8s.io", CRD);
-    let snapshot = shared.context.discovery.snapshot();
+    let snapshot = context.discovery.snapshot();
     let Some(resource) = snapshot.preferred(&group_kind) else {
-        shared.crds.send_replace(Some(HashSet::new()));
+        context.crds.send_replace(Some(HashSet::new()));
         return;
     };
-    let api = resource.api_in::<MetadataOnly>(&shared.context.client, None);
-    let name = |object: &MetadataOnly| object.metadata.name.clone().unwrap_or_default();
-    let mut seen = HashSet::new();
-    let stream = watch(api, None, true).inspect(|news| {
-        match news {
-            News::ListStarts => seen.clear(),
-            News::Listed(object) => drop(seen.insert(name(object))),
-            News::Unreadable(object) => drop(seen.insert(object.metadata.name.clone().unwrap_or_default())),
-            News::ListEnds => drop(shared.crds.send_replace(Some(std::mem::take(&mut seen)))),
-            News::Changed(object) => shared.crds.send_modify(|crds| {
-                crds.get_or_insert_default().insert(name(object));
-            }),
-            News::Deleted(object) => shared.crds.send_modify(|crds| {
-                crds.get_or_insert_default().remove(&name(object));
-            }),
-            News::Steady => {}
-            // Nothing is known then.
-            News::Failed { .. } => drop(shared.crds.send_replace(Some(HashSet::new()))),
-        }
-    });
+    let api = resource.api_in::<MetadataOnly>(&context.client, None);
     let state = |object: &MetadataOnly| {
         let metadata = &object.metadata;
         let state = State {
@@ -134,21 +114,22 @@ async fn follow_crds(shared: Arc<Shared>, told: Arc<Told>) {
             served: hash((&metadata.uid, &metadata.resource_version)),
             schema: hash((&metadata.uid, metadata.generation)),
         };
-        (name(object), state)
+        (metadata.name.clone().unwrap_or_default(), state)
     };
-    follow(&shared, CRD, stream, state, told).await;
+    let publish = |names| drop(context.crds.send_replace(Some(names)));
+    follow(&context, CRD, watch(api, None, true), state, publish, &told).await;
 }
 
-async fn follow_api_services(shared: Arc<Shared>, told: Arc<Told>) {
+async fn follow_api_services(context: Arc<Context>, told: Arc<Told>) {
     let group_kind = GroupKind::new("apiregistration.k8s.io", API_SERVICE);
-    let snapshot = shared.context.discovery.snapshot();
+    let snapshot = context.discovery.snapshot();
     let Some(resource) = snapshot.preferred(&group_kind) else {
         return;
     };
-    let api = resource.api_in::<Whole>(&shared.context.client, None);
+    let api = resource.api_in::<Whole>(&context.client, None);
     // Its status is written again and again while its server does not answer, each time with other words.
     let stream = watch(api, None, false);
-    follow(&shared, API_SERVICE, stream, availability, told).await;
+    follow(&context, API_SERVICE, stream, availability, |_| (), &told).await;
 }
 
 /// The name of an APIService, and what changes when its kinds come or go.
@@ -173,13 +154,15 @@ fn hash(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Tells of what changes that matters. `state`: the name of an object, and its state.
+/// Tells of what changes that matters. `state`: the name of an object, and its state; `publish` hears which there are,
+/// as far as that is known.
 async fn follow<K>(
-    shared: &Shared,
+    context: &Context,
     kind: &'static str,
     stream: impl Stream<Item = News<K>>,
     state: impl Fn(&K) -> (String, State),
-    told: Arc<Told>,
+    publish: impl Fn(HashSet<String>),
+    told: &Told,
 ) {
     let mut stream = std::pin::pin!(stream);
     let mut known: HashMap<String, State> = HashMap::new();
@@ -200,13 +183,13 @@ async fn follow<K>(
                 let before = known.insert(name.clone(), state);
                 // A first list that comes late may tell of what changed before it.
                 if (listed || failing) && before.is_none_or(|before| before.schema != state.schema) {
-                    shared.context.schemas.changed(group_of(&name));
+                    context.schemas.changed(group_of(&name));
                 }
                 // The first list is what discovery has read already.
                 listed && before != Some(state)
             }
             News::Deleted(object) => known.remove(&state(object).0).is_some(),
-            News::ListEnds => {
+            News::ListEnds { .. } => {
                 let before = known.len();
                 known.retain(|name, _| seen.contains(name));
                 let changed = known.len() != before;
@@ -214,16 +197,18 @@ async fn follow<K>(
                 changed && !first
             }
             News::Failed { error, .. } => {
-                shared.context.metrics.watch_failed(kind);
+                context.metrics.watch_failed(kind);
                 tracing::warn!(kind, %error, "watch failed: new kinds are noticed late");
                 false
             }
         };
         let fails = matches!(news, News::Failed { .. });
-        let works = matches!(
-            news,
-            News::Steady | News::ListEnds | News::Changed(_) | News::Deleted(_)
-        );
+        let shows = matches!(news, News::ListEnds { .. } | News::Changed(_) | News::Deleted(_));
+        let works = shows || matches!(news, News::Steady);
+        if fails || shows {
+            let names = known.keys().filter(|_| shows);
+            publish(names.cloned().collect());
+        }
         let turned = if failing { works } else { fails };
         if turned {
             failing = fails;

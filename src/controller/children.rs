@@ -8,7 +8,6 @@ use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use kube::core::ObjectMeta;
 
-use super::shared::Shared;
 use super::watching::{News, TOLD, watch};
 use crate::cluster::decoding::{MetadataOnly, Whole};
 use crate::cluster::discovery::Resource;
@@ -17,31 +16,32 @@ use crate::plan::applyset;
 use crate::plan::health::has_health;
 use crate::plan::identity::ObjectId;
 use crate::plan::members::{Live, Scope};
+use crate::reconcile::Context;
 
 /// Watches one scope until it is aborted. `resource`: its kind, in the version that is watched.
-pub async fn scope_watch(shared: Arc<Shared>, scope: Scope, resource: Option<Resource>) {
+pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<Resource>) {
     let Some(resource) = &resource else { return };
     if !resource.watchable {
         let error = "the API server does not let this kind be watched".to_owned();
-        shared.context.members().set_failing(&scope, error, Timestamp::now());
+        context.members().set_failing(&scope, error, Timestamp::now());
         return;
     }
-    let labels = format!("{}={}", applyset::OPERATOR_LABEL, shared.context.operator);
+    let labels = format!("{}={}", applyset::OPERATOR_LABEL, context.operator);
     let namespace = scope.namespace.as_deref();
     if has_health(&scope.group_kind.group, &scope.group_kind.kind) {
-        let api = resource.api_in::<Whole>(&shared.context.client, namespace);
+        let api = resource.api_in::<Whole>(&context.client, namespace);
         let stream = watch(api, Some(&labels), false);
-        follow(&shared, &scope, stream, objects::live_with_health).await;
+        follow(&context, &scope, stream, objects::live_with_health).await;
     } else {
-        let api = resource.api_in::<MetadataOnly>(&shared.context.client, namespace);
+        let api = resource.api_in::<MetadataOnly>(&context.client, namespace);
         let stream = watch(api, Some(&labels), true);
-        follow(&shared, &scope, stream, |_, object| objects::live(&object.metadata)).await;
+        follow(&context, &scope, stream, |_, object| objects::live(&object.metadata)).await;
     }
 }
 
 /// Keeps the index up to date with one watch. `live`: what the index keeps of an object.
 async fn follow<K: kube::Resource>(
-    shared: &Shared,
+    context: &Context,
     scope: &Scope,
     stream: impl Stream<Item = News<K>>,
     live: impl Fn(&ObjectId, &K) -> Live,
@@ -51,94 +51,77 @@ async fn follow<K: kube::Resource>(
     let mut seen: HashSet<ObjectId> = HashSet::new();
     // Whose members a list shows otherwise than they were known: each hears of all of them at once, at its end.
     let mut listed: HashSet<String> = HashSet::new();
-    let mut synced = false;
-    // It was refused after a list that was not: another list alone doesn't prove that it works again.
-    let mut shaky = false;
     while let Some(news) = stream.next().await {
         let sets = match news {
             News::ListStarts => {
                 seen.clear();
-                shared.context.members().list_starts(scope);
+                context.members().list_starts(scope);
                 continue;
             }
             News::Listed(object) => {
                 let id = id_of(object.meta());
                 let live = live(&id, &object);
-                listed.extend(shared.context.members().listed(scope, &id, live));
+                listed.extend(context.members().listed(scope, &id, live));
                 seen.insert(id);
                 continue;
             }
             News::Changed(object) => {
                 let id = id_of(object.meta());
                 let live = live(&id, &object);
-                shared.context.members().observe(&id, live)
+                context.members().observe(&id, live)
             }
-            News::Deleted(object) => shared.context.members().remove(&id_of(object.meta())),
-            News::ListEnds => {
-                listed.extend(shared.context.members().retain(scope, &seen));
+            News::Deleted(object) => context.members().remove(&id_of(object.meta())),
+            News::ListEnds { proven } => {
+                listed.extend(context.members().retain(scope, &seen));
                 seen = HashSet::new();
                 let mut sets: Vec<String> = std::mem::take(&mut listed).into_iter().collect();
-                if !shaky {
-                    synced = true;
-                    sets.extend(works(shared, scope));
+                if proven {
+                    sets.extend(works(context, scope));
                 }
                 sets
             }
             News::Unreadable(unreadable) => {
                 // It is there, and nothing else is known of it.
-                seen.insert(id_of(&unreadable.metadata));
-                shared.context.metrics.unreadable(&scope.group_kind.kind);
+                seen.insert(id_of(&unreadable));
+                context.metrics.unreadable(&scope.group_kind.kind);
                 continue;
             }
-            News::Steady => {
-                shaky = false;
-                match synced {
-                    true => continue,
-                    false => {
-                        synced = true;
-                        works(shared, scope)
-                    }
-                }
-            }
+            News::Steady => works(context, scope),
             News::Failed {
                 error,
                 listing,
                 refused,
             } => {
-                shared.context.metrics.watch_failed(&scope.group_kind.kind);
+                context.metrics.watch_failed(&scope.group_kind.kind);
                 tracing::warn!(kind = %scope.group_kind, namespace = scope.namespace, %error, "watch failed; trying again");
-                if refused.is_some() {
-                    shaky = !listing;
-                }
-                synced &= refused.is_none() && !listing;
-                if synced {
+                if !listing && refused.is_none() {
                     continue;
                 }
-                let mut members = shared.context.members();
+                let mut members = context.members();
                 members.set_failing(scope, error, Timestamp::now());
                 let sets = match refused.is_some_and(|refused| refused >= TOLD) {
                     true => members.tell_failing(scope),
                     false => Vec::new(),
                 };
                 drop(members);
-                shared.count_failing(&scope.group_kind);
+                context.count_failing(&scope.group_kind);
                 sets
             }
         };
-        shared.router.notify(&sets);
+        context.notify(&sets);
         // Of what nobody's release asks any more, nothing is remembered.
         if scope.group_kind.kind == "Job" {
-            for set in sets.iter().filter(|set| !shared.router.knows(set)) {
-                shared.context.members().take_finished(set);
+            for set in sets.iter().filter(|set| !context.knows(set)) {
+                context.members().take_finished(set);
             }
         }
     }
 }
 
 /// From now on what a scope does not show is gone. Returns the sets that must hear of it.
-fn works(shared: &Shared, scope: &Scope) -> Vec<String> {
-    let sets = shared.context.members().set_synced(scope);
-    shared.count_failing(&scope.group_kind);
-    shared.synced.notify_waiters();
+fn works(context: &Context, scope: &Scope) -> Vec<String> {
+    let sets = context.members().set_synced(scope);
+    context.count_failing(&scope.group_kind);
+    context.synced.notify_waiters();
     sets
 }

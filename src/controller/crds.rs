@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::shared::Shared;
 use crate::cluster::objects;
 use crate::plan::identity::{GroupKind, ObjectId};
+use crate::reconcile::Context;
 use helm_template::chart::Chart;
 
 /// How long it may take to list those that are there; without that list, each is sent to see whether it is.
@@ -25,31 +25,23 @@ pub struct Created {
 }
 
 /// Creates the chart's CustomResourceDefinitions that are not there yet.
-pub async fn create(shared: &Shared, chart: &Chart) -> Created {
-    let context = &shared.context;
+pub async fn create(context: &Context, chart: &Chart) -> Created {
     let crd = GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition");
-    let Created {
-        mut count,
-        mut problems,
-        mut again,
-    } = Created::default();
-    let objects = objects_of(chart, &mut problems);
+    let mut created = Created::default();
+    let objects = objects_of(chart, &mut created.problems);
     if objects.is_empty() {
-        return Created {
-            problems,
-            ..Created::default()
-        };
+        return created;
     }
-    let mut known = shared.crds.subscribe();
+    let mut known = context.crds.subscribe();
     let _ = tokio::time::timeout(LIST_WAIT, known.wait_for(Option::is_some)).await;
     let snapshot = context.discovery.snapshot();
     for (source, object) in objects {
         let Some((group_kind, version)) = GroupKind::of(&object) else {
-            problems.push(format!("{source}: not a Kubernetes object"));
+            created.problems.push(format!("{source}: not a Kubernetes object"));
             continue;
         };
         if group_kind != crd {
-            problems.push(format!(
+            created.problems.push(format!(
                 "{source}: {group_kind} is no CustomResourceDefinition; crds/ is for those only"
             ));
             continue;
@@ -60,26 +52,26 @@ pub async fn create(shared: &Shared, chart: &Chart) -> Created {
             .unwrap_or_default()
             .to_owned();
         let is_there = |known: &Option<HashSet<String>>| known.as_ref().is_some_and(|known| known.contains(&name));
-        if is_there(&shared.crds.borrow()) {
+        if is_there(&context.crds.borrow()) {
             continue;
         }
         let id = ObjectId::new(group_kind.clone(), "", name);
         let Some(resource) = snapshot.resource(&group_kind, &version) else {
-            problems.push(format!(
+            created.problems.push(format!(
                 "{source}: the API server does not serve {group_kind} in {version}"
             ));
             continue;
         };
         match objects::create_if_absent(&context.client, resource, &id, &object).await {
-            Ok(true) => count += 1,
+            Ok(true) => created.count += 1,
             Ok(false) => {}
             Err(error) => {
-                again |= !error.is_permanent();
-                problems.push(format!("{source}: {id}: {error}"));
+                created.again |= !error.is_permanent();
+                created.problems.push(format!("{source}: {id}: {error}"));
             }
         }
     }
-    Created { count, problems, again }
+    created
 }
 
 fn objects_of(chart: &Chart, problems: &mut Vec<String>) -> Vec<(String, Value)> {

@@ -11,7 +11,6 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::leader::{Ended, LeaderElection};
-use super::shared::Shared;
 use super::unit::Blueprint;
 use super::{api_watch, scopes};
 use crate::cluster::{self, Discovery, events::Events};
@@ -159,14 +158,13 @@ async fn lead(
     );
     let context = context.only_in(options.namespaces.clone()).within(options.memory);
     let context = Arc::new(context);
-    let shared = Arc::new(Shared::new(context));
     health.set_waiting("the first lists");
 
     // The watches outlive the units: reconciles that are ending still use them.
     let ended = CancellationToken::new();
     let mut services = JoinSet::new();
-    services.spawn(api_watch::run(shared.clone(), ended.clone()));
-    services.spawn(scopes::run(shared.clone(), ended.clone()));
+    services.spawn(api_watch::run(context.clone(), ended.clone()));
+    services.spawn(scopes::run(context.clone(), ended.clone()));
 
     let mut units = JoinSet::new();
     let waiting = Arc::new(AtomicUsize::new(blueprints.len()));
@@ -174,22 +172,22 @@ async fn lead(
         health.set_ready();
     }
     for blueprint in blueprints {
-        let (waiting, health, context) = (waiting.clone(), health.clone(), shared.context.clone());
+        let (waiting, health, of_ready) = (waiting.clone(), health.clone(), context.clone());
         let told = AtomicBool::new(false);
         let ready = move || {
             if !told.swap(true, Ordering::SeqCst) && waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
                 health.set_ready();
-                tell_leftovers(&context);
+                tell_leftovers(&of_ready);
             }
         };
-        units.spawn(blueprint.supervise(shared.clone(), stop.clone(), ready));
+        units.spawn(blueprint.supervise(context.clone(), stop.clone(), ready));
     }
     stop.cancelled().await;
     tracing::info!(
         "stopping: no new work; what runs may take {:?} to end",
         options.shutdown_timeout
     );
-    drain(units, options.shutdown_timeout, &shared.context.events).await;
+    drain(units, options.shutdown_timeout, &context.events).await;
     ended.cancel();
     services.shutdown().await;
     tracing::info!("stopped");

@@ -10,9 +10,7 @@ mod dependencies;
 pub mod leader;
 pub mod manager;
 mod queue;
-mod router;
 mod scopes;
-mod shared;
 mod unit;
 mod watching;
 

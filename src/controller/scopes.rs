@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::shared::Shared;
 use super::{children, dependencies};
+use crate::cluster::discovery::Snapshot;
+use crate::plan::identity::GroupKind;
 use crate::plan::members::Scope;
+use crate::reconcile::Context;
 use crate::telemetry::test_limit;
 
 /// A watch that panics at once again must not spin.
@@ -26,172 +28,185 @@ enum Purpose {
     Dependencies,
 }
 
-type Running = HashMap<(Purpose, Scope), Watch>;
-
-/// One that runs.
+/// A watch that runs, or that found nothing to watch.
 struct Watch {
     task: AbortHandle,
     /// The API version that it watches; `None` while the kind isn't served.
     version: Option<String>,
+    is_idle: bool,
+}
+
+/// The watches of a process.
+struct Watches {
+    context: Arc<Context>,
+    running: HashMap<(Purpose, Scope), Watch>,
+    tasks: JoinSet<()>,
+    /// Scopes of members that nobody needed a while ago.
+    unneeded: BTreeSet<Scope>,
 }
 
 /// Starts a watch for every scope that is wanted, and ends those of kinds that are no longer served. Runs until told to
 /// stop.
-pub async fn run(shared: Arc<Shared>, stop: CancellationToken) {
-    let mut tasks = JoinSet::new();
-    let mut running = Running::new();
-    let mut served = shared.context.discovery.subscribe();
-    // Those that found nothing to watch, though it was wanted a moment ago.
-    let mut idle = HashSet::new();
-    // Those that nobody needed a while ago, and those that end for it.
-    let mut unneeded = BTreeSet::new();
-    let mut ending = HashMap::new();
+pub async fn run(context: Arc<Context>, stop: CancellationToken) {
+    let mut served = context.discovery.subscribe();
+    let mut watches = Watches {
+        context: context.clone(),
+        running: HashMap::new(),
+        tasks: JoinSet::new(),
+        unneeded: BTreeSet::new(),
+    };
     let pause = test_limit("CHARTWRIGHT_TEST_UNNEEDED_MS").map_or(UNNEEDED, Duration::from_millis);
     let mut ticks = tokio::time::interval(pause);
     loop {
-        end_unserved(&shared, &mut running);
-        end_former_versions(&shared, &mut running);
-        end_unread(&shared, &mut running);
-        let snapshot = shared.context.discovery.snapshot();
-        let members: Vec<Scope> = shared.context.members().wanted().cloned().collect();
-        let members = members.into_iter().map(|scope| (Purpose::Members, scope));
-        let wanted = served_dependencies(&shared).into_iter();
-        for place in members.chain(wanted.map(|scope| (Purpose::Dependencies, scope))) {
-            running.entry(place).or_insert_with_key(|(purpose, scope)| {
-                let (shared, scope) = (shared.clone(), scope.clone());
-                let resource = snapshot.preferred(&scope.group_kind).cloned();
-                let version = resource.as_ref().map(|resource| resource.api.version.clone());
-                let task = match purpose {
-                    Purpose::Members => tasks.spawn(children::scope_watch(shared, scope, resource)),
-                    Purpose::Dependencies => tasks.spawn(dependencies::scope_watch(shared, scope, resource)),
-                };
-                Watch { task, version }
-            });
-        }
-        let count = i64::try_from(running.len()).unwrap_or(i64::MAX);
-        shared.context.metrics.watches.set(count);
+        watches.end_useless();
+        watches.start_wanted();
+        let count = i64::try_from(watches.running.len()).unwrap_or(i64::MAX);
+        context.metrics.watches.set(count);
         tokio::select! {
             () = stop.cancelled() => break,
-            () = shared.context.wanted.notified() => {}
-            _ = ticks.tick() => {
-                let mut members = shared.context.members();
-                let now = members.unneeded();
-                for scope in now.intersection(&unneeded) {
-                    members.release(scope);
-                    if let Some(watch) = running.get(&(Purpose::Members, scope.clone())) {
-                        ending.insert(watch.task.id(), scope.clone());
-                        watch.task.abort();
-                    }
-                }
-                unneeded = now;
-            }
+            () = context.wanted.notified() => {}
+            _ = ticks.tick() => watches.end_unneeded(),
             changed = served.changed() => {
                 if changed.is_err() {
                     break;
                 }
-                running.retain(|_, watch| !idle.contains(&watch.task.id()));
-                idle.clear();
+                // What was not served, or could not be watched, may be by now.
+                watches.running.retain(|_, watch| !watch.is_idle);
             }
-            Some(ended) = tasks.join_next_with_id(), if !tasks.is_empty() => {
-                let panic = match ended {
-                    Ok((id, ())) => {
-                        idle.insert(id);
-                        continue;
-                    }
-                    // It was ended on purpose. Until now it may have told something.
-                    Err(error) if error.is_cancelled() => {
-                        if let Some(scope) = ending.remove(&error.id()) {
-                            shared.context.members().lose(&scope);
-                            running.retain(|_, watch| watch.task.id() != error.id());
-                        }
-                        continue;
-                    }
-                    Err(panic) => panic,
+            Some(ended) = watches.tasks.join_next_with_id(), if !watches.tasks.is_empty() => {
+                if watches.note_end(ended) {
+                    tokio::time::sleep(AFTER_PANIC).await;
+                }
+            }
+        }
+    }
+    watches.tasks.shutdown().await;
+}
+
+// === impl Watches ===
+
+impl Watches {
+    fn start_wanted(&mut self) {
+        let snapshot = self.context.discovery.snapshot();
+        let mut wanted: Vec<(Purpose, Scope)> = Vec::new();
+        wanted.extend(
+            self.context
+                .members()
+                .wanted()
+                .map(|scope| (Purpose::Members, scope.clone())),
+        );
+        for scope in self.context.dependencies().wanted() {
+            // Looking up a kind that isn't served finds nothing, and there is nothing to watch until it comes.
+            if snapshot.preferred(&scope.group_kind).is_some() {
+                wanted.push((Purpose::Dependencies, scope.clone()));
+            }
+        }
+        for place in wanted {
+            self.running.entry(place).or_insert_with_key(|(purpose, scope)| {
+                let (context, scope) = (self.context.clone(), scope.clone());
+                let resource = snapshot.preferred(&scope.group_kind).cloned();
+                let version = resource.as_ref().map(|resource| resource.api.version.clone());
+                let task = match purpose {
+                    Purpose::Members => self.tasks.spawn(children::scope_watch(context, scope, resource)),
+                    Purpose::Dependencies => self.tasks.spawn(dependencies::scope_watch(context, scope, resource)),
                 };
-                running.retain(|(purpose, scope), watch| {
-                    let panicked = watch.task.id() == panic.id();
-                    if panicked {
-                        tracing::error!(kind = %scope.group_kind, %panic, "a watch panicked; it starts anew");
-                        fail(&shared, *purpose, scope, "it panicked".to_owned());
-                    }
-                    !panicked
-                });
-                tokio::time::sleep(AFTER_PANIC).await;
+                Watch {
+                    task,
+                    version,
+                    is_idle: false,
+                }
+            });
+        }
+    }
+
+    /// Ends the watches that would fail for ever, and those of what nobody looks up any more.
+    fn end_useless(&mut self) {
+        let context = &self.context;
+        let snapshot = context.discovery.snapshot();
+        let looked_up: HashSet<Scope> = context.dependencies().wanted().cloned().collect();
+        self.running.retain(|(purpose, scope), watch| {
+            let kind = &scope.group_kind;
+            let is_wanted = *purpose == Purpose::Members || looked_up.contains(scope);
+            if snapshot.is_gone(kind) {
+                // It has no objects.
+                let sets = match purpose {
+                    Purpose::Members => context.members().forget(scope),
+                    Purpose::Dependencies => context.dependencies().listed(scope, &HashSet::new()),
+                };
+                tracing::info!(%kind, "no longer served: its watch ends");
+                context.notify(&sets);
+            } else if let Some((former, now)) = watch.superseded(kind, &snapshot) {
+                tracing::info!(%kind, former, now, "this version is no longer served: watching another");
+                fail(
+                    context,
+                    *purpose,
+                    scope,
+                    format!("version {former} is no longer served"),
+                );
+            } else if is_wanted {
+                return true;
+            }
+            watch.task.abort();
+            context.count_failing(kind);
+            false
+        });
+    }
+
+    /// Ends the watches of members that nobody has needed since the last look.
+    fn end_unneeded(&mut self) {
+        let mut members = self.context.members();
+        let unneeded = members.unneeded();
+        for scope in unneeded.intersection(&self.unneeded) {
+            members.release(scope);
+            if let Some(watch) = self.running.get(&(Purpose::Members, scope.clone())) {
+                watch.task.abort();
             }
         }
+        self.unneeded = unneeded;
     }
-    tasks.shutdown().await;
-}
 
-fn fail(shared: &Shared, purpose: Purpose, scope: &Scope, error: String) {
-    match purpose {
-        Purpose::Members => shared.context.members().set_failing(scope, error, Timestamp::now()),
-        Purpose::Dependencies => drop(shared.context.dependencies().set_failing(scope, false)),
-    }
-}
-
-/// Looking up a kind that isn't served finds nothing, and there is nothing to watch until it comes.
-fn served_dependencies(shared: &Shared) -> Vec<Scope> {
-    let snapshot = shared.context.discovery.snapshot();
-    let dependencies = shared.context.dependencies();
-    let served = dependencies
-        .wanted()
-        .filter(|scope| snapshot.preferred(&scope.group_kind).is_some());
-    served.cloned().collect()
-}
-
-/// A kind that is gone has no objects: its watch would fail for ever.
-fn end_unserved(shared: &Shared, running: &mut Running) {
-    let snapshot = shared.context.discovery.snapshot();
-    running.retain(|(purpose, scope), watch| {
-        if !snapshot.is_gone(&scope.group_kind) {
-            return true;
+    /// True if it panicked.
+    fn note_end(&mut self, ended: Result<(tokio::task::Id, ()), JoinError>) -> bool {
+        let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
+        let Some((place, watch)) = self.running.iter_mut().find(|(_, watch)| watch.task.id() == id) else {
+            return false;
+        };
+        let Err(error) = ended else {
+            watch.is_idle = true;
+            return false;
+        };
+        let (purpose, scope) = place.clone();
+        self.running.remove(&(purpose, scope.clone()));
+        if error.is_cancelled() {
+            // Nobody needed it. Until now it may have told something.
+            self.context.members().lose(&scope);
+            return false;
         }
-        watch.task.abort();
-        let sets = match purpose {
-            Purpose::Members => shared.context.members().forget(scope),
-            Purpose::Dependencies => shared.context.dependencies().listed(scope, &HashSet::new()),
-        };
-        tracing::info!(kind = %scope.group_kind, "no longer served: its watch ends");
-        shared.count_failing(&scope.group_kind);
-        shared.router.notify(&sets);
-        false
-    });
+        tracing::error!(kind = %scope.group_kind, panic = %error, "a watch panicked; it starts anew");
+        fail(&self.context, purpose, &scope, "it panicked".to_owned());
+        true
+    }
 }
 
-/// A kind lives on though one of its versions is no longer served: a watch of that one would fail for ever. It begins
-/// anew with another version.
-fn end_former_versions(shared: &Shared, running: &mut Running) {
-    let snapshot = shared.context.discovery.snapshot();
-    running.retain(|(purpose, scope), watch| {
-        let kind = &scope.group_kind;
-        let version = watch.version.as_deref();
-        let Some(former) = version.filter(|version| snapshot.resource(kind, version).is_none()) else {
-            return true;
-        };
+// === impl Watch ===
+
+impl Watch {
+    /// The version that it watches, if a kind lives on though that one is no longer served, and the one that is.
+    fn superseded(&self, kind: &GroupKind, snapshot: &Snapshot) -> Option<(&str, String)> {
+        let former = self.version.as_deref()?;
+        if snapshot.resource(kind, former).is_some() {
+            return None;
+        }
         // One that does not answer may be served all the same.
-        let Some(now) = snapshot
-            .preferred(kind)
-            .filter(|_| snapshot.has_answered(&kind.group).is_ok())
-        else {
-            return true;
-        };
-        watch.task.abort();
-        tracing::info!(%kind, former, now = now.api.version, "this version is no longer served: watching another");
-        fail(shared, *purpose, scope, format!("version {former} is no longer served"));
-        false
-    });
+        let now = snapshot.preferred(kind)?;
+        snapshot.has_answered(&kind.group).ok()?;
+        Some((former, now.api.version.clone()))
+    }
 }
 
-/// What nobody looks up any more.
-fn end_unread(shared: &Shared, running: &mut Running) {
-    let wanted: HashSet<Scope> = shared.context.dependencies().wanted().cloned().collect();
-    running.retain(|(purpose, scope), watch| {
-        let keep = *purpose == Purpose::Members || wanted.contains(scope);
-        if !keep {
-            watch.task.abort();
-            shared.count_failing(&scope.group_kind);
-        }
-        keep
-    });
+fn fail(context: &Context, purpose: Purpose, scope: &Scope, error: String) {
+    match purpose {
+        Purpose::Members => context.members().set_failing(scope, error, Timestamp::now()),
+        Purpose::Dependencies => drop(context.dependencies().set_failing(scope, false)),
+    }
 }

@@ -15,14 +15,12 @@ use tokio_util::sync::CancellationToken;
 use super::cache::Cache;
 use super::crds;
 use super::queue::Queue;
-use super::router::Address;
-use super::shared::Shared;
 use super::watching::{News, watch};
 use crate::cluster::decoding::Whole;
 use crate::cluster::discovery::Resource;
 use crate::plan::deletion::End;
 use crate::plan::identity::GroupKind;
-use crate::reconcile::{self, CustomResource, Key, Outcome, Reads, Release, Unit};
+use crate::reconcile::{self, Context, CustomResource, Key, Outcome, Reads, Release, Unit};
 use crate::telemetry::test_limit;
 use crate::watches::Watch;
 use crate::watches::names::is_built_in;
@@ -56,7 +54,7 @@ type Listed = tokio::sync::mpsc::UnboundedSender<(Option<String>, bool)>;
 
 /// A unit whose CRD is served.
 struct Serving {
-    shared: Arc<Shared>,
+    context: Arc<Context>,
     unit: Arc<Unit>,
     cache: Cache,
     queue: Arc<Queue<Key>>,
@@ -72,9 +70,9 @@ impl Blueprint {
     /// Runs until told to stop, and starts anew after a panic: one unit's defect is not the end of the others.
     /// `ready` is called when the custom resources are listed, or when it is clear that the CRD has yet to come; it may
     /// be called again.
-    pub async fn supervise(self, shared: Arc<Shared>, stop: CancellationToken, ready: impl Fn() + Send + Sync) {
-        while let Err(panic) = AssertUnwindSafe(self.run(&shared, &stop, &ready)).catch_unwind().await {
-            shared.context.metrics.panics.inc();
+    pub async fn supervise(self, context: Arc<Context>, stop: CancellationToken, ready: impl Fn() + Send + Sync) {
+        while let Err(panic) = AssertUnwindSafe(self.run(&context, &stop, &ready)).catch_unwind().await {
+            context.metrics.panics.inc();
             let message = panic_text(panic.as_ref());
             tracing::error!(kind = %self.group_kind(), panic = message, "a watch panicked; it starts anew");
             tokio::select! {
@@ -84,48 +82,48 @@ impl Blueprint {
         }
     }
 
-    async fn run(&self, shared: &Arc<Shared>, stop: &CancellationToken, ready: &(dyn Fn() + Send + Sync)) {
+    async fn run(&self, context: &Arc<Context>, stop: &CancellationToken, ready: &(dyn Fn() + Send + Sync)) {
         let mut told = Vec::new();
-        let again = self.create_crds(shared, &mut told).await;
+        let again = self.create_crds(context, &mut told).await;
         tokio::select! {
-            () = self.serve(shared, stop, ready) => {}
-            () = self.keep_creating_crds(shared, told), if again => {}
+            () = self.serve(context, stop, ready) => {}
+            () = self.keep_creating_crds(context, told), if again => {}
         }
     }
 
     /// Creates what the chart's `crds/` has. True if that is to be tried again; `told`: what was said of it before.
-    async fn create_crds(&self, shared: &Shared, told: &mut Vec<String>) -> bool {
+    async fn create_crds(&self, context: &Context, told: &mut Vec<String>) -> bool {
         let kind = self.group_kind();
         let Ok(renderer) = &self.renderer else { return false };
-        let created = crds::create(shared, renderer.chart()).await;
+        let created = crds::create(context, renderer.chart()).await;
         for problem in created.problems.iter().filter(|problem| !told.contains(problem)) {
             tracing::warn!(%kind, "crds/: {problem}");
         }
         *told = created.problems;
         if created.count > 0 {
             tracing::info!(%kind, created = created.count, "created the chart's CustomResourceDefinitions");
-            shared.refresh_discovery().await;
+            context.refresh_discovery().await;
         }
         created.again
     }
 
     /// Never returns.
-    async fn keep_creating_crds(&self, shared: &Shared, mut told: Vec<String>) {
+    async fn keep_creating_crds(&self, context: &Context, mut told: Vec<String>) {
         loop {
             let pause = test_limit("CHARTWRIGHT_TEST_LONGEST_PAUSE_MS").map(Duration::from_millis);
             tokio::time::sleep(pause.unwrap_or(CRDS_AGAIN)).await;
-            if !self.create_crds(shared, &mut told).await {
+            if !self.create_crds(context, &mut told).await {
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    async fn serve(&self, shared: &Arc<Shared>, stop: &CancellationToken, ready: &(dyn Fn() + Send + Sync)) {
+    async fn serve(&self, context: &Arc<Context>, stop: &CancellationToken, ready: &(dyn Fn() + Send + Sync)) {
         let group_kind = self.group_kind();
-        let mut served = shared.context.discovery.subscribe();
+        let mut served = context.discovery.subscribe();
         let mut told = false;
         while !stop.is_cancelled() {
-            let snapshot = shared.context.discovery.snapshot();
+            let snapshot = context.discovery.snapshot();
             let Some(resource) = snapshot.resource(&group_kind, &self.watch.version).cloned() else {
                 if !told {
                     let version = &self.watch.version;
@@ -151,7 +149,7 @@ impl Blueprint {
                 continue;
             };
             told = false;
-            Serving::new(self, shared.clone(), resource).run(stop, ready).await;
+            Serving::new(self, context.clone(), resource).run(stop, ready).await;
         }
     }
 }
@@ -159,7 +157,7 @@ impl Blueprint {
 // === impl Serving ===
 
 impl Serving {
-    fn new(blueprint: &Blueprint, shared: Arc<Shared>, mut resource: Resource) -> Arc<Self> {
+    fn new(blueprint: &Blueprint, context: Arc<Context>, mut resource: Resource) -> Arc<Self> {
         // The status of a Deployment is for its controller to write.
         resource.status &= !is_built_in(&blueprint.watch.group);
         let group_kind = blueprint.group_kind();
@@ -184,7 +182,7 @@ impl Serving {
             lossy: Default::default(),
         });
         Arc::new(Serving {
-            shared,
+            context,
             unit,
             cache: Cache::default(),
             queue: Arc::default(),
@@ -198,7 +196,7 @@ impl Serving {
         let ended = stop.child_token();
         let (listed, mut lists) = tokio::sync::mpsc::unbounded_channel();
         let mut watches = JoinSet::new();
-        let namespaces: Vec<Option<String>> = match &self.shared.context.namespaces {
+        let namespaces: Vec<Option<String>> = match &self.context.namespaces {
             Some(namespaces) if self.unit.resource.namespaced => namespaces.iter().cloned().map(Some).collect(),
             _ => vec![None],
         };
@@ -250,10 +248,10 @@ impl Serving {
     /// Ends when the kind is no longer served. Until then it wakes releases: those that read
     /// `.Capabilities` when kinds come or go, and those that are not complete, for they may wait for a CRD or a watch.
     async fn unserved(&self) {
-        let mut served = self.shared.context.discovery.subscribe();
-        let mut synced = std::pin::pin!(self.shared.synced.notified());
+        let mut served = self.context.discovery.subscribe();
+        let mut synced = std::pin::pin!(self.context.synced.notified());
         loop {
-            let snapshot = self.shared.context.discovery.snapshot();
+            let snapshot = self.context.discovery.snapshot();
             let resource = snapshot.resource(&self.unit.group_kind, &self.unit.watch.version);
             // It may be served all the same while its group does not answer.
             if resource.is_none() && snapshot.has_answered(&self.unit.group_kind.group).is_ok() {
@@ -272,7 +270,7 @@ impl Serving {
                 },
                 () = synced.as_mut() => {
                     // From now on, or what is told while we look would be missed.
-                    synced.set(self.shared.synced.notified());
+                    synced.set(self.context.synced.notified());
                     false
                 }
             };
@@ -289,15 +287,15 @@ impl Serving {
     /// Before the first reconcile: watches for everything that the custom resources say they own.
     fn want_members(&self) {
         for resource in self.cache.all() {
-            reconcile::watch_recorded(&self.shared.context, &self.unit, &resource);
+            reconcile::watch_recorded(&self.context, &self.unit, &resource);
         }
     }
 
     async fn await_sync(&self) {
         let deadline = tokio::time::Instant::now() + SYNC_WAIT;
         loop {
-            let synced = self.shared.synced.notified();
-            let unsynced = self.shared.context.members().unsynced();
+            let synced = self.context.synced.notified();
+            let unsynced = self.context.members().unsynced();
             if unsynced.iter().all(|(_, error)| error.is_some()) {
                 return;
             }
@@ -317,7 +315,7 @@ impl Serving {
         let api = self
             .unit
             .resource
-            .api_in::<Whole>(&self.shared.context.client, namespace.as_deref());
+            .api_in::<Whole>(&self.context.client, namespace.as_deref());
         let mut stream = std::pin::pin!(watch(api, None, false));
         let mut seen = HashSet::new();
         let mut listed = Some(listed);
@@ -340,10 +338,10 @@ impl Serving {
                     self.note_deletion(&resource.key.clone(), Some(resource));
                 }
                 News::Unreadable(unreadable) => {
-                    seen.insert(Key::of(&unreadable.metadata));
-                    self.shared.context.metrics.unreadable(&self.unit.group_kind.kind);
+                    seen.insert(Key::of(&unreadable));
+                    self.context.metrics.unreadable(&self.unit.group_kind.kind);
                 }
-                News::ListEnds => {
+                News::ListEnds { .. } => {
                     self.cache.list_ends(namespace.as_deref());
                     for key in self.cache.missing_from(namespace.as_deref(), &seen) {
                         self.note_deletion(&key, None);
@@ -362,7 +360,7 @@ impl Serving {
                         let _ = listed.send((namespace.clone(), false));
                     }
                     failed = true;
-                    self.shared.context.metrics.watch_failed(&self.unit.group_kind.kind);
+                    self.context.metrics.watch_failed(&self.unit.group_kind.kind);
                     tracing::warn!(kind = %self.unit.group_kind, namespace, %error, "watch failed; trying again");
                 }
             }
@@ -384,18 +382,10 @@ impl Serving {
             return;
         }
         let key = resource.key.clone();
-        let set = resource.set(&self.unit.group_kind);
-        self.shared.context.register_owner(&self.unit.group_kind, &resource);
+        let (queue, woken) = (self.queue.clone(), resource.key.clone());
+        let wake = move || queue.wake(woken.clone());
+        self.context.register_owner(&self.unit, &resource, wake);
         if observe(&self.cache, resource) {
-            if self.unit.watch.watch_dependent_resources {
-                self.shared.router.register(
-                    set,
-                    Address {
-                        queue: self.queue.clone(),
-                        key: key.clone(),
-                    },
-                );
-            }
             self.queue.add(key);
         }
     }
@@ -423,12 +413,10 @@ impl Serving {
     fn unregister(&self, resource: &CustomResource) {
         let key = &resource.key;
         let set = resource.set(&self.unit.group_kind);
-        if self.shared.router.unregister(&set, &self.queue) {
-            self.shared.context.forget_owner(&set);
-            self.shared.context.members().take_finished(&set);
+        if self.context.forget_owner(&self.unit, &set) {
             // They are those of its kind, whichever watch it is of.
             let labels = self.unit.metric_labels(key);
-            self.shared.context.metrics.forget_release(&labels);
+            self.context.metrics.forget_release(&labels);
         }
     }
 
@@ -441,8 +429,7 @@ impl Serving {
                 key = self.queue.next() => key,
             };
             let kind = &self.unit.group_kind;
-            self.shared
-                .context
+            self.context
                 .metrics
                 .set_queue_depth(&kind.group, &kind.kind, self.queue.depth());
             let (again, put_off) = self.reconcile(&key).await;
@@ -457,7 +444,7 @@ impl Serving {
             return (again, false);
         };
         let mut release = self.cache.take_release(key);
-        let context = &self.shared.context;
+        let context = &self.context;
         let secrets = release.secrets.clone();
         let work = AssertUnwindSafe(reconcile::reconcile(context, &self.unit, &resource, &mut release)).catch_unwind();
         let outcome = match work.await {
@@ -505,7 +492,7 @@ impl Serving {
 
     /// Custom resources of a name that are gone, though nobody let them go. When to look again, if something is left.
     async fn see_to_deleted(&self, key: &Key) -> Option<Duration> {
-        let context = &self.shared.context;
+        let context = &self.context;
         let mut again = None;
         for mut deleted in self.cache.take_deleted(key) {
             let resource = deleted.resource().clone();

@@ -28,11 +28,14 @@ pub enum News<K> {
     /// A list begins: what it does not repeat is gone when it ends.
     ListStarts,
     Listed(K),
-    ListEnds,
+    ListEnds {
+        /// The watch works. After one that was refused though its list was not, another list doesn't prove that.
+        proven: bool,
+    },
     Changed(K),
     Deleted(K),
-    /// Something was listed or changed that can't be read.
-    Unreadable(Unreadable),
+    /// Something was listed or changed that can't be read: as much of its metadata as names it.
+    Unreadable(Box<ObjectMeta>),
     /// The watch does not work; it is tried again by itself.
     Failed {
         error: String,
@@ -44,11 +47,6 @@ pub enum News<K> {
     },
     /// After a failure: it has worked for a while, not only its list.
     Steady,
-}
-
-/// An object that can't be read: as much of its metadata as names it.
-pub struct Unreadable {
-    pub metadata: Box<ObjectMeta>,
 }
 
 /// The shortest and the longest pause after a failure; it doubles from one to the next.
@@ -84,6 +82,8 @@ struct Watching<S, B> {
     steady: Option<Instant>,
     /// Since when it is refused.
     refused: Option<Instant>,
+    /// What is refused is not the list.
+    shaky: bool,
     /// The server did not know the version any more; once is no failure.
     expired: bool,
 }
@@ -115,6 +115,7 @@ where
         failing: None,
         steady: None,
         refused: None,
+        shaky: false,
         expired: false,
     };
     futures::stream::unfold(watching, |mut watching| async move {
@@ -163,7 +164,8 @@ where
                 self.listing = false;
                 let is_doubted = self.failing.is_some() || self.expired;
                 self.steady = is_doubted.then(|| Instant::now() + STEADY);
-                News::ListEnds
+                let proven = !self.shaky;
+                News::ListEnds { proven }
             }
             watcher::Event::InitApply(object) | watcher::Event::Apply(object) if object.problem().is_some() => {
                 unreadable(&self.url, &object)
@@ -194,6 +196,9 @@ where
         let asked = asked.map(|asked| spread(asked, (&self.url, self.failures)));
         self.fail(listing, answer(error), asked);
         let refused = self.refused.map(|since| since.elapsed());
+        if refused.is_some() {
+            self.shaky = !listing;
+        }
         if refused.is_some() && !listing {
             self.events = (self.begin)();
         }
@@ -245,6 +250,7 @@ impl<S, B> Watching<S, B> {
     fn is_steady(&mut self) -> bool {
         self.steady = None;
         self.refused = None;
+        self.shaky = false;
         self.expired = false;
         self.failures = 0;
         self.failing.take().is_some()
@@ -261,9 +267,7 @@ fn unreadable<K: Resource + Readable>(kind: &str, object: &K) -> News<K> {
         error = object.problem().unwrap_or_default(),
         "an object can't be read; it is left out"
     );
-    News::Unreadable(Unreadable {
-        metadata: Box::new(metadata),
-    })
+    News::Unreadable(Box::new(metadata))
 }
 
 fn pause(failures: u32) -> Duration {
@@ -380,7 +384,8 @@ mod tests {
             .filter(|news| futures::future::ready(!matches!(news, News::ListStarts)))
             .map(|news| {
                 let name = match news {
-                    News::ListEnds => "listed",
+                    News::ListEnds { proven: true } => "listed",
+                    News::ListEnds { proven: false } => "only listed",
                     News::Failed {
                         refused: Some(_),
                         listing: true,
@@ -406,10 +411,8 @@ mod tests {
         assert_eq!(told(once, 2).await.0, ["listed", "listed"]);
         let always = |watches, _| if watches { 410 } else { 200 };
         let (news, seconds) = told(always, 10).await;
-        let expected = [
-            "listed", "listed", "refused", "listed", "refused", "listed", "refused", "listed", "refused", "listed",
-        ];
-        assert_eq!(news, expected);
+        assert_eq!(news[..2], ["listed", "listed"]);
+        assert_eq!(news[2..], ["refused", "only listed"].repeat(4));
         assert!(seconds[9] >= 7, "{seconds:?}: ever more seldom");
     }
 
@@ -417,7 +420,10 @@ mod tests {
     async fn a_watch_that_is_refused_begins_anew_with_a_list_and_proves_itself() {
         // It may list, and not watch; then both; a right that is given back counts from then on.
         let (news, seconds) = told(|watches, count| if watches && count < 2 { 403 } else { 200 }, 6).await;
-        assert_eq!(news, ["listed", "refused", "listed", "refused", "listed", "steady"]);
+        assert_eq!(
+            news,
+            ["listed", "refused", "only listed", "refused", "only listed", "steady"]
+        );
         assert_eq!(seconds[5] - seconds[4], STEADY.as_secs());
         let (news, _) = told(|watches, count| if !watches && count < 2 { 404 } else { 200 }, 4).await;
         assert_eq!(news, ["list refused", "list refused", "listed", "steady"]);
@@ -430,7 +436,7 @@ mod tests {
         let (news, seconds) = told(|watches, _| if watches { 500 } else { 200 }, 10).await;
         let first = news.iter().position(|news| *news == "refused").unwrap();
         assert!((60..130).contains(&seconds[first]), "{news:?} {seconds:?}");
-        assert_eq!(news[first + 1], "listed");
+        assert_eq!(news[first + 1], "only listed");
     }
 
     /// As a kind of which somebody made an object that nobody can read, and one that nests deep.
@@ -454,12 +460,12 @@ mod tests {
         let name = |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default();
         let told = watch(api, None, false).take(7).map(|news| match news {
             News::ListStarts => "begins".to_owned(),
-            News::ListEnds => "ends".to_owned(),
+            News::ListEnds { .. } => "ends".to_owned(),
             News::Steady => "steady".to_owned(),
             News::Listed(object) => format!("listed {}", name(&object.metadata)),
             News::Changed(object) => format!("changed {}", name(&object.metadata)),
             News::Deleted(object) => format!("deleted {}", name(&object.metadata)),
-            News::Unreadable(odd) => format!("unreadable {}", name(&odd.metadata)),
+            News::Unreadable(odd) => format!("unreadable {}", name(&odd)),
             News::Failed { error, .. } => error,
         });
         let told: Vec<String> = told.collect().await;

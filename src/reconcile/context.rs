@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kube::core::{Selector, SelectorExt as _};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 
 use super::budget::Budget;
@@ -59,6 +59,11 @@ pub struct Context {
     owners: Mutex<HashMap<String, Known>>,
     /// Told when a scope was wanted, or is no longer, so that its watch starts or ends.
     pub wanted: Notify,
+    /// Told whenever a watch of members, or of what is looked up, has its first complete list.
+    pub synced: Notify,
+    /// The names of the CustomResourceDefinitions that are there, as far as that is known; `None` before anybody has
+    /// tried to list them.
+    pub crds: watch::Sender<Option<HashSet<String>>>,
 }
 
 /// Custom resources that are looked at to find out what made one: marks that somebody wrote may lead round in a circle.
@@ -85,13 +90,23 @@ impl Schemas {
 
 /// What must be known of a custom resource while another, or it itself, is worked on.
 struct Known {
+    unit: Arc<Unit>,
+    key: ResourceKey,
     uid: String,
-    /// Kind, namespace and name.
-    name: String,
     version: u64,
     trigger: u64,
     /// The release that made it, if one did.
     parent: Option<Box<Owner>>,
+    wake: Wake,
+}
+
+/// Sees to it that a release is looked at.
+type Wake = Box<dyn Fn() + Send + Sync>;
+
+impl Known {
+    fn name(&self) -> String {
+        format!("{} {}", self.unit.group_kind, self.key)
+    }
 }
 
 /// One watch of `watches.yaml` at work.
@@ -184,6 +199,8 @@ impl Context {
             pods: Pods::default(),
             owners: Mutex::default(),
             wanted: Notify::new(),
+            synced: Notify::new(),
+            crds: watch::Sender::default(),
         }
     }
 
@@ -223,16 +240,35 @@ impl Context {
         }
     }
 
-    /// Remembers whose set this is, so that others can be told, and how the custom resource is by now.
-    pub fn register_owner(&self, group_kind: &GroupKind, resource: &CustomResource) {
+    /// Remembers whose set this is, so that others can be told, and how the custom resource is by now. `wake`: what to do
+    /// when its members, or what it looks up, have changed.
+    pub fn register_owner(&self, unit: &Arc<Unit>, resource: &CustomResource, wake: impl Fn() + Send + Sync + 'static) {
         let known = Known {
+            unit: unit.clone(),
+            key: resource.key.clone(),
             uid: resource.uid.clone(),
-            name: format!("{group_kind} {}", resource.key),
             version: resource.version,
             trigger: resource.trigger(),
-            parent: resource.parent(group_kind).map(Box::new),
+            parent: resource.parent(&unit.group_kind).map(Box::new),
+            wake: Box::new(wake),
         };
-        lock(&self.owners).insert(resource.set(group_kind), known);
+        lock(&self.owners).insert(resource.set(&unit.group_kind), known);
+    }
+
+    /// Wakes the releases of these sets, if they are to hear of their members. A set that no release claims (a custom
+    /// resource that is not listed yet, or one of another operator with our id) is nobody's news.
+    pub fn notify(&self, sets: &[String]) {
+        let owners = lock(&self.owners);
+        for known in sets.iter().filter_map(|set| owners.get(set)) {
+            if known.unit.watch.watch_dependent_resources {
+                (known.wake)();
+            }
+        }
+    }
+
+    /// True if a release of this process has this set.
+    pub fn knows(&self, set: &str) -> bool {
+        lock(&self.owners).contains_key(set)
     }
 
     /// How many custom resources of its own kind stand above this one, each made by the release of the one before, and what
@@ -245,11 +281,10 @@ impl Context {
         };
         let first = resource.parent(group_kind);
         let mut known = above(first.as_ref());
-        let maker = known.map(|known| known.name.clone()).unwrap_or_default();
-        let of_kind = format!("{group_kind} ");
+        let maker = known.map(Known::name).unwrap_or_default();
         let (mut steps, mut depth) = (0, 0);
         while let Some(ancestor) = known.filter(|_| steps < LONGEST_LINE) {
-            depth += usize::from(ancestor.name.starts_with(&of_kind));
+            depth += usize::from(ancestor.unit.group_kind == *group_kind);
             steps += 1;
             known = above(ancestor.parent.as_deref());
         }
@@ -264,14 +299,20 @@ impl Context {
         })
     }
 
-    /// A custom resource is gone: from now on nothing is watched for it, whatever is still under way.
-    pub fn forget_owner(&self, set: &str) {
+    /// A custom resource is gone: from now on nothing is watched for it, whatever is still under way. False if another
+    /// watch has taken it over: the one that it left may hear of that later.
+    pub fn forget_owner(&self, unit: &Arc<Unit>, set: &str) -> bool {
         let mut owners = lock(&self.owners);
+        if owners.get(set).is_some_and(|known| !Arc::ptr_eq(&known.unit, unit)) {
+            return false;
+        }
         owners.remove(set);
         self.members().need_only(set, BTreeSet::new());
+        self.members().take_finished(set);
         if self.dependencies().depend_on(set, BTreeSet::new()) {
             self.wanted.notify_one();
         }
+        true
     }
 
     /// The members, among those that are watched, of custom resources that no watch has shown.
@@ -288,7 +329,7 @@ impl Context {
         let owners = lock(&self.owners);
         let by_set = owners.get(other);
         let owner = by_set.or_else(|| owners.values().find(|known| known.uid == *other))?;
-        Some(format!("it belongs to another release, that of {}", owner.name))
+        Some(format!("it belongs to another release, that of {}", owner.name()))
     }
 
     /// The watch scope that shows objects of a kind in a namespace.
@@ -315,6 +356,23 @@ impl Context {
         if owners.contains_key(set) {
             self.members().need_only(set, scopes);
         }
+    }
+
+    /// Says how many watches of a kind do not work at present.
+    pub fn count_failing(&self, group_kind: &GroupKind) {
+        let kind = &group_kind.kind;
+        let members = self.members().count_failing(kind);
+        let dependencies = self.dependencies().count_failing(kind);
+        self.metrics.set_watches_failing(kind, members + dependencies);
+    }
+
+    /// Reads discovery anew, or says why it can't.
+    pub async fn refresh_discovery(&self) -> bool {
+        let read = self.discovery.refresh().await;
+        if let Err(error) = &read {
+            tracing::warn!(%error, "the API server's discovery could not be read");
+        }
+        read.is_ok()
     }
 }
 

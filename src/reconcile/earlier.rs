@@ -116,6 +116,11 @@ impl Earlier {
 // === impl Prepared ===
 
 impl Prepared {
+    /// What the release is to have: what is rendered, and what stays without.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &ObjectId> {
+        self.desired.members.iter().map(|member| &member.id).chain(&self.stay)
+    }
+
     /// Members that this render has otherwise, lacks or adds stay as they are applied.
     pub(super) fn stay_as_applied(&mut self, release: &Release) {
         let record = &release.record;

@@ -258,10 +258,9 @@ impl Work<'_> {
         answers: &Answers,
     ) -> Result<Vec<Found>, Phase> {
         let request = Request {
-            values: self.frame.values.clone(),
             revision,
             lookups: answers.clone(),
-            kept: Some(rendered.randomness.kept.clone()),
+            kept: rendered.randomness.kept.clone(),
             probe: Some(Box::new(rendered.clone())),
         };
         // A probe that would look up something else tells nothing.
@@ -294,7 +293,7 @@ impl Work<'_> {
 
     /// A live object of this release.
     async fn live(&self, id: &ObjectId, version: &str) -> Result<Option<serde_json::Value>, Phase> {
-        let Some(resource) = self.frame.snapshot.resource(&id.group_kind, version) else {
+        let Some(resource) = self.snapshot.resource(&id.group_kind, version) else {
             return Ok(None);
         };
         let object = objects::read(&self.context.client, resource, id)
@@ -303,8 +302,8 @@ impl Work<'_> {
                 let message = format!("{id}, which may hold a random result that was lost: {error}");
                 Phase::failed(Reason::KeptResults, message)
             })?;
-        let owner = &self.frame.identity.owner;
-        let claimant = claimant(self.unit, self.resource, &self.frame.identity.namespace);
+        let owner = &self.identity.owner;
+        let claimant = claimant(self.unit, self.resource, &self.identity.namespace);
         let ours = |live: &Live, object: &serde_json::Value| match ownership(id, live, owner) {
             Ownership::Ours | Ownership::Predecessor => true,
             Ownership::Foreign | Ownership::Inherited => may_adopt(object, &claimant),

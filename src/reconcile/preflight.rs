@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 
 use super::release::Release;
-use super::render::{Answers, Frame, Prepared, Work};
+use super::render::{Answers, Prepared, Work};
 use super::{Run, values};
 use crate::plan::desired::Member;
 use crate::plan::grants::{self, Baseline};
@@ -23,7 +23,7 @@ impl Run<'_> {
     ) -> Result<(), Phase> {
         let problems = &prepared.desired.problems;
         if !problems.is_empty() {
-            return Err(Phase::stalled(Reason::ManifestInvalid, list(problems)));
+            return Err(Phase::stalled(Reason::ManifestInvalid, list(problems.clone())));
         }
         // A cluster-scoped custom resource is made by whoever may do so in the whole cluster.
         if self.written.key.namespace.is_empty() {
@@ -90,12 +90,10 @@ impl Run<'_> {
             unit: self.unit,
             resource: &self.written,
             renderer,
-            frame: Frame {
-                identity: prepared.identity.clone(),
-                values,
-                snapshot: self.context.discovery.snapshot(),
-                clock: self.written.created,
-            },
+            identity: prepared.identity.clone(),
+            values,
+            snapshot: self.context.discovery.snapshot(),
+            clock: self.written.created,
             known: None,
             earlier: None,
             secrets: Default::default(),

@@ -21,6 +21,7 @@ use crate::plan::intent::{self, HOLD, Intent};
 use crate::plan::members::{Live, Scope};
 use crate::plan::ownership::Owner;
 use crate::plan::prune::{Knowledge, Purpose, Verdict, orphans, verdict};
+use crate::plan::record::Entry;
 use crate::plan::sequence;
 use crate::plan::status::{Changes, Phase, Reason};
 use crate::watches::DeletionPolicy;
@@ -127,12 +128,12 @@ impl Run<'_> {
         };
         let candidates = {
             let members = self.context.members();
-            let candidate = |id: ObjectId| match members.get(&id).cloned() {
-                Some(live) => (id, Candidate::Watched(live)),
-                None => {
-                    let read = read.remove(&id);
-                    (id, read.map_or(Candidate::Unknown, Candidate::Read))
-                }
+            let candidate = |id: ObjectId| {
+                let candidate = match members.get(&id).cloned() {
+                    Some(live) => Candidate::Watched(live),
+                    None => read.remove(&id).map_or(Candidate::Unknown, Candidate::Read),
+                };
+                (id, candidate)
             };
             orphans.into_iter().map(candidate).collect()
         };
@@ -174,8 +175,7 @@ impl Run<'_> {
         let snapshot = self.context.discovery.snapshot();
         let recorded = Superset::of_record(&release.record);
         let mut read = self.find_unwatched(before, &recorded, knowledge).await;
-        let rendered = prepared.desired.members.iter().map(|member| &member.id);
-        let desired: HashSet<&ObjectId> = rendered.chain(&prepared.stay).collect();
+        let desired: HashSet<&ObjectId> = prepared.ids().collect();
         read.retain(|id, _| !desired.contains(id));
         let watched = {
             let members = self.context.members();
@@ -207,13 +207,8 @@ impl Run<'_> {
             return Intent::Wanted;
         }
         let changed = intent::changed(&release.record.settled, &prepared.since_settled);
-        let looks_up = !prepared.lookups.is_empty();
-        intent::intent(
-            changed,
-            prepared.desired.members.is_empty(),
-            looks_up,
-            release.last_render.answers_changed,
-        )
+        let (empties, looks_up) = (prepared.desired.members.is_empty(), !prepared.lookups.is_empty());
+        intent::intent(changed, empties, looks_up, release.last_render.answers_changed)
     }
 
     /// Keeps back for a while what only the answer of a lookup took out of the render; returns what goes.
@@ -233,42 +228,36 @@ impl Run<'_> {
         }
         let recorded: HashSet<&ObjectId> = release.record.entries.iter().map(|entry| &entry.id).collect();
         // What no record lists was left by a reconcile that was cut off, and guards have their own word.
-        let waits = |id: &ObjectId| {
+        let may_wait = |id: &ObjectId| {
             let members = self.context.members();
             let live = members.get(id).filter(|live| !live.prune_allowed);
-            recorded.contains(id)
-                && live.is_some_and(|live| {
-                    matches!(
-                        verdict(id, live, owner, Purpose::Prune),
-                        Verdict::Delete | Verdict::Release
-                    )
-                })
+            let verdict = live.map(|live| verdict(id, live, owner, Purpose::Prune));
+            recorded.contains(id) && matches!(verdict, Some(Verdict::Delete | Verdict::Release))
         };
         let mut going = Vec::with_capacity(orphans.len());
-        let mut rest = None;
+        let mut waits = Vec::new();
         for id in orphans {
-            let since = dropped.remove(&id).or((intent == Intent::Awaited).then_some(now));
-            let left = since.map_or(HOLD, |since| HOLD.saturating_sub(now - since));
+            let Some(since) = dropped.remove(&id).or((intent == Intent::Awaited).then_some(now)) else {
+                going.push(id);
+                continue;
+            };
             // Also of what goes now: it may take several rounds.
-            release
-                .last_render
-                .dropped
-                .extend(since.map(|since| (id.clone(), since)));
-            match since {
-                Some(_) if !left.is_zero() && waits(&id) => {
-                    rest = Some(rest.map_or(left, |rest: std::time::Duration| rest.min(left)));
-                    pruned.held.push(format!(
-                        "{id} is no longer rendered since an answer of `lookup` changed: it goes if that lasts for {HOLD:?}. \
-                         To let it go at once, annotate it with {}=true",
-                        annotations::PRUNE
-                    ));
-                }
-                _ => going.push(id),
+            release.last_render.dropped.insert(id.clone(), since);
+            let left = HOLD.saturating_sub(now - since);
+            if left.is_zero() || !may_wait(&id) {
+                going.push(id);
+                continue;
             }
+            waits.push(left);
+            pruned.held.push(format!(
+                "{id} is no longer rendered since an answer of `lookup` changed: it goes if that lasts for {HOLD:?}. \
+                 To let it go at once, annotate it with {}=true",
+                annotations::PRUNE
+            ));
         }
-        if let Some(rest) = rest {
+        if let Some(wait) = waits.into_iter().min() {
             pruned.undecided = true;
-            release.contests.wait_for(rest);
+            release.contests.wait_for(wait);
         }
         going
     }
@@ -329,39 +318,18 @@ impl Run<'_> {
         applied: Applied,
         pruned: Pruned,
     ) -> Result<(Phase, Changes), Phase> {
-        release
-            .record
-            .entries
-            .retain(|entry| !pruned.settled.contains(&entry.id));
-        // While a member is awaited, this revision is not there yet.
-        let complete = applied.knowledge.not_applied.is_empty();
-        let first = complete && release.record.revision == 0;
-        let upgraded = complete && !first && prepared.revision > release.record.revision;
-        // Until then, those that are stored may still be wanted.
-        let mut keeps = prepared.memory.keeps() || self.keeps();
+        let settled = |entry: &Entry| pruned.settled.contains(&entry.id);
+        release.record.entries.retain(|entry| !settled(entry));
         let mut changes = applied.changes;
-        if complete {
-            // What is no longer rendered only waits to be deleted, and doesn't make the next render another one.
-            let rendered = prepared.desired.members.iter().map(|member| &member.id);
-            let desired: HashSet<&ObjectId> = rendered.chain(&prepared.stay).collect();
-            for entry in &mut release.record.entries {
-                if !desired.contains(&entry.id) {
-                    entry.digest.clear();
-                }
+        // While a member is awaited, this revision is not there yet, and random results of the last may still be wanted.
+        let complete = applied.knowledge.not_applied.is_empty();
+        let keeps = match complete {
+            true => {
+                self.note_revision(release, prepared, &mut changes).await?;
+                prepared.memory.keeps()
             }
-            changes.applied += std::mem::take(&mut release.applied_before);
-            release.record.revision = prepared.revision;
-            release.last_render.inputs.clone_from(&prepared.inputs);
-            release.last_render.capabilities.clone_from(&prepared.capabilities);
-            self.settle(release, prepared).await?;
-            keeps = prepared.memory.keeps();
-        }
-        changes.installed = first;
-        changes.upgraded = upgraded;
-        // Told once for each revision, not with every correction.
-        if first || upgraded {
-            changes.hooks = prepared.hooks.clone();
-        }
+            false => prepared.memory.keeps() || self.keeps(),
+        };
         changes.pruned = pruned.gone.iter().map(ToString::to_string).collect();
         if !pruned.failures.is_empty() {
             return Err(Phase::failed(Reason::PruneFailed, list(pruned.failures)));
@@ -374,30 +342,56 @@ impl Run<'_> {
             if pruned.held.is_empty() {
                 self.want_only(&superset);
             }
-            if complete && !pruned.undecided {
-                release.record.settled = prepared.inputs.clone();
-                release.record.capabilities = prepared.capabilities.clone();
-                release.last_render.answers_changed = false;
-                release.last_render.dropped.clear();
-            }
-            if complete && pruned.held.is_empty() {
-                release.record.done_for = Some(prepared.inputs.clone());
+            if complete {
+                self.note_settled(release, prepared, &pruned);
             }
         }
-        let desired: Vec<ObjectId> = prepared
-            .desired
-            .members
-            .iter()
-            .map(|member| member.id.clone())
-            .chain(prepared.stay.iter().cloned())
-            .filter(|id| release.record.entry(id).is_some_and(|entry| !entry.finished))
-            .collect();
-        if complete && pruned.gap.is_none() {
-            self.mark_taken_over();
-        }
+        let is_there = |id: &&ObjectId| release.record.entry(id).is_some_and(|entry| !entry.finished);
+        let desired: Vec<ObjectId> = prepared.ids().filter(is_there).cloned().collect();
         changes.gap = pruned.gap;
         changes.held = (!pruned.held.is_empty()).then(|| list(pruned.held));
         Ok((self.phase_of(release, &desired).await, changes))
+    }
+
+    /// All members are applied: the release is of this revision.
+    async fn note_revision(
+        &self,
+        release: &mut Release,
+        prepared: &Prepared,
+        changes: &mut Changes,
+    ) -> Result<(), Phase> {
+        changes.installed = release.record.revision == 0;
+        changes.upgraded = !changes.installed && prepared.revision > release.record.revision;
+        // Told once for each revision, not with every correction.
+        if changes.installed || changes.upgraded {
+            changes.hooks = prepared.hooks.clone();
+        }
+        changes.applied += std::mem::take(&mut release.applied_before);
+        // What is no longer rendered only waits to be deleted, and doesn't make the next render another one.
+        let desired: HashSet<&ObjectId> = prepared.ids().collect();
+        for entry in &mut release.record.entries {
+            if !desired.contains(&entry.id) {
+                entry.digest.clear();
+            }
+        }
+        release.record.revision = prepared.revision;
+        release.last_render.inputs.clone_from(&prepared.inputs);
+        release.last_render.capabilities.clone_from(&prepared.capabilities);
+        self.settle(release, prepared).await
+    }
+
+    /// All members are applied, and all that may be known of others is.
+    fn note_settled(&mut self, release: &mut Release, prepared: &Prepared, pruned: &Pruned) {
+        self.mark_taken_over();
+        if !pruned.undecided {
+            release.record.settled = prepared.inputs.clone();
+            release.record.capabilities = prepared.capabilities.clone();
+            release.last_render.answers_changed = false;
+            release.last_render.dropped.clear();
+        }
+        if pruned.held.is_empty() {
+            release.record.done_for = Some(prepared.inputs.clone());
+        }
     }
 
     /// The finalizer or the ApplySet annotations could not be written.

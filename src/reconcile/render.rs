@@ -64,18 +64,9 @@ pub struct Prepared {
     /// Random results: what is stored, and what is to be.
     pub(super) memory: Memory,
     /// The memory for the members, while there are any.
-    share: Option<Arc<Mutex<Share>>>,
+    _share: Option<Arc<Mutex<Share>>>,
     /// About the bytes that they take.
     size: u64,
-}
-
-/// What the facts of a release are before anything is rendered.
-pub(super) struct Frame {
-    pub identity: Identity,
-    pub values: Value,
-    pub snapshot: Arc<Snapshot>,
-    /// What `now` answers.
-    pub clock: jiff::Timestamp,
 }
 
 /// All that the renders of one reconcile have in common.
@@ -84,7 +75,11 @@ pub(super) struct Work<'a> {
     pub unit: &'a Unit,
     pub resource: &'a CustomResource,
     pub renderer: &'a Arc<Engine>,
-    pub frame: Frame,
+    pub identity: Identity,
+    pub values: Value,
+    pub snapshot: Arc<Snapshot>,
+    /// What `now` answers.
+    pub clock: jiff::Timestamp,
     /// What was looked up by the last attempt.
     pub known: Option<&'a Answers>,
     /// Lookups are answered as then.
@@ -96,13 +91,10 @@ pub(super) struct Work<'a> {
 }
 
 /// One of these renders.
-#[derive(Clone)]
 pub(super) struct Request {
-    pub values: Value,
     pub revision: i64,
     pub lookups: Answers,
-    /// `None`: random results are of no interest.
-    pub kept: Option<Kept>,
+    pub kept: Kept,
     /// Not the render itself, but what chance would make of it another time.
     pub probe: Option<Box<Rendered>>,
 }
@@ -143,12 +135,8 @@ impl Run<'_> {
         let Some(resource) = snapshot.preferred(&secret).filter(|_| !release.knows_secrets) else {
             return Ok(());
         };
-        for entry in release
-            .record
-            .entries
-            .iter()
-            .filter(|entry| entry.id.group_kind == secret)
-        {
+        let entries = release.record.entries.iter();
+        for entry in entries.filter(|entry| entry.id.group_kind == secret) {
             let found = objects::read(&self.context.client, resource, &entry.id).await;
             if let Some((_, object)) = found.map_err(|error| unread(&entry.id, &error))? {
                 let chart = self.unit.renderer.as_ref().ok().map(|renderer| renderer.chart());
@@ -172,88 +160,51 @@ pub async fn prepare(
     release: &mut Release,
     answers: &mut Answers,
 ) -> Result<Prepared, Phase> {
-    let renderer = unit
-        .renderer
-        .as_ref()
-        .map_err(|message| Phase::stalled(Reason::ChartInvalid, message.clone()))?;
-    let invalid = |error: values::Error| Phase::stalled(error.reason(), error.to_string());
+    let renderer = unit.renderer.as_ref();
+    let renderer = renderer.map_err(|message| Phase::stalled(Reason::ChartInvalid, message))?;
     let (depth, maker) = context.depth(&unit.group_kind, resource);
     grants::may_nest(depth, maker, &unit.watch.allow)
         .map_err(|refused| Phase::stalled(Reason::Refused, refused.to_string()))?;
     // Before the values are read, which take memory as well.
-    let share = context.budget.share().await;
+    let share = Arc::new(Mutex::new(context.budget.share().await));
+    let invalid = |error: values::Error| Phase::stalled(error.reason(), error.to_string());
     let spec = resource.spec().map_err(|error| invalid(error.into()))?;
     let mut work = Work {
         context,
         unit,
         resource,
         renderer,
-        share: Arc::new(Mutex::new(share)),
-        frame: Frame {
-            identity: Identity {
-                owner: resource.owner(&unit.group_kind),
-                operator: context.operator.clone(),
-                namespace: values::release_namespace(unit, resource).map_err(invalid)?,
-            },
-            values: values::values(unit, spec).map_err(invalid)?,
-            snapshot: context.discovery.snapshot(),
-            clock: jiff::Timestamp::now(),
+        identity: Identity {
+            owner: resource.owner(&unit.group_kind),
+            operator: context.operator.clone(),
+            namespace: values::release_namespace(unit, resource).map_err(invalid)?,
         },
+        values: values::values(unit, spec).map_err(invalid)?,
+        snapshot: context.discovery.snapshot(),
+        clock: jiff::Timestamp::now(),
         known: Some(&release.tried.answers),
         earlier: None,
         secrets: release.secrets.clone(),
+        share: share.clone(),
     };
     secrets::publish_names(&work.secrets, resource, &unit.group_kind);
-    let recorded = release.record.revision;
     let mut memory = Memory::read(context, resource, release).await?;
     release.tried.kept = memory.known();
-    let remembered = memory.clone();
-    let inputs = |asked: &[String]| inputs::digest(&context.key, unit, resource, &work.frame.snapshot, asked);
+    let inputs = |asked: &[String]| inputs::digest(&context.key, unit, resource, &work.snapshot, asked);
     let since_settled = inputs(&release.record.capabilities);
     let earlier =
         Earlier::of(release, &inputs(&release.last_render.capabilities)).filter(|_| !memory.must_draw(release));
     work.earlier = earlier.as_ref();
-    let mut settled = work.settled(recorded.max(1), &mut memory, answers).await;
-    if earlier.as_ref().is_some_and(Earlier::was_asked) {
-        match settled.map(|settled| work.assemble(recorded, settled, answers)) {
-            Ok(prepared) if !differs(&prepared, release) => {
-                work.secrets.turn();
-                lock(&work.share).keep(prepared.size);
-                return Ok(Prepared {
-                    memory,
-                    since_settled,
-                    share: Some(work.share.clone()),
-                    ..prepared
-                });
-            }
-            Err(phase @ Phase::Failed { .. }) => return Err(phase),
-            _ => {}
-        }
-        // Something else has changed, too.
-        memory = remembered;
-        work.earlier = None;
-        answers.clear();
-        settled = work.settled(recorded.max(1), &mut memory, answers).await;
-    }
-    let mut prepared = work.assemble(recorded.max(1), settled?, answers);
-    let is_changed = recorded > 0 && differs(&prepared, release);
-    if is_changed && earlier.as_ref().is_some_and(|earlier| earlier.is_own_doing(answers)) {
-        prepared.stay_as_applied(release);
-    } else if is_changed {
-        prepared.revision = recorded + 1;
-        if unit.reads.release_facts || mentions(resource.spec_bytes(), RELEASE_FACTS) {
-            work.earlier = None;
-            let settled = work.settled(recorded + 1, &mut memory, answers).await?;
-            prepared = work.assemble(recorded + 1, settled, answers);
-        }
-    }
-    prepared.memory = memory;
-    prepared.since_settled = since_settled;
-    lock(&work.share).keep(prepared.size);
-    prepared.share = Some(work.share.clone());
+    let prepared = work.release(release, &mut memory, answers).await?;
+    lock(&share).keep(prepared.size);
     // Not for one that failed, which may tell of what it did not come to render.
     work.secrets.turn();
-    Ok(prepared)
+    Ok(Prepared {
+        memory,
+        since_settled,
+        _share: Some(share),
+        ..prepared
+    })
 }
 
 fn unread(id: &ObjectId, error: &Error) -> Phase {
@@ -265,33 +216,67 @@ fn unread(id: &ObjectId, error: &Error) -> Phase {
 
 /// True if this render is not the one that was recorded: then it is an upgrade.
 fn differs(prepared: &Prepared, release: &Release) -> bool {
-    let entries = &release.record.entries;
+    let record = &release.record;
+    let members = &prepared.desired.members;
+    let has_other_digest = |member: &Member, known: &Entry| known.digest != member.digest;
     if release.partial {
-        let known = |entry: &&Entry| !entry.digest.is_empty();
-        let digest = |member: &Member| {
-            release
-                .record
-                .entry(&member.id)
-                .filter(known)
-                .map(|entry| &entry.digest)
-        };
-        let mut members = prepared.desired.members.iter();
-        return members.any(|member| digest(member).is_some_and(|digest| *digest != member.digest));
+        return members.iter().any(|member| {
+            let known = record.entry(&member.id).filter(|known| !known.digest.is_empty());
+            known.is_some_and(|known| has_other_digest(member, known))
+        });
     }
     // Without those that only wait to be deleted.
-    let rendered = entries.iter().filter(|entry| !entry.digest.is_empty()).count();
-    prepared.desired.members.len() != rendered
-        || prepared.desired.members.iter().any(|member| {
-            release
-                .record
-                .entry(&member.id)
-                .is_none_or(|entry| entry.digest != member.digest)
+    let rendered = record.entries.iter().filter(|entry| !entry.digest.is_empty());
+    members.len() != rendered.count()
+        || members.iter().any(|member| {
+            let known = record.entry(&member.id);
+            known.is_none_or(|known| has_other_digest(member, known))
         })
 }
 
 // === impl Work ===
 
 impl Work<'_> {
+    /// The release as it was rendered the last time, if nothing but its own doing has changed; else as it is now.
+    async fn release(
+        &mut self,
+        release: &Release,
+        memory: &mut Memory,
+        answers: &mut Answers,
+    ) -> Result<Prepared, Phase> {
+        let recorded = release.record.revision;
+        let earlier = self.earlier;
+        let remembered = memory.clone();
+        let mut settled = self.settled(recorded.max(1), memory, answers).await;
+        if earlier.is_some_and(Earlier::was_asked) {
+            match settled.map(|settled| self.assemble(recorded, settled, answers)) {
+                Ok(prepared) if !differs(&prepared, release) => return Ok(prepared),
+                Err(phase @ Phase::Failed { .. }) => return Err(phase),
+                // Something else has changed, too.
+                _ => {}
+            }
+            *memory = remembered;
+            self.earlier = None;
+            answers.clear();
+            settled = self.settled(recorded.max(1), memory, answers).await;
+        }
+        let mut prepared = self.assemble(recorded.max(1), settled?, answers);
+        if recorded == 0 || !differs(&prepared, release) {
+            return Ok(prepared);
+        }
+        if earlier.is_some_and(|earlier| earlier.is_own_doing(answers)) {
+            prepared.stay_as_applied(release);
+            return Ok(prepared);
+        }
+        prepared.revision = recorded + 1;
+        if self.unit.reads.release_facts || mentions(self.resource.spec_bytes(), RELEASE_FACTS) {
+            self.earlier = None;
+            let settled = self.settled(recorded + 1, memory, answers).await?;
+            prepared = self.assemble(recorded + 1, settled, answers);
+        }
+        Ok(prepared)
+    }
+
     /// Renders until no lookup is missing.
     pub(super) async fn rounds(
         &self,
@@ -303,10 +288,9 @@ impl Work<'_> {
         let mut first: Option<Randomness> = None;
         for _ in 0..LOOKUP_ROUNDS {
             let request = Request {
-                values: self.frame.values.clone(),
                 revision,
                 lookups: answers.clone(),
-                kept: Some(kept.clone()),
+                kept: kept.clone(),
                 probe: None,
             };
             let (mut rendered, desired) = match self.once(request).await? {
@@ -339,20 +323,18 @@ impl Work<'_> {
             let message = format!("the chart looks up more than {LOOKUPS} objects");
             return Err(Phase::stalled(Reason::RenderFailed, message));
         }
-        for key in missing {
-            self.permit(key)
-                .map_err(|refused| Phase::stalled(Reason::Refused, refused))?;
-        }
         let mut found: Vec<(LookupKey, Value)> = Vec::with_capacity(missing.len());
         let mut unknown: Vec<LookupKey> = Vec::new();
         for key in missing {
+            self.permit(key)
+                .map_err(|refused| Phase::stalled(Reason::Refused, refused))?;
             match self.known(key) {
                 Some(answer) => found.push((key.clone(), answer)),
                 None => unknown.push(key.clone()),
             }
         }
         let context = self.context;
-        let fetched = lookup::fetch_all(&context.client, &self.frame.snapshot, &unknown, &context.lookups).await;
+        let fetched = lookup::fetch_all(&context.client, &self.snapshot, &unknown, &context.lookups).await;
         let fetched = fetched.map_err(|(key, error)| {
             let message = format!("lookup of {}: {error}", lookup::describe(&key));
             match error.is_permanent() {
@@ -378,27 +360,21 @@ impl Work<'_> {
 
     /// Whether the release may know what is there; if not, why.
     fn permit(&self, key: &LookupKey) -> Result<(), String> {
-        let (group_kind, version) = lookup::group_kind(key);
-        let snapshot = &self.frame.snapshot;
-        if !self.resource.key.namespace.is_empty() {
-            let namespaced = snapshot.namespaced(&group_kind, &version).unwrap_or(true);
-            let namespace = namespaced.then_some(key.namespace.as_str());
-            grants::may_look_up(
-                &group_kind,
-                namespace,
-                &lookup::describe(key),
-                &self.frame.identity.namespace,
-                &self.unit.watch.lookups,
-            )
-            .map_err(|refused| refused.to_string())?;
+        if self.resource.key.namespace.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let (group_kind, version) = lookup::group_kind(key);
+        let namespaced = self.snapshot.namespaced(&group_kind, &version).unwrap_or(true);
+        let namespace = namespaced.then_some(key.namespace.as_str());
+        let (text, lookups) = (lookup::describe(key), &self.unit.watch.lookups);
+        grants::may_look_up(&group_kind, namespace, &text, &self.identity.namespace, lookups)
+            .map_err(|refused| refused.to_string())
     }
 
     /// What the last attempt found, if its watch shows that it is still so.
     fn known(&self, key: &LookupKey) -> Option<Value> {
         let known = self.known?.get(key)?;
-        let target = lookup::dependency(&self.frame.snapshot, key);
+        let target = lookup::dependency(&self.snapshot, key);
         let now = self.context.dependencies().version(&target)?;
         (now == dependencies::version(known)).then(|| known.clone())
     }
@@ -411,15 +387,15 @@ impl Work<'_> {
             return Err(Phase::failed(Reason::RenderFailed, "the operator is stopping"));
         };
         let renderer = self.renderer.clone();
-        let snapshot = self.frame.snapshot.clone();
-        let clock = self.frame.clock;
+        let snapshot = self.snapshot.clone();
+        let (clock, values) = (self.clock, self.values.clone());
         let (secrets, learning) = (self.secrets.clone(), self.secrets.clone());
         let share = self.share.clone();
         let limits = context.budget.limits();
-        let (identity, key) = (self.frame.identity.clone(), context.key.clone());
+        let (identity, key) = (self.identity.clone(), context.key.clone());
         let facts = Facts {
             name: self.resource.key.name.clone(),
-            namespace: self.frame.identity.namespace.clone(),
+            namespace: self.identity.namespace.clone(),
             revision: request.revision,
             is_install: request.revision == 1,
             is_upgrade: request.revision > 1,
@@ -435,11 +411,11 @@ impl Work<'_> {
                     capabilities: &snapshot.capabilities,
                     lookup: Arc::new(request.lookups),
                     clock,
-                    kept: request.kept.as_ref(),
+                    kept: Some(&request.kept),
                     limits,
                     guards_secrets: true,
                     read_objects: true,
-                    ..Input::new(facts, request.values)
+                    ..Input::new(facts, values)
                 };
                 let rendered = match request.probe {
                     None => renderer.render_with(&input),
@@ -458,16 +434,11 @@ impl Work<'_> {
             Ok(Ok((rendered, desired))) => Ok(Made::Rendered(Box::new(rendered), desired)),
             Ok(Err(RenderError::Unanswered { missing, .. })) => Ok(Made::Needs(missing)),
             Ok(Err(error)) => {
-                let reason = if error.is_about_values() {
-                    Reason::ValuesInvalid
-                } else {
-                    Reason::RenderFailed
+                let reason = match error.is_about_values() {
+                    true => Reason::ValuesInvalid,
+                    false => Reason::RenderFailed,
                 };
-                let why = if error.is_of_memory() {
-                    context.budget.why()
-                } else {
-                    String::new()
-                };
+                let why = error.is_of_memory().then(|| context.budget.why()).unwrap_or_default();
                 Err(Phase::stalled(reason, format!("{error}{why}")))
             }
             Err(_) => {
@@ -493,7 +464,7 @@ impl Work<'_> {
                 has_hooks,
             );
         }
-        self.secrets.publish(&self.frame.identity.namespace);
+        self.secrets.publish(&self.identity.namespace);
         for member in &desired.members {
             self.secrets.publish(&member.id.name);
             self.secrets.publish(&member.id.namespace);
@@ -510,9 +481,9 @@ impl Work<'_> {
             lookups.push(format!("{text}@{version}"));
         }
         let asked = &rendered.asked;
-        let inputs = inputs::digest(&self.context.key, self.unit, self.resource, &self.frame.snapshot, asked);
+        let inputs = inputs::digest(&self.context.key, self.unit, self.resource, &self.snapshot, asked);
         Prepared {
-            identity: self.frame.identity.clone(),
+            identity: self.identity.clone(),
             desired,
             hooks,
             notes: rendered.notes,
@@ -524,11 +495,11 @@ impl Work<'_> {
             stay: Vec::new(),
             held: Vec::new(),
             capabilities: rendered.asked,
-            failed_groups: self.frame.snapshot.failed.clone(),
+            failed_groups: self.snapshot.failed.clone(),
             revision,
             memory: Memory::default(),
             size: rendered.size,
-            share: None,
+            _share: None,
         }
     }
 }
