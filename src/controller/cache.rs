@@ -234,50 +234,56 @@ mod tests {
     use serde_json::json;
 
     fn resource(version: u64, size: i64) -> CustomResource {
-        with(json!({"uid": "u", "resourceVersion": version.to_string()}), size)
+        of("u", version, size, json!({}))
     }
 
-    fn with(mut metadata: serde_json::Value, size: i64) -> CustomResource {
+    /// With more in its metadata.
+    fn of(uid: &str, version: u64, size: i64, mut metadata: serde_json::Value) -> CustomResource {
         metadata["name"] = "a".into();
         metadata["namespace"] = "b".into();
+        metadata["uid"] = uid.into();
+        metadata["resourceVersion"] = version.to_string().into();
         let object = json!({"metadata": metadata, "spec": {"size": size}});
         serde_json::from_value::<kube::api::DynamicObject>(object)
             .unwrap()
             .into()
     }
 
+    const OURS: &str = "chartwright.dev/release";
+
+    fn held(uid: &str, version: u64) -> CustomResource {
+        of(uid, version, 1, json!({"finalizers": [OURS]}))
+    }
+
+    fn deleted(uid: &str, version: u64, finalizers: &[&str]) -> CustomResource {
+        let metadata = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers});
+        of(uid, version, 1, metadata)
+    }
+
     #[test]
     fn how_a_deletion_was_asked_for_is_remembered() {
         let cache = Cache::default();
-        let deleted = |uid: &str, version: u64, finalizers: serde_json::Value| {
-            with(
-                json!({"uid": uid, "resourceVersion": version.to_string(), "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers}),
-                1,
-            )
-        };
-        let ours = "chartwright.dev/release";
         cache.observe(resource(1, 1));
-        cache.observe(deleted("u", 2, json!([ours, "orphan"])));
-        cache.observe(deleted("u", 3, json!([ours])));
+        cache.observe(deleted("u", 2, &[OURS, "orphan"]));
+        cache.observe(deleted("u", 3, &[OURS]));
         let key = resource(1, 1).key;
         assert_eq!(cache.get(&key).unwrap().cascade, Cascade::Orphan);
-        cache.observe(deleted("another", 4, json!([ours])));
+        cache.observe(deleted("another", 4, &[OURS]));
         assert_eq!(cache.get(&key).unwrap().cascade, Cascade::Background);
     }
 
     #[test]
     fn what_a_write_answers_brings_nobody_back() {
         let cache = Cache::default();
-        let of = |uid: &str, version: u64| with(json!({"uid": uid, "resourceVersion": version.to_string()}), 1);
         let key = resource(1, 1).key;
-        cache.observe(of("one", 1));
-        assert!(cache.learn(of("one", 2)));
+        cache.observe(resource(1, 1));
+        assert!(cache.learn(resource(2, 1)));
         assert_eq!(cache.get(&key).unwrap().version, 2);
         cache.remove(&key);
-        assert!(!cache.learn(of("one", 3)));
+        assert!(!cache.learn(resource(3, 1)));
         assert!(cache.get(&key).is_none(), "it is gone");
-        cache.observe(of("another", 5));
-        assert!(!cache.learn(of("one", 4)));
+        cache.observe(held("another", 5));
+        assert!(!cache.learn(resource(4, 1)));
         assert_eq!(cache.get(&key).unwrap().uid, "another", "of the same name");
     }
 
@@ -304,73 +310,49 @@ mod tests {
     fn old_news_and_our_own_writes_start_nothing() {
         let cache = Cache::default();
         assert!(cache.observe(resource(5, 1)));
-        assert!(
-            !cache.observe(resource(6, 1)),
-            "only the version moved, as after a status write"
-        );
+        assert!(!cache.observe(resource(6, 1)), "as after a status write");
         assert!(!cache.observe(resource(4, 9)), "older than what is known");
         assert!(cache.observe(resource(7, 2)));
-        let key = Key {
-            namespace: "b".into(),
-            name: "a".into(),
-        };
+        let key = resource(1, 1).key;
         assert_eq!(cache.missing_from(Some("other"), &HashSet::new()), []);
         assert_eq!(cache.missing_from(None, &HashSet::new()), std::slice::from_ref(&key));
         assert!(cache.remove(&key).is_some() && cache.get(&key).is_none());
         cache.put_release(&key, "u", Some(Release::default()), None);
         assert!(
             lock(&cache.releases).is_empty(),
-            "a release does not outlive its custom resource"
+            "it does not outlive its custom resource"
         );
     }
 
     #[test]
     fn what_a_running_reconcile_learns_of_a_lost_custom_resource_is_kept() {
-        let of = |uid: &str, version: u64, finalizers: serde_json::Value| {
-            with(
-                json!({"uid": uid, "resourceVersion": version.to_string(), "finalizers": finalizers}),
-                1,
-            )
-        };
         let key = resource(1, 1).key;
-        let ours = json!(["chartwright.dev/release"]);
-        let release = |revision: i64| {
-            let mut release = Release::default();
-            release.record.revision = revision;
-            Some(release)
-        };
         // Deleted in the middle of its first reconcile, whose claim only the write's answer tells.
         let cache = Cache::default();
-        cache.observe(of("u", 1, json!([])));
-        drop(cache.take_release(&key));
+        cache.observe(resource(1, 1));
+        let mut release = cache.take_release(&key);
+        release.record.revision = 7;
         assert!(cache.note_deletion(&key, None).unwrap().1);
-        cache.observe(of("successor", 4, json!([])));
-        cache.put_release(&key, "u", release(7), Some(of("u", 2, ours.clone())));
-        let deleted = cache.take_deleted(&key);
-        assert_eq!((deleted.len(), deleted[0].end()), (1, End::Vanished));
-        assert_eq!(
-            (deleted[0].release.record.revision, deleted[0].resource().version),
-            (7, 2)
-        );
+        cache.observe(held("successor", 4));
+        cache.put_release(&key, "u", Some(release), Some(held("u", 2)));
+        let gone = cache.take_deleted(&key);
+        assert_eq!((gone.len(), gone[0].end()), (1, End::Vanished));
+        assert_eq!((gone[0].release.record.revision, gone[0].resource().version), (7, 2));
         assert_eq!(cache.get(&key).unwrap().uid, "successor");
         assert_eq!(cache.take_release(&key).record.revision, 0, "not its predecessor's");
 
         // Its watch tells that it went before the reconcile that let it go ends.
         let cache = Cache::default();
-        cache.observe(of("u", 1, ours.clone()));
+        cache.observe(held("u", 1));
         drop(cache.take_release(&key));
-        let deleted = with(
-            json!({"uid": "u", "resourceVersion": "3", "finalizers": ours, "deletionTimestamp": "2026-01-01T00:00:00Z"}),
-            1,
-        );
-        assert!(cache.note_deletion(&key, Some(deleted)).unwrap().1);
+        assert!(cache.note_deletion(&key, Some(deleted("u", 3, &[OURS]))).unwrap().1);
         cache.put_release(&key, "u", None, None);
         assert!(cache.take_deleted(&key).is_empty());
 
         // Nothing was ever made for it.
         let cache = Cache::default();
-        cache.observe(of("u", 1, json!([])));
-        assert!(!cache.note_deletion(&key, Some(of("u", 2, json!([])))).unwrap().1);
+        cache.observe(resource(1, 1));
+        assert!(!cache.note_deletion(&key, Some(resource(2, 1))).unwrap().1);
         assert!(cache.note_deletion(&key, None).is_none());
     }
 }

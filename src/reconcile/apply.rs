@@ -238,9 +238,6 @@ impl Run<'_> {
 
     /// Puts the finalizer on again that somebody took off, whatever else keeps the release from being applied: what was
     /// made is to go with the custom resource.
-    ///
-    /// # Errors
-    /// The phase that the release is in if that fails, or if it shows that something else is asked for by now.
     pub(super) async fn hold_again(&mut self, release: &Release) -> Result<(), Phase> {
         if self.written.has_finalizer() || release.record.entries.is_empty() {
             return Ok(());
@@ -392,9 +389,6 @@ impl Run<'_> {
     }
 
     /// `again`: what is known of it is not what is there.
-    ///
-    /// # Errors
-    /// As [`Run::send`].
     async fn attempt(&self, release: &mut Release, task: Task<'_>, again: bool) -> Result<Done, Error> {
         let Task { member, entry, .. } = task;
         let snapshot = self.context.discovery.snapshot();
@@ -446,9 +440,6 @@ impl Run<'_> {
     }
 
     /// Asks for what is there under the name of a member, and decides by that.
-    ///
-    /// # Errors
-    /// If it can't be read.
     async fn inspect(&self, resource: &Resource, task: Task<'_>) -> Result<Decision, Error> {
         let Task { member, .. } = task;
         self.context.members().begin_request(&member.id);
@@ -488,9 +479,6 @@ impl Run<'_> {
     }
 
     /// Carries out a decision.
-    ///
-    /// # Errors
-    /// As [`Run::send`].
     async fn perform(
         &self,
         release: &mut Release,

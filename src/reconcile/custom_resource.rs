@@ -296,21 +296,22 @@ impl CustomResource {
 mod tests {
     use super::*;
 
-    fn resource(status: Value, spec: Value) -> CustomResource {
-        let object: DynamicObject = serde_json::from_value(json!({
-            "apiVersion": "example.com/v1", "kind": "Shop", "spec": spec, "status": status,
-            "metadata": {"name": "a", "namespace": "b", "uid": "u", "annotations": {LAST_APPLIED: "{\"password\":1}"}},
-        }))
-        .unwrap();
-        object.into()
+    fn resource(object: Value) -> CustomResource {
+        serde_json::from_value::<DynamicObject>(object).unwrap().into()
     }
 
     #[test]
     fn the_status_never_triggers_and_the_spec_does() {
-        let one = resource(json!({"a": 1}), json!({"size": 1}));
-        assert_eq!(one.trigger(), resource(json!({"a": 2}), json!({"size": 1})).trigger());
-        assert_ne!(one.trigger(), resource(json!({"a": 1}), json!({"size": 2})).trigger());
+        let with = |status: Value, spec: Value| {
+            let annotations = json!({LAST_APPLIED: "{\"password\":1}"});
+            resource(json!({"metadata": {"name": "a", "annotations": annotations}, "status": status, "spec": spec}))
+        };
+        let one = with(json!({"a": 1}), json!({"size": 1}));
+        assert_eq!(one.trigger(), with(json!({"a": 2}), json!({"size": 1})).trigger());
+        assert_ne!(one.trigger(), with(json!({"a": 1}), json!({"size": 2})).trigger());
         assert!(one.annotations.is_empty());
+        assert_eq!(with(json!(null), json!(null)).spec(), Ok(json!({})));
+        assert_eq!(resource(json!({"metadata": {"name": "a"}})).spec(), Ok(json!({})));
     }
 
     #[test]
@@ -321,8 +322,7 @@ mod tests {
                 "name": "a", "namespace": "b", "uid": "u", "labels": {(label): "set"},
                 "annotations": {(applyset::TRACKING_ANNOTATION): tracking},
             }});
-            let resource = CustomResource::from(serde_json::from_value::<DynamicObject>(object).unwrap());
-            resource.parent(&kind).map(|owner| (owner.uid, owner.set))
+            resource(object).parent(&kind).map(|owner| (owner.uid, owner.set))
         };
         let label = applyset::PART_OF_LABEL;
         assert_eq!(with(label, "p:Shop.example.com:b/a"), Some(("p".into(), "set".into())));
@@ -332,38 +332,30 @@ mod tests {
 
     #[test]
     fn our_own_marks_are_not_asked_for() {
-        let with = |metadata: Value, spec: Value| {
-            let mut all = json!({"name": "a", "uid": "u", "labels": {"l": "1"}, "annotations": {"a": "1"}});
-            for (field, value) in metadata.as_object().into_iter().flatten() {
-                match value.as_object() {
-                    Some(more) => more.iter().for_each(|(key, value)| all[field][key] = value.clone()),
-                    None => all[field] = value.clone(),
-                }
-            }
-            let object = json!({"metadata": all, "spec": spec});
-            CustomResource::from(serde_json::from_value::<DynamicObject>(object).unwrap()).author_digest()
+        let with = |finalizers: &[&str], label: [&str; 2], annotation: [&str; 2], size: i64| {
+            let metadata = json!({
+                "name": "a", "uid": "u", "finalizers": finalizers, "labels": {"l": "1", (label[0]): label[1]},
+                "annotations": {"a": "1", (annotation[0]): annotation[1]},
+            });
+            resource(json!({"metadata": metadata, "spec": {"size": size}}))
         };
-        let before = with(json!({}), json!({"size": 1}));
-        let claimed = json!({
-            "finalizers": [FINALIZER, "uninstall-helm-release"], "labels": {(applyset::ID_LABEL): "x"},
-            "annotations": {(applyset::KINDS_ANNOTATION): "ConfigMap", (annotations::KEPT): "p", (annotations::TAKEOVER): "t"},
-        });
-        assert_eq!(with(claimed, json!({"size": 1})), before);
-        assert_ne!(with(json!({}), json!({"size": 2})), before);
-        for theirs in [
-            json!({"finalizers": ["theirs"]}),
-            json!({"labels": {"l": "2"}}),
-            json!({"annotations": {(annotations::SUSPEND): "true"}}),
-            json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
-        ] {
-            assert_ne!(with(theirs.clone(), json!({"size": 1})), before, "{theirs}");
+        let before = with(&[], ["l", "1"], ["a", "1"], 1);
+        for ours in [applyset::KINDS_ANNOTATION, annotations::KEPT, annotations::TAKEOVER] {
+            let claimed = [FINALIZER, "uninstall-helm-release"];
+            let claimed = with(&claimed, [applyset::ID_LABEL, "x"], [ours, "x"], 1);
+            assert_eq!(claimed.author_digest(), before.author_digest());
         }
-    }
-
-    #[test]
-    fn a_missing_spec_is_empty() {
-        let object: DynamicObject = serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
-        assert_eq!(CustomResource::from(object).spec(), Ok(json!({})));
-        assert_eq!(resource(json!(null), json!(null)).spec(), Ok(json!({})));
+        for theirs in [
+            with(&[], ["l", "1"], ["a", "1"], 2),
+            with(&["theirs"], ["l", "1"], ["a", "1"], 1),
+            with(&[], ["l", "2"], ["a", "1"], 1),
+            with(&[], ["l", "1"], [annotations::SUSPEND, "true"], 1),
+            CustomResource {
+                deleting: true,
+                ..before.clone()
+            },
+        ] {
+            assert_ne!(theirs.author_digest(), before.author_digest());
+        }
     }
 }

@@ -59,9 +59,6 @@ impl Run<'_> {
 
     /// Everything that a release has besides its custom resource goes, or stays without it. With `listed`, what there is
     /// of it is asked for, and not taken from the watches.
-    ///
-    /// # Errors
-    /// The phase that the release is in as long as that fails.
     pub(super) async fn uninstall(&mut self, release: &mut Release, listed: bool) -> Result<Gone, Phase> {
         let suspended = annotations::is_suspended(&self.written.annotations);
         let policy = policy(

@@ -176,11 +176,7 @@ mod tests {
         let before = list(std::slice::from_ref(&theirs));
         let then = earlier(&[("own", &none), ("other", &none), ("", &before)]);
         assert_eq!(then.answer(&key("own"), own.clone()), none);
-        assert_eq!(
-            then.answer(&key("other"), theirs.clone()),
-            theirs,
-            "somebody else made that"
-        );
+        assert_eq!(then.answer(&key("other"), theirs.clone()), theirs, "not its own");
         assert_eq!(then.answer(&key("new"), own.clone()), own, "nobody looked there");
         assert_eq!(then.answer(&key(""), list(&[own.clone(), theirs.clone()])), before);
         let more = list(&[own.clone(), theirs, object("third", "third", "7")]);

@@ -6,6 +6,8 @@
 //! 3. the custom resource says what it may own before the first member exists;
 //! 4. nothing is pruned unless everything is known;
 //! 5. the status tells what happened, however it ended.
+//!
+//! A step that fails gives the phase that the release is in for it.
 
 mod apply;
 mod budget;
@@ -200,9 +202,6 @@ impl Run<'_> {
     }
 
     /// Steps 3 to 10.
-    ///
-    /// # Errors
-    /// The phase of a release that can't be rendered, or need not be.
     async fn bring(&mut self, release: &mut Release) -> Result<Conclusion, Phase> {
         let suspended = annotations::is_suspended(&self.written.annotations);
         if !suspended {
@@ -239,9 +238,6 @@ impl Run<'_> {
 
     /// Steps 6 to 10: claim, keep random results, apply, prune, shrink. `None` before the first member if another operator
     /// drew other random results meanwhile: what was rendered is in vain.
-    ///
-    /// # Errors
-    /// The phase of a release that got no further.
     async fn carry_out(
         &mut self,
         release: &mut Release,

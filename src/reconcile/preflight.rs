@@ -77,9 +77,6 @@ impl Run<'_> {
 
     /// What the chart renders for this release with nobody's values but the operator's: with its name, its namespace and
     /// its random results. `None` for a chart that needs values to render.
-    ///
-    /// # Errors
-    /// If something that it looks up can't be read now.
     async fn baseline(&self, prepared: &Prepared, answers: &mut Answers) -> Result<Option<Baseline>, Phase> {
         let nobodys = values::values(self.unit, Value::Object(Default::default()));
         let (Ok(renderer), Ok(values)) = (&self.unit.renderer, nobodys) else {

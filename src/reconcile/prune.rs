@@ -308,9 +308,6 @@ impl Run<'_> {
     }
 
     /// Brings record and custom resource to what is really there, and says how the release is.
-    ///
-    /// # Errors
-    /// The phase of a release of which something could not be deleted or written.
     pub(super) async fn conclude(
         &mut self,
         release: &mut Release,

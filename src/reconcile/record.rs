@@ -79,9 +79,6 @@ impl Lossy {
 
 impl Run<'_> {
     /// Reads the record of a custom resource that isn't remembered. Most have it in their status: no request.
-    ///
-    /// # Errors
-    /// The phase of a release whose record can't be read now (`Failed`), or not by this program (`Stalled`).
     pub(super) async fn recall(&self, release: &mut Release) -> Result<(), Phase> {
         if release.is_new(&self.written) {
             release.unread = true;

@@ -21,9 +21,6 @@ use crate::plan::status::{Changes, Phase, Reason};
 impl Run<'_> {
     /// Applies the members whose replicas are given up and no longer set by anybody. Where nothing is given up, or the
     /// chart itself has the autoscaler, no request is made.
-    ///
-    /// # Errors
-    /// The phase of a release of which one of these could not be applied.
     pub(super) async fn reclaim_replicas(
         &self,
         release: &mut Release,

@@ -114,9 +114,6 @@ impl Run<'_> {
 
     /// Takes over what excludes a rendered field and belongs to nobody, so that the next apply of the render removes it.
     /// False if there is nothing to be taken, or it can't be.
-    ///
-    /// # Errors
-    /// A conflict, as [`Run::send`].
     async fn claim_excluded(
         &self,
         resource: &Resource,
