@@ -50,7 +50,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
     let result = match cli.command {
-        Command::Run(args) => return run::run(&args),
+        Command::Run(args) => return run::run(*args),
         Command::Template(args) => return template::run(&args),
         Command::Render(args) => render::run(&args),
         Command::ReleaseFinalizers(args) => release_finalizers::run(&args),

@@ -7,7 +7,7 @@ use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::flags::{RunArgs, RunOptions, operator_namespace};
+use super::flags::{RunArgs, operator_namespace};
 use super::memory;
 use crate::telemetry::logging;
 use crate::telemetry::metrics::Metrics;
@@ -18,22 +18,16 @@ use crate::{cluster, controller, watches};
 /// Wrong use of the command line.
 const USAGE: u8 = 2;
 
-pub fn run(args: &RunArgs) -> ExitCode {
-    let options = match args.clone().settle() {
-        Ok(options) => options,
-        Err(error) => {
-            eprintln!("Error: {error}");
-            return ExitCode::from(USAGE);
-        }
-    };
-    if let Err(error) = logging::init(&options.log) {
+pub fn run(args: RunArgs) -> ExitCode {
+    if let Err(error) = args.check() {
+        eprintln!("Error: {error}");
+        return ExitCode::from(USAGE);
+    }
+    if let Err(error) = logging::init(&args.log) {
         eprintln!("Error: logging: {error}");
         return ExitCode::FAILURE;
     }
-    for warning in &options.warnings {
-        tracing::warn!("{warning}");
-    }
-    match start(options) {
+    match start(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // On standard error as plain text, whatever the log looks like: this is why there is no operator.
@@ -43,29 +37,29 @@ pub fn run(args: &RunArgs) -> ExitCode {
     }
 }
 
-fn start(options: RunOptions) -> anyhow::Result<()> {
-    let (watches, warnings) = watches::load(&options.watches_file)?;
+fn start(args: RunArgs) -> anyhow::Result<()> {
+    let (watches, warnings) = watches::load(&args.watches_file)?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
     let metrics = Arc::new(Metrics::new());
-    let health = Health::new();
+    let health = Health::default();
     let mut servers = Servers::new().context("async runtime")?;
     servers.serve(
         "--metrics-bind-address",
-        &options.metrics_address,
+        &args.metrics_bind_address,
         metrics_router(metrics.clone()),
     )?;
     servers.serve(
         "--health-probe-bind-address",
-        &options.probe_address,
+        &args.health_probe_bind_address,
         probes_router(health.clone()),
     )?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("async runtime")?;
-    let result = runtime.block_on(operate(options, watches, metrics, health));
+    let result = runtime.block_on(operate(args, watches, metrics, health));
     servers.end();
     // A render that ignores the stop must not hold the process.
     runtime.shutdown_background();
@@ -73,30 +67,28 @@ fn start(options: RunOptions) -> anyhow::Result<()> {
 }
 
 async fn operate(
-    options: RunOptions,
+    args: RunArgs,
     watches: Vec<watches::Watch>,
     metrics: Arc<Metrics>,
     health: Health,
 ) -> anyhow::Result<()> {
     let stop = stop_on_signal()?;
-    let client = cluster::connect_without_retries(options.kubeconfig.as_deref()).await?;
-    let own_namespace = operator_namespace(options.namespace.as_deref(), client.default_namespace());
-    let lease = options
-        .leader_election
-        .map(|election| (election.id, election.namespace.unwrap_or_else(|| own_namespace.clone())));
+    let client = cluster::connect_without_retries(args.kubeconfig.as_deref()).await?;
+    let own_namespace = operator_namespace(args.namespace.as_deref(), client.default_namespace());
+    let lease = args
+        .lease()
+        .map(|(id, namespace)| (id.to_owned(), namespace.unwrap_or(&own_namespace).to_owned()));
+    let memory = args.memory_limit.or_else(memory::of_container);
     let operator = controller::Options {
         watches,
-        namespaces: options.watch_namespaces,
-        operator: options.operator_name,
+        namespaces: args.watch_namespace,
+        operator: args.operator_name,
         own_namespace,
         lease,
-        reconcile_period: options.reconcile_period,
-        concurrency: options.max_concurrent_reconciles,
-        memory: options
-            .memory_limit
-            .or_else(memory::of_container)
-            .filter(|limit| *limit > 0),
-        shutdown_timeout: options.shutdown_timeout,
+        reconcile_period: args.reconcile_period,
+        concurrency: args.max_concurrent_reconciles,
+        memory: memory.filter(|limit| *limit > 0),
+        shutdown_timeout: args.shutdown_timeout,
     };
     controller::run(client, operator, metrics, health, stop).await
 }

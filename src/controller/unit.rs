@@ -452,10 +452,8 @@ impl Serving {
             Err(panic) => {
                 context.metrics.panics.inc();
                 let message = panic_text(panic.as_ref());
-                {
-                    let _entered = secrets.enter();
-                    tracing::error!(kind = %self.unit.group_kind, resource = %key, panic = message, "a reconcile panicked");
-                }
+                let kind = &self.unit.group_kind;
+                secrets.during(|| tracing::error!(%kind, resource = %key, panic = message, "a reconcile panicked"));
                 // What it had in hand is lost; the status has what was before.
                 let report = reconcile::report_panic(context, &self.unit, &resource, &mut release);
                 match AssertUnwindSafe(secrets.scope(report)).catch_unwind().await {

@@ -403,7 +403,6 @@ impl Work<'_> {
         let job = move || {
             let _share = share;
             let render = || {
-                let _entered = secrets.enter();
                 super::panic_if_asked(&format!("{}/render", facts.name), || {
                     serde_json::to_string(&request.kept).unwrap_or_default()
                 });
@@ -426,7 +425,7 @@ impl Work<'_> {
                 let desired = desired::desired(manifests(&rendered.objects), &identity, &namespaced, &key);
                 Ok((rendered, desired))
             };
-            helm_template::render::on_large_stack(render)
+            helm_template::render::on_large_stack(|| secrets.during(render))
         };
         let answer = tokio::task::spawn_blocking(job).await;
         context.metrics.render_duration.observe(started.elapsed().as_secs_f64());

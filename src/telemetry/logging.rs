@@ -8,7 +8,7 @@ use std::fmt;
 use std::io::IsTerminal;
 use std::str::FromStr;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{DefaultFields, FormatEvent, FormatFields, JsonFields, Writer};
 use tracing_subscriber::fmt::time::FormatTime;
@@ -75,16 +75,24 @@ pub(super) fn quotes_bodies(event: &tracing::Metadata<'_>) -> bool {
 /// Readable lines without the secrets of the release that they are about.
 struct Redacted<F>(F);
 
-/// Everything that can be said about logging. The default is that of `--zap-devel=false` with no other flag.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Everything that can be said about logging: the flags of controller-runtime's zap logger.
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[command(next_help_heading = "Logging (RUST_LOG decides what is logged, if it is set)")]
 pub struct LogOptions {
-    /// Development defaults: readable lines, level debug.
+    /// Development defaults: readable lines, level debug
+    #[arg(long = "zap-devel")]
     pub devel: bool,
-    /// None: readable on a terminal, JSON elsewhere.
+
+    /// How lines look [default: console on a terminal, else json]
+    #[arg(long = "zap-encoder", value_name = "ENCODER", ignore_case = true)]
     pub encoder: Option<Encoder>,
-    /// None: info, or debug with `devel`.
+
+    /// debug, info, warn, error, or a number from 1 (debug) up [default: info]
+    #[arg(long = "zap-log-level", value_name = "LEVEL")]
     pub level: Option<Level>,
-    /// None: RFC 3339 in UTC.
+
+    /// How time stamps look [default: rfc3339]
+    #[arg(long = "zap-time-encoding", value_name = "ENCODING", ignore_case = true)]
     pub time: Option<TimeEncoding>,
 }
 

@@ -8,13 +8,8 @@ mod edge;
 mod words;
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::future::Future;
-use std::marker::PhantomData;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL_NOPAD};
 use edge::Edge;
@@ -55,27 +50,14 @@ struct Needle {
     turn: u32,
 }
 
-/// While this lives, its set cleans what this thread emits.
-#[must_use = "the set is left when this is dropped"]
-pub struct Entered(PhantomData<*const ()>);
-
-/// A future that enters a set whenever it is polled.
-pub struct Scoped<F> {
-    secrets: Arc<Secrets>,
-    future: Pin<Box<F>>,
+tokio::task_local! {
+    static CURRENT: Arc<Secrets>;
 }
 
-thread_local! {
-    static CURRENT: RefCell<Vec<Arc<Secrets>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The text without the secrets of the release that this thread works on; as it is where it works on none.
+/// The text without the secrets of the release that is worked on; as it is where none is.
 pub fn current(text: &str) -> Cow<'_, str> {
-    let set = CURRENT.try_with(|stack| stack.borrow().last().cloned());
-    match set {
-        Ok(Some(secrets)) => Cow::Owned(secrets.redact(text).into_owned()),
-        _ => Cow::Borrowed(text),
-    }
+    let clean = CURRENT.try_with(|secrets| secrets.redact(text).into_owned());
+    clean.map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
 // === impl Secrets ===
@@ -174,18 +156,14 @@ impl Secrets {
         Cow::Owned(out)
     }
 
-    /// Cleans what this thread emits, until the answer is dropped.
-    pub fn enter(self: &Arc<Self>) -> Entered {
-        CURRENT.with(|stack| stack.borrow_mut().push(self.clone()));
-        Entered(PhantomData)
+    /// Cleans what a piece of work emits.
+    pub fn during<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> T {
+        CURRENT.sync_scope(self.clone(), work)
     }
 
     /// Cleans what a future emits.
-    pub fn scope<F: Future>(self: &Arc<Self>, future: F) -> Scoped<F> {
-        Scoped {
-            secrets: self.clone(),
-            future: Box::pin(future),
-        }
+    pub async fn scope<T>(self: &Arc<Self>, future: impl Future<Output = T>) -> T {
+        CURRENT.scope(self.clone(), Box::pin(future)).await
     }
 }
 
@@ -266,27 +244,6 @@ impl Index {
             (length >= enough && needle.edge.fits(all, at, at + length, is_whole)).then_some(length)
         };
         needles.iter().filter_map(common).max()
-    }
-}
-
-// === impl Entered ===
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        // A thread that ends has no set any more.
-        let _ = CURRENT.try_with(|stack| stack.borrow_mut().pop());
-    }
-}
-
-// === impl Scoped ===
-
-impl<F: Future> Future for Scoped<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let secrets = self.secrets.clone();
-        let _entered = secrets.enter();
-        self.future.as_mut().poll(context)
     }
 }
 
@@ -471,7 +428,7 @@ mod tests {
     #[test]
     fn known_words_and_those_of_our_own_are_no_secrets() {
         let set = Secrets::default();
-        let asked = RefCell::new(Vec::new());
+        let asked = std::cell::RefCell::new(Vec::new());
         let known = |text: &str| {
             asked.borrow_mut().push(text.to_owned());
             ["known-one", "known line of a config"].contains(&text)
@@ -517,13 +474,10 @@ mod tests {
     fn sets_are_entered_and_left() {
         let (one, other) = (secrets(&["first-secret"]), secrets(&["second-secret"]));
         let text = "first-secret second-secret";
-        assert_eq!(current(text), text);
-        {
-            let _one = one.enter();
+        one.during(|| {
             assert_eq!(current(text), "[redacted] second-secret");
-            let _other = other.enter();
-            assert_eq!(current(text), "first-secret [redacted]");
-        }
+            other.during(|| assert_eq!(current(text), "first-secret [redacted]"));
+        });
         assert_eq!(current(text), text);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let work = one.scope(async {

@@ -204,7 +204,7 @@ impl History {
                     shutdown_timeout: 5 * SECOND,
                 };
                 let metrics = metrics.clone();
-                let _ = controller::run(client.clone(), options, metrics, Health::new(), token.clone()).await;
+                let _ = controller::run(client.clone(), options, metrics, Health::default(), token.clone()).await;
                 tokio::time::sleep(SECOND).await;
             }
         });

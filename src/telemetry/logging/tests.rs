@@ -76,12 +76,12 @@ fn lines_of_either_kind_hold_no_secret_of_the_release() {
             encoder: Some(encoder),
             ..LogOptions::default()
         };
-        let text = logged(&options, None, || {
-            let _entered = secrets.enter();
+        let events = || {
             let span = tracing::info_span!("reconcile", spanned = "hunt\"er2");
             let _span = span.enter();
             tracing::warn!(shown = %"hunt\"er2", debugged = ?"hunt\"er2", plain = "hunt\"er2", "says hunt\"er2");
-        });
+        };
+        let text = logged(&options, None, || secrets.during(events));
         assert!(!text.contains("er2"), "{text}");
         assert_eq!(text.matches(redact::MARK).count(), 5, "{text}");
         if encoder == Encoder::Json {
