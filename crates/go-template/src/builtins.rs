@@ -5,7 +5,7 @@ use super::escape;
 use super::exec::Reflected;
 use super::format::{sprint, sprintln};
 use super::printf::{MAX_TEXT, sprintf};
-use super::value::{List, ListKind, Map, MapKind, Value};
+use super::value::{List, ListKind, Map, MapKind, Named, Value};
 
 /// A built-in function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -213,15 +213,15 @@ pub(super) fn element_of(list: &List, element: Value) -> Reflected {
 /// A map's entry, or the zero value of its element type.
 pub(super) fn entry_of(map: &Map, entry: Option<Value>) -> Reflected {
     match (map.kind, entry) {
-        (MapKind::Any | MapKind::Values, entry) => Reflected {
+        (MapKind::String, entry) => Reflected::concrete(entry.unwrap_or_else(|| Value::string(""))),
+        (MapKind::Named(Named { of_bytes: true, .. }), entry) => Reflected::concrete(match entry {
+            Some(Value::String(data)) => Value::bytes(data.as_bytes()),
+            entry => entry.unwrap_or_else(|| Value::List(List::nil(ListKind::Bytes))),
+        }),
+        (_, entry) => Reflected {
             value: entry.unwrap_or(Value::Nil),
             interface: true,
         },
-        // The contents of files are kept as text, which takes far less room than a value a byte.
-        (MapKind::Files, Some(Value::String(data))) => Reflected::concrete(Value::bytes(data.as_bytes())),
-        (_, Some(value)) => Reflected::concrete(value),
-        (MapKind::String, None) => Reflected::concrete(Value::string("")),
-        (MapKind::Files, None) => Reflected::concrete(Value::List(List::nil(ListKind::Bytes))),
     }
 }
 

@@ -7,8 +7,8 @@
 
 use std::cell::{Cell, RefCell};
 
-/// Births from here on are those of maps that hold what only one file sees.
-const OF_FILE: u64 = 1 << 62;
+/// Births from here on are those of maps that only one execution has.
+const LOCAL: u64 = 1 << 62;
 /// How many changes are remembered one by one.
 const MAX_CHANGES: usize = 256;
 
@@ -24,8 +24,8 @@ struct Notes {
     read: Cell<u64>,
     /// The birth of the oldest that was changed.
     changed: Cell<u64>,
-    /// Whether a map was read of which only the file at hand knows.
-    of_file: Cell<bool>,
+    /// Whether a map was read that only the execution at hand has.
+    local: Cell<bool>,
     impure: Cell<bool>,
 }
 
@@ -42,7 +42,7 @@ thread_local! {
 #[derive(Clone, Copy, Debug)]
 pub struct Footprint {
     read: u64,
-    of_file: bool,
+    local: bool,
     moment: u64,
 }
 
@@ -73,9 +73,9 @@ impl Birth {
         Birth(next)
     }
 
-    /// That of a map of which only the file at hand knows: results that read it hold for this file.
-    pub fn of_file() -> Self {
-        Birth(Birth::now().0 | OF_FILE)
+    /// That of a map that only the execution at hand has: results that read it hold for that one.
+    pub fn local() -> Self {
+        Birth(Birth::now().0 | LOCAL)
     }
 
     /// Notes that the map's entries are read.
@@ -86,16 +86,16 @@ impl Birth {
                 if self.0 >= notes.read.get() {
                     notes.read.set(self.0 + 1);
                 }
-            } else if self.0 >= OF_FILE {
-                notes.of_file.set(true);
+            } else if self.0 >= LOCAL {
+                notes.local.set(true);
             }
         });
     }
 
     /// Notes that an entry of the map is set or removed.
     pub fn changed(self) {
-        // What only a file knows may be as old as anything.
-        let birth = if self.0 >= OF_FILE { 0 } else { self.0 };
+        // What only an execution has may be as old as anything.
+        let birth = if self.0 >= LOCAL { 0 } else { self.0 };
         NOTES.with(|notes| notes.changed.set(notes.changed.get().min(birth)));
         let moment = MOMENT.get() + 1;
         MOMENT.set(moment);
@@ -121,7 +121,7 @@ impl Notes {
             start: Cell::new(0),
             read: Cell::new(0),
             changed: Cell::new(u64::MAX),
-            of_file: Cell::new(false),
+            local: Cell::new(false),
             impure: Cell::new(false),
         }
     }
@@ -136,15 +136,15 @@ impl Notes {
         self.start.set(from.start.get());
         self.read.set(from.read.get());
         self.changed.set(from.changed.get());
-        self.of_file.set(from.of_file.get());
+        self.local.set(from.local.get());
         self.impure.set(from.impure.get());
     }
 
     /// Adds what an inner frame read.
-    fn add(&self, read: u64, of_file: bool) {
+    fn add(&self, read: u64, local: bool) {
         // What was made in this frame, and is older than the inner one, may hide something older.
         self.read.set(self.read.get().max(read.min(self.start.get())));
-        self.of_file.set(self.of_file.get() || of_file);
+        self.local.set(self.local.get() || local);
     }
 }
 
@@ -166,14 +166,14 @@ impl Frame {
         NOTES.with(|notes| {
             let inner = notes.copy();
             notes.restore(&self.outer);
-            let (read, of_file) = (inner.read.get(), inner.of_file.get());
-            notes.add(read, of_file);
+            let (read, local) = (inner.read.get(), inner.local.get());
+            notes.add(read, local);
             notes.changed.set(notes.changed.get().min(inner.changed.get()));
             notes.impure.set(notes.impure.get() || inner.impure.get());
             let is_pure = !inner.impure.get() && inner.changed.get() >= inner.start.get();
             is_pure.then(|| Footprint {
                 read,
-                of_file,
+                local,
                 moment: MOMENT.get(),
             })
         })
@@ -192,13 +192,13 @@ impl Footprint {
         })
     }
 
-    /// Whether the result depends on the file at hand.
-    pub fn is_of_file(&self) -> bool {
-        self.of_file
+    /// Whether the result depends on the execution at hand.
+    pub fn is_local(&self) -> bool {
+        self.local
     }
 
     /// Notes, in the open frame, what was read for the result.
     pub fn used(&self) {
-        NOTES.with(|notes| notes.add(self.read, self.of_file));
+        NOTES.with(|notes| notes.add(self.read, self.local));
     }
 }

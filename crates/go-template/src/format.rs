@@ -8,7 +8,7 @@ use super::meter;
 pub use super::quote::quote_go;
 use super::quote::{Keep, can_backquote, quote_with};
 use super::unicode::{decode_lossy, rune_count};
-use super::value::{Field, List, ListKind, Map, MapKind, Object, Value};
+use super::value::{Field, List, ListKind, Map, Object, Value};
 
 /// `fmt.Sprint` of one value: `%v`. A text over [`meter::MAX_TEXT`], or of a value that nests too deeply, is cut short and
 /// reported to the [`meter`].
@@ -270,7 +270,7 @@ impl<'o> Printer<'o> {
         matches!(verb, 'v' | 'd') && self.flags == Flags::default()
     }
 
-    /// Bytes as numbers. Charts print `.Files` whole, at times by mistake, so this is as short as it can be.
+    /// Bytes as numbers. Files are printed whole, at times by mistake, so this is as short as it can be.
     fn bytes(&mut self, bytes: impl Iterator<Item = u8>) {
         self.out.push(b'[');
         for (i, byte) in bytes.enumerate() {
@@ -298,10 +298,10 @@ impl<'o> Printer<'o> {
                 self.string(key.as_bytes(), verb, &Value::String(key.clone()));
                 self.write(":");
                 match item {
-                    Value::String(data) if map.kind == MapKind::Files && self.is_plain(verb) => {
+                    Value::String(data) if map.kind.of_bytes() && self.is_plain(verb) => {
                         self.bytes(data.as_bytes().iter().copied());
                     }
-                    Value::String(data) if map.kind == MapKind::Files => {
+                    Value::String(data) if map.kind.of_bytes() => {
                         self.list(&List::bytes(data.as_bytes()), "[]uint8", verb);
                     }
                     item => self.element(item, verb),

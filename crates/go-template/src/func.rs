@@ -30,7 +30,7 @@ pub enum Param {
     Float64,
     /// `bool`
     Bool,
-    /// `map[string]interface {}`; `common.Values` is assignable to it
+    /// `map[string]interface {}`; a named type over it is assignable to it
     Map,
     /// `[]interface {}`
     List,

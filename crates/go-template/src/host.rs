@@ -1,8 +1,8 @@
-//! What the evaluator asks of the context that a caller hands it: limits, options, methods of named map types.
+//! What the evaluator asks of the context that a caller hands it: limits, options, methods of named types.
 
-use super::func::{CallError, Param};
+use super::func::CallError;
 use super::meter;
-use super::value::{List, ListKind, Map, MapKind, Value};
+use super::value::Value;
 
 /// What a map lookup by `.field` does when the key is missing: Go's option `missingkey`. Only maps are asked;
 /// a missing struct field is always an error.
@@ -10,7 +10,7 @@ use super::value::{List, ListKind, Map, MapKind, Value};
 pub enum MissingKey {
     /// `missingkey=default`: no value, which prints as `<no value>`.
     Invalid,
-    /// `missingkey=zero`: the zero value of the map's element type. Helm uses this one.
+    /// `missingkey=zero`: the zero value of the map's element type.
     #[default]
     Zero,
     /// `missingkey=error`: execution stops.
@@ -52,31 +52,8 @@ pub trait Host {
         MissingKey::Zero
     }
 
-    /// Whether a named map type has a method of that (exported) name. One that only [`Host::map_method`] can tell about
-    /// is one.
-    fn has_map_method(&self, kind: MapKind, _name: &[u8]) -> bool {
-        matches!(kind, MapKind::Values | MapKind::Files)
-    }
-
-    /// The parameters of a method of a named map type; `None` if it isn't known, in which case
-    /// [`Host::map_method`] gets whatever arguments there are.
-    fn map_method_params(&self, _kind: MapKind, _name: &str) -> Option<&'static [Param]> {
-        None
-    }
-
-    /// Calls a method of a named map type; `None` if the type has no such method, and the name is looked up as a key.
-    /// Called for [`MapKind::Values`] and [`MapKind::Files`] and names that start with an upper case letter.
-    fn map_method(&mut self, _map: &Map, _name: &str, _args: &[Value]) -> Option<Result<Value, CallError>> {
-        None
-    }
-
-    /// The parameters of a method of a named list type; `None` if the type has no such method.
-    fn list_method_params(&self, _kind: ListKind, _name: &str) -> Option<&'static [Param]> {
-        None
-    }
-
-    /// Calls a method of a named list type, [`ListKind::VersionSet`], whose parameters are known.
-    fn list_method(&mut self, _list: &List, _name: &str, _args: &[Value]) -> Result<Value, CallError> {
+    /// Calls a method of a type that the host has [named](super::value::Named), with arguments that fit its parameters.
+    fn call_method(&mut self, _receiver: &Value, _name: &str, _args: &[Value]) -> Result<Value, CallError> {
         Ok(Value::Nil)
     }
 }

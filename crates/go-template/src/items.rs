@@ -3,14 +3,18 @@
 use std::ops::Deref;
 
 use super::memory::{self, holds_values};
-use super::value::Value;
+use super::value::{Named, Value};
 
 /// The elements of a slice. Nothing changes them.
-pub struct Items(Vec<Value>);
+pub struct Items {
+    elements: Vec<Value>,
+    /// The type of a slice of kind [`ListKind::Named`](super::ListKind::Named).
+    pub named: Option<&'static Named>,
+}
 
-impl From<Vec<Value>> for Items {
-    fn from(elements: Vec<Value>) -> Self {
-        Items(elements)
+impl Items {
+    pub(super) fn new(elements: Vec<Value>, named: Option<&'static Named>) -> Self {
+        Items { elements, named }
     }
 }
 
@@ -18,15 +22,15 @@ impl Deref for Items {
     type Target = [Value];
 
     fn deref(&self) -> &[Value] {
-        &self.0
+        &self.elements
     }
 }
 
 /// Lists in lists are dropped without recursion.
 impl Drop for Items {
     fn drop(&mut self) {
-        if self.0.iter().any(holds_values) {
-            memory::release_list(std::mem::take(&mut self.0));
+        if self.elements.iter().any(holds_values) {
+            memory::release_list(std::mem::take(&mut self.elements));
         }
     }
 }

@@ -36,4 +36,4 @@ pub use exec::exec;
 pub use func::{CallError, Func, FuncMap, Given, Param, Rest};
 pub use host::{Host, MissingKey};
 pub use set::{FuncNames, Set};
-pub use value::{Entries, Field, List, ListKind, Map, MapKind, Object, Str, Value};
+pub use value::{Entries, Field, List, ListKind, Map, MapKind, Named, Object, Str, Value};

@@ -85,11 +85,11 @@ impl From<Entries> for Table {
 }
 
 impl Table {
-    /// A table of which only the file at hand knows.
-    pub fn of_file(entries: Entries) -> Self {
+    /// A table that only the execution at hand has.
+    pub fn local(entries: Entries) -> Self {
         Table {
             entries: RefCell::new(entries),
-            birth: Birth::of_file(),
+            birth: Birth::local(),
         }
     }
 
@@ -108,7 +108,7 @@ impl Table {
         table.put(key, value);
     }
 
-    /// Sets a key where no result can depend on it: before templates are executed, or to a table of the file at hand.
+    /// Sets a key where no result can depend on it: before templates are executed, or to a table of the execution at hand.
     pub fn put(&self, key: Str, value: Value) {
         // The old value is dropped after the borrow has ended: it may hold this very table.
         let old = self.entries.borrow_mut().insert(key, value);

@@ -11,6 +11,8 @@ pub use super::entries::Entries;
 pub use super::items::Items;
 pub use super::memory::Table;
 
+use super::func::Param;
+
 /// A Go `string`: arbitrary bytes, usually UTF-8. Cheap to clone; shared with the AST's constants, hence `Arc`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Str(Arc<[u8]>);
@@ -65,8 +67,19 @@ pub enum ListKind {
     Map,
     /// `[][]interface {}`, which `chunk` makes
     Lists,
-    /// `common.VersionSet`, Helm's named `[]string`, which has methods
-    VersionSet,
+    /// A named `[]string` of the host's: its [items](Items::named) know which
+    Named,
+}
+
+/// A named type of the host's, with methods.
+#[derive(Debug)]
+pub struct Named {
+    /// What `%T` prints.
+    pub name: &'static str,
+    /// Of a map, whether its values are `[]uint8` rather than `interface {}`. They are kept as strings, which take far less room.
+    pub of_bytes: bool,
+    /// The methods and their parameters; [`Host::call_method`](super::Host::call_method) calls them.
+    pub methods: &'static [(&'static str, &'static [Param])],
 }
 
 /// A slice. `items` is `None` for a nil slice, which prints as `[]` but is `null` in JSON.
@@ -78,17 +91,15 @@ pub struct List {
     pub items: Option<Rc<Items>>,
 }
 
-/// The static type of a map handle. Two handles of different kinds may share entries, as `.Values` and `.Values.AsMap` do.
+/// The static type of a map handle. Two handles of different kinds may share entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapKind {
     /// `map[string]interface {}`
     Any,
-    /// `common.Values`, Helm's named map type, which has methods
-    Values,
     /// `map[string]string`
     String,
-    /// `engine.files`, that is `map[string][]uint8` with the methods of `.Files`
-    Files,
+    /// A named type of the host's
+    Named(&'static Named),
 }
 
 /// A map: a reference to shared entries. `entries` is `None` for a nil map.
@@ -100,7 +111,7 @@ pub struct Map {
     pub entries: Option<Rc<Table>>,
 }
 
-/// What a struct (or a pointer to one) offers to a template. Implemented outside `go/`, by Helm's and sprig's types.
+/// What a struct (or a pointer to one) offers to a template. Implemented by the host's types.
 pub trait Object {
     /// `%T`, for example `*common.Capabilities`.
     fn type_name(&self) -> &'static str;
@@ -295,13 +306,24 @@ impl List {
     pub fn new(kind: ListKind, items: Vec<Value>) -> Self {
         List {
             kind,
-            items: Some(Rc::new(Items::from(items))),
+            items: Some(Rc::new(Items::new(items, None))),
+        }
+    }
+
+    /// A slice of a named type.
+    pub fn named(named: &'static Named, items: Vec<Value>) -> Self {
+        List {
+            kind: ListKind::Named,
+            items: Some(Rc::new(Items::new(items, Some(named)))),
         }
     }
 
     /// Go's `list[from:to]`, for indexes in that order up to the length.
     pub fn slice(&self, from: usize, to: usize) -> List {
-        let part = |items: &Rc<Items>| Rc::new(Items::from(items.get(from..to).unwrap_or_default().to_vec()));
+        let part = |items: &Rc<Items>| {
+            let part = items.get(from..to).unwrap_or_default();
+            Rc::new(Items::new(part.to_vec(), items.named))
+        };
         List {
             kind: self.kind,
             items: self.items.as_ref().map(part),
@@ -328,6 +350,12 @@ impl List {
         self.items.is_none()
     }
 
+    /// Its type, if the host has named it.
+    pub(super) fn named_type(&self) -> Option<&'static Named> {
+        let named = self.items.as_ref()?.named;
+        named.filter(|_| self.kind == ListKind::Named)
+    }
+
     /// Go's `%T`.
     pub fn type_name(&self) -> &'static str {
         match self.kind {
@@ -337,7 +365,7 @@ impl List {
             ListKind::Bytes => "[]uint8",
             ListKind::Map => "[]map[string]interface {}",
             ListKind::Lists => "[][]interface {}",
-            ListKind::VersionSet => "common.VersionSet",
+            ListKind::Named => self.named_type().map_or("[]string", |named| named.name),
         }
     }
 }
@@ -404,12 +432,36 @@ impl Map {
     pub fn type_name(&self) -> &'static str {
         match self.kind {
             MapKind::Any => "map[string]interface {}",
-            MapKind::Values => "common.Values",
             MapKind::String => "map[string]string",
-            MapKind::Files => "engine.files",
+            MapKind::Named(named) => named.name,
         }
     }
 }
+
+// === impl MapKind, Named ===
+
+impl MapKind {
+    /// Whether it is a named type whose values are `[]uint8`.
+    pub fn of_bytes(self) -> bool {
+        matches!(self, MapKind::Named(named) if named.of_bytes)
+    }
+}
+
+impl Named {
+    /// The parameters of a method.
+    pub(super) fn params(&self, method: &[u8]) -> Option<&'static [Param]> {
+        let found = self.methods.iter().find(|(name, _)| name.as_bytes() == method);
+        found.map(|(_, params)| *params)
+    }
+}
+
+impl PartialEq for Named {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Named {}
 
 // === impl Value ===
 
@@ -511,7 +563,7 @@ impl Value {
     }
 
     /// The value as JSON data has it. A JSON number that serde_json holds as an integer becomes `int64`,
-    /// any other `float64`; who wants Helm's all-float64 numbers converts the JSON first.
+    /// any other `float64`; who wants all numbers to be floats converts the JSON first.
     pub fn from_json(json: &serde_json::Value) -> Self {
         use serde_json::Value as Json;
         match json {

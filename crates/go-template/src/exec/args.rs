@@ -138,10 +138,12 @@ impl<'a, C: Host> State<'a, '_, C> {
             | (Param::Float64, value @ Value::Float64(_))
             | (Param::Bool, value @ Value::Bool(_)) => Ok(value),
             (Param::Map, Value::Map(map)) if map.kind == MapKind::Any => Ok(Value::Map(map)),
-            (Param::Map, Value::Map(map)) if map.kind == MapKind::Values => Ok(Value::Map(map.with_kind(MapKind::Any))),
+            (Param::Map, Value::Map(map)) if matches!(map.kind, MapKind::Named(named) if !named.of_bytes) => {
+                Ok(Value::Map(map.with_kind(MapKind::Any)))
+            }
             (Param::List, Value::List(list)) if list.kind == ListKind::Any => Ok(Value::List(list)),
             (Param::Strings, Value::List(list)) if list.kind == ListKind::String => Ok(Value::List(list)),
-            (Param::Strings, Value::List(list)) if list.kind == ListKind::VersionSet => Ok(Value::List(List {
+            (Param::Strings, Value::List(list)) if list.kind == ListKind::Named => Ok(Value::List(List {
                 kind: ListKind::String,
                 items: list.items,
             })),
@@ -176,7 +178,6 @@ fn nil_of(param: Param) -> Option<Value> {
         Param::List => Some(Value::List(List::nil(ListKind::Any))),
         Param::Strings => Some(Value::List(List::nil(ListKind::String))),
         Param::Named(name) if name.starts_with(['*', '[']) || name.starts_with("map[") => Some(Value::Nil),
-        Param::Named("io.Writer") => Some(Value::Nil),
         _ => None,
     }
 }

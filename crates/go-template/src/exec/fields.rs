@@ -5,7 +5,7 @@ use super::super::builtins::entry_of;
 use super::super::func::{CallError, Param};
 use super::super::host::{Host, MissingKey};
 use super::super::quote::quote_go;
-use super::super::value::{List, ListKind, Map, MapKind, Value};
+use super::super::value::{Map, MapKind, Value};
 use super::{At, Failure, Reflected, State};
 
 /// Whether it can be a method's name.
@@ -82,8 +82,8 @@ impl<'a, C: Host> State<'a, '_, C> {
         let name = self.name(span);
         let is_plain = match map.kind {
             MapKind::Any => true,
-            MapKind::Values => !is_exported(name) || !self.host.has_map_method(map.kind, name),
-            _ => false,
+            MapKind::Named(named) => !named.of_bytes && (!is_exported(name) || named.params(name).is_none()),
+            MapKind::String => false,
         };
         if !is_plain {
             return None;
@@ -104,9 +104,12 @@ impl<'a, C: Host> State<'a, '_, C> {
                 Err(self.fail(format!("nil data; no entry for key {}", quote_go(name))))
             }
             Value::Nil => Ok(Reflected::INVALID),
-            Value::Map(map) => self.map_field(map, access),
+            Value::Map(map) => self.map_field(receiver, map, access),
             Value::Object(_) => self.object_field(receiver, access),
-            Value::List(list) if list.kind == ListKind::VersionSet => self.list_field(receiver, list, access),
+            Value::List(list) => match list.named_type().and_then(|named| named.params(name.as_bytes())) {
+                Some(params) => self.method(receiver, params, access),
+                None => Err(self.no_field(receiver, name)),
+            },
             _ => Err(self.no_field(receiver, name)),
         }
     }
@@ -115,20 +118,14 @@ impl<'a, C: Host> State<'a, '_, C> {
         self.fail(format!("can't evaluate field {name} in type {}", receiver.type_name()))
     }
 
-    fn map_field(&mut self, map: &Map, access: Access<'a, '_>) -> Result<Reflected, Failure> {
+    fn map_field(&mut self, receiver: &Reflected, map: &Map, access: Access<'a, '_>) -> Result<Reflected, Failure> {
         let name = access.name;
-        let has_args = !access.args.is_empty() || access.last.is_some();
-        // Only exported names can be methods.
-        if is_exported(name.as_bytes()) && self.host.has_map_method(map.kind, name.as_bytes()) {
-            let params = self.host.map_method_params(map.kind, name);
-            let (operand, at) = (access.operand, self.at);
-            let args = self.method_args(params, access)?;
-            if let Some(result) = self.host.map_method(map, name, &args) {
-                return self.returned(result, At::Operand(operand), name, 0);
-            }
-            self.at = at;
+        if let MapKind::Named(named) = map.kind
+            && let Some(params) = named.params(name.as_bytes())
+        {
+            return self.method(receiver, params, access);
         }
-        if has_args {
+        if !access.args.is_empty() || access.last.is_some() {
             return Err(self.fail(format!("{name} is not a method but has arguments")));
         }
         match (map.get(name.as_bytes()), self.missing_key) {
@@ -138,13 +135,16 @@ impl<'a, C: Host> State<'a, '_, C> {
         }
     }
 
-    fn list_field(&mut self, receiver: &Reflected, list: &List, access: Access<'a, '_>) -> Result<Reflected, Failure> {
+    /// Calls a method of a type that the host has named.
+    fn method(
+        &mut self,
+        receiver: &Reflected,
+        params: &'static [Param],
+        access: Access<'a, '_>,
+    ) -> Result<Reflected, Failure> {
         let (name, operand) = (access.name, access.operand);
-        let Some(params) = self.host.list_method_params(list.kind, name) else {
-            return Err(self.no_field(receiver, name));
-        };
-        let args = self.method_args(Some(params), access)?;
-        let result = self.host.list_method(list, name, &args);
+        let args = self.method_args(params, access)?;
+        let result = self.host.call_method(&receiver.value, name, &args);
         self.returned(result, At::Operand(operand), name, 0)
     }
 
@@ -159,7 +159,7 @@ impl<'a, C: Host> State<'a, '_, C> {
                 self.check_arity(name, params.len(), false, access.args.len(), access.last.is_some())?;
                 return Err(self.fail(error));
             }
-            let args = self.method_args(Some(params), access)?;
+            let args = self.method_args(params, access)?;
             if let Some(result) = object.call(name, &args) {
                 return self.returned(result.map_err(CallError::Text), At::Operand(operand), name, 0);
             }
@@ -182,12 +182,8 @@ impl<'a, C: Host> State<'a, '_, C> {
         }
     }
 
-    fn method_args(&mut self, params: Option<&'static [Param]>, access: Access<'a, '_>) -> Result<Vec<Value>, Failure> {
-        let from = match params {
-            Some(params) => self.eval_args(access.dot, access.name, params, None, access.args, access.last)?,
-            None if access.args.is_empty() && access.last.is_none() => return Ok(Vec::new()),
-            None => self.eval_args(access.dot, access.name, &[], Some(Param::Any), access.args, access.last)?,
-        };
+    fn method_args(&mut self, params: &'static [Param], access: Access<'a, '_>) -> Result<Vec<Value>, Failure> {
+        let from = self.eval_args(access.dot, access.name, params, None, access.args, access.last)?;
         Ok(self.args.split_off(from))
     }
 }

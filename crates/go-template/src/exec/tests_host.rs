@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::error::Cause;
 use super::super::func::{CallError, Func, Param};
 use super::super::host::Plain;
-use super::super::value::{Map, MapKind, Object, Str};
+use super::super::value::{MapKind, Named, Object, Str};
 use super::tests::data;
 use super::*;
 
@@ -42,21 +42,20 @@ impl Host for Charts {
         }
     }
 
-    fn map_method_params(&self, kind: MapKind, name: &str) -> Option<&'static [Param]> {
-        (kind == MapKind::Values && name == "Table").then_some(&[Param::String])
-    }
-
-    fn map_method(&mut self, map: &Map, name: &str, args: &[Value]) -> Option<Result<Value, CallError>> {
-        match (name, args) {
-            ("Table", [Value::String(name)]) => Some(match map.get(name.as_bytes()) {
-                Some(table) => Ok(table),
-                None => Err(CallError::Text("no table".to_owned())),
-            }),
-            ("AsMap", []) => Some(Ok(Value::Map(map.with_kind(MapKind::Any)))),
-            _ => None,
+    fn call_method(&mut self, receiver: &Value, _name: &str, args: &[Value]) -> Result<Value, CallError> {
+        match (receiver, args) {
+            (Value::Map(map), [Value::String(name)]) => map.get(name.as_bytes()).ok_or("no table".into()),
+            (Value::Map(map), []) => Ok(Value::Map(map.with_kind(MapKind::Any))),
+            _ => Ok(Value::Nil),
         }
     }
 }
+
+static VALUES: Named = Named {
+    name: "common.Values",
+    of_bytes: false,
+    methods: &[("AsMap", &[]), ("Table", &[Param::String])],
+};
 
 fn funcs() -> FuncMap<Charts> {
     let include = |ctx: &mut Charts, name: &Str, data: &Value| {
@@ -89,7 +88,7 @@ fn run_with(text: &str, json: serde_json::Value, adjust: impl Fn(&mut Charts)) -
     if let Value::Map(map) = &root {
         let values = map.get(b"Values").unwrap_or(Value::Nil);
         if let Value::Map(values) = values {
-            map.insert("Values".into(), Value::Map(values.with_kind(MapKind::Values)))
+            map.insert("Values".into(), Value::Map(values.with_kind(MapKind::Named(&VALUES))))
                 .unwrap();
         }
         map.insert("Object".into(), Value::Object(Rc::new(Version))).unwrap();

@@ -11,6 +11,7 @@ use serde_json::{Map as JsonMap, Value as Json};
 use super::dependencies::Node;
 use super::metadata::json_kind;
 use super::{Error, Warning};
+use crate::helm::data::VALUES;
 use go_template::format::display;
 use go_template::printf::sprintf;
 use go_template::quote::quote_go;
@@ -141,7 +142,7 @@ pub fn path_value(values: &Map, path: &str) -> Option<Value> {
 /// The value as a table, if it is one.
 pub fn as_table(value: &Value) -> Option<Map> {
     match value {
-        Value::Map(map) if matches!(map.kind, MapKind::Any | MapKind::Values) => Some(map.clone()),
+        Value::Map(map) if map.kind == MapKind::Any || map.kind == VALUES => Some(map.clone()),
         _ => None,
     }
 }

@@ -7,7 +7,7 @@ use crate::limit;
 use crate::sprig::text;
 use go_template::meter;
 use go_template::number::{format_float, shortest};
-use go_template::value::{ListKind, MapKind, Value};
+use go_template::value::{ListKind, Value};
 
 pub(crate) use super::json_parse::{first, unmarshal};
 
@@ -86,7 +86,7 @@ impl Writer {
             }
             Value::Map(map) if map.entries.is_none() => self.out.extend_from_slice(b"null"),
             // The contents of files are byte slices to Go.
-            Value::Map(map) if map.kind == MapKind::Files => {
+            Value::Map(map) if map.kind.of_bytes() => {
                 let entries = map.snapshot();
                 self.group(b"{}", entries.len(), depth, |writer, index| match entries.get(index) {
                     Some((key, Value::String(data))) => {

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::rc::Rc;
 
 use go_template::quote::quote_go;
-use go_template::{Field, List, ListKind, Object, Param, Value};
+use go_template::{Field, List, Named, Object, Param, Value};
 
 /// The Helm version that templates see, and the Go and client versions that its build reports.
 const HELM: (&str, &str, &str) = ("v4.3.1", "go1.26.8", "v1.37");
@@ -295,10 +295,16 @@ fn field(name: &'static str, value: Value) -> Field {
     Field { name, value }
 }
 
+static VERSION_SET: Named = Named {
+    name: "common.VersionSet",
+    of_bytes: false,
+    methods: &[("Has", &[Param::String])],
+};
+
 /// `.Capabilities.APIVersions`
 fn api_versions(list: &[String]) -> Value {
     let versions = list.iter().map(|text| Value::string(text.as_str())).collect();
-    Value::List(List::new(ListKind::VersionSet, versions))
+    Value::List(List::named(&VERSION_SET, versions))
 }
 
 /// `.Capabilities.HelmVersion`

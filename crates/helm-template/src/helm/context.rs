@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::asked::Asked;
+use super::data::{FILES, VALUES};
 use super::hosts::Hosts;
 use super::includes::Includes;
 use super::kept::{Kept, Randomness};
@@ -17,7 +18,7 @@ use go_template::footprint;
 use go_template::memory::Scope;
 use go_template::meter::{self, Meter, Overrun};
 use go_template::quote::quote_go;
-use go_template::{CallError, Entries, ExecError, Host, List, ListKind, Map, MapKind, Param, Set, Str, Value, exec};
+use go_template::{CallError, Entries, ExecError, Host, Map, MapKind, Set, Str, Value, exec};
 use go_yaml as yaml;
 
 /// Room for what an included template prints, in bytes: most print less.
@@ -353,68 +354,38 @@ impl Host for Context {
         Ok(())
     }
 
-    fn has_map_method(&self, kind: MapKind, name: &[u8]) -> bool {
-        match kind {
-            MapKind::Files => std::str::from_utf8(name).is_ok_and(|name| files::arity(name).is_some()),
-            MapKind::Values => matches!(name, b"AsMap" | b"YAML" | b"Table" | b"PathValue" | b"Encode"),
-            _ => false,
-        }
-    }
-
-    fn map_method_params(&self, kind: MapKind, name: &str) -> Option<&'static [Param]> {
-        let arity = match (kind, name) {
-            (MapKind::Files, name) => files::arity(name)?,
-            (MapKind::Values, "AsMap" | "YAML") => 0,
-            (MapKind::Values, "Table" | "PathValue") => 1,
-            (MapKind::Values, "Encode") => return Some(&[Param::Named("io.Writer")]),
-            _ => return None,
+    fn call_method(&mut self, receiver: &Value, name: &str, args: &[Value]) -> Result<Value, CallError> {
+        let result = match (receiver, args.first()) {
+            (Value::List(list), Some(Value::String(wanted))) => {
+                self.asked.has(wanted);
+                let has = |known: &Value| matches!(known, Value::String(known) if known == wanted);
+                Ok(Value::Bool(list.items().iter().any(has)))
+            }
+            (Value::Map(map), _) if map.kind == FILES => files::call(map, name, args),
+            (Value::Map(map), _) => values_method(map, name, args),
+            _ => Ok(Value::Nil),
         };
-        Some(if arity == 0 { &[] } else { &[Param::String] })
-    }
-
-    fn list_method_params(&self, kind: ListKind, name: &str) -> Option<&'static [Param]> {
-        (kind == ListKind::VersionSet && name == "Has").then_some(&[Param::String])
-    }
-
-    fn list_method(&mut self, list: &List, _name: &str, args: &[Value]) -> Result<Value, CallError> {
-        let wanted = match args.first() {
-            Some(Value::String(text)) => text.as_bytes(),
-            _ => return Ok(Value::Bool(false)),
-        };
-        self.asked.has(wanted);
-        let has = |known: &Value| matches!(known, Value::String(known) if known.as_bytes() == wanted);
-        Ok(Value::Bool(list.items().iter().any(has)))
-    }
-
-    fn map_method(&mut self, map: &Map, name: &str, args: &[Value]) -> Option<Result<Value, CallError>> {
-        let result = match map.kind {
-            MapKind::Files => files::call(map, name, args)?,
-            MapKind::Values => values_method(map, name, args)?,
-            _ => return None,
-        };
-        Some(result.map_err(CallError::Text))
+        result.map_err(CallError::Text)
     }
 }
 
 /// The methods of `common.Values` (Helm's `pkg/chart/common/values.go`).
-fn values_method(values: &Map, name: &str, args: &[Value]) -> Option<Result<Value, String>> {
+fn values_method(values: &Map, name: &str, args: &[Value]) -> Result<Value, String> {
     let path = match args.first() {
         Some(Value::String(text)) => text.as_bytes(),
         _ => b"",
     };
-    Some(match name {
+    match name {
         "AsMap" if values.is_empty() => Ok(Value::map(Entries::new())),
         "AsMap" => Ok(Value::Map(values.with_kind(MapKind::Any))),
         "YAML" => super::convert::to_json_value(&Value::Map(values.clone()))
             .and_then(|json| yaml::to_string(&json).map_err(|e| e.to_string()))
             .map(Value::string),
-        "Table" => table(values, path).map(|table| Value::Map(table.with_kind(MapKind::Values))),
+        "Table" => table(values, path).map(|table| Value::Map(table.with_kind(VALUES))),
         "PathValue" if path.is_empty() => Err("YAML path cannot be empty".to_owned()),
         "PathValue" => path_value(values, path),
-        // No value of a template is a writer, only nil is one.
-        "Encode" => Err("runtime error: invalid memory address or nil pointer dereference".to_owned()),
-        _ => return None,
-    })
+        _ => Ok(Value::Nil),
+    }
 }
 
 fn is_table(value: &Value) -> bool {
@@ -424,7 +395,7 @@ fn is_table(value: &Value) -> bool {
 fn table(values: &Map, path: &[u8]) -> Result<Map, String> {
     path.split(|byte| *byte == b'.')
         .try_fold(values.clone(), |map, key| match map.get(key) {
-            Some(Value::Map(inner)) if matches!(inner.kind, MapKind::Any | MapKind::Values) => Ok(inner),
+            Some(Value::Map(inner)) if inner.kind == MapKind::Any || inner.kind == VALUES => Ok(inner),
             _ => Err(format!("{} is not a table", quote_go(key))),
         })
 }

@@ -77,7 +77,7 @@ fn convert(value: &Value, depth: usize) -> Result<Json, String> {
                 for (key, value) in entries.borrow().iter() {
                     let value = match value {
                         // Files are byte slices to Go.
-                        Value::String(data) if map.kind == MapKind::Files => {
+                        Value::String(data) if map.kind.of_bytes() => {
                             Json::String(data_encoding::BASE64.encode(data.as_bytes()))
                         }
                         value => convert(value, depth + 1)?,
@@ -118,7 +118,7 @@ fn tree(value: &Value, depth: usize) -> Result<Tree, String> {
             let entries = map.snapshot().into_iter().map(|(key, value)| {
                 let value = match &value {
                     // Files are byte slices to Go.
-                    Value::String(data) if map.kind == MapKind::Files => {
+                    Value::String(data) if map.kind.of_bytes() => {
                         if !meter::spend(JSON_NODE * data.len() as u64) {
                             return Err(Overrun::Memory.to_string());
                         }

@@ -4,7 +4,36 @@
 use std::rc::Rc;
 
 use go_template::memory::Table;
-use go_template::{Entries, Map, MapKind, Str, Value};
+use go_template::{Entries, Map, MapKind, Named, Param, Str, Value};
+
+static VALUES_TYPE: Named = Named {
+    name: "common.Values",
+    of_bytes: false,
+    methods: &[
+        ("AsMap", &[]),
+        ("YAML", &[]),
+        ("Table", &[Param::String]),
+        ("PathValue", &[Param::String]),
+    ],
+};
+
+static FILES_TYPE: Named = Named {
+    name: "engine.files",
+    of_bytes: true,
+    methods: &[
+        ("GetBytes", &[Param::String]),
+        ("Get", &[Param::String]),
+        ("Glob", &[Param::String]),
+        ("AsConfig", &[]),
+        ("AsSecrets", &[]),
+        ("Lines", &[Param::String]),
+    ],
+};
+
+/// `.Values`, and what templates are executed over.
+pub const VALUES: MapKind = MapKind::Named(&VALUES_TYPE);
+/// `.Files`
+pub const FILES: MapKind = MapKind::Named(&FILES_TYPE);
 
 /// `.Release`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,8 +99,8 @@ pub fn template(name: &str, base_path: &str) -> Value {
         (Str::from("BasePath"), Value::string(base_path)),
     ]);
     Value::Map(Map {
-        kind: MapKind::Values,
-        entries: Some(Rc::new(Table::of_file(entries))),
+        kind: VALUES,
+        entries: Some(Rc::new(Table::local(entries))),
     })
 }
 
@@ -82,5 +111,5 @@ pub fn files(files: &[(Str, Str)]) -> Value {
         .iter()
         .map(|(name, data)| (name.clone(), Value::String(data.clone())))
         .collect();
-    Value::Map(Map::new(MapKind::Files, entries))
+    Value::Map(Map::new(FILES, entries))
 }

@@ -1,6 +1,7 @@
 //! `.Files`: the methods of Helm's `engine.files` (`pkg/engine/files.go`).
 
 use crate::helm::convert::to_json_value;
+use crate::helm::data::FILES;
 use crate::helm::glob::Glob;
 use crate::sprig::text::raw_bytes;
 use go_template::value::{Entries, List, ListKind, Map, MapKind, Str, Value};
@@ -9,38 +10,26 @@ use go_yaml as yaml;
 /// The longest pattern of `Glob`, in bytes.
 const MAX_PATTERN: usize = 1 << 14;
 
-/// Calls a method of `.Files`; `None` if there is no such method.
-pub fn call(files: &Map, method: &str, args: &[Value]) -> Option<Result<Value, String>> {
+/// Calls a method of `.Files`.
+pub fn call(files: &Map, method: &str, args: &[Value]) -> Result<Value, String> {
     let first = match args.first() {
         Some(Value::String(text)) => text.clone(),
         _ => Str::from(""),
     };
     let bytes = || content(files, &first);
-    Some(Ok(match method {
+    Ok(match method {
         "GetBytes" => Value::bytes(&bytes()),
         "Get" => Value::string(bytes()),
         "Glob" if first.len() > MAX_PATTERN => {
-            return Some(Err(format!("the pattern is over the limit of {MAX_PATTERN} bytes")));
+            return Err(format!("the pattern is over the limit of {MAX_PATTERN} bytes"));
         }
         // A pattern that isn't UTF-8 is malformed.
-        "Glob" => match glob(files, std::str::from_utf8(first.as_bytes()).unwrap_or("**")) {
-            Ok(found) => found,
-            Err(text) => return Some(Err(text)),
-        },
+        "Glob" => glob(files, std::str::from_utf8(first.as_bytes()).unwrap_or("**"))?,
         "AsConfig" => as_config(files),
         "AsSecrets" => as_secrets(files),
         "Lines" => lines(&bytes()),
-        _ => return None,
-    }))
-}
-
-/// How many arguments a method takes.
-pub fn arity(method: &str) -> Option<usize> {
-    match method {
-        "GetBytes" | "Get" | "Glob" | "Lines" => Some(1),
-        "AsConfig" | "AsSecrets" => Some(0),
-        _ => None,
-    }
+        _ => Value::Nil,
+    })
 }
 
 fn content(files: &Map, name: &Str) -> Vec<u8> {
@@ -59,7 +48,7 @@ fn glob(files: &Map, pattern: &str) -> Result<Value, String> {
             found.insert(name, data);
         }
     }
-    Ok(Value::Map(Map::new(MapKind::Files, found)))
+    Ok(Value::Map(Map::new(FILES, found)))
 }
 
 fn base_name(path: &Str) -> Str {

@@ -155,7 +155,7 @@ impl Includes {
         RESULTS.with_borrow_mut(|names| {
             let name = names.get_mut(&**name)?;
             name.results
-                .retain(|kept| (!kept.footprint.is_of_file() || kept.file == self.file) && kept.footprint.holds());
+                .retain(|kept| (!kept.footprint.is_local() || kept.file == self.file) && kept.footprint.holds());
             let mut results = name.results.iter();
             let kept = results.find(|kept| kept.set == self.set && is_same(&kept.data, data, MAX_LEVELS))?;
             kept.footprint.used();

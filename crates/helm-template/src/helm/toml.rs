@@ -3,7 +3,7 @@
 use super::convert::is_exported;
 use crate::sprig::text::display;
 use go_template::meter::{self, Overrun};
-use go_template::value::{List, Map, MapKind, Object, Str, Value};
+use go_template::value::{List, Map, Object, Str, Value};
 
 const TOO_DEEP: &str = "toml: the value is nested too deeply, or contains itself";
 const MAX_DEPTH: usize = 200;
@@ -266,7 +266,7 @@ fn entries_of(value: &Value) -> Vec<(Str, Value)> {
         value => value,
     };
     match value {
-        Value::Map(map) if map.kind == MapKind::Files => {
+        Value::Map(map) if map.kind.of_bytes() => {
             let entries = map.snapshot().into_iter();
             entries.map(|(key, value)| (key, bytes(value))).collect()
         }

@@ -23,7 +23,7 @@ impl TemplateFile {
     /// The file's `.`: its chart's context, with `.Template` set to this file. All files of a chart share the map.
     pub fn data(&self) -> Value {
         values::put(&self.context, "Template", data::template(&self.name, &self.base_path));
-        Value::Map(self.context.with_kind(MapKind::Values))
+        Value::Map(self.context.with_kind(data::VALUES))
     }
 }
 
@@ -122,7 +122,7 @@ impl Build<'_> {
             ("Files", data::files(files)),
             ("Release", self.release.clone()),
             ("Capabilities", self.capabilities.clone()),
-            ("Values", Value::Map(own_values.with_kind(MapKind::Values))),
+            ("Values", Value::Map(own_values.with_kind(data::VALUES))),
             ("Subcharts", Value::Map(subcharts.clone())),
         ];
         let context = Map::new(

@@ -113,7 +113,7 @@ fn refuse_field(field: &Field, source: &Value) -> Result<(), String> {
 fn put(target: &Map, source: &Map, key: Str, value: Value) -> Result<(), CallError> {
     let element = match target.kind {
         MapKind::String => "string",
-        MapKind::Files => "[]uint8",
+        kind if kind.of_bytes() => "[]uint8",
         _ => return Ok(target.insert(key, value)?),
     };
     if source.kind == target.kind {
