@@ -4,9 +4,10 @@ use std::any::Any;
 use std::rc::Rc;
 
 use go_template::func::Param;
+use go_template::quote::quote_go;
 use go_template::value::{Object, Value};
 
-const SECOND: u64 = 1_000_000_000;
+const SECOND: i64 = 1_000_000_000;
 
 /// A value of Go's type `time.Duration`.
 pub fn duration_value(nanoseconds: i64) -> Value {
@@ -24,132 +25,69 @@ pub fn as_duration(value: &Value) -> Option<i64> {
     }
 }
 
-/// Text in quotes as package `time` writes it into errors: what isn't printable ASCII as `\x..` bytes.
-pub fn quote_ascii(text: &[u8]) -> String {
-    let mut out = String::from("\"");
-    for byte in text {
-        match byte {
-            b'"' | b'\\' => {
-                out.push('\\');
-                out.push(char::from(*byte));
-            }
-            b' '..=0x7f => out.push(char::from(*byte)),
-            byte => out.push_str(&format!("\\x{byte:02x}")),
-        }
-    }
-    out.push('"');
-    out
-}
-
 /// `time.ParseDuration`: nanoseconds. An error is the text of Go's error.
 pub fn parse_duration(text: &[u8]) -> Result<i64, String> {
-    let invalid = || format!("time: invalid duration {}", quote_ascii(text));
-    let (negative, mut rest) = match text {
-        [b'-', rest @ ..] => (true, rest),
-        [b'+', rest @ ..] => (false, rest),
-        rest => (false, rest),
-    };
-    if rest == b"0" {
+    let invalid = || format!("time: invalid duration {}", quote_go(text));
+    let unsigned = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
+    let mut rest = std::str::from_utf8(unsigned).map_err(|_| invalid())?;
+    if rest == "0" {
         return Ok(0);
     }
     if rest.is_empty() {
         return Err(invalid());
     }
-    let limit = i64::MIN.unsigned_abs();
-    let mut total: u64 = 0;
+    let is_number = |c: char| c.is_ascii_digit() || c == '.';
+    let mut total = 0_i128;
     while !rest.is_empty() {
-        let count = |text: &[u8]| text.iter().take_while(|b| b.is_ascii_digit()).count();
-        let (whole, after) = rest.split_at(count(rest));
-        let whole_value = whole
-            .iter()
-            .try_fold(0u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b - b'0')))
-            .filter(|n| *n <= limit)
-            .ok_or_else(invalid)?;
-        let (fraction, after) = match after {
-            [b'.', tail @ ..] => tail.split_at(count(tail)),
-            tail => (&[][..], tail),
-        };
-        if whole.is_empty() && fraction.is_empty() {
-            return Err(invalid());
-        }
-        let unit_len = after.iter().take_while(|b| **b != b'.' && !b.is_ascii_digit()).count();
-        let (unit, after) = after.split_at(unit_len);
-        let nanoseconds = match unit {
-            b"" => return Err(format!("time: missing unit in duration {}", quote_ascii(text))),
-            b"ns" => 1,
-            b"us" | b"\xc2\xb5s" | b"\xce\xbcs" => 1_000,
-            b"ms" => 1_000_000,
-            b"s" => SECOND,
-            b"m" => 60 * SECOND,
-            b"h" => 3600 * SECOND,
+        let after = rest.trim_start_matches(is_number);
+        let number = rest.strip_suffix(after).unwrap_or_default();
+        let (unit, after) = after.split_at(after.find(is_number).unwrap_or(after.len()));
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let digits: i128 = format!("{whole}{fraction}").parse().map_err(|_| invalid())?;
+        let unit = match unit {
+            "" => return Err(format!("time: missing unit in duration {}", quote_go(text))),
+            "ns" => 1,
+            "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
+            "ms" => 1_000_000,
+            "s" => SECOND,
+            "m" => 60 * SECOND,
+            "h" => 3600 * SECOND,
             other => {
-                let quoted = (quote_ascii(other), quote_ascii(text));
-                return Err(format!("time: unknown unit {} in duration {}", quoted.0, quoted.1));
+                let (unit, text) = (quote_go(other), quote_go(text));
+                return Err(format!("time: unknown unit {unit} in duration {text}"));
             }
         };
-        if whole_value > limit / nanoseconds {
-            return Err(invalid());
-        }
-        let (mut part, mut scale) = (0u64, 1f64);
-        for digit in fraction {
-            // Digits beyond what 63 bits hold don't count, as in Go.
-            let Some(next) = part
-                .checked_mul(10)
-                .and_then(|n| n.checked_add(u64::from(digit - b'0')))
-            else {
-                break;
-            };
-            if next > limit {
-                break;
-            }
-            part = next;
-            scale *= 10.0;
-        }
-        let value = whole_value * nanoseconds + (part as f64 * (nanoseconds as f64 / scale)) as u64;
-        total = total
-            .checked_add(value)
-            .filter(|total| *total <= limit && value <= limit)
-            .ok_or_else(invalid)?;
+        let scale = 10_i128.checked_pow(fraction.len() as u32).ok_or_else(invalid)?;
+        let part = digits.checked_mul(unit.into()).ok_or_else(invalid)? / scale;
+        total = total.checked_add(part).ok_or_else(invalid)?;
         rest = after;
     }
-    if negative {
-        Ok(0i64.wrapping_sub_unsigned(total))
-    } else {
-        i64::try_from(total).map_err(|_| invalid())
-    }
+    let signed = if text.starts_with(b"-") { -total } else { total };
+    i64::try_from(signed).map_err(|_| invalid())
 }
 
 /// `Duration.String`: such as `1h2m3.5s`, `1.5ms` or `0s`.
 pub fn duration_text(nanoseconds: i64) -> String {
     let size = nanoseconds.unsigned_abs();
-    let sign = if nanoseconds < 0 { "-" } else { "" };
-    let with_fraction = |value: u64, unit: u64, name: &str| {
-        let digits = unit.to_string().len() - 1;
-        let fraction = format!("{:0digits$}", value % unit);
-        let fraction = fraction.trim_end_matches('0');
-        let dot = if fraction.is_empty() || unit == 1 {
-            String::new()
-        } else {
-            format!(".{fraction}")
-        };
-        format!("{}{dot}{name}", value / unit)
-    };
-    let text = match size {
+    let (unit, name) = match size {
         0 => return "0s".to_owned(),
-        1..1_000 => format!("{size}ns"),
-        1_000..1_000_000 => with_fraction(size, 1_000, "µs"),
-        1_000_000..SECOND => with_fraction(size, 1_000_000, "ms"),
-        _ => {
-            let minutes = size / (60 * SECOND);
-            let seconds = with_fraction(size % (60 * SECOND), SECOND, "s");
-            match (minutes / 60, minutes % 60) {
-                (0, 0) => seconds,
-                (0, minutes) => format!("{minutes}m{seconds}"),
-                (hours, minutes) => format!("{hours}h{minutes}m{seconds}"),
-            }
-        }
+        1..1_000 => (1, "ns"),
+        1_000..1_000_000 => (1_000, "\u{b5}s"),
+        1_000_000..1_000_000_000 => (1_000_000, "ms"),
+        _ => (1_000_000_000, "s"),
     };
-    format!("{sign}{text}")
+    let minute = 60 * SECOND.unsigned_abs();
+    let (minutes, rest) = (size / minute, size % minute);
+    let lead = match (minutes / 60, minutes % 60) {
+        (0, 0) => String::new(),
+        (0, minutes) => format!("{minutes}m"),
+        (hours, minutes) => format!("{hours}h{minutes}m"),
+    };
+    let fraction = format!("{:09}", rest % unit * (1_000_000_000 / unit));
+    let number = format!("{}.{fraction}", rest / unit);
+    let number = number.trim_end_matches('0').trim_end_matches('.');
+    let sign = if nanoseconds < 0 { "-" } else { "" };
+    format!("{sign}{lead}{number}{name}")
 }
 
 struct DurationObject(i64);
@@ -179,12 +117,11 @@ impl Object for DurationObject {
         };
         // Go divides whole units first, so that whole results are exact.
         let units = |unit: i64| (self.0 / unit) as f64 + (self.0 % unit) as f64 / unit as f64;
-        let second = SECOND.cast_signed();
         Some(Ok(match method {
             "String" => Value::string(duration_text(self.0)),
-            "Hours" => Value::Float64(units(3600 * second)),
-            "Minutes" => Value::Float64(units(60 * second)),
-            "Seconds" => Value::Float64(units(second)),
+            "Hours" => Value::Float64(units(3600 * SECOND)),
+            "Minutes" => Value::Float64(units(60 * SECOND)),
+            "Seconds" => Value::Float64(units(SECOND)),
             "Milliseconds" => Value::Int64(self.0 / 1_000_000),
             "Microseconds" => Value::Int64(self.0 / 1_000),
             "Nanoseconds" => Value::Int64(self.0),

@@ -8,7 +8,6 @@ mod regexp_syntax;
 pub(crate) mod runes;
 pub(crate) mod time;
 mod time_layout;
-mod time_object;
 pub(crate) mod time_parse;
 pub(crate) mod url;
 

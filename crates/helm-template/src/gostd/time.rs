@@ -1,216 +1,113 @@
-//! Go's `time.Time`: an instant with a location, over jiff.
+//! Go's `time.Time`, over jiff, with what templates see of it.
 
-use jiff::civil::{Date, DateTime};
+use std::any::Any;
+use std::rc::Rc;
+
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Span, Timestamp};
+use jiff::{SignedDuration, Span, Timestamp, Zoned};
 
+use super::NIL_POINTER;
+use super::duration::{as_duration, duration_value};
 use super::time_layout;
-use super::time_object;
-use go_template::value::Value;
-
-pub(crate) const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-pub(crate) const WEEKDAYS: [&str; 7] = [
-    "Sunday",
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-    "Thursday",
-    "Friday",
-    "Saturday",
-];
+use go_template::func::{Args, Argument, Param, Signature};
+use go_template::value::{Object, Value};
 
 /// Go's layout for `Time.String`.
-const STRING_LAYOUT: &[u8] = b"2006-01-02 15:04:05.999999999 -0700 MST";
-pub(crate) const RFC3339: &[u8] = b"2006-01-02T15:04:05.999999999Z07:00";
+const STRING_LAYOUT: &str = "2006-01-02 15:04:05.999999999 -0700 MST";
+pub(crate) const RFC3339: &str = "2006-01-02T15:04:05.999999999Z07:00";
 /// Go's zero time, the first of January of the year 1, in seconds since 1970.
-pub(crate) const ZERO_SECONDS: i64 = -62_135_596_800;
+const ZERO_SECONDS: i64 = -62_135_596_800;
 
-/// Where a time is looked at from.
-#[derive(Clone, Debug)]
-pub(crate) enum Zone {
-    Utc,
-    /// The machine's zone, which Go calls `Local`.
-    Local,
-    Named(TimeZone),
-    /// An offset in seconds that a text gave, with a name or without.
-    Fixed(i32, String),
-}
-
-const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
-/// Nanoseconds of a second.
-const SECOND: i128 = 1_000_000_000;
+const TOO_FAR: &str = "the date is too far away";
 
 #[derive(Clone, Debug)]
 pub(crate) struct Time {
-    /// Nanoseconds since 1970 in UTC. What lies beyond the years from -9999 to 9999 is shown as their ends.
-    pub(crate) at: i128,
-    pub(crate) zone: Zone,
+    pub(crate) at: Zoned,
     /// The reading of the monotonic clock in nanoseconds, which Go prints; only the clock's own times have one.
     pub(crate) mono: Option<i64>,
 }
 
-/// A time in its zone.
-pub(crate) struct Civil {
-    pub(crate) clock: DateTime,
-    /// Seconds east of UTC.
-    pub(crate) offset: i32,
-    /// The zone's abbreviation; may be empty.
-    pub(crate) zone: String,
+/// The machine's zone; without one it is UTC.
+pub(crate) fn local_zone() -> TimeZone {
+    Some(TimeZone::system())
+        .filter(|zone| !zone.is_unknown())
+        .unwrap_or(TimeZone::UTC)
 }
 
-impl Zone {
-    /// `time.LoadLocation`; an unknown name is `None`.
-    pub(crate) fn load(name: &str) -> Option<Self> {
-        match name {
-            "" | "UTC" => Some(Zone::Utc),
-            "Local" => Some(Zone::Local),
-            name if name.contains("..") || name.starts_with(['/', '\\']) || name.ends_with('/') => None,
-            name => {
-                // Go opens the file of that path, where `posix` has them all again.
-                let parts: Vec<&str> = name.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
-                let name = parts.strip_prefix(&["posix"]).unwrap_or(&parts).join("/");
-                // Letter case counts; jiff ignores it.
-                let zone = TimeZone::get(&name).ok();
-                zone.filter(|zone| zone.iana_name() == Some(&name)).map(Zone::Named)
-            }
-        }
-    }
-
-    /// The offset in seconds and the abbreviation at an instant.
-    pub(crate) fn offset_at(&self, at: i128) -> (i32, String) {
-        let of = |zone: &TimeZone| {
-            let info = zone.to_offset_info(instant(at));
-            (info.offset().seconds(), info.abbreviation().to_owned())
-        };
-        match self {
-            Zone::Utc => (0, "UTC".to_owned()),
-            Zone::Local => of(&TimeZone::system()),
-            Zone::Named(zone) => of(zone),
-            Zone::Fixed(offset, name) => (*offset, name.clone()),
-        }
+/// `time.LoadLocation`; an unknown name is UTC.
+pub(crate) fn zone(name: &str) -> TimeZone {
+    match name {
+        "Local" => local_zone(),
+        // Letter case counts; jiff ignores it.
+        name => TimeZone::get(name)
+            .ok()
+            .filter(|zone| zone.iana_name() == Some(name))
+            .unwrap_or(TimeZone::UTC),
     }
 }
 
-/// The nearest instant of jiff's years.
-fn instant(at: i128) -> Timestamp {
-    let end = if at < 0 { Timestamp::MIN } else { Timestamp::MAX };
-    Timestamp::from_nanosecond(at).unwrap_or(end)
-}
-
-/// The reading of a clock in nanoseconds since 1970, as if it were in UTC.
-pub(crate) fn nanoseconds(clock: DateTime) -> i128 {
-    clock.duration_since(EPOCH).as_nanos()
+impl From<Zoned> for Time {
+    fn from(at: Zoned) -> Self {
+        Time { at, mono: None }
+    }
 }
 
 impl Time {
     pub(crate) fn zero() -> Self {
-        Time {
-            at: i128::from(ZERO_SECONDS) * SECOND,
-            zone: Zone::Utc,
-            mono: None,
-        }
+        Time::from(
+            Timestamp::from_second(ZERO_SECONDS)
+                .unwrap_or_default()
+                .to_zoned(TimeZone::UTC),
+        )
     }
 
-    /// `time.Unix(seconds, 0)`.
-    pub(crate) fn unix(seconds: i64) -> Self {
-        Time {
-            at: i128::from(seconds) * SECOND,
-            zone: Zone::Local,
-            mono: None,
-        }
+    /// `time.Unix(seconds, 0)`. Fails beyond jiff's years, from -9999 to 9999, as do the others.
+    pub(crate) fn unix(seconds: i64) -> Result<Self, String> {
+        let at = Timestamp::from_second(seconds).map_err(|_| TOO_FAR)?;
+        Ok(Time::from(at.to_zoned(local_zone())))
     }
 
     pub(crate) fn into_value(self) -> Value {
-        time_object::value(self)
+        Value::Object(Rc::new(self))
     }
 
     pub(crate) fn of(value: &Value) -> Option<&Self> {
-        time_object::time(value)
+        match value {
+            Value::Object(object) => object.as_any().downcast_ref(),
+            _ => None,
+        }
     }
 
-    pub(crate) fn add(&self, nanoseconds: i64) -> Self {
-        Time {
-            at: self.at + i128::from(nanoseconds),
-            zone: self.zone.clone(),
+    pub(crate) fn add(&self, nanoseconds: i64) -> Result<Self, String> {
+        let at = self.at.checked_add(SignedDuration::from_nanos(nanoseconds));
+        Ok(Time {
+            at: at.map_err(|_| TOO_FAR)?,
             mono: self.mono.map(|mono| mono.saturating_add(nanoseconds)),
-        }
+        })
     }
 
     /// Nanoseconds from `other` to this, as far as an int64 reaches.
     pub(crate) fn since(&self, other: &Time) -> i64 {
-        let between = self.at - other.at;
+        let between = self.at.duration_since(&other.at).as_nanos();
         i64::try_from(between).unwrap_or(if between < 0 { i64::MIN } else { i64::MAX })
     }
 
-    pub(crate) fn within(&self, zone: Zone) -> Self {
-        Time {
-            at: self.at,
-            zone,
-            mono: None,
-        }
-    }
-
-    /// Whole seconds since 1970.
     pub(crate) fn unix_seconds(&self) -> i64 {
-        self.at.div_euclid(SECOND) as i64
+        self.at.timestamp().as_nanosecond().div_euclid(1_000_000_000) as i64
     }
 
-    pub(crate) fn civil(&self) -> Civil {
-        let (offset, zone) = self.zone.offset_at(self.at);
-        Civil {
-            clock: self.clock(offset),
-            offset,
-            zone,
-        }
+    pub(crate) fn within(&self, zone: TimeZone) -> Self {
+        Time::from(self.at.with_time_zone(zone))
     }
 
-    /// What a clock shows at that offset.
-    fn clock(&self, offset: i32) -> DateTime {
-        let shown = self.at + i128::from(offset) * SECOND;
-        EPOCH.saturating_add(SignedDuration::new(
-            shown.div_euclid(SECOND) as i64,
-            shown.rem_euclid(SECOND) as i32,
-        ))
+    pub(crate) fn format(&self, layout: &[u8]) -> String {
+        time_layout::format(&self.at, &String::from_utf8_lossy(layout))
     }
 
-    pub(crate) fn format(&self, layout: &[u8]) -> Vec<u8> {
-        time_layout::format(&self.civil(), layout)
-    }
-
-    /// `Time.String`
-    pub(crate) fn shown(&self) -> String {
-        let mut text = self.text(STRING_LAYOUT);
-        if let Some(mono) = self.mono {
-            let (sign, size) = (if mono < 0 { '-' } else { '+' }, mono.unsigned_abs());
-            text.push_str(&format!(
-                " m={sign}{}.{:09}",
-                size / SECOND as u64,
-                size % SECOND as u64
-            ));
-        }
-        text
-    }
-
-    pub(crate) fn text(&self, layout: &[u8]) -> String {
-        String::from_utf8_lossy(&self.format(layout)).into_owned()
-    }
-
-    /// `Time.AddDate`: days beyond a month's end run into the next. None beyond jiff's years.
-    pub(crate) fn add_date(&self, years: i64, months: i64, days: i64) -> Option<Self> {
-        let clock = self.civil().clock;
+    /// `Time.AddDate`: days beyond a month's end run into the next.
+    fn add_date(&self, years: i64, months: i64, days: i64) -> Option<Self> {
+        let (clock, zone) = (self.at.datetime(), self.at.time_zone());
         let months = i64::from(clock.month()) - 1 + months;
         let year = i64::from(clock.year())
             .checked_add(years)?
@@ -219,21 +116,171 @@ impl Time {
         let days = Span::new()
             .try_days(days.checked_add(i64::from(clock.day()) - 1)?)
             .ok()?;
-        let clock = first.checked_add(days).ok()?.to_datetime(clock.time());
-        Some(Time {
-            at: self.zone.instant(nanoseconds(clock)),
-            zone: self.zone.clone(),
-            mono: None,
+        let date = first.checked_add(days).ok()?;
+        date.to_datetime(clock.time())
+            .to_zoned(zone.clone())
+            .ok()
+            .map(Time::from)
+    }
+
+    /// The methods that take another time.
+    fn with_time(&self, method: &str, args: &[Value]) -> Result<Value, String> {
+        let other = args.first().and_then(Time::of).ok_or(NIL_POINTER)?;
+        Ok(match method {
+            "Sub" => duration_value(self.since(other)),
+            "Before" => Value::Bool(self.at < other.at),
+            "After" => Value::Bool(self.at > other.at),
+            _ => Value::Bool(self.at == other.at),
         })
     }
 }
 
-impl Zone {
-    /// The instant of a wall clock's reading, in nanoseconds as if it were in UTC. Where clocks were set back, or
-    /// skipped an hour, Go decides by the offset that holds right before.
-    pub(crate) fn instant(&self, clock: i128) -> i128 {
-        let seconds = |offset: i32| i128::from(offset) * SECOND;
-        let guess = clock - seconds(self.offset_at(clock).0);
-        clock - seconds(self.offset_at(guess).0)
+impl<'a> Argument<'a> for &Time {
+    type Output = &'a Time;
+
+    fn declare(signature: &mut Signature) {
+        signature.param(Param::Named("time.Time"));
+    }
+
+    fn take(args: &mut Args<'a>) -> Option<&'a Time> {
+        Time::of(args.next()?)
+    }
+}
+
+/// The integer that is the argument of that index.
+fn int(args: &[Value], index: usize) -> i64 {
+    match args.get(index) {
+        Some(Value::Int(n) | Value::Int64(n)) => *n,
+        Some(value) => as_duration(value).unwrap_or(0),
+        None => 0,
+    }
+}
+
+impl Object for Time {
+    fn type_name(&self) -> &'static str {
+        "time.Time"
+    }
+
+    fn kind(&self) -> &'static str {
+        "struct"
+    }
+
+    fn params(&self, method: &str) -> Option<&'static [Param]> {
+        Some(match method {
+            "Unix" | "UnixMilli" | "UnixNano" | "Year" | "Month" | "Day" | "Hour" | "Minute" | "Second"
+            | "Nanosecond" | "YearDay" | "Weekday" | "UTC" | "Local" | "IsZero" | "String" => &[],
+            "Add" => &[Param::NamedInt("time.Duration")],
+            "AddDate" => &[Param::Int, Param::Int, Param::Int],
+            "Format" => &[Param::String],
+            "Sub" | "Before" | "After" | "Equal" => &[Param::Named("time.Time")],
+            _ => return None,
+        })
+    }
+
+    fn call(&self, method: &str, args: &[Value]) -> Option<Result<Value, String>> {
+        let (time, at) = (self, &self.at);
+        let named = |type_name, layout, number: i8| {
+            Value::Object(Rc::new(Named {
+                type_name,
+                name: time_layout::format(at, layout),
+                number: number.into(),
+            }))
+        };
+        Some(Ok(match method {
+            "Unix" => Value::Int64(time.unix_seconds()),
+            "UnixMilli" => Value::Int64(at.timestamp().as_nanosecond().div_euclid(1_000_000) as i64),
+            "UnixNano" => Value::Int64(at.timestamp().as_nanosecond() as i64),
+            "Year" => Value::Int(at.year().into()),
+            "Month" => named("time.Month", "January", at.month()),
+            "Day" => Value::Int(at.day().into()),
+            "Hour" => Value::Int(at.hour().into()),
+            "Minute" => Value::Int(at.minute().into()),
+            "Second" => Value::Int(at.second().into()),
+            "Nanosecond" => Value::Int(at.subsec_nanosecond().into()),
+            "YearDay" => Value::Int(at.day_of_year().into()),
+            "Weekday" => named("time.Weekday", "Monday", at.weekday().to_sunday_zero_offset()),
+            "UTC" => time.within(TimeZone::UTC).into_value(),
+            "Local" => time.within(local_zone()).into_value(),
+            "IsZero" => Value::Bool(*at == Time::zero().at),
+            "String" => Value::string(self.display()),
+            "Format" => match args.first() {
+                Some(Value::String(layout)) => Value::string(time.format(layout)),
+                _ => return None,
+            },
+            "Add" => return Some(time.add(int(args, 0)).map(Time::into_value)),
+            "AddDate" => {
+                let date = time.add_date(int(args, 0), int(args, 1), int(args, 2));
+                return Some(date.map(Time::into_value).ok_or_else(|| TOO_FAR.to_owned()));
+            }
+            "Sub" | "Before" | "After" | "Equal" => return Some(time.with_time(method, args)),
+            _ => return None,
+        }))
+    }
+
+    fn bare(&self) -> Option<String> {
+        Some(time_layout::format(&self.at, RFC3339))
+    }
+
+    fn display(&self) -> String {
+        let mut text = time_layout::format(&self.at, STRING_LAYOUT);
+        if let Some(mono) = self.mono {
+            let (sign, size) = (if mono < 0 { '-' } else { '+' }, mono.unsigned_abs());
+            let (seconds, nanoseconds) = (size / 1_000_000_000, size % 1_000_000_000);
+            text.push_str(&format!(" m={sign}{seconds}.{nanoseconds:09}"));
+        }
+        text
+    }
+
+    fn to_json(&self) -> Result<serde_json::Value, String> {
+        Ok(time_layout::format(&self.at, RFC3339).into())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// A `time.Month` or `time.Weekday`: a number with a name.
+struct Named {
+    type_name: &'static str,
+    name: String,
+    number: i64,
+}
+
+impl Object for Named {
+    fn type_name(&self) -> &'static str {
+        self.type_name
+    }
+
+    fn kind(&self) -> &'static str {
+        "int"
+    }
+
+    fn params(&self, method: &str) -> Option<&'static [Param]> {
+        (method == "String").then_some(&[])
+    }
+
+    fn call(&self, method: &str, _args: &[Value]) -> Option<Result<Value, String>> {
+        (method == "String").then(|| Ok(Value::string(self.display())))
+    }
+
+    fn as_int(&self) -> Option<i64> {
+        Some(self.number)
+    }
+
+    fn display(&self) -> String {
+        self.name.clone()
+    }
+
+    fn to_json(&self) -> Result<serde_json::Value, String> {
+        Ok(self.number.into())
+    }
+
+    fn truth(&self) -> bool {
+        self.number != 0
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }

@@ -1,209 +1,115 @@
-//! Go's time layouts: the reference time `Mon Jan 2 15:04:05 MST 2006` as a pattern, and writing a time by one.
+//! Go's layouts: the time `Mon Jan 2 15:04:05 MST 2006` as a pattern, and writing a time by one.
 
-use super::time::{Civil, MONTHS, WEEKDAYS};
+use jiff::Zoned;
+use jiff::fmt::strtime;
 
-/// An element of a layout.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Element {
-    LongMonth,
-    Month,
-    NumMonth,
-    ZeroMonth,
-    LongWeekday,
-    Weekday,
-    Day,
-    SpaceDay,
-    ZeroDay,
-    SpaceYearDay,
-    ZeroYearDay,
-    Hour,
-    Hour12,
-    ZeroHour12,
-    Minute,
-    ZeroMinute,
-    Second,
-    ZeroSecond,
-    LongYear,
-    Year,
-    UpperPm,
-    LowerPm,
-    ZoneName,
-    /// An offset: `Z` for UTC allowed, colons, and how many of hours, minutes, seconds it has.
-    Offset {
-        z: bool,
-        colon: bool,
-        parts: u8,
-    },
-    /// So many digits after a separator; `trim` drops trailing zeros.
-    Fraction {
-        digits: usize,
-        separator: u8,
-        trim: bool,
-    },
+/// What stands for a part of a time: in Go's layouts, and in those of jiff. Where one begins with another, it is first.
+#[rustfmt::skip]
+const ELEMENTS: [(&str, &str); 33] = [
+    ("January", "%B"), ("Jan", "%b"), ("Monday", "%A"), ("Mon", "%a"), ("MST", "%Z"),
+    ("2006", "%Y"), ("06", "%y"), ("002", "%j"), ("__2", "%_j"), ("01", "%m"), ("02", "%d"), ("_2", "%e"),
+    ("15", "%H"), ("03", "%I"), ("04", "%M"), ("05", "%S"), ("PM", "%p"), ("pm", "%P"),
+    ("1", "%-m"), ("2", "%-d"), ("3", "%-I"), ("4", "%-M"), ("5", "%-S"),
+    ("-07:00:00", OFFSET), ("-070000", OFFSET), ("-07:00", OFFSET), ("-0700", OFFSET), ("-07", OFFSET),
+    ("Z07:00:00", OFFSET), ("Z070000", OFFSET), ("Z07:00", OFFSET), ("Z0700", OFFSET), ("Z07", OFFSET),
+];
+/// Hours, minutes and seconds east of UTC; Go's text says how much of that.
+pub(crate) const OFFSET: &str = "%::z";
+/// Digits after a point or comma: as many as there are zeros, or at most as many as there are nines.
+pub(crate) const FRACTION: &str = "%9f";
+
+/// A part of a layout.
+pub(crate) struct Chunk<'l> {
+    /// The text before the element.
+    pub(crate) literal: &'l str,
+    pub(crate) element: &'l str,
+    /// What jiff calls the element.
+    pub(crate) code: &'static str,
+    pub(crate) rest: &'l str,
 }
 
-/// The literal text before an element, the element, and its own text.
-pub(crate) type Chunk<'a> = (&'a [u8], Element, &'a [u8]);
-
-/// Splits off the first element of a layout, and what follows it. `None` if there is none.
-pub(crate) fn next_chunk(layout: &[u8]) -> Option<(Chunk<'_>, &[u8])> {
-    for at in 0..layout.len() {
-        let rest = layout.get(at..)?;
-        if let Some((skip, element, len)) = element_at(rest) {
-            let start = at + skip;
-            let chunk = (layout.get(..start)?, element, layout.get(start..start + len)?);
-            return Some((chunk, layout.get(start + len..)?));
-        }
-    }
-    None
+/// The first element of a layout. `None` if there is none.
+pub(crate) fn next_chunk(layout: &str) -> Option<Chunk<'_>> {
+    layout.char_indices().find_map(|(at, _)| {
+        let (literal, text) = layout.split_at(at);
+        let (element, code) = element_at(text)?;
+        let rest = text.strip_prefix(element)?;
+        Some(Chunk {
+            literal,
+            element,
+            code,
+            rest,
+        })
+    })
 }
 
-/// The element that a text starts with: bytes to skip first, the element, its length.
-fn element_at(text: &[u8]) -> Option<(usize, Element, usize)> {
-    use Element::*;
-    let not_lower = |at: usize| !text.get(at).is_some_and(u8::is_ascii_lowercase);
-    let offset = |z, colon, parts| Offset { z, colon, parts };
-    let fixed: &[(&[u8], Element)] = match text.first()? {
-        b'J' if text.starts_with(b"January") => &[(b"January", LongMonth)],
-        b'J' if not_lower(3) => &[(b"Jan", Month)],
-        b'M' if text.starts_with(b"Monday") => &[(b"Monday", LongWeekday)],
-        b'M' if text.starts_with(b"Mon") && !not_lower(3) => &[],
-        b'M' => &[(b"Mon", Weekday), (b"MST", ZoneName)],
-        b'0' => &[
-            (b"002", ZeroYearDay),
-            (b"01", ZeroMonth),
-            (b"02", ZeroDay),
-            (b"03", ZeroHour12),
-            (b"04", ZeroMinute),
-            (b"05", ZeroSecond),
-            (b"06", Year),
-        ],
-        b'1' => &[(b"15", Hour), (b"1", NumMonth)],
-        b'2' => &[(b"2006", LongYear), (b"2", Day)],
-        b'_' if text.starts_with(b"_2006") => return Some((1, LongYear, 4)),
-        b'_' => &[(b"_2", SpaceDay), (b"__2", SpaceYearDay)],
-        b'3' => &[(b"3", Hour12)],
-        b'4' => &[(b"4", Minute)],
-        b'5' => &[(b"5", Second)],
-        b'P' => &[(b"PM", UpperPm)],
-        b'p' => &[(b"pm", LowerPm)],
-        sign @ (b'-' | b'Z') => {
-            let z = *sign == b'Z';
-            let forms: [(&[u8], bool, u8); 5] = [
-                (b"070000", false, 3),
-                (b"07:00:00", true, 3),
-                (b"0700", false, 2),
-                (b"07:00", true, 2),
-                (b"07", false, 1),
-            ];
-            let rest = text.get(1..)?;
-            let (form, colon, parts) = forms.into_iter().find(|(form, _, _)| rest.starts_with(form))?;
-            return Some((0, offset(z, colon, parts), 1 + form.len()));
-        }
-        separator @ (b'.' | b',') => {
-            let digit = text.get(1).filter(|b| matches!(b, b'0' | b'9'))?;
-            let digits = text.iter().skip(1).take_while(|b| *b == digit).count();
-            if text.get(1 + digits).is_some_and(u8::is_ascii_digit) {
-                return None;
-            }
-            let fraction = Fraction {
-                digits,
-                separator: *separator,
-                trim: *digit == b'9',
-            };
-            return Some((0, fraction, 1 + digits));
-        }
-        _ => &[],
-    };
-    fixed
-        .iter()
-        .find(|(form, _)| text.starts_with(form))
-        .map(|(form, element)| (0, *element, form.len()))
+fn element_at(text: &str) -> Option<(&str, &'static str)> {
+    if let Some(fraction) = fraction_at(text) {
+        return Some((fraction, FRACTION));
+    }
+    let (go, code) = ELEMENTS.into_iter().find(|(go, _)| text.starts_with(go))?;
+    let (element, after) = text.split_at(go.len());
+    let is_word = matches!(go, "Jan" | "Mon") && after.starts_with(|c: char| c.is_ascii_lowercase());
+    let is_year = go == "_2" && after.starts_with("006");
+    (!is_word && !is_year).then_some((element, code))
 }
 
-/// An offset in seconds as an element writes it.
-fn offset_text(seconds: i32, colon: bool, parts: u8) -> String {
-    // Go takes the sign from the minutes, and writes another before seconds that stand alone.
-    let sign = if seconds <= -60 { '-' } else { '+' };
-    let inner_sign = if (-59..0).contains(&seconds) { "-" } else { "" };
-    let size = seconds.unsigned_abs();
-    let separator = if colon { ":" } else { "" };
-    let mut text = format!("{sign}{:02}", size / 3600);
-    if parts > 1 {
-        text.push_str(&format!("{separator}{:02}", size / 60 % 60));
+/// `.000` or `.999`, of any length, that no other digit follows.
+pub(crate) fn fraction_at(text: &str) -> Option<&str> {
+    let digits = text.strip_prefix(['.', ','])?;
+    let kind = digits.chars().next().filter(|c| matches!(c, '0' | '9'))?;
+    let after = digits.trim_start_matches(kind);
+    match after.starts_with(|c: char| c.is_ascii_digit()) {
+        true => None,
+        false => text.strip_suffix(after),
     }
-    if parts > 2 {
-        text.push_str(&format!("{separator}{inner_sign}{:02}", size % 60));
-    }
-    text
 }
 
 /// `Time.Format`.
-pub(crate) fn format(civil: &Civil, layout: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(layout.len() + 10);
+pub(crate) fn format(time: &Zoned, layout: &str) -> String {
+    let mut out = String::with_capacity(layout.len() + 10);
     let mut rest = layout;
-    while let Some(((prefix, element, _), after)) = next_chunk(rest) {
-        out.extend_from_slice(prefix);
-        out.extend_from_slice(element_text(civil, element).as_bytes());
-        rest = after;
+    while let Some(chunk) = next_chunk(rest) {
+        out.push_str(chunk.literal);
+        out.push_str(&element_text(time, &chunk));
+        rest = chunk.rest;
     }
-    out.extend_from_slice(rest);
-    out
+    out + rest
 }
 
-fn element_text(civil: &Civil, element: Element) -> String {
-    let name = |names: &[&'static str], index: usize| names.get(index).copied().unwrap_or("?");
-    let clock = &civil.clock;
-    let month = name(&MONTHS, usize::from(clock.month().unsigned_abs()) - 1);
-    let weekday = name(&WEEKDAYS, clock.weekday().to_sunday_zero_offset().unsigned_abs().into());
-    let hour12 = match clock.hour() % 12 {
-        0 => 12,
-        hour => hour,
-    };
-    let year_sign = if clock.year() < 0 { "-" } else { "" };
-    match element {
-        Element::LongMonth => month.to_owned(),
-        Element::Month => month.get(..3).unwrap_or(month).to_owned(),
-        Element::NumMonth => clock.month().to_string(),
-        Element::ZeroMonth => format!("{:02}", clock.month()),
-        Element::LongWeekday => weekday.to_owned(),
-        Element::Weekday => weekday.get(..3).unwrap_or(weekday).to_owned(),
-        Element::Day => clock.day().to_string(),
-        Element::SpaceDay => format!("{:2}", clock.day()),
-        Element::ZeroDay => format!("{:02}", clock.day()),
-        Element::SpaceYearDay => format!("{:3}", clock.day_of_year()),
-        Element::ZeroYearDay => format!("{:03}", clock.day_of_year()),
-        Element::Hour => format!("{:02}", clock.hour()),
-        Element::Hour12 => hour12.to_string(),
-        Element::ZeroHour12 => format!("{hour12:02}"),
-        Element::Minute => clock.minute().to_string(),
-        Element::ZeroMinute => format!("{:02}", clock.minute()),
-        Element::Second => clock.second().to_string(),
-        Element::ZeroSecond => format!("{:02}", clock.second()),
-        Element::LongYear => format!("{year_sign}{:04}", clock.year().unsigned_abs()),
-        Element::Year => format!("{:02}", clock.year().unsigned_abs() % 100),
-        Element::UpperPm => if clock.hour() >= 12 { "PM" } else { "AM" }.to_owned(),
-        Element::LowerPm => if clock.hour() >= 12 { "pm" } else { "am" }.to_owned(),
-        Element::ZoneName if !civil.zone.is_empty() => civil.zone.clone(),
-        // A zone without a name shows its offset.
-        Element::ZoneName => offset_text(civil.offset, false, 2),
-        Element::Offset { z: true, .. } if civil.offset == 0 => "Z".to_owned(),
-        Element::Offset { colon, parts, .. } => offset_text(civil.offset, colon, parts),
-        Element::Fraction {
-            digits,
-            separator,
-            trim,
-        } => {
-            let text: String = format!("{:09}", clock.subsec_nanosecond())
-                .chars()
-                .take(digits)
-                .collect();
-            let text = if trim { text.trim_end_matches('0') } else { &text };
-            if text.is_empty() {
-                String::new()
-            } else {
-                format!("{}{text}", char::from(separator))
+fn element_text(time: &Zoned, chunk: &Chunk<'_>) -> String {
+    let element = chunk.element;
+    match chunk.code {
+        // jiff writes those of a hundred years only.
+        "%y" => format!("{:02}", time.year().unsigned_abs() % 100),
+        "%Z" if is_nameless(time) => strtime::format("%z", time).unwrap_or_default(),
+        OFFSET if element.starts_with('Z') && time.offset().is_zero() => "Z".to_owned(),
+        OFFSET => {
+            let mut offset = strtime::format(OFFSET, time).unwrap_or_default();
+            if !element.contains(':') {
+                offset = offset.replace(':', "");
+            }
+            offset.chars().take(element.len()).collect()
+        }
+        FRACTION => {
+            let (separator, wanted) = element.split_at(1);
+            let digits = format!("{:09}", time.subsec_nanosecond());
+            let digits = digits.get(..wanted.len()).unwrap_or(&digits);
+            let digits = match wanted.starts_with('9') {
+                true => digits.trim_end_matches('0'),
+                false => digits,
+            };
+            match digits {
+                "" => String::new(),
+                digits => format!("{separator}{digits}"),
             }
         }
+        code => strtime::format(code, time).unwrap_or_default(),
     }
+}
+
+/// Whether the zone is nothing but an offset that a text gave.
+fn is_nameless(time: &Zoned) -> bool {
+    let zone = time.time_zone();
+    zone.iana_name().is_none() && zone.to_fixed_offset().is_ok()
 }

@@ -3,6 +3,7 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::gostd::time::RFC3339;
 use crate::gostd::time_parse;
 use go_template::meter;
 use go_template::value::{Entries, Str, Value};
@@ -11,6 +12,9 @@ use go_template::value::{Entries, Str, Value};
 const BYTE: u64 = 400;
 /// What a value takes.
 const NODE: u64 = 80;
+
+/// How dates and times are written. Those without an offset are of the local zone.
+const LAYOUTS: [&str; 4] = [RFC3339, "2006-01-02T15:04:05", "2006-01-02", "15:04:05"];
 
 /// Reads a document: whole numbers are `int64`, dates and times are times.
 ///
@@ -63,7 +67,9 @@ fn value(found: &Spanned<DeValue<'_>>) -> Result<Value, Flaw> {
         DeValue::Boolean(truth) => Value::Bool(*truth),
         DeValue::Datetime(time) => {
             let text = time.to_string();
-            time_parse::toml(text.as_bytes()).unwrap_or_else(|| Value::string(text))
+            let mut layouts = LAYOUTS.iter();
+            let read = layouts.find_map(|layout| time_parse::parse(layout.as_bytes(), text.as_bytes()).ok());
+            read.ok_or((at, "the date is out of range"))?.into_value()
         }
         DeValue::Array(items) => Value::list(items.iter().map(value).collect::<Result<_, _>>()?),
         DeValue::Table(inner) => table(inner)?,
@@ -86,10 +92,7 @@ mod tests {
         assert!(matches!(map.get(b"c"), Some(Value::Map(inner)) if matches!(inner.get(b"d"), Some(Value::List(_)))));
         assert!(matches!(map.get(b"e"), Some(Value::Int64(255))));
         assert_eq!(display(&map.get(b"f").unwrap()), b"1979-05-27 00:32:00 +0700 +0700");
-        assert_eq!(
-            display(&map.get(b"g").unwrap()),
-            b"0000-01-01 07:32:00 +0000 time-local"
-        );
+        assert!(display(&map.get(b"g").unwrap()).starts_with(b"0000-01-01 07:32:00 "));
     }
 
     #[test]

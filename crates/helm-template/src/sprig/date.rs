@@ -1,9 +1,11 @@
 //! Dates and durations.
 
+use jiff::tz::TimeZone;
+
 use super::convert::clamped;
 use super::{Env, draw};
 use crate::gostd::duration::{duration_text, parse_duration, round_duration};
-use crate::gostd::time::{Time, Zone};
+use crate::gostd::time::{Time, local_zone, zone};
 use crate::gostd::time_parse;
 use go_template::func::{CallError, Func};
 use go_template::value::Value;
@@ -15,11 +17,18 @@ const SECOND: i64 = 1_000_000_000;
 const MONOTONIC: i64 = 10_000_000;
 
 pub(super) fn table<C: Env>() -> Vec<Func<C>> {
-    let date_in_zone =
-        |env: &mut C, layout: &[u8], at: &Value, zone: &[u8]| shown(env, "dateInZone", at, self::zone(zone), layout);
+    let date_in_zone = |env: &mut C, layout: &[u8], at: &Value, zone: &[u8]| {
+        shown(
+            env,
+            "dateInZone",
+            at,
+            self::zone(&String::from_utf8_lossy(zone)),
+            layout,
+        )
+    };
     // A bad duration changes nothing, without a word.
-    let date_modify = |by: &[u8], time: &Time| time.add(parse_duration(by).unwrap_or(0)).into_value();
-    let must_date_modify = |by: &[u8], time: &Time| parse_duration(by).map(|by| time.add(by).into_value());
+    let date_modify = |by: &[u8], time: &Time| time.add(parse_duration(by).unwrap_or(0)).map(Time::into_value);
+    let must_date_modify = |by: &[u8], time: &Time| time.add(parse_duration(by)?).map(Time::into_value);
     vec![
         Func::with_context("now", |env: &mut C| now(env, "now").map(Time::into_value)),
         Func::with_context("ago", |env: &mut C, at: &Value| {
@@ -27,15 +36,21 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
             now(env, "ago").map(|now| duration_text(round_duration(now.since(&then), SECOND)))
         }),
         Func::with_context("date", |env: &mut C, layout: &[u8], at: &Value| {
-            shown(env, "date", at, Zone::Local, layout)
+            shown(env, "date", at, local_zone(), layout)
         }),
         Func::with_context("dateInZone", date_in_zone),
         Func::with_context("date_in_zone", date_in_zone),
         Func::with_context("htmlDate", |env: &mut C, at: &Value| {
-            shown(env, "htmlDate", at, Zone::Local, HTML)
+            shown(env, "htmlDate", at, local_zone(), HTML)
         }),
         Func::with_context("htmlDateInZone", |env: &mut C, at: &Value, zone: &[u8]| {
-            shown(env, "htmlDateInZone", at, self::zone(zone), HTML)
+            shown(
+                env,
+                "htmlDateInZone",
+                at,
+                self::zone(&String::from_utf8_lossy(zone)),
+                HTML,
+            )
         }),
         Func::new("dateModify", date_modify),
         Func::new("date_modify", date_modify),
@@ -46,19 +61,18 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
         Func::new("duration", duration),
         // What can't be read is Go's zero time.
         Func::new("toDate", |layout: &[u8], text: &[u8]| {
-            let time = time_parse::parse(layout, text, &Zone::Local);
+            let time = time_parse::parse(layout, text);
             time.unwrap_or_else(|_| Time::zero()).into_value()
         }),
         Func::new("mustToDate", |layout: &[u8], text: &[u8]| {
-            time_parse::parse(layout, text, &Zone::Local).map(Time::into_value)
+            time_parse::parse(layout, text).map(Time::into_value)
         }),
     ]
 }
 
 fn now<C: Env>(env: &mut C, function: &'static str) -> Result<Time, CallError> {
     Ok(Time {
-        at: draw::clock(env, function)?.as_nanosecond(),
-        zone: Zone::Local,
+        at: draw::clock(env, function)?.to_zoned(local_zone()),
         mono: Some(MONOTONIC),
     })
 }
@@ -66,23 +80,18 @@ fn now<C: Env>(env: &mut C, function: &'static str) -> Result<Time, CallError> {
 /// A time, or an int or int64 of seconds since 1970; anything else, a float64 from values included, is now.
 fn instant<C: Env>(env: &mut C, function: &'static str, value: &Value) -> Result<Time, CallError> {
     match value {
-        Value::Int(seconds) | Value::Int64(seconds) => Ok(Time::unix(*seconds)),
+        Value::Int(seconds) | Value::Int64(seconds) => Ok(Time::unix(*seconds)?),
         other => Time::of(other).cloned().map_or_else(|| now(env, function), Ok),
     }
-}
-
-/// An unknown zone is UTC.
-fn zone(name: &[u8]) -> Zone {
-    std::str::from_utf8(name).ok().and_then(Zone::load).unwrap_or(Zone::Utc)
 }
 
 fn shown<C: Env>(
     env: &mut C,
     function: &'static str,
     at: &Value,
-    zone: Zone,
+    zone: TimeZone,
     layout: &[u8],
-) -> Result<Vec<u8>, CallError> {
+) -> Result<String, CallError> {
     Ok(instant(env, function, at)?.within(zone).format(layout))
 }
 

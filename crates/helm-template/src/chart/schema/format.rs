@@ -60,7 +60,7 @@ pub(super) fn all() -> [Format; 9] {
         budget::format(),
         new(OWN_REGEX, |value| check(value, |text| regexp::check(text.as_bytes()))),
         new("date", |value| {
-            check(value, |text| time_parse::check(b"2006-01-02", text.as_bytes()))
+            check(value, |text| time_parse::check("2006-01-02", text))
         }),
         new("ipv4", |value| check(value, ipv4)),
         new("semver", |value| check(value, semver)),
