@@ -112,6 +112,10 @@ fn run_line(case: &Case) -> (String, Vec<String>, u64) {
         let log = stderr.find("Error: ").map_or("", |at| &stderr[..at]);
         stderr = format!("{log}Error: {}\n", shown(error.as_bytes()));
     }
+    if let Some(mask) = case.text("mask") {
+        let mask = regex::Regex::new(mask).unwrap();
+        stderr = mask.replace_all(&stderr, "{*}").into_owned();
+    }
     (shown(&captured.stdout), ordered(&stderr), u64::from(captured.code))
 }
 

@@ -10,8 +10,6 @@ use super::{regexp_syntax, runes};
 use crate::limit;
 use go_template::func::CallError;
 use go_template::meter;
-use go_template::quote::quote_go;
-use go_template::unicode::is_letter_or_digit;
 use go_template::value::Str;
 
 /// How large the program of a pattern may be, in bytes: as few of these as do, so that what it takes is known to within
@@ -37,8 +35,6 @@ pub struct GoRegex {
     regex: Regex,
     /// More than its program takes, in bytes.
     size: usize,
-    /// Whether the pattern is the empty text.
-    is_empty: bool,
 }
 
 /// A pattern, or what is wrong with it.
@@ -58,7 +54,7 @@ static COMPILED: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
 /// Compiles a pattern in Go's syntax, or takes it from the cache.
 ///
 /// # Errors
-/// What is wrong with the pattern; for the commonest mistakes, Go's text.
+/// What is wrong with the pattern.
 pub fn compile(pattern: &[u8]) -> Result<Arc<GoRegex>, String> {
     if let Some(known) = locked().known.get(pattern) {
         return known.clone();
@@ -70,24 +66,6 @@ pub fn compile(pattern: &[u8]) -> Result<Arc<GoRegex>, String> {
         locked().insert(pattern, compiled.clone());
     }
     compiled
-}
-
-/// `regexp.MustCompile`, which panics with the pattern in its text.
-///
-/// # Errors
-/// As those of [`compile`].
-pub(crate) fn compile_or_panic(pattern: &[u8]) -> Result<Arc<GoRegex>, String> {
-    compile(pattern).map_err(|error| {
-        let can_backquote = |s: &str| {
-            s.chars()
-                .all(|c| c == '\t' || (!c.is_control() && !"`\u{feff}".contains(c)))
-        };
-        let quoted = match std::str::from_utf8(pattern) {
-            Ok(pattern) if can_backquote(pattern) => format!("`{pattern}`"),
-            _ => quote_go(pattern),
-        };
-        format!("regexp: Compile({quoted}): {error}")
-    })
 }
 
 /// `regexp.QuoteMeta`.
@@ -152,10 +130,7 @@ impl GoRegex {
             }
             let mut builder = RegexBuilder::new(&translated);
             match builder.size_limit(size).dfa_size_limit(MAX_AUTOMATON).build() {
-                Ok(regex) => {
-                    let is_empty = pattern.is_empty();
-                    return Ok(GoRegex { regex, size, is_empty });
-                }
+                Ok(regex) => return Ok(GoRegex { regex, size }),
                 Err(regex::Error::CompiledTooBig(_)) => {}
                 Err(error) => {
                     // The lines before show the translated pattern.
@@ -165,7 +140,7 @@ impl GoRegex {
                 }
             }
         }
-        Err(regexp_syntax::worded(regexp_syntax::TOO_LARGE, pattern))
+        Err(regexp_syntax::worded("expression too large", pattern))
     }
 
     /// `MatchString`.
@@ -217,32 +192,34 @@ impl GoRegex {
         Ok(found)
     }
 
-    /// `ReplaceAllString`: references to groups in `template` are replaced by what they matched.
-    pub(crate) fn replace_all(&self, text: &[u8], template: &[u8]) -> Result<Vec<u8>, CallError> {
-        self.replace(text, |out, found| expand(out, template, found))
+    /// `ReplaceAllString`: references to groups in `template` (`$1`, `${name}`) are replaced by what they matched.
+    pub(crate) fn replace_all(&self, text: &[u8], template: &[u8]) -> Result<String, CallError> {
+        let template = runes::lossy(template);
+        self.replace(text, |out, found| found.expand(&template, out))
     }
 
     /// `ReplaceAllLiteralString`.
-    pub(crate) fn replace_all_literal(&self, text: &[u8], replacement: &[u8]) -> Result<Vec<u8>, CallError> {
-        self.replace(text, |out, _| out.extend_from_slice(replacement))
+    pub(crate) fn replace_all_literal(&self, text: &[u8], replacement: &[u8]) -> Result<String, CallError> {
+        let replacement = runes::lossy(replacement);
+        self.replace(text, |out, _| out.push_str(&replacement))
     }
 
     /// The replacement of each match is written by `write`.
-    fn replace(&self, text: &[u8], write: impl Fn(&mut Vec<u8>, &Captures<'_>)) -> Result<Vec<u8>, CallError> {
+    fn replace(&self, text: &[u8], write: impl Fn(&mut String, &Captures<'_>)) -> Result<String, CallError> {
         let text = &*runes::lossy(text);
-        let mut out = Vec::with_capacity(text.len());
+        let mut out = String::with_capacity(text.len());
         let mut done = 0;
         let mut matches = self.regex.captures_iter(text);
         while self.goes_on(text)
             && let Some(captures) = matches.next()
         {
             let Some(whole) = captures.get(0) else { break };
-            out.extend_from_slice(text.get(done..whole.start()).unwrap_or_default().as_bytes());
+            out.push_str(text.get(done..whole.start()).unwrap_or_default());
             write(&mut out, &captures);
             limit::bytes(out.len())?;
             done = whole.end();
         }
-        out.extend_from_slice(text.get(done..).unwrap_or_default().as_bytes());
+        out.push_str(text.get(done..).unwrap_or_default());
         Ok(out)
     }
 
@@ -252,7 +229,7 @@ impl GoRegex {
         if count == 0 {
             return Ok(None);
         }
-        if !self.is_empty && text.is_empty() {
+        if text.is_empty() && !self.regex.as_str().is_empty() {
             return Ok(Some(vec![Str::from("")]));
         }
         let most = usize::try_from(count).unwrap_or(usize::MAX);
@@ -275,52 +252,6 @@ impl GoRegex {
     }
 }
 
-/// `Regexp.Expand`: `$1`, `$name`, `${name}` and `$$`; a reference takes the longest name that it can.
-fn expand(out: &mut Vec<u8>, template: &[u8], found: &Captures<'_>) {
-    let mut rest = template;
-    while let Some(dollar) = rest.iter().position(|b| *b == b'$') {
-        out.extend_from_slice(rest.get(..dollar).unwrap_or(&[]));
-        rest = rest.get(dollar + 1..).unwrap_or(&[]);
-        if let Some(after) = rest.strip_prefix(b"$") {
-            out.push(b'$');
-            rest = after;
-            continue;
-        }
-        let Some((name, after)) = reference(rest) else {
-            out.push(b'$');
-            continue;
-        };
-        rest = after;
-        let group = match group_number(name) {
-            Some(number) => found.get(number),
-            None => std::str::from_utf8(name).ok().and_then(|name| found.name(name)),
-        };
-        out.extend_from_slice(group.map_or("", |group| group.as_str()).as_bytes());
-    }
-    out.extend_from_slice(rest);
-}
-
-/// The name of a reference that follows a `$`, and what comes after it.
-fn reference(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (braced, body) = text.strip_prefix(b"{").map_or((false, text), |body| (true, body));
-    let is_word = |c: &char| *c == '_' || is_letter_or_digit(*c);
-    let len = runes::runes(body)
-        .take_while(|(_, c, _)| is_word(c))
-        .map(|(_, _, width)| width)
-        .sum::<usize>();
-    let (name, rest) = body.split_at_checked(len)?;
-    let rest = if braced { rest.strip_prefix(b"}")? } else { rest };
-    (!name.is_empty()).then_some((name, rest))
-}
-
-/// A group's number; a leading zero makes it a name.
-fn group_number(name: &[u8]) -> Option<usize> {
-    if !name.iter().all(u8::is_ascii_digit) || (name.len() > 1 && name.first() == Some(&b'0')) || name.len() > 8 {
-        return None;
-    }
-    std::str::from_utf8(name).ok()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -332,7 +263,7 @@ mod tests {
             for pattern in [
                 format!("(?i){part}"),
                 format!("{part}{}", ")".repeat(times)),
-                format!("[{part}]"),
+                format!("[{part}"),
             ] {
                 let error = compile(pattern.as_bytes()).map(drop).unwrap_err();
                 assert!(error.starts_with("error parsing regexp: "), "{}", &error[..100]);
@@ -343,7 +274,7 @@ mod tests {
             "(((((a{1,30}){1,30}){1,30}){1,30}){1,30})",
         ] {
             let error = compile(pattern.as_bytes()).map(drop).unwrap_err();
-            assert_eq!(error, regexp_syntax::worded(regexp_syntax::TOO_LARGE, pattern));
+            assert_eq!(error, regexp_syntax::worded("expression too large", pattern));
         }
     }
 
