@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, mpsc};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
@@ -61,7 +62,9 @@ impl Client {
     pub fn new(kubeconfig: &Path) -> Result<Self> {
         let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig)?;
         let client = wait(async move {
-            let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
+            let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
+            // A request that kube tries again takes minutes where the answer stays 503.
+            config.default_retry = false;
             Ok::<_, anyhow::Error>(kube::Client::try_from(config)?)
         })??;
         Ok(Client {
@@ -80,8 +83,17 @@ impl Client {
         });
         let request = http::Request::builder().method(method).uri(path);
         let request = request.header(http::header::CONTENT_TYPE, kind).body(body)?;
-        let client = self.client.clone();
-        let answer = wait(async move { client.request_text(request).await })??;
+        let mut tries = 0..20;
+        let answer = loop {
+            let (client, request) = (self.client.clone(), request.clone());
+            match wait(async move { client.request_text(request).await })? {
+                // A kind that was changed is not served for a moment.
+                Err(kube::Error::Api(status)) if status.code == 429 && tries.next().is_some() => {
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+                answer => break answer?,
+            }
+        };
         // What is tested may nest deeper than serde_json reads by itself.
         let mut reader = serde_json::Deserializer::from_str(&answer);
         reader.disable_recursion_limit();
@@ -147,7 +159,7 @@ impl Client {
             }
             drop(known);
             // A new kind is told of a moment after it is established.
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(50));
         }
         Err(anyhow!("it is not served"))
     }
