@@ -7,7 +7,7 @@ use serde_json::Value;
 pub use crate::telemetry::cut;
 
 /// The longest message that the API conventions allow, in bytes.
-pub const MESSAGE_BYTES: usize = 32_768;
+const MESSAGE_BYTES: usize = 32_768;
 /// The longest reason.
 const REASON_BYTES: usize = 1024;
 
@@ -43,8 +43,7 @@ pub fn of(status: &Value) -> Vec<Condition> {
         .collect()
 }
 
-/// Sets a condition, in its place or at the end. `lastTransitionTime` moves only when the status changes. Answers
-/// whether anything but the observed generation changed.
+/// Sets a condition, in its place or at the end. `lastTransitionTime` moves only when the status changes.
 ///
 /// A reason outside of `[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?`, which a CRD's schema would refuse, loses the characters
 /// that don't fit; an empty one becomes `Unknown`. Messages are cut at [`MESSAGE_BYTES`].
@@ -56,32 +55,24 @@ pub fn set(
     message: &str,
     observed_generation: i64,
     now: Timestamp,
-) -> bool {
+) {
     let mut new = Condition {
         kind: kind.to_owned(),
         status: if status { "True" } else { "False" }.to_owned(),
         observed_generation: Some(observed_generation),
-        last_transition_time: Timestamp::from_second(now.as_second()).unwrap_or(now),
+        last_transition_time: whole(now),
         reason: valid_reason(reason),
         message: cut(message, MESSAGE_BYTES),
     };
-    let Some(old) = conditions.iter_mut().find(|condition| condition.kind == kind) else {
-        conditions.push(new);
-        return true;
-    };
-    if old.status == new.status {
-        new.last_transition_time = old.last_transition_time;
+    match conditions.iter_mut().find(|condition| condition.kind == kind) {
+        Some(old) => {
+            if old.status == new.status {
+                new.last_transition_time = old.last_transition_time;
+            }
+            *old = new;
+        }
+        None => conditions.push(new),
     }
-    let changed = (&old.status, &old.reason, &old.message) != (&new.status, &new.reason, &new.message);
-    *old = new;
-    changed
-}
-
-/// Removes a condition; answers whether it was there.
-pub fn remove(conditions: &mut Vec<Condition>, kind: &str) -> bool {
-    let before = conditions.len();
-    conditions.retain(|condition| condition.kind != kind);
-    conditions.len() < before
 }
 
 /// The condition of that type.
@@ -109,9 +100,12 @@ fn valid_reason(reason: &str) -> String {
     }
 }
 
+fn whole(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
 fn seconds<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
-    let whole = Timestamp::from_second(time.as_second()).unwrap_or(*time);
-    serializer.collect_str(&whole)
+    serializer.collect_str(&whole(*time))
 }
 
 /// Null and unreadable times become the beginning of time.
@@ -127,11 +121,8 @@ fn nothing_is_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::testing::table;
     use serde_json::json;
-
-    fn at(text: &str) -> Timestamp {
-        text.parse().unwrap()
-    }
 
     #[test]
     fn what_is_no_condition_hides_no_other() {
@@ -152,85 +143,24 @@ mod tests {
     #[test]
     fn the_time_moves_with_the_status_only() {
         let mut list = Vec::new();
-        assert!(set(
-            &mut list,
-            "Ready",
-            false,
-            "Progressing",
-            "0 of 1",
-            1,
-            at("2026-01-01T00:00:00.9Z")
-        ));
-        assert!(set(
-            &mut list,
-            "Stalled",
-            true,
-            "RenderFailed",
-            "",
-            1,
-            at("2026-01-01T00:00:05Z")
-        ));
-        assert!(set(
-            &mut list,
-            "Ready",
-            false,
-            "Progressing",
-            "1 of 1",
-            2,
-            at("2026-01-01T00:01:00Z")
-        ));
-        assert!(!set(
-            &mut list,
-            "Ready",
-            false,
-            "Progressing",
-            "1 of 1",
-            3,
-            at("2026-01-01T00:02:00Z")
-        ));
-        assert_eq!(
-            serde_json::to_value(&list).unwrap(),
-            json!([
-                {"type": "Ready", "status": "False", "reason": "Progressing", "message": "1 of 1",
-                 "observedGeneration": 3, "lastTransitionTime": "2026-01-01T00:00:00Z"},
-                {"type": "Stalled", "status": "True", "reason": "RenderFailed", "message": "",
-                 "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:05Z"},
-            ])
-        );
-        assert!(set(
-            &mut list,
-            "Ready",
-            true,
-            "Succeeded",
-            "",
-            3,
-            at("2026-01-01T00:03:00Z")
-        ));
-        assert_eq!(
-            get(&list, "Ready").unwrap().last_transition_time,
-            at("2026-01-01T00:03:00Z")
-        );
-        assert!(remove(&mut list, "Stalled") && !remove(&mut list, "Stalled"));
-        assert_eq!(list.len(), 1);
-        assert!(get(&list, "Stalled").is_none());
+        type Row = (String, bool, String, String, i64, Timestamp, Value);
+        for (kind, status, reason, message, generation, now, expected) in table::<Row>("status", "conditions") {
+            set(&mut list, &kind, status, &reason, &message, generation, now);
+            assert_eq!(json!(get(&list, &kind)), expected);
+        }
+        assert_eq!(list.len(), 2);
     }
 
     #[test]
     fn reads_what_others_wrote() {
-        let list: Vec<Condition> = serde_json::from_value(json!([
+        let list = of(&json!({"conditions": [
             {"type": "Deployed", "status": "True", "lastTransitionTime": null, "reason": null, "extra": 1},
             {"type": "Initialized", "status": "True", "lastTransitionTime": "yesterday"},
             {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T02:00:00+02:00", "reason": "A"},
-        ]))
-        .unwrap();
-        assert_eq!(
-            get(&list, "Deployed").unwrap().last_transition_time,
-            Timestamp::UNIX_EPOCH
-        );
-        assert_eq!(
-            get(&list, "Ready").unwrap().last_transition_time,
-            at("2026-01-01T00:00:00Z")
-        );
+        ]}));
+        let midnight: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let times: Vec<Timestamp> = list.iter().map(|condition| condition.last_transition_time).collect();
+        assert_eq!(times, [Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH, midnight]);
         assert_eq!(list[0].reason, "");
     }
 
@@ -260,22 +190,11 @@ mod tests {
             ("abcd", 2, "ab"),
             ("", 0, ""),
         ] {
-            let result = cut(text, bytes);
-            assert!(result.len() <= bytes);
-            if bytes >= 3 || text.len() <= bytes {
-                assert_eq!(result, expected, "{text} {bytes}");
-            }
+            assert_eq!(cut(text, bytes), expected, "{text} {bytes}");
         }
         let mut list = Vec::new();
-        set(
-            &mut list,
-            "Ready",
-            true,
-            "A",
-            &"ü".repeat(20_000),
-            1,
-            Timestamp::UNIX_EPOCH,
-        );
+        let long = "ü".repeat(20_000);
+        set(&mut list, "Ready", true, "A", &long, 1, Timestamp::UNIX_EPOCH);
         let message = &list[0].message;
         assert!(
             message.len() > MESSAGE_BYTES - 2 && message.len() <= MESSAGE_BYTES,

@@ -13,6 +13,7 @@ use crate::telemetry::redact::Secrets;
 
 /// Why a release is not ready: the `reason` of its conditions, in the words that users can wait on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub enum Reason {
     /// The chart can't be loaded.
     ChartInvalid,
@@ -89,6 +90,7 @@ pub struct Changes {
 
 /// How a reconcile ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub enum Phase {
     Ready,
     /// Applied; members are not healthy yet, or something else has to come first.
@@ -350,23 +352,24 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
         status.insert("observedGeneration".into(), observed.into());
     }
     status.insert("conditions".into(), json!(conditions_of(report, previous)));
-    if !report.record_unread {
-        status.insert("release".into(), release(report, previous));
-    }
+    let keep = |status: &mut Map<String, Value>, fields: &[&str]| {
+        let kept = fields
+            .iter()
+            .filter_map(|field| Some(((*field).to_owned(), previous.get(*field)?.clone())));
+        status.extend(kept);
+    };
     report.record.handled.tell(&mut status);
     if report.record_unread {
-        let handled = Request::ALL.map(Request::status_field);
-        for field in ["release", "inventory"].into_iter().chain(handled) {
-            if let Some(kept) = previous.get(field) {
-                status.insert(field.into(), kept.clone());
-            }
+        keep(&mut status, &["release", "inventory"]);
+        keep(&mut status, &Request::ALL.map(Request::status_field));
+    } else {
+        status.insert("release".into(), release(report, previous));
+        if !report.record.entries.is_empty() && !report.brief {
+            status.insert("inventory".into(), report.record.inventory());
         }
     }
     if report.failures > 0 {
         status.insert("failures".into(), report.failures.into());
-    }
-    if !report.record_unread && !report.record.entries.is_empty() && !report.brief {
-        status.insert("inventory".into(), report.record.inventory());
     }
     match &report.render {
         _ if report.brief => {}
@@ -379,24 +382,12 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
                 status.insert("hooks".into(), json!({"notRun": shown(render.hooks)}));
             }
         }
-        None => {
-            for field in ["notes", "hooks"] {
-                if let Some(kept) = previous.get(field) {
-                    status.insert(field.into(), kept.clone());
-                }
-            }
-        }
+        None => keep(&mut status, &["notes", "hooks"]),
     }
     let mut status = Value::Object(status);
     for texts in ["/notes", "/hooks", "/release/lookups", "/release/capabilities"] {
         if let Some(value) = status.pointer_mut(texts) {
             redact(value, report.secrets);
-        }
-    }
-    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
-    for condition in conditions.into_iter().flatten() {
-        if let Some(message) = condition.get_mut("message") {
-            redact(message, report.secrets);
         }
     }
     status
@@ -431,154 +422,168 @@ fn shown(texts: &[String]) -> Vec<String> {
 }
 
 fn release(report: &Report<'_>, previous: &Value) -> Value {
-    let mut release = Map::from_iter([("name".to_owned(), Value::from(report.release_name))]);
-    let before = previous.get("release");
+    let record = report.record;
+    let chart = report.chart.as_ref();
     let namespace = match &report.render {
-        Some(render) => Some(Value::from(render.namespace)),
-        None => before.and_then(|release| release.get("namespace")).cloned(),
+        Some(render) => render.namespace.into(),
+        None => previous["release"]["namespace"].clone(),
     };
-    if let Some(namespace) = namespace {
-        release.insert("namespace".into(), namespace);
+    let app_version = chart
+        .map(|chart| &chart.app_version)
+        .filter(|version| !version.is_empty());
+    let settled =
+        (!record.settled.is_empty() && record.done_for.as_ref() != Some(&record.settled)).then_some(&record.settled);
+    let lookups = (!record.lookups.is_empty() && !report.brief).then(|| record.shown_lookups());
+    let capabilities = (!record.capabilities.is_empty()).then_some(&record.capabilities);
+    let mut release = json!({
+        "name": report.release_name,
+        "namespace": namespace,
+        "chart": chart.map(|chart| &chart.name),
+        "version": chart.map(|chart| &chart.version),
+        "appVersion": app_version,
+        "revision": record.revision,
+        "inputs": record.done_for,
+        "settled": settled,
+        "renewal": record.renewal,
+        "lookups": lookups,
+        "capabilities": capabilities,
+        "record": record.whereabouts(report.record_in_secret),
+    });
+    if let Some(fields) = release.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
     }
-    if let Some(chart) = &report.chart {
-        release.insert("chart".into(), chart.name.as_str().into());
-        release.insert("version".into(), chart.version.as_str().into());
-        if !chart.app_version.is_empty() {
-            release.insert("appVersion".into(), chart.app_version.as_str().into());
-        }
-    }
-    release.insert("revision".into(), report.record.revision.into());
-    let inputs = report.record.done_for.as_ref();
-    if let Some(inputs) = inputs {
-        release.insert("inputs".into(), inputs.as_str().into());
-    }
-    let settled = &report.record.settled;
-    if !settled.is_empty() && inputs != Some(settled) {
-        release.insert("settled".into(), settled.as_str().into());
-    }
-    if let Some(renewal) = report.record.renewal {
-        release.insert("renewal".into(), renewal.to_string().into());
-    }
-    if !report.record.lookups.is_empty() && !report.brief {
-        release.insert("lookups".into(), json!(report.record.shown_lookups()));
-    }
-    if !report.record.capabilities.is_empty() {
-        release.insert("capabilities".into(), json!(report.record.capabilities));
-    }
-    if let Some(whereabouts) = report.record.whereabouts(report.record_in_secret) {
-        release.insert("record".into(), whereabouts);
-    }
-    Value::Object(release)
+    release
+}
+
+/// What a condition is to say: whether it holds, its reason, its message. `None`: it is removed.
+type Said = Option<(bool, String, String)>;
+
+fn said(holds: bool, reason: &str, message: &str) -> Said {
+    Some((holds, reason.to_owned(), message.to_owned()))
 }
 
 fn conditions_of(report: &Report<'_>, previous: &Value) -> Vec<Condition> {
     let mut list = conditions::of(previous);
-    let mut set = |kind: &str, status: bool, reason: &str, message: &str| {
+    let initialized = ("Initialized", said(true, "Initialized", ""));
+    let all = [initialized]
+        .into_iter()
+        .chain(own_conditions(report))
+        .chain(sdk_conditions(report, previous));
+    for (kind, said) in all {
+        let Some((holds, reason, message)) = said else {
+            list.retain(|condition| condition.kind != kind);
+            continue;
+        };
         // Before it is cut: half a secret is none that could be found.
-        let message = report.secrets.redact(message);
+        let message = report.secrets.redact(&message);
         let message = match report.brief {
             true => Cow::from(conditions::cut(&message, BRIEF_BYTES)),
             false => message,
         };
-        conditions::set(&mut list, kind, status, reason, &message, report.generation, report.now);
-    };
-    let notes = match &report.render {
-        Some(render) => render.notes,
-        None => previous.get("notes").and_then(Value::as_str),
-    };
-    let mut gone: Vec<&str> = Vec::new();
-    set("Initialized", true, "Initialized", "");
-    match report.phase {
+        conditions::set(&mut list, kind, holds, &reason, &message, report.generation, report.now);
+    }
+    // What stays may say what only since is known to be secret.
+    for condition in &mut list {
+        if let Cow::Owned(clean) = report.secrets.redact(&condition.message) {
+            condition.message = clean;
+        }
+    }
+    list
+}
+
+/// How the release is. What isn't named stays.
+fn own_conditions(report: &Report<'_>) -> Vec<(&'static str, Said)> {
+    let mut list = match report.phase {
         Phase::Ready => {
-            let members = report.record.entries.len();
-            let message = match &report.changes.gap {
-                None => format!(
-                    "{members} {} ready",
-                    if members == 1 { "member is" } else { "members are" }
-                ),
-                Some(gap) => format!("all members are ready; {gap}"),
+            let message = match (&report.changes.gap, report.record.entries.len()) {
+                (Some(gap), _) => format!("all members are ready; {gap}"),
+                (None, 1) => "1 member is ready".to_owned(),
+                (None, members) => format!("{members} members are ready"),
             };
-            set("Ready", true, "Succeeded", &message);
-            gone.extend(["Reconciling", "Stalled"]);
+            vec![
+                ("Ready", said(true, "Succeeded", &message)),
+                ("Reconciling", None),
+                ("Stalled", None),
+            ]
         }
         Phase::Waiting { reason, message } => {
             let reason = format!("{reason:?}");
-            set("Ready", false, &reason, message);
-            set("Reconciling", true, &reason, message);
-            gone.push("Stalled");
+            let reconciling = said(true, &reason, message);
+            vec![
+                ("Ready", said(false, &reason, message)),
+                ("Reconciling", reconciling),
+                ("Stalled", None),
+            ]
         }
         Phase::Failed { reason, message } => {
-            let reason = format!("{reason:?}");
-            set("Ready", false, &reason, message);
-            set("Reconciling", true, "ProgressingWithRetry", message);
-            gone.push("Stalled");
+            let reconciling = said(true, "ProgressingWithRetry", message);
+            let ready = said(false, &format!("{reason:?}"), message);
+            vec![("Ready", ready), ("Reconciling", reconciling), ("Stalled", None)]
         }
         Phase::Stalled { reason, message, .. } => {
             let reason = format!("{reason:?}");
-            set("Ready", false, &reason, message);
-            set("Stalled", true, &reason, message);
-            gone.push("Reconciling");
+            let stalled = said(true, &reason, message);
+            vec![
+                ("Ready", said(false, &reason, message)),
+                ("Stalled", stalled),
+                ("Reconciling", None),
+            ]
         }
         Phase::Suspended => {
-            set(
-                "Suspended",
-                true,
-                "Suspended",
-                "nothing is changed while the custom resource is suspended",
-            );
-            gone.push("Reconciling");
+            let message = "nothing is changed while the custom resource is suspended";
+            return vec![("Suspended", said(true, "Suspended", message)), ("Reconciling", None)];
         }
+    };
+    if report.phase.is_well() {
+        let held = report.changes.held.as_deref();
+        list.push(("PruneHeld", held.and_then(|held| said(true, "Protected", held))));
     }
-    // operator-sdk's conditions, for those who wait on them; their meaning is "Helm returned", not "ready".
-    match report.phase {
+    let contested = report.contested.as_deref();
+    list.push((
+        "Drifted",
+        contested.and_then(|message| said(true, "Contested", message)),
+    ));
+    list.push(("Suspended", None));
+    list
+}
+
+/// operator-sdk's conditions, for those who wait on them; their meaning is "Helm returned", not "ready".
+fn sdk_conditions(report: &Report<'_>, previous: &Value) -> Vec<(&'static str, Said)> {
+    let revision = report.record.revision;
+    let mut list = match report.phase {
         Phase::Waiting {
             reason: Reason::Uninstalling,
             message,
-        } => {
-            set("Deployed", false, "UninstallSuccessful", message);
-            gone.extend(["ReleaseFailed", "Irreconcilable"]);
-        }
-        Phase::Ready | Phase::Waiting { .. } => {
-            let reason = match report.record.revision {
-                0 | 1 => "InstallSuccessful",
-                _ => "UpgradeSuccessful",
+        } => vec![("Deployed", said(false, "UninstallSuccessful", message))],
+        Phase::Ready | Phase::Waiting { .. } if revision > 0 => {
+            let notes = match &report.render {
+                Some(render) => render.notes,
+                None => previous.get("notes").and_then(Value::as_str),
             };
-            if report.record.revision > 0 {
-                set(
-                    "Deployed",
-                    true,
-                    reason,
-                    &conditions::cut(&report.secrets.redact(notes.unwrap_or_default()), NOTES_BYTES),
-                );
-            }
-            gone.extend(["ReleaseFailed", "Irreconcilable"]);
+            let notes = conditions::cut(&report.secrets.redact(notes.unwrap_or_default()), NOTES_BYTES);
+            let reason = if revision == 1 {
+                "InstallSuccessful"
+            } else {
+                "UpgradeSuccessful"
+            };
+            vec![("Deployed", said(true, reason, &notes))]
         }
         Phase::Failed { reason, message } | Phase::Stalled { reason, message, .. } => {
             let reason = match reason {
                 Reason::DeleteFailed => "UninstallError",
-                _ if report.record.revision == 0 => "InstallError",
+                _ if revision == 0 => "InstallError",
                 _ => "UpgradeError",
             };
-            set("ReleaseFailed", true, reason, message);
-            set("Irreconcilable", true, "ReconcileError", message);
+            let irreconcilable = said(true, "ReconcileError", message);
+            vec![
+                ("ReleaseFailed", said(true, reason, message)),
+                ("Irreconcilable", irreconcilable),
+            ]
         }
-        Phase::Suspended => {}
-    }
+        _ => Vec::new(),
+    };
     if report.phase.is_well() {
-        match &report.changes.held {
-            Some(held) => set("PruneHeld", true, "Protected", held),
-            None => gone.push("PruneHeld"),
-        }
-    }
-    if !matches!(report.phase, Phase::Suspended) {
-        gone.push("Suspended");
-        match &report.contested {
-            Some(message) => set("Drifted", true, "Contested", message),
-            None => gone.push("Drifted"),
-        }
-    }
-    for kind in gone {
-        conditions::remove(&mut list, kind);
+        list.extend([("ReleaseFailed", None), ("Irreconcilable", None)]);
     }
     list
 }

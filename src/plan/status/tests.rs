@@ -1,5 +1,6 @@
 use super::*;
 use crate::plan::record::Stored;
+use crate::plan::testing::table;
 
 fn report<'a>(phase: &'a Phase, record: &'a Record) -> Report<'a> {
     Report {
@@ -28,106 +29,94 @@ fn stalled() -> Phase {
     }
 }
 
+/// Its conditions, sorted: `Ready` if it holds, `-Ready` if not.
 fn types(status: &Value) -> Vec<String> {
-    let list = status["conditions"].as_array().unwrap();
-    let mut types: Vec<_> = list
-        .iter()
-        .map(|c| format!("{}={}", c["type"].as_str().unwrap(), c["status"].as_str().unwrap()))
-        .collect();
-    types.sort();
-    types
+    let mut list = conditions::of(status);
+    list.sort_by(|one, other| one.kind.cmp(&other.kind));
+    let sign = |condition: &Condition| if condition.status == "True" { "" } else { "-" };
+    list.iter()
+        .map(|condition| format!("{}{}", sign(condition), condition.kind))
+        .collect()
+}
+
+#[derive(serde::Deserialize)]
+struct Case {
+    phase: Phase,
+    revision: i64,
+    contested: Option<String>,
+    held: Option<String>,
+    conditions: Vec<String>,
+    observed: i64,
 }
 
 #[test]
-fn abnormal_conditions_come_and_go() {
-    let record = Record {
-        revision: 1,
-        ..Record::default()
-    };
-    let bad = status(&report(&stalled(), &record), &json!({}));
-    assert_eq!(
-        types(&bad),
-        [
-            "Initialized=True",
-            "Irreconcilable=True",
-            "Ready=False",
-            "ReleaseFailed=True",
-            "Stalled=True"
-        ]
-    );
-    let good = status(&report(&Phase::Ready, &record), &bad);
-    assert_eq!(types(&good), ["Deployed=True", "Initialized=True", "Ready=True"]);
-    let retrying = Phase::Failed {
-        reason: Reason::ApplyFailed,
-        message: "x".into(),
-    };
-    let again = status(&report(&retrying, &record), &good);
-    assert!(types(&again).contains(&"Reconciling=True".to_owned()), "{again}");
-}
-
-#[test]
-fn a_contest_is_told_beside_the_health() {
-    let record = Record::default();
-    let phase = Phase::Ready;
-    let contested = Report {
-        contested: Some("data.a changed by rival".into()),
-        failures: 2,
-        ..report(&phase, &record)
-    };
-    let bad = status(&contested, &json!({}));
-    assert!(types(&bad).contains(&"Drifted=True".to_owned()) && types(&bad).contains(&"Ready=True".to_owned()));
-    assert_eq!(bad["failures"], 2);
-    let good = status(&report(&phase, &record), &bad);
-    assert!(!types(&good).contains(&"Drifted=True".to_owned()), "{good}");
-    assert!(good.get("failures").is_none());
+fn conditions_come_and_go() {
+    let mut before = json!({});
+    for (failures, case) in (0..).zip(table::<Case>("status", "reports")) {
+        let record = Record {
+            revision: case.revision,
+            ..Record::default()
+        };
+        let changes = Changes {
+            held: case.held,
+            ..Changes::default()
+        };
+        let report = Report {
+            contested: case.contested,
+            changes: &changes,
+            failures,
+            ..report(&case.phase, &record)
+        };
+        let after = status(&report, &before);
+        assert_eq!(types(&after), case.conditions, "{:?} after {before}", case.phase);
+        assert_eq!(after["observedGeneration"], case.observed);
+        assert_eq!(json!(after.get("failures")), json!((failures > 0).then_some(failures)));
+        before = after;
+    }
 }
 
 #[test]
 fn the_observed_generation_moves_only_with_a_decision() {
     let record = Record::default();
-    let before = json!({"observedGeneration": 2});
-    let waiting = Phase::Waiting {
-        reason: Reason::Progressing,
-        message: String::new(),
-    };
-    let failed = Phase::Failed {
-        reason: Reason::ApplyFailed,
-        message: String::new(),
-    };
-    for (phase, expected) in [
-        (Phase::Ready, 3),
-        (stalled(), 3),
-        (waiting, 2),
-        (failed, 2),
-        (Phase::Suspended, 2),
-    ] {
-        let status = status(&report(&phase, &record), &before);
+    for (phase, expected) in table::<(Phase, i64)>("status", "observed") {
+        let status = status(&report(&phase, &record), &json!({"observedGeneration": 2}));
         assert_eq!(status["observedGeneration"], expected, "{phase:?}");
-        for condition in status["conditions"].as_array().unwrap() {
-            assert_eq!(condition["observedGeneration"], 3, "{condition}");
-        }
+        assert!(
+            conditions::of(&status)
+                .iter()
+                .all(|condition| condition.observed_generation == Some(3))
+        );
     }
 }
 
 #[test]
 fn only_texts_are_cleaned_of_secrets() {
+    let (record, phase) = (Record::default(), stalled());
+    let earlier = status(&report(&Phase::Ready, &record), &json!({"notes": "secret notes"}));
     let secrets = Secrets::default();
-    for value in ["2026-01-01T00:00:00", "t.yaml:3: boom", "RenderFailed"] {
+    for value in [
+        "2026-01-01T00:00:00",
+        "t.yaml:3: boom",
+        "RenderFailed",
+        "0 members are ready",
+        "secret notes",
+    ] {
         secrets.learn(value);
     }
-    let (record, phase) = (Record::default(), stalled());
-    let status = status(
-        &Report {
-            secrets: &secrets,
-            ..report(&phase, &record)
-        },
-        &json!({}),
-    );
-    let ready = &status["conditions"][1];
+    let report = |phase| Report {
+        secrets: &secrets,
+        ..report(phase, &record)
+    };
+    let told = status(&report(&phase), &json!({}));
+    let ready = &told["conditions"][1];
     assert_eq!(ready["type"], "Ready");
     assert_eq!(ready["message"], crate::telemetry::redact::MARK);
     assert_eq!(ready["reason"], "RenderFailed");
     assert_eq!(ready["lastTransitionTime"], "2026-01-01T00:00:00Z");
+    // What stays is cleaned of what only since is known to be secret.
+    let kept = status(&report(&Phase::Suspended), &earlier);
+    assert_eq!(kept["conditions"][1]["message"], crate::telemetry::redact::MARK);
+    assert_eq!(kept["notes"], crate::telemetry::redact::MARK);
 }
 
 #[test]
@@ -149,13 +138,11 @@ fn the_same_report_makes_the_same_status() {
         hooks: &[],
         notes: Some("Have fun."),
     });
-    let first = status(
-        &Report {
-            render,
-            ..report(&phase, &record)
-        },
-        &json!({}),
-    );
+    let rendered = Report {
+        render,
+        ..report(&phase, &record)
+    };
+    let first = status(&rendered, &json!({}));
     assert_eq!(status(&report(&phase, &record), &first), ours(&first));
 }
 
@@ -188,9 +175,8 @@ fn what_an_author_can_make_longer_has_a_bound() {
     let hooks = full["hooks"]["notRun"].as_array().unwrap();
     assert_eq!((hooks.len(), hooks[50].as_str()), (51, Some("and 950 more")));
     assert!(
-        full["conditions"][1]["message"]
-            .as_str()
-            .unwrap()
+        conditions::of(&full)[1]
+            .message
             .ends_with("(the first of 4194304 bytes)")
     );
     // The record is not there as a whole, and says so.
@@ -205,21 +191,6 @@ fn what_an_author_can_make_longer_has_a_bound() {
     for absent in ["notes", "hooks", "inventory"] {
         assert!(brief.get(absent).is_none(), "{absent}");
     }
-}
-
-#[test]
-fn a_suspended_release_keeps_what_it_said() {
-    let record = Record {
-        revision: 1,
-        ..Record::default()
-    };
-    let before = status(&report(&Phase::Ready, &record), &json!({}));
-    let suspended = status(&report(&Phase::Suspended, &record), &before);
-    assert_eq!(
-        types(&suspended),
-        ["Deployed=True", "Initialized=True", "Ready=True", "Suspended=True"]
-    );
-    assert_eq!(suspended["observedGeneration"], 3);
 }
 
 #[test]
