@@ -53,10 +53,7 @@ struct State {
 impl Dependency {
     /// The scope whose watch shows it.
     pub fn scope(&self) -> Scope {
-        Scope {
-            group_kind: self.group_kind.clone(),
-            namespace: (!self.namespace.is_empty()).then(|| self.namespace.clone()),
-        }
+        Scope::of(&self.group_kind, &self.namespace)
     }
 
     fn is_list(&self) -> bool {
@@ -134,11 +131,7 @@ impl Dependencies {
 
     /// Which scopes of a kind are watched. True if others than before.
     fn settle(&mut self, kind: &GroupKind) -> bool {
-        let scope = |namespace: &str| Scope {
-            group_kind: kind.clone(),
-            namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
-        };
-        let everywhere = scope("");
+        let everywhere = Scope::everywhere(kind);
         let places = self.places.get(kind);
         let namespaces = places
             .into_iter()
@@ -157,7 +150,11 @@ impl Dependencies {
         // What is known by a watch of a namespace counts until the other one has shown everything.
         if !(is_shared && is_synced) {
             let known = |scope: &Scope| !is_shared || self.scopes.contains_key(scope);
-            wanted.extend(namespaces.map(|(namespace, _)| scope(namespace)).filter(known));
+            wanted.extend(
+                namespaces
+                    .map(|(namespace, _)| Scope::of(kind, namespace))
+                    .filter(known),
+            );
         }
         let before = self.scopes.len();
         self.scopes
@@ -177,10 +174,7 @@ impl Dependencies {
 
     /// Those of the watches that show a dependency.
     fn states(&self, dependency: &Dependency) -> impl Iterator<Item = &State> {
-        let everywhere = Scope {
-            group_kind: dependency.group_kind.clone(),
-            namespace: None,
-        };
+        let everywhere = Scope::everywhere(&dependency.group_kind);
         let states = [self.scopes.get(&everywhere), self.scopes.get(&dependency.scope())];
         states.into_iter().flatten()
     }
@@ -317,11 +311,7 @@ impl Dependencies {
     }
 
     fn dependents_in(&self, scope: &Scope) -> Vec<String> {
-        let is_here = |dependency: &Dependency| {
-            let namespace = scope.namespace.as_ref();
-            dependency.group_kind == scope.group_kind
-                && namespace.is_none_or(|namespace| *namespace == dependency.namespace)
-        };
+        let is_here = |dependency: &Dependency| scope.covers(&dependency.group_kind, &dependency.namespace);
         let dependents = self.dependents.iter().filter(|(dependency, _)| is_here(dependency));
         let sets: BTreeSet<&String> = dependents.flat_map(|(_, sets)| sets).collect();
         sets.into_iter().cloned().collect()
@@ -367,22 +357,11 @@ pub fn version(answer: &Value) -> String {
         let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str);
         hash(version.unwrap_or_default())
     };
-    let text = |object: &Value, field: &str| {
-        let text = object.pointer(field).and_then(Value::as_str);
-        text.unwrap_or_default().to_owned()
-    };
     match answer.get("items").and_then(Value::as_array) {
         Some(items) => {
-            let rows: Vec<_> = items
-                .iter()
-                .map(|item| {
-                    (
-                        text(item, "/metadata/namespace"),
-                        text(item, "/metadata/name"),
-                        resource_version(item),
-                    )
-                })
-                .collect();
+            let text = |item: &Value, field: &str| item["metadata"][field].as_str().unwrap_or_default().to_owned();
+            let row = |item| (text(item, "namespace"), text(item, "name"), resource_version(item));
+            let rows: Vec<_> = items.iter().map(row).collect();
             of_list(
                 rows.iter()
                     .map(|(namespace, name, version)| (namespace.as_str(), name.as_str(), *version)),
@@ -412,9 +391,12 @@ fn hash(value: &(impl Hash + ?Sized)) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::testing::table;
     use serde_json::json;
 
-    fn dependency(namespace: &str, name: &str) -> Dependency {
+    /// `place`: namespace/name.
+    fn dependency(place: &str) -> Dependency {
+        let (namespace, name) = place.split_once('/').unwrap();
         Dependency {
             group_kind: GroupKind::new("", "Secret"),
             namespace: namespace.to_owned(),
@@ -422,190 +404,53 @@ mod tests {
         }
     }
 
-    fn index(dependents: &[(&str, Dependency)]) -> Dependencies {
-        let mut index = Dependencies::default();
-        for (set, dependency) in dependents {
-            let mut dependencies = index.of_sets.get(*set).cloned().unwrap_or_default();
-            dependencies.insert(dependency.clone());
-            index.depend_on(set, dependencies);
+    /// What comes of one step of a story.
+    fn tell(index: &mut Dependencies, step: &str, about: &str, told: &Value) -> Value {
+        let scope = Scope::of(&GroupKind::new("", "Secret"), about);
+        let text = |place: usize| told[place].as_str().unwrap();
+        let seen = || serde_json::from_value(told.clone()).unwrap();
+        match step {
+            "depend" => {
+                let places = told.as_array().unwrap().iter().filter_map(Value::as_str);
+                json!(index.depend_on(about, places.map(dependency).collect()))
+            }
+            "observe" => json!(index.observe(&scope, text(0), text(1), text(2))),
+            "remove" => json!(index.remove(&scope, text(0), text(1))),
+            "listed" => json!(index.listed(&scope, &seen())),
+            "retain" => json!(index.retain(&scope, &seen())),
+            "failing" => json!(index.set_failing(&scope, told.as_bool().unwrap())),
+            "refuse" => {
+                let now = Timestamp::from_second(told[1].as_i64().unwrap()).unwrap();
+                json!(index.set_refused(&scope, text(0).to_owned(), now))
+            }
+            "tell" => json!(index.tell_failing(&scope)),
+            "wanted" => {
+                let wanted: BTreeSet<&Scope> = index.wanted().collect();
+                let namespaces = wanted
+                    .into_iter()
+                    .map(|scope| scope.namespace.clone().unwrap_or_default());
+                namespaces.collect()
+            }
+            "version" => json!(index.version(&dependency(about)).map(|found| found == version(told))),
+            "unseen" => json!(index.unseen(&dependency(about))),
+            "unsettled" => json!(index.is_unsettled(&dependency(about))),
+            "count failing" => json!(index.count_failing(about)),
+            unknown => panic!("{unknown}"),
         }
-        index
     }
 
     #[test]
-    fn those_who_look_hear_of_changes_and_nobody_else() {
-        let shop = dependency("shop", "").scope();
-        let mut index = index(&[
-            ("one", dependency("shop", "tls")),
-            ("all", dependency("shop", "")),
-            ("other", dependency("b", "tls")),
-        ]);
-        assert_eq!(index.observe(&shop, "shop", "tls", "1"), ["all", "one"]);
-        assert_eq!(index.observe(&shop, "shop", "tls", "1"), [""; 0], "no news");
-        assert_eq!(index.observe(&shop, "shop", "tls", "2"), ["all", "one"]);
-        assert_eq!(index.observe(&shop, "shop", "else", "3"), ["all"]);
-        assert_eq!(index.remove(&shop, "shop", "tls"), ["all", "one"]);
-        assert_eq!(index.remove(&shop, "shop", "tls"), [""; 0]);
-        let everywhere = dependency("", "").scope();
-        assert_eq!(
-            index.observe(&everywhere, "b", "tls", "1"),
-            [""; 0],
-            "nobody looks there"
-        );
-    }
-
-    #[test]
-    fn versions_of_answers_and_of_watches_agree() {
-        let mut index = index(&[("a", dependency("shop", "tls")), ("a", dependency("shop", ""))]);
-        let scope = dependency("shop", "").scope();
-        assert_eq!(index.version(&dependency("shop", "tls")), None, "not synced");
-        index.observe(&scope, "shop", "tls", "7");
-        index.observe(&scope, "shop", "b", "9");
-        index.listed(
-            &scope,
-            &[("shop".into(), "tls".into()), ("shop".into(), "b".into())].into(),
-        );
-        let object = |name: &str, version: &str| json!({"metadata": {"namespace": "shop", "name": name, "resourceVersion": version}});
-        let list = json!({"metadata": {}, "items": [object("tls", "7"), object("b", "9")]});
-        assert_eq!(
-            index.version(&dependency("shop", "tls")),
-            Some(version(&object("tls", "7")))
-        );
-        assert_eq!(index.version(&dependency("shop", "")), Some(version(&list)));
-        assert_ne!(
-            index.version(&dependency("shop", "tls")),
-            Some(version(&object("tls", "8")))
-        );
-        assert_eq!(index.version(&dependency("shop", "gone")), Some(version(&json!({}))));
-        let empty = json!({"metadata": {}, "items": []});
-        assert_ne!(index.version(&dependency("shop", "")), Some(version(&empty)));
-        index.listed(&scope, &HashSet::new());
-        assert_eq!(
-            index.version(&dependency("shop", "")),
-            Some(version(&empty)),
-            "a list forgets what it lacks"
-        );
-        let at = |seconds| Timestamp::from_second(seconds).unwrap();
-        index.set_refused(&scope, "forbidden".into(), at(7));
-        assert_eq!(index.version(&dependency("shop", "")), None);
-        assert_eq!(
-            (index.unseen(&dependency("shop", "")), index.count_failing("Secret")),
-            (None, 1)
-        );
-        assert_eq!(
-            (index.tell_failing(&scope), index.tell_failing(&scope)),
-            (vec!["a".to_owned()], vec![])
-        );
-        index.set_refused(&scope, "gone".into(), at(9));
-        assert_eq!(
-            index.unseen(&dependency("shop", "tls")),
-            Some(&(at(7), "gone".to_owned()))
-        );
-        index.retain(&scope, &HashSet::new());
-        assert_eq!(
-            index.version(&dependency("shop", "")),
-            None,
-            "a list proves nothing of what comes after it"
-        );
-        assert_eq!(index.listed(&scope, &HashSet::new()), ["a"]);
-        assert_eq!(
-            (index.unseen(&dependency("shop", "tls")), index.count_failing("Secret")),
-            (None, 0)
-        );
-    }
-
-    fn namespaces(count: usize) -> BTreeSet<Dependency> {
-        (0..count)
-            .map(|number| dependency(&format!("n{number}"), "tls"))
-            .collect()
-    }
-
-    #[test]
-    fn lookups_in_many_namespaces_share_a_watch() {
-        let mut index = Dependencies::of_all_namespaces();
-        let everywhere = dependency("", "").scope();
-        assert!(index.depend_on("a", namespaces(SHARED - 1)));
-        assert_eq!(index.wanted().count(), SHARED - 1);
-        let first = dependency("n0", "tls");
-        index.observe(&first.scope(), "n0", "tls", "1");
-        index.listed(&first.scope(), &[("n0".into(), "tls".into())].into());
-        let known = index.version(&first);
-        assert!(known.is_some());
-
-        assert!(index.depend_on("b", namespaces(1000)));
-        assert_eq!(
-            index.wanted().count(),
-            SHARED,
-            "one more, and what was known still counts"
-        );
-        assert!(index.is_unsettled(&dependency("n9", "tls")));
-        assert_eq!(index.version(&first), known, "nobody is rendered for it");
-        let seen: HashSet<_> = [("n0", "tls"), ("n7", "tls"), ("n7", "other"), ("else", "tls")]
-            .map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
-            .into();
-        for (namespace, name) in &seen {
-            index.observe(&everywhere, namespace, name, "1");
+    fn the_index_tells_those_who_look() {
+        type Story = (String, bool, Vec<(String, String, Value, Value)>);
+        for (story, all_namespaces, steps) in table::<Story>("dependencies", "stories") {
+            let mut index = match all_namespaces {
+                true => Dependencies::of_all_namespaces(),
+                false => Dependencies::default(),
+            };
+            for (step, about, told, expected) in steps {
+                let found = tell(&mut index, &step, &about, &told);
+                assert_eq!(found, expected, "{story}: {step} {about} {told}");
+            }
         }
-        index.listed(&everywhere, &seen);
-        assert_eq!(index.wanted().collect::<Vec<_>>(), [&everywhere]);
-        assert_eq!(index.version(&first), known);
-        assert_eq!(index.version(&dependency("n8", "tls")), Some(String::new()));
-        assert_eq!(index.observe(&everywhere, "n0", "tls", "2"), ["a", "b"]);
-        assert_eq!(index.observe(&everywhere, "n7", "tls", "2"), ["b"]);
-        assert_eq!(index.observe(&everywhere, "else", "tls", "2"), [""; 0]);
-        index.depend_on("list", [dependency("n7", "")].into());
-        assert_eq!(index.observe(&everywhere, "n7", "other", "2"), ["list"]);
-        let object = |name: &str| json!({"metadata": {"namespace": "n7", "name": name, "resourceVersion": "2"}});
-        let list = json!({"metadata": {}, "items": [object("tls"), object("other")]});
-        assert_eq!(
-            index.version(&dependency("n7", "")),
-            Some(version(&list)),
-            "of its namespace only"
-        );
-
-        index.depend_on("b", BTreeSet::new());
-        assert_eq!(
-            index.wanted().collect::<Vec<_>>(),
-            [&everywhere],
-            "what is watched by now"
-        );
-        assert!(!index.depend_on("a", BTreeSet::new()) && index.depend_on("list", BTreeSet::new()));
-        assert_eq!(index.wanted().count(), 0);
-    }
-
-    #[test]
-    fn who_may_not_see_all_namespaces_watches_each() {
-        let everywhere = dependency("", "").scope();
-        let mut index = Dependencies::of_all_namespaces();
-        index.depend_on("a", namespaces(10));
-        assert_eq!(index.wanted().count(), 1);
-        assert!(!index.set_failing(&everywhere, false), "that may pass");
-        assert!(index.set_failing(&everywhere, true));
-        assert_eq!(index.wanted().count(), 10);
-        index.depend_on("b", namespaces(20));
-        assert_eq!(index.wanted().count(), 20);
-        let mut index = Dependencies::default();
-        index.depend_on("a", namespaces(10));
-        assert_eq!(index.wanted().count(), 10, "an operator of some namespaces");
-    }
-
-    #[test]
-    fn a_scope_that_nobody_looks_into_is_not_watched() {
-        let mut index = Dependencies::default();
-        assert!(index.depend_on("a", [dependency("shop", "tls")].into()));
-        assert!(!index.depend_on("a", [dependency("shop", "tls")].into()), "known");
-        assert!(
-            !index.depend_on("b", [dependency("shop", "x")].into()),
-            "the same scope"
-        );
-        assert!(index.is_unsettled(&dependency("shop", "x")) && !index.is_unsettled(&dependency("b", "x")));
-        assert!(!index.depend_on("a", BTreeSet::new()), "b still looks there");
-        assert!(index.depend_on("b", [dependency("", "node")].into()));
-        assert_eq!(
-            index.wanted().cloned().collect::<Vec<_>>(),
-            [dependency("", "node").scope()]
-        );
-        assert!(index.depend_on("b", BTreeSet::new()));
-        assert_eq!(index.wanted().count(), 0);
     }
 }

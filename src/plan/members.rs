@@ -96,6 +96,29 @@ struct Asked {
     gone: Option<(String, String)>,
 }
 
+// === impl Scope ===
+
+impl Scope {
+    pub fn everywhere(group_kind: &GroupKind) -> Self {
+        Scope {
+            group_kind: group_kind.clone(),
+            namespace: None,
+        }
+    }
+
+    /// Of one namespace; of all of them if it is empty.
+    pub fn of(group_kind: &GroupKind, namespace: &str) -> Self {
+        Scope {
+            group_kind: group_kind.clone(),
+            namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+        }
+    }
+
+    pub(super) fn covers(&self, group_kind: &GroupKind, namespace: &str) -> bool {
+        self.group_kind == *group_kind && self.namespace.as_ref().is_none_or(|covered| covered == namespace)
+    }
+}
+
 // === impl Live ===
 
 impl Live {
@@ -116,24 +139,13 @@ impl Live {
 // === impl Members ===
 
 impl Members {
-    /// Asks for a watch of this scope. True if nothing covered it before.
-    pub fn want(&mut self, scope: Scope) -> bool {
-        let everywhere = Scope {
-            group_kind: scope.group_kind.clone(),
-            namespace: None,
-        };
-        if self.wanted.contains(&everywhere) {
-            return false;
-        }
-        self.wanted.insert(scope)
-    }
-
     /// A set needs these scopes, besides those that it needs already. True if nothing covered one of them before.
     pub fn need(&mut self, set: &str, scopes: impl IntoIterator<Item = Scope>) -> bool {
         let mut news = false;
         for scope in scopes {
             self.needs.add(set, scope.clone());
-            news |= self.want(scope);
+            let is_covered = self.wanted.contains(&Scope::everywhere(&scope.group_kind));
+            news |= !is_covered && self.wanted.insert(scope);
         }
         news
     }
@@ -167,41 +179,22 @@ impl Members {
 
     /// True if what is not in the index does not exist, as far as this namespace of this kind goes.
     pub fn is_synced(&self, group_kind: &GroupKind, namespace: &str) -> bool {
-        let everywhere = Scope {
-            group_kind: group_kind.clone(),
-            namespace: None,
-        };
-        if self.synced.contains(&everywhere) {
-            return true;
-        }
-        let scope = Scope {
-            group_kind: group_kind.clone(),
-            namespace: Some(namespace.to_owned()),
-        };
-        !namespace.is_empty() && self.synced.contains(&scope)
+        let is_synced = |scope| self.synced.contains(&scope);
+        is_synced(Scope::everywhere(group_kind)) || is_synced(Scope::of(group_kind, namespace))
     }
 
     /// True if what is known of this namespace of this kind is all that can be known for now: it is synced, or its watch
     /// fails.
     pub fn is_settled(&self, group_kind: &GroupKind, namespace: &str) -> bool {
-        let fails = |scope: &Scope| {
-            let covers = scope.namespace.as_ref().is_none_or(|covered| covered == namespace);
-            scope.group_kind == *group_kind && covers
-        };
-        self.is_synced(group_kind, namespace) || self.failing.keys().any(fails)
+        let mut failing = self.failing.keys();
+        self.is_synced(group_kind, namespace) || failing.any(|scope| scope.covers(group_kind, namespace))
     }
 
     /// Scopes that are wanted and not synced, with the error of their watch if it has one.
     pub fn unsynced(&self) -> Vec<(Scope, Option<String>)> {
         let missing = self.wanted.iter().filter(|scope| !self.synced.contains(scope));
-        missing
-            .map(|scope| {
-                (
-                    scope.clone(),
-                    self.failing.get(scope).map(|failing| failing.error.clone()),
-                )
-            })
-            .collect()
+        let error = |scope| Some(self.failing.get(scope)?.error.clone());
+        missing.map(|scope| (scope.clone(), error(scope))).collect()
     }
 
     /// Why the watch of a kind does not work at present, if so.
@@ -217,13 +210,8 @@ impl Members {
         if self.is_synced(&id.group_kind, &id.namespace) {
             return None;
         }
-        let failing = |namespace: Option<&str>| {
-            self.failing.get(&Scope {
-                group_kind: id.group_kind.clone(),
-                namespace: namespace.map(str::to_owned),
-            })
-        };
-        let failing = failing(None).or_else(|| failing(Some(&id.namespace)));
+        let failing = self.failing.get(&Scope::everywhere(&id.group_kind));
+        let failing = failing.or_else(|| self.failing.get(&Scope::of(&id.group_kind, &id.namespace)));
         failing.filter(|failing| failing.told)
     }
 
@@ -260,7 +248,10 @@ impl Members {
     }
 
     fn sets_in(&self, scope: &Scope) -> Vec<String> {
-        let objects = self.objects.iter().filter(|(id, _)| covers(scope, id));
+        let objects = self
+            .objects
+            .iter()
+            .filter(|(id, _)| scope.covers(&id.group_kind, &id.namespace));
         let sets: BTreeSet<&String> = objects.filter_map(|(_, live)| live.part_of.as_ref()).collect();
         sets.into_iter().cloned().collect()
     }
@@ -325,7 +316,11 @@ impl Members {
     /// Takes in what a watch or the answer to a request says. Returns the sets that must hear of it: none if nothing
     /// that matters changed, or if the news is older than what is known.
     pub fn observe(&mut self, id: &ObjectId, live: Live) -> Vec<String> {
-        for (_, learned) in self.lists.iter_mut().filter(|(scope, _)| covers(scope, id)) {
+        for (_, learned) in self
+            .lists
+            .iter_mut()
+            .filter(|(scope, _)| scope.covers(&id.group_kind, &id.namespace))
+        {
             learned.insert(id.clone());
         }
         self.learn(id, live)
@@ -388,16 +383,9 @@ impl Members {
     /// each object.
     pub fn retain(&mut self, scope: &Scope, seen: &HashSet<ObjectId>) -> Vec<String> {
         self.lists.remove(scope);
-        let gone = self.missing_from(scope, seen);
+        let is_gone = |id: &&Arc<ObjectId>| scope.covers(&id.group_kind, &id.namespace) && !seen.contains(id.as_ref());
+        let gone: Vec<Arc<ObjectId>> = self.objects.keys().filter(is_gone).cloned().collect();
         gone.iter().flat_map(|id| self.remove(id)).collect()
-    }
-
-    fn missing_from(&self, scope: &Scope, seen: &HashSet<ObjectId>) -> Vec<ObjectId> {
-        self.objects
-            .keys()
-            .filter(|id| covers(scope, id) && !seen.contains(id.as_ref()))
-            .map(|id| ObjectId::clone(id))
-            .collect()
     }
 
     /// Our request to delete an object was accepted: from now on it is going, whatever its watch has told so far.
@@ -443,14 +431,6 @@ impl Members {
         }
         vec![set]
     }
-}
-
-fn covers(scope: &Scope, id: &ObjectId) -> bool {
-    scope.group_kind == id.group_kind
-        && scope
-            .namespace
-            .as_ref()
-            .is_none_or(|namespace| *namespace == id.namespace)
 }
 
 /// Resource versions of one resource are comparable as numbers (KEP-5504); anything else counts as newer.

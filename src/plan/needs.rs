@@ -61,16 +61,14 @@ impl Needs {
 
 #[cfg(test)]
 mod tests {
-    use super::super::identity::{GroupKind, ObjectId};
+    use super::super::identity::GroupKind;
     use super::super::members::{Live, Members};
     use super::*;
+    use crate::plan::testing::id;
 
     #[test]
     fn a_scope_that_no_set_needs_is_given_up() {
-        let scope = |kind: &str| Scope {
-            group_kind: GroupKind::new("", kind),
-            namespace: None,
-        };
+        let scope = |kind: &str| Scope::everywhere(&GroupKind::new("", kind));
         let mut members = Members::default();
         assert!(members.need("a", [scope("ConfigMap"), scope("Secret")]));
         assert!(!members.need("b", [scope("ConfigMap")]));
@@ -81,11 +79,11 @@ mod tests {
         assert_eq!(members.unneeded(), [scope("ConfigMap")].into());
         assert_eq!(members.unneeded(), [scope("ConfigMap")].into(), "until it is given up");
         members.set_synced(&scope("ConfigMap"));
-        let one = ObjectId::new(GroupKind::new("", "ConfigMap"), "shop", "one");
+        let one = id("ConfigMap", "one");
         members.observe(&one, Live::default());
         members.release(&scope("ConfigMap"));
         members.lose(&scope("ConfigMap"));
-        assert!(members.unneeded().is_empty() && !members.is_synced(&GroupKind::new("", "ConfigMap"), "shop"));
+        assert!(members.unneeded().is_empty() && !members.is_synced(&one.group_kind, "shop"));
         assert!(members.get(&one).is_none());
         assert_eq!(members.wanted().collect::<Vec<_>>(), [&scope("Secret")]);
     }
