@@ -116,14 +116,10 @@ pub fn desired(rendered: Vec<Rendered>, identity: &Identity, namespaced: &IsName
     let mut result = Desired::default();
     let mut sources: HashMap<ObjectId, String> = HashMap::new();
     for Rendered { mut object, source } in rendered {
-        let (id, version) = match identify(&object, &identity.namespace, namespaced) {
+        let (id, version) = match identify(&object, &source, &identity.namespace, namespaced) {
             Ok(Ok(known)) => known,
-            Ok(Err((group_kind, version))) => {
-                result.unknown.push(Unknown {
-                    group_kind,
-                    version,
-                    source,
-                });
+            Ok(Err(unknown)) => {
+                result.unknown.push(unknown);
                 continue;
             }
             Err(problem) => {
@@ -161,15 +157,16 @@ pub fn desired(rendered: Vec<Rendered>, identity: &Identity, namespaced: &IsName
     result
 }
 
-/// Who a manifest is, and the version of its kind; as an inner error, the kind if the API server does not serve it.
+/// Who a manifest is, and the version of its kind.
 ///
 /// # Errors
 /// Why it can be no object.
 fn identify(
     object: &Value,
+    source: &str,
     release_namespace: &str,
     namespaced: &IsNamespaced<'_>,
-) -> Result<Result<(ObjectId, String), (GroupKind, String)>, String> {
+) -> Result<Result<(ObjectId, String), Unknown>, String> {
     let Some((kind, version)) = GroupKind::of(object) else {
         let what = cut(&object.to_string(), LONGEST_QUOTE);
         return Err(format!("a manifest needs apiVersion and kind: {what}"));
@@ -189,7 +186,13 @@ fn identify(
     };
     names::object_name(&kind.group, name).map_err(|rule| invalid("name", name, rule))?;
     let namespace = match namespaced(&kind, &version) {
-        None => return Ok(Err((kind, version))),
+        None => {
+            return Ok(Err(Unknown {
+                group_kind: kind,
+                version,
+                source: source.to_owned(),
+            }));
+        }
         Some(true) => text("namespace").unwrap_or(release_namespace),
         Some(false) => "",
     };

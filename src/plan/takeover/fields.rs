@@ -48,7 +48,8 @@ pub fn inherit(entries: &[ManagedFieldsEntry], heir: &Heir<'_>, owned: bool) -> 
     for entry in entries {
         let is_of = entry.subresource.as_deref().unwrap_or_default() == heir.subresource;
         let ours = is_of && name(entry) == heir.manager && entry.operation.as_deref() == Some("Apply");
-        if !ours && !(is_of && is_former(entry, &reference)) {
+        let former = is_of && is_former(entry, &reference);
+        if !ours && !former {
             let mut entry = entry.clone();
             if let (true, Some(fields)) = (owned, &mut entry.fields_v1) {
                 disown(&mut fields.0, &reference);
