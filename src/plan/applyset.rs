@@ -103,35 +103,13 @@ pub fn parse_tracking_id(text: &str) -> Option<Tracking> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::testing::table;
 
     #[test]
     fn ids_are_kubectls() {
-        for (name, namespace, kind, group, expected) in [
-            (
-                "nginx-sample",
-                "default",
-                "Nginx",
-                "example.com",
-                "applyset-l_jlMtVv9K358VJN7EQGCQW0M6SVhyv38qoa5ezcdO0-v1",
-            ),
-            (
-                "cluster-thing",
-                "",
-                "Widget",
-                "example.com",
-                "applyset-84_hSSuqK7W9UWxVgc9do9wEUBK68ro6jVx0Nmf8bFE-v1",
-            ),
-            (
-                "set1",
-                "foo",
-                "Secret",
-                "",
-                "applyset-7CmtoRyMlhBIeIT1oJFa9-afdKAlctFH-0bE1dsQUDQ-v1",
-            ),
-        ] {
-            let id = id(name, namespace, kind, group);
-            assert_eq!(id, expected);
-            assert_eq!(id.len(), 55);
+        type Row = (String, String, String, String, String);
+        for (name, namespace, kind, group, expected) in table::<Row>("applyset", "ids") {
+            assert_eq!(id(&name, &namespace, &kind, &group), expected);
         }
     }
 
@@ -147,41 +125,19 @@ mod tests {
 
     #[test]
     fn tracking_ids_name_owner_and_object() {
-        for (group, kind, namespace, name, text) in [
-            ("apps", "Deployment", "shop", "web", "u-1:Deployment.apps:shop/web"),
-            ("", "ConfigMap", "shop", "a.b", "u-1:ConfigMap:shop/a.b"),
-            (
-                "rbac.authorization.k8s.io",
-                "ClusterRole",
-                "",
-                "system:reader",
-                "u-1:ClusterRole.rbac.authorization.k8s.io:/system:reader",
-            ),
-        ] {
-            let group_kind = GroupKind::new(group, kind);
-            assert_eq!(tracking_id("u-1", &group_kind, namespace, name), text);
-            let (owner_uid, namespace, name) = ("u-1".into(), namespace.into(), name.into());
-            assert_eq!(
-                parse_tracking_id(text),
-                Some(Tracking {
-                    owner_uid,
-                    group_kind,
-                    namespace,
-                    name
-                })
-            );
+        for (kind, namespace, name, text) in table::<(String, String, String, String)>("applyset", "tracking_ids") {
+            let group_kind = GroupKind::parse(&kind);
+            assert_eq!(tracking_id("u-1", &group_kind, &namespace, &name), text);
+            let expected = Tracking {
+                owner_uid: "u-1".into(),
+                group_kind,
+                namespace,
+                name,
+            };
+            assert_eq!(parse_tracking_id(&text), Some(expected));
         }
-        for broken in [
-            "",
-            "u-1",
-            "u-1:ConfigMap",
-            "u-1:ConfigMap:a",
-            ":ConfigMap:a/b",
-            "u-1::a/b",
-            "u-1:.apps:a/b",
-            "u-1:A:b/",
-        ] {
-            assert_eq!(parse_tracking_id(broken), None, "{broken}");
+        for broken in table::<String>("applyset", "no_tracking_ids") {
+            assert_eq!(parse_tracking_id(&broken), None, "{broken}");
         }
     }
 }

@@ -72,43 +72,14 @@ impl Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::testing::table;
     use serde_json::json;
 
     #[test]
     fn annotations_make_a_policy() {
-        let of = |annotations: Value| Policy::of(&json!({"metadata": {"annotations": annotations}}));
-        let update = |update| Policy {
-            update,
-            ..Policy::default()
-        };
-        for (annotations, expected) in [
-            (json!(null), update(Update::InPlace)),
-            (json!({UPDATE: "InPlace"}), update(Update::InPlace)),
-            (json!({UPDATE: "Recreate"}), update(Update::Recreate)),
-            (json!({UPDATE: "IfNotPresent"}), update(Update::IfNotPresent)),
-            (json!({FORCE: "true"}), update(Update::Recreate)),
-            (json!({FORCE: "false", RECONCILE: "disabled"}), update(Update::InPlace)),
-            // What must never change isn't made anew either.
-            (
-                json!({FORCE: "true", UPDATE: "IfNotPresent"}),
-                update(Update::IfNotPresent),
-            ),
-            (
-                json!({RESOURCE_POLICY: "Keep"}),
-                Policy {
-                    keep: true,
-                    ..Policy::default()
-                },
-            ),
-            (
-                json!({WAVE: "-5"}),
-                Policy {
-                    wave: -5,
-                    ..Policy::default()
-                },
-            ),
-        ] {
-            assert_eq!(of(annotations.clone()), (expected, Vec::new()), "{annotations}");
+        for (annotations, expected) in table::<(Value, Policy)>("annotations", "policies") {
+            let found = Policy::of(&json!({"metadata": {"annotations": annotations}}));
+            assert_eq!(found, (expected, Vec::new()), "{annotations}");
         }
     }
 

@@ -94,42 +94,20 @@ pub fn without(metadata: &ObjectMeta, uid: &str) -> Option<Value> {
 mod tests {
     use super::*;
     use crate::plan::policy::Policy;
-    use crate::plan::testing::{but, id};
+    use crate::plan::testing::{self, but, id, table};
 
     fn member(namespace: &str, policy: Policy) -> Member {
         let id = but(&id("ConfigMap", "a"), |id| id.namespace = namespace.into());
-        but(&crate::plan::testing::member(&id), |member| member.policy = policy)
-    }
-
-    fn ours() -> Arc<OwnerReference> {
-        Arc::new(reference("a.test/v1", "Shop", "web", "u1"))
+        but(&testing::member(&id), |member| member.policy = policy)
     }
 
     #[test]
     fn members_refer_to_their_custom_resource_where_they_may() {
-        let keep = Policy {
-            keep: true,
-            ..Policy::default()
-        };
-        let later = Policy {
-            wave: 1,
-            ..Policy::default()
-        };
-        let plain = Policy::default();
-        let cases = [
-            ("shop", "shop", plain, plain, false, true),
-            ("elsewhere", "shop", plain, plain, false, false),
-            ("", "shop", plain, plain, false, false),
-            ("shop", "", plain, plain, false, true),
-            ("", "", plain, plain, false, true),
-            ("shop", "shop", keep, plain, false, false),
-            ("shop", "shop", plain, keep, false, true),
-            ("shop", "shop", plain, later, false, false),
-            ("shop", "shop", plain, plain, true, false),
-        ];
-        for (namespace, of_owner, policy, others, hooks, expected) in cases {
-            let mut members = [member(namespace, policy), member("shop", others)];
-            refer(&mut members, of_owner, &ours(), hooks);
+        let ours = reference("a.test/v1", "Shop", "web", "u1").into();
+        type Row = (String, String, Policy, Policy, bool, bool);
+        for (namespace, of_owner, policy, others, hooks, expected) in table::<Row>("references", "referring") {
+            let mut members = [member(&namespace, policy), member("shop", others)];
+            refer(&mut members, &of_owner, &ours, hooks);
             let case = format!("{namespace} {of_owner} {policy:?} {others:?} {hooks}");
             assert_eq!(members[0].owner.is_some(), expected, "{case}");
         }
@@ -137,46 +115,23 @@ mod tests {
 
     #[test]
     fn a_reference_stands_beside_those_of_the_chart() {
-        let sent = json!({
-            "apiVersion": "a.test/v1", "kind": "Shop", "name": "web", "uid": "u1", "blockOwnerDeletion": false,
-        });
-        let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u2"});
-        let own = json!({"apiVersion": "a.test/v1", "kind": "Shop", "name": "web", "uid": "u1", "controller": true});
-        for (before, after) in [
-            (json!({}), json!([sent])),
-            (json!({"ownerReferences": null}), json!([sent])),
-            (json!({"ownerReferences": [other]}), json!([other, sent])),
-            (json!({"ownerReferences": [own]}), json!([own])),
-            (json!({"ownerReferences": "x"}), json!("x")),
-        ] {
+        for (before, after) in table::<(Value, Value)>("references", "sent") {
             let mut object = json!({"metadata": before});
-            insert(&mut object, &ours());
+            insert(&mut object, &reference("a.test/v1", "Shop", "web", "u1"));
             assert_eq!(object["metadata"]["ownerReferences"], after, "{before}");
         }
     }
 
     #[test]
     fn the_reference_to_the_tracked_owner_is_known_and_goes_alone() {
-        let metadata =
-            |owners: Value| -> ObjectMeta { serde_json::from_value(json!({"ownerReferences": owners})).unwrap() };
-        let of = |uid: &str| json!({"apiVersion": format!("a.test/{uid}"), "kind": "Shop", "name": "web", "uid": uid});
-        let tracking = Some("u1:ConfigMap:shop/a");
-        for (owners, tracking, expected) in [
-            (json!([of("u2"), of("u1")]), tracking, Some("a.test/u1")),
-            (json!([of("u2")]), tracking, None),
-            (json!([of("u1")]), None, None),
-            (json!(null), tracking, None),
-        ] {
+        type Row = (ObjectMeta, Option<String>, Option<String>, Value);
+        for (metadata, tracking, expected, rest) in table::<Row>("references", "tracked") {
             assert_eq!(
-                of_owner(&metadata(owners.clone()), tracking).as_deref(),
-                expected,
-                "{owners}"
+                of_owner(&metadata, tracking.as_deref()).as_deref(),
+                expected.as_deref(),
+                "{metadata:?}"
             );
+            assert_eq!(without(&metadata, "u1").unwrap_or("all".into()), rest, "{metadata:?}");
         }
-        let rest = without(&metadata(json!([of("u2"), of("u1")])), "u1").unwrap();
-        assert_eq!(rest.as_array().map(Vec::len), Some(1));
-        assert_eq!(rest[0]["uid"], "u2");
-        assert_eq!(without(&metadata(json!([of("u1")])), "u1"), Some(Value::Null));
-        assert_eq!(without(&metadata(json!([of("u2")])), "u1"), None);
     }
 }

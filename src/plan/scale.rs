@@ -56,32 +56,18 @@ pub fn unseen(target: &ObjectId, by: &str, error: &dyn std::fmt::Display) -> Str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::testing::{id, table};
     use serde_json::json;
 
     #[test]
     fn replicas_are_free_when_no_autoscaler_is_left() {
-        let web = ObjectId::new(GroupKind::new("apps", "Deployment"), "shop", "web");
-        let of = |api_version: &str, kind: &str, name: &str| {
-            vec![json!({"spec": {"scaleTargetRef": {"apiVersion": api_version, "kind": kind, "name": name}}})]
-        };
-        let (ours, keda) = (CONTROLLER, "keda-operator");
-        for (by, autoscalers, asked, expected) in [
-            (ours, Some(of("apps/v1", "Deployment", "web")), false, false),
-            (ours, Some(of("apps/v1", "Deployment", "web")), true, false),
-            (ours, Some(of("apps/v1", "Deployment", "other")), false, true),
-            (ours, Some(of("apps/v1", "StatefulSet", "web")), false, true),
-            (ours, Some(of("v1", "Deployment", "web")), false, true),
-            (ours, Some(of("example.com/v1", "Deployment", "web")), false, true),
-            (ours, Some(vec![json!({"spec": null})]), false, true),
-            (ours, Some(Vec::new()), false, true),
-            (ours, None, false, false),
-            (ours, None, true, false),
-            (keda, None, true, false),
-            (keda, Some(Vec::new()), false, false),
-            (keda, Some(Vec::new()), true, true),
-        ] {
-            let case = format!("{by} {autoscalers:?} {asked}");
-            assert_eq!(is_free(by, autoscalers.as_deref(), &web, asked), expected, "{case}");
+        let web = id("Deployment.apps", "web");
+        type Row = (String, Option<Vec<Value>>, bool, bool);
+        for (by, targets, asked, expected) in table::<Row>("annotations", "replicas") {
+            let autoscaler = |target: &Value| json!({"spec": {"scaleTargetRef": target}});
+            let autoscalers = targets.map(|targets| targets.iter().map(autoscaler).collect::<Vec<_>>());
+            let found = is_free(&by, autoscalers.as_deref(), &web, asked);
+            assert_eq!(found, expected, "{by} {autoscalers:?} {asked}");
         }
     }
 }

@@ -83,7 +83,7 @@ pub fn removal<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::testing::{but, entry, id, member};
+    use crate::plan::testing::{but, entry, id, member, table};
 
     /// The names in the turns, one turn after the other; `|` where the sequence waits.
     fn told<T>(turns: Vec<Turn<T>>, name: impl Fn(&T) -> &str) -> String {
@@ -96,23 +96,10 @@ mod tests {
 
     #[test]
     fn members_are_applied_stage_by_stage_and_wave_by_wave() {
-        let waved =
-            |(kind, name, wave): (&str, &str, i32)| but(&member(&id(kind, name)), |member| member.policy.wave = wave);
-        let webhook = "ValidatingWebhookConfiguration.admissionregistration.k8s.io";
-        for (members, expected) in [
-            (vec![], ""),
-            (vec![("Secret", "a", 0), ("ConfigMap", "b", 0)], "a+b"),
-            (
-                vec![
-                    ("Namespace", "space", 0),
-                    ("Secret", "early", -1),
-                    ("Secret", "a", 0),
-                    ("ConfigMap", "b", 0),
-                    (webhook, "hook", 0),
-                ],
-                "space | early | a+b | hook",
-            ),
-        ] {
+        for (members, expected) in table::<(Vec<(String, String, i32)>, String)>("sequence", "installations") {
+            let waved = |(kind, name, wave): (String, String, i32)| {
+                but(&member(&id(&kind, &name)), |member| member.policy.wave = wave)
+            };
             let members: Vec<Member> = members.into_iter().map(waved).collect();
             assert_eq!(told(installation(&members), |member| &member.id.name), expected);
         }
@@ -120,42 +107,27 @@ mod tests {
 
     #[test]
     fn what_others_need_goes_last() {
-        use DeletionPolicy::{Delete, Orphan, WaitForTermination};
-        let webhook = id("ValidatingWebhookConfiguration.admissionregistration.k8s.io", "hook");
-        let (space, map, web) = (
-            id("Namespace", "space"),
-            id("ConfigMap", "map"),
-            id("Deployment.apps", "web"),
-        );
-        let entry = |id: &ObjectId| but(&entry(id), |entry| entry.wave = if id.name == "map" { 7 } else { 0 });
+        let webhook = "ValidatingWebhookConfiguration.admissionregistration.k8s.io";
+        let listed = [
+            ("Namespace", "space"),
+            ("ConfigMap", "map"),
+            ("Deployment.apps", "web"),
+            (webhook, "hook"),
+        ];
+        let entry = |(kind, name)| {
+            but(&entry(&id(kind, name)), |entry| {
+                entry.wave = if name == "map" { 7 } else { 0 }
+            })
+        };
         let record = Record {
-            entries: [&space, &map, &web, &webhook].map(entry).into(),
+            entries: listed.map(entry).into(),
             ..Record::default()
         };
-        let all = vec![map.clone(), space, id("ConfigMap", "unlisted"), webhook, web.clone()];
-        let waved = |name: &str| match name {
-            "web" => Some(2),
-            "map" => Some(-1),
-            _ => None,
-        };
-        let alike: fn(&str) -> Option<i32> = |_| Some(0);
-        let unknown: fn(&str) -> Option<i32> = |_| None;
-        for (found, wave, policy, expected) in [
-            (all.clone(), alike, Delete, "hook unlisted+web+map space"),
-            (all.clone(), waved, Delete, "hook web | unlisted | map space"),
-            (all.clone(), waved, Orphan, "hook web unlisted map space"),
-            (
-                all.clone(),
-                waved,
-                WaitForTermination,
-                "hook | web | unlisted | map | space |",
-            ),
-            // Of what nobody looked at, the record tells the wave.
-            (vec![web, map], unknown, Delete, "map | web"),
-            (vec![], unknown, Delete, ""),
-        ] {
-            let turns = removal(found, |id| id, |id| wave(&id.name), &record, policy);
-            assert_eq!(told(turns, |id| &id.name), expected, "{policy:?}");
+        type Row = (Vec<(String, String, Option<i32>)>, DeletionPolicy, String);
+        for (found, policy, expected) in table::<Row>("sequence", "removals") {
+            let found: Vec<_> = found.iter().map(|(kind, name, wave)| (id(kind, name), *wave)).collect();
+            let turns = removal(found, |(id, _)| id, |(_, wave)| *wave, &record, policy);
+            assert_eq!(told(turns, |(id, _)| &id.name), expected, "{policy:?}");
         }
     }
 }

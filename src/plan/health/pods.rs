@@ -172,163 +172,45 @@ fn said(reason: &str, message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::testing::table;
     use serde_json::json;
-
-    fn why(pods: &[Value]) -> Option<String> {
-        most(pods.iter().filter_map(trouble))
-    }
 
     #[test]
     fn a_selector_finds_the_pods_that_the_api_server_would() {
         let kind = GroupKind::new("apps", "Deployment");
-        let of = |spec: Value| selector(&kind, &json!({"spec": {"selector": spec}})).unwrap();
-        let labels = |text: &str| -> BTreeMap<String, String> {
-            let pairs = text.split(' ').filter_map(|pair| pair.split_once('='));
-            pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
-        };
-        let expression = |operator: &str, values: &[&str]| {
-            of(json!({
-                "matchLabels": {"app": "a"},
-                "matchExpressions": [{"key": "tier", "operator": operator, "values": values}],
-            }))
-        };
-        for (selector, yes, no) in [
-            (
-                of(json!({"matchLabels": {"app": "a", "b": ""}})),
-                "app=a b= c=d",
-                "app=a",
-            ),
-            (expression("In", &["x", "y"]), "app=a tier=y", "app=a tier=z"),
-            (expression("In", &["x", "y"]), "tier=x app=a", "tier=x"),
-            (expression("NotIn", &["x", "y"]), "app=a", "app=a tier=x"),
-            (expression("Exists", &[]), "app=a tier=", "app=a"),
-            (expression("DoesNotExist", &[]), "app=a", "app=a tier=x"),
-        ] {
-            assert!(selects(&selector, &labels(yes)), "{selector}: {yes}");
-            assert!(!selects(&selector, &labels(no)), "{selector}: {no}");
+        type Labels = BTreeMap<String, String>;
+        for (of, expected, yes, no) in table::<(Value, Option<String>, Labels, Labels)>("pods", "selectors") {
+            let object = json!({"spec": {"selector": of}});
+            let selector = selector(&kind, &object);
+            assert_eq!(selector, expected, "{of}");
+            if let Some(selector) = selector {
+                assert!(
+                    selects(&selector, &yes) && !selects(&selector, &no),
+                    "{selector}: {yes:?} {no:?}"
+                );
+            }
         }
-    }
-
-    fn pod(status: Value) -> Value {
-        json!({"metadata": {"name": "p"}, "status": status})
-    }
-
-    fn state(state: Value) -> Value {
-        let mut status = json!({"name": "app", "ready": false});
-        status
-            .as_object_mut()
-            .unwrap()
-            .extend(state.as_object().unwrap().clone());
-        pod(json!({"phase": "Pending", "containerStatuses": [status]}))
+        let service = json!({"spec": {"selector": {"matchLabels": {"a": "b"}}}});
+        assert_eq!(
+            selector(&GroupKind::new("", "Service"), &service),
+            None,
+            "only workloads have pods"
+        );
     }
 
     #[test]
     fn what_a_pod_waits_for_is_told() {
-        let long = "x".repeat(200);
-        let cut = format!("ErrImagePull: {}...", "x".repeat(160));
-        for (status, expected) in [
-            (
-                json!({"state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image \"a:1\"\nmore"}}}),
-                Some("ImagePullBackOff: Back-off pulling image \"a:1\""),
-            ),
-            (
-                json!({"state": {"waiting": {"reason": "ErrImagePull", "message": long}}}),
-                Some(cut.as_str()),
-            ),
-            (json!({"state": {"waiting": {"reason": "ContainerCreating"}}}), None),
-            (
-                json!({
-                    "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s restarting"}},
-                    "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
-                }),
-                Some("CrashLoopBackOff: container app ended with exit code 137 (OOMKilled)"),
-            ),
-            (
-                json!({"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s"}}}),
-                Some("CrashLoopBackOff: back-off 20s"),
-            ),
-            (
-                json!({"state": {"terminated": {"exitCode": 1, "reason": "Error"}}}),
-                Some("container app ended with exit code 1 (Error)"),
-            ),
-            (
-                json!({"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}),
-                None,
-            ),
-            (
-                json!({"state": {"running": {}}}),
-                Some("container app runs but is not ready"),
-            ),
-            (
-                json!({"state": {"running": {}}, "started": false}),
-                Some("container app runs but has not passed its startup probe"),
-            ),
-            (json!({"state": {"running": {}}, "ready": true}), None),
-            (json!({"state": 3}), None),
-        ] {
-            assert_eq!(why(&[state(status.clone())]).as_deref(), expected, "{status}");
+        for (mut status, expected) in table::<(Value, Option<String>)>("pods", "containers") {
+            status["name"] = "app".into();
+            let pod = json!({"status": {"phase": "Pending", "containerStatuses": [status]}});
+            assert_eq!(trouble(&pod), expected, "{pod}");
         }
-    }
-
-    #[test]
-    fn pods_that_are_well_or_going_say_nothing() {
-        let waiting = json!([{"name": "a", "state": {"waiting": {"reason": "ErrImagePull"}}}]);
-        let ready = json!({"containerStatuses": waiting, "conditions": [{"type": "Ready", "status": "True"}]});
-        let mut going = pod(json!({"containerStatuses": waiting}));
-        going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-        let done = pod(json!({"containerStatuses": waiting, "phase": "Succeeded"}));
-        assert_eq!(why(&[pod(ready), going, done, json!(null), json!(7)]), None);
     }
 
     #[test]
     fn the_most_frequent_reason_speaks_for_all() {
-        let of = |reason: &str| state(json!({"state": {"waiting": {"reason": reason}}}));
-        assert_eq!(why(&[of("A"), of("B"), of("B")]).as_deref(), Some("B"));
-        let unscheduled = pod(json!({"phase": "Pending", "conditions": [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"},
-        ]}));
-        assert_eq!(
-            why(&[unscheduled]).as_deref(),
-            Some("Unschedulable: 0/1 nodes are available")
-        );
-        let evicted = pod(json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}));
-        assert_eq!(why(&[evicted]).as_deref(), Some("Evicted: low on memory"));
-        let gate = pod(json!({"phase": "Running", "conditions": [
-            {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady", "message": "gate \"a\" is missing"},
-        ]}));
-        assert_eq!(
-            why(&[gate]).as_deref(),
-            Some("ReadinessGatesNotReady: gate \"a\" is missing")
-        );
-        let init = pod(json!({"phase": "Pending",
-            "initContainerStatuses": [{"name": "init", "state": {"terminated": {"exitCode": 2}}}],
-            "containerStatuses": [{"name": "app", "state": {"waiting": {"reason": "PodInitializing"}}}],
-        }));
-        assert_eq!(
-            why(&[init]).as_deref(),
-            Some("container init ended with exit code 2 (Error)")
-        );
-    }
-
-    #[test]
-    fn only_workloads_have_pods() {
-        let deployment = GroupKind::new("apps", "Deployment");
-        let object = |selector: Value| json!({"spec": {"selector": selector}});
-        for (selector_of, expected) in [
-            (json!({"matchLabels": {"a": "b", "c": "d"}}), Some("a=b,c=d")),
-            (
-                json!({"matchExpressions": [
-                    {"key": "a", "operator": "In", "values": ["x", "y"]}, {"key": "b", "operator": "NotIn", "values": ["z"]},
-                    {"key": "c", "operator": "Exists"}, {"key": "d", "operator": "DoesNotExist"}, {"key": "e", "operator": "?"},
-                ]}),
-                Some("a in (x,y),b notin (z),c,!d"),
-            ),
-            (json!({}), None),
-            (json!("x"), None),
-        ] {
-            assert_eq!(selector(&deployment, &object(selector_of)).as_deref(), expected);
+        for (pods, expected) in table::<(Vec<Value>, Option<String>)>("pods", "pods") {
+            assert_eq!(most(pods.iter().filter_map(trouble)), expected, "{pods:?}");
         }
-        let service = object(json!({"matchLabels": {"a": "b"}}));
-        assert_eq!(selector(&GroupKind::new("", "Service"), &service), None);
     }
 }
