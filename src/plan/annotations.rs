@@ -66,12 +66,17 @@ const KNOWN: [&str; 15] = [
 /// Of one object.
 pub type Annotations = BTreeMap<String, String>;
 
-/// Go's `strconv.ParseBool`, as operator-sdk reads its annotations; what is no bool is false.
+/// Go's `strconv.ParseBool`, as operator-sdk reads its annotations; `None` for what is no bool.
+fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
 fn is_true(annotations: &Annotations, key: &str) -> bool {
-    matches!(
-        annotations.get(key).map(String::as_str),
-        Some("1" | "t" | "T" | "true" | "TRUE" | "True")
-    )
+    annotations.get(key).and_then(|text| parse_bool(text)) == Some(true)
 }
 
 pub fn is_suspended(annotations: &Annotations) -> bool {
@@ -80,14 +85,7 @@ pub fn is_suspended(annotations: &Annotations) -> bool {
 
 /// Whether the custom resource stays until every member is gone; `None` if it doesn't say, or says what is no bool.
 pub fn uninstall_wait(annotations: &Annotations) -> Option<bool> {
-    let is_false = matches!(
-        annotations.get(SDK_UNINSTALL_WAIT).map(String::as_str),
-        Some("0" | "f" | "F" | "false" | "FALSE" | "False")
-    );
-    match is_true(annotations, SDK_UNINSTALL_WAIT) {
-        true => Some(true),
-        false => is_false.then_some(false),
-    }
+    parse_bool(annotations.get(SDK_UNINSTALL_WAIT)?)
 }
 
 /// The custom resource lets a render without objects prune everything.
@@ -116,11 +114,7 @@ pub fn problems(annotations: &Annotations) -> Vec<String> {
         SDK_ROLLBACK_FORCE,
     ] {
         let Some(value) = annotations.get(key) else { continue };
-        // strconv.ParseBool
-        let is_bool = [
-            "1", "t", "T", "true", "TRUE", "True", "0", "f", "F", "false", "FALSE", "False",
-        ];
-        if !is_bool.contains(&value.as_str()) {
+        if parse_bool(value).is_none() {
             problems.push(format!(
                 "{key}: {value:?} counts as \"false\": it must be \"true\" or \"false\""
             ));

@@ -67,54 +67,34 @@ pub fn step(member: &Member, entry: Option<&Entry>, seen: Seen<'_>, owner: &Owne
         Seen::NotInIndex | Seen::Absent if has_finished => return Step::Satisfied,
         Seen::NotInIndex => return Step::Look,
         Seen::Absent => {
-            return Step::Apply {
-                force: false,
-                why: Why::Missing,
-            };
+            let (force, why) = (false, Why::Missing);
+            return Step::Apply { force, why };
         }
         Seen::Present(live) => live,
     };
+    let apply = |why| Step::Apply { force: true, why };
     let owned = ownership(&member.id, live, owner);
     match owned {
         Ownership::Ours if live.deleting && has_finished => Step::Satisfied,
         Ownership::Ours | Ownership::Predecessor if live.deleting => Step::AwaitDeletion,
         Ownership::Ours | Ownership::Predecessor if live.disabled => Step::Leave,
         Ownership::Ours if member.policy.update == Update::IfNotPresent => Step::Leave,
-        Ownership::Predecessor => Step::Apply {
-            force: true,
-            why: Why::Adopted,
-        },
+        Ownership::Predecessor => apply(Why::Adopted),
         Ownership::Ours => match entry {
-            Some(entry) if entry.uid == live.uid && entry.digest == member.digest => {
-                let why = match entry.fingerprint {
-                    // It is not certain what the last apply came to; nobody else is to blame.
-                    None => Why::Changed,
-                    recorded if recorded == live.fingerprint => match references::has_wanted(member, live) {
-                        true => return Step::Unchanged,
-                        false => Why::Changed,
-                    },
-                    Some(_) => Why::Drifted,
-                };
-                Step::Apply { force: true, why }
-            }
-            Some(_) => Step::Apply {
-                force: true,
-                why: Why::Changed,
-            },
-            None => Step::Apply {
-                force: true,
-                why: Why::Unrecorded,
-            },
+            None => apply(Why::Unrecorded),
+            Some(entry) if entry.uid != live.uid || entry.digest != member.digest => apply(Why::Changed),
+            // It is not certain what the last apply came to; nobody else is to blame.
+            Some(entry) if entry.fingerprint.is_none() => apply(Why::Changed),
+            Some(entry) if entry.fingerprint != live.fingerprint => apply(Why::Drifted),
+            Some(_) if references::has_wanted(member, live) => Step::Unchanged,
+            Some(_) => apply(Why::Changed),
         },
         // Somebody took our label or our annotation off. The record alone proves nothing, but together with our
         // entry in managedFields it shows that this very object was applied by us.
         Ownership::Foreign | Ownership::Copy
             if live.fingerprint.is_some() && entry.is_some_and(|entry| entry.uid == live.uid) && !live.deleting =>
         {
-            Step::Apply {
-                force: true,
-                why: Why::Drifted,
-            }
+            apply(Why::Drifted)
         }
         Ownership::Foreign | Ownership::Copy if member.policy.update == Update::IfNotPresent => match live.deleting {
             true => Step::AwaitDeletion,

@@ -14,15 +14,11 @@ impl Key {
 
     /// A digest of the parts, each with its length so that no two lists of parts collide: 32 hex digits.
     pub fn digest(&self, parts: &[&[u8]]) -> String {
-        data_encoding::HEXLOWER.encode(&self.mac(parts)[..16])
+        data_encoding::HEXLOWER.encode(&self.derive(parts)[..16])
     }
 
     /// 32 bytes that only the holder of the key can compute: the seed of a release's random results.
     pub fn derive(&self, parts: &[&[u8]]) -> [u8; 32] {
-        self.mac(parts)
-    }
-
-    fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
         // HMAC pads a key to the hash's block of 64 bytes (RFC 2104).
         let mut block = [0; 64];
         block[..32].copy_from_slice(&self.0);

@@ -208,18 +208,9 @@ pub fn may_look_up(
                 false => Err(Refused::LookupKind(what.to_owned(), group_kind.to_string())),
             }
         }
-        Some(namespace) if namespace == release_namespace => Ok(()),
-        Some(namespace) => {
-            let allowed = match namespace {
-                "" => lookups.namespaces.iter().any(|allowed| allowed == "*"),
-                namespace => allows_namespace(lookups, namespace),
-            };
-            let name = if namespace.is_empty() { "*" } else { namespace };
-            match allowed {
-                true => Ok(()),
-                false => Err(Refused::LookupNamespace(what.to_owned(), name.to_owned())),
-            }
-        }
+        Some(namespace) if namespace == release_namespace || allows_namespace(lookups, namespace) => Ok(()),
+        Some("") => Err(Refused::LookupNamespace(what.to_owned(), "*".to_owned())),
+        Some(namespace) => Err(Refused::LookupNamespace(what.to_owned(), namespace.to_owned())),
     }
 }
 

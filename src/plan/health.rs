@@ -35,71 +35,42 @@ pub struct Health {
 }
 
 /// Kinds that are well as soon as they exist: their status, if they have one, says nothing about it.
-const WITHOUT_HEALTH: [(&str, &[&str]); 15] = [
+const WITHOUT_HEALTH: [(&str, &str); 15] = [
     (
         "",
-        &[
-            "ConfigMap",
-            "Secret",
-            "ServiceAccount",
-            "LimitRange",
-            "ResourceQuota",
-            "Endpoints",
-            "Event",
-            "PodTemplate",
-            "Node",
-            "PersistentVolume",
-        ],
+        "ConfigMap Secret ServiceAccount LimitRange ResourceQuota Endpoints Event PodTemplate Node PersistentVolume",
     ),
     (
         "rbac.authorization.k8s.io",
-        &["Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"],
+        "Role RoleBinding ClusterRole ClusterRoleBinding",
     ),
-    (
-        "networking.k8s.io",
-        &["Ingress", "IngressClass", "NetworkPolicy", "IPAddress"],
-    ),
-    ("batch", &["CronJob"]),
-    ("apps", &["ControllerRevision"]),
-    ("scheduling.k8s.io", &["PriorityClass"]),
+    ("networking.k8s.io", "Ingress IngressClass NetworkPolicy IPAddress"),
+    ("batch", "CronJob"),
+    ("apps", "ControllerRevision"),
+    ("scheduling.k8s.io", "PriorityClass"),
     (
         "storage.k8s.io",
-        &[
-            "StorageClass",
-            "CSIDriver",
-            "CSINode",
-            "CSIStorageCapacity",
-            "VolumeAttributesClass",
-        ],
+        "StorageClass CSIDriver CSINode CSIStorageCapacity VolumeAttributesClass",
     ),
-    ("node.k8s.io", &["RuntimeClass"]),
-    ("coordination.k8s.io", &["Lease", "LeaseCandidate"]),
-    ("discovery.k8s.io", &["EndpointSlice"]),
-    ("events.k8s.io", &["Event"]),
-    ("certificates.k8s.io", &["ClusterTrustBundle"]),
-    (
-        "resource.k8s.io",
-        &["DeviceClass", "ResourceClaimTemplate", "ResourceSlice"],
-    ),
+    ("node.k8s.io", "RuntimeClass"),
+    ("coordination.k8s.io", "Lease LeaseCandidate"),
+    ("discovery.k8s.io", "EndpointSlice"),
+    ("events.k8s.io", "Event"),
+    ("certificates.k8s.io", "ClusterTrustBundle"),
+    ("resource.k8s.io", "DeviceClass ResourceClaimTemplate ResourceSlice"),
     (
         "admissionregistration.k8s.io",
-        &[
-            "ValidatingWebhookConfiguration",
-            "MutatingWebhookConfiguration",
-            "ValidatingAdmissionPolicyBinding",
-            "MutatingAdmissionPolicy",
-            "MutatingAdmissionPolicyBinding",
-        ],
+        "ValidatingWebhookConfiguration MutatingWebhookConfiguration ValidatingAdmissionPolicyBinding \
+         MutatingAdmissionPolicy MutatingAdmissionPolicyBinding",
     ),
-    ("autoscaling", &["Scale"]),
+    ("autoscaling", "Scale"),
 ];
 
 /// Whether objects of a kind can be anything but well, so that more than their metadata must be watched. True for kinds
 /// that aren't known: they may have conditions.
 pub fn has_health(group: &str, kind: &str) -> bool {
-    !WITHOUT_HEALTH
-        .iter()
-        .any(|(of, kinds)| *of == group && kinds.contains(&kind))
+    let mut known = WITHOUT_HEALTH.iter();
+    !known.any(|(of, kinds)| *of == group && kinds.split(' ').any(|known| known == kind))
 }
 
 /// The health of an object. `now` matters only for Pods that can't be scheduled, which fail 15 seconds after their

@@ -58,9 +58,8 @@ pub fn claim(live: &Value, manager: &str, rendered: &Value, refused: &[(&str, &s
     let mut found = false;
     for (field, message) in refused.iter().filter(|(_, message)| is_exclusion(message)) {
         let either = ONE_OF.iter().any(|phrase| message.contains(phrase));
-        let search = Search { either };
         let path = steps(field).filter(|path| path.len() > 1 && path.first() != Some(&Step::Field("metadata")));
-        if let Some(more) = path.and_then(|path| search.fields(live, rendered, Some(own), &others, &path)) {
+        if let Some(more) = path.and_then(|path| unowned(live, rendered, Some(own), &others, &path, either)) {
             add(&mut fields, &more);
             found = true;
         }
@@ -85,64 +84,58 @@ pub fn claim(live: &Value, manager: &str, rendered: &Value, refused: &[(&str, &s
     Some(object)
 }
 
-struct Search {
-    /// The field that is named may be the one that is to stay.
+/// The fields at the end of a path that nobody owns and that aren't rendered, as `fieldsV1` has them. `either`: the field
+/// that is named may be the one that is to stay.
+fn unowned(
+    live: &Value,
+    rendered: &Value,
+    own: Option<&Value>,
+    others: &[&Value],
+    path: &[Step<'_>],
     either: bool,
-}
-
-impl Search {
-    /// The fields to be taken over, as `fieldsV1` has them.
-    fn fields(
-        &self,
-        live: &Value,
-        rendered: &Value,
-        own: Option<&Value>,
-        others: &[&Value],
-        path: &[Step<'_>],
-    ) -> Option<Value> {
-        // What is owned as a whole is replaced, or kept, as a whole.
-        if others.iter().chain(&own).any(|fields| is_leaf(fields)) {
-            return None;
+) -> Option<Value> {
+    // What is owned as a whole is replaced, or kept, as a whole.
+    if others.iter().chain(&own).any(|fields| is_leaf(fields)) {
+        return None;
+    }
+    match path {
+        [] => None,
+        [Step::Field(last)] => {
+            let (live, rendered) = (live.as_object()?, rendered.as_object()?);
+            let is_named = |key: &str, value: &Value| match rendered.contains_key(*last) {
+                true => either && value.is_object(),
+                false => key == *last,
+            };
+            let found = live.iter().filter(|(key, value)| {
+                let field = format!("f:{key}");
+                is_named(key, value)
+                    && !rendered.contains_key(*key)
+                    && others.iter().all(|fields| fields.get(&field).is_none())
+            });
+            let found: Map<String, Value> = found.map(|(key, _)| (format!("f:{key}"), json!({}))).collect();
+            (!found.is_empty()).then_some(Value::Object(found))
         }
-        match path {
-            [] => None,
-            [Step::Field(last)] => {
-                let (live, rendered) = (live.as_object()?, rendered.as_object()?);
-                let is_named = |key: &str, value: &Value| match rendered.contains_key(*last) {
-                    true => self.either && value.is_object(),
-                    false => key == *last,
-                };
-                let found = live.iter().filter(|(key, value)| {
-                    let field = format!("f:{key}");
-                    is_named(key, value)
-                        && !rendered.contains_key(*key)
-                        && others.iter().all(|fields| fields.get(&field).is_none())
-                });
-                let found: Map<String, Value> = found.map(|(key, _)| (format!("f:{key}"), json!({}))).collect();
-                (!found.is_empty()).then_some(Value::Object(found))
-            }
-            [Step::Field(name), rest @ ..] => {
-                let key = format!("f:{name}");
-                let others = below(others, &key);
-                let own = own.and_then(|fields| fields.get(&key));
-                let found = self.fields(live.get(name)?, rendered.get(name)?, own, &others, rest)?;
-                Some(json!({ key: found }))
-            }
-            [Step::Item, rest @ ..] => {
-                let (live, rendered) = (live.as_array()?, rendered.as_array()?);
-                let mut found = Map::new();
-                for (key, own) in own?.as_object()? {
-                    let Some(keys) = item_keys(key) else { continue };
-                    let live = live.iter().find(|item| is_item(item, &keys));
-                    let rendered = rendered.iter().find(|item| may_have(item, &keys));
-                    if let (Some(live), Some(rendered)) = (live, rendered)
-                        && let Some(fields) = self.fields(live, rendered, Some(own), &below(others, key), rest)
-                    {
-                        found.insert(key.clone(), fields);
-                    }
+        [Step::Field(name), rest @ ..] => {
+            let key = format!("f:{name}");
+            let others = below(others, &key);
+            let own = own.and_then(|fields| fields.get(&key));
+            let found = unowned(live.get(name)?, rendered.get(name)?, own, &others, rest, either)?;
+            Some(json!({ key: found }))
+        }
+        [Step::Item, rest @ ..] => {
+            let (live, rendered) = (live.as_array()?, rendered.as_array()?);
+            let mut found = Map::new();
+            for (key, own) in own?.as_object()? {
+                let Some(keys) = item_keys(key) else { continue };
+                let live = live.iter().find(|item| is_item(item, &keys));
+                let rendered = rendered.iter().find(|item| may_have(item, &keys));
+                if let (Some(live), Some(rendered)) = (live, rendered)
+                    && let Some(fields) = unowned(live, rendered, Some(own), &below(others, key), rest, either)
+                {
+                    found.insert(key.clone(), fields);
                 }
-                (!found.is_empty()).then_some(Value::Object(found))
             }
+            (!found.is_empty()).then_some(Value::Object(found))
         }
     }
 }

@@ -8,13 +8,29 @@ use super::{Condition, Health, Status, conditions, int, text};
 /// How one kind is judged.
 pub(super) type Rule = fn(&Value, Timestamp) -> Health;
 
-const REPLICAS: [&str; 5] = [
-    "/spec/replicas",
-    "/status/replicas",
-    "/status/readyReplicas",
-    "/status/availableReplicas",
-    "/status/updatedReplicas",
-];
+/// How many pods of a workload there should be, and how many are created, ready, available and updated.
+struct Replicas {
+    want: i64,
+    created: i64,
+    ready: i64,
+    available: i64,
+    updated: i64,
+}
+
+fn replicas(object: &Value) -> Replicas {
+    Replicas {
+        want: int(object, "/spec/replicas").unwrap_or(1),
+        created: count(object, "replicas"),
+        ready: count(object, "readyReplicas"),
+        available: count(object, "availableReplicas"),
+        updated: count(object, "updatedReplicas"),
+    }
+}
+
+/// A number in the status; 0 where there is none.
+fn count(object: &Value, field: &str) -> i64 {
+    object["status"][field].as_i64().unwrap_or(0)
+}
 
 /// How long a Pod may be unschedulable before it counts as failed.
 const SCHEDULE_WINDOW: SignedDuration = SignedDuration::from_secs(15);
@@ -70,23 +86,21 @@ fn deployment(object: &Value, _: Timestamp) -> Health {
     let deadline = int(object, "/spec/progressDeadlineSeconds").filter(|seconds| *seconds != i64::from(i32::MAX));
     let rolled_out = progressing.is_some_and(|c| c.is_true() && c.reason == "NewReplicaSetAvailable");
     let available = find("Available").is_some_and(|condition| condition.is_true());
-    let want = int(object, REPLICAS[0]).unwrap_or(1);
-    let [pods, ready, up, updated] =
-        [REPLICAS[1], REPLICAS[2], REPLICAS[3], REPLICAS[4]].map(|f| int(object, f).unwrap_or(0));
+    let pods = replicas(object);
     // A quota or an admission webhook refuses the pods: only this condition tells.
     let refused = find("ReplicaFailure").filter(Condition::is_true);
     first(
         [
             refused.map(|condition| Health::in_progress(condition.says("pods cannot be created"))),
-            lacking(pods, want, "created"),
-            lacking(updated, want, "updated"),
-            excess(pods, want),
-            lacking(up, updated, "available"),
-            lacking(ready, want, "ready"),
+            lacking(pods.created, pods.want, "created"),
+            lacking(pods.updated, pods.want, "updated"),
+            excess(pods.created, pods.want),
+            lacking(pods.available, pods.updated, "available"),
+            lacking(pods.ready, pods.want, "ready"),
             (deadline.is_some() && !rolled_out).then(|| Health::in_progress("the new ReplicaSet is not available yet")),
             (!available).then(|| Health::in_progress("is not available yet")),
         ],
-        || format!("{up} of {want} available"),
+        || format!("{} of {} available", pods.available, pods.want),
     )
 }
 
@@ -95,32 +109,24 @@ fn stateful_set(object: &Value, _: Timestamp) -> Health {
     if text(object, "/spec/updateStrategy/type") == Some("OnDelete") {
         return Health::current("is updated by hand (OnDelete)");
     }
-    let want = int(object, REPLICAS[0]).unwrap_or(1);
-    let count = |field: &str| int(object, field).unwrap_or(0);
-    let (pods, ready, updated) = (count(REPLICAS[1]), count(REPLICAS[2]), count(REPLICAS[4]));
+    let pods = replicas(object);
+    let fine = || format!("{} of {} ready", pods.ready, pods.want);
     let basics = [
-        lacking(pods, want, "created"),
-        lacking(ready, want, "ready"),
-        excess(pods, want),
+        lacking(pods.created, pods.want, "created"),
+        lacking(pods.ready, pods.want, "ready"),
+        excess(pods.created, pods.want),
     ];
-    if let Some(problem) = basics.into_iter().flatten().next() {
-        return problem;
-    }
     // The API server writes a partition of 0 into every StatefulSet with a rolling update, so this is the usual case.
     if let Some(partition) = int(object, "/spec/updateStrategy/rollingUpdate/partition") {
-        return first([lacking(updated, want - partition, "updated")], || {
-            format!("{ready} of {want} ready")
-        });
+        let updated = lacking(pods.updated, pods.want - partition, "updated");
+        return first(basics.into_iter().chain([updated]), fine);
     }
-    let revision = |field: &str| text(object, field);
-    let same = revision("/status/currentRevision") == revision("/status/updateRevision");
-    first(
-        [
-            lacking(count("/status/currentReplicas"), want, "current"),
-            (!same).then(|| Health::in_progress("the update is not complete yet")),
-        ],
-        || format!("{ready} of {want} ready"),
-    )
+    let same = text(object, "/status/currentRevision") == text(object, "/status/updateRevision");
+    let current = [
+        lacking(count(object, "currentReplicas"), pods.want, "current"),
+        (!same).then(|| Health::in_progress("the update is not complete yet")),
+    ];
+    first(basics.into_iter().chain(current), fine)
 }
 
 fn daemon_set(object: &Value, _: Timestamp) -> Health {
@@ -129,13 +135,12 @@ fn daemon_set(object: &Value, _: Timestamp) -> Health {
     let (Some(_), Some(want)) = (seen, int(object, "/status/desiredNumberScheduled")) else {
         return Health::in_progress("is not observed yet");
     };
-    let count = |field: &str| int(object, field).unwrap_or(0);
-    let ready = count("/status/numberReady");
+    let ready = count(object, "numberReady");
     first(
         [
-            lacking(count("/status/currentNumberScheduled"), want, "scheduled"),
-            lacking(count("/status/updatedNumberScheduled"), want, "updated"),
-            lacking(count("/status/numberAvailable"), want, "available"),
+            lacking(count(object, "currentNumberScheduled"), want, "scheduled"),
+            lacking(count(object, "updatedNumberScheduled"), want, "updated"),
+            lacking(count(object, "numberAvailable"), want, "available"),
             lacking(ready, want, "ready"),
         ],
         || format!("{ready} of {want} ready"),
@@ -146,26 +151,23 @@ fn replica_set(object: &Value, _: Timestamp) -> Health {
     if let Some(failure) = conditions(object).find(|c| c.kind == "ReplicaFailure" && c.is_true()) {
         return Health::in_progress(failure.says("pods cannot be created"));
     }
-    let want = int(object, REPLICAS[0]).unwrap_or(1);
-    let count = |field: &str| int(object, field).unwrap_or(0);
-    let available = count(REPLICAS[3]);
+    let pods = replicas(object);
     first(
         [
-            lacking(count("/status/fullyLabeledReplicas"), want, "labelled"),
-            lacking(available, want, "available"),
-            lacking(count(REPLICAS[2]), want, "ready"),
-            excess(count(REPLICAS[1]), want),
+            lacking(count(object, "fullyLabeledReplicas"), pods.want, "labelled"),
+            lacking(pods.available, pods.want, "available"),
+            lacking(pods.ready, pods.want, "ready"),
+            excess(pods.created, pods.want),
         ],
-        || format!("{available} of {want} available"),
+        || format!("{} of {} available", pods.available, pods.want),
     )
 }
 
 fn job(object: &Value, _: Timestamp) -> Health {
-    let count = |field: &str| int(object, field).unwrap_or(0);
     let want = int(object, "/spec/completions")
         .or(int(object, "/spec/parallelism"))
         .unwrap_or(1);
-    let (succeeded, failed) = (count("/status/succeeded"), count("/status/failed"));
+    let (succeeded, failed) = (count(object, "succeeded"), count(object, "failed"));
     for condition in conditions(object).filter(Condition::is_true) {
         match condition.kind {
             "Complete" => return Health::current(format!("{succeeded} of {want} completed")),
