@@ -26,10 +26,10 @@ pub use self::args::TemplateArgs;
 use go_template::quote::quote_go;
 use go_yaml as yaml;
 use helm_template::Chart;
-use helm_template::chart::{Fetch, Warning};
+use helm_template::chart::Warning;
 use helm_template::render::{
-    Capabilities, Engine, Error, Hosts, Input, KubeVersion, Limits, Lookup, NoCluster, Release, Rendered,
-    StreamOptions, bad_stream, on_large_stack, render_text, show_only, to_stream,
+    Capabilities, Engine, Error, Input, KubeVersion, Limits, Lookup, NoCluster, Release, Rendered, StreamOptions,
+    bad_stream, on_large_stack, render_text, show_only, to_stream,
 };
 
 /// The name that Helm gives a release without one.
@@ -153,9 +153,9 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut O
             .push("level=WARN msg=\"this chart is deprecated\"".to_owned());
     }
     let renderer = Engine::new(chart).map_err(|e| e.to_string())?;
-    let mut renderer = renderer.with_fetch(Fetch::new(fetch::get));
+    let mut renderer = renderer.with_fetch(Arc::new(fetch::get));
     if args.enable_dns {
-        renderer = renderer.with_hosts(Hosts::new(addresses));
+        renderer = renderer.with_hosts(Arc::new(addresses));
     }
     let cluster = match args.asks_server() {
         true => Some(Arc::new(

@@ -1,12 +1,12 @@
 //! The arguments of `chartwright template`: those of `helm template` that people use.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Arg, ArgAction, Args, ValueEnum, ValueHint};
 
 use super::fetch;
 use crate::cli::flags::{self, as_switch};
-use helm_template::chart::Fetch;
 use helm_template::chart::options::ValueOptions;
 
 const EXAMPLES: &str = "\
@@ -206,7 +206,7 @@ impl TemplateArgs {
             set_json: self.set_json.clone(),
             set_literal: self.set_literal.clone(),
             base: base.to_path_buf(),
-            fetch: Some(Fetch::new(fetch::get)),
+            fetch: Some(Arc::new(fetch::get)),
         }
     }
 }

@@ -11,29 +11,21 @@ use go_template::quote::quote_go;
 /// The largest chart, unpacked, in bytes.
 pub(super) const MAX_CHART: u64 = 100 * 1024 * 1024;
 
-/// What an archive may take with all that stands in it: twice as much beside the files as the files.
-const OF_ONE: u64 = 300 << 20;
-/// What all archives within a chart may take together.
-const OF_ALL: u64 = 1 << 30;
+/// What the archive that a chart is may take, unpacked, and all archives in it: names and headers count as well. Helm bounds
+/// the files of each archive only.
+pub(super) const MAX_UNPACKED: u64 = 512 << 20;
 
 /// How gzipped data begins.
 const MAGIC: &[u8] = b"\x1f\x8b\x08";
 
-/// What archives may take, unpacked. Helm bounds the files of each archive only, not what is said of them nor all together.
-pub(super) struct Budget {
-    limit: u64,
-    /// `None`: more was asked for than there was.
-    left: Option<u64>,
-}
-
-/// The bytes of an archive, unpacked within a budget.
+/// The bytes of an archive, and how many more there may be.
 struct Unpacked<'d> {
     data: MultiGzDecoder<&'d [u8]>,
-    budget: &'d mut Budget,
+    left: &'d mut u64,
 }
 
 /// Reads the files of the archive `path`, which holds `data`, in the archive's order.
-pub(super) fn read(path: &Path, data: &[u8], budget: &mut Budget) -> Result<Vec<File>, Error> {
+pub(super) fn read(path: &Path, data: &[u8], left: &mut u64) -> Result<Vec<File>, Error> {
     if !data.starts_with(MAGIC) {
         let name = path.display().to_string();
         let seems = match name.ends_with(".yml") || name.ends_with(".yaml") {
@@ -42,14 +34,14 @@ pub(super) fn read(path: &Path, data: &[u8], budget: &mut Budget) -> Result<Vec<
         };
         return Err(Error::Chart(format!("file '{name}' {seems}")));
     }
-    unpack(&path.display().to_string(), data, budget)
+    unpack(&path.display().to_string(), data, left)
 }
 
 /// Unpacks the gzipped tar archive of that name. The first part of every path (the chart's folder) is dropped.
 ///
 /// # Errors
-/// Paths that leave the archive's folder, broken archives, more than 100 MiB of files, and more than the budget has.
-pub(super) fn unpack(name: &str, data: &[u8], budget: &mut Budget) -> Result<Vec<File>, Error> {
+/// Paths that leave the archive's folder, broken archives, more than 100 MiB of files, and more bytes than are `left`.
+pub(super) fn unpack(name: &str, data: &[u8], left: &mut u64) -> Result<Vec<File>, Error> {
     let too_large = || {
         Error::Chart(format!(
             "decompressed chart is larger than the maximum size {MAX_CHART}"
@@ -58,7 +50,7 @@ pub(super) fn unpack(name: &str, data: &[u8], budget: &mut Budget) -> Result<Vec
     let broken = |error: std::io::Error| Error::Chart(format!("file '{name}' can't be unpacked: {error}"));
     let mut archive = tar::Archive::new(Unpacked {
         data: MultiGzDecoder::new(data),
-        budget,
+        left,
     });
     let mut files = Vec::new();
     let mut left = MAX_CHART;
@@ -90,39 +82,19 @@ pub(super) fn unpack(name: &str, data: &[u8], budget: &mut Budget) -> Result<Vec
     Ok(files)
 }
 
-// === impl Budget ===
-
-impl Budget {
-    /// For the archive that a chart is.
-    pub fn of_one() -> Self {
-        Self::new(OF_ONE)
-    }
-
-    /// For the archives within a chart, whatever their depth.
-    pub fn of_all() -> Self {
-        Self::new(OF_ALL)
-    }
-
-    pub fn new(limit: u64) -> Self {
-        Budget {
-            limit,
-            left: Some(limit),
-        }
-    }
-}
-
 // === impl Unpacked ===
 
 impl Read for Unpacked<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = self.data.read(buffer)?;
-        self.budget.left = self.budget.left.and_then(|left| left.checked_sub(read as u64));
-        match self.budget.left {
-            Some(_) => Ok(read),
-            None => Err(std::io::Error::other(format!(
-                "archives take more than the limit of {} bytes when they are unpacked, names and headers included",
-                self.budget.limit
-            ))),
+        match self.left.checked_sub(read as u64) {
+            Some(left) => {
+                *self.left = left;
+                Ok(read)
+            }
+            None => Err(std::io::Error::other(
+                "archives are too large when they are unpacked, names and headers included",
+            )),
         }
     }
 }

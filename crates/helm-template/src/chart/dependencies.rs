@@ -2,14 +2,13 @@
 //! Facts: Helm's `pkg/chart/v2/util/dependencies.go`.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
+use std::collections::HashSet;
 
 use serde_json::{Value as Json, json};
 
 use super::{Chart, Dependency, Error, Metadata, Warning, values, version};
 use go_template::format::display;
-use go_template::value::{Entries, Map, MapKind, Str, Table, Value};
+use go_template::value::{Entries, Map, MapKind, Str, Value};
 use go_yaml as yaml;
 
 /// What Helm says of a condition or tag whose value isn't a boolean.
@@ -128,7 +127,7 @@ impl Defaults<'_> {
     /// A copy that the caller may change.
     pub fn copy(&self) -> Map {
         match self {
-            Defaults::Own(chart) => chart.default_values(),
+            Defaults::Own(chart) => chart.values.thaw(),
             Defaults::Folded(map) => values::copy_map(map),
         }
     }
@@ -246,8 +245,9 @@ fn import(node: &mut Node<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error>
             resolved.push(json!({"child": child, "parent": parent}));
             match values::find_table(&folded, &format!("{}.{child}", dependency.name)) {
                 Ok(table) => {
-                    values::merge_tables(&imported, &nested(&parent, table)?, warnings);
-                    check_size(&imported)?;
+                    // A copy: else what is imported next could be put into the table itself.
+                    let table = nested(&parent, values::copy_map(&table))?;
+                    values::merge_tables(&imported, &table, warnings);
                 }
                 Err(error) if named => {
                     warnings.push(Warning::warn("ImportValues missing table", vec![("error", error)]));
@@ -276,74 +276,11 @@ fn nested(parent: &str, table: Map) -> Result<Map, Error> {
         return Ok(table);
     }
     if parent.split('.').count() > yaml::max_depth() {
-        return Err(too_deep());
+        return Err(Error::Values("import-values nest tables too deeply".to_owned()));
     }
     Ok(parent.split('.').rev().fold(table, |inner, key| {
         Map::new(MapKind::Any, Entries::from([(Str::from(key), Value::Map(inner))]))
     }))
-}
-
-/// What is imported may have as many entries as this, each counted wherever it would be copied to.
-const MOST_IMPORTED: usize = 1_000_000;
-
-/// How large a table is.
-#[derive(Clone, Copy, Default)]
-struct Size {
-    depth: usize,
-    entries: usize,
-}
-
-/// Tables are imported without copying them, so one can end up in itself, where Helm's stack overflows, or in two places
-/// of another that is in two places of the next, where Helm's memory grows without end.
-fn check_size(imported: &Map) -> Result<(), Error> {
-    let problem = match size(imported, yaml::max_depth(), &mut HashMap::new()) {
-        Some(size) if size.entries <= MOST_IMPORTED => return Ok(()),
-        Some(_) => too_large(),
-        None => too_deep(),
-    };
-    // What holds itself would never be dropped.
-    let mut tables = vec![imported.clone()];
-    while let Some(table) = tables.pop() {
-        for (key, value) in table.snapshot() {
-            tables.extend(values::as_table(&value));
-            values::remove(&table, &key);
-        }
-    }
-    Err(problem)
-}
-
-/// How large a table is; `None` if it nests deeper than `most`, or without end. Those that are `known` by the addresses of
-/// their entries aren't walked again: one that is imported in many places is walked once.
-fn size(table: &Map, most: usize, known: &mut HashMap<*const Table, Option<Size>>) -> Option<Size> {
-    let Some(entries) = &table.entries else {
-        return Some(Size::default());
-    };
-    let address = Rc::as_ptr(entries);
-    if let Some(found) = known.get(&address) {
-        return found.filter(|size| size.depth <= most);
-    }
-    // Whoever comes here from below holds itself.
-    known.insert(address, None);
-    let entries = entries.borrow();
-    let mut whole = Size {
-        depth: 0,
-        entries: entries.len(),
-    };
-    for child in entries.values().filter_map(values::as_table) {
-        let child = size(&child, most.checked_sub(1)?, known)?;
-        whole.depth = whole.depth.max(child.depth + 1);
-        whole.entries = whole.entries.saturating_add(child.entries);
-    }
-    known.insert(address, Some(whole));
-    Some(whole)
-}
-
-fn too_deep() -> Error {
-    Error::Values("import-values nest tables too deeply, or within themselves".to_owned())
-}
-
-fn too_large() -> Error {
-    Error::Values(format!("import-values make more than {MOST_IMPORTED} values"))
 }
 
 /// Go's `%v` of a field of an entry in `import-values`.

@@ -2,31 +2,31 @@
 
 use std::collections::HashMap;
 
-use super::archive::Budget;
 use super::schema::Schema;
-use super::{Chart, Error, File, Format, Frozen, Metadata, Warning, archive, metadata, values};
+use super::{Chart, Error, File, Frozen, Metadata, Warning, archive, metadata, values};
 use go_yaml as yaml;
 use serde_json::{Map, Value};
 
-/// Which of Helm's loaders reads the chart with this `Chart.yaml`.
+/// Checks the format that a `Chart.yaml` names.
 ///
 /// # Errors
-/// A format that Helm doesn't know.
-pub(super) fn format(file: &File) -> Result<Format, Error> {
+/// One that Helm can't render.
+pub(super) fn check_format(file: &File) -> Result<(), Error> {
     let metadata = Metadata::read(&read(file)?).map_err(|e| within(file, e))?;
-    match metadata.api_version.as_str() {
-        "" | "v1" | "v2" => Ok(Format::Released),
-        "v3" => Ok(Format::V3),
-        _ => Err(Error::Chart("unsupported chart version".to_owned())),
-    }
+    let problem = match metadata.api_version.as_str() {
+        "" | "v1" | "v2" => return Ok(()),
+        "v3" => "invalid chart apiVersion",
+        _ => "unsupported chart version",
+    };
+    Err(Error::Chart(problem.to_owned()))
 }
 
-/// Builds a chart, and the charts in its `charts/`, from files in the loader's order.
-pub(super) fn assemble(files: Vec<File>, format: Format, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
+/// Builds a chart, and the charts in its `charts/`, from files in the loader's order. The archives in it may take as many
+/// bytes as are `left`.
+pub(super) fn assemble(files: Vec<File>, left: u64, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
     let mut tree = Tree {
-        format,
         warnings,
-        budget: Budget::of_all(),
+        left,
         depth: 0,
     };
     tree.build(files)
@@ -34,10 +34,9 @@ pub(super) fn assemble(files: Vec<File>, format: Format, warnings: &mut Vec<Warn
 
 /// What all charts of a tree have in common while they are built.
 struct Tree<'w> {
-    format: Format,
     warnings: &'w mut Vec<Warning>,
-    /// For the archives in it.
-    budget: Budget,
+    /// What the archives in it may take, in bytes.
+    left: u64,
     /// How many charts are around the one that is built.
     depth: usize,
 }
@@ -47,17 +46,13 @@ const MAX_DEPTH: usize = 64;
 
 impl Tree<'_> {
     fn build(&mut self, files: Vec<File>) -> Result<Chart, Error> {
-        let format = self.format;
-        let mut chart = Chart {
-            format,
-            ..Chart::default()
-        };
+        let mut chart = Chart::default();
         let mut subcharts: Vec<(String, Vec<File>)> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut metadata = None;
         if let Some(file) = files.iter().rfind(|file| file.name == "Chart.yaml") {
             let document = metadata.insert(read(file)?);
-            chart.metadata = self.metadata(document, file)?;
+            chart.metadata = read_metadata(document, file)?;
         }
         let mut has_metadata = metadata.is_some();
         for file in files {
@@ -70,7 +65,7 @@ impl Tree<'_> {
                     chart.values = Frozen::new(values);
                 }
                 "values.schema.json" => chart.schema = Some(Schema::new(file.data)),
-                "requirements.yaml" if format == Format::Released => {
+                "requirements.yaml" => {
                     has_metadata = true;
                     if !chart.is_v1() {
                         self.warnings.push(moved(
@@ -80,12 +75,12 @@ impl Tree<'_> {
                     }
                     let document = metadata.get_or_insert_default();
                     document.extend(read(&file)?);
-                    chart.metadata = self.metadata(document, &file)?;
+                    chart.metadata = read_metadata(document, &file)?;
                     if chart.is_v1() {
                         chart.files.push(file);
                     }
                 }
-                "requirements.lock" if format == Format::Released => {
+                "requirements.lock" => {
                     has_metadata = true;
                     read(&file)?;
                     match chart.is_v1() {
@@ -148,23 +143,12 @@ impl Tree<'_> {
         Ok(chart)
     }
 
-    fn metadata(&self, document: &Map<String, Value>, file: &File) -> Result<Metadata, Error> {
-        let mut metadata = Metadata::read(document).map_err(|e| within(file, e))?;
-        if metadata.api_version.is_empty() {
-            metadata.api_version = match self.format {
-                Format::Released => "v1".to_owned(),
-                Format::V3 => "v3".to_owned(),
-            };
-        }
-        Ok(metadata)
-    }
-
     fn load_subchart(&mut self, folder: &str, files: Vec<File>) -> Result<Chart, Error> {
         if folder.ends_with(".tgz") {
             let Some(file) = files.first() else {
                 return Err(Error::Chart("no files in chart archive".to_owned()));
             };
-            let files = archive::unpack(&file.name, &file.data, &mut self.budget)?;
+            let files = archive::unpack(&file.name, &file.data, &mut self.left)?;
             return self.build(files);
         }
         let inner = files
@@ -179,6 +163,14 @@ impl Tree<'_> {
             .collect();
         self.build(inner)
     }
+}
+
+fn read_metadata(document: &Map<String, Value>, file: &File) -> Result<Metadata, Error> {
+    let mut metadata = Metadata::read(document).map_err(|e| within(file, e))?;
+    if metadata.api_version.is_empty() {
+        metadata.api_version = "v1".to_owned();
+    }
+    Ok(metadata)
 }
 
 /// The entries of a file: none if it says nothing.
@@ -212,41 +204,4 @@ fn is_crd(name: &str) -> bool {
         .map_or("", |(_, extension)| extension)
         .to_ascii_lowercase();
     name.starts_with("crds/") && matches!(extension.as_str(), "yaml" | "yml" | "json")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::chart::tests::archive;
-
-    #[test]
-    fn archives_of_a_chart_have_one_budget() {
-        let chart_yaml = "apiVersion: v2\nname: x\nversion: 1.0.0\n";
-        let sub = archive(&[("x/Chart.yaml", chart_yaml.as_bytes()), ("x/large", &[b'-'; 10_000])]);
-        let file = |name: &str, data: &[u8]| File {
-            name: name.to_owned(),
-            data: data.into(),
-        };
-        let build = |limit| {
-            let mut tree = Tree {
-                format: Format::Released,
-                warnings: &mut Vec::new(),
-                budget: Budget::new(limit),
-                depth: 0,
-            };
-            let files = vec![
-                file("Chart.yaml", chart_yaml.as_bytes()),
-                file("charts/a.tgz", &sub),
-                file("charts/b/Chart.yaml", chart_yaml.as_bytes()),
-                file("charts/b/charts/c.tgz", &sub),
-            ];
-            tree.build(files)
-        };
-        assert_eq!(build(30_000).unwrap().dependencies.len(), 2);
-        assert_eq!(
-            build(20_000).unwrap_err().to_string(),
-            "error unpacking subchart b in x: error unpacking subchart c.tgz in x: file 'c.tgz' can't be unpacked: archives \
-             take more than the limit of 20000 bytes when they are unpacked, names and headers included"
-        );
-    }
 }

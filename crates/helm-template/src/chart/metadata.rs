@@ -1,7 +1,7 @@
 //! `Chart.yaml`. Facts: Helm's `pkg/chart/v2/{metadata,dependency}.go`, read as `encoding/json` reads a struct: keys
 //! match without regard to case, unknown ones are skipped.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -26,9 +26,7 @@ pub struct Metadata {
     pub tags: String,
     pub app_version: String,
     pub deprecated: bool,
-    pub annotations: Vec<(String, String)>,
-    /// Whether there are `annotations`, be it none.
-    pub has_annotations: bool,
+    pub annotations: Option<BTreeMap<String, String>>,
     pub kube_version: String,
     pub dependencies: Vec<Dependency>,
     /// Whether there is a list of `dependencies`, be it empty.
@@ -64,11 +62,7 @@ impl Metadata {
     /// # Errors
     /// A field of the wrong type, in the words of Go's JSON decoder.
     pub(super) fn read(document: &Map<String, Value>) -> Result<Self, Error> {
-        let at = Fields {
-            entries: document,
-            owner: "Metadata",
-            path: String::new(),
-        };
+        let at = Fields::new(document, "Metadata", "");
         Ok(Metadata {
             name: at.text("name")?,
             home: at.text("home")?,
@@ -84,7 +78,6 @@ impl Metadata {
             app_version: at.text("appVersion")?,
             deprecated: at.bool("deprecated")?,
             annotations: at.string_map("annotations")?,
-            has_annotations: at.get("annotations").is_some(),
             kube_version: at.text("kubeVersion")?,
             dependencies: at.structs("dependencies", "Dependency", Dependency::read)?,
             has_dependencies: at.get("dependencies").is_some(),
@@ -202,7 +195,7 @@ impl Dependency {
 // === Decoding ===
 
 /// The entries of an object that becomes a struct of Go's.
-struct Fields<'v> {
+pub(crate) struct Fields<'v> {
     entries: &'v Map<String, Value>,
     /// The struct, in errors.
     owner: &'static str,
@@ -211,13 +204,18 @@ struct Fields<'v> {
 }
 
 impl<'v> Fields<'v> {
+    pub(crate) fn new(entries: &'v Map<String, Value>, owner: &'static str, path: impl Into<String>) -> Self {
+        let path = path.into();
+        Fields { entries, owner, path }
+    }
+
     /// The value of a field, unless that is null. Of several keys that match without regard to case the last counts.
     fn get(&self, name: &str) -> Option<&'v Value> {
         let matching = self.entries.iter().rfind(|(key, _)| key.eq_ignore_ascii_case(name));
         matching.map(|(_, value)| value).filter(|value| !value.is_null())
     }
 
-    fn text(&self, name: &str) -> Result<String, Error> {
+    pub(crate) fn text(&self, name: &str) -> Result<String, Error> {
         let value = self.get(name);
         value.map_or(Ok(String::new()), |value| self.text_of(name, value))
     }
@@ -259,37 +257,46 @@ impl<'v> Fields<'v> {
     ) -> Result<Vec<T>, Error> {
         let items = self.list(name, &format!("*v2.{owner}"))?.iter();
         let item = |item: &Value| match item {
-            Value::Object(entries) => read(&Fields {
-                entries,
-                owner,
-                path: format!("{}{name}.", self.path),
-            }),
+            Value::Object(entries) => read(&Fields::new(entries, owner, format!("{}{name}.", self.path))),
             Value::Null => Err(Error::Metadata(format!("{name} must not contain empty or null nodes"))),
             other => Err(self.mismatch(name, other, &format!("v2.{owner}"))),
         };
         items.map(item).collect()
     }
 
-    fn string_map(&self, name: &str) -> Result<Vec<(String, String)>, Error> {
+    pub(crate) fn object(&self, name: &str, wanted: &str) -> Result<Option<&'v Map<String, Value>>, Error> {
         match self.get(name) {
-            None => Ok(Vec::new()),
-            Some(Value::Object(map)) => {
-                let entry = |(key, value): (&String, &Value)| Ok((key.clone(), self.text_of(name, value)?));
-                map.iter().map(entry).collect()
-            }
-            Some(other) => Err(self.mismatch(name, other, "map[string]string")),
+            None => Ok(None),
+            Some(Value::Object(entries)) => Ok(Some(entries)),
+            Some(other) => Err(self.mismatch(name, other, wanted)),
         }
     }
 
-    fn mismatch(&self, name: &str, value: &Value, wanted: &str) -> Error {
-        Error::Chart(format!(
-            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go struct field {}.{}{name} of \
-             type {wanted}",
-            json_kind(value),
-            self.owner,
-            self.path
-        ))
+    pub(crate) fn string_map(&self, name: &str) -> Result<Option<BTreeMap<String, String>>, Error> {
+        let Some(map) = self.object(name, "map[string]string")? else {
+            return Ok(None);
+        };
+        let entry = |(key, value): (&String, &Value)| Ok((key.clone(), self.text_of(name, value)?));
+        map.iter().map(entry).collect::<Result<_, Error>>().map(Some)
     }
+
+    fn mismatch(&self, name: &str, value: &Value, wanted: &str) -> Error {
+        let field = format!("struct field {}.{}{name} of type {wanted}", self.owner, self.path);
+        Error::Chart(undecodable(value, &field))
+    }
+}
+
+/// The text of Go's error for JSON of another kind than wanted.
+pub(crate) fn mismatch(found: &Value, wanted: &str) -> String {
+    format!("json: cannot unmarshal {} into Go {wanted}", json_kind(found))
+}
+
+/// The same, of YAML that was made JSON.
+pub(crate) fn undecodable(found: &Value, wanted: &str) -> String {
+    format!(
+        "error unmarshaling JSON: while decoding JSON: {}",
+        mismatch(found, wanted)
+    )
 }
 
 /// What Go's `encoding/json` calls the kind of a JSON value in its errors.
@@ -317,74 +324,4 @@ fn sanitize(text: &mut String) {
         }
     };
     *text = text.chars().filter_map(kept).collect();
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn read(document: &Value) -> Result<Metadata, Error> {
-        Metadata::read(document.as_object().unwrap())
-    }
-
-    #[test]
-    fn keys_match_without_case_and_types_are_checked() {
-        let metadata = read(&json!({"NAME": "x", "appversion": 1.5, "other": []})).unwrap();
-        assert_eq!((metadata.name.as_str(), metadata.app_version.as_str()), ("x", "1.5"));
-        let table = [
-            (
-                json!({"name": ["x"]}),
-                "array into Go struct field Metadata.name of type string",
-            ),
-            (
-                json!({"maintainers": ["x"]}),
-                "string into Go struct field Metadata.maintainers of type v2.Maintainer",
-            ),
-            (
-                json!({"dependencies": [{"tags": "x"}]}),
-                "string into Go struct field Dependency.dependencies.tags of type []string",
-            ),
-        ];
-        for (document, want) in table {
-            let error = read(&document).unwrap_err().to_string();
-            assert!(error.ends_with(&format!("cannot unmarshal {want}")), "{error}");
-        }
-    }
-
-    #[test]
-    fn validation_names_the_field() {
-        let table = [
-            (json!({"name": ".."}), "chart.metadata.name \"..\" is not allowed"),
-            (json!({"name": "a/b"}), "chart.metadata.name \"a/b\" is invalid"),
-            (
-                json!({"type": "x"}),
-                "chart.metadata.type must be application or library",
-            ),
-            (
-                json!({"maintainers": [null]}),
-                "maintainers must not contain empty or null nodes",
-            ),
-            (
-                json!({"dependencies": [{"name": "d"}, {"name": "d"}]}),
-                "more than one dependency with name or alias \"d\"",
-            ),
-            (
-                json!({"dependencies": [{"name": "d", "alias": "a.b"}]}),
-                "dependency \"d\" has disallowed characters in the alias",
-            ),
-        ];
-        for (change, want) in table {
-            let mut document = json!({"apiVersion": "v2", "name": "x", "version": "1.0.0"});
-            document
-                .as_object_mut()
-                .unwrap()
-                .extend(change.as_object().unwrap().clone());
-            let error = read(&document)
-                .and_then(|mut metadata| metadata.validate())
-                .unwrap_err();
-            assert_eq!(error.to_string(), format!("validation: {want}"));
-        }
-    }
 }

@@ -7,11 +7,9 @@ mod archive;
 pub mod dependencies;
 mod digest;
 mod directory;
-mod fetch;
 mod files;
 mod frozen;
 pub mod ignore;
-pub mod json;
 pub mod metadata;
 pub mod options;
 pub mod schema;
@@ -25,12 +23,10 @@ pub mod warning;
 mod tests;
 
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use archive::Budget;
-pub use fetch::Fetch;
 pub use frozen::Frozen;
-use go_template::{Map, Str};
+use go_template::Str;
 pub use metadata::{Dependency, Maintainer, Metadata};
 pub use warning::Warning;
 
@@ -52,18 +48,7 @@ pub struct Chart {
     pub dependencies: Vec<Chart>,
     /// What Helm's loader would log, in order, unless who loads the chart takes that itself ([`Chart::load_logged`]).
     pub warnings: Vec<Warning>,
-    format: Format,
     digest: OnceLock<String>,
-}
-
-/// Which of Helm's loaders reads a chart, subcharts included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Format {
-    /// `apiVersion` v1, v2 or none.
-    #[default]
-    Released,
-    /// `apiVersion: v3`: Helm 4 loads and checks such a chart, and refuses to render it.
-    V3,
 }
 
 /// One file of a chart. Its name is relative to the chart, with `/` between its parts.
@@ -100,21 +85,9 @@ pub enum Error {
     },
 }
 
-fn with_warnings(load: impl FnOnce(&mut Vec<Warning>) -> Result<Chart, Error>) -> Result<Chart, Error> {
-    let mut warnings = Vec::new();
-    let chart = load(&mut warnings)?;
-    Ok(Chart { warnings, ..chart })
-}
-
-fn from_archive(files: Vec<File>, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
-    let Some(file) = files.iter().find(|file| file.name == "Chart.yaml") else {
-        return Err(Error::Chart(
-            "unable to detect chart version, no Chart.yaml found".to_owned(),
-        ));
-    };
-    let format = files::format(file)?;
-    files::assemble(files, format, warnings)
-}
+/// What stands at an `http:` or `https:` URL, or why nothing does, in Helm's words. Charts ask for values and schemas that
+/// way; only the command line has a client: what an operator renders must not depend on servers elsewhere.
+pub type Fetch = Arc<dyn Fn(&str) -> Result<Vec<u8>, String> + Send + Sync>;
 
 // === impl Chart ===
 
@@ -127,7 +100,9 @@ impl Chart {
     /// # Errors
     /// [`Error`], worded as Helm words it.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
-        with_warnings(|warnings| Chart::load_logged(path.as_ref(), warnings))
+        let mut warnings = Vec::new();
+        let chart = Chart::load_logged(path.as_ref(), &mut warnings)?;
+        Ok(Chart { warnings, ..chart })
     }
 
     /// As [`load`](Self::load). What Helm's loader would log is added to `warnings`, also before an error.
@@ -138,10 +113,9 @@ impl Chart {
         let info = std::fs::metadata(path).map_err(|e| Error::io("stat", path, e))?;
         let path = std::path::absolute(path).map_err(|e| Error::io("abs", path, e))?;
         if info.is_dir() {
-            let chart_yaml = directory::chart_yaml(&path)?;
-            let format = files::format(&chart_yaml)?;
+            files::check_format(&directory::chart_yaml(&path)?)?;
             let files = directory::read(&path, warnings)?;
-            return files::assemble(files, format, warnings);
+            return files::assemble(files, archive::MAX_UNPACKED, warnings);
         }
         let data = std::fs::read(&path).map_err(|e| Error::io("open", &path, e))?;
         Chart::unpack_logged(&path, &data, warnings)
@@ -152,8 +126,9 @@ impl Chart {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn unpack(data: &[u8]) -> Result<Self, Error> {
-        let files = archive::unpack("", data, &mut Budget::of_one())?;
-        with_warnings(|warnings| from_archive(files, warnings))
+        let mut warnings = Vec::new();
+        let chart = Chart::unpack_logged(Path::new(""), data, &mut warnings)?;
+        Ok(Chart { warnings, ..chart })
     }
 
     /// As [`unpack`](Self::unpack), as if the bytes were those of the file `path`, with what Helm's loader would log.
@@ -161,8 +136,12 @@ impl Chart {
     /// # Errors
     /// As [`load`](Self::load), with `path` in them.
     pub fn unpack_logged(path: &Path, data: &[u8], warnings: &mut Vec<Warning>) -> Result<Self, Error> {
-        let files = archive::read(path, data, &mut Budget::of_one())?;
-        from_archive(files, warnings)
+        let mut left = archive::MAX_UNPACKED;
+        let files = archive::read(path, data, &mut left)?;
+        let chart_yaml = files.iter().find(|file| file.name == "Chart.yaml");
+        let problem = "unable to detect chart version, no Chart.yaml found";
+        files::check_format(chart_yaml.ok_or_else(|| Error::Chart(problem.to_owned()))?)?;
+        files::assemble(files, left, warnings)
     }
 
     /// The chart's name, as `Chart.yaml` gives it.
@@ -186,11 +165,6 @@ impl Chart {
         }
     }
 
-    /// A copy of the default values.
-    pub fn default_values(&self) -> Map {
-        self.values.thaw()
-    }
-
     /// Whether it is of a type that can be released: what Helm checks first, before it says that a chart is deprecated.
     pub fn has_installable_type(&self) -> bool {
         matches!(self.metadata.kind.as_str(), "" | "application")
@@ -208,7 +182,7 @@ impl Chart {
     /// Checks that the chart can be released at all, as `helm template` does before it renders.
     ///
     /// # Errors
-    /// A library chart; a declared dependency that isn't in `charts/`; `apiVersion: v3`.
+    /// A library chart; a declared dependency that isn't in `charts/`.
     pub fn check_installable(&self) -> Result<(), Error> {
         if !self.has_installable_type() {
             return Err(Error::Chart(format!(
@@ -216,24 +190,6 @@ impl Chart {
                 self.metadata.kind
             )));
         }
-        match self.format {
-            Format::Released => self.check_dependencies(),
-            Format::V3 => {
-                // Helm counts what is declared by what is there (`v3Accessor.MetaDependencies`); with more declared than
-                // there it panics.
-                let (declared, present) = (self.metadata.dependencies.len(), self.dependencies.len());
-                if declared < present {
-                    return Err(lacking("unsupported chart dependency type"));
-                }
-                if declared == present {
-                    self.check_dependencies()?;
-                }
-                Err(Error::Chart("invalid chart apiVersion".to_owned()))
-            }
-        }
-    }
-
-    fn check_dependencies(&self) -> Result<(), Error> {
         let missing: Vec<&str> = self
             .metadata
             .dependencies
@@ -244,18 +200,12 @@ impl Chart {
         if missing.is_empty() {
             return Ok(());
         }
-        Err(lacking(&format!(
-            "found in Chart.yaml, but missing in charts/ directory: {}",
+        Err(Error::Chart(format!(
+            "an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' to fetch \
+             missing dependencies: found in Chart.yaml, but missing in charts/ directory: {}",
             missing.join(", ")
         )))
     }
-}
-
-fn lacking(what: &str) -> Error {
-    Error::Chart(format!(
-        "an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' to fetch \
-         missing dependencies: {what}"
-    ))
 }
 
 // === impl Error ===

@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use super::strvals::{Mode, parse_into};
-use super::{Error, Fetch, io_text, json, values};
+use super::{Error, Fetch, io_text, values};
+use go_yaml::all_floats;
 
 /// What a command line says about values, each list in the order given.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct ValueOptions {
     /// `-f`, `--values`: paths, or `-` for standard input
     pub files: Vec<String>,
@@ -52,7 +53,7 @@ impl ValueOptions {
         }
         for text in &self.set_json {
             if text.trim().starts_with('{') {
-                match json::whole(text.trim().as_bytes()) {
+                match serde_json::from_str(text.trim()).map(all_floats) {
                     Ok(Value::Object(map)) => values::merge_maps(&mut base, map),
                     _ => return Err(Error::Values(format!("failed parsing --set-json data JSON: {text}"))),
                 }
@@ -92,7 +93,7 @@ impl ValueOptions {
                 .map_err(wrap("read"));
         }
         match (path.split_once("://").map(|(scheme, _)| scheme), &self.fetch) {
-            (Some("http" | "https"), Some(fetch)) => return fetch.get(path),
+            (Some("http" | "https"), Some(fetch)) => return fetch(path),
             (Some("http" | "https" | "oci"), _) => {
                 return Err(format!(
                     "{path}: values are not downloaded from there: fetch the file first and give its path"

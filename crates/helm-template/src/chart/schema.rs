@@ -158,6 +158,8 @@ impl fmt::Debug for Schema {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::json;
 
     use super::*;
@@ -232,7 +234,7 @@ mod tests {
             let result = check(&json!({"properties": {"a": {"$ref": url}}}), &json!({}), None);
             refuses(result, "only what the schema itself holds");
         }
-        let fetch = Fetch::new(|_| Ok(br#"{"properties": {"a": {"pattern": "^\\d$"}}}"#.to_vec()));
+        let fetch: Fetch = Arc::new(|_: &str| Ok(br#"{"properties": {"a": {"pattern": "^\\d$"}}}"#.to_vec()));
         let result = check(&json!({"$ref": "http://x.org/a"}), &json!({"a": "b"}), Some(&fetch));
         assert_eq!(result.unwrap_err(), "- at '/a': 'b' does not match pattern '^\\\\d$'\n");
     }

@@ -2,12 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::json;
-
 use go_template::integer::atoi;
-use go_template::printf::sprintf;
 use go_template::quote::quote_go;
-use go_template::value::Value as Template;
+use go_yaml::all_floats;
 
 /// The largest list index that `--set` may name.
 const MAX_INDEX: i64 = 65536;
@@ -178,11 +175,15 @@ impl Parser<'_> {
             return Ok(Value::Null);
         }
         let text: String = self.rest.as_slice().iter().collect();
-        let (value, used) = json::first(text.as_bytes())?;
-        let used = text.get(..used).map_or(0, |used| used.chars().count());
+        let mut values = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
+        let value = values
+            .next()
+            .unwrap_or(Ok(Value::Null))
+            .map_err(|error| error.to_string())?;
+        let used = text.get(..values.byte_offset()).map_or(0, |used| used.chars().count());
         self.rest.by_ref().take(used).for_each(drop);
         self.empty_value();
-        Ok(value)
+        Ok(all_floats(value))
     }
 
     /// Skips white space and one comma; whether nothing else comes before that comma or the end.
@@ -245,7 +246,7 @@ impl Parser<'_> {
         if !unexpected.is_empty() {
             return Err(Stop::Error(format!(
                 "unexpected data at end of array index: {}",
-                quote_runes(&unexpected)
+                quote_go(&unexpected)
             )));
         }
         let at = usize::try_from(index).unwrap_or(usize::MAX);
@@ -308,20 +309,11 @@ fn set_index(list: &mut Vec<Value>, index: i64, value: Value) -> Step<()> {
 }
 
 fn typed(text: String) -> Value {
-    if text.eq_ignore_ascii_case("true") {
-        return Value::Bool(true);
-    }
-    if text.eq_ignore_ascii_case("false") {
-        return Value::Bool(false);
-    }
-    if text.eq_ignore_ascii_case("null") {
-        return Value::Null;
-    }
-    if text == "0" {
-        return Value::from(0);
-    }
-    match text.parse::<i64>() {
-        Ok(number) if !text.starts_with('0') => Value::from(number),
+    match (text.to_ascii_lowercase().as_str(), text.parse::<i64>()) {
+        ("true", _) => Value::Bool(true),
+        ("false", _) => Value::Bool(false),
+        ("null", _) => Value::Null,
+        (_, Ok(number)) if text == "0" || !text.starts_with('0') => Value::from(number),
         _ => Value::String(text),
     }
 }
@@ -329,11 +321,7 @@ fn typed(text: String) -> Value {
 /// The text of the panic with which a Go type assertion fails, as Helm reports it.
 fn type_panic(found: &Value, wanted: &str) -> Stop {
     let found = match found {
-        Value::Null => {
-            return Stop::Error(format!(
-                "unable to parse key: interface conversion: interface {{}} is nil, not {wanted}"
-            ));
-        }
+        Value::Null => "nil",
         Value::Bool(_) => "bool",
         Value::Number(n) if n.is_f64() => "float64",
         Value::Number(_) => "int64",
@@ -344,16 +332,4 @@ fn type_panic(found: &Value, wanted: &str) -> Stop {
     Stop::Error(format!(
         "unable to parse key: interface conversion: interface {{}} is {found}, not {wanted}"
     ))
-}
-
-/// Go's `%q` of a list of characters.
-fn quote_runes(text: &str) -> String {
-    let quoted: Vec<String> = text
-        .chars()
-        .map(|c| {
-            let text = sprintf(b"%q", &[Template::Int(i64::from(u32::from(c)))]);
-            String::from_utf8_lossy(&text).into_owned()
-        })
-        .collect();
-    format!("[{}]", quoted.join(" "))
 }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use serde_json::{Map as JsonMap, Value as Json};
 
 use super::dependencies::Node;
-use super::metadata::json_kind;
+use super::metadata::undecodable;
 use super::{Error, Warning};
 use crate::helm::data::VALUES;
 use go_template::format::display;
@@ -39,11 +39,8 @@ pub fn read(text: &[u8]) -> Result<JsonMap<String, Json>, String> {
             Ok(Json::Null) => {}
             Ok(Json::Object(table)) => merge_maps(&mut values, table),
             Ok(other) => {
-                return Err(format!(
-                    "cannot unmarshal yaml document: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} \
-                     into Go value of type map[string]interface {{}}",
-                    json_kind(&other)
-                ));
+                let problem = undecodable(&other, "value of type map[string]interface {}");
+                return Err(format!("cannot unmarshal yaml document: {problem}"));
             }
             Err(error) => return Err(format!("cannot unmarshal yaml document: {error}")),
         }
@@ -120,7 +117,7 @@ pub fn table(values: &Map, path: &str) -> Option<Map> {
 }
 
 /// As [`table`]; the error is the text of Helm's, which names the part of the path that isn't a table.
-pub(super) fn find_table(values: &Map, path: &str) -> Result<Map, String> {
+pub(crate) fn find_table(values: &Map, path: &str) -> Result<Map, String> {
     path.split('.').try_fold(values.clone(), |map, key| {
         let value = map.get(key.as_bytes());
         value

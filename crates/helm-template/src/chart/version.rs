@@ -15,15 +15,3 @@ pub fn compatible(constraint: &str, version: &str) -> bool {
         _ => false,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges() {
-        assert!(compatible("1.x.x", "1.2.3") && compatible("^1.0", "v1.2") && compatible(">=1.19-0", "v1.20.3-gke.1"));
-        assert!(!compatible("", "1.0.0") && !compatible("~1.1", "1.2.0") && !compatible("1", "x"));
-        assert!(is_valid("1.2") && !is_valid("latest"));
-    }
-}

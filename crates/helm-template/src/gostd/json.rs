@@ -9,7 +9,7 @@ use go_template::meter;
 use go_template::number::{format_float, shortest};
 use go_template::value::{ListKind, Value};
 
-pub(crate) use super::json_parse::{first, unmarshal};
+pub(crate) use super::json_parse::unmarshal;
 
 /// How to write JSON.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -19,19 +19,6 @@ pub fn unmarshal(text: &[u8]) -> Result<Value, String> {
     parsed.map(|Parsed(value)| value).map_err(|e| plain(&e))
 }
 
-/// Parses the JSON value that a text begins with. Gives the place behind it, too.
-///
-/// # Errors
-/// As [`unmarshal`].
-pub fn first(text: &[u8]) -> Result<(Value, usize), String> {
-    let mut values = serde_json::Deserializer::from_slice(text).into_iter::<Parsed>();
-    match values.next() {
-        Some(Ok(Parsed(value))) => Ok((value, values.byte_offset())),
-        Some(Err(e)) => Err(plain(&e)),
-        None => Err(END.to_owned()),
-    }
-}
-
 /// Go's words.
 const END: &str = "unexpected end of JSON input";
 
@@ -111,13 +98,6 @@ impl<'de> Visitor<'de> for Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn finds_where_a_value_ends() {
-        let end = |text: &str| first(text.as_bytes()).map(|(_, end)| end);
-        assert_eq!((end("[1],x"), end("12,b=3"), end(" \"a\"b")), (Ok(3), Ok(2), Ok(4)));
-        assert_eq!(end(""), Err(END.to_owned()));
-    }
 
     #[test]
     fn deep_texts_and_large_ones_are_refused() {

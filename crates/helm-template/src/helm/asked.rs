@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::capabilities::Capabilities;
-use go_template::{Field, Object, Param, Value};
+use super::capabilities::{Capabilities, KubeVersionObject};
+use go_template::{Field, Object, Value};
 
 /// As a question: the version of Kubernetes.
 const KUBE_VERSION: &str = "KubeVersion";
@@ -14,8 +14,8 @@ const KUBE_VERSION: &str = "KubeVersion";
 const API_VERSIONS: &str = "APIVersions";
 /// Whoever asks for more of these one by one depends on all.
 const MOST: usize = 50;
-/// Names of API groups have at most so many bytes.
-const LONGEST: usize = 253;
+/// No API version with its kind is longer than this, in bytes.
+const LONGEST: usize = 320;
 
 /// Collects the questions of one render. Cheap to clone; all clones collect the same.
 #[derive(Clone, Default)]
@@ -46,11 +46,6 @@ impl Asked {
         self.lock().insert(API_VERSIONS.to_owned());
     }
 
-    fn all(&self) {
-        self.kube_version();
-        self.api_versions();
-    }
-
     /// The questions in order, for [`Capabilities::answer`].
     pub fn list(&self) -> Vec<String> {
         let mut asked = self.lock().clone();
@@ -64,28 +59,19 @@ impl Asked {
 
 /// `v1`, `batch/v1`, `batch/v1/Job`
 fn is_api_version(text: &str) -> bool {
-    let mut parts = text.rsplit('/').collect::<Vec<_>>();
+    let is_kind = |part: &str| part.is_ascii() && part.starts_with(|c: char| c.is_ascii_uppercase());
     let is_version = |part: &str| part.starts_with('v') && part[1..].starts_with(|c: char| c.is_ascii_digit());
-    if parts
-        .first()
-        .is_some_and(|kind| kind.starts_with(|c: char| c.is_ascii_uppercase()))
-    {
-        parts.remove(0);
-    }
     let is_name = |part: &&str| {
-        part.len() <= LONGEST
-            && part
-                .bytes()
-                .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'))
+        let is_fine = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+        part.bytes().all(is_fine)
     };
-    let is_kind = |text: &str| {
-        text.rsplit('/')
-            .next()
-            .is_some_and(|kind| kind.len() <= LONGEST && kind.is_ascii())
+    let api = match text.rsplit_once('/') {
+        Some((api, kind)) if is_kind(kind) => api,
+        _ => text,
     };
-    matches!(parts.as_slice(), [version] | [version, _] if is_version(version))
-        && parts.iter().all(is_name)
-        && is_kind(text)
+    let parts: Vec<&str> = api.split('/').collect();
+    let has_version = matches!(parts.as_slice(), [version] | [_, version] if is_version(version));
+    text.len() <= LONGEST && has_version && parts.iter().all(is_name)
 }
 
 /// True if a question is about all that is served.
@@ -121,62 +107,59 @@ struct Asking {
     asked: Asked,
 }
 
-impl Asking {
-    /// To be asked for all of it.
-    fn whole(&self) -> &Capabilities {
-        self.asked.all();
-        &self.capabilities
-    }
-}
-
 impl Object for Asking {
     fn type_name(&self) -> &'static str {
-        self.capabilities.type_name()
+        "*common.Capabilities"
     }
 
     fn kind(&self) -> &'static str {
-        self.capabilities.kind()
+        "ptr"
     }
 
     fn field(&self, name: &str) -> Option<Value> {
-        match name {
-            KUBE_VERSION => self.asked.kube_version(),
-            API_VERSIONS => self.asked.api_versions(),
-            _ => {}
-        }
-        self.capabilities.field(name)
+        Some(match name {
+            KUBE_VERSION => {
+                self.asked.kube_version();
+                let version = self.capabilities.kube_version.clone();
+                Value::Object(Rc::new(KubeVersionObject {
+                    version,
+                    is_copy: false,
+                }))
+            }
+            API_VERSIONS => {
+                self.asked.api_versions();
+                self.capabilities.api_versions()
+            }
+            "HelmVersion" => Capabilities::helm_version(),
+            _ => return None,
+        })
     }
 
     fn field_before(&self, name: &str, next: &str) -> Option<Value> {
         match (name, next) {
             // What it is asked is told by who answers.
-            (API_VERSIONS, "Has") => self.capabilities.field(name),
+            (API_VERSIONS, "Has") => Some(self.capabilities.api_versions()),
             _ => self.field(name),
         }
     }
 
-    fn has_unexported(&self, name: &str) -> bool {
-        self.capabilities.has_unexported(name)
-    }
-
-    fn params(&self, method: &str) -> Option<&'static [Param]> {
-        self.capabilities.params(method)
-    }
-
-    fn call(&self, method: &str, _args: &[Value]) -> Option<Result<Value, String>> {
-        (method == "Copy").then(|| Ok(self.capabilities.asked(&self.asked)))
-    }
-
     fn structure(&self) -> Option<Vec<Field>> {
-        self.whole().structure()
+        let names = [KUBE_VERSION, API_VERSIONS, "HelmVersion"].into_iter();
+        let field = |name| {
+            Some(Field {
+                name,
+                value: self.field(name)?,
+            })
+        };
+        names.map(field).collect()
     }
 
     fn is_stringer(&self) -> bool {
-        self.capabilities.is_stringer()
+        false
     }
 
     fn json_fields(&self) -> Option<Vec<Field>> {
-        self.whole().json_fields()
+        self.structure()
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -4,10 +4,16 @@ use std::any::Any;
 use std::rc::Rc;
 
 use go_template::quote::quote_go;
-use go_template::{Field, List, Named, Object, Param, Value};
+use go_template::{Field, List, Named, Object, Param, Str, Value};
 
-/// The Helm version that templates see, and the Go and client versions that its build reports.
-const HELM: (&str, &str, &str) = ("v4.3.1", "go1.26.8", "v1.37");
+/// `.Capabilities.HelmVersion`
+const HELM_VERSION: [(&str, &str); 5] = [
+    ("Version", "v4.3.1"),
+    ("GitCommit", ""),
+    ("GitTreeState", ""),
+    ("GoVersion", "go1.26.8"),
+    ("KubeClientVersion", "v1.37"),
+];
 
 /// The API versions that `helm template` assumes: those that client-go knows.
 #[rustfmt::skip]
@@ -75,46 +81,17 @@ impl Default for Capabilities {
     }
 }
 
-impl Object for Capabilities {
-    fn type_name(&self) -> &'static str {
-        "*common.Capabilities"
+impl Capabilities {
+    /// `.Capabilities.APIVersions`
+    pub(super) fn api_versions(&self) -> Value {
+        let versions = self.api_versions.iter().map(|text| Value::string(text.as_str()));
+        Value::List(List::named(&VERSION_SET, versions.collect()))
     }
 
-    fn kind(&self) -> &'static str {
-        "ptr"
-    }
-
-    fn field(&self, name: &str) -> Option<Value> {
-        Some(match name {
-            "KubeVersion" => self.kube_version.value(true),
-            "APIVersions" => api_versions(&self.api_versions),
-            "HelmVersion" => Value::Object(Rc::new(HelmVersion)),
-            _ => return None,
-        })
-    }
-
-    fn params(&self, method: &str) -> Option<&'static [Param]> {
-        (method == "Copy").then_some(&[])
-    }
-
-    fn call(&self, method: &str, _args: &[Value]) -> Option<Result<Value, String>> {
-        (method == "Copy").then(|| Ok(Value::Object(Rc::new(self.clone()))))
-    }
-
-    fn structure(&self) -> Option<Vec<Field>> {
-        Some(vec![
-            field("KubeVersion", self.kube_version.value(false)),
-            field("APIVersions", api_versions(&self.api_versions)),
-            field("HelmVersion", Value::Object(Rc::new(HelmVersion))),
-        ])
-    }
-
-    fn json_fields(&self) -> Option<Vec<Field>> {
-        self.structure()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
+    /// `.Capabilities.HelmVersion`
+    pub(super) fn helm_version() -> Value {
+        let entry = |(key, text)| (Str::from(key), Value::string(text));
+        Value::map(HELM_VERSION.into_iter().map(entry).collect())
     }
 }
 
@@ -126,63 +103,24 @@ impl KubeVersion {
     /// # Errors
     /// Text that isn't a version, worded as `k8s.io/apimachinery` words it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let body = text.trim_start_matches(['\t', '\n', '\x0c', '\r', ' ']);
+        let body = text.trim_start();
         let body = body.strip_prefix('v').unwrap_or(body);
-        let mut numbers: Vec<&str> = Vec::new();
-        let mut rest = body;
-        loop {
-            let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-            if digits == 0 {
-                break;
-            }
-            let (number, after) = rest.split_at(digits);
-            numbers.push(number);
-            match after.strip_prefix('.') {
-                Some(next) => rest = next,
-                None => break,
-            }
+        let end = body.find(|c: char| c != '.' && !c.is_ascii_digit());
+        let numbers = body.get(..end.unwrap_or(body.len())).unwrap_or_default().split('.');
+        let numbers: Vec<u64> = numbers.map_while(|number| number.parse().ok()).collect();
+        match numbers.as_slice() {
+            [] => Err(format!("could not parse {} as version", quote_go(text))),
+            [_] => Err(format!("illegal version string {}", quote_go(text))),
+            [major, minor, ..] => Ok(KubeVersion {
+                version: match text.starts_with('v') {
+                    true => text.to_owned(),
+                    false => format!("v{text}"),
+                },
+                normalized: format!("v{}", numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(".")),
+                major: major.to_string(),
+                minor: minor.to_string(),
+            }),
         }
-        let quoted = || quote_go(text);
-        // Go's `.` is no line feed, wherever it stands behind the numbers.
-        let is_line = !rest.contains('\n');
-        let (Some(major), minor, true) = (numbers.first(), numbers.get(1), is_line) else {
-            return Err(format!("could not parse {} as version", quoted()));
-        };
-        let Some(minor) = minor else {
-            return Err(format!("illegal version string {}", quoted()));
-        };
-        if major.len() > 1 && major.starts_with('0') {
-            return Err(format!(
-                "illegal zero-prefixed version component {major:?} in {}",
-                quoted()
-            ));
-        }
-        let mut values = Vec::new();
-        for number in &numbers {
-            let value: u64 = number.parse().map_err(|_| {
-                format!(
-                    "illegal non-numeric version component {number:?} in {}: strconv.ParseUint: parsing \
-                     {number:?}: value out of range",
-                    quoted()
-                )
-            })?;
-            values.push(value.to_string());
-        }
-        let canonical = |number: &str| {
-            number
-                .parse::<u64>()
-                .map_or_else(|_| number.to_owned(), |n| n.to_string())
-        };
-        Ok(KubeVersion {
-            version: if text.starts_with('v') {
-                text.to_owned()
-            } else {
-                format!("v{text}")
-            },
-            normalized: format!("v{}", values.join(".")),
-            major: canonical(major),
-            minor: canonical(minor),
-        })
     }
 
     /// The version of a live cluster, as its API server words it (`Configuration.getCapabilities` in Helm's
@@ -203,30 +141,12 @@ impl KubeVersion {
             normalized => normalized,
         }
     }
-
-    fn fields(&self) -> Vec<Field> {
-        let fields = [
-            ("Version", &self.version),
-            ("normalizedVersion", &self.normalized),
-            ("Major", &self.major),
-            ("Minor", &self.minor),
-        ];
-        fields
-            .map(|(name, text)| field(name, Value::string(text.as_str())))
-            .to_vec()
-    }
-
-    /// `.Capabilities.KubeVersion`: within them it has methods, a copy of it has not, as these take a pointer.
-    fn value(&self, is_field: bool) -> Value {
-        let version = self.clone();
-        Value::Object(Rc::new(KubeVersionObject { version, is_field }))
-    }
 }
 
-/// A `common.KubeVersion`.
-struct KubeVersionObject {
-    version: KubeVersion,
-    is_field: bool,
+/// `.Capabilities.KubeVersion`. Within them it prints itself; a copy, as functions get it, prints its fields.
+pub(super) struct KubeVersionObject {
+    pub version: KubeVersion,
+    pub is_copy: bool,
 }
 
 impl Object for KubeVersionObject {
@@ -239,47 +159,42 @@ impl Object for KubeVersionObject {
     }
 
     fn field(&self, name: &str) -> Option<Value> {
-        let mut exported = self.json_fields()?.into_iter();
-        exported.find(|field| field.name == name).map(|field| field.value)
-    }
-
-    fn has_unexported(&self, name: &str) -> bool {
-        name == "normalizedVersion"
+        let mut fields = self.json_fields()?.into_iter();
+        fields.find(|field| field.name == name).map(|field| field.value)
     }
 
     fn params(&self, method: &str) -> Option<&'static [Param]> {
-        (self.is_field && matches!(method, "String" | "GitVersion")).then_some(&[])
+        matches!(method, "String" | "GitVersion").then_some(&[])
     }
 
     fn call(&self, method: &str, _args: &[Value]) -> Option<Result<Value, String>> {
-        match method {
-            "String" => Some(Ok(Value::string(self.version.for_constraints()))),
-            "GitVersion" => Some(Ok(Value::string(self.version.version.as_str()))),
-            _ => None,
-        }
+        let text = match method {
+            "String" => self.version.for_constraints(),
+            "GitVersion" => &self.version.version,
+            _ => return None,
+        };
+        Some(Ok(Value::string(text)))
     }
 
     fn as_argument(&self) -> Option<Value> {
-        Some(self.version.value(false))
-    }
-
-    fn copied(&self) -> Option<Value> {
-        let normalized = String::new();
-        let version = KubeVersion {
-            normalized,
-            ..self.version.clone()
-        };
-        Some(version.value(false))
+        let version = self.version.clone();
+        Some(Value::Object(Rc::new(KubeVersionObject { version, is_copy: true })))
     }
 
     fn structure(&self) -> Option<Vec<Field>> {
-        (!self.is_field).then(|| self.version.fields())
+        let mut fields = self.json_fields().filter(|_| self.is_copy)?;
+        fields.insert(1, field("normalizedVersion", &self.version.normalized));
+        Some(fields)
     }
 
     fn json_fields(&self) -> Option<Vec<Field>> {
-        let mut fields = self.version.fields();
-        fields.retain(|field| field.name != "normalizedVersion");
-        Some(fields)
+        let version = &self.version;
+        let fields = [
+            ("Version", &version.version),
+            ("Major", &version.major),
+            ("Minor", &version.minor),
+        ];
+        Some(fields.map(|(name, text)| field(name, text)).to_vec())
     }
 
     fn display(&self) -> String {
@@ -291,7 +206,8 @@ impl Object for KubeVersionObject {
     }
 }
 
-fn field(name: &'static str, value: Value) -> Field {
+fn field(name: &'static str, text: &str) -> Field {
+    let value = Value::string(text);
     Field { name, value }
 }
 
@@ -300,57 +216,6 @@ static VERSION_SET: Named = Named {
     of_bytes: false,
     methods: &[("Has", &[Param::String])],
 };
-
-/// `.Capabilities.APIVersions`
-fn api_versions(list: &[String]) -> Value {
-    let versions = list.iter().map(|text| Value::string(text.as_str())).collect();
-    Value::List(List::named(&VERSION_SET, versions))
-}
-
-/// `.Capabilities.HelmVersion`
-struct HelmVersion;
-
-impl Object for HelmVersion {
-    fn type_name(&self) -> &'static str {
-        "version.BuildInfo"
-    }
-
-    fn kind(&self) -> &'static str {
-        "struct"
-    }
-
-    fn field(&self, name: &str) -> Option<Value> {
-        Some(Value::string(match name {
-            "Version" => HELM.0,
-            "GitCommit" | "GitTreeState" => "",
-            "GoVersion" => HELM.1,
-            "KubeClientVersion" => HELM.2,
-            _ => return None,
-        }))
-    }
-
-    fn structure(&self) -> Option<Vec<Field>> {
-        let names = ["Version", "GitCommit", "GitTreeState", "GoVersion", "KubeClientVersion"];
-        let fields = names
-            .into_iter()
-            .filter_map(|name| Some(field(name, self.field(name)?)));
-        Some(fields.collect())
-    }
-
-    fn json_fields(&self) -> Option<Vec<Field>> {
-        // Empty ones are left out.
-        let texts = [
-            ("version", HELM.0),
-            ("go_version", HELM.1),
-            ("kube_client_version", HELM.2),
-        ];
-        Some(texts.map(|(name, text)| field(name, Value::string(text))).to_vec())
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -365,10 +230,6 @@ mod tests {
             ("1.2.3.4", Ok(("v1.2.3.4", "v1.2.3.4", "1", "2"))),
             ("1", Err("illegal version string \"1\"")),
             ("abc", Err("could not parse \"abc\" as version")),
-            (
-                "01.2",
-                Err("illegal zero-prefixed version component \"01\" in \"01.2\""),
-            ),
         ];
         for (text, want) in table {
             let got = KubeVersion::parse(text);
@@ -378,15 +239,15 @@ mod tests {
                 .map_err(|e| &**e);
             assert_eq!(got, want, "{text}");
         }
-    }
-    #[test]
-    fn the_version_of_a_cluster_keeps_its_suffix() {
-        let parsed = KubeVersion::parse("v1.33.4-gke.1").unwrap();
         let server = KubeVersion::of_server("v1.33.4-gke.1", "1", "33+");
+        assert_eq!(server.for_constraints(), "v1.33.4-gke.1");
+        let copy = KubeVersionObject {
+            version: server,
+            is_copy: true,
+        };
         assert_eq!(
-            (parsed.for_constraints(), server.for_constraints()),
-            ("v1.33.4", "v1.33.4-gke.1")
+            format::display(&Value::Object(Rc::new(copy))),
+            b"{v1.33.4-gke.1  1 33+}"
         );
-        assert_eq!(format::display(&server.value(false)), b"{v1.33.4-gke.1  1 33+}");
     }
 }

@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use super::asked::Asked;
 use super::data::{FILES, VALUES};
-use super::hosts::Hosts;
 use super::includes::Includes;
 use super::kept::{Kept, Randomness};
 use super::limits::{Limit, Limits};
-use super::lookup::{Lookup, LookupKey};
+use super::lookup::{Lookup, LookupKey, NoCluster};
 use super::random::{Draws, Random, Recall};
 use super::{files, functions};
+use crate::chart::values;
+use crate::render::weight;
 use crate::sprig::{Call, Drawn, Env, Source};
 use go_template::footprint;
 use go_template::memory::Scope;
 use go_template::meter::{self, Meter, Overrun};
 use go_template::quote::quote_go;
 use go_template::{CallError, Entries, ExecError, Host, Map, MapKind, Set, Str, Value, exec};
-use go_yaml as yaml;
 
 /// Room for what an included template prints, in bytes: most print less.
 const INCLUDED: usize = 256;
@@ -53,6 +53,25 @@ pub struct Environment {
     /// `None`: every text may look up Secrets.
     pub own: Option<Own>,
 }
+
+/// No cluster, randomness of the system, and nothing kept.
+impl Default for Environment {
+    fn default() -> Self {
+        Environment {
+            lookup: Arc::new(NoCluster),
+            clock: jiff::Timestamp::now(),
+            random: None,
+            kept: None,
+            limits: Limits::default(),
+            hosts: None,
+            own: None,
+        }
+    }
+}
+
+/// Answers the addresses of a host, none if there is no such host. Only the command line has a resolver, and only if it is
+/// asked to: what an operator renders must not depend on name servers.
+pub type Hosts = Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>;
 
 /// Tells whether a text that `tpl` executes is the chart's own, and not one of those who only give it values.
 pub type Own = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
@@ -243,7 +262,10 @@ impl Context {
             return Err(CallError::Text(Overrun::Memory.to_string()));
         }
         let answer = self.lookup.lookup(&key).map_err(CallError::Text)?;
-        if answer.as_deref().is_some_and(|answer| !super::convert::charge(answer)) {
+        if answer
+            .as_deref()
+            .is_some_and(|answer| !meter::spend(weight::of(answer)))
+        {
             return Err(CallError::Text(Overrun::Memory.to_string()));
         }
         match answer.map(|answer| Value::from_json(&answer)) {
@@ -370,46 +392,21 @@ impl Host for Context {
 }
 
 /// The methods of `common.Values` (Helm's `pkg/chart/common/values.go`).
-fn values_method(values: &Map, name: &str, args: &[Value]) -> Result<Value, String> {
+fn values_method(map: &Map, name: &str, args: &[Value]) -> Result<Value, String> {
     let path = match args.first() {
-        Some(Value::String(text)) => text.as_bytes(),
-        _ => b"",
+        Some(Value::String(text)) => text.to_text(),
+        _ => "".into(),
     };
     match name {
-        "AsMap" if values.is_empty() => Ok(Value::map(Entries::new())),
-        "AsMap" => Ok(Value::Map(values.with_kind(MapKind::Any))),
-        "YAML" => super::convert::to_json_value(&Value::Map(values.clone()))
-            .and_then(|json| yaml::to_string(&json).map_err(|e| e.to_string()))
-            .map(Value::string),
-        "Table" => table(values, path).map(|table| Value::Map(table.with_kind(VALUES))),
+        "AsMap" if map.is_empty() => Ok(Value::map(Entries::new())),
+        "AsMap" => Ok(Value::Map(map.with_kind(MapKind::Any))),
+        "YAML" => super::convert::yaml_text(&Value::Map(map.clone())).map(|text| Value::string(text + "\n")),
+        "Table" => values::find_table(map, &path).map(|table| Value::Map(table.with_kind(VALUES))),
         "PathValue" if path.is_empty() => Err("YAML path cannot be empty".to_owned()),
-        "PathValue" => path_value(values, path),
+        "PathValue" => values::path_value(map, &path).ok_or_else(|| {
+            let key = path.rsplit('.').next().unwrap_or_default();
+            format!("{} is not a value", quote_go(key))
+        }),
         _ => Ok(Value::Nil),
     }
-}
-
-fn is_table(value: &Value) -> bool {
-    matches!(value, Value::Map(map) if map.kind == MapKind::Any)
-}
-
-fn table(values: &Map, path: &[u8]) -> Result<Map, String> {
-    path.split(|byte| *byte == b'.')
-        .try_fold(values.clone(), |map, key| match map.get(key) {
-            Some(Value::Map(inner)) if inner.kind == MapKind::Any || inner.kind == VALUES => Ok(inner),
-            _ => Err(format!("{} is not a table", quote_go(key))),
-        })
-}
-
-fn path_value(values: &Map, path: &[u8]) -> Result<Value, String> {
-    let (parent, key) = match path.iter().rposition(|byte| *byte == b'.') {
-        Some(dot) => {
-            let (parent, key) = path.split_at(dot);
-            (table(values, parent).ok(), key.get(1..).unwrap_or_default())
-        }
-        None => (Some(values.clone()), path),
-    };
-    let value = parent.and_then(|parent| parent.get(key));
-    value
-        .filter(|value| !is_table(value))
-        .ok_or_else(|| format!("{} is not a value", quote_go(key)))
 }

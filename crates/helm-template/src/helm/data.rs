@@ -1,6 +1,7 @@
 //! What the templates of a chart see: `.Values`, `.Chart`, `.Release`, `.Files`, `.Subcharts`, `.Capabilities`.
 //! Facts: Helm's `recAllTpls` in `pkg/engine/engine.go` and `MetadataAsMap` in `pkg/chart/common.go`.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use go_template::memory::Table;
@@ -81,15 +82,13 @@ pub fn texts(list: &[String]) -> Value {
 }
 
 /// A `map[string]string`; nil where the chart has none.
-pub fn string_map(list: Option<&[(String, String)]>) -> Value {
-    let Some(list) = list else {
-        return Value::Map(Map::nil(MapKind::String));
-    };
-    let entries: Entries = list
-        .iter()
-        .map(|(key, value)| (Str::from(key.as_str()), Value::string(value.as_str())))
-        .collect();
-    Value::Map(Map::new(MapKind::String, entries))
+pub fn string_map(map: Option<&BTreeMap<String, String>>) -> Value {
+    let entries = map.into_iter().flatten();
+    let entries = entries.map(|(key, value)| (Str::from(key.as_str()), Value::string(value.as_str())));
+    Value::Map(match map {
+        None => Map::nil(MapKind::String),
+        Some(_) => Map::new(MapKind::String, entries.collect()),
+    })
 }
 
 /// `.Template`, which differs from file to file: its path, and the `templates` folder of its chart.

@@ -116,28 +116,3 @@ impl Duration {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_of_all_sorts() {
-        let table: [(Value, Result<i64, &str>); 8] = [
-            (Value::string("1m30s"), Ok(90 * SECOND)),
-            (Value::string(" 90 "), Ok(90 * SECOND)),
-            (Value::Int(5), Ok(5 * SECOND)),
-            (Value::Float64(1.5), Ok(1_500_000_000)),
-            (Value::string(""), Err("empty duration")),
-            (Value::string("x"), Err("could not parse duration \"x\"")),
-            (
-                Value::Int64(i64::MAX),
-                Err("duration seconds overflow: 9223372036854775807"),
-            ),
-            (Value::Bool(true), Err("unsupported duration type bool")),
-        ];
-        for (value, want) in table {
-            assert_eq!(nanoseconds(&value).as_ref().copied().map_err(|e| e.as_str()), want);
-        }
-    }
-}

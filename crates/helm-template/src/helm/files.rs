@@ -1,11 +1,10 @@
 //! `.Files`: the methods of Helm's `engine.files` (`pkg/engine/files.go`).
 
-use crate::helm::convert::to_json_value;
+use crate::helm::convert::yaml_text;
 use crate::helm::data::FILES;
 use crate::helm::glob::Glob;
 use crate::sprig::text::raw_bytes;
 use go_template::value::{Entries, List, ListKind, Map, MapKind, Str, Value};
-use go_yaml as yaml;
 
 /// The longest pattern of `Glob`, in bytes.
 const MAX_PATTERN: usize = 1 << 14;
@@ -16,18 +15,13 @@ pub fn call(files: &Map, method: &str, args: &[Value]) -> Result<Value, String> 
         Some(Value::String(text)) => text.clone(),
         _ => Str::from(""),
     };
-    let bytes = || content(files, &first);
     Ok(match method {
-        "GetBytes" => Value::bytes(&bytes()),
-        "Get" => Value::string(bytes()),
-        "Glob" if first.len() > MAX_PATTERN => {
-            return Err(format!("the pattern is over the limit of {MAX_PATTERN} bytes"));
-        }
-        // A pattern that isn't UTF-8 is malformed.
-        "Glob" => glob(files, std::str::from_utf8(first.as_bytes()).unwrap_or("**"))?,
-        "AsConfig" => as_config(files),
-        "AsSecrets" => as_secrets(files),
-        "Lines" => lines(&bytes()),
+        "GetBytes" => Value::bytes(&content(files, &first)),
+        "Get" => Value::string(content(files, &first)),
+        "Glob" => glob(files, &first)?,
+        "AsConfig" => yaml_of(files, Value::string),
+        "AsSecrets" => yaml_of(files, |bytes| Value::string(data_encoding::BASE64.encode(&bytes))),
+        "Lines" => lines(&content(files, &first)),
         _ => Value::Nil,
     })
 }
@@ -40,14 +34,14 @@ fn content(files: &Map, name: &Str) -> Vec<u8> {
     }
 }
 
-fn glob(files: &Map, pattern: &str) -> Result<Value, String> {
-    let glob = Glob::new(pattern)?;
-    let mut found = Entries::new();
-    for (name, data) in files.snapshot() {
-        if glob.matches(name.as_bytes()) {
-            found.insert(name, data);
-        }
+fn glob(files: &Map, pattern: &Str) -> Result<Value, String> {
+    if pattern.len() > MAX_PATTERN {
+        return Err(format!("the pattern is over the limit of {MAX_PATTERN} bytes"));
     }
+    // A pattern that isn't UTF-8 is malformed.
+    let glob = Glob::new(std::str::from_utf8(pattern).unwrap_or("**"))?;
+    let found = files.snapshot().into_iter();
+    let found: Entries = found.filter(|(name, _)| glob.matches(name)).collect();
     Ok(Value::Map(Map::new(FILES, found)))
 }
 
@@ -63,17 +57,7 @@ fn yaml_of(files: &Map, value: impl Fn(Vec<u8>) -> Value) -> Value {
         .into_iter()
         .map(|(name, _)| (base_name(&name), value(content(files, &name))));
     let map = Value::Map(Map::new(MapKind::String, entries.collect()));
-    let text = to_json_value(&map).and_then(|json| yaml::to_string(&json).map_err(|e| e.to_string()));
-    let text = text.unwrap_or_default();
-    Value::string(text.strip_suffix('\n').unwrap_or(&text))
-}
-
-fn as_config(files: &Map) -> Value {
-    yaml_of(files, Value::string)
-}
-
-fn as_secrets(files: &Map) -> Value {
-    yaml_of(files, |bytes| Value::string(data_encoding::BASE64.encode(&bytes)))
+    Value::string(yaml_text(&map).unwrap_or_default())
 }
 
 fn lines(bytes: &[u8]) -> Value {

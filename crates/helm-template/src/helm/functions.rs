@@ -54,7 +54,7 @@ fn get_host_by_name(context: &mut Context, host: &Str) -> Result<String, CallErr
         return Ok(String::new());
     };
     // Sprig draws one of none, at which Go panics.
-    let first = hosts.addresses(&host.to_text()).into_iter().next();
+    let first = hosts(&host.to_text()).into_iter().next();
     first.ok_or_else(|| CallError::from("invalid argument to Intn"))
 }
 

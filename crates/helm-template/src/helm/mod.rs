@@ -12,7 +12,6 @@ mod functions;
 mod glob;
 #[cfg(test)]
 mod hostile_tests;
-mod hosts;
 mod includes;
 mod kept;
 mod limits;
@@ -23,10 +22,9 @@ mod toml_read;
 
 pub use asked::{Asked, is_about_all};
 pub use capabilities::{Capabilities, KubeVersion};
-pub use context::{Context, Environment, Own, Used};
+pub use context::{Context, Environment, Hosts, Own, Used};
 pub use functions::table;
 pub use glob::Glob;
-pub use hosts::Hosts;
 pub use kept::{Kept, KeptError, KeptKey, Randomness};
 pub use limits::{Limit, Limits};
 pub use lookup::{Lookup, LookupKey, NoCluster};

@@ -176,7 +176,6 @@ fn metadata(metadata: &Metadata, is_root: bool) -> Value {
             ("Alias", text(&dependency.alias)),
         ])
     });
-    let annotations = metadata.has_annotations.then_some(metadata.annotations.as_slice());
     data::entries([
         ("Name", text(&metadata.name)),
         ("Home", text(&metadata.home)),
@@ -191,7 +190,7 @@ fn metadata(metadata: &Metadata, is_root: bool) -> Value {
         ("Tags", text(&metadata.tags)),
         ("AppVersion", text(&metadata.app_version)),
         ("Deprecated", Value::Bool(metadata.deprecated)),
-        ("Annotations", data::string_map(annotations)),
+        ("Annotations", data::string_map(metadata.annotations.as_ref())),
         ("KubeVersion", text(&metadata.kube_version)),
         ("Dependencies", Value::list(dependencies.collect())),
         ("Type", text(&metadata.kind)),

@@ -100,31 +100,15 @@ fn agree(file: &str, at_least: usize) {
 }
 
 #[test]
-fn objects_are_as_with_helm() {
+fn templates_are_as_with_helm() {
     agree("objects", 1_000);
-}
-
-#[test]
-fn functions_are_as_with_helm() {
     agree("functions", 1_000);
-}
-
-#[test]
-fn the_language_over_values_is_as_with_helm() {
     agree("language", 500);
-}
-
-#[test]
-fn structs_times_bytes_and_toml_are_as_with_helm() {
-    agree("kinds", 35);
+    agree("kinds", 30);
+    agree("globs", 30);
 }
 
 #[test]
 fn includes_are_made_anew_where_it_makes_a_difference() {
     agree("includes", 45);
-}
-
-#[test]
-fn globs_match_as_with_helm() {
-    agree("globs", 30);
 }

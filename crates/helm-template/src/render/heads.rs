@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::chart::metadata::json_kind;
+use crate::chart::Error;
+use crate::chart::metadata::{Fields, undecodable};
 
-/// A document's head. As in `encoding/json` keys match without regard to case, those that match the same field all count, in
-/// their order, and the first value of a wrong type in that order is the error.
+/// A document's head.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     pub kind: String,
@@ -23,69 +23,22 @@ impl Head {
     ///
     /// # Errors
     /// What Go says of a field of the wrong type.
-    pub fn read(document: &Value) -> Result<Self, String> {
-        let mut head = Head::default();
-        head.read_document(document)
-            .map_err(|text| format!("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {text}"))?;
-        Ok(head)
-    }
-
-    fn read_document(&mut self, document: &Value) -> Result<(), String> {
-        for (key, value) in object(document, "value of type util.SimpleHead")?.into_iter().flatten() {
-            match key.to_ascii_lowercase().as_str() {
-                "apiversion" => text(value, "SimpleHead.apiVersion", &mut String::new())?,
-                "kind" => text(value, "SimpleHead.kind", &mut self.kind)?,
-                "metadata" => self.read_metadata(value)?,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn read_metadata(&mut self, value: &Value) -> Result<(), String> {
-        let wanted = format!("struct field SimpleHead.metadata of type {METADATA_TYPE}");
-        let Some(fields) = object(value, &wanted)? else {
-            self.annotations.clear();
-            return Ok(());
+    pub fn read(document: &Value) -> Result<Self, Error> {
+        let entries = match document {
+            Value::Object(entries) => entries,
+            Value::Null => return Ok(Head::default()),
+            other => return Err(Error::Chart(undecodable(other, "value of type util.SimpleHead"))),
         };
-        for (key, value) in fields {
-            match key.to_ascii_lowercase().as_str() {
-                "name" => text(value, ".metadata.name", &mut String::new())?,
-                "annotations" => self.read_annotations(value)?,
-                _ => {}
-            }
+        let at = Fields::new(entries, "SimpleHead", "");
+        at.text("apiVersion")?;
+        let kind = at.text("kind")?;
+        let mut annotations = None;
+        if let Some(entries) = at.object("metadata", METADATA_TYPE)? {
+            let at = Fields::new(entries, "", "metadata.");
+            annotations = at.string_map("annotations")?;
+            at.text("name")?;
         }
-        Ok(())
+        let annotations = annotations.unwrap_or_default();
+        Ok(Head { kind, annotations })
     }
-
-    fn read_annotations(&mut self, value: &Value) -> Result<(), String> {
-        let wanted = "struct field .metadata.annotations of type map[string]string";
-        let Some(annotations) = object(value, wanted)? else {
-            self.annotations.clear();
-            return Ok(());
-        };
-        for (key, value) in annotations {
-            let mut annotation = String::new();
-            text(value, ".metadata.annotations", &mut annotation)?;
-            self.annotations.insert(key.clone(), annotation);
-        }
-        Ok(())
-    }
-}
-
-fn object<'v>(value: &'v Value, wanted: &str) -> Result<Option<&'v Map<String, Value>>, String> {
-    match value {
-        Value::Object(map) => Ok(Some(map)),
-        Value::Null => Ok(None),
-        other => Err(format!("{} into Go {wanted}", json_kind(other))),
-    }
-}
-
-/// Null leaves the text as it is.
-fn text(value: &Value, field: &str, target: &mut String) -> Result<(), String> {
-    if !value.is_null() {
-        *target = go_yaml::text(value)
-            .ok_or_else(|| format!("{} into Go struct field {field} of type string", json_kind(value)))?;
-    }
-    Ok(())
 }

@@ -191,7 +191,7 @@ impl Sorted {
                 return Err(Problem::Memory(limits));
             }
             let object = yaml::to_json(text.as_bytes()).map_err(|error| Problem::Yaml(error.to_string()))?;
-            let head = Head::read(&object).map_err(Problem::Yaml)?;
+            let head = Head::read(&object).map_err(|error| Problem::Yaml(error.to_string()))?;
             let mut kept = OnceLock::new();
             if let Some(limits) = keeps {
                 let size = text.len() as u64 + COPIES * weight::of(&object);

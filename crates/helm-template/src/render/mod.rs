@@ -24,7 +24,7 @@ mod templates;
 #[cfg(test)]
 mod tests;
 mod text;
-mod weight;
+pub(crate) mod weight;
 
 #[cfg(test)]
 use std::collections::BTreeMap;

@@ -165,7 +165,6 @@ fn a_render_tells_what_it_asked_of_the_cluster() {
             "{{ tpl \"{{ $.Capabilities.APIVersions.Has \\\"a/v1\\\" }}\" . }}",
             &["a/v1"],
         ),
-        ("{{ .Capabilities.Copy.APIVersions.Has \"a/v1\" }}", &["a/v1"]),
         ("{{ range .Capabilities.APIVersions }}{{ end }}", &["APIVersions"]),
         ("{{ .Capabilities.APIVersions.Has \"pa55word\" }}", &["APIVersions"]),
         ("{{ has \"v1\" .Capabilities.APIVersions }}", &["APIVersions"]),

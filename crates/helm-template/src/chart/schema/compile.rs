@@ -154,7 +154,7 @@ impl UrlLoader for Loader {
         };
         let text = match url.strip_prefix("file://") {
             Some(path) => file(path).map_err(|error| format!("open {path}: {}", crate::chart::io_text(&error)))?,
-            None if url.starts_with("http") => fetch.get(url)?,
+            None if url.starts_with("http") => fetch(url)?,
             None => return Err(format!("no URLLoader registered for {}", quote_go(url)).into()),
         };
         Ok(read(&text, &self.patterns)?)
