@@ -1,7 +1,6 @@
 //! A render's files, and the documents that Helm finds in them.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use crate::handlebars::without_suffix;
 use go_template::meter;
@@ -53,14 +52,6 @@ impl Outputs {
 /// The documents of a rendered file with the lines where they start. Helm splits at `---` at the start of a line,
 /// whatever follows; the rest of that line belongs to the next document.
 pub fn split(content: &str) -> Vec<(&str, usize)> {
-    let documents = places(content).into_iter();
-    documents
-        .map(|(range, line)| (content.get(range).unwrap_or_default(), line))
-        .collect()
-}
-
-/// As [`split`], with the places of the documents.
-fn places(content: &str) -> Vec<(Range<usize>, usize)> {
     let mut documents = Vec::new();
     let body = content.trim_start();
     let offset = content.len() - body.len();
@@ -74,7 +65,7 @@ fn places(content: &str) -> Vec<(Range<usize>, usize)> {
             let before = content.as_bytes().get(counted..begin).unwrap_or_default();
             line += memchr::memchr_iter(b'\n', before).count();
             counted = begin;
-            documents.push((begin..end, line));
+            documents.push((trimmed, line));
         }
     };
     let first = body.starts_with("---").then_some(offset);

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::tests::chart_of;
 use super::*;
 
 fn folder() -> std::path::PathBuf {
@@ -17,18 +18,6 @@ fn render(chart: Chart, lookup: impl Lookup + 'static, limits: Limits) -> Result
     };
     // Twice: the second render takes the parsed templates from the renderer.
     renderer.render_with(&input).and_then(|_| renderer.render_with(&input))
-}
-
-fn chart_of(files: &[(&str, &str)]) -> Chart {
-    let mut chart = Chart::default();
-    chart.metadata.name = "c".to_owned();
-    chart.metadata.version = "1.0.0".to_owned();
-    let templates = files.iter().map(|(name, text)| File {
-        name: format!("templates/{name}"),
-        data: text.as_bytes().into(),
-    });
-    chart.templates = templates.collect();
-    chart
 }
 
 fn render_files(files: &[(&str, &str)]) -> Result<Rendered, Error> {

@@ -6,70 +6,42 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::tests::chart_of;
 use super::*;
 
 const DAY: i64 = 86_400;
 
 /// A chart of one template.
-struct Subject {
-    renderer: Engine,
-}
+struct Subject(Engine);
 
 impl Subject {
     fn new(template: &str) -> Self {
-        let mut chart = Chart::default();
-        chart.metadata.name = "c".to_owned();
-        chart.metadata.version = "1.0.0".to_owned();
-        let data = format!("{template}\n").into();
-        let name = "templates/t.yaml".to_owned();
-        chart.templates = vec![File { name, data }];
-        let renderer = Engine::new(Arc::new(chart)).unwrap();
-        Subject { renderer }
+        Subject(Engine::new(chart_of(&[("t.yaml", &format!("{template}\n"))])).unwrap())
     }
 
-    fn with<T: Send>(&self, input: In<'_>, work: impl FnOnce(&Engine, &Input<'_>) -> T + Send) -> T {
-        let input = Input {
-            clock: at(input.seconds),
-            kept: input.kept,
-            random: input.seed.map(|seed| Arc::new(seed) as Arc<dyn Random>),
-            ..Input::new(Release::install("r", "n"), input.values)
-        };
-        work(&self.renderer, &input)
+    fn render(&self, input: &Input<'_>) -> Rendered {
+        self.0.render_with(input).unwrap()
     }
 
-    fn render(&self, input: In<'_>) -> Rendered {
-        self.with(input, |renderer, input| renderer.render_with(input).unwrap())
+    /// The first render, of which nothing is kept yet.
+    fn first(&self) -> Rendered {
+        self.render(&with(&Kept::new([1; 32]), 0))
     }
 }
 
-/// The parts of an input that matter here.
-#[derive(Clone)]
-struct In<'a> {
-    kept: Option<&'a Kept>,
-    seed: Option<[u8; 32]>,
-    seconds: i64,
-    values: serde_json::Value,
+/// A render with these results, so many seconds after the first.
+fn with(kept: &Kept, seconds: i64) -> Input<'_> {
+    Input {
+        clock: at(seconds),
+        kept: Some(kept),
+        ..Input::new(Release::install("r", "n"), json!({}))
+    }
 }
 
-impl<'a> In<'a> {
-    fn kept(kept: &'a Kept) -> Self {
-        In {
-            kept: Some(kept),
-            seed: None,
-            seconds: 0,
-            values: json!({}),
-        }
-    }
-
-    fn seed(self, seed: u8) -> Self {
-        In {
-            seed: Some([seed; 32]),
-            ..self
-        }
-    }
-
-    fn at(self, seconds: i64) -> Self {
-        In { seconds, ..self }
+fn seeded(kept: &Kept, seed: u8, seconds: i64) -> Input<'_> {
+    Input {
+        random: Some(Arc::new([seed; 32])),
+        ..with(kept, seconds)
     }
 }
 
@@ -124,33 +96,30 @@ round: {{ durationRound (toDate "2006-01-02" "2020-01-01") }}"#;
 #[test]
 fn kept_results_are_used_again_for_every_function() {
     let release = Subject::new(ALL);
-    let first = release.render(In::kept(&Kept::new([1; 32])));
+    let first = release.first();
     assert_eq!(first.randomness.missed.len(), first.randomness.kept.len());
     assert_eq!(first.randomness.kept.len(), 27);
     assert!(first.randomness.renewed.is_empty());
     let stored = serde_json::to_vec(&first.randomness.kept).unwrap();
     let kept = Kept::read([1; 32], &stored).unwrap();
-    let second = release.render(In::kept(&kept).seed(9).at(9 * DAY));
+    let second = release.render(&seeded(&kept, 9, 9 * DAY));
     assert_eq!(text(&first), text(&second));
     assert_eq!(second.randomness.kept, first.randomness.kept);
     assert!(second.randomness.missed.is_empty() && second.randomness.renewed.is_empty());
     assert_eq!(second.warnings, Vec::new());
-    let third = release.render(In::kept(&Kept::new([1; 32])).at(-500 * DAY));
+    let third = release.render(&with(&Kept::new([1; 32]), -500 * DAY));
     for (a, b) in text(&first).lines().zip(text(&third).lines()) {
         assert_ne!(a, b, "fresh results differ");
     }
-    let other_secret = release.render(In::kept(&Kept::read([2; 32], &stored).unwrap()));
+    let other_secret = release.render(&with(&Kept::read([2; 32], &stored).unwrap(), 0));
     assert_eq!(other_secret.randomness.missed.len(), 27, "another secret finds nothing");
 }
 
 #[test]
 fn without_a_table_nothing_is_kept() {
     let release = Subject::new("a: {{ randAlphaNum 12 }}{{ now | date \"05\" }}");
-    let input = In {
-        kept: None,
-        ..In::kept(&Kept::default())
-    };
-    let (a, b) = (release.render(input.clone()), release.render(input));
+    let input = Input::new(Release::install("r", "n"), json!({}));
+    let (a, b) = (release.render(&input), release.render(&input));
     assert_ne!(text(&a), text(&b));
     assert!(a.randomness.kept.is_empty() && a.randomness.missed.is_empty());
 }
@@ -159,11 +128,11 @@ fn without_a_table_nothing_is_kept() {
 fn seeds_decide_what_is_new_and_nothing_else() {
     let kept = {
         let only = Subject::new("old: {{ randAlphaNum 12 }}");
-        only.render(In::kept(&Kept::new([1; 32]))).randomness.kept
+        only.first().randomness.kept
     };
     let two = Subject::new("old: {{ randAlphaNum 12 }}\nnew: {{ randAlphaNum 13 }}\nuuid: {{ uuidv4 }}\nsame: 1");
-    let (a, b) = (two.render(In::kept(&kept).seed(1)), two.render(In::kept(&kept).seed(2)));
-    assert_eq!(text(&a), text(&two.render(In::kept(&kept).seed(1))));
+    let (a, b) = (two.render(&seeded(&kept, 1, 0)), two.render(&seeded(&kept, 2, 0)));
+    assert_eq!(text(&a), text(&two.render(&seeded(&kept, 1, 0))));
     for key in ["old", "same"] {
         assert_eq!(line(&a, key), line(&b, key));
     }
@@ -176,22 +145,14 @@ fn seeds_decide_what_is_new_and_nothing_else() {
 #[test]
 fn what_is_no_longer_used_is_dropped_and_ordinals_count_within_equal_arguments() {
     let two = Subject::new("a: {{ randAlphaNum 12 }}\nb: {{ randAlphaNum 12 }}\nc: {{ randAlphaNum 5 }}");
-    let first = two.render(In::kept(&Kept::new([1; 32])));
+    let first = two.first();
     let one = Subject::new("x: {{ randAlphaNum 7 }}\nc: {{ randAlphaNum 5 }}\na: {{ randAlphaNum 12 }}");
-    let second = one.render(In::kept(&first.randomness.kept));
+    let second = one.render(&with(&first.randomness.kept, 0));
     assert_eq!(
         (line(&first, "a"), line(&first, "c")),
         (line(&second, "a"), line(&second, "c"))
     );
     assert_eq!((second.randomness.kept.len(), second.randomness.missed.len()), (3, 1));
-}
-
-#[test]
-fn a_failed_render_gives_nothing() {
-    let release = Subject::new("a: {{ randAlphaNum 12 }}{{ fail \"no\" }}");
-    let kept = Kept::new([1; 32]);
-    let failed = release.with(In::kept(&kept), |renderer, input| renderer.render_with(input).is_err());
-    assert!(failed && kept.is_empty());
 }
 
 const CERTIFICATES: &str = "{{ $ca := genCA \"ca\" 30 }}{{ $leaf := genSignedCert \"leaf\" nil nil 300 $ca }}\
@@ -202,13 +163,13 @@ const CERTIFICATES: &str = "{{ $ca := genCA \"ca\" 30 }}{{ $leaf := genSignedCer
 #[test]
 fn certificates_are_renewed_at_two_thirds_of_their_life_with_what_they_signed() {
     let release = Subject::new(CERTIFICATES);
-    let first = release.render(In::kept(&Kept::new([1; 32])));
+    let first = release.first();
     assert_eq!(first.randomness.next_renewal, Some(at(20 * DAY)));
     let kept = &first.randomness.kept;
-    let before = release.render(In::kept(kept).at(20 * DAY - 1));
+    let before = release.render(&with(kept, 20 * DAY - 1));
     assert_eq!(text(&first), text(&before));
     assert_eq!(before.randomness.next_renewal, Some(at(20 * DAY)));
-    let after = release.render(In::kept(kept).at(20 * DAY));
+    let after = release.render(&with(kept, 20 * DAY));
     for key in ["ca", "leaf", "sub"] {
         assert_ne!(line(&first, key), line(&after, key), "{key}");
     }
@@ -219,17 +180,17 @@ fn certificates_are_renewed_at_two_thirds_of_their_life_with_what_they_signed() 
     assert_eq!(after.randomness.renewed.len(), 3);
     assert_eq!(after.randomness.kept.len(), 5, "what was replaced is dropped");
     assert_eq!(after.randomness.next_renewal, Some(at(40 * DAY)));
-    let again = release.render(In::kept(&after.randomness.kept).at(20 * DAY));
+    let again = release.render(&with(&after.randomness.kept, 20 * DAY));
     assert_eq!(text(&after), text(&again));
-    let leaf_only = release.render(In::kept(&again.randomness.kept).at(60 * DAY));
+    let leaf_only = release.render(&with(&again.randomness.kept, 60 * DAY));
     assert_ne!(line(&again, "other"), line(&leaf_only, "other"));
 }
 
 #[test]
 fn a_certificate_that_never_lives_is_not_renewed() {
     let release = Subject::new("a: {{ (genCA \"ca\" 0).Cert | sha1sum }}{{ (genCA \"ca\" -5).Cert | sha1sum }}");
-    let first = release.render(In::kept(&Kept::new([1; 32])));
-    let second = release.render(In::kept(&first.randomness.kept).at(DAY));
+    let first = release.first();
+    let second = release.render(&with(&first.randomness.kept, DAY));
     assert_eq!(text(&first), text(&second));
     assert_eq!(second.randomness.next_renewal, None);
 }
@@ -251,11 +212,11 @@ fn results_of_another_shape_count_as_missed_and_are_told() {
         {{ randInt 5 8 }}{{ shuffle \"aab\" }}{{ uuidv4 }}{{ genPrivateKey \"ed25519\" | sha1sum }}{{ bcrypt \"p\" }}\
         {{ htpasswd \"u\" \"p\" }}{{ encryptAES \"p\" \"t\" }}{{ now | unixEpoch }}";
     let release = Subject::new(template);
-    let first = release.render(In::kept(&Kept::new([1; 32])));
+    let first = release.first();
     let texts = |texts: &[&str]| texts.iter().map(|text| json!({ "text": text })).collect::<Vec<_>>();
     let ecdsa = {
         let keys = Subject::new("k: {{ genPrivateKey \"ecdsa\" | toJson }}");
-        let rendered = keys.render(In::kept(&Kept::new([1; 32])));
+        let rendered = keys.first();
         serde_json::from_str::<String>(line(&rendered, "k")).unwrap()
     };
     let ed = first
@@ -296,7 +257,7 @@ fn results_of_another_shape_count_as_missed_and_are_told() {
     for (function, results) in table {
         for result in results {
             let kept = tampered(&first.randomness.kept, function, &result);
-            let rendered = release.render(In::kept(&kept));
+            let rendered = release.render(&with(&kept, 0));
             let missed: Vec<_> = rendered
                 .randomness
                 .missed
@@ -315,7 +276,7 @@ fn results_of_another_shape_count_as_missed_and_are_told() {
 fn results_that_cannot_be_read_are_told() {
     let release = Subject::new("a: {{ randAlpha 4 }}");
     let kept = Kept::read([1; 32], br#"{"version": 1, "results": [1, 2]}"#).unwrap();
-    let rendered = release.render(In::kept(&kept));
+    let rendered = release.render(&with(&kept, 0));
     assert_eq!(
         rendered.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["2 kept random results can't be read: they are drawn anew"]
@@ -324,18 +285,14 @@ fn results_that_cannot_be_read_are_told() {
 
 #[test]
 fn a_probe_differs_in_what_was_missed_and_not_in_what_was_renewed() {
-    let old = Subject::new(CERTIFICATES).render(In::kept(&Kept::new([1; 32])));
+    let old = Subject::new(CERTIFICATES).first();
     let more = Subject::new(&format!(
         "{CERTIFICATES}\nnew: {{{{ uuidv4 }}}}\nyear: {{{{ now | date \"2006\" }}}}\nmonth: {{{{ date \"Jan\" nil }}}}"
     ));
-    for seed in [None, Some([3; 32])] {
-        let mut input = In::kept(&old.randomness.kept).at(20 * DAY);
-        input.seed = seed;
-        let (rendered, probe) = more.with(input, |renderer, input| {
-            let rendered = renderer.render_with(input).unwrap();
-            let probe = renderer.probe(input, &rendered).unwrap().unwrap();
-            (rendered, probe)
-        });
+    let kept = &old.randomness.kept;
+    for input in [with(kept, 20 * DAY), seeded(kept, 3, 20 * DAY)] {
+        let rendered = more.render(&input);
+        let probe = more.0.probe(&input, &rendered).unwrap().unwrap();
         assert_eq!(
             (rendered.randomness.missed.len(), rendered.randomness.renewed.len()),
             (3, 3)
@@ -347,38 +304,29 @@ fn a_probe_differs_in_what_was_missed_and_not_in_what_was_renewed() {
             assert_ne!(line(&rendered, key), line(&probe, key), "{key}");
         }
     }
-    let none = Subject::new(CERTIFICATES).with(In::kept(&old.randomness.kept), |renderer, input| {
-        let rendered = renderer.render_with(input).unwrap();
-        renderer.probe(input, &rendered).unwrap().is_none()
-    });
-    assert!(none);
+    let (same, input) = (Subject::new(CERTIFICATES), with(kept, 0));
+    assert!(same.0.probe(&input, &same.render(&input)).unwrap().is_none());
 }
 
 #[test]
-fn results_of_one_render_are_bounded() {
-    let release = Subject::new("a: {{ range until 100000 }}{{ randAlpha 1 }}{{ end }}");
-    let error = release.with(In::kept(&Kept::new([1; 32])), |renderer, input| {
-        renderer.render_with(input).unwrap_err().to_string()
-    });
-    assert!(
-        error.contains("the random results of one render are over the limit of"),
-        "{error}"
-    );
-}
-
-#[test]
-fn expensive_functions_burn_steps() {
-    let release = Subject::new("a: {{ range until 1000 }}{{ bcrypt \"x\" }}{{ end }}");
-    let error = release.with(In::kept(&Kept::new([1; 32])), |renderer, input| {
-        let limits = Limits {
-            steps: 600_000,
-            ..Limits::default()
-        };
-        let input = Input {
-            limits,
-            ..input.clone()
-        };
-        renderer.render_with(&input).unwrap_err().to_string()
-    });
-    assert!(error.contains("the limit of 600000 steps"), "{error}");
+fn results_and_what_they_cost_are_bounded() {
+    let limit = "the random results of one render are over the limit of";
+    for (template, steps, want) in [
+        (
+            "a: {{ range until 100000 }}{{ randAlpha 1 }}{{ end }}",
+            200_000_000,
+            limit,
+        ),
+        (
+            "a: {{ range until 1000 }}{{ bcrypt \"x\" }}{{ end }}",
+            600_000,
+            "the limit of 600000 steps",
+        ),
+    ] {
+        let kept = Kept::new([1; 32]);
+        let mut input = with(&kept, 0);
+        input.limits.steps = steps;
+        let error = Subject::new(template).0.render_with(&input).unwrap_err().to_string();
+        assert!(error.contains(want), "{error}");
+    }
 }

@@ -154,18 +154,6 @@ impl Input<'_> {
             read_objects: false,
         }
     }
-
-    fn environment(&self) -> Environment {
-        Environment {
-            lookup: Arc::clone(&self.lookup),
-            clock: self.clock,
-            random: self.random.clone(),
-            kept: self.kept.cloned(),
-            limits: self.limits,
-            hosts: None,
-            own: None,
-        }
-    }
 }
 
 // === impl Engine ===
@@ -213,9 +201,13 @@ impl Engine {
 
     fn environment(&self, input: &Input<'_>) -> Environment {
         Environment {
+            lookup: Arc::clone(&input.lookup),
+            clock: input.clock,
+            random: input.random.clone(),
+            kept: input.kept.cloned(),
+            limits: input.limits,
             hosts: self.hosts.clone(),
             own: input.guards_secrets.then(|| own::texts_of(&self.chart)),
-            ..input.environment()
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::{Limits, NoCluster};
 use crate::helm::{Context, Environment, table};
 use go_template::{Set, Value};
 
@@ -19,18 +18,8 @@ pub fn render_text(name: &str, text: &str, data: &serde_json::Value) -> Result<S
     }
     let mut set = Set::new(name);
     set.parse(name, text, table()).map_err(|error| error.to_string())?;
-    let environment = Environment {
-        lookup: Arc::new(NoCluster),
-        clock: jiff::Timestamp::now(),
-        kept: None,
-        random: None,
-        limits: Limits {
-            depth: DEPTH,
-            ..Limits::default()
-        },
-        hosts: None,
-        own: None,
-    };
+    let mut environment = Environment::default();
+    environment.limits.depth = DEPTH;
     let output = Context::new(Arc::new(set), &environment)
         .render(name, &Value::from_json(data))
         .map_err(|error| error.to_string())?;
