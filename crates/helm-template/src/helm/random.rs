@@ -35,6 +35,7 @@ impl Random for [u8; 32] {
 }
 
 /// What one render has drawn so far.
+#[derive(Default)]
 pub struct Draws {
     random: Option<Arc<dyn Random>>,
     /// `None`: nothing is kept.
@@ -60,6 +61,7 @@ pub enum Recall {
 }
 
 /// Where a new result belongs.
+#[derive(Default)]
 pub struct Slot {
     /// `None` where nothing is kept and the operating system decides.
     key: Option<KeptKey>,
@@ -81,24 +83,14 @@ impl Draws {
         Draws {
             random,
             kept: kept.cloned(),
-            ordinals: HashMap::new(),
-            used: BTreeMap::new(),
-            missed: BTreeSet::new(),
-            renewed: BTreeSet::new(),
-            replaced: HashMap::new(),
-            next_renewal: None,
             warnings,
-            bytes: 0,
+            ..Draws::default()
         }
     }
 
     /// Looks for the kept result of a call that `template` (a file's path) makes at the time `clock`.
     pub fn recall(&mut self, template: &str, call: &Call, fits: impl Fn(&Drawn) -> bool, clock: Timestamp) -> Recall {
-        let mut slot = Slot {
-            key: None,
-            renews: false,
-            replaces: None,
-        };
+        let mut slot = Slot::default();
         if self.random.is_none() && self.kept.is_none() {
             return Recall::Draw(slot);
         }

@@ -28,33 +28,17 @@ const MAX_FILE: u64 = 5 << 20;
 /// These are URLs.
 const URLS: [&str; 4] = ["$id", "$ref", "$schema", "id"];
 /// What stands below these is data.
+#[rustfmt::skip]
 const DATA: [&str; 6] = [
-    "$vocabulary",
-    "const",
-    "default",
-    "dependentRequired",
-    "enum",
-    "examples",
+    "$vocabulary", "const", "default", "dependentRequired", "enum", "examples",
 ];
 /// Below these are schemas by name.
 const NAMED: [&str; 5] = ["$defs", "definitions", "dependencies", "dependentSchemas", "properties"];
 /// Below these is a schema, or a list of them.
+#[rustfmt::skip]
 const SCHEMAS: [&str; 15] = [
-    "additionalItems",
-    "additionalProperties",
-    "allOf",
-    "anyOf",
-    "contains",
-    "else",
-    "if",
-    "items",
-    "not",
-    "oneOf",
-    "prefixItems",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
+    "additionalItems", "additionalProperties", "allOf", "anyOf", "contains", "else", "if", "items", "not", "oneOf",
+    "prefixItems", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties",
 ];
 
 /// The patterns of schemas, by what was made of them for boon.

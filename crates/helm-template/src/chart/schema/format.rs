@@ -18,25 +18,10 @@ const OWN_REGEX: &str = "chartwright-regex";
 const REGEX: &str = "regex";
 
 /// The formats that Helm checks.
+#[rustfmt::skip]
 const CHECKED: [&str; 18] = [
-    "date",
-    "date-time",
-    "duration",
-    "email",
-    "hostname",
-    "ipv4",
-    "ipv6",
-    "iri",
-    "iri-reference",
-    "json-pointer",
-    "period",
-    "relative-json-pointer",
-    "semver",
-    "time",
-    "uri",
-    "uri-reference",
-    "uri-template",
-    "uuid",
+    "date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "iri", "iri-reference", "json-pointer",
+    "period", "relative-json-pointer", "semver", "time", "uri", "uri-reference", "uri-template", "uuid",
 ];
 
 /// What a format of a schema is called for boon; `None` if Helm doesn't check it.
