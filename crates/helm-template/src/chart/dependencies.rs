@@ -6,13 +6,11 @@ use std::collections::HashSet;
 
 use serde_json::{Value as Json, json};
 
+use super::warning::Level;
 use super::{Chart, Dependency, Error, Metadata, Warning, values, version};
 use go_template::format::display;
 use go_template::value::{Entries, Map, MapKind, Str, Value};
 use go_yaml as yaml;
-
-/// What Helm says of a condition or tag whose value isn't a boolean.
-const NOT_BOOL: &str = "returned non-bool value";
 
 /// A chart as one render uses it: renamed by its alias, without disabled dependencies, with imported values.
 pub struct Node<'a> {
@@ -46,8 +44,9 @@ pub fn process<'a>(chart: &'a Chart, user: &Map, warnings: &mut Vec<Warning>) ->
     enable(&mut node, user, "", warnings)
         .and_then(|()| import(&mut node, warnings))
         .map_err(|e| {
-            warnings.push(Warning::dependencies_failed(e.to_string()));
-            Error::Values(format!("chart dependencies processing failed: {e}"))
+            let failed = "chart dependencies processing failed";
+            warnings.push(Warning::new(Level::Error, failed, [("error", e.to_string())]));
+            Error::Values(format!("{failed}: {e}"))
         })?;
     Ok(node)
 }
@@ -184,6 +183,12 @@ fn resolve(node: &mut Node<'_>) {
     node.place_dependencies();
 }
 
+/// What Helm says of a condition or tag whose value isn't a boolean.
+fn not_bool(what: &'static str, name: &str, dependency: &Dependency) -> Warning {
+    let attributes = [(what, name.to_owned()), ("chart", dependency.name.clone())];
+    Warning::new(Level::Warn, "returned non-bool value", attributes)
+}
+
 /// One true tag enables; without one, a false tag disables.
 fn by_tags(dependency: &Dependency, values: &Map, warnings: &mut Vec<Warning>) -> bool {
     let Some(tags) = values::table(values, "tags") else {
@@ -194,10 +199,7 @@ fn by_tags(dependency: &Dependency, values: &Map, warnings: &mut Vec<Warning>) -
         match tags.get(tag.as_bytes()) {
             Some(Value::Bool(true)) => any_true = true,
             Some(Value::Bool(false)) => any_false = true,
-            Some(_) => warnings.push(Warning::warn(
-                NOT_BOOL,
-                vec![("tag", tag.clone()), ("chart", dependency.name.clone())],
-            )),
+            Some(_) => warnings.push(not_bool("tag", tag, dependency)),
             None => {}
         }
     }
@@ -214,10 +216,7 @@ fn by_condition(dependency: &Dependency, values: &Map, path: &str, warnings: &mu
     {
         match values::path_value(values, &format!("{path}{condition}")) {
             Some(Value::Bool(enabled)) => return Some(enabled),
-            Some(_) => warnings.push(Warning::warn(
-                NOT_BOOL,
-                vec![("path", condition.to_owned()), ("chart", dependency.name.clone())],
-            )),
+            Some(_) => warnings.push(not_bool("path", condition, dependency)),
             None => {}
         }
     }
@@ -250,12 +249,14 @@ fn import(node: &mut Node<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error>
                     values::merge_tables(&imported, &table, warnings);
                 }
                 Err(error) if named => {
-                    warnings.push(Warning::warn("ImportValues missing table", vec![("error", error)]));
+                    let text = "ImportValues missing table";
+                    warnings.push(Warning::new(Level::Warn, text, [("error", error)]));
                 }
-                Err(error) => warnings.push(Warning::warn(
-                    "ImportValues missing table from chart",
-                    vec![("chart", dependency.name.clone()), ("error", error)],
-                )),
+                Err(error) => {
+                    let text = "ImportValues missing table from chart";
+                    let attributes = [("chart", dependency.name.clone()), ("error", error)];
+                    warnings.push(Warning::new(Level::Warn, text, attributes));
+                }
             }
         }
         dependency.import_values = resolved;

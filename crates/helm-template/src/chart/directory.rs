@@ -1,11 +1,10 @@
 //! Chart folders. Facts: Helm's `pkg/chart/v2/loader/directory.go` and `internal/sympath`.
 
-use std::ffi::OsString;
-use std::fs::FileType;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::ignore::Rules;
+use super::warning::Level;
 use super::{Error, File, Warning, archive};
 
 /// The `Chart.yaml` of the chart folder at the absolute path `root`, whatever `.helmignore` says.
@@ -38,7 +37,7 @@ pub(super) fn read(root: &Path, warnings: &mut Vec<Warning>) -> Result<Vec<File>
         left: archive::MAX_CHART,
         warnings,
     };
-    walk.all(root)?;
+    walk.folder(root, root, "", 0)?;
     Ok(walk.files)
 }
 
@@ -53,16 +52,8 @@ fn read_whole(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
     Ok(data)
 }
 
-/// A folder that is being walked.
-struct Level {
-    path: PathBuf,
-    /// The same without the links that led to it.
-    real: PathBuf,
-    /// What the names of its files begin with.
-    prefix: String,
-    /// What is left to visit.
-    names: std::vec::IntoIter<(OsString, FileType)>,
-}
+/// How deep folders may nest.
+pub(super) const MAX_DEPTH: usize = 200;
 
 struct Walk<'w> {
     warnings: &'w mut Vec<Warning>,
@@ -72,63 +63,40 @@ struct Walk<'w> {
     left: u64,
 }
 
-// === impl Level ===
-
-impl Level {
-    fn open(path: PathBuf, real: PathBuf, prefix: String) -> Result<Self, Error> {
+impl Walk<'_> {
+    /// Visits what is in the folder at `path`, which is at `real` without the links that led to it; the names of its files
+    /// begin with `prefix`. A link to a folder around it ends as with Helm: where the system has followed enough links in
+    /// one path.
+    fn folder(&mut self, path: &Path, real: &Path, prefix: &str, depth: usize) -> Result<(), Error> {
+        if depth > MAX_DEPTH {
+            let problem = format!(
+                "the folders of a chart nest deeper than {MAX_DEPTH} levels: {}",
+                path.display()
+            );
+            return Err(Error::Chart(problem));
+        }
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(&path).map_err(|e| Error::io("open", &path, e))? {
-            let entry = entry.map_err(|e| Error::io("readdirent", &path, e))?;
-            let name = entry.file_name();
+        for entry in std::fs::read_dir(path).map_err(|e| Error::io("open", path, e))? {
+            let entry = entry.map_err(|e| Error::io("readdirent", path, e))?;
             // Most file systems tell the type along with the name.
-            let kind = entry
-                .file_type()
-                .map_err(|e| Error::io("lstat", &path.join(&name), e))?;
-            names.push((name, kind));
+            let kind = entry.file_type().map_err(|e| Error::io("lstat", &entry.path(), e))?;
+            names.push((entry.file_name(), kind));
         }
         names.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        Ok(Level {
-            path,
-            real,
-            prefix,
-            names: names.into_iter(),
-        })
-    }
-}
-
-// === impl Walk ===
-
-impl Walk<'_> {
-    /// Visits what is below a folder. A link to a folder around it ends as with Helm: where the system has followed
-    /// enough links in one path.
-    fn all(&mut self, root: &Path) -> Result<(), Error> {
-        let level = Level::open(root.to_path_buf(), root.to_path_buf(), String::new())?;
-        let mut open = vec![level];
-        while let Some(level) = open.last_mut() {
-            let Some((name, mut kind)) = level.names.next() else {
-                open.pop();
-                continue;
-            };
-            let child = level.path.join(&name);
-            let mut real = None;
+        for (name, mut kind) in names {
+            let (child, mut real) = (path.join(&name), real.join(&name));
             // What isn't UTF-8 in a name is replaced: names are text to templates.
-            let relative = format!("{}{}", level.prefix, name.to_string_lossy());
+            let relative = format!("{prefix}{}", name.to_string_lossy());
             if kind.is_symlink() {
-                let resolved = std::fs::canonicalize(level.real.join(&name)).map_err(|e| {
-                    let problem = super::io_text(&e);
-                    Error::Chart(format!("error evaluating symlink {}: {problem}", child.display()))
-                })?;
-                self.warnings.push(Warning::link(&child, &resolved));
-                let info = std::fs::symlink_metadata(&resolved).map_err(|e| Error::io("lstat", &resolved, e))?;
+                real = self.follow(&child, &real)?;
+                let info = std::fs::symlink_metadata(&real).map_err(|e| Error::io("lstat", &real, e))?;
                 kind = info.file_type();
-                real = Some(resolved);
             }
             if self.rules.ignores(&relative, kind.is_dir()) {
                 continue;
             }
             if kind.is_dir() {
-                let real = real.unwrap_or_else(|| level.real.join(&name));
-                open.push(Level::open(child, real, format!("{relative}/"))?);
+                self.folder(&child, &real, &format!("{relative}/"), depth + 1)?;
             } else if kind.is_file() {
                 self.file(relative, &child)?;
             } else {
@@ -139,6 +107,19 @@ impl Walk<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Where the link at `path` leads to.
+    fn follow(&mut self, path: &Path, real: &Path) -> Result<PathBuf, Error> {
+        let resolved = std::fs::canonicalize(real).map_err(|e| {
+            let problem = super::io_text(&e);
+            Error::Chart(format!("error evaluating symlink {}: {problem}", path.display()))
+        })?;
+        let text = "found symbolic link in path. Contents of linked file included and used";
+        let shown = |path: &Path| path.display().to_string();
+        let attributes = [("path", shown(path)), ("resolved", shown(&resolved))];
+        self.warnings.push(Warning::new(Level::Info, text, attributes));
+        Ok(resolved)
     }
 
     /// Takes in the next file.

@@ -193,7 +193,7 @@ fn within(file: &File, error: Error) -> Error {
 
 /// What Helm says of the files that format v2 has no use for. Charts of format v1 see them in `.Files`.
 fn moved(what: &str, advice: &str) -> Warning {
-    Warning::plain(format!(
+    Warning::from(format!(
         "Warning: {what} since apiVersion \"v2\". We recommend migrating {advice}."
     ))
 }

@@ -7,14 +7,12 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use super::directory::MAX_DEPTH;
 use super::{Chart, Error};
 
 /// A chart that somebody copies is read again after this, and so often.
 const PAUSE: Duration = Duration::from_millis(200);
 const READS: usize = 25;
-
-/// How deep folders may nest, as for loading.
-const MAX_DEPTH: usize = 100;
 
 /// What a chart's files looked like: names, sizes, times of change. Two equal stamps are one and the same chart, unless
 /// somebody took pains to deceive.
@@ -60,16 +58,11 @@ fn add(hash: &mut Sha256, path: &Path, depth: usize) {
 
 fn add_metadata(hash: &mut Sha256, metadata: &Metadata) {
     let size = if metadata.is_dir() { 0 } else { metadata.size() };
-    for number in [metadata.ino(), size] {
-        hash.update(number.to_le_bytes());
-    }
+    hash.update(metadata.ino().to_le_bytes());
+    hash.update(size.to_le_bytes());
     // The time of change can't be set, unlike that of modification, which copies often preserve.
-    for number in [
-        metadata.mtime(),
-        metadata.mtime_nsec(),
-        metadata.ctime(),
-        metadata.ctime_nsec(),
-    ] {
+    let (modified, changed) = (metadata.mtime(), metadata.ctime());
+    for number in [modified, metadata.mtime_nsec(), changed, metadata.ctime_nsec()] {
         hash.update(number.to_le_bytes());
     }
 }

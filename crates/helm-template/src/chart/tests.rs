@@ -78,14 +78,6 @@ fn links_are_followed_but_not_for_ever() {
 }
 
 #[test]
-fn folders_may_nest_as_deep_as_the_system_lets_them() {
-    let folder = folder();
-    let deep = format!("templates/{}x.yaml", "d/".repeat(700));
-    write(folder.path(), &deep, b"a: 1");
-    assert!(names(&Chart::load(folder.path()).unwrap().templates).contains(&deep.as_str()));
-}
-
-#[test]
 fn a_link_that_leads_nowhere_is_named() {
     let folder = folder();
     let link = folder.path().join("templates/a");

@@ -156,12 +156,12 @@ impl<'w> Fold<'w> {
     }
 
     fn warn(&mut self, text: String) {
-        self.warnings.push(Warning::plain(text));
+        self.warnings.push(Warning::from(text));
     }
 
     fn warn_about(&mut self, text: String, value: &Value) {
         let value = String::from_utf8_lossy(&display(value)).into_owned();
-        self.warnings.push(Warning::about(text, value));
+        self.warnings.push(Warning::from(text).with_value(value));
     }
 
     fn chart(&mut self, node: &Node<'_>, values: &Map, prefix: &str) -> Result<(), Error> {

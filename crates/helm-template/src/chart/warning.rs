@@ -1,13 +1,12 @@
 //! What Helm logs beside its result.
 
 use std::fmt;
-use std::path::Path;
 
 use go_template::quote::quote_go;
 
 /// How Helm ranks a line of its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
+pub(crate) enum Level {
     Info,
     Warn,
     Error,
@@ -20,79 +19,35 @@ pub enum Level {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
     level: Level,
-    /// What it is about, where the command doesn't say so.
-    about: Option<String>,
     text: String,
     /// What Helm adds to the text in parentheses: a value as Go prints it.
     value: Option<String>,
     attributes: Vec<(&'static str, String)>,
+    /// What it is about, where the command doesn't say so.
+    about: Option<String>,
 }
 
 impl Warning {
-    /// A line that Helm logs with structure.
-    pub(super) fn warn(text: &str, attributes: Vec<(&'static str, String)>) -> Self {
+    pub(crate) fn new<const N: usize>(level: Level, text: &str, attributes: [(&'static str, String); N]) -> Self {
         Warning {
-            level: Level::Warn,
-            about: None,
+            level,
             text: text.to_owned(),
             value: None,
-            attributes,
-        }
-    }
-
-    /// A link is followed.
-    pub(super) fn link(path: &Path, resolved: &Path) -> Self {
-        Warning {
-            level: Level::Info,
-            ..Warning::warn(
-                "found symbolic link in path. Contents of linked file included and used",
-                vec![
-                    ("path", path.display().to_string()),
-                    ("resolved", resolved.display().to_string()),
-                ],
-            )
-        }
-    }
-
-    /// Why the command fails; Helm tells it twice.
-    pub fn error(text: &str, attributes: Vec<(&'static str, String)>) -> Self {
-        Warning {
-            level: Level::Error,
-            ..Warning::warn(text, attributes)
-        }
-    }
-
-    /// A manifest is left out, as an event of its hook is unknown.
-    pub fn unknown_hook(path: &str, events: &str) -> Self {
-        Warning {
-            level: Level::Info,
-            about: Some(path.to_owned()),
-            ..Warning::warn("skipping unknown hooks", vec![("hookTypes", events.to_owned())])
-        }
-    }
-
-    /// The error that follows comes from the dependencies.
-    pub(super) fn dependencies_failed(error: String) -> Self {
-        Warning::error("chart dependencies processing failed", vec![("error", error)])
-    }
-
-    /// A line that Helm logs as mere text.
-    pub(super) fn plain(text: String) -> Self {
-        Warning {
-            level: Level::Info,
+            attributes: attributes.to_vec(),
             about: None,
-            text,
-            value: None,
-            attributes: Vec::new(),
         }
     }
 
-    /// As [`plain`](Self::plain), with a value that follows in parentheses.
-    pub(super) fn about(text: String, value: String) -> Self {
-        Warning {
-            value: Some(value),
-            ..Warning::plain(text)
-        }
+    /// The same, with a value that follows in parentheses.
+    pub(crate) fn with_value(self, value: String) -> Self {
+        let value = Some(value);
+        Warning { value, ..self }
+    }
+
+    /// The same, with what it is about.
+    pub(crate) fn about(self, about: &str) -> Self {
+        let about = Some(about.to_owned());
+        Warning { about, ..self }
     }
 
     /// The line as `helm template` prints it on standard error, without a line break (Go's `slog.TextHandler`).
@@ -114,9 +69,10 @@ impl Warning {
     }
 }
 
+/// A line of mere text.
 impl From<String> for Warning {
     fn from(text: String) -> Self {
-        Warning::plain(text)
+        Warning::new(Level::Info, &text, [])
     }
 }
 
@@ -151,10 +107,11 @@ mod tests {
 
     #[test]
     fn values_stay_out_of_what_others_may_see() {
-        let warning = Warning::about("skipped s.key".to_owned(), "hunter2".to_owned());
+        let warning = Warning::new(Level::Info, "skipped s.key", []).with_value("hunter2".to_owned());
         assert_eq!(warning.to_string(), "skipped s.key");
         assert_eq!(warning.log_line(), "level=INFO msg=\"skipped s.key (hunter2)\"");
-        let warning = Warning::warn("no bool", vec![("path", "a.b".to_owned()), ("chart", "x y".to_owned())]);
+        let attributes = [("path", "a.b".to_owned()), ("chart", "x y".to_owned())];
+        let warning = Warning::new(Level::Warn, "no bool", attributes);
         assert_eq!(warning.log_line(), "level=WARN msg=\"no bool\" path=a.b chart=\"x y\"");
         assert_eq!(warning.to_string(), "no bool path=a.b chart=x y");
     }

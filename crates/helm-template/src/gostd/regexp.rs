@@ -85,13 +85,8 @@ pub(crate) fn quote_meta(text: &[u8]) -> Vec<u8> {
 /// # Errors
 /// As those of [`compile`].
 pub fn translated(pattern: &str) -> Result<String, String> {
-    check(pattern.as_bytes())?;
+    compile(pattern.as_bytes())?;
     regexp_syntax::translate(pattern)
-}
-
-/// Finds out whether [`compile`] accepts a pattern, with its error if not.
-pub fn check(pattern: &[u8]) -> Result<(), String> {
-    compile(pattern).map(drop)
 }
 
 fn locked() -> MutexGuard<'static, Cache> {

@@ -37,12 +37,6 @@ struct Fields {
     zone: Option<TimeZone>,
 }
 
-/// Checks that `value` reads by `layout`. An error is the text of Go's error.
-pub fn check(layout: &str, value: &str) -> Result<(), String> {
-    // Without the local time zone, whose table takes long to find.
-    read(layout, value).map(drop)
-}
-
 /// Reads `value` by `layout`; a time without a zone is of the local one. An error is the text of Go's error.
 pub(crate) fn parse(layout: &[u8], value: &[u8]) -> Result<Time, String> {
     let value = String::from_utf8_lossy(value);

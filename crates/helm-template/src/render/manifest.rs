@@ -10,6 +10,7 @@ use super::heads::Head;
 use super::order::by_install_order;
 use super::{BadManifest, Error, Limits, over, weight};
 use crate::chart::Warning;
+use crate::chart::warning::Level;
 use go_template::meter;
 use go_yaml as yaml;
 
@@ -220,7 +221,9 @@ impl Sorted {
         };
         let parsed: Option<Vec<HookEvent>> = words(events).iter().map(|word| HookEvent::parse(word)).collect();
         let Some(parsed) = parsed else {
-            warnings.push(Warning::unknown_hook(&manifest.source, events));
+            let attributes = [("hookTypes", events.clone())];
+            let warning = Warning::new(Level::Info, "skipping unknown hooks", attributes);
+            warnings.push(warning.about(&manifest.source));
             return;
         };
         let annotation = |name: &str| manifest.head.annotations.get(name);

@@ -10,44 +10,25 @@ use serde_json::Value;
 
 use super::budget;
 use crate::gostd::url::Url;
-use crate::gostd::{regexp, time_parse};
-use go_template::integer::atoi;
-
-/// The name that [`REGEX`] has for boon, which lets nobody take `regex`.
-const OWN_REGEX: &str = "chartwright-regex";
-const REGEX: &str = "regex";
 
 /// The formats that Helm checks.
 #[rustfmt::skip]
-const CHECKED: [&str; 18] = [
+const CHECKED: [&str; 19] = [
     "date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "iri", "iri-reference", "json-pointer",
-    "period", "relative-json-pointer", "semver", "time", "uri", "uri-reference", "uri-template", "uuid",
+    "period", "regex", "relative-json-pointer", "semver", "time", "uri", "uri-reference", "uri-template", "uuid",
 ];
 
-/// What a format of a schema is called for boon; `None` if Helm doesn't check it.
+/// The format of that name; `None` if Helm doesn't check it.
 pub(super) fn checked(name: &str) -> Option<&'static str> {
-    match name {
-        REGEX => Some(OWN_REGEX),
-        name => CHECKED.into_iter().find(|known| *known == name),
-    }
-}
-
-/// What a format is called in a schema.
-pub(super) fn shown(name: &str) -> &str {
-    if name == OWN_REGEX { REGEX } else { name }
+    CHECKED.into_iter().find(|known| *known == name)
 }
 
 /// The formats that boon doesn't have so.
-pub(super) fn all() -> [Format; 9] {
+pub(super) fn all() -> [Format; 6] {
     let uri = |value: &Value| check(value, uri);
     let reference = |value: &Value| check(value, uri_reference);
     [
         budget::format(),
-        new(OWN_REGEX, |value| check(value, |text| regexp::check(text.as_bytes()))),
-        new("date", |value| {
-            check(value, |text| time_parse::check("2006-01-02", text))
-        }),
-        new("ipv4", |value| check(value, ipv4)),
         new("semver", |value| check(value, semver)),
         new("uri", uri),
         new("iri", uri),
@@ -69,22 +50,6 @@ fn check(value: &Value, check: impl Fn(&str) -> Result<(), String>) -> Result<()
 
 fn refuse(text: &str) -> Result<(), String> {
     Err(text.to_owned())
-}
-
-fn ipv4(text: &str) -> Result<(), String> {
-    let groups: Vec<&str> = text.split('.').collect();
-    if groups.len() != 4 {
-        return refuse("expected four decimals");
-    }
-    for group in groups {
-        if group.len() > 1 && group.starts_with('0') {
-            return refuse("leading zeros");
-        }
-        if !(0..=255).contains(&atoi(group)?) {
-            return refuse("decimal must be between 0 and 255");
-        }
-    }
-    Ok(())
 }
 
 /// Go's reader takes more for a URL than RFC 3986 does.
