@@ -239,7 +239,7 @@ fn print(
         Err(error) => {
             let text = error.to_string();
             output.excerpt = error.place().and_then(|place| caret::excerpt(renderer.chart(), place));
-            if !error.is_rendering() {
+            if error.is_about_values() {
                 return Err(text);
             }
             if !args.debug {

@@ -4,22 +4,18 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::{Error, Templates, is_handlebars};
-use crate::helm::{Context, Environment, Limit, Limits, LookupKey, NoCluster};
+use super::{Error, Templates};
+use crate::helm::{Context, Environment, Limit, Limits, LookupKey};
 use go_template::{Set, Value};
 
 /// How many random texts are tried.
 const CASES: usize = 3_000;
 
-fn environment(limits: Limits) -> Environment {
+fn environment() -> Environment {
     Environment {
-        lookup: Arc::new(NoCluster),
         clock: jiff::Timestamp::UNIX_EPOCH,
-        kept: None,
         random: Some(Arc::new([1; 32])),
-        limits,
-        hosts: None,
-        own: None,
+        ..Environment::default()
     }
 }
 
@@ -38,7 +34,7 @@ fn render_files(files: &[(&str, &str)], values: Json, environment: &Environment)
 }
 
 fn render(source: &str, values: Json) -> Result<String, Error> {
-    render_files(&[("t.hbs", source)], values, &environment(Limits::default()))
+    render_files(&[("t.hbs", source)], values, &environment())
 }
 
 fn values() -> Json {
@@ -51,18 +47,6 @@ fn values() -> Json {
 /// Templates, and what becomes of them.
 fn table(lines: &str) -> impl Iterator<Item = (String, String)> {
     lines.lines().map(|line| serde_json::from_str(line).unwrap())
-}
-
-#[test]
-fn only_the_suffix_decides() {
-    let table = [
-        ("c/templates/a.yaml.hbs", true),
-        ("c/templates/a.yaml", false),
-        ("c/templates/hbs", false),
-    ];
-    for (path, want) in table {
-        assert_eq!(is_handlebars(path), want, "{path}");
-    }
 }
 
 #[test]
@@ -95,7 +79,7 @@ fn errors_name_file_line_and_column() {
 fn partials_have_their_names_and_places() {
     let run = |files: &[(&str, &str)]| {
         let values = json!({"list": [1, 2], "name": "web"});
-        render_files(files, values, &environment(Limits::default())).map_err(|e| e.to_string())
+        render_files(files, values, &environment()).map_err(|e| e.to_string())
     };
     let labels = ("_labels.yaml.hbs", "a: {{Values.name}}\nb: {{x}}\n");
     assert_eq!(
@@ -117,45 +101,29 @@ fn partials_have_their_names_and_places() {
 fn limits_end_a_render() {
     let nested = "{{#each Values.l}}{{#each @root.Values.l}}{{#each @root.Values.l}}x{{/each}}{{/each}}{{/each}}";
     let silent = "{{#each Values.l}}{{#each @root.Values.l}}{{#each @root.Values.l}}{{/each}}{{/each}}{{/each}}";
-    let few = Limits {
-        steps: 10_000,
-        ..Limits::default()
-    };
-    let short = Limits {
-        output: 5_000,
-        ..Limits::default()
-    };
-    let quick = Limits {
-        time: Duration::ZERO,
-        ..Limits::default()
-    };
-    let defaults = Limits::default();
     let recursion = "{{#if Values}}{{> b}}{{/if}}";
+    let inline = "{{#*inline \"x\"}}{{> x}}{{/inline}}{{> x}}";
     type Files<'f> = &'f [(&'f str, &'f str)];
-    let table: [(Files<'_>, Limits, Limit); 7] = [
-        (&[("t.hbs", nested)], few, Limit::Steps(10_000)),
-        (&[("t.hbs", silent)], few, Limit::Steps(10_000)),
-        (&[("t.hbs", nested)], short, Limit::Output(5_000)),
-        (&[("t.hbs", silent)], quick, Limit::Time(Duration::ZERO)),
+    let mutual: Files<'_> = &[("_a.hbs", recursion), ("_b.hbs", "{{> a}}"), ("t.hbs", "{{> a}}")];
+    let depth: fn(&mut Limits) = |_| {};
+    let table: [(Files<'_>, fn(&mut Limits), Limit); 7] = [
+        (&[("t.hbs", nested)], |it| it.steps = 10_000, Limit::Steps(10_000)),
+        (&[("t.hbs", silent)], |it| it.steps = 10_000, Limit::Steps(10_000)),
+        (&[("t.hbs", nested)], |it| it.output = 5_000, Limit::Output(5_000)),
         (
-            &[("_a.hbs", recursion), ("_b.hbs", "{{> a}}"), ("t.hbs", "{{> a}}")],
-            defaults,
-            Limit::Depth(100),
+            &[("t.hbs", silent)],
+            |it| it.time = Duration::ZERO,
+            Limit::Time(Duration::ZERO),
         ),
-        (
-            &[("_b.hbs", recursion), ("t.hbs", "{{> b}}")],
-            defaults,
-            Limit::Depth(100),
-        ),
-        (
-            &[("t.hbs", "{{#*inline \"x\"}}{{> x}}{{/inline}}{{> x}}")],
-            defaults,
-            Limit::Depth(100),
-        ),
+        (mutual, depth, Limit::Depth(100)),
+        (&[("_b.hbs", recursion), ("t.hbs", "{{> b}}")], depth, Limit::Depth(100)),
+        (&[("t.hbs", inline)], depth, Limit::Depth(100)),
     ];
-    for (files, limits, want) in table {
+    for (files, change, want) in table {
         let values = json!({"l": (0..100).collect::<Vec<_>>()});
-        match render_files(files, values, &environment(limits)) {
+        let mut environment = environment();
+        change(&mut environment.limits);
+        match render_files(files, values, &environment) {
             Err(Error::Limit(got)) => assert_eq!(got, want, "{files:?}"),
             other => panic!("{files:?}: {other:?}"),
         }
@@ -201,7 +169,7 @@ fn lookups_are_answered_or_reported() {
     };
     let source = "{{#each Values.names}}{{#with (lookup \"v1\" \"Secret\" \"n\" this) as |found|}}{{found.data.p}}{{else}}none{{/with}} \
                   {{/each}}";
-    let mut environment = environment(Limits::default());
+    let mut environment = environment();
     environment.lookup = Arc::new(BTreeMap::from([
         (key("a"), json!({"data": {"p": "found"}})),
         (key("gone"), json!({})),

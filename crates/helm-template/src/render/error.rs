@@ -107,12 +107,8 @@ impl Error {
         )
     }
 
-    /// Whether it came from rendering itself: there Helm's command line adds a hint about `--debug`.
-    pub fn is_rendering(&self) -> bool {
-        !matches!(self, Error::Values(_) | Error::Schema(_))
-    }
-
-    /// Whether other values could help: the chart's own templates are not at fault.
+    /// Whether other values could help: the chart's own templates are not at fault. Where they are, Helm's command line adds
+    /// a hint about `--debug`.
     pub fn is_about_values(&self) -> bool {
         matches!(self, Error::Values(_) | Error::Schema(_))
     }

@@ -212,15 +212,12 @@ impl Preparation<'_> {
         let own = regexp::translated(pattern);
         // boon compiles it likewise, but takes a program that is too large for a defect of its own.
         let own = own.and_then(|own| Regex::new(&own).map(|_| own).map_err(|error| error.to_string()));
-        let mut own = match own {
+        let own = match own {
             Ok(own) => own,
             Err(error) if is_sure => return Err(format!("{} is no pattern: {error}", quote_go(pattern))),
             Err(_) => return Ok(pattern.to_owned()),
         };
         // Findings show the pattern that the chart has.
-        while self.patterns.get(&own).is_some_and(|known| known != pattern) {
-            own.push_str("(?:)");
-        }
         self.patterns.insert(own.clone(), pattern.to_owned());
         Ok(own)
     }
