@@ -4,279 +4,214 @@ use std::net::Ipv6Addr;
 
 use go_template::quote::quote_go;
 
-/// A URL in its parts, decoded.
+/// A URL in its parts, decoded but for `userinfo` and `query`.
 #[derive(Default, Debug)]
 pub(crate) struct Url {
-    pub(crate) scheme: Vec<u8>,
-    pub(crate) opaque: Vec<u8>,
-    pub(crate) user: Option<User>,
-    pub(crate) host: Vec<u8>,
-    pub(crate) path: Vec<u8>,
-    pub(crate) query: Vec<u8>,
-    pub(crate) fragment: Vec<u8>,
+    pub(crate) scheme: String,
+    pub(crate) opaque: String,
+    /// A name, and a password behind a colon.
+    pub(crate) userinfo: Option<String>,
+    pub(crate) host: String,
+    pub(crate) path: String,
+    pub(crate) query: String,
+    pub(crate) fragment: String,
 }
 
-/// Name and password, decoded.
-#[derive(Debug)]
-pub(crate) struct User {
-    name: Vec<u8>,
-    password: Option<Vec<u8>>,
+// What stands for itself in a part, besides letters, digits and `-_.~`.
+const PATH: &str = "$&+,/:;=@";
+const HOST: &str = "!$&'()*+,;=:[]<>\"";
+const USER: &str = "$&+,;=";
+const FRAGMENT: &str = "$&+,/:;=?@!()*";
+
+fn is_plain(c: char, others: &str) -> bool {
+    c.is_ascii_alphanumeric() || "-_.~".contains(c) || others.contains(c)
 }
 
-/// Which part a text is of: it decides what has to be escaped.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Path,
-    Host,
-    User,
-    Fragment,
-}
-
-fn must_escape(byte: u8, part: Part) -> bool {
-    if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-        return false;
-    }
-    match part {
-        Part::Host => !b"!$&'()*+,;=:[]<>\"".contains(&byte),
-        Part::Path => !b"$&+,/:;=@".contains(&byte),
-        Part::User => !b"$&+,;=".contains(&byte),
-        Part::Fragment => !b"$&+,/:;=?@!()*".contains(&byte),
-    }
-}
-
-fn escape(text: &[u8], part: Part) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    for byte in text {
-        if must_escape(*byte, part) {
-            out.extend_from_slice(format!("%{byte:02X}").as_bytes());
-        } else {
-            out.push(*byte);
+fn escape(text: &str, others: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match is_plain(char::from(byte), others) {
+            true => out.push(char::from(byte)),
+            false => out.push_str(&format!("%{byte:02X}")),
         }
     }
     out
 }
 
-fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
-    let bad_escape = |at: usize| {
-        let shown = text.get(at..).unwrap_or(&[]);
-        format!("invalid URL escape {}", quote_go(shown.get(..3).unwrap_or(shown)))
-    };
+fn unescape(text: &str) -> Result<String, String> {
     let mut out = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while let Some(byte) = text.get(at) {
-        if *byte == b'%' {
-            let hex = |at: usize| text.get(at).and_then(|b| char::from(*b).to_digit(16));
-            let (Some(high), Some(low)) = (hex(at + 1), hex(at + 2)) else {
-                return Err(bad_escape(at));
-            };
-            let decoded = (high * 16 + low) as u8;
-            // In a host only bytes beyond ASCII may be escaped.
-            if part == Part::Host && high < 8 && decoded != b'%' {
-                return Err(bad_escape(at));
-            }
-            out.push(decoded);
-            at += 3;
+    let mut rest = text.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        if *byte != b'%' {
+            out.push(*byte);
+            rest = after;
             continue;
         }
-        if part == Part::Host && *byte < 0x80 && must_escape(*byte, part) {
-            return Err(format!("invalid character {} in host name", quote_go([*byte])));
-        }
-        out.push(*byte);
-        at += 1;
+        let hex = |at: usize| after.get(at).and_then(|b| char::from(*b).to_digit(16));
+        let (Some(high), Some(low)) = (hex(0), hex(1)) else {
+            let shown = rest.get(..3).unwrap_or(rest);
+            return Err(format!("invalid URL escape {}", quote_go(shown)));
+        };
+        out.push((high * 16 + low) as u8);
+        rest = after.get(2..).unwrap_or_default();
     }
-    Ok(out)
-}
-
-fn cut(text: &[u8], separator: u8) -> (&[u8], Option<&[u8]>) {
-    match text.iter().position(|b| *b == separator) {
-        Some(at) => (text.get(..at).unwrap_or(&[]), text.get(at + 1..)),
-        None => (text, None),
-    }
+    Ok(String::from_utf8_lossy(&out).into_owned())
 }
 
 /// The scheme and what follows its colon; no scheme is empty.
-fn split_scheme(text: &[u8]) -> Result<(&[u8], &[u8]), String> {
-    for (at, byte) in text.iter().enumerate() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' => {}
-            b'0'..=b'9' | b'+' | b'-' | b'.' if at > 0 => {}
-            b':' if at == 0 => return Err("missing protocol scheme".to_owned()),
-            b':' => return Ok((text.get(..at).unwrap_or(&[]), text.get(at + 1..).unwrap_or(&[]))),
-            _ => break,
-        }
+fn split_scheme(text: &str) -> Result<(&str, &str), String> {
+    let is_scheme = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+    };
+    match text.split_once(':') {
+        Some(("", _)) => Err("missing protocol scheme".to_owned()),
+        Some((scheme, rest)) if is_scheme(scheme) => Ok((scheme, rest)),
+        _ => Ok(("", text)),
     }
-    Ok((&[], text))
 }
 
 /// Nothing, or a colon and digits.
-fn is_port(text: &[u8]) -> bool {
-    text.split_first()
-        .is_none_or(|(colon, digits)| *colon == b':' && digits.iter().all(u8::is_ascii_digit))
-}
-
-fn bad_port(port: &[u8]) -> String {
-    format!("invalid port {} after host", quote_go(port))
-}
-
-fn parse_host(scheme: &[u8], host: &[u8]) -> Result<Vec<u8>, String> {
-    match host.iter().rposition(|b| *b == b'[') {
-        Some(0) => return parse_bracketed(host),
-        Some(_) => return Err("invalid IP-literal".to_owned()),
-        None => {}
+fn check_port(port: &str) -> Result<(), String> {
+    let digits = port.strip_prefix(':').unwrap_or(port);
+    match digits.bytes().all(|b| b.is_ascii_digit()) {
+        true => Ok(()),
+        false => Err(format!("invalid port {} after host", quote_go(port))),
     }
-    let web = matches!(scheme, b"http" | b"https");
+}
+
+fn check_host(scheme: &str, host: &str) -> Result<(), String> {
+    if let Some(rest) = host.strip_prefix('[') {
+        let (address, port) = rest.rsplit_once(']').ok_or("missing ']' in host")?;
+        check_port(port)?;
+        return match address.parse::<Ipv6Addr>() {
+            Ok(_) => Ok(()),
+            Err(_) => Err("invalid IP-literal".to_owned()),
+        };
+    }
     // Databases have lists of hosts with ports, so elsewhere only the last colon counts.
-    let colon = if web {
-        host.iter().position(|b| *b == b':')
-    } else {
-        host.iter().rposition(|b| *b == b':')
+    let colon = match scheme {
+        "http" | "https" => host.find(':'),
+        _ => host.rfind(':'),
     };
-    let port = colon.and_then(|colon| host.get(colon..)).unwrap_or(&[]);
-    if !is_port(port) {
-        return Err(bad_port(port));
-    }
-    unescape(host, Part::Host)
-}
-
-fn parse_bracketed(host: &[u8]) -> Result<Vec<u8>, String> {
-    let Some(close) = host.iter().rposition(|b| *b == b']') else {
-        return Err("missing ']' in host".to_owned());
-    };
-    let port = host.get(close + 1..).unwrap_or(&[]);
-    if !is_port(port) {
-        return Err(bad_port(port));
-    }
-    let name = host.get(1..close).unwrap_or(&[]);
-    match String::from_utf8_lossy(name).parse::<Ipv6Addr>() {
-        Ok(_) => Ok(host.to_vec()),
-        Err(_) => Err("invalid IP-literal".to_owned()),
+    check_port(colon.and_then(|colon| host.get(colon..)).unwrap_or_default())?;
+    match host.chars().find(|c| c.is_ascii() && !is_plain(*c, HOST)) {
+        Some(c) => Err(format!("invalid character {} in host name", quote_go(c.to_string()))),
+        None => Ok(()),
     }
 }
 
-fn parse_user(text: &[u8]) -> Result<User, String> {
-    let allowed = |b: &u8| b.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(b);
-    if !text.iter().all(allowed) {
+/// Checks name and password, and encodes them as Go does.
+fn userinfo(text: &str) -> Result<String, String> {
+    if !text.chars().all(|c| is_plain(c, "!$&'()*+,;=%@:")) {
         return Err("net/url: invalid userinfo".to_owned());
     }
-    let (name, password) = cut(text, b':');
-    Ok(User {
-        name: unescape(name, Part::User)?,
-        password: password.map(|password| unescape(password, Part::User)).transpose()?,
+    let encoded = |part: &str| Ok::<_, String>(escape(&unescape(part)?, USER));
+    Ok(match text.split_once(':') {
+        Some((name, password)) => format!("{}:{}", encoded(name)?, encoded(password)?),
+        None => encoded(text)?,
     })
-}
-
-impl User {
-    /// `Userinfo.String`: encoded.
-    pub(crate) fn text(&self) -> Vec<u8> {
-        let mut out = escape(&self.name, Part::User);
-        if let Some(password) = &self.password {
-            out.push(b':');
-            out.extend(escape(password, Part::User));
-        }
-        out
-    }
 }
 
 impl Url {
     /// `url.Parse`. An error is the text of Go's error.
-    pub(crate) fn parse(text: &[u8]) -> Result<Self, String> {
-        let (before, fragment) = cut(text, b'#');
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let (before, fragment) = text.split_once('#').unwrap_or((text, ""));
         let mut url = Url::default();
         url.read(before)
             .map_err(|error| format!("parse {}: {error}", quote_go(before)))?;
-        if let Some(fragment) = fragment.filter(|fragment| !fragment.is_empty()) {
-            url.fragment =
-                unescape(fragment, Part::Fragment).map_err(|error| format!("parse {}: {error}", quote_go(text)))?;
-        }
+        url.fragment = unescape(fragment).map_err(|error| format!("parse {}: {error}", quote_go(text)))?;
         Ok(url)
     }
 
-    fn read(&mut self, text: &[u8]) -> Result<(), String> {
-        if text.iter().any(|b| *b < b' ' || *b == 0x7f) {
+    fn read(&mut self, text: &str) -> Result<(), String> {
+        if text.contains(|c: char| c.is_ascii_control()) {
             return Err("net/url: invalid control character in URL".to_owned());
         }
         let (scheme, rest) = split_scheme(text)?;
         self.scheme = scheme.to_ascii_lowercase();
-        let (mut rest, query) = cut(rest, b'?');
-        self.query = query.unwrap_or(&[]).to_vec();
-        if !rest.starts_with(b"/") {
-            if !self.scheme.is_empty() {
-                self.opaque = rest.to_vec();
+        let (mut rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        self.query = query.to_owned();
+        if !rest.starts_with('/') {
+            if !scheme.is_empty() {
+                self.opaque = rest.to_owned();
                 return Ok(());
             }
-            if cut(rest, b'/').0.contains(&b':') {
+            if has_colon_first(rest) {
                 return Err("first path segment in URL cannot contain colon".to_owned());
             }
         }
-        if (!self.scheme.is_empty() || !rest.starts_with(b"///"))
-            && let Some(authority) = rest.strip_prefix(b"//")
+        if (!scheme.is_empty() || !rest.starts_with("///"))
+            && let Some(authority) = rest.strip_prefix("//")
         {
-            let end = authority.iter().position(|b| *b == b'/').unwrap_or(authority.len());
+            let end = authority.find('/').unwrap_or(authority.len());
             let (authority, path) = authority.split_at(end);
             rest = path;
-            let at = authority.iter().rposition(|b| *b == b'@');
-            let host = at.map_or(authority, |at| authority.get(at + 1..).unwrap_or(&[]));
-            self.host = parse_host(&self.scheme, host)?;
-            self.user = at.and_then(|at| authority.get(..at)).map(parse_user).transpose()?;
+            let (user, host) = match authority.rsplit_once('@') {
+                Some((user, host)) => (Some(user), host),
+                None => (None, authority),
+            };
+            check_host(&self.scheme, host)?;
+            self.host = host.to_owned();
+            self.userinfo = user.map(userinfo).transpose()?;
         }
-        self.path = unescape(rest, Part::Path)?;
+        self.path = unescape(rest)?;
         Ok(())
     }
 
     /// `URL.Hostname`: the host without port and brackets.
-    pub(crate) fn hostname(&self) -> &[u8] {
-        let host = self.host.as_slice();
-        let colon = host.iter().rposition(|b| *b == b':');
-        let host = match colon.and_then(|colon| host.split_at_checked(colon)) {
-            Some((name, port)) if is_port(port) => name,
-            _ => host,
+    pub(crate) fn hostname(&self) -> &str {
+        let host = match self.host.rsplit_once(':') {
+            Some((name, port)) if check_port(port).is_ok() => name,
+            _ => &self.host,
         };
-        host.strip_prefix(b"[")
-            .and_then(|inner| inner.strip_suffix(b"]"))
+        host.strip_prefix('[')
+            .and_then(|inner| inner.strip_suffix(']'))
             .unwrap_or(host)
     }
 
     /// `URL.String`.
-    pub(crate) fn text(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+    pub(crate) fn text(&self) -> String {
+        let mut out = String::new();
         if !self.scheme.is_empty() {
-            out.extend_from_slice(&self.scheme);
-            out.push(b':');
+            out = format!("{}:", self.scheme);
         }
         if self.opaque.is_empty() {
             self.push_hierarchy(&mut out);
         } else {
-            out.extend_from_slice(&self.opaque);
+            out.push_str(&self.opaque);
         }
-        if !self.query.is_empty() {
-            out.push(b'?');
-            out.extend_from_slice(&self.query);
-        }
-        if !self.fragment.is_empty() {
-            out.push(b'#');
-            out.extend(escape(&self.fragment, Part::Fragment));
+        for (sign, part) in [('?', &self.query), ('#', &escape(&self.fragment, FRAGMENT))] {
+            if !part.is_empty() {
+                out.push(sign);
+                out.push_str(part);
+            }
         }
         out
     }
 
-    fn push_hierarchy(&self, out: &mut Vec<u8>) {
+    fn push_hierarchy(&self, out: &mut String) {
         let has_path = !self.scheme.is_empty() && !self.path.is_empty();
-        if !self.host.is_empty() || self.user.is_some() || has_path {
-            out.extend_from_slice(b"//");
+        if !self.host.is_empty() || self.userinfo.is_some() || has_path {
+            out.push_str("//");
         }
-        if let Some(user) = &self.user {
-            out.extend(user.text());
-            out.push(b'@');
+        if let Some(userinfo) = &self.userinfo {
+            out.push_str(userinfo);
+            out.push('@');
         }
-        out.extend(escape(&self.host, Part::Host));
-        let path = escape(&self.path, Part::Path);
-        if !path.is_empty() && !path.starts_with(b"/") && !self.host.is_empty() {
-            out.push(b'/');
+        out.push_str(&escape(&self.host, HOST));
+        if !self.path.is_empty() && !self.path.starts_with('/') && !self.host.is_empty() {
+            out.push('/');
         }
-        // A colon in the first segment would read as a scheme.
-        if out.is_empty() && cut(&path, b'/').0.contains(&b':') {
-            out.extend_from_slice(b"./");
+        // It would read as a scheme.
+        if out.is_empty() && has_colon_first(&self.path) {
+            out.push_str("./");
         }
-        out.extend(path);
+        out.push_str(&escape(&self.path, PATH));
     }
+}
+
+/// Whether the first segment of a path has a colon.
+fn has_colon_first(path: &str) -> bool {
+    path.split('/').next().is_some_and(|segment| segment.contains(':'))
 }

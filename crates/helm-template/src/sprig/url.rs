@@ -3,16 +3,15 @@
 use crate::gostd::NIL_POINTER;
 use crate::gostd::url::Url;
 use go_template::func::{CallError, Func};
-use go_template::value::{Entries, Map, Str, Value};
+use go_template::value::{Map, Str, Value};
 
 pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
     vec![Func::new("urlParse", url_parse), Func::new("urlJoin", url_join)]
 }
 
-fn url_parse(text: &[u8]) -> Result<Value, String> {
-    let url = Url::parse(text).map_err(|error| format!("unable to parse url: {error}"))?;
-    let userinfo = url.user.as_ref().map(|user| user.text()).unwrap_or_default();
-    let hostname = url.hostname().to_vec();
+fn url_parse(text: &Str) -> Result<Value, String> {
+    let url = Url::parse(&text.to_text()).map_err(|error| format!("unable to parse url: {error}"))?;
+    let hostname = url.hostname().to_owned();
     let parts = [
         ("scheme", url.scheme),
         ("host", url.host),
@@ -21,19 +20,16 @@ fn url_parse(text: &[u8]) -> Result<Value, String> {
         ("query", url.query),
         ("opaque", url.opaque),
         ("fragment", url.fragment),
-        ("userinfo", userinfo),
+        ("userinfo", url.userinfo.unwrap_or_default()),
     ];
-    let entries: Entries = parts
-        .into_iter()
-        .map(|(key, part)| (Str::from(key), Value::string(part)))
-        .collect();
-    Ok(Value::map(entries))
+    let entries = parts.map(|(key, part)| (Str::from(key), Value::string(part)));
+    Ok(Value::map(entries.into_iter().collect()))
 }
 
-fn part(map: &Map, key: &str) -> Result<Vec<u8>, CallError> {
+fn part(map: &Map, key: &str) -> Result<String, CallError> {
     match map.get(key.as_bytes()) {
-        None => Ok(Vec::new()),
-        Some(Value::String(text)) => Ok(text.as_bytes().to_vec()),
+        None => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.to_text().into_owned()),
         Some(Value::Nil) => Err(CallError::from(NIL_POINTER)),
         Some(other) => {
             let found = other.kind();
@@ -44,7 +40,7 @@ fn part(map: &Map, key: &str) -> Result<Vec<u8>, CallError> {
     }
 }
 
-fn url_join(map: &Map) -> Result<Vec<u8>, CallError> {
+fn url_join(map: &Map) -> Result<String, CallError> {
     let mut url = Url {
         scheme: part(map, "scheme")?,
         host: part(map, "host")?,
@@ -56,10 +52,9 @@ fn url_join(map: &Map) -> Result<Vec<u8>, CallError> {
     };
     let userinfo = part(map, "userinfo")?;
     if !userinfo.is_empty() {
-        let text = [b"proto://", userinfo.as_slice(), b"@host"].concat();
-        url.user = Url::parse(&text)
+        url.userinfo = Url::parse(&format!("proto://{userinfo}@host"))
             .map_err(|error| format!("unable to parse userinfo in dict: {error}"))?
-            .user;
+            .userinfo;
     }
     Ok(url.text())
 }

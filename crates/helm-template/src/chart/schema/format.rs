@@ -54,7 +54,7 @@ fn refuse(text: &str) -> Result<(), String> {
 
 /// Go's reader takes more for a URL than RFC 3986 does.
 fn uri(text: &str) -> Result<(), String> {
-    match Url::parse(text.as_bytes())?.scheme.is_empty() {
+    match Url::parse(text)?.scheme.is_empty() {
         true => refuse("relative url"),
         false => Ok(()),
     }
@@ -63,7 +63,7 @@ fn uri(text: &str) -> Result<(), String> {
 fn uri_reference(text: &str) -> Result<(), String> {
     match text.contains('\\') {
         true => refuse("contains \\"),
-        false => Url::parse(text.as_bytes()).map(drop),
+        false => Url::parse(text).map(drop),
     }
 }
 
