@@ -4,21 +4,24 @@ use std::any::Any;
 use std::cmp::Ordering;
 use std::fmt;
 use std::rc::Rc;
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 use crate::gostd::NIL_POINTER;
 use go_template::func::{Func, Param};
-use go_template::value::{Field, Object, Value};
+use go_template::value::{Object, Str, Value};
 
 pub use super::semver_constraint::Constraints;
 
 pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
     vec![
-        Func::new("semver", |text: &[u8]| {
-            parse(text).map(|version| Value::Object(Rc::new(VersionObject(version))))
+        Func::new("semver", |text: &Str| {
+            Version::parse(&text.to_text()).map(|version| Value::Object(Rc::new(version)))
         }),
-        Func::new("semverCompare", |constraint: &[u8], version: &[u8]| {
-            let constraints = Constraints::parse(&String::from_utf8_lossy(constraint))?;
-            parse(version).map(|version| constraints.check(&version))
+        Func::new("semverCompare", |constraint: &Str, version: &Str| {
+            let constraints = Constraints::parse(&constraint.to_text())?;
+            Version::parse(&version.to_text()).map(|version| constraints.check(&version))
         }),
     ]
 }
@@ -41,11 +44,12 @@ pub struct Version {
     pub original: String,
 }
 
-/// Whether all between the dots is letters, digits and `-`.
-pub(super) fn is_identifiers(text: &str) -> bool {
-    text.split('.')
-        .all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'))
-}
+/// What may stand between the `-` or `+` of a version and its next part.
+pub(super) const IDENTIFIERS: &str = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*";
+static VERSION: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let numbers = r"([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?";
+    Regex::new(&format!(r"^v?{numbers}(?:-({IDENTIFIERS}))?(?:\+({IDENTIFIERS}))?$")).ok()
+});
 
 impl Version {
     /// `NewVersion`: a leading `v`, missing parts and leading zeros are accepted. Errors are the library's texts.
@@ -53,45 +57,25 @@ impl Version {
         if text.len() > MAX_VERSION {
             return Err(format!("version string is too long (max {MAX_VERSION} bytes)"));
         }
-        let invalid = || INVALID.to_owned();
-        let body = text.strip_prefix('v').unwrap_or(text);
-        let (body, metadata) = body
-            .split_once('+')
-            .map_or((body, None), |(body, meta)| (body, Some(meta)));
-        let (numbers, prerelease) = body
-            .split_once('-')
-            .map_or((body, None), |(body, pre)| (body, Some(pre)));
-        if [metadata, prerelease]
-            .into_iter()
-            .flatten()
-            .any(|part| !is_identifiers(part))
-        {
-            return Err(invalid());
-        }
-        let parts: Vec<&str> = numbers.split('.').collect();
-        let numeric = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-        if parts.len() > 3 || !parts.iter().all(numeric) {
-            return Err(invalid());
-        }
-        let mut segments = [0u64; 3];
-        for (segment, part) in segments.iter_mut().zip(&parts) {
-            *segment = part.parse().map_err(|_| {
-                format!("error parsing version segment: strconv.ParseUint: parsing \"{part}\": value out of range")
-            })?;
-        }
-        let prerelease = prerelease.unwrap_or_default().to_owned();
+        let found = VERSION.as_ref().and_then(|version| version.captures(text));
+        let found = found.ok_or(INVALID)?;
+        let part = |index: usize| found.get(index).map_or("", |part| part.as_str());
+        let number = |index: usize| match part(index) {
+            "" => Ok(0),
+            digits => digits.parse().map_err(|_| {
+                format!("error parsing version segment: strconv.ParseUint: parsing \"{digits}\": value out of range")
+            }),
+        };
         let zero_led = |part: &str| part.len() > 1 && part.starts_with('0') && part.bytes().all(|b| b.is_ascii_digit());
-        if prerelease.split('.').any(zero_led) {
+        if part(4).split('.').any(zero_led) {
             return Err("version segment starts with 0".to_owned());
         }
-        let [major, minor, patch] = segments;
-        let metadata = metadata.unwrap_or_default().to_owned();
         Ok(Version {
-            major,
-            minor,
-            patch,
-            prerelease,
-            metadata,
+            major: number(1)?,
+            minor: number(2)?,
+            patch: number(3)?,
+            prerelease: part(4).to_owned(),
+            metadata: part(5).to_owned(),
             original: text.to_owned(),
         })
     }
@@ -124,7 +108,7 @@ impl fmt::Display for Version {
 }
 
 /// The order of two pre-releases, part by part: numbers by size and before words, fewer parts before more.
-pub(super) fn compare_prerelease(a: &str, b: &str) -> Ordering {
+fn compare_prerelease(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a.split('.'), b.split('.'));
     loop {
         let order = match (left.next(), right.next()) {
@@ -151,10 +135,7 @@ fn compare_part(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// A `*semver.Version`.
-struct VersionObject(Version);
-
-impl VersionObject {
+impl Version {
     /// What an `Inc...` method makes: without a pre-release and metadata.
     fn next(&self, major: u64, minor: u64, patch: u64) -> Value {
         let mut next = Version {
@@ -163,22 +144,23 @@ impl VersionObject {
             patch,
             ..Version::default()
         };
-        let lead = if self.0.original.starts_with('v') { "v" } else { "" };
+        let lead = if self.original.starts_with('v') { "v" } else { "" };
         next.original = format!("{lead}{next}");
-        Value::Object(Rc::new(VersionObject(next)))
+        Value::Object(Rc::new(next))
     }
 }
 
 /// The version that is the argument of a method.
 fn other(args: &[Value]) -> Result<&Version, String> {
     let found = match args {
-        [Value::Object(object)] => object.as_any().downcast_ref::<VersionObject>(),
+        [Value::Object(object)] => object.as_any().downcast_ref(),
         _ => None,
     };
-    found.map(|other| &other.0).ok_or_else(|| NIL_POINTER.to_owned())
+    found.ok_or_else(|| NIL_POINTER.to_owned())
 }
 
-impl Object for VersionObject {
+/// A `*semver.Version`.
+impl Object for Version {
     fn type_name(&self) -> &'static str {
         "*semver.Version"
     }
@@ -199,7 +181,7 @@ impl Object for VersionObject {
     }
 
     fn call(&self, method: &str, args: &[Value]) -> Option<Result<Value, String>> {
-        let version = &self.0;
+        let version = self;
         let order = |test: fn(Ordering) -> bool| other(args).map(|other| Value::Bool(test(version.compare(other))));
         Some(match method {
             "Major" => Ok(Value::Uint64(version.major)),
@@ -226,47 +208,15 @@ impl Object for VersionObject {
         })
     }
 
-    fn structure(&self) -> Option<Vec<Field>> {
-        let version = &self.0;
-        let number = |name, n: u64| Field {
-            name,
-            value: Value::Uint64(n),
-        };
-        let text = |name, text: &str| Field {
-            name,
-            value: Value::string(text),
-        };
-        Some(vec![
-            number("major", version.major),
-            number("minor", version.minor),
-            number("patch", version.patch),
-            text("pre", &version.prerelease),
-            text("metadata", &version.metadata),
-            text("original", &version.original),
-        ])
-    }
-
-    fn is_stringer(&self) -> bool {
-        true
-    }
-
     fn display(&self) -> String {
-        self.0.to_string()
+        self.to_string()
     }
 
     fn to_json(&self) -> Result<serde_json::Value, String> {
-        Ok(serde_json::Value::String(self.0.to_string()))
+        Ok(serde_json::Value::String(self.to_string()))
     }
 
     fn as_any(&self) -> &dyn Any {
         self
-    }
-}
-
-/// [`Version::parse`] of a text that may not be UTF-8; the limit is of its own bytes.
-fn parse(text: &[u8]) -> Result<Version, String> {
-    match std::str::from_utf8(text) {
-        Err(_) if text.len() <= MAX_VERSION => Err(INVALID.to_owned()),
-        _ => Version::parse(&String::from_utf8_lossy(text)),
     }
 }

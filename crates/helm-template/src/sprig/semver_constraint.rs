@@ -1,8 +1,10 @@
 //! Version constraints as Masterminds/semver v3.5.0 understands them: `>=1.2, <2 || ~3.1.x`.
 
-use std::cmp::Ordering;
+use std::sync::LazyLock;
 
-use super::semver::{Version, compare_prerelease, is_identifiers};
+use regex::{Captures, Regex};
+
+use super::semver::{IDENTIFIERS, Version};
 use go_template::quote::quote_go;
 
 /// The longest text and the most alternatives that are read.
@@ -17,121 +19,41 @@ pub struct Constraints {
 
 #[derive(Clone, Debug)]
 struct Comparison {
-    operator: Operator,
+    operator: String,
     version: Version,
-    /// Which parts were left open. `any` covers the other two, and a version that is all open.
-    any: bool,
-    minor: bool,
-    patch: bool,
+    open: Open,
 }
 
+/// From which part on a comparison leaves its version open, by `x` or by ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
-    TildeOrEqual,
-    NotEqual,
-    Greater,
-    Less,
-    GreaterEqual,
-    LessEqual,
-    Tilde,
-    Caret,
+enum Open {
+    Nothing,
+    Patch,
+    Minor,
+    Major,
 }
 
-/// A comparison, taken apart.
-struct Parts<'t> {
-    operator: &'t str,
-    /// All of it after the operator.
-    version: &'t str,
-    major: &'t str,
-    /// With their dot, if they are there.
-    minor: &'t str,
-    patch: &'t str,
-    /// With its `-`.
-    prerelease: &'t str,
+struct Syntax {
+    comparison: Regex,
+    /// Comparisons between which there are blanks or a comma.
+    group: Regex,
+    /// `a - b`, which is `>=a, <=b`.
+    range: Regex,
 }
 
-/// Two characters before one, so that none hides a longer one.
-const OPERATORS: [&str; 11] = ["!=", ">=", "=>", "<=", "=<", "~>", "=", ">", "<", "~", "^"];
-const SPACE: [char; 5] = ['\t', '\n', '\x0C', '\r', ' '];
-
-fn improper(text: &str) -> String {
-    format!("improper constraint: {}", quote_go(text))
-}
-
-/// The length of a number or a wildcard at the front.
-fn number(text: &str) -> usize {
-    match text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()) {
-        0 => usize::from(text.starts_with(['x', 'X', '*'])),
-        digits => digits,
-    }
-}
-
-/// A dot and such a part, if the text starts with them.
-fn dotted(text: &str) -> (&str, &str) {
-    match text.strip_prefix('.').map_or(0, number) {
-        0 => ("", text),
-        len => text.split_at(1 + len),
-    }
-}
-
-// === impl Parts ===
-
-impl<'t> Parts<'t> {
-    /// Reads a comparison: an operator, if there is one, and a version, parts of which may be `x`, `X`, `*`, or missing.
-    fn parse(text: &'t str) -> Option<Self> {
-        let operator = OPERATORS.iter().find(|operator| text.starts_with(**operator));
-        let (operator, version) = text.split_at(operator.map_or(0, |operator| operator.len()));
-        let version = version.trim_start_matches(SPACE);
-        let numbers = version.strip_prefix('v').unwrap_or(version);
-        let (major, rest) = numbers.split_at(number(numbers));
-        let (minor, rest) = dotted(rest);
-        let (patch, rest) = if minor.is_empty() { ("", rest) } else { dotted(rest) };
-        let (prerelease, metadata) = rest.split_at(rest.find('+').unwrap_or(rest.len()));
-        let fits = |part: &str, sign| part.is_empty() || part.strip_prefix(sign).is_some_and(is_identifiers);
-        (!major.is_empty() && fits(prerelease, '-') && fits(metadata, '+')).then_some(Parts {
-            operator,
-            version,
-            major,
-            minor,
-            patch,
-            prerelease,
-        })
-    }
-}
-
-/// Splits a text into comparisons, between which there are blanks or a comma. Blanks may follow an operator, and `a - b`
-/// is `>=a <=b`.
-fn comparisons(text: &str) -> Option<Vec<(Option<&'static str>, &str)>> {
-    let word = |text: &str| text.find(|c| c == ',' || SPACE.contains(&c)).unwrap_or(text.len());
-    let mut found = Vec::new();
-    let mut rest = text.trim_matches(SPACE);
-    while !rest.is_empty() {
-        let operator = rest.len() - rest.trim_start_matches(['!', '=', '<', '>', '~', '^']).len();
-        let version = rest.get(operator..)?.trim_start_matches(SPACE);
-        let start = rest.len() - version.len();
-        let (one, after) = rest.split_at_checked(start + word(version))?;
-        let after = after.trim_start_matches(SPACE);
-        let range = after.strip_prefix("- ").filter(|_| operator == 0);
-        rest = match range.map(|to| to.trim_start_matches(SPACE)) {
-            Some(to) => {
-                let (to, after) = to.split_at(word(to));
-                found.extend([(Some(">="), one), (Some("<="), to)]);
-                after.trim_start_matches(SPACE)
-            }
-            None => {
-                found.push((None, one));
-                after
-            }
-        };
-        if let Some(after) = rest.strip_prefix(',') {
-            rest = after.trim_start_matches(SPACE);
-            if rest.is_empty() {
-                return None;
-            }
-        }
-    }
-    (!found.is_empty()).then_some(found)
-}
+static SYNTAX: LazyLock<Option<Syntax>> = LazyLock::new(|| {
+    let number = "[0-9]+|[xX*]";
+    let suffix = format!(r"(-{IDENTIFIERS})?(?:\+{IDENTIFIERS})?");
+    let version = format!(r"v?({number})(?:\.({number}))?(?:\.({number}))?{suffix}");
+    let comparison = format!(r"(!=|>=|=>|<=|=<|~>|[=<>~^]?)\s*({version})");
+    let group = format!(r"^\s*{comparison}\s*(?:(?:\s+|,\s*){comparison}\s*)*$");
+    let range = format!(r"\s*(?<from>{version})\s+-\s+(?<to>{version})\s*");
+    Some(Syntax {
+        comparison: Regex::new(&comparison).ok()?,
+        group: Regex::new(&group).ok()?,
+        range: Regex::new(&range).ok()?,
+    })
+});
 
 // === impl Constraints ===
 
@@ -141,20 +63,18 @@ impl Constraints {
         if text.len() > MAX_LENGTH {
             return Err(format!("constraint string is too long (max {MAX_LENGTH} bytes)"));
         }
+        let improper = |text: &str| format!("improper constraint: {}", quote_go(text));
+        let syntax = SYNTAX.as_ref().ok_or_else(|| improper(text))?;
+        let text = syntax.range.replace_all(text, " >=${from}, <=${to} ");
         let alternatives: Vec<&str> = text.split("||").collect();
         if alternatives.len() > MAX_GROUPS {
             return Err(format!("too many constraint groups (max {MAX_GROUPS})"));
         }
-        let group = |text: &str| {
-            let all = comparisons(text).ok_or_else(|| improper(text))?;
-            let read = all.into_iter().map(|(operator, one)| {
-                let mut parts = Parts::parse(one).ok_or_else(|| improper(text))?;
-                parts.operator = operator.unwrap_or(parts.operator);
-                Comparison::new(&parts)
-            });
-            read.collect()
+        let group = |text: &&str| match syntax.group.is_match(text) {
+            true => syntax.comparison.captures_iter(text).map(Comparison::new).collect(),
+            false => Err(improper(text)),
         };
-        let groups = alternatives.into_iter().map(group).collect::<Result<_, String>>()?;
+        let groups = alternatives.iter().map(group).collect::<Result<_, String>>()?;
         Ok(Constraints { groups })
     }
 
@@ -167,122 +87,60 @@ impl Constraints {
     }
 }
 
-fn is_open(part: &str) -> bool {
-    matches!(part, "" | "x" | "X" | "*")
-}
-
 // === impl Comparison ===
 
 impl Comparison {
-    fn new(parts: &Parts<'_>) -> Result<Self, String> {
-        let operator = match parts.operator {
-            "!=" => Operator::NotEqual,
-            ">" => Operator::Greater,
-            "<" => Operator::Less,
-            ">=" | "=>" => Operator::GreaterEqual,
-            "<=" | "=<" => Operator::LessEqual,
-            "~" | "~>" => Operator::Tilde,
-            "^" => Operator::Caret,
-            _ => Operator::TildeOrEqual,
-        };
-        let (major, minor, patch, prerelease) = (parts.major, parts.minor, parts.patch, parts.prerelease);
-        let open = |part: &str| is_open(part.strip_prefix('.').unwrap_or(part));
-        let (mut any, mut minor_open, mut patch_open) = (false, false, false);
-        let text = if is_open(major) {
-            any = true;
-            format!("0.0.0{prerelease}")
-        } else if open(minor) {
-            (any, minor_open) = (true, true);
-            format!("{major}.0.0{prerelease}")
-        } else if open(patch) {
-            (any, patch_open) = (true, true);
-            format!("{major}{minor}.0{prerelease}")
+    fn new(found: Captures<'_>) -> Result<Self, String> {
+        let part = |index: usize| found.get(index).map_or("", |part| part.as_str());
+        let is_open = |part: &str| matches!(part, "" | "x" | "X" | "*");
+        let (major, minor, patch, prerelease) = (part(3), part(4), part(5), part(6));
+        let (open, text) = if is_open(major) {
+            (Open::Major, format!("0.0.0{prerelease}"))
+        } else if is_open(minor) {
+            (Open::Minor, format!("{major}.0.0{prerelease}"))
+        } else if is_open(patch) {
+            (Open::Patch, format!("{major}.{minor}.0{prerelease}"))
         } else {
-            parts.version.to_owned()
+            (Open::Nothing, part(2).to_owned())
         };
-        let version = Version::parse(&text).map_err(|_| "constraint parser error".to_owned())?;
         Ok(Comparison {
-            operator,
-            version,
-            any,
-            minor: minor_open,
-            patch: patch_open,
+            operator: part(1).to_owned(),
+            version: Version::parse(&text).map_err(|_| "constraint parser error")?,
+            open,
         })
     }
 
     fn check(&self, version: &Version) -> bool {
-        let order = version.compare(&self.version);
         let wanted = &self.version;
-        match self.operator {
-            Operator::TildeOrEqual if self.any => self.tilde(version),
-            Operator::TildeOrEqual => order == Ordering::Equal,
-            Operator::NotEqual => self.differs(version),
-            Operator::Greater if !self.any => order == Ordering::Greater,
-            Operator::Greater => match version.major.cmp(&wanted.major) {
-                Ordering::Greater => true,
-                Ordering::Less => false,
-                // 11.1.0 isn't above "11", nor 1.2.7 above "1.2".
-                Ordering::Equal if self.minor => false,
-                Ordering::Equal if self.patch => version.minor > wanted.minor,
-                Ordering::Equal => order == Ordering::Greater,
-            },
-            Operator::Less => order == Ordering::Less,
-            Operator::GreaterEqual => order != Ordering::Less,
-            Operator::LessEqual if !self.any => order != Ordering::Greater,
-            Operator::LessEqual => {
-                version.major < wanted.major
-                    || (version.major == wanted.major && (version.minor <= wanted.minor || self.minor))
-            }
-            Operator::Tilde => self.tilde(version),
-            Operator::Caret => self.caret(version),
+        let order = version.compare(wanted);
+        let by_major = version.major.cmp(&wanted.major);
+        let by_minor = by_major.then(version.minor.cmp(&wanted.minor));
+        // By the parts that are there: 11.1.0 isn't above "11", nor 1.2.7 above "1.2".
+        let by_given = match self.open {
+            Open::Minor => by_major,
+            Open::Patch => by_minor,
+            Open::Major | Open::Nothing => order,
+        };
+        let is_zero = (wanted.major, wanted.minor, wanted.patch) == (0, 0, 0);
+        match (self.operator.as_str(), self.open) {
+            ("" | "=", Open::Nothing) => order.is_eq(),
+            ("!=", Open::Patch) => by_minor.is_ne() || version.prerelease != wanted.prerelease,
+            ("!=", _) => by_given.is_ne(),
+            (">", _) => by_given.is_gt(),
+            ("<", _) => order.is_lt(),
+            (">=" | "=>", _) => order.is_ge(),
+            ("<=" | "=<", Open::Major) => by_minor.is_le(),
+            ("<=" | "=<", _) => by_given.is_le(),
+            _ if order.is_lt() => false,
+            ("^", Open::Minor) => by_major.is_eq(),
+            ("^", _) if wanted.major > 0 => by_major.is_eq(),
+            ("^", Open::Patch) => by_minor.is_eq(),
+            ("^", _) if wanted.minor > 0 => by_minor.is_eq(),
+            ("^", _) => by_minor.is_eq() && version.patch == wanted.patch,
+            // What is left is a tilde, or an equality with an open part.
+            (_, Open::Major | Open::Nothing) if is_zero => true,
+            (_, Open::Minor) => by_major.is_eq(),
+            _ => by_minor.is_eq(),
         }
-    }
-
-    fn differs(&self, version: &Version) -> bool {
-        let wanted = &self.version;
-        if self.any {
-            if wanted.major != version.major || (wanted.minor != version.minor && !self.minor) {
-                return true;
-            }
-            if self.minor {
-                return false;
-            }
-            if wanted.patch != version.patch && !self.patch {
-                return true;
-            }
-            if self.patch {
-                let prereleases = !version.prerelease.is_empty() || !wanted.prerelease.is_empty();
-                return prereleases && compare_prerelease(&version.prerelease, &wanted.prerelease) != Ordering::Equal;
-            }
-        }
-        version.compare(wanted) != Ordering::Equal
-    }
-
-    fn tilde(&self, version: &Version) -> bool {
-        let wanted = &self.version;
-        if version.compare(wanted) == Ordering::Less {
-            return false;
-        }
-        if (wanted.major, wanted.minor, wanted.patch) == (0, 0, 0) && !self.minor && !self.patch {
-            return true;
-        }
-        version.major == wanted.major && (version.minor == wanted.minor || self.minor)
-    }
-
-    fn caret(&self, version: &Version) -> bool {
-        let wanted = &self.version;
-        if version.compare(wanted) == Ordering::Less {
-            return false;
-        }
-        if wanted.major > 0 || self.minor {
-            return version.major == wanted.major;
-        }
-        if version.major > 0 {
-            return false;
-        }
-        if wanted.minor > 0 || self.patch {
-            return version.minor == wanted.minor;
-        }
-        version.minor == 0 && version.patch == wanted.patch
     }
 }
