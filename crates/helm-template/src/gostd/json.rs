@@ -13,28 +13,14 @@ pub(crate) use super::json_parse::unmarshal;
 
 /// How to write JSON.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Style {
-    /// Write `<`, `>` and `&` as escapes, as `json.Marshal` does.
-    pub escape_html: bool,
-    /// Spaces per level, each element on its own line; `None` for no white space at all.
-    pub indent: Option<usize>,
+pub enum Style {
+    /// `json.Marshal`, with `<`, `>` and `&` as escapes.
+    Compact,
+    /// `json.MarshalIndent` with two spaces.
+    Pretty,
+    /// An encoder with `SetEscapeHTML(false)`, without the line break it ends with.
+    Raw,
 }
-
-/// `json.Marshal`.
-pub const COMPACT: Style = Style {
-    escape_html: true,
-    indent: None,
-};
-/// `json.MarshalIndent` with two spaces.
-pub const PRETTY: Style = Style {
-    escape_html: true,
-    indent: Some(2),
-};
-/// An encoder with `SetEscapeHTML(false)`, without the line break it ends with.
-pub const RAW: Style = Style {
-    escape_html: false,
-    indent: None,
-};
 
 /// Writes a value as Go does: keys in byte order, `[]byte` as base64, nil lists and maps as `null`, invalid UTF-8 as
 /// U+FFFD. An error is the text of Go's error (NaN, infinities, values that contain themselves), or of [`limit`].
@@ -66,7 +52,7 @@ impl Writer {
         }
         match value {
             Value::Nil => self.out.extend_from_slice(b"null"),
-            Value::Bool(b) => self.out.extend_from_slice(if *b { b"true" } else { b"false" }),
+            Value::Bool(b) => self.out.extend_from_slice(b.to_string().as_bytes()),
             Value::Int(n) | Value::Int64(n) => self.out.extend_from_slice(n.to_string().as_bytes()),
             Value::Uint8(n) => self.out.extend_from_slice(n.to_string().as_bytes()),
             Value::Uint64(n) => self.out.extend_from_slice(n.to_string().as_bytes()),
@@ -78,95 +64,48 @@ impl Writer {
                 self.string(encoded.as_bytes());
             }
             Value::List(list) => {
-                let items = list.items();
-                self.group(b"[]", items.len(), depth, |writer, index| match items.get(index) {
-                    Some(item) => writer.value(item, depth + 1),
-                    None => Ok(()),
-                })?;
+                self.group(b"[]", list.items(), depth, |writer, item| writer.value(item, depth + 1))?;
             }
             Value::Map(map) if map.entries.is_none() => self.out.extend_from_slice(b"null"),
-            // The contents of files are byte slices to Go.
-            Value::Map(map) if map.kind.of_bytes() => {
-                let entries = map.snapshot();
-                self.group(b"{}", entries.len(), depth, |writer, index| match entries.get(index) {
-                    Some((key, Value::String(data))) => {
-                        writer.key(key.as_bytes());
-                        writer.string(BASE64.encode(data.as_bytes()).as_bytes());
+            Value::Map(map) => self.group(b"{}", &map.snapshot(), depth, |writer, (key, value)| {
+                writer.key(key);
+                match value {
+                    // The contents of files are byte slices to Go.
+                    Value::String(data) if map.kind.of_bytes() => {
+                        writer.string(BASE64.encode(data).as_bytes());
                         Ok(())
                     }
-                    _ => Ok(()),
-                })?;
-            }
-            Value::Map(map) => {
-                let entries = map.snapshot();
-                self.group(b"{}", entries.len(), depth, |writer, index| match entries.get(index) {
-                    Some((key, value)) => {
-                        writer.key(key.as_bytes());
-                        writer.value(value, depth + 1)
-                    }
-                    None => Ok(()),
-                })?;
-            }
+                    value => writer.value(value, depth + 1),
+                }
+            })?,
             Value::Object(object) => match object.json_fields() {
-                None => self.data(&object.to_json()?, depth)?,
-                Some(fields) => self.group(b"{}", fields.len(), depth, |writer, index| match fields.get(index) {
-                    Some(field) => {
-                        writer.key(field.name.as_bytes());
-                        writer.value(&field.value, depth + 1)
-                    }
-                    None => Ok(()),
+                None => self.value(&Value::from_json(&object.to_json()?), depth)?,
+                Some(fields) => self.group(b"{}", &fields, depth, |writer, field| {
+                    writer.key(field.name.as_bytes());
+                    writer.value(&field.value, depth + 1)
                 })?,
             },
         }
         Ok(())
     }
 
-    /// What an object said of itself.
-    fn data(&mut self, json: &serde_json::Value, depth: usize) -> Result<(), String> {
-        use serde_json::Value as Json;
-        match json {
-            Json::Array(items) => self.group(b"[]", items.len(), depth, |writer, index| match items.get(index) {
-                Some(item) => writer.data(item, depth + 1),
-                None => Ok(()),
-            }),
-            Json::Object(fields) => {
-                let fields: Vec<_> = fields.iter().collect();
-                self.group(b"{}", fields.len(), depth, |writer, index| match fields.get(index) {
-                    Some((key, value)) => {
-                        writer.key(key.as_bytes());
-                        writer.data(value, depth + 1)
-                    }
-                    None => Ok(()),
-                })
-            }
-            Json::String(text) => {
-                self.string(text.as_bytes());
-                Ok(())
-            }
-            scalar => {
-                self.out.extend_from_slice(scalar.to_string().as_bytes());
-                Ok(())
-            }
-        }
-    }
-
-    fn group(
+    fn group<T>(
         &mut self,
         brackets: &[u8; 2],
-        len: usize,
+        items: &[T],
         depth: usize,
-        mut element: impl FnMut(&mut Self, usize) -> Result<(), String>,
+        write: impl Fn(&mut Self, &T) -> Result<(), String>,
     ) -> Result<(), String> {
         let [open, close] = *brackets;
         self.out.push(open);
-        for index in 0..len {
+        for (index, item) in items.iter().enumerate() {
             if index > 0 {
                 self.out.push(b',');
             }
             self.line(depth + 1);
-            element(self, index)?;
+            write(self, item)?;
         }
-        if len > 0 {
+        if !items.is_empty() {
             self.line(depth);
         }
         self.out.push(close);
@@ -174,16 +113,16 @@ impl Writer {
     }
 
     fn line(&mut self, depth: usize) {
-        if let Some(spaces) = self.style.indent {
+        if self.style == Style::Pretty {
             self.out.push(b'\n');
-            self.out.extend(std::iter::repeat_n(b' ', spaces * depth));
+            self.out.extend(std::iter::repeat_n(b' ', 2 * depth));
         }
     }
 
     fn key(&mut self, key: &[u8]) {
         self.string(key);
         self.out.push(b':');
-        if self.style.indent.is_some() {
+        if self.style == Style::Pretty {
             self.out.push(b' ');
         }
     }
@@ -200,7 +139,7 @@ impl Writer {
                 '\u{8}' => self.out.extend_from_slice(b"\\b"),
                 '\u{c}' => self.out.extend_from_slice(b"\\f"),
                 '\0'..='\u{1f}' | '\u{2028}' | '\u{2029}' => self.escape(c),
-                '<' | '>' | '&' if self.style.escape_html => self.escape(c),
+                '<' | '>' | '&' if self.style != Style::Raw => self.escape(c),
                 // Go marks an invalid byte with an escape, but leaves a real U+FFFD alone.
                 char::REPLACEMENT_CHARACTER if width == 1 => self.escape(c),
                 c => runes::push(&mut self.out, c),

@@ -4,7 +4,7 @@ use serde_json::{Map as JsonMap, Value as Json};
 
 use super::{toml, toml_read};
 use crate::chart::metadata::{mismatch, undecodable};
-use crate::gostd::json::{COMPACT, marshal, unmarshal};
+use crate::gostd::json::{Style, marshal, unmarshal};
 use crate::render::weight;
 use go_template::func::{CallError, Func};
 use go_template::meter::{self, Overrun};
@@ -114,8 +114,10 @@ pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
         Func::new("fromToml", |text: &[u8]| {
             toml_read::read(text).unwrap_or_else(error_map)
         }),
-        Func::new("toJson", |value: &Value| marshal(value, COMPACT).unwrap_or_default()),
-        Func::new("mustToJson", |value: &Value| marshal(value, COMPACT)),
+        Func::new("toJson", |value: &Value| {
+            marshal(value, Style::Compact).unwrap_or_default()
+        }),
+        Func::new("mustToJson", |value: &Value| marshal(value, Style::Compact)),
         Func::new("fromJson", |text: &[u8]| {
             match from_json_text(text, |value| matches!(value, Value::Map(_)), MAP) {
                 // Go's decoder makes a nil map, and a nil list, of null.
