@@ -3,7 +3,7 @@
 use super::logic::is_empty;
 use crate::limit;
 use go_template::func::{CallError, Func, Rest};
-use go_template::value::{Entries, Field, Map, MapKind, Object, Str, Value};
+use go_template::value::{Entries, Map, MapKind, Str, Value};
 
 pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
     let merge = |target: &Map, sources: Rest<&Map>| merged(target, &sources, false);
@@ -50,9 +50,6 @@ fn merge_level(
                 merge_level(old, from, overwrite, depth + 1, budget)?;
             }
         }
-        if let Some(Value::Object(old)) = &old {
-            refuse(&**old, &from, overwrite)?;
-        }
         let filled = old.as_ref().is_some_and(|old| !is_empty(old));
         if filled && is_map(&from) && old.as_ref().is_some_and(is_map) {
             continue;
@@ -64,63 +61,13 @@ fn merge_level(
     Ok(())
 }
 
-/// What keeps a map, struct or pointer from being merged into a struct or pointer: its kind, or the fields it lacks.
-/// Where nothing does, the value is kept, or replaced as a whole.
-fn refuse(target: &dyn Object, source: &Value, overwrite: bool) -> Result<(), String> {
-    match (target.kind(), source.kind()) {
-        ("struct", "map" | "struct" | "ptr") => refuse_fields(target, source),
-        ("ptr", "ptr") => match source {
-            Value::Object(object) => (target.structure().into_iter().flatten())
-                .zip(object.structure().into_iter().flatten())
-                .try_for_each(|(field, from)| refuse_field(&field, &from.value)),
-            _ => Ok(()),
-        },
-        ("ptr", "map" | "struct") if !overwrite => Err("src and dst must be of same type".to_owned()),
-        _ => Ok(()),
-    }
-}
-
-/// Fields are merged in pairs, by their places.
-fn refuse_fields(target: &dyn Object, source: &Value) -> Result<(), String> {
-    let fields = target.structure().unwrap_or_default();
-    if !fields.iter().any(|field| field.name.starts_with(char::is_uppercase)) {
-        return Ok(());
-    }
-    let sources = match source {
-        Value::Object(object) if object.kind() == "struct" => object.structure().unwrap_or_default(),
-        other => {
-            return Err(format!(
-                "reflect: call of reflect.Value.Field on {} Value",
-                other.kind()
-            ));
-        }
-    };
-    if sources.len() < fields.len() {
-        return Err("reflect: Field index out of range".to_owned());
-    }
-    let mut pairs = fields.iter().zip(&sources);
-    pairs.try_for_each(|(field, from)| refuse_field(field, &from.value))
-}
-
-fn refuse_field(field: &Field, source: &Value) -> Result<(), String> {
-    match &field.value {
-        Value::Object(target) if target.kind() == "struct" => refuse_fields(&**target, source),
-        _ => Ok(()),
-    }
-}
-
-/// Reflection takes an element as its map's type has it, so what comes from a map of anything fits no map of strings.
+/// A map of texts, or of files, takes no values of another type.
 fn put(target: &Map, source: &Map, key: Str, value: Value) -> Result<(), CallError> {
-    let element = match target.kind {
-        MapKind::String => "string",
-        kind if kind.of_bytes() => "[]uint8",
-        _ => return Ok(target.insert(key, value)?),
-    };
-    if source.kind == target.kind {
-        return Ok(target.insert(key, value)?);
+    let takes_one_type = target.kind == MapKind::String || target.kind.of_bytes();
+    if takes_one_type && target.kind != source.kind {
+        return Err("a map of one type of values can't be merged with one of another".into());
     }
-    let text = format!("reflect.Value.SetMapIndex: value of type interface {{}} is not assignable to type {element}");
-    Err(CallError::from(text))
+    Ok(target.insert(key, value)?)
 }
 
 fn merged(target: &Map, sources: &Rest<'_, &Map>, overwrite: bool) -> Result<Map, CallError> {
