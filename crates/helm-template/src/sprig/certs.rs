@@ -1,18 +1,16 @@
 //! Certificates and private keys: `genCA` and its kin, with the properties that Helm's have.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rcgen::string::PrintableString;
 use rcgen::{
-    BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType, DnValue, ExtendedKeyUsagePurpose,
-    IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData, SanType, date_time_ymd,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, PublicKeyData, SanType, date_time_ymd,
 };
-use sha2::{Digest, Sha256};
-use x509_parser::error::X509Error;
 use x509_parser::{certificate::X509Certificate, prelude::FromDer};
 
 use super::draw::Identity;
@@ -246,30 +244,16 @@ struct Request {
     authority: bool,
 }
 
-fn addresses(list: &List) -> Result<Vec<IpAddr>, CallError> {
-    let address = |item: &Value| {
-        let Value::String(name) = item else {
-            let shown = String::from_utf8_lossy(&text::display(item)).into_owned();
-            return Err(CallError::Text(format!("error parsing ip: {shown} is not a string")));
-        };
-        name.to_text()
-            .parse()
-            .map_err(|_| CallError::Text(format!("error parsing ip: {}", name.to_text())))
-    };
-    list.items().iter().map(address).collect()
-}
-
-fn names(list: &List) -> Result<Vec<String>, CallError> {
-    let name = |item: &Value| match item {
-        Value::String(name) => Ok(name.to_text().into_owned()),
+/// The texts of a list. An error begins with what it is about.
+fn texts<'l>(list: &'l List, error: &str) -> Result<Vec<Cow<'l, str>>, CallError> {
+    let text = |item: &'l Value| match item {
+        Value::String(text) => Ok(text.to_text()),
         other => {
             let shown = String::from_utf8_lossy(&text::display(other)).into_owned();
-            Err(CallError::Text(format!(
-                "error processing alternate dns name: {shown} is not a string"
-            )))
+            Err(CallError::Text(format!("{error}: {shown} is not a string")))
         }
     };
-    list.items().iter().map(name).collect()
+    list.items().iter().map(text).collect()
 }
 
 fn common_name(name: &[u8]) -> Result<String, CallError> {
@@ -289,10 +273,13 @@ impl Request {
     }
 
     fn leaf(name: &[u8], ips: &List, alternate: &List, days: i64) -> Result<Self, CallError> {
+        let wrong = "error parsing ip";
+        let address = |text: &Cow<'_, str>| text.parse().map_err(|_| CallError::Text(format!("{wrong}: {text}")));
+        let names = texts(alternate, "error processing alternate dns name")?;
         Ok(Request {
             common_name: common_name(name)?,
-            addresses: addresses(ips)?,
-            names: names(alternate)?,
+            addresses: texts(ips, wrong)?.iter().map(address).collect::<Result<_, _>>()?,
+            names: names.into_iter().map(Cow::into_owned).collect(),
             days,
             authority: false,
         })
@@ -332,11 +319,7 @@ impl Request {
             && has_key(&found, &key)
             && found.issuer().as_raw() == authority.subject().as_raw()
             && validity(&found) == Some((pair.not_before, pair.not_after))
-            // The curve P-521 can't be checked.
-            && matches!(
-                found.verify_signature(Some(authority.public_key())),
-                Ok(()) | Err(X509Error::SignatureUnsupportedAlgorithm)
-            );
+            && found.verify_signature(Some(authority.public_key())).is_ok();
         fits.then_some(())
     }
 
@@ -345,18 +328,10 @@ impl Request {
         source.fill(&mut serial)?;
         let not_before = Timestamp::from_second(source.clock().as_second()).unwrap_or_default();
         let not_after = self.end(not_before)?;
-        let mut params = self.params(key)?;
+        let mut params = self.params()?;
         params.serial_number = Some(serial.into());
         params.use_authority_key_identifier_extension = issuer.is_some();
-        let epoch = date_time_ymd(1970, 1, 1);
-        let at = |time: Timestamp| {
-            let distance = Duration::from_secs(time.as_second().unsigned_abs());
-            if time.as_second() < 0 {
-                epoch - distance
-            } else {
-                epoch + distance
-            }
-        };
+        let at = |time: Timestamp| date_time_ymd(1970, 1, 1) + Duration::from_secs(time.as_second().unsigned_abs());
         (params.not_before, params.not_after) = (at(not_before), at(not_after));
         let signed = match issuer {
             None => params.self_signed(&key.pair),
@@ -375,27 +350,25 @@ impl Request {
         }
     }
 
-    /// The end of validity, of which certificates can state the years from 1950 to 9999.
+    /// The end of validity, in the years from 1970 to 9999.
     fn end(&self, start: Timestamp) -> Result<Timestamp, CallError> {
         let seconds = self
             .days
             .checked_mul(86_400)
             .and_then(|life| start.as_second().checked_add(life));
         seconds
-            .filter(|seconds| *seconds >= -631_152_000)
+            .filter(|seconds| *seconds >= 0)
             .and_then(|seconds| Timestamp::from_second(seconds).ok())
             .ok_or_else(|| CallError::from("error creating certificate: the years of its validity are out of range"))
     }
 
-    fn params(&self, key: &Key) -> Result<CertificateParams, CallError> {
+    fn params(&self) -> Result<CertificateParams, CallError> {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         if !self.common_name.is_empty() {
-            let name = match PrintableString::try_from(self.common_name.as_str()) {
-                Ok(name) => DnValue::PrintableString(name),
-                Err(_) => DnValue::Utf8String(self.common_name.clone()),
-            };
-            params.distinguished_name.push(DnType::CommonName, name);
+            params
+                .distinguished_name
+                .push(DnType::CommonName, self.common_name.as_str());
         }
         for name in &self.names {
             let name = name.as_str().try_into().map_err(failed)?;
@@ -411,14 +384,8 @@ impl Request {
         if self.authority {
             params.key_usages.push(KeyUsagePurpose::KeyCertSign);
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-            // As Go has it since 1.25 (RFC 7093, method 1).
-            let hash = Sha256::digest(key.pair.der_bytes());
-            params.key_identifier_method = KeyIdMethod::PreSpecified(hash.iter().take(20).copied().collect());
         } else {
-            // An empty sequence: `IsCa::ExplicitNoCa` would add an identifier, which Go leaves out here.
-            let mut constraints = CustomExtension::from_oid_content(&[2, 5, 29, 19], vec![0x30, 0]);
-            constraints.set_criticality(true);
-            params.custom_extensions.push(constraints);
+            params.is_ca = IsCa::ExplicitNoCa;
         }
         Ok(params)
     }
@@ -481,11 +448,7 @@ mod tests {
         assert!(extended.server_auth && extended.client_auth);
         let constraints = leaf.basic_constraints().unwrap().unwrap();
         assert!(constraints.critical && !constraints.value.ca);
-        assert_eq!(
-            leaf.extensions().len(),
-            5,
-            "with the authority's key, without one of its own"
-        );
+        assert_eq!(leaf.extensions().len(), 6);
     }
 
     #[test]

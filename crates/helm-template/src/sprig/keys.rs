@@ -3,13 +3,10 @@
 
 use aws_lc_rs::encoding::{AsDer, EcPrivateKeyRfc5915Der};
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, ECDSA_P521_SHA512_ASN1_SIGNING, EcdsaKeyPair,
-    Ed25519KeyPair,
+    ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
 };
 use data_encoding::BASE64;
-use rcgen::{
-    KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256, PublicKeyData, RsaKeySize,
-};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256, PublicKeyData, RsaKeySize};
 use x509_parser::der_parser::{ber::BerObjectContent, parse_der};
 use x509_parser::pem::parse_x509_pem;
 
@@ -60,12 +57,9 @@ impl Key {
             let key = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok()?;
             to_pem("PRIVATE KEY", key.to_pkcs8v1().ok()?.as_ref())
         } else {
-            let curve = if algorithm == &PKCS_ECDSA_P256_SHA256 {
-                &ECDSA_P256_SHA256_ASN1_SIGNING
-            } else if algorithm == &PKCS_ECDSA_P384_SHA384 {
-                &ECDSA_P384_SHA384_ASN1_SIGNING
-            } else {
-                &ECDSA_P521_SHA512_ASN1_SIGNING
+            let curve = match algorithm == &PKCS_ECDSA_P256_SHA256 {
+                true => &ECDSA_P256_SHA256_ASN1_SIGNING,
+                false => &ECDSA_P384_SHA384_ASN1_SIGNING,
             };
             let key = EcdsaKeyPair::from_private_key_der(curve, der).ok()?;
             let written = AsDer::<EcPrivateKeyRfc5915Der>::as_der(&key.private_key()).ok()?;
