@@ -1,6 +1,8 @@
 //! Base64, base32 and checksums.
 
-use data_encoding::{BASE32, BASE64, DecodeError, HEXLOWER};
+use std::sync::LazyLock;
+
+use data_encoding::{BASE32, BASE64, DecodeError, Encoding, HEXLOWER};
 use sha1::Digest;
 
 use go_template::func::Func;
@@ -30,67 +32,23 @@ pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
     ]
 }
 
-fn corrupt<T>(offset: usize) -> Result<T, String> {
-    Err(format!("illegal base64 data at input byte {offset}"))
-}
-
 fn is_break(byte: &u8) -> bool {
     matches!(byte, b'\n' | b'\r')
 }
 
-/// Go's `base64.StdEncoding.DecodeString`: padding is required, line breaks are skipped, and an error names the
-/// offset at which Go noticed it.
-pub(super) fn decode_base64(text: &[u8]) -> Result<Vec<u8>, String> {
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut count) = (0u32, 0usize);
-    let mut at = 0;
-    while let Some(byte) = text.get(at) {
-        at += 1;
-        if is_break(byte) {
-            continue;
-        }
-        if let Some(value) = sextet(*byte) {
-            bits = bits << 6 | u32::from(value);
-            count += 1;
-            if count == 4 {
-                out.extend_from_slice(&bits.to_be_bytes()[1..]);
-                (bits, count) = (0, 0);
-            }
-            continue;
-        }
-        if *byte != b'=' || count < 2 {
-            return corrupt(at - 1);
-        }
-        let skip_breaks = |at: usize| at + text.iter().skip(at).take_while(|b| is_break(b)).count();
-        if count == 2 {
-            at = skip_breaks(at);
-            match text.get(at) {
-                None => return corrupt(text.len()),
-                Some(b'=') => at += 1,
-                Some(_) => return corrupt(at - 1),
-            }
-        }
-        at = skip_breaks(at);
-        if at < text.len() {
-            return corrupt(at);
-        }
-        let bytes = (bits << (6 * (4 - count))).to_be_bytes();
-        out.extend_from_slice(bytes.get(1..count).unwrap_or(&[]));
-        return Ok(out);
-    }
-    if count > 0 {
-        return corrupt(at - count);
-    }
-    Ok(out)
-}
+/// Go's `base64.StdEncoding`: line breaks are skipped, and the last bits may be any.
+static STANDARD: LazyLock<Encoding> = LazyLock::new(|| {
+    let mut standard = BASE64.specification();
+    standard.ignore.push_str("\r\n");
+    standard.check_trailing_bits = false;
+    standard.encoding().unwrap_or(BASE64)
+});
 
-fn sextet(byte: u8) -> Option<u8> {
-    match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    }
+/// `base64.StdEncoding.DecodeString`. An error is the text of Go's error.
+pub(super) fn decode_base64(text: &[u8]) -> Result<Vec<u8>, String> {
+    STANDARD.decode(text).map_err(|e| {
+        let is_foreign = |b: &u8| !b.is_ascii_alphanumeric() && !b"+/=\r\n".contains(b);
+        let place = text.iter().position(is_foreign).unwrap_or(e.position);
+        format!("illegal base64 data at input byte {place}")
+    })
 }
