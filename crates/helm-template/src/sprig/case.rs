@@ -1,9 +1,5 @@
 //! Letter case and word shapes: Go's `strings` and `unicode`, goutils v1.1.1 and xstrings v1.5.0.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
 use crate::gostd::runes::{self, to_lower, to_upper};
 use go_template::func::Func;
 use go_template::unicode::is_letter_or_digit;
@@ -74,7 +70,7 @@ fn camelcase(text: &[u8]) -> String {
         out.push(to_upper(*first));
         return out;
     }
-    let mut in_upper_word = is_upper(*first);
+    let mut in_upper_word = first.is_uppercase();
     let mut held = to_upper(*first);
     for next in rest {
         let before = held;
@@ -82,11 +78,11 @@ fn camelcase(text: &[u8]) -> String {
         if is_connector(held) && is_connector(before) {
             out.push(before);
         } else if is_connector(before) {
-            in_upper_word = is_upper(held);
+            in_upper_word = held.is_uppercase();
             held = to_upper(held);
         } else {
             if in_upper_word {
-                if is_upper(held) {
+                if held.is_uppercase() {
                     held = to_lower(held);
                 } else {
                     in_upper_word = false;
@@ -111,15 +107,8 @@ enum Word {
     Other,
 }
 
-/// xstrings counts a Chinese, Japanese or Korean ideograph as no letter of an alphabet.
 fn is_letter(c: char) -> bool {
-    is_letter_or_digit(c)
-        && !c.is_numeric()
-        && !matches!(c as u32, 0x4E00..=0x9FCC | 0x3400..=0x4D85 | 0x20000..=0x2B81D)
-}
-
-fn is_upper(c: char) -> bool {
-    c.is_uppercase()
+    is_letter_or_digit(c) && !c.is_numeric()
 }
 
 /// Reads the next word. An upper case run that a lower case letter follows gives its last letter away: `HTTPStatus` is
@@ -129,13 +118,13 @@ fn next_word(text: &[char]) -> (Word, &[char], &[char]) {
         return (Word::Invalid, text, &[]);
     };
     let run = |belongs: &dyn Fn(char) -> bool| text.iter().take_while(|c| belongs(**c)).count().max(1);
-    let lower = |c: char| is_letter(c) && !is_upper(c);
+    let lower = |c: char| is_letter(c) && !c.is_uppercase();
     let (word, len) = if is_connector(first) {
         (Word::Connector, run(&is_connector))
     } else if is_punctuation(first) {
         (Word::Punctuation, run(&is_punctuation))
-    } else if is_upper(first) {
-        let upper = run(&is_upper);
+    } else if first.is_uppercase() {
+        let upper = run(&char::is_uppercase);
         let len = match text.get(upper) {
             Some(c) if upper > 1 && is_letter(*c) => upper - 1,
             Some(c) if upper == 1 && is_letter(*c) => 1 + text.iter().skip(1).take_while(|c| lower(**c)).count(),
@@ -219,12 +208,7 @@ fn separated(text: &[u8], connector: char) -> String {
     out
 }
 
-/// `unicode.IsPunct`: the categories P.
+/// `unicode.IsPunct`, of ASCII.
 fn is_punctuation(c: char) -> bool {
-    static CATEGORIES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\p{P}$").ok());
-    if c.is_ascii() {
-        return c.is_ascii_punctuation() && !"$+<=>^`|~".contains(c);
-    }
-    let is_in = |regex: &Regex| regex.is_match(c.encode_utf8(&mut [0; 4]));
-    !c.is_alphanumeric() && CATEGORIES.as_ref().is_some_and(is_in)
+    c.is_ascii_punctuation() && !"$+<=>^`|~".contains(c)
 }
