@@ -1,22 +1,30 @@
 //! JSON as templates see it: numbers are float64, and the last of two equal keys wins.
 
-use std::fmt;
-
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::Value as Json;
 
 use go_template::meter;
 use go_template::value::{Str, Value};
 
 /// What a node takes at most, in bytes, with what growing lists leave unused.
 const NODE: u64 = 72;
+/// The most memory that a byte of a text takes while it is read: `1,` is a node.
+const BYTE: u64 = 64;
 
 /// Parses one JSON value, which nests 128 levels at most. Bytes that aren't UTF-8 become U+FFFD.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn unmarshal(text: &[u8]) -> Result<Value, String> {
-    let parsed: Result<Parsed, _> = serde_json::from_str(&String::from_utf8_lossy(text));
-    parsed.map(|Parsed(value)| value).map_err(|e| plain(&e))
+    check_room(text)?;
+    let parsed = serde_json::from_str(&String::from_utf8_lossy(text));
+    value(parsed.map_err(|e| plain(&e))?)
+}
+
+fn check_room(text: &[u8]) -> Result<(), String> {
+    match meter::has_room(BYTE * text.len() as u64) {
+        true => Ok(()),
+        false => Err(meter::Overrun::Memory.to_string()),
+    }
 }
 
 /// Go's words.
@@ -29,70 +37,28 @@ fn plain(error: &serde_json::Error) -> String {
     }
 }
 
-struct Parsed(Value);
-
-impl<'de> Deserialize<'de> for Parsed {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Reader).map(Parsed)
+fn value(json: Json) -> Result<Value, String> {
+    let text = match &json {
+        Json::String(text) => text.len(),
+        Json::Object(entries) => entries.keys().map(String::len).sum(),
+        _ => 0,
+    };
+    if !meter::spend(NODE + text as u64) {
+        return Err(meter::Overrun::Memory.to_string());
     }
-}
-
-struct Reader;
-
-fn counted<E: Error>(bytes: usize, value: Value) -> Result<Value, E> {
-    match meter::spend(NODE + bytes as u64) {
-        true => Ok(value),
-        false => Err(E::custom(meter::Overrun::Memory)),
-    }
-}
-
-impl<'de> Visitor<'de> for Reader {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        counted(0, Value::Nil)
-    }
-
-    fn visit_bool<E: Error>(self, truth: bool) -> Result<Value, E> {
-        counted(0, Value::Bool(truth))
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
-        counted(0, Value::Float64(number as f64))
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
-        counted(0, Value::Float64(number as f64))
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
-        counted(0, Value::Float64(number))
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
-        counted(text.len(), Value::string(text))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Value, A::Error> {
-        let mut items = Vec::new();
-        while let Some(Parsed(item)) = parts.next_element()? {
-            items.push(item);
+    Ok(match json {
+        Json::Null => Value::Nil,
+        Json::Bool(truth) => Value::Bool(truth),
+        Json::Number(number) => Value::Float64(number.as_f64().unwrap_or_default()),
+        Json::String(text) => Value::string(text),
+        Json::Array(items) => Value::list(items.into_iter().map(value).collect::<Result<_, _>>()?),
+        Json::Object(entries) => {
+            let entries = entries
+                .into_iter()
+                .map(|(key, item)| Ok((Str::from(key), value(item)?)));
+            Value::map(entries.collect::<Result<_, String>>()?)
         }
-        counted(0, Value::list(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut parts: A) -> Result<Value, A::Error> {
-        let mut entries = Vec::new();
-        while let Some((key, Parsed(value))) = parts.next_entry::<String, Parsed>()? {
-            counted(key.len(), Value::Nil)?;
-            entries.push((Str::from(key), value));
-        }
-        counted(0, Value::map(entries.into_iter().collect()))
-    }
+    })
 }
 
 #[cfg(test)]
