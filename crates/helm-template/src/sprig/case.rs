@@ -98,7 +98,6 @@ fn camelcase(text: &[u8]) -> String {
 /// What a run of characters is, in xstrings' terms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Word {
-    Invalid,
     Number,
     Upper,
     Letters,
@@ -111,104 +110,73 @@ fn is_letter(c: char) -> bool {
     is_letter_or_digit(c) && !c.is_numeric()
 }
 
-/// Reads the next word. An upper case run that a lower case letter follows gives its last letter away: `HTTPStatus` is
-/// `HTTP`, `Status`.
-fn next_word(text: &[char]) -> (Word, &[char], &[char]) {
-    let Some(first) = text.first().copied() else {
-        return (Word::Invalid, text, &[]);
-    };
-    let run = |belongs: &dyn Fn(char) -> bool| text.iter().take_while(|c| belongs(**c)).count().max(1);
-    let lower = |c: char| is_letter(c) && !c.is_uppercase();
-    let (word, len) = if is_connector(first) {
-        (Word::Connector, run(&is_connector))
-    } else if is_punctuation(first) {
-        (Word::Punctuation, run(&is_punctuation))
-    } else if first.is_uppercase() {
-        let upper = run(&char::is_uppercase);
-        let len = match text.get(upper) {
-            Some(c) if upper > 1 && is_letter(*c) => upper - 1,
-            Some(c) if upper == 1 && is_letter(*c) => 1 + text.iter().skip(1).take_while(|c| lower(**c)).count(),
-            _ => upper,
-        };
-        (Word::Upper, len)
-    } else if is_letter(first) {
-        (Word::Letters, run(&lower))
-    } else if first.is_numeric() {
-        (Word::Number, run(&char::is_numeric))
-    } else {
-        let other = |c: char| !(is_connector(c) || is_letter(c) || c.is_numeric() || is_punctuation(c));
-        (Word::Other, run(&other))
-    };
-    let (head, tail) = text.split_at(len.min(text.len()));
-    (word, head, tail)
-}
-
-fn emit(out: &mut String, word: Word, text: &[char], connector: char) {
-    out.extend(text.iter().map(|c| match word {
-        Word::Upper => to_lower(*c),
-        Word::Connector => connector,
-        _ => *c,
-    }));
-}
-
-/// xstrings' `camelCaseToLowerCase`.
-fn separated(text: &[u8], connector: char) -> String {
-    let text: Vec<char> = runes::lossy(text).chars().collect();
-    let mut out = String::new();
-    let (mut kind, mut word, mut rest) = next_word(&text);
-    while !rest.is_empty() {
-        if kind != Word::Connector {
-            emit(&mut out, kind, word, connector);
-        }
-        let (before, last) = (kind, word);
-        (kind, word, rest) = next_word(rest);
-        match before {
-            Word::Number => {
-                while matches!(kind, Word::Letters | Word::Number) {
-                    emit(&mut out, kind, word, connector);
-                    (kind, word, rest) = next_word(rest);
-                }
-                if !matches!(kind, Word::Invalid | Word::Punctuation | Word::Connector) {
-                    out.push(connector);
-                }
-            }
-            Word::Connector => emit(&mut out, before, last, connector),
-            Word::Punctuation => {}
-            _ if kind != Word::Number => {
-                if !matches!(kind, Word::Connector | Word::Punctuation) {
-                    out.push(connector);
-                }
-            }
-            _ if rest.is_empty() => {}
-            _ => {
-                let number = word;
-                (kind, word, rest) = next_word(rest);
-                if kind != Word::Letters {
-                    // The number belongs to the word before it: Bld4Floor is bld4_floor.
-                    emit(&mut out, Word::Number, number, connector);
-                    if !matches!(kind, Word::Connector | Word::Punctuation) {
-                        out.push(connector);
-                    }
-                } else {
-                    // Lower case letters follow, so it starts a word: HTTP2xx is http_2xx.
-                    out.push(connector);
-                    emit(&mut out, Word::Number, number, connector);
-                    while matches!(kind, Word::Letters | Word::Number) {
-                        emit(&mut out, kind, word, connector);
-                        (kind, word, rest) = next_word(rest);
-                    }
-                    if !matches!(kind, Word::Invalid | Word::Connector | Word::Punctuation) {
-                        out.push(connector);
-                    }
-                }
-            }
-        }
-    }
-    emit(&mut out, kind, word, connector);
-    out
-}
-
 /// `unicode.IsPunct`, of ASCII.
 fn is_punctuation(c: char) -> bool {
     c.is_ascii_punctuation() && !"$+<=>^`|~".contains(c)
+}
+
+/// Splits a text into words. An upper case run that a lower case letter follows gives its last letter away:
+/// `HTTPStatus` is `HTTP`, `Status`.
+fn words(mut text: &[char]) -> Vec<(Word, &[char])> {
+    let lower = |c: char| is_letter(c) && !c.is_uppercase();
+    let mut words = Vec::new();
+    while let Some(first) = text.first().copied() {
+        let run = |belongs: &dyn Fn(char) -> bool| text.iter().take_while(|c| belongs(**c)).count().max(1);
+        let (word, len) = if is_connector(first) {
+            (Word::Connector, run(&is_connector))
+        } else if is_punctuation(first) {
+            (Word::Punctuation, run(&is_punctuation))
+        } else if first.is_uppercase() {
+            let upper = run(&char::is_uppercase);
+            let len = match text.get(upper) {
+                Some(c) if upper > 1 && is_letter(*c) => upper - 1,
+                Some(c) if upper == 1 && is_letter(*c) => 1 + text.iter().skip(1).take_while(|c| lower(**c)).count(),
+                _ => upper,
+            };
+            (Word::Upper, len)
+        } else if is_letter(first) {
+            (Word::Letters, run(&lower))
+        } else if first.is_numeric() {
+            (Word::Number, run(&char::is_numeric))
+        } else {
+            let other = |c: char| !(is_connector(c) || is_letter(c) || c.is_numeric() || is_punctuation(c));
+            (Word::Other, run(&other))
+        };
+        let (head, tail) = text.split_at(len.min(text.len()));
+        words.push((word, head));
+        text = tail;
+    }
+    words
+}
+
+/// xstrings' `camelCaseToLowerCase`: words in lower case with connectors between them. A number belongs to the lower
+/// case letters that follow it, else to the word before it: `HTTP2xx` is `http_2xx`, `Bld4Floor` is `bld4_floor`.
+fn separated(text: &[u8], connector: char) -> String {
+    let text: Vec<char> = runes::lossy(text).chars().collect();
+    let words = words(&text);
+    let mut out = String::new();
+    let mut before = None;
+    for (at, (word, text)) in words.iter().enumerate() {
+        let next = words.get(at + 1).map(|(word, _)| *word);
+        let joins = match (before, word) {
+            (None | Some(Word::Connector | Word::Punctuation), _) => true,
+            (_, Word::Connector | Word::Punctuation) => true,
+            (Some(Word::Number), Word::Letters | Word::Number) => true,
+            (Some(_), Word::Number) => next != Some(Word::Letters),
+            _ => false,
+        };
+        if !joins {
+            out.push(connector);
+        }
+        out.extend(text.iter().map(|c| match word {
+            Word::Upper => to_lower(*c),
+            Word::Connector => connector,
+            _ => *c,
+        }));
+        // Letters behind a number are part of it.
+        if (before, *word) != (Some(Word::Number), Word::Letters) {
+            before = Some(*word);
+        }
+    }
+    out
 }
