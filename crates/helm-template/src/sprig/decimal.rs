@@ -49,11 +49,8 @@ impl Decimal {
     }
 
     pub(super) fn sub(self, other: Decimal) -> Option<Self> {
-        let (a, b, exp) = self.aligned(other)?;
-        Some(Decimal {
-            value: a.checked_sub(b)?,
-            exp,
-        })
+        let value = other.value.checked_neg()?;
+        self.add(Decimal { value, ..other })
     }
 
     pub(super) fn mul(self, other: Decimal) -> Option<Self> {

@@ -77,9 +77,6 @@ pub trait Env: 'static {
     fn burn(&mut self, steps: u64) -> Result<(), CallError>;
 }
 
-/// Names of sprig's map that [`functions`] lacks. A loader that meets one can say that it is not supported.
-pub const UNSUPPORTED: &[&str] = &[];
-
 /// Every function of sprig, for a context that provides [`Env`]. Names are unique.
 pub fn functions<C: Env>() -> Vec<Func<C>> {
     let mut all = Vec::with_capacity(220);

@@ -100,26 +100,16 @@ fn trunc(count: i64, text: &Str) -> Str {
     Str::from(if count < 0 { tail } else { head })
 }
 
+/// From `start` (below zero: 0) to `end` (below zero, or beyond the text where `start` isn't: the text's).
 fn substr(start: i64, end: i64, text: &[u8]) -> Result<Str, CallError> {
     let len = i64::try_from(text.len()).unwrap_or(i64::MAX);
-    let out_of_range = |bounds: String| CallError::Text(format!("runtime error: slice bounds out of range {bounds}"));
-    let (start, end) = if start < 0 {
-        if end < 0 {
-            return Err(out_of_range(format!("[:{end}]")));
-        }
-        if end > len {
-            return Err(out_of_range(format!("[:{end}] with length {len}")));
-        }
-        (0, end)
-    } else {
-        (start, if end < 0 || end > len { len } else { end })
-    };
-    let cut = usize::try_from(start)
-        .ok()
-        .zip(usize::try_from(end).ok())
-        .and_then(|(from, to)| text.get(from..to));
-    cut.map(Str::from)
-        .ok_or_else(|| out_of_range(format!("[{start}:{end}]")))
+    let to_end = start >= 0 && !(0..=len).contains(&end);
+    let from = usize::try_from(start.max(0)).ok();
+    let to = usize::try_from(if to_end { len } else { end }).ok();
+    match from.zip(to).and_then(|(from, to)| text.get(from..to)) {
+        Some(part) => Ok(Str::from(part)),
+        None => Err(CallError::from("runtime error: slice bounds out of range")),
+    }
 }
 
 /// `strings.Repeat` within the limits.
@@ -215,21 +205,11 @@ fn split_parts<'a>(text: &'a [u8], separator: &[u8], count: i64) -> Result<Vec<&
         return Ok(parts);
     }
     let mut start = 0;
-    while parts.len() + 1 < most {
-        let (end, next) = if separator.is_empty() {
-            let Some((_, width)) = text.get(start..).and_then(runes::decode) else {
-                break;
-            };
-            if start + width == text.len() {
-                break;
-            }
-            (start + width, start + width)
-        } else {
-            let Some(at) = text.get(start..).and_then(|rest| memmem::find(rest, separator)) else {
-                break;
-            };
-            (start + at, start + at + separator.len())
-        };
+    let ends: Box<dyn Iterator<Item = (usize, usize)>> = match separator.is_empty() {
+        true => Box::new(runes::runes(text).skip(1).map(|(at, _, _)| (at, at))),
+        false => Box::new(memmem::find_iter(text, separator).map(|at| (at, at + separator.len()))),
+    };
+    for (end, next) in ends.take(most - 1) {
         limit::items(parts.len() + 2)?;
         parts.push(text.get(start..end).unwrap_or(&[]));
         start = next;

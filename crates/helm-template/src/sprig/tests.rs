@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::{Call, Drawn, Env, Source, UNSUPPORTED, functions};
+use super::{Call, Drawn, Env, Source, functions};
 use crate::gostd::json;
 use go_template::exec;
 use go_template::func::{CallError, FuncMap};
@@ -114,19 +114,9 @@ fn dates() {
 fn the_table_has_every_name_of_sprig() {
     let names = std::fs::read_to_string(fixtures().join("names.txt")).expect("the list of names exists");
     let table = table();
-    let missing: Vec<_> = names
-        .lines()
-        .filter(|name| !table.contains_key(name) && !UNSUPPORTED.contains(name))
-        .collect();
-    assert!(
-        missing.is_empty(),
-        "neither implemented nor listed as unsupported: {missing:?}"
-    );
-    assert_eq!(
-        table.len() + UNSUPPORTED.len(),
-        names.lines().count(),
-        "the table has names that sprig lacks"
-    );
+    let missing: Vec<_> = names.lines().filter(|name| !table.contains_key(name)).collect();
+    assert!(missing.is_empty(), "not implemented: {missing:?}");
+    assert_eq!(table.len(), names.lines().count());
 }
 
 #[test]

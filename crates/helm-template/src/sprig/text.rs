@@ -1,13 +1,8 @@
 //! How sprig turns values into text.
 
-use go_template::format;
+pub use go_template::format::display;
 use go_template::meter;
 use go_template::value::{List, ListKind, Str, Value};
-
-/// `fmt.Sprint` of one value: its `%v`.
-pub fn display(value: &Value) -> Vec<u8> {
-    format::display(value)
-}
 
 /// sprig's `strval`: strings and bytes as they are, everything else by `%v`.
 pub fn strval(value: &Value) -> Vec<u8> {
@@ -20,16 +15,11 @@ pub fn strval(value: &Value) -> Vec<u8> {
 
 /// The bytes of a `[]byte`'s elements.
 pub fn raw_bytes(items: &[Value]) -> Vec<u8> {
-    items
-        .iter()
-        .filter_map(|item| {
-            if let Value::Uint8(byte) = item {
-                Some(*byte)
-            } else {
-                None
-            }
-        })
-        .collect()
+    let byte = |item: &Value| match item {
+        Value::Uint8(byte) => Some(*byte),
+        _ => None,
+    };
+    items.iter().filter_map(byte).collect()
 }
 
 /// sprig's `strslice`: the elements as strings without the nil ones; something that is no list as one string.
