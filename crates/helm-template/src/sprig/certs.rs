@@ -16,9 +16,9 @@ use x509_parser::{certificate::X509Certificate, prelude::FromDer};
 use super::draw::Identity;
 use super::encoding::decode_base64;
 use super::keys::{Key, KeyKind, from_pem, to_pem};
-use super::{Call, Env, Pair, Source, draw, text};
+use super::{Call, Drawn, Env, Pair, Source, draw, text};
 use go_template::func::{Args, Argument, CallError, Func, Given, Param, Signature};
-use go_template::value::{Field, List, Object, Value};
+use go_template::value::{Field, List, Object, Str, Value};
 
 /// What drawing costs, in steps of the evaluator: about as long as so many steps take.
 const RSA_4096: u64 = 2_000_000;
@@ -30,34 +30,34 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
     vec![
         Func::with_context("genPrivateKey", gen_private_key),
         Func::new("buildCustomCert", build_custom_cert),
-        Func::with_context("genCA", |env: &mut C, given: Given, name: &[u8], days: i64| {
+        Func::with_context("genCA", |env: &mut C, given: Given, name: &Str, days: i64| {
             let call = Call::new("genCA", given.0)?;
-            Request::authority(name, days)?.issue(env, call, None, None)
+            Request::authority(name, days).issue(env, call, None, None)
         }),
         Func::with_context(
             "genCAWithKey",
-            |env: &mut C, given: Given, name: &[u8], days: i64, key: &[u8]| {
+            |env: &mut C, given: Given, name: &Str, days: i64, key: &[u8]| {
                 let call = Call::new("genCAWithKey", given.0)?;
-                Request::authority(name, days)?.issue(env, call, Some(given_key(key)?), None)
+                Request::authority(name, days).issue(env, call, Some(given_key(key)?), None)
             },
         ),
         Func::with_context(
             "genSelfSignedCert",
-            |env: &mut C, given: Given, name: &[u8], ips: &List, names: &List, days: i64| {
+            |env: &mut C, given: Given, name: &Str, ips: &List, names: &List, days: i64| {
                 let call = Call::new("genSelfSignedCert", given.0)?;
                 Request::leaf(name, ips, names, days)?.issue(env, call, None, None)
             },
         ),
         Func::with_context(
             "genSelfSignedCertWithKey",
-            |env: &mut C, given: Given, name: &[u8], ips: &List, names: &List, days: i64, key: &[u8]| {
+            |env: &mut C, given: Given, name: &Str, ips: &List, names: &List, days: i64, key: &[u8]| {
                 let (call, key) = (Call::new("genSelfSignedCertWithKey", given.0)?, given_key(key)?);
                 Request::leaf(name, ips, names, days)?.issue(env, call, Some(key), None)
             },
         ),
         Func::with_context(
             "genSignedCert",
-            |env: &mut C, given: Given, name: &[u8], ips: &List, names: &List, days: i64, ca: &Certificate| {
+            |env: &mut C, given: Given, name: &Str, ips: &List, names: &List, days: i64, ca: &Certificate| {
                 let (call, issuer) = (Call::new("genSignedCert", given.0)?, Issuer::of(ca)?);
                 Request::leaf(name, ips, names, days)?.issue(env, call, None, Some(&issuer))
             },
@@ -66,7 +66,7 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
             "genSignedCertWithKey",
             |env: &mut C,
              given: Given,
-             name: &[u8],
+             name: &Str,
              ips: &List,
              names: &List,
              days: i64,
@@ -238,8 +238,7 @@ fn failed(error: rcgen::Error) -> CallError {
 /// What is to be certified.
 struct Request {
     common_name: String,
-    addresses: Vec<IpAddr>,
-    names: Vec<String>,
+    alternate: Vec<SanType>,
     days: i64,
     authority: bool,
 }
@@ -256,30 +255,30 @@ fn texts<'l>(list: &'l List, error: &str) -> Result<Vec<Cow<'l, str>>, CallError
     list.items().iter().map(text).collect()
 }
 
-fn common_name(name: &[u8]) -> Result<String, CallError> {
-    String::from_utf8(name.to_vec())
-        .map_err(|_| CallError::from("error creating certificate: asn1: string not valid UTF-8"))
-}
-
 impl Request {
-    fn authority(name: &[u8], days: i64) -> Result<Self, CallError> {
-        Ok(Request {
-            common_name: common_name(name)?,
-            addresses: Vec::new(),
-            names: Vec::new(),
+    fn authority(name: &Str, days: i64) -> Self {
+        Request {
+            common_name: name.to_text().into_owned(),
+            alternate: Vec::new(),
             days,
             authority: true,
-        })
+        }
     }
 
-    fn leaf(name: &[u8], ips: &List, alternate: &List, days: i64) -> Result<Self, CallError> {
-        let wrong = "error parsing ip";
-        let address = |text: &Cow<'_, str>| text.parse().map_err(|_| CallError::Text(format!("{wrong}: {text}")));
-        let names = texts(alternate, "error processing alternate dns name")?;
+    fn leaf(name: &Str, ips: &List, names: &List, days: i64) -> Result<Self, CallError> {
+        let mut alternate = Vec::new();
+        let ips = texts(ips, "error parsing ip")?;
+        for name in texts(names, "error processing alternate dns name")? {
+            alternate.push(SanType::DnsName(name.as_ref().try_into().map_err(failed)?));
+        }
+        for ip in ips {
+            let address = ip.parse::<IpAddr>();
+            let address = address.map_err(|_| CallError::Text(format!("error parsing ip: {ip}")))?;
+            alternate.push(SanType::IpAddress(address.to_canonical()));
+        }
         Ok(Request {
-            common_name: common_name(name)?,
-            addresses: texts(ips, wrong)?.iter().map(address).collect::<Result<_, _>>()?,
-            names: names.into_iter().map(Cow::into_owned).collect(),
+            common_name: name.to_text().into_owned(),
+            alternate,
             days,
             authority: false,
         })
@@ -289,13 +288,21 @@ impl Request {
     /// issuer.
     fn issue<C: Env>(&self, env: &mut C, call: Call, given: Option<Key>, issuer: Option<&Issuer>) -> Out {
         let call = call.costing(if given.is_some() { SIGNATURE } else { RSA_2048 });
-        let fits = |pair: &Pair| self.fits(pair, given.as_ref(), issuer).is_some();
-        let make = |source: &mut Source| match &given {
-            Some(key) => self.sign(source, key, issuer),
-            None => self.sign(source, &Key::generate(KeyKind::Rsa2048)?, issuer),
+        let fits = |drawn: &Drawn| match drawn {
+            Drawn::Certificate(pair) => self.fits(pair, given.as_ref(), issuer).is_some(),
+            _ => false,
         };
-        let pair = draw::certificate(env, &call, fits, make)?;
-        Ok(certificate(pair.cert.into_bytes(), pair.key.into_bytes()))
+        let make = |source: &mut Source| {
+            let pair = match &given {
+                Some(key) => self.sign(source, key, issuer)?,
+                None => self.sign(source, &Key::generate(KeyKind::Rsa2048)?, issuer)?,
+            };
+            Ok(Drawn::Certificate(pair))
+        };
+        match env.once(&call, fits, make)? {
+            Drawn::Certificate(pair) => Ok(certificate(pair.cert.into_bytes(), pair.key.into_bytes())),
+            _ => Err(draw::mismatch(&call)),
+        }
     }
 
     /// Whether the pair is what this request could have led to: well-formed, for this name, with a key that is its
@@ -328,7 +335,7 @@ impl Request {
         source.fill(&mut serial)?;
         let not_before = Timestamp::from_second(source.clock().as_second()).unwrap_or_default();
         let not_after = self.end(not_before)?;
-        let mut params = self.params()?;
+        let mut params = self.params();
         params.serial_number = Some(serial.into());
         params.use_authority_key_identifier_extension = issuer.is_some();
         let at = |time: Timestamp| date_time_ymd(1970, 1, 1) + Duration::from_secs(time.as_second().unsigned_abs());
@@ -362,7 +369,7 @@ impl Request {
             .ok_or_else(|| CallError::from("error creating certificate: the years of its validity are out of range"))
     }
 
-    fn params(&self) -> Result<CertificateParams, CallError> {
+    fn params(&self) -> CertificateParams {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         if !self.common_name.is_empty() {
@@ -370,24 +377,15 @@ impl Request {
                 .distinguished_name
                 .push(DnType::CommonName, self.common_name.as_str());
         }
-        for name in &self.names {
-            let name = name.as_str().try_into().map_err(failed)?;
-            params.subject_alt_names.push(SanType::DnsName(name));
-        }
-        let addresses = self
-            .addresses
-            .iter()
-            .map(|address| SanType::IpAddress(address.to_canonical()));
-        params.subject_alt_names.extend(addresses);
+        params.subject_alt_names.clone_from(&self.alternate);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.is_ca = IsCa::ExplicitNoCa;
         if self.authority {
             params.key_usages.push(KeyUsagePurpose::KeyCertSign);
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        } else {
-            params.is_ca = IsCa::ExplicitNoCa;
         }
-        Ok(params)
+        params
     }
 }
 
@@ -409,18 +407,18 @@ mod tests {
 
     fn authority() -> (Request, Key, Pair) {
         let key = Key::generate(KeyKind::Rsa2048).expect("a key");
-        let request = Request::authority(b"the authority", 1).expect("a request");
+        let request = Request::authority(&"the authority".into(), 1);
         let pair = request.sign(&mut source(), &key, None).expect("a CA");
         (request, key, pair)
     }
 
     fn leaf() -> Request {
         let list = |texts: [&str; 2]| List::new(ListKind::Any, texts.map(Value::string).to_vec());
-        Request::leaf(b"le@f", &list(["10.0.0.1", "::1"]), &list(["a.b", "*.c"]), 365).expect("a request")
+        Request::leaf(&"le@f".into(), &list(["10.0.0.1", "::1"]), &list(["a.b", "*.c"]), 365).expect("a request")
     }
 
     #[test]
-    fn a_leaf_has_the_properties_of_helms() {
+    fn certificates_have_the_properties_of_helms() {
         let (_, key, ca) = authority();
         let leaf = leaf().sign(&mut source(), &key, Some(&issuer(&ca))).expect("a leaf");
         let (_, der) = from_pem(leaf.cert.as_bytes()).unwrap();
@@ -430,6 +428,7 @@ mod tests {
             .expect("the authority's signature");
         assert_eq!(leaf.issuer().as_raw(), ca.subject().as_raw());
         assert_eq!(leaf.subject().to_string(), "CN=le@f");
+        assert_eq!(ca.subject().to_string(), "CN=the authority");
         assert_eq!(leaf.validity().not_before.timestamp(), 0);
         assert_eq!(leaf.validity().not_after.timestamp(), 365 * 86_400);
         let names = &leaf.subject_alternative_name().unwrap().unwrap().value.general_names;
@@ -442,33 +441,24 @@ mod tests {
                 GeneralName::IPAddress(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
             ]
         );
-        let usage = leaf.key_usage().unwrap().unwrap();
-        assert_eq!((usage.critical, usage.value.flags), (true, 0b101));
-        let extended = leaf.extended_key_usage().unwrap().unwrap().value;
-        assert!(extended.server_auth && extended.client_auth);
+        for (found, flags) in [(&leaf, 0b101), (&ca, 0b10_0101)] {
+            let usage = found.key_usage().unwrap().unwrap();
+            assert_eq!((usage.critical, usage.value.flags), (true, flags));
+            let extended = found.extended_key_usage().unwrap().unwrap().value;
+            assert!(extended.server_auth && extended.client_auth);
+        }
         let constraints = leaf.basic_constraints().unwrap().unwrap();
         assert!(constraints.critical && !constraints.value.ca);
-        assert_eq!(leaf.extensions().len(), 6);
-    }
-
-    #[test]
-    fn an_authority_may_sign() {
-        let (_, _, ca) = authority();
-        let (_, der) = from_pem(ca.cert.as_bytes()).unwrap();
-        let ca = parsed(&der).unwrap();
-        assert_eq!(ca.subject().to_string(), "CN=the authority");
-        assert_eq!(ca.key_usage().unwrap().unwrap().value.flags, 0b10_0101);
         let constraints = ca.basic_constraints().unwrap().unwrap();
         assert!(constraints.critical && constraints.value.ca && constraints.value.path_len_constraint.is_none());
-        assert_eq!(ca.extensions().len(), 4);
+        assert_eq!((leaf.extensions().len(), ca.extensions().len()), (6, 4));
     }
 
     #[test]
     fn lives_that_no_certificate_states_are_refused() {
         for days in [i64::MAX, i64::MIN, 4_000_000, -100_000] {
-            let request = Request::authority(b"x", days).expect("a request");
-            let key = Key::generate(KeyKind::Rsa2048).expect("a key");
-            assert!(request.sign(&mut source(), &key, None).is_err(), "{days}");
+            let request = Request::authority(&"x".into(), days);
+            assert!(request.end(Timestamp::UNIX_EPOCH).is_err(), "{days}");
         }
     }
 
@@ -477,44 +467,31 @@ mod tests {
         let (request, key, ca) = authority();
         let (_, other_key, other_ca) = authority();
         let (ca_issuer, other_issuer) = (issuer(&ca), issuer(&other_ca));
-        let leaf_pair = leaf()
-            .sign(&mut source(), &other_key, Some(&ca_issuer))
-            .expect("a leaf");
-        assert!(request.fits(&ca, None, None).is_some());
-        assert!(request.fits(&ca, Some(&key), None).is_some());
-        assert!(leaf().fits(&leaf_pair, None, Some(&ca_issuer)).is_some());
-        assert!(request.fits(&ca, Some(&other_key), None).is_none(), "another key");
-        assert!(
-            leaf().fits(&leaf_pair, None, Some(&other_issuer)).is_none(),
-            "another issuer"
-        );
-        assert!(leaf().fits(&leaf_pair, None, None).is_none(), "not signed by itself");
-        assert!(leaf().fits(&ca, None, None).is_none(), "another name");
+        let signed = leaf().sign(&mut source(), &other_key, Some(&ca_issuer));
+        let leaf_pair = signed.expect("a leaf");
+        let fits = |request: &Request, pair: &Pair, key, issuer| request.fits(pair, key, issuer).is_some();
+        assert!(fits(&request, &ca, None, None));
+        assert!(fits(&request, &ca, Some(&key), None));
+        assert!(fits(&leaf(), &leaf_pair, None, Some(&ca_issuer)));
+        assert!(!fits(&request, &ca, Some(&other_key), None), "another key");
+        assert!(!fits(&leaf(), &leaf_pair, None, Some(&other_issuer)), "another issuer");
+        assert!(!fits(&leaf(), &leaf_pair, None, None), "not signed by itself");
+        assert!(!fits(&leaf(), &ca, None, None), "another name");
         let (_, mut changed) = from_pem(ca.cert.as_bytes()).expect("PEM");
         changed[40] ^= 1;
-        let others_key = Pair {
-            key: other_ca.key,
-            ..ca.clone()
-        };
-        let others_end = Pair {
+        let mut wrong = vec![Pair {
             not_after: ca.not_before,
             ..ca.clone()
-        };
-        let broken_key = Pair {
-            key: "a: b".into(),
-            ..ca.clone()
-        };
-        for pair in [others_key, others_end, broken_key] {
-            assert!(request.fits(&pair, None, None).is_none(), "{pair:?}");
+        }];
+        for key in [other_ca.key, "a: b".to_owned()] {
+            wrong.push(Pair { key, ..ca.clone() });
         }
-        let texts = [
-            "a: b".to_owned(),
-            format!("{}a: b\n", ca.cert),
-            to_pem("CERTIFICATE", &changed),
-        ];
-        for cert in texts {
-            let pair = Pair { cert, ..ca.clone() };
-            assert!(request.fits(&pair, None, None).is_none(), "{}", pair.cert);
+        let with_more = format!("{}a: b\n", ca.cert);
+        for cert in ["a: b".to_owned(), with_more, to_pem("CERTIFICATE", &changed)] {
+            wrong.push(Pair { cert, ..ca.clone() });
+        }
+        for pair in wrong {
+            assert!(!fits(&request, &pair, None, None), "{pair:?} {}", pair.cert);
         }
     }
 }

@@ -98,12 +98,9 @@ fn dig(all: Rest<&Value>) -> Result<Value, CallError> {
     }
     let mut found = Value::Map(plain_map(map)?.clone());
     for key in path {
-        if !matches!(key, Value::String(_)) {
+        let Value::String(key) = key else {
             return Err(not_a(key, "string"));
-        }
-    }
-    for key in path {
-        let Value::String(key) = key else { continue };
+        };
         match plain_map(&found)?.get(key.as_bytes()) {
             Some(value) => found = value,
             None => return Ok(default.clone()),

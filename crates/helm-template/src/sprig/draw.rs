@@ -262,20 +262,6 @@ pub(super) fn text<C: Env>(
     }
 }
 
-/// A random number.
-pub(super) fn int<C: Env>(
-    env: &mut C,
-    call: &Call,
-    fits: impl Fn(i64) -> bool,
-    make: impl FnOnce(&mut Source) -> Result<i64, CallError>,
-) -> Result<Value, CallError> {
-    let fits = |drawn: &Drawn| matches!(drawn, Drawn::Int(n) if fits(*n));
-    match env.once(call, fits, |source| make(source).map(Drawn::Int))? {
-        Drawn::Int(n) => Ok(Value::Int(n)),
-        _ => Err(mismatch(call)),
-    }
-}
-
 /// What the clock says to one call of `function`. The arguments don't count: another format asks for no other time.
 pub(super) fn clock<C: Env>(env: &mut C, function: &'static str) -> Result<Timestamp, CallError> {
     let call = Call::new(function, &[])?;
@@ -286,23 +272,8 @@ pub(super) fn clock<C: Env>(env: &mut C, function: &'static str) -> Result<Times
     }
 }
 
-/// A certificate.
-#[cfg(feature = "crypto")]
-pub(super) fn certificate<C: Env>(
-    env: &mut C,
-    call: &Call,
-    fits: impl Fn(&Pair) -> bool,
-    make: impl FnOnce(&mut Source) -> Result<Pair, CallError>,
-) -> Result<Pair, CallError> {
-    let fits = |drawn: &Drawn| matches!(drawn, Drawn::Certificate(pair) if fits(pair));
-    match env.once(call, fits, |source| make(source).map(Drawn::Certificate))? {
-        Drawn::Certificate(pair) => Ok(pair),
-        _ => Err(mismatch(call)),
-    }
-}
-
 /// An [`Env`] that breaks its contract.
-fn mismatch(call: &Call) -> CallError {
+pub(super) fn mismatch(call: &Call) -> CallError {
     CallError::Text(format!("{}: a kept result has another kind", call.function))
 }
 

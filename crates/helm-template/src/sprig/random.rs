@@ -2,7 +2,7 @@
 
 use data_encoding::BASE64;
 
-use super::{Call, Env, Source, draw};
+use super::{Call, Drawn, Env, Source, draw};
 use crate::gostd::runes;
 use crate::limit;
 use go_template::func::{CallError, Func, Given};
@@ -78,12 +78,16 @@ fn rand_int<C: Env>(env: &mut C, given: Given, min: i64, max: i64) -> Result<Val
     let Ok(span @ 1..) = u64::try_from(max.wrapping_sub(min)) else {
         return Err(CallError::from("invalid argument to Intn"));
     };
-    let fits = |n: i64| u64::try_from(n.wrapping_sub(min)).is_ok_and(|above| above < span);
+    let fits = |drawn: &Drawn| matches!(drawn, Drawn::Int(n) if (min..max).contains(n));
     let make = |source: &mut Source| {
         let drawn = numbers(source, 1)?.first().copied().unwrap_or(0);
-        Ok(min.wrapping_add_unsigned(drawn % span))
+        Ok(Drawn::Int(min.wrapping_add_unsigned(drawn % span)))
     };
-    draw::int(env, &Call::new("randInt", given.0)?, fits, make)
+    let call = Call::new("randInt", given.0)?;
+    match env.once(&call, fits, make)? {
+        Drawn::Int(n) => Ok(Value::Int(n)),
+        _ => Err(draw::mismatch(&call)),
+    }
 }
 
 /// The characters in another order.
