@@ -107,32 +107,3 @@ pub(super) fn from_pem(text: &[u8]) -> Option<(String, Vec<u8>)> {
     let (_, block) = parse_x509_pem(text).ok()?;
     Some((block.label, block.contents))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_written_in_the_forms_of_sprig() {
-        for (kind, label) in [
-            (KeyKind::Rsa2048, "RSA PRIVATE KEY"),
-            (KeyKind::Ecdsa, "EC PRIVATE KEY"),
-            (KeyKind::Ed25519, "PRIVATE KEY"),
-        ] {
-            let key = Key::generate(kind).unwrap();
-            assert!(
-                key.pem.starts_with(&format!("-----BEGIN {label}-----\n")),
-                "{}",
-                key.pem
-            );
-            let again = Key::parse(key.pem.as_bytes()).unwrap();
-            assert_eq!((again.kind(), &again.pem), (Some(kind), &key.pem));
-            // PKCS#8, as other programs have keys.
-            let other = to_pem("PRIVATE KEY", key.pair.serialized_der());
-            assert_eq!(Key::parse(other.as_bytes()).unwrap().pem, key.pem);
-        }
-        for wrong in ["", "x", "-----BEGIN X-----\nAAAA\n-----END X-----\n"] {
-            assert!(Key::parse(wrong.as_bytes()).is_err(), "{wrong}");
-        }
-    }
-}
