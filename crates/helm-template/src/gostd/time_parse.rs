@@ -9,19 +9,10 @@ use super::time::{Time, local_zone};
 use super::time_layout::{Chunk, FRACTION, OFFSET, fraction_at, next_chunk};
 use go_template::quote::quote_go;
 
+#[rustfmt::skip]
 const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
 ];
 
 #[derive(Default)]
@@ -41,16 +32,7 @@ struct Fields {
 pub(crate) fn parse(layout: &[u8], value: &[u8]) -> Result<Time, String> {
     let value = String::from_utf8_lossy(value);
     let (clock, zone) = read(&String::from_utf8_lossy(layout), &value)?;
-    let mut zone = zone.unwrap_or_else(local_zone);
-    // An offset that the local zone has then is the local zone.
-    if let Ok(offset) = zone.to_fixed_offset()
-        && let Ok(at) = offset.to_timestamp(clock)
-        && zone != TimeZone::UTC
-        && local_zone().to_offset(at) == offset
-    {
-        zone = local_zone();
-    }
-    let time = clock.to_zoned(zone);
+    let time = clock.to_zoned(zone.unwrap_or_else(local_zone));
     time.map(Time::from)
         .map_err(|_| format!("parsing time {}: the date is too far away", quote_go(value.as_bytes())))
 }
