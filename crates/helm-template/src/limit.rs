@@ -40,11 +40,6 @@ pub fn items(len: usize) -> Result<(), CallError> {
     )))
 }
 
-/// The text for data that is nested deeper than [`MAX_DEPTH`], or contains itself.
-fn too_deep(function: &str) -> String {
-    format!("{function}: the value is nested deeper than the limit of {MAX_DEPTH} levels, or contains itself")
-}
-
 /// Counts what a recursive function visits. Values may share parts, so a small value can have very many paths.
 pub(crate) struct Budget {
     left: usize,
@@ -63,7 +58,10 @@ impl Budget {
     /// Counts one visit at a depth of nesting. Fails beyond [`MAX_ITEMS`] visits or [`MAX_DEPTH`] levels.
     pub(crate) fn visit(&mut self, depth: usize) -> Result<(), CallError> {
         if depth > MAX_DEPTH {
-            return Err(CallError::Text(too_deep(self.function)));
+            return Err(CallError::Text(format!(
+                "{}: the value is nested deeper than the limit of {MAX_DEPTH} levels, or contains itself",
+                self.function
+            )));
         }
         // What is visited is copied, or changed; the evaluator fails the call if there is no memory left for it.
         if !meter::spend(4 * meter::ELEMENT) {

@@ -152,7 +152,7 @@ impl Draws {
         let (Some(key), Some(_)) = (slot.key, &self.kept) else {
             return Ok(());
         };
-        self.bytes += ENTRY + key.template.len() + drawn.len();
+        self.bytes += ENTRY + key.template.len() + drawn.size();
         if self.bytes > MAX_KEPT {
             return Err(format!(
                 "the random results of one render are over the limit of {MAX_KEPT} bytes"

@@ -65,33 +65,27 @@ fn camelcase(text: &[u8]) -> String {
         out.extend(chars.last());
         return out;
     };
-    let rest = chars.get(lead + 1..).unwrap_or(&[]);
-    if rest.is_empty() {
-        out.push(to_upper(*first));
-        return out;
-    }
     let mut in_upper_word = first.is_uppercase();
-    let mut held = to_upper(*first);
-    for next in rest {
-        let before = held;
-        held = *next;
-        if is_connector(held) && is_connector(before) {
-            out.push(before);
-        } else if is_connector(before) {
-            in_upper_word = held.is_uppercase();
-            held = to_upper(held);
-        } else {
-            if in_upper_word {
-                if held.is_uppercase() {
-                    held = to_lower(held);
-                } else {
-                    in_upper_word = false;
-                }
+    out.push(to_upper(*first));
+    let mut before = *first;
+    for c in chars.iter().skip(lead + 1) {
+        match (is_connector(before), is_connector(*c)) {
+            (true, true) => out.push(before),
+            (false, true) => {}
+            (true, false) => {
+                in_upper_word = c.is_uppercase();
+                out.push(to_upper(*c));
             }
-            out.push(before);
+            (false, false) => {
+                in_upper_word &= c.is_uppercase();
+                out.push(if in_upper_word { to_lower(*c) } else { *c });
+            }
         }
+        before = *c;
     }
-    out.push(held);
+    if is_connector(before) {
+        out.push(before);
+    }
     out
 }
 

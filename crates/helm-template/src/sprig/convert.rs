@@ -112,25 +112,11 @@ fn without_zero_decimal(text: &[u8]) -> &[u8] {
 
 /// `strconv.ParseFloat(text, 64)`; out of range is no number, as cast drops the infinity that Go returns.
 pub fn parse_float(text: &[u8]) -> Option<f64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if text.contains('_') {
-        let plain: String = text.chars().filter(|c| *c != '_').collect();
-        return if underscores_fit(text.as_bytes()) {
-            parse_float(plain.as_bytes())
-        } else {
-            None
-        };
-    }
-    if ["inf", "infinity", "nan"]
-        .iter()
-        .any(|word| unsigned.eq_ignore_ascii_case(word))
-    {
-        let signed_nan = unsigned.len() != text.len() && unsigned.eq_ignore_ascii_case("nan");
-        return if signed_nan { None } else { text.parse().ok() };
-    }
-    if !unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+    let shown = std::str::from_utf8(text).ok()?;
+    if shown.contains('_') && !underscores_fit(text) {
         return None;
     }
-    text.parse().ok().filter(|n: &f64| n.is_finite())
+    let number: f64 = shown.replace('_', "").parse().ok()?;
+    let is_word = shown.contains(['n', 'N']);
+    (number.is_finite() || is_word).then_some(number)
 }

@@ -109,30 +109,11 @@ impl fmt::Display for Version {
 
 /// The order of two pre-releases, part by part: numbers by size and before words, fewer parts before more.
 fn compare_prerelease(a: &str, b: &str) -> Ordering {
-    let (mut left, mut right) = (a.split('.'), b.split('.'));
-    loop {
-        let order = match (left.next(), right.next()) {
-            (None, None) => return Ordering::Equal,
-            (None, Some(_)) => Ordering::Less,
-            (Some(_), None) => Ordering::Greater,
-            (Some(a), Some(b)) => compare_part(a, b),
-        };
-        if order != Ordering::Equal {
-            return order;
-        }
-    }
-}
-
-fn compare_part(a: &str, b: &str) -> Ordering {
-    if a == b {
-        return Ordering::Equal;
-    }
-    match (a.parse::<u64>(), b.parse::<u64>()) {
-        (Ok(a), Ok(b)) => a.cmp(&b),
-        (Ok(_), Err(_)) => Ordering::Less,
-        (Err(_), Ok(_)) => Ordering::Greater,
-        (Err(_), Err(_)) => a.cmp(b),
-    }
+    let key = |part| match str::parse::<u64>(part) {
+        Ok(number) => (false, number, ""),
+        Err(_) => (true, 0, part),
+    };
+    a.split('.').map(key).cmp(b.split('.').map(key))
 }
 
 impl Version {
