@@ -159,10 +159,9 @@ impl Object for DurationObject {
 
 /// `Duration.Truncate`: toward zero to a multiple of `unit`; a unit that isn't positive changes nothing.
 pub fn truncate_duration(nanoseconds: i64, unit: i64) -> i64 {
-    if unit <= 0 {
-        nanoseconds
-    } else {
-        nanoseconds - nanoseconds % unit
+    match unit {
+        1.. => nanoseconds - nanoseconds % unit,
+        _ => nanoseconds,
     }
 }
 
@@ -171,13 +170,7 @@ pub fn round_duration(nanoseconds: i64, unit: i64) -> i64 {
     if unit <= 0 {
         return nanoseconds;
     }
-    let rest = i128::from(nanoseconds % unit);
-    let base = i128::from(nanoseconds) - rest;
-    let unit = i128::from(unit);
-    let rounded = if rest.abs() * 2 < unit {
-        base
-    } else {
-        base + unit * rest.signum()
-    };
+    let (exact, unit) = (i128::from(nanoseconds), i128::from(unit));
+    let rounded = (exact.abs() + unit / 2) / unit * unit * exact.signum();
     i64::try_from(rounded).unwrap_or(if nanoseconds < 0 { i64::MIN } else { i64::MAX })
 }

@@ -141,21 +141,17 @@ impl GoRegex {
     /// `MatchString`.
     pub fn is_match(&self, text: &[u8]) -> bool {
         let text = runes::lossy(text);
-        self.fits(&text) && self.regex.is_match(&text)
+        self.goes_on(&text) && self.regex.is_match(&text)
     }
 
-    /// Whether matching the text takes no more than [`MAX_WORK`]; if not, the [`meter`] knows.
-    fn fits(&self, text: &str) -> bool {
-        let fits = self.size.saturating_mul(text.len()) <= MAX_WORK;
-        if !fits {
-            meter::report(meter::Overrun::Regex);
-        }
-        fits
-    }
-
-    /// Whether to look for another match. What is cut short is not used: the evaluator fails the call.
+    /// Whether to look for a match, or another one: that takes no more than [`MAX_WORK`], and there is time; if not, the
+    /// [`meter`] knows. What is cut short is not used: the evaluator fails the call.
     fn goes_on(&self, text: &str) -> bool {
-        self.fits(text) && meter::in_time()
+        if self.size.saturating_mul(text.len()) > MAX_WORK {
+            meter::report(meter::Overrun::Regex);
+            return false;
+        }
+        meter::in_time()
     }
 
     /// `FindString`: the first match, or nothing.

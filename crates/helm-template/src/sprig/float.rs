@@ -69,12 +69,7 @@ fn ten_to(places: i64) -> f64 {
 fn round(n: Fraction, places: i64, round_on: Rest<f64>) -> f64 {
     let pow = ten_to(places);
     let digit = pow * n.0;
-    let fraction = if digit.is_infinite() {
-        f64::NAN
-    } else {
-        digit - digit.trunc()
-    };
-    let rounded = if fraction >= round_on.iter().next().unwrap_or(0.5) {
+    let rounded = if digit.fract() >= round_on.iter().next().unwrap_or(0.5) {
         digit.ceil()
     } else {
         digit.floor()

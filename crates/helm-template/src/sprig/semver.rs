@@ -82,15 +82,10 @@ impl Version {
 
     /// The order of versions; metadata doesn't count.
     pub fn compare(&self, other: &Version) -> Ordering {
-        let numbers = |v: &Version| (v.major, v.minor, v.patch);
-        numbers(self).cmp(&numbers(other)).then_with(|| {
-            match (self.prerelease.is_empty(), other.prerelease.is_empty()) {
-                (true, true) => Ordering::Equal,
-                (true, false) => Ordering::Greater,
-                (false, true) => Ordering::Less,
-                (false, false) => compare_prerelease(&self.prerelease, &other.prerelease),
-            }
-        })
+        let key = |v: &Version| (v.major, v.minor, v.patch, v.prerelease.is_empty());
+        key(self)
+            .cmp(&key(other))
+            .then_with(|| compare_prerelease(&self.prerelease, &other.prerelease))
     }
 }
 

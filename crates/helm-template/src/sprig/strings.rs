@@ -116,11 +116,7 @@ fn substr(start: i64, end: i64, text: &[u8]) -> Result<Str, CallError> {
 pub(super) fn repeated(text: &[u8], count: i64) -> Result<Vec<u8>, CallError> {
     let count = usize::try_from(count).map_err(|_| CallError::from("strings: negative Repeat count"))?;
     limit::bytes(text.len().saturating_mul(count))?;
-    Ok(if text.is_empty() {
-        Vec::new()
-    } else {
-        text.repeat(count)
-    })
+    Ok(text.repeat(count))
 }
 
 fn joined<T: AsRef<[u8]>>(separator: &[u8], parts: &[T]) -> Result<Vec<u8>, CallError> {
@@ -195,11 +191,7 @@ fn replace(old: &[u8], new: &[u8], text: &[u8]) -> Result<Vec<u8>, CallError> {
 
 /// `strings.SplitN`: at most `count` parts if that is positive, all if negative, none if zero.
 fn split_parts<'a>(text: &'a [u8], separator: &[u8], count: i64) -> Result<Vec<&'a [u8]>, CallError> {
-    let most = if count < 0 {
-        usize::MAX
-    } else {
-        usize::try_from(count).unwrap_or(usize::MAX)
-    };
+    let most = usize::try_from(count).unwrap_or(usize::MAX);
     let mut parts = Vec::new();
     if most == 0 || (separator.is_empty() && text.is_empty()) {
         return Ok(parts);
