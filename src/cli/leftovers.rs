@@ -232,26 +232,3 @@ async fn remove(client: &Client, found: &Leftover) -> anyhow::Result<&'static st
         objects::Deleted::Changed => bail!("it was changed meanwhile; try again"),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Cli {
-        #[command(flatten)]
-        args: LeftoversArgs,
-    }
-
-    #[test]
-    fn nothing_is_removed_by_default() {
-        let args = Cli::try_parse_from(["leftovers"]).unwrap().args;
-        assert!(!args.delete && args.namespace.is_none() && args.uid.is_none());
-        let args = Cli::try_parse_from(["leftovers", "--delete", "-n", "shop", "--uid=u"])
-            .unwrap()
-            .args;
-        assert!(args.delete && args.namespace.as_deref() == Some("shop"));
-    }
-}

@@ -102,6 +102,27 @@ mod tests {
     }
 
     #[test]
+    fn wrong_use_is_refused() {
+        let parse = |line: &str| Cli::try_parse_from(format!("chartwright {line}").split(' '));
+        for line in [
+            "release-finalizers",
+            "release-finalizers --dry-run",
+            "release-finalizers --all --kind A",
+            "release-finalizers --deleting --orphan",
+            "completion tcsh",
+        ] {
+            assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
+        }
+        for line in [
+            "release-finalizers --kind Memcached -n shop --name=web",
+            "release-finalizers --all --deleting --dry-run",
+            "leftovers --delete -n shop --uid=u",
+        ] {
+            assert!(parse(line).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
     fn every_command_has_help_with_an_example() {
         for command in Cli::command()
             .get_subcommands()

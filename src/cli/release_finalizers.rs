@@ -265,35 +265,3 @@ async fn dispose(
 fn describe(found: &Found) -> String {
     format!("{} {}", found.group_kind, found.custom.key)
 }
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Cli {
-        #[command(flatten)]
-        args: ReleaseFinalizersArgs,
-    }
-
-    #[test]
-    fn something_must_be_selected() {
-        let parse = |arguments: &[&str]| Cli::try_parse_from([&["release-finalizers"], arguments].concat());
-        for wrong in [
-            &[][..],
-            &["--dry-run"],
-            &["--all", "--kind", "A"],
-            &["--deleting", "--orphan"],
-        ] {
-            let error = parse(wrong).unwrap_err();
-            assert_eq!(error.exit_code(), 2, "{wrong:?}");
-        }
-        let args = parse(&["--kind", "Memcached", "-n", "shop", "--name=web"])
-            .unwrap()
-            .args;
-        assert_eq!(args.selection.namespace.as_deref(), Some("shop"));
-        assert!(parse(&["--all", "--deleting", "--dry-run"]).unwrap().args.dry_run);
-    }
-}

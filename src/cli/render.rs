@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use kube::Client;
 use kube::api::{ApiResource, DynamicObject};
@@ -164,6 +164,32 @@ impl Cluster {
         })
     }
 
+    /// What would stand in the cluster once the file is applied: the file's spec, and of the live object what its author
+    /// doesn't say: identity, status, labels and annotations that others put there.
+    async fn applied(&self, args: &RenderArgs, mut file: DynamicObject) -> anyhow::Result<DynamicObject> {
+        let namespace = file.metadata.namespace.take().filter(|namespace| !namespace.is_empty());
+        if self.resource.namespaced {
+            file.metadata.namespace = Some(namespace.unwrap_or_else(|| args.namespace.clone()));
+        }
+        let namespace = file.metadata.namespace.as_deref();
+        let api = self.resource.api_in::<DynamicObject>(&self.client, namespace);
+        let Some(live) = api.get_opt(file.metadata.name.as_deref().unwrap_or_default()).await? else {
+            return Ok(file);
+        };
+        let said = std::mem::replace(&mut file.metadata, live.metadata);
+        let metadata = &mut file.metadata;
+        metadata
+            .labels
+            .get_or_insert_default()
+            .extend(said.labels.unwrap_or_default());
+        let annotations = metadata.annotations.get_or_insert_default();
+        annotations.extend(said.annotations.unwrap_or_default());
+        if let (Some(fields), Some(status)) = (file.data.as_object_mut(), live.data.get("status")) {
+            fields.insert("status".to_owned(), status.clone());
+        }
+        Ok(file)
+    }
+
     fn offline(args: &RenderArgs, group_kind: &GroupKind, version: &str, namespaced: bool) -> anyhow::Result<Self> {
         let client = cluster::connect::nowhere()?;
         let api = ApiResource::from_gvk(&kube::core::GroupVersionKind {
@@ -186,91 +212,37 @@ impl Cluster {
     }
 }
 
-/// What would stand in the cluster once the file is applied: the file's spec, and of the live object what its author
-/// doesn't say: identity, status, labels and annotations that others put there.
-fn applied_to(live: DynamicObject, file: DynamicObject) -> DynamicObject {
-    let mut metadata = live.metadata;
-    metadata
-        .labels
-        .get_or_insert_default()
-        .extend(file.metadata.labels.unwrap_or_default());
-    metadata
-        .annotations
-        .get_or_insert_default()
-        .extend(file.metadata.annotations.unwrap_or_default());
-    let mut data = file.data;
-    if let (Some(fields), Some(status)) = (data.as_object_mut(), live.data.get("status")) {
-        fields.insert("status".to_owned(), status.clone());
-    }
-    DynamicObject {
-        metadata,
-        data,
-        types: file.types,
-    }
-}
-
 /// What is rendered, and whether the digests of its members are those of the operator: its key is needed for that.
 async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow::Result<(Prepared, bool)> {
     let (group_kind, version) =
         GroupKind::of(&object).context("an object without apiVersion and kind is no custom resource")?;
     let mut object: DynamicObject = serde_json::from_value(object).with_context(|| format!("{group_kind}"))?;
-    let name = object.metadata.name.clone().unwrap_or_default();
-    if name.is_empty() {
-        bail!("{group_kind}: metadata.name is missing");
-    }
+    let has_name = object.metadata.name.as_ref().is_some_and(|name| !name.is_empty());
+    ensure!(has_name, "{group_kind}: metadata.name is missing");
     let cluster = match args.server {
-        true => Some(Cluster::connect(args, &group_kind, &version).await?),
+        true => {
+            let cluster = Cluster::connect(args, &group_kind, &version).await?;
+            object = cluster.applied(args, object).await?;
+            Some(cluster)
+        }
         false => None,
     };
-    let is_namespaced = match &cluster {
-        Some(cluster) => cluster.resource.namespaced,
-        None => false,
-    };
-    if is_namespaced && object.metadata.namespace.as_deref().unwrap_or_default().is_empty() {
-        object.metadata.namespace = Some(args.namespace.clone());
-    }
-    if let Some(cluster) = &cluster {
-        let namespace = object.metadata.namespace.as_deref().filter(|_| is_namespaced);
-        let api = cluster.resource.api_in::<DynamicObject>(&cluster.client, namespace);
-        if let Some(live) = api.get_opt(&name).await? {
-            object = applied_to(live, object);
-        }
-    }
     let mut resource = CustomResource::from(object);
     let watch = find_watch(watches, &group_kind, &version, &resource.labels)?;
-    let (chart, stamp) = helm_template::chart::stamp::load_stable(&watch.chart);
-    let chart = chart.with_context(|| format!("chart {}", watch.chart.display()))?;
-    let renderer = Arc::new(Engine::new(chart).map_err(|error| anyhow::anyhow!("{error}"))?);
-    let Cluster {
-        client,
-        discovery,
-        resource: live,
-        key,
-        own_namespace,
-    } = match cluster {
+    let cluster = match cluster {
         Some(cluster) => cluster,
         None => {
             let namespaced = watch.target_namespace.is_none() || !resource.key.namespace.is_empty();
             Cluster::offline(args, &group_kind, &version, namespaced)?
         }
     };
-    if live.namespaced && resource.key.namespace.is_empty() {
+    if cluster.resource.namespaced && resource.key.namespace.is_empty() {
         resource.key.namespace = args.namespace.clone();
     }
-    let mut release = Release::default();
-    if args.server {
-        release.adopt(&resource);
-    } else {
-        // They tell of a release, and there is no cluster that has it.
-        for ours in [
-            annotations::KEPT,
-            applyset::KINDS_ANNOTATION,
-            applyset::NAMESPACES_ANNOTATION,
-        ] {
-            resource.annotations.remove(ours);
-        }
-    }
-    let is_keyed = key.is_some();
+    let mut release = release(args, &mut resource);
+    let unit = unit(watch, group_kind, cluster.resource)?;
+    let own_namespace = cluster.own_namespace;
+    let is_keyed = cluster.key.is_some();
     if !is_keyed && release.record.revision > 0 {
         let secret = cluster::keys::secret_name(&args.operator_name);
         eprintln!(
@@ -279,29 +251,14 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         );
     }
     let context = Context::new(
-        client.clone(),
-        discovery,
-        Events::new(client, &args.operator_name, None),
+        cluster.client.clone(),
+        cluster.discovery,
+        Events::new(cluster.client, &args.operator_name, None),
         Arc::new(Metrics::new()),
-        key.unwrap_or_else(|| Key::new([0; 32])),
+        cluster.key.unwrap_or_else(|| Key::new([0; 32])),
         args.operator_name.clone(),
         own_namespace,
     );
-    let unit = Unit {
-        labels: (
-            Arc::from(group_kind.group.as_str()),
-            Arc::from(group_kind.kind.as_str()),
-        ),
-        watch: watch.clone(),
-        group_kind,
-        resource: live,
-        reads: Reads::of(renderer.chart()),
-        renderer: Ok(renderer),
-        stamp,
-        siblings: Vec::new(),
-        concurrency: 1,
-        lossy: Default::default(),
-    };
     let prepared = reconcile::prepare(&context, &unit, &resource, &mut release, &mut Answers::new()).await;
     let prepared = prepared.map_err(|phase| match phase {
         Phase::Stalled { reason, message, .. } | Phase::Failed { reason, message } => {
@@ -313,6 +270,45 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         bail!("{problem}");
     }
     Ok((prepared, is_keyed))
+}
+
+/// The release that a custom resource tells of.
+fn release(args: &RenderArgs, resource: &mut CustomResource) -> Release {
+    let mut release = Release::default();
+    if args.server {
+        release.adopt(resource);
+    } else {
+        // They tell of a release, and there is no cluster that has it.
+        for ours in [
+            annotations::KEPT,
+            applyset::KINDS_ANNOTATION,
+            applyset::NAMESPACES_ANNOTATION,
+        ] {
+            resource.annotations.remove(ours);
+        }
+    }
+    release
+}
+
+fn unit(watch: &Watch, group_kind: GroupKind, resource: Resource) -> anyhow::Result<Unit> {
+    let (chart, stamp) = helm_template::chart::stamp::load_stable(&watch.chart);
+    let chart = chart.with_context(|| format!("chart {}", watch.chart.display()))?;
+    let renderer = Arc::new(Engine::new(chart).map_err(|error| anyhow::anyhow!("{error}"))?);
+    Ok(Unit {
+        labels: (
+            Arc::from(group_kind.group.as_str()),
+            Arc::from(group_kind.kind.as_str()),
+        ),
+        watch: watch.clone(),
+        group_kind,
+        resource,
+        reads: Reads::of(renderer.chart()),
+        renderer: Ok(renderer),
+        stamp,
+        siblings: Vec::new(),
+        concurrency: 1,
+        lossy: Default::default(),
+    })
 }
 
 /// `is_keyed`: the digests of the members are those of the operator.

@@ -128,31 +128,11 @@ fn capture(args: &TemplateArgs, stdin: &mut (dyn Read + Send), dir: &Path) -> Ca
 
 /// An error is the text after `Error: `. What is checked in which order decides which error comes first.
 fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut Output) -> Result<(), String> {
-    let mut capabilities = Capabilities::default();
-    if let Some(version) = args.kube_version.as_deref().filter(|version| !version.is_empty()) {
-        capabilities.kube_version =
-            KubeVersion::parse(version).map_err(|e| format!("invalid kube version '{version}': {e}"))?;
-    }
-    capabilities.api_versions.extend(args::filled(&args.api_versions));
+    let mut capabilities = capabilities(args)?;
     let (name, chart) = name_and_chart(args)?;
     let source = locate(dir, &chart)?;
     let (values, raw_texts) = args.value_options(dir).merge(stdin).map_err(|e| e.to_string())?;
-    let mut logged = Vec::new();
-    let chart = match source {
-        ChartSource::Path(path) => Chart::load_logged(&path, &mut logged),
-        ChartSource::Url(url) => {
-            let path = PathBuf::from(fetch::without_password(&url));
-            Chart::unpack_logged(&path, &fetch::get(&url)?, &mut logged)
-        }
-    };
-    output.notices.extend(logged.iter().map(Warning::log_line));
-    let chart = chart.map_err(|e| e.to_string())?;
-    if chart.metadata.deprecated && chart.has_installable_type() {
-        output
-            .notices
-            .push("level=WARN msg=\"this chart is deprecated\"".to_owned());
-    }
-    let renderer = Engine::new(chart).map_err(|e| e.to_string())?;
+    let renderer = Engine::new(load(source, output)?).map_err(|e| e.to_string())?;
     let mut renderer = renderer.with_fetch(Arc::new(fetch::get));
     if args.enable_dns {
         renderer = renderer.with_hosts(Arc::new(addresses));
@@ -166,7 +146,7 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut O
     check_name(&name)?;
     if let Some(cluster) = &cluster {
         // What the command line says about versions is ignored then, as with Helm.
-        capabilities = cluster.capabilities();
+        capabilities = cluster.snapshot.capabilities.clone();
     }
     let release = Release {
         is_install: !args.is_upgrade,
@@ -202,6 +182,35 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut O
     print(args, dir, &name, &renderer, result, output, check)
 }
 
+/// What the command line says of a cluster.
+fn capabilities(args: &TemplateArgs) -> Result<Capabilities, String> {
+    let mut capabilities = Capabilities::default();
+    if let Some(version) = args.kube_version.as_deref().filter(|version| !version.is_empty()) {
+        capabilities.kube_version =
+            KubeVersion::parse(version).map_err(|e| format!("invalid kube version '{version}': {e}"))?;
+    }
+    capabilities.api_versions.extend(args::filled(&args.api_versions));
+    Ok(capabilities)
+}
+
+fn load(source: ChartSource, output: &mut Output) -> Result<Chart, String> {
+    let mut logged = Vec::new();
+    let chart = match source {
+        ChartSource::Path(path) => Chart::load_logged(&path, &mut logged),
+        ChartSource::Url(url) => {
+            let path = PathBuf::from(fetch::without_password(&url));
+            Chart::unpack_logged(&path, &fetch::get(&url)?, &mut logged)
+        }
+    };
+    output.notices.extend(logged.iter().map(Warning::log_line));
+    let chart = chart.map_err(|e| e.to_string())?;
+    if chart.metadata.deprecated && chart.has_installable_type() {
+        let notice = "level=WARN msg=\"this chart is deprecated\"";
+        output.notices.push(notice.to_owned());
+    }
+    Ok(chart)
+}
+
 /// Prints a render that passes a check, or what there is of it. Without `--debug` a failed one leaves nothing.
 fn print(
     args: &TemplateArgs,
@@ -217,7 +226,7 @@ fn print(
         skip_tests: args.skip_tests,
     };
     let root = args.output_dir.as_deref().filter(|folder| !folder.is_empty());
-    let mut folder = root.map(|root| files::Folder {
+    let folder = root.map(|root| files::Folder {
         base: dir,
         root,
         release: args.release_name.then_some(name),
@@ -225,8 +234,8 @@ fn print(
     });
     let mut failure = None;
     let stream = match result {
-        Ok(rendered) => match &mut folder {
-            Some(folder) => {
+        Ok(rendered) => match folder {
+            Some(mut folder) => {
                 folder.write(&rendered)?;
                 folder.write_hooks(&rendered.hooks, options)?;
                 "\n".to_owned()
@@ -246,15 +255,7 @@ fn print(
                 return Err(format!("{text}{DEBUG_HINT}"));
             }
             failure = Some(text);
-            match (error, &mut folder) {
-                (Error::Manifest(bad), Some(folder)) => {
-                    folder.write_hooks(&bad.hooks, options)?;
-                    let no_hooks = true;
-                    bad_stream(&bad, StreamOptions { no_hooks, ..options })
-                }
-                (Error::Manifest(bad), None) => bad_stream(&bad, options),
-                _ => "\n".to_owned(),
-            }
+            salvage(error, folder, options)?
         }
     };
     match show_only(&stream, &args.show_only) {
@@ -265,6 +266,19 @@ fn print(
         }
     }
     failure.map_or(Ok(()), Err)
+}
+
+/// What there is of a failed render.
+fn salvage(error: Error, folder: Option<files::Folder<'_>>, options: StreamOptions) -> Result<String, String> {
+    let Error::Manifest(bad) = error else {
+        return Ok("\n".to_owned());
+    };
+    let Some(mut folder) = folder else {
+        return Ok(bad_stream(&bad, options));
+    };
+    folder.write_hooks(&bad.hooks, options)?;
+    let no_hooks = true;
+    Ok(bad_stream(&bad, StreamOptions { no_hooks, ..options }))
 }
 
 /// Where a chart is.

@@ -56,33 +56,24 @@ fn write(output: Output, commit: Option<&str>, out: &mut dyn Write) -> std::io::
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Cli {
-        #[command(flatten)]
-        args: VersionArgs,
-    }
 
     #[test]
     fn a_line_for_people_and_an_object_for_programs() {
-        let written = |flags: &[&str], commit| {
-            let args = Cli::try_parse_from([&["version"], flags].concat()).unwrap().args;
+        let written = |output, commit| {
             let mut out = Vec::new();
-            write(args.output, commit, &mut out).unwrap();
+            write(output, commit, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
-        let line = written(&[], Some("abc123"));
+        let line = written(Output::Text, Some("abc123"));
         assert!(
             line.starts_with(&format!("chartwright {VERSION} (commit abc123, ")),
             "{line}"
         );
         assert_eq!(line.lines().count(), 1);
-        assert!(!written(&[], None).contains("commit"));
+        assert!(!written(Output::Text, None).contains("commit"));
         for commit in [Some("abc123"), None] {
-            let version: serde_json::Value = serde_json::from_str(&written(&["-o", "json"], commit)).unwrap();
+            let version: serde_json::Value = serde_json::from_str(&written(Output::Json, commit)).unwrap();
             assert_eq!(
                 (&version["version"], version["commit"].as_str()),
                 (&json!(VERSION), commit)

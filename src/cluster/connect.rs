@@ -11,10 +11,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tokio::sync::Semaphore;
 
-use super::certificate;
 use super::error::{Error, Result};
 use super::silence::{self, Audible};
 use super::throttle;
+use crate::telemetry::chain;
 
 /// The longest that one request may take; a watch has its own clock.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -28,7 +28,7 @@ const REQUESTS: usize = 128;
 /// # Errors
 /// If no configuration is found or it is malformed. The API server is not contacted.
 pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    Ok(Client::try_from(config(kubeconfig).await?)?)
+    client(config(kubeconfig).await?)
 }
 
 /// As [`connect`], for who has other work than to wait: what the API server answers with 429, 503 or 504 is told at once
@@ -39,7 +39,23 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
 pub async fn connect_without_retries(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     let mut config = config(kubeconfig).await?;
     config.default_retry = false;
-    Ok(Client::try_from(config)?)
+    client(config)
+}
+
+/// The client of a configuration.
+///
+/// # Errors
+/// Its certificates can't be used. rustls takes X.509 version 3 alone; `openssl x509 -req` without extensions makes version
+/// 1, which Go, and so kubectl, takes as well.
+pub fn client(config: Config) -> anyhow::Result<Client> {
+    Client::try_from(config).map_err(|error| match chain(&error).contains("UnsupportedCertVersion") {
+        true => anyhow::anyhow!(
+            "the client certificate of the kubeconfig's user is of X.509 version 1, and version 3 is needed: sign it anew \
+             with any extension, for example `openssl x509 -req -in client.csr -CA ca.crt -CAkey ca.key -CAcreateserial \
+             -days 365 -extfile client.ext -out client.crt` with the line `extendedKeyUsage = clientAuth` in client.ext"
+        ),
+        false => error.into(),
+    })
 }
 
 /// A client that makes no requests.
@@ -52,27 +68,14 @@ pub fn nowhere() -> anyhow::Result<Client> {
 }
 
 async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
-    let config = match kubeconfig {
-        Some(path) => {
-            let place = || format!("kubeconfig {}", path.display());
-            let file = read_kubeconfig([path])?;
-            let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-                .await
-                .with_context(place)?;
-            certificate::check(&config)
-                .map_err(anyhow::Error::msg)
-                .with_context(place)?;
-            config
-        }
-        None => {
-            let config = Config::infer().await.map_err(unquoted).context(
-                "no API server configured: set KUBECONFIG or --kubeconfig, or run in a pod with a service account",
-            )?;
-            certificate::check(&config).map_err(anyhow::Error::msg)?;
-            config
-        }
-    };
-    Ok(config)
+    match kubeconfig {
+        Some(path) => Config::from_custom_kubeconfig(read_kubeconfig([path])?, &KubeConfigOptions::default())
+            .await
+            .with_context(|| format!("kubeconfig {}", path.display())),
+        None => Config::infer().await.map_err(unquoted).context(
+            "no API server configured: set KUBECONFIG or --kubeconfig, or run in a pod with a service account",
+        ),
+    }
 }
 
 /// Kubeconfig files, merged. Of what two say the first counts.
@@ -150,6 +153,37 @@ mod tests {
     async fn a_request_without_an_answer_ends() {
         let answer = bounded(std::future::pending::<kube::Result<()>>()).await;
         assert!(matches!(answer, Err(Error::TimedOut(REQUEST_TIMEOUT))), "{answer:?}");
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_with_a_certificate_is_told() {
+        /// `openssl x509 -req -in client.csr -signkey client.key -days 36500`, without extensions.
+        const VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBGDCBvwIUL/5MG3q8tvFg0E9Rj3dQ2t1s9XYwCgYIKoZIzj0EAwIwDjEMMAoG
+A1UEAwwDZGV2MCAXDTI2MTEyMzE1NTcxNloYDzIxMjYxMDMwMTU1NzE2WjAOMQww
+CgYDVQQDDANkZXYwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAATBU6rq3CjB7XkM
+JHkhgWtdeYnHNPiGfZQ9042hX/H+N36jyiuwfSlJ7apsiFJMJhBIh1LN47uhvcji
+yvsEFCnLMAoGCCqGSM49BAMCA0gAMEUCIHgf292FiPJYzGBGXd1zJcCiikHynsPA
+64YgXr/mxpgQAiEAtOk1EOrW/2DUGZ0zehj7XLmuA9moO+bKCiOCP+aJ98I=
+-----END CERTIFICATE-----
+";
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("dev.crt", VERSION_1);
+        write("dev.key", &rcgen::KeyPair::generate().unwrap().serialize_pem());
+        write(
+            "config",
+            "clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]\n\
+             contexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\n\
+             users: [{name: a, user: {client-key: dev.key, client-certificate: dev.crt}}]\n",
+        );
+        let refused = connect(Some(&folder.path().join("config"))).await;
+        let told = format!("{:#}", refused.err().unwrap());
+        assert!(
+            told.contains("version 1") && told.contains("openssl x509 -req"),
+            "{told}"
+        );
     }
 
     #[tokio::test]

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use json_patch::jsonptr::PointerBuf;
-use json_patch::{PatchOperation, RemoveOperation, TestOperation};
 use kube::Client;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::ObjectMeta;
@@ -140,21 +138,14 @@ pub async fn remove_finalizer(client: &Client, target: &Target, finalizers: &[St
     if !finalizers.iter().any(|finalizer| goes(finalizer)) {
         return Ok(());
     }
-    let path = |text: &str| PointerBuf::parse(text).map_err(|error| Error::Invalid(error.to_string()));
-    let mut patch = vec![PatchOperation::Test(TestOperation {
-        path: path("/metadata/uid")?,
-        value: target.uid.as_str().into(),
-    })];
+    let mut patch = vec![json!({"op": "test", "path": "/metadata/uid", "value": target.uid})];
     // From the back, so that the places of the others stay.
     for (index, finalizer) in finalizers.iter().enumerate().rev().filter(|(_, name)| goes(name)) {
-        let path = path(&format!("/metadata/finalizers/{index}"))?;
-        patch.push(PatchOperation::Test(TestOperation {
-            path: path.clone(),
-            value: finalizer.as_str().into(),
-        }));
-        patch.push(PatchOperation::Remove(RemoveOperation { path }));
+        let path = format!("/metadata/finalizers/{index}");
+        patch.push(json!({"op": "test", "path": path, "value": finalizer}));
+        patch.push(json!({"op": "remove", "path": path}));
     }
-    let patch = json_patch::Patch(patch);
+    let patch = serde_json::from_value(patch.into()).map_err(|error| Error::Invalid(error.to_string()))?;
     let api = target
         .resource
         .api_in::<MetadataOnly>(client, target.namespace.as_deref());

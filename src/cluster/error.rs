@@ -175,55 +175,39 @@ mod tests {
 
     #[test]
     fn statuses_are_sorted_by_what_can_be_done() {
-        let error = |code: u16, message: &str| {
-            let status = kube::core::Status {
-                code,
-                message: message.into(),
-                ..Default::default()
-            };
-            Error::from(kube::Error::Api(Box::new(status)))
-        };
-        let named = serde_json::json!({"code": 404, "message": "maps \"a\" not found", "details": {"name": "a"}});
-        let named: kube::core::Status = serde_json::from_value(named).unwrap();
-        assert!(Error::from(kube::Error::Api(Box::new(named))).is_not_found());
-        assert!(matches!(error(404, "404 page not found"), Error::NotServed(_)));
-        assert!(error(422, "x").is_permanent());
-        assert!(
-            error(
-                500,
-                "failed to create typed patch object (…): .spec.bogus: field not declared in schema"
-            )
-            .is_permanent()
-        );
-        assert!(matches!(error(500, "etcd"), Error::Unavailable(_)));
-        for (code, text) in [
-            (413, "Request entity too large: limit is 3145728"),
-            (500, "etcdserver: request is too large"),
-            (
-                500,
-                "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2109821 vs. 2097152)",
-            ),
-        ] {
-            let error = error(code, text);
-            assert!(matches!(error, Error::TooLarge(_)) && error.is_permanent(), "{text}");
-        }
-        assert!(
-            error(
-                500,
-                "failed to create typed patch object (a; v1, Kind=A): .status.x: field not declared"
-            )
-            .is_of_schema()
-        );
-        assert!(!error(400, "the object is too odd").is_of_schema());
-        assert!(matches!(error(403, "x"), Error::Forbidden(_)));
-        for text in [
-            "admission webhook \"a.b\" denied the request: field is immutable",
-            "widgets.x \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
-        ] {
-            assert!(matches!(error(422, text), Error::Denied(_)), "{text}");
-        }
+        let untyped = "failed to create typed patch object (…): .spec.bogus: field not declared in schema";
+        let too_large =
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2109821 vs. 2097152)";
+        let policy = "widgets.x \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
         let taken = "Service \"a\" is invalid: spec.ports[0].nodePort: Invalid value: 30080: provided port is already allocated";
-        assert!(matches!(error(422, taken), Error::Taken(_)));
-        assert!(matches!(error(409, ""), Error::Conflict(text) if text == "status 409 "));
+        for (code, message, name, kind, is_permanent) in [
+            (404, "maps \"a\" not found", "a", "NotFound", false),
+            (404, "404 page not found", "", "NotServed", false),
+            (422, "x", "", "Invalid", true),
+            (400, "the object is too odd", "", "Invalid", true),
+            (500, untyped, "", "Invalid", true),
+            (500, "etcd", "", "Unavailable", false),
+            (413, "Request entity too large: limit is 3145728", "", "TooLarge", true),
+            (500, "etcdserver: request is too large", "", "TooLarge", true),
+            (500, too_large, "", "TooLarge", true),
+            (403, "x", "", "Forbidden", false),
+            (
+                422,
+                "admission webhook \"a.b\" denied the request: field is immutable",
+                "",
+                "Denied",
+                false,
+            ),
+            (422, policy, "", "Denied", false),
+            (422, taken, "", "Taken", false),
+            (409, "", "", "Conflict(\"status 409 \")", false),
+        ] {
+            let status = serde_json::json!({"code": code, "message": message, "details": {"name": name}});
+            let status: kube::core::Status = serde_json::from_value(status).unwrap();
+            let error = Error::from(kube::Error::Api(Box::new(status)));
+            assert!(format!("{error:?}").starts_with(kind), "{error:?}");
+            assert_eq!(error.is_permanent(), is_permanent, "{error:?}");
+            assert_eq!(error.is_of_schema(), message == untyped, "{error:?}");
+        }
     }
 }

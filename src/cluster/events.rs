@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::connect::bounded;
 use super::error::Error;
-use crate::telemetry::redact;
+use crate::telemetry::{cut, redact};
 
 /// Event notes may have 1 kB; the API server refuses longer ones.
 const NOTE_BYTES: usize = 1000;
@@ -64,17 +64,12 @@ struct Writer {
     hurries: AtomicBool,
 }
 
-/// What was told lately, by object, reason and note: a recorder takes events for repetitions whatever their notes say, and
-/// the new note would be lost, so each text has a recorder of its own.
+/// Recorders of what went wrong lately, by object, reason and note: a recorder takes events for repetitions whatever their
+/// notes say, and the new note would be lost, so each text has a recorder of its own.
+#[derive(Default)]
 struct Told {
-    last: HashMap<u64, Last>,
-    swept: Instant,
-}
-
-struct Last {
-    at: Instant,
-    /// What went well is rarely told twice: its first time is only remembered.
-    recorder: Option<Recorder>,
+    recorders: HashMap<u64, (Instant, Recorder)>,
+    swept: Option<Instant>,
 }
 
 // === impl Events ===
@@ -89,10 +84,7 @@ impl Events {
         let writer = Writer {
             client,
             reporter,
-            told: Mutex::new(Told {
-                last: HashMap::new(),
-                swept: Instant::now(),
-            }),
+            told: Mutex::default(),
             forbidden: AtomicBool::new(false),
             hurries: AtomicBool::new(false),
         };
@@ -154,7 +146,7 @@ impl Message {
                 type_: kind,
                 reason: reason.to_owned(),
                 action: action.to_owned(),
-                note: Some(cut(&redact::current(note))),
+                note: Some(cut(&redact::current(note), NOTE_BYTES)),
                 secondary: None,
             },
             about: about.clone(),
@@ -172,19 +164,16 @@ impl Message {
 // === impl Writer ===
 
 impl Writer {
+    /// What went well is rarely told twice, and not counted.
     fn recorder(&self, message: &Message) -> Recorder {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = message.key();
-        let known = told.recall(key);
-        let repeats = known.is_some() || message.event.type_ == EventType::Warning;
         let new = || Recorder::new(self.client.clone(), self.reporter.clone());
-        let recorder = known.flatten().unwrap_or_else(new);
-        let last = Last {
-            at: Instant::now(),
-            recorder: repeats.then(|| recorder.clone()),
-        };
-        told.last.insert(key, last);
-        recorder
+        match message.event.type_ {
+            EventType::Normal => new(),
+            EventType::Warning => {
+                let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+                told.recorder(message.key(), new)
+            }
+        }
     }
 
     async fn write_and_pause(&self, message: Arc<Message>) {
@@ -226,26 +215,16 @@ impl Writer {
 // === impl Told ===
 
 impl Told {
-    /// What was told by this key within the window; `Some(None)`: once, and nothing of it was kept.
-    fn recall(&mut self, key: u64) -> Option<Option<Recorder>> {
-        if self.swept.elapsed() > WINDOW {
-            self.last.retain(|_, last| last.at.elapsed() < WINDOW);
-            self.swept = Instant::now();
+    fn recorder(&mut self, key: u64, new: impl FnOnce() -> Recorder) -> Recorder {
+        let now = Instant::now();
+        if self.swept.is_none_or(|swept| now - swept > WINDOW) {
+            self.recorders.retain(|_, (last, _)| now - *last < WINDOW);
+            self.swept = Some(now);
         }
-        let last = self.last.get(&key).filter(|last| last.at.elapsed() < WINDOW)?;
-        Some(last.recorder.clone())
+        let (last, recorder) = self.recorders.entry(key).or_insert_with(|| (now, new()));
+        *last = now;
+        recorder.clone()
     }
-}
-
-fn cut(note: &str) -> String {
-    if note.len() <= NOTE_BYTES {
-        return note.to_owned();
-    }
-    let mut end = NOTE_BYTES - '…'.len_utf8();
-    while !note.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}…", &note[..end])
 }
 
 #[cfg(test)]
@@ -256,13 +235,6 @@ mod tests {
     use kube::client::Body;
 
     use super::*;
-
-    #[test]
-    fn notes_are_cut_between_characters() {
-        assert_eq!(cut("short"), "short");
-        let long = cut(&"ä".repeat(800));
-        assert!(long.len() <= NOTE_BYTES && long.ends_with('…'));
-    }
 
     /// A server that takes a second for each request, and notes what it is asked.
     fn slow(asked: Arc<Mutex<Vec<String>>>, most: Arc<AtomicUsize>) -> Client {
@@ -316,19 +288,16 @@ mod tests {
         };
         assert_eq!(told(&asked), ["POST 0", "POST 1", "POST 2", "POST broken"]);
 
-        // A repetition is counted from the second time on; an Event that went wrong is counted at once.
+        // What went wrong is counted when it is told again.
+        events.normal(&about, "Installed", "Reconcile", "2").await;
         for _ in 0..2 {
-            events.normal(&about, "Installed", "Reconcile", "2").await;
+            events.warning(&about, "Failed", "Reconcile", "broken").await;
         }
-        events.warning(&about, "Failed", "Reconcile", "broken").await;
         events.flush().await;
+        let patched = |told: &String| told.starts_with("PATCH");
         let told = told(&asked);
-        assert_eq!(told.iter().filter(|told| *told == "POST 2").count(), 1, "{told:?}");
-        assert_eq!(
-            told.iter().filter(|told| told.starts_with("PATCH")).count(),
-            2,
-            "{told:?}"
-        );
+        assert_eq!(told.iter().filter(|told| patched(told)).count(), 2, "{told:?}");
+        assert!(told.contains(&"POST 2".to_owned()), "{told:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -23,11 +23,11 @@ const FIELD: &str = "key";
 /// # Errors
 /// If the Secret may not be read or made, or holds something else.
 pub async fn load_or_create(client: Client, namespace: &str, operator: &str) -> Result<Key> {
-    let api: Api<Secret> = Api::namespaced(client, namespace);
+    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let name = secret_name(operator);
     for _ in 0..3 {
-        if let Some(secret) = bounded(api.get_opt(&name)).await? {
-            return read(&secret, namespace, &name);
+        if let Some(key) = load(client.clone(), namespace, operator).await? {
+            return Ok(key);
         }
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(|error| Error::Unavailable(error.to_string()))?;
@@ -54,21 +54,13 @@ pub async fn load_or_create(client: Client, namespace: &str, operator: &str) -> 
 /// If the Secret may not be read, or holds something else.
 pub async fn load(client: Client, namespace: &str, operator: &str) -> Result<Option<Key>> {
     let name = secret_name(operator);
-    match bounded(Api::namespaced(client, namespace).get_opt(&name)).await? {
-        Some(secret) => read(&secret, namespace, &name).map(Some),
-        None => Ok(None),
-    }
-}
-
-fn read(secret: &Secret, namespace: &str, name: &str) -> Result<Key> {
-    let bytes = secret
-        .data
-        .as_ref()
-        .and_then(|data| data.get(FIELD))
-        .map(|value| value.0.as_slice());
-    match bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok()) {
-        Some(bytes) => Ok(Key::new(bytes)),
-        None => Err(Error::Invalid(format!(
+    let Some(secret) = bounded(Api::<Secret>::namespaced(client, namespace).get_opt(&name)).await? else {
+        return Ok(None);
+    };
+    let bytes = secret.data.and_then(|mut data| data.remove(FIELD)).unwrap_or_default();
+    match <[u8; 32]>::try_from(bytes.0) {
+        Ok(bytes) => Ok(Some(Key::new(bytes))),
+        Err(_) => Err(Error::Invalid(format!(
             "Secret {namespace}/{name} does not hold a key of 32 bytes under `{FIELD}`: delete it and a new one is made \
              (every release is then applied once more)"
         ))),

@@ -1,7 +1,6 @@
 //! The API server: I/O only. Whoever calls decides; here is how each request is made, bounded and understood.
 
 pub mod autoscalers;
-pub mod certificate;
 pub mod connect;
 pub mod custom_resource;
 pub mod decoding;

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::Client;
 use kube::api::{
-    Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy,
+    Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
     ValidationDirective,
 };
 use kube::core::{ObjectMeta, Request};
@@ -157,7 +157,7 @@ pub async fn list_whole(client: &Client, resource: &Resource, namespace: Option<
 }
 
 /// All pages of what a label selector finds, each object reduced at once to what is wanted of it.
-async fn list<K, T>(api: Api<K>, labels: &str, reduce: impl Fn(K) -> T) -> Result<Vec<T>>
+pub(super) async fn list<K, T>(api: Api<K>, labels: &str, reduce: impl Fn(K) -> T) -> Result<Vec<T>>
 where
     K: Clone + DeserializeOwned + Debug,
 {
@@ -277,15 +277,8 @@ pub enum Creation {
 /// # Errors
 /// No answer to the question: the server is out of reach, or the object is gone and a dry run created it.
 pub async fn would_be_created(client: &Client, resource: &Resource, id: &ObjectId, object: &Value) -> Result<Creation> {
-    let api = resource.api_in::<DynamicObject>(client, namespace(id));
-    let object: DynamicObject =
-        serde_json::from_value(object.clone()).map_err(|error| Error::Invalid(error.to_string()))?;
-    let parameters = kube::api::PostParams {
-        dry_run: true,
-        field_manager: Some(FIELD_MANAGER.into()),
-    };
-    match bounded(api.create(&parameters, &object)).await {
-        Ok(_) => Err(Error::NotFound(format!("{id} is gone meanwhile"))),
+    match create(client, resource, id, object, true).await {
+        Ok(()) => Err(Error::NotFound(format!("{id} is gone meanwhile"))),
         Err(Error::Conflict(_)) => Ok(Creation::Accepted),
         // A name has only one Service's address or port to give: these are the ones that it holds itself.
         Err(Error::Taken(_)) => Ok(Creation::Accepted),
@@ -296,19 +289,23 @@ pub async fn would_be_created(client: &Client, resource: &Resource, id: &ObjectI
 
 /// Creates an object unless it exists. For what belongs to a watch, not to a release.
 pub async fn create_if_absent(client: &Client, resource: &Resource, id: &ObjectId, object: &Value) -> Result<bool> {
-    let api = resource.api_in::<DynamicObject>(client, namespace(id));
-    let object: DynamicObject =
-        serde_json::from_value(object.clone()).map_err(|error| Error::Invalid(error.to_string()))?;
-    let parameters = kube::api::PostParams {
-        field_manager: Some(FIELD_MANAGER.into()),
-        ..Default::default()
-    };
-    match bounded(api.create(&parameters, &object)).await {
-        Ok(_) => Ok(true),
+    match create(client, resource, id, object, false).await {
+        Ok(()) => Ok(true),
         // AlreadyExists is a conflict by its code.
         Err(Error::Conflict(_)) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+async fn create(client: &Client, resource: &Resource, id: &ObjectId, object: &Value, dry_run: bool) -> Result<()> {
+    let api = resource.api_in::<DynamicObject>(client, namespace(id));
+    let object: DynamicObject =
+        serde_json::from_value(object.clone()).map_err(|error| Error::Invalid(error.to_string()))?;
+    let parameters = PostParams {
+        dry_run,
+        field_manager: Some(FIELD_MANAGER.into()),
+    };
+    bounded(api.create(&parameters, &object)).await.map(drop)
 }
 
 /// The objects of a kind that carry the label of a set: metadata only, live, all pages.
@@ -349,6 +346,18 @@ pub enum Deleted {
     Changed,
 }
 
+impl Deleted {
+    fn of<T>(answer: Result<T>) -> Result<Self> {
+        match answer {
+            Ok(_) => Ok(Deleted::Accepted),
+            Err(error) if error.is_not_found() => Ok(Deleted::Absent),
+            // A precondition failed.
+            Err(Error::Conflict(_)) => Ok(Deleted::Changed),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 /// Deletes an object in the very state that was looked at: one that was replaced or changed since stays.
 ///
 /// What the object makes by itself (a Deployment's pods) goes after it, in the background, as with Helm.
@@ -365,13 +374,7 @@ pub async fn delete(client: &Client, resource: &Resource, id: &ObjectId, seen: &
     let request = Request::new(api.resource_url()).delete(&segment(&id.name), &parameters);
     let request = request.map_err(|error| Error::Invalid(error.to_string()))?;
     // What the answer shows of the object is of no interest.
-    match bounded(api.into_client().request_text(request)).await {
-        Ok(_) => Ok(Deleted::Accepted),
-        Err(error) if error.is_not_found() => Ok(Deleted::Absent),
-        // A precondition failed.
-        Err(Error::Conflict(_)) => Ok(Deleted::Changed),
-        Err(error) => Err(error),
-    }
+    Deleted::of(bounded(api.into_client().request_text(request)).await)
 }
 
 /// Takes our labels, annotation and owner reference off an object that stays behind, so that nothing takes it for a
@@ -417,12 +420,7 @@ async fn patch_seen(
         field_manager: Some(FIELD_MANAGER.into()),
         ..PatchParams::default()
     };
-    match bounded(api.patch(&segment(&id.name), &parameters, &Patch::Merge(&patch))).await {
-        Ok(_) => Ok(Deleted::Accepted),
-        Err(error) if error.is_not_found() => Ok(Deleted::Absent),
-        Err(Error::Conflict(_)) => Ok(Deleted::Changed),
-        Err(error) => Err(error),
-    }
+    Deleted::of(bounded(api.patch(&segment(&id.name), &parameters, &Patch::Merge(&patch))).await)
 }
 
 #[cfg(test)]

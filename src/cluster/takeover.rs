@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::{Api, DeleteParams, PartialObjectMeta, Patch, PatchParams, Preconditions};
 use kube::core::ObjectMeta;
 use serde_json::Value;
 
@@ -10,13 +10,10 @@ use super::connect::bounded;
 use super::decoding::MetadataOnly;
 use super::discovery::Resource;
 use super::error::{Error, Result};
-use super::objects::FIELD_MANAGER;
 pub use super::objects::metadata;
+use super::objects::{FIELD_MANAGER, list};
 use super::path::segment;
 use super::secrets::secrets;
-
-/// Secrets in a page of a list.
-const PAGE: u32 = 500;
 
 /// A Secret in which Helm stored a revision of a release.
 pub struct ReleaseSecret {
@@ -48,30 +45,20 @@ pub async fn rewrite(
 
 /// The Secrets in which Helm keeps the revisions of a release: only what they are, since all together may be large.
 pub async fn releases(client: &Client, namespace: &str, release: &str) -> Result<Vec<ReleaseSecret>> {
-    let api = secrets(client, namespace);
-    let mut parameters = ListParams::default()
-        .labels(&format!("owner=helm,name={release}"))
-        .limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let page = bounded(api.list_metadata(&parameters)).await?;
-        found.extend(page.items.into_iter().map(|secret| {
-            let labels = secret.metadata.labels.unwrap_or_default();
-            let label = |name: &str| labels.get(name).map(String::as_str).unwrap_or_default();
-            let owners = secret.metadata.owner_references.unwrap_or_default();
-            ReleaseSecret {
-                owners: owners.into_iter().map(|owner| owner.uid).collect(),
-                version: label("version").parse().unwrap_or_default(),
-                deployed: label("status") == "deployed",
-                name: secret.metadata.name.unwrap_or_default(),
-                uid: secret.metadata.uid.unwrap_or_default(),
-            }
-        }));
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => return Ok(found),
+    let api: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), namespace);
+    let revision = |secret: PartialObjectMeta<Secret>| {
+        let labels = secret.metadata.labels.unwrap_or_default();
+        let label = |name: &str| labels.get(name).map(String::as_str).unwrap_or_default();
+        let owners = secret.metadata.owner_references.unwrap_or_default();
+        ReleaseSecret {
+            owners: owners.into_iter().map(|owner| owner.uid).collect(),
+            version: label("version").parse().unwrap_or_default(),
+            deployed: label("status") == "deployed",
+            name: secret.metadata.name.unwrap_or_default(),
+            uid: secret.metadata.uid.unwrap_or_default(),
         }
-    }
+    };
+    list(api, &format!("owner=helm,name={release}"), revision).await
 }
 
 /// `data.release` of one of them. `None` if it is gone, or no release of Helm's.

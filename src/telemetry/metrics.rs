@@ -122,12 +122,7 @@ impl Default for Metrics {
 impl Metrics {
     /// A fresh set, all zero.
     pub fn new() -> Self {
-        let mut registry = Registry::with_prefix("chartwright");
-        let build = [
-            ("version", super::VERSION),
-            ("commit", super::COMMIT.unwrap_or("unknown")),
-        ];
-        registry.register("build", "Version and commit of this binary", Info::new(build));
+        let mut registry = registry();
         let r = &mut registry;
         Self {
             reconcile: add(r, "reconcile", "Reconciles by the kind of the CR and how they ended"),
@@ -263,6 +258,17 @@ impl Metrics {
         prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
         Ok(text)
     }
+}
+
+/// A registry that knows of the build.
+fn registry() -> Registry {
+    let mut registry = Registry::with_prefix("chartwright");
+    let build = [
+        ("version", super::VERSION),
+        ("commit", super::COMMIT.unwrap_or("unknown")),
+    ];
+    registry.register("build", "Version and commit of this binary", Info::new(build));
+    registry
 }
 
 /// The value of a gauge.

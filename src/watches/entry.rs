@@ -47,107 +47,87 @@ const DRY_RUN_OPTIONS: [&str; 6] = ["", "client", "server", "none", "true", "fal
 /// Reads an entry; `None` if it lacks something that is required. Everything wrong with it is in the report.
 pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) -> Option<Watch> {
     let fields = Fields::open(node, "a watch", &KNOWN, &LATER, report)?;
+    check_required(&fields, report);
     let (group, version, kind) = read_kind(&fields, report);
     let chart = read_chart(&fields, outside, report);
-    for (name, value) in [
-        ("version", version.is_none()),
-        ("kind", kind.is_none()),
-        ("chart", chart.is_none()),
-    ] {
-        // An ill-typed one was reported already.
-        if value && fields.get(name).is_none() {
+    let override_values = fields
+        .get("overrideValues")
+        .map(|node| overrides::read(node, outside.env, report));
+    let selector = fields
+        .get("selector")
+        .map(|node| read_selector(node, report))
+        .unwrap_or_default();
+    check_built_in(&fields, group.as_deref(), kind.as_deref(), &selector, report);
+    check_dry_run_option(&fields, report);
+    let is_namespace = |name: &str| name.contains("{{") || names::is_dns_label(name);
+    let target_namespace = checked(&fields, "targetNamespace", report, is_namespace, |name| {
+        format!("`targetNamespace` must be a namespace or a template such as x-{{{{ .metadata.name }}}}, not {name:?}")
+    });
+    let watch = Watch {
+        group: group.unwrap_or_default(),
+        override_values: override_values.unwrap_or_default(),
+        selector,
+        reconcile_period: read_period(&fields, report),
+        watch_dependent_resources: read_bool(&fields, "watchDependentResources", report),
+        max_concurrent_reconciles: read_count(&fields, "maxConcurrentReconciles", 1, report),
+        target_namespace,
+        deletion_policy: read_choice(&fields, "deletionPolicy", DeletionPolicy::NAMES, report),
+        owner_references: read_bool(&fields, "ownerReferences", report),
+        collisions: read_choice(&fields, "collisions", Collisions::NAMES, report),
+        allow: read_allow(&fields, "allow", report),
+        lookups: read_allow(&fields, "lookups", report),
+        line: node.line,
+        version: version?,
+        kind: kind?,
+        chart: chart?,
+    };
+    warn_of_traps(&watch, &fields, report);
+    Some(watch)
+}
+
+fn check_required(fields: &Fields<'_>, report: &mut Report<'_>) {
+    for name in ["version", "kind", "chart"] {
+        if fields.get(name).is_none() {
             report.error(
                 fields.at(),
                 format!("`{name}` is missing: every watch needs version, kind and chart"),
             );
         }
     }
-    let override_values = fields
-        .get("overrideValues")
-        .map(|node| overrides::read(node, outside.env, report))
-        .unwrap_or_default();
-    let selector = fields
-        .get("selector")
-        .map(|node| read_selector(node, report))
-        .unwrap_or_default();
-    check_built_in(&fields, group.as_deref(), kind.as_deref(), &selector, report);
-    let reconcile_period = read_period(&fields, report);
-    let watch_dependent_resources = read_bool(&fields, "watchDependentResources", report);
-    if let (false, Some(at)) = (watch_dependent_resources, fields.get("watchDependentResources")) {
+}
+
+fn warn_of_traps(watch: &Watch, fields: &Fields<'_>, report: &mut Report<'_>) {
+    if let (false, Some(at)) = (watch.watch_dependent_resources, fields.get("watchDependentResources")) {
         report.warn(
             at,
             "`watchDependentResources: false`: members that are changed or deleted are put right only at the next \
              resync, and readiness is noticed only then",
         );
     }
-    let max_concurrent_reconciles = read_count(&fields, "maxConcurrentReconciles", 1, report);
-    check_dry_run_option(&fields, report);
-    let target_namespace = checked(&fields, "targetNamespace", report, |name| {
-        (name.contains("{{") || names::is_dns_label(name)).then_some(()).ok_or_else(|| {
-            format!("`targetNamespace` must be a namespace or a template such as x-{{{{ .metadata.name }}}}, not {name:?}")
-        })
-    });
-    let deletion_policy = read_choice(&fields, "deletionPolicy", DeletionPolicy::NAMES, report);
-    let owner_references = read_bool(&fields, "ownerReferences", report);
-    let collisions = read_choice(&fields, "collisions", Collisions::NAMES, report);
-    if let (Collisions::Force, Some(at)) = (collisions, fields.get("collisions")) {
+    if let (Collisions::Force, Some(at)) = (watch.collisions, fields.get("collisions")) {
         report.warn(
             at,
             "`collisions: Force`: whoever may create a custom resource of this kind can have any object overwritten whose \
              name the chart can render, and deleted with the custom resource",
         );
     }
-    let allow = fields
-        .get("allow")
-        .map(|node| read_allow(node, "allow", report))
-        .unwrap_or_default();
-    let lookups = fields
-        .get("lookups")
-        .map(|node| read_allow(node, "lookups", report))
-        .unwrap_or_default();
-    Some(Watch {
-        group: group.unwrap_or_default(),
-        version: version?,
-        kind: kind?,
-        chart: chart?,
-        override_values,
-        selector,
-        reconcile_period,
-        watch_dependent_resources,
-        max_concurrent_reconciles,
-        target_namespace,
-        deletion_policy,
-        owner_references,
-        collisions,
-        allow,
-        lookups,
-        line: node.line,
-    })
 }
 
 /// Group, version and kind.
 fn read_kind(fields: &Fields<'_>, report: &mut Report<'_>) -> (Option<String>, Option<String>, Option<String>) {
-    let group = checked(fields, "group", report, |group| {
-        (group.is_empty() || names::is_dns_subdomain(group))
-            .then_some(())
-            .ok_or_else(|| {
-                let hint = if group.contains('/') {
-                    ": write the part after `/` as `version`"
-                } else {
-                    ""
-                };
-                format!("`group` must be a DNS name such as cache.example.com, not {group:?}{hint}")
-            })
+    let is_group = |group: &str| group.is_empty() || names::is_dns_subdomain(group);
+    let group = checked(fields, "group", report, is_group, |group| {
+        let hint = match group.contains('/') {
+            true => ": write the part after `/` as `version`",
+            false => "",
+        };
+        format!("`group` must be a DNS name such as cache.example.com, not {group:?}{hint}")
     });
-    let version = checked(fields, "version", report, |version| {
-        names::is_version(version)
-            .then_some(())
-            .ok_or_else(|| format!("`version` must be an API version such as v1alpha1, not {version:?}"))
+    let version = checked(fields, "version", report, names::is_version, |version| {
+        format!("`version` must be an API version such as v1alpha1, not {version:?}")
     });
-    let kind = checked(fields, "kind", report, |kind| {
-        names::is_kind(kind)
-            .then_some(())
-            .ok_or_else(|| format!("`kind` must be a kind such as Memcached, letters and digits only, not {kind:?}"))
+    let kind = checked(fields, "kind", report, names::is_kind, |kind| {
+        format!("`kind` must be a kind such as Memcached, letters and digits only, not {kind:?}")
     });
     if let (Some(kind), Some(at)) = (&kind, fields.get("kind"))
         && kind.starts_with(|c: char| c.is_ascii_lowercase())
@@ -162,7 +142,7 @@ fn read_kind(fields: &Fields<'_>, report: &mut Report<'_>) -> (Option<String>, O
 
 /// Where the chart is, and whether there is one.
 fn read_chart(fields: &Fields<'_>, outside: &Outside<'_>, report: &mut Report<'_>) -> Option<PathBuf> {
-    let chart = checked(fields, "chart", report, |_| Ok(()))?;
+    let chart = checked(fields, "chart", report, |_| true, str::to_owned)?;
     let path = outside.folder.join(&chart);
     if let (false, Some(at), Err(message)) = (chart.is_empty(), fields.get("chart"), check_chart(&path)) {
         match outside.charts_may_be_absent {
@@ -173,18 +153,19 @@ fn read_chart(fields: &Fields<'_>, outside: &Outside<'_>, report: &mut Report<'_
     Some(path)
 }
 
-/// A string that `check` accepts.
+/// A string, which `message` is reported of unless it is valid.
 fn checked(
     fields: &Fields<'_>,
     name: &str,
     report: &mut Report<'_>,
-    check: impl Fn(&str) -> Result<(), String>,
+    is_valid: impl Fn(&str) -> bool,
+    message: impl Fn(&str) -> String,
 ) -> Option<String> {
     let (text, node) = report.string(fields, name)?;
     if text.is_empty() && name != "group" {
         report.error(node, format!("`{name}` is empty"));
-    } else if let Err(message) = check(text) {
-        report.error(node, message);
+    } else if !is_valid(text) {
+        report.error(node, message(text));
     }
     Some(text.to_owned())
 }
@@ -452,7 +433,10 @@ fn label_value(node: &Node, report: &mut Report<'_>) -> Option<String> {
     Some(text)
 }
 
-fn read_allow(node: &Node, name: &str, report: &mut Report<'_>) -> Allow {
+fn read_allow(fields: &Fields<'_>, name: &str, report: &mut Report<'_>) -> Allow {
+    let Some(node) = fields.get(name) else {
+        return Allow::default();
+    };
     let known: &[&str] = match name {
         "allow" => &["kinds", "namespaces", "depth"],
         _ => &["kinds", "namespaces"],

@@ -6,26 +6,23 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use kube::Client;
-use kube::api::{GetParams, ListParams};
-use kube::core::Request;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use super::args::TemplateArgs;
 use super::kubeconfig;
 use crate::cluster::Discovery;
-use crate::cluster::connect::bounded;
+use crate::cluster::connect;
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Error;
-use crate::cluster::lookup::group_kind;
-use crate::cluster::path::{check, segment};
-use helm_template::render::{Capabilities, Lookup, LookupKey};
+use crate::cluster::lookup::{self, group_kind};
+use helm_template::render::{Lookup, LookupKey};
 
 /// A cluster, and what it serves.
 pub struct Cluster {
     runtime: Runtime,
     client: Client,
-    snapshot: Arc<Snapshot>,
+    pub snapshot: Arc<Snapshot>,
 }
 
 impl Cluster {
@@ -41,7 +38,7 @@ impl Cluster {
         let connected = runtime.block_on(async {
             let config = kubeconfig::config(args, dir).await?;
             let url = config.cluster_url.clone();
-            let client = Client::try_from(config)?;
+            let client = connect::client(config)?;
             let discovery = Discovery::new(client.clone()).await.with_context(|| url.to_string())?;
             anyhow::Ok((client, discovery.snapshot()))
         });
@@ -51,11 +48,6 @@ impl Cluster {
             client,
             snapshot,
         })
-    }
-
-    /// The cluster's version, and what it serves.
-    pub fn capabilities(&self) -> Capabilities {
-        self.snapshot.capabilities.clone()
     }
 
     /// Whether the objects of a kind lie in namespaces; `None` if the cluster doesn't serve the kind.
@@ -77,8 +69,7 @@ impl Lookup for Cluster {
     }
 }
 
-/// An object or a list exactly as the API server gives it. What doesn't exist is an empty mapping; a group or version
-/// that isn't served is an error, as with Helm.
+/// As in a release, but that a group or version that isn't served is an error, as with Helm.
 async fn fetch(client: &Client, snapshot: &Snapshot, key: &LookupKey) -> Result<Value, String> {
     let LookupKey { api_version, kind, .. } = key;
     if api_version.is_empty() {
@@ -86,53 +77,15 @@ async fn fetch(client: &Client, snapshot: &Snapshot, key: &LookupKey) -> Result<
             "unable to get apiresource from unstructured: /, Kind={kind}: groupVersion shouldn't be empty"
         ));
     }
-    let (group_kind, version) = group_kind(key);
     if !snapshot.capabilities.api_versions.contains(api_version) {
         return Err(format!(
             "unable to get apiresource from unstructured: {api_version}, Kind={kind}: the server could not find the \
              requested resource"
         ));
     }
-    let Some(resource) = snapshot.resource(&group_kind, &version) else {
-        return Ok(json!({}));
-    };
-    let namespace = match resource.namespaced {
-        true => key.namespace.as_str(),
-        false => "",
-    };
-    check(namespace, &key.name).map_err(|e| e.to_string())?;
-    let mut path = match group_kind.group.as_str() {
-        "" => format!("/api/{version}"),
-        group => format!("/apis/{group}/{version}"),
-    };
-    if !namespace.is_empty() {
-        path.push_str(&format!("/namespaces/{}", segment(namespace)));
-    }
-    path.push_str(&format!("/{}", resource.api.plural));
-    let request = match key.name.as_str() {
-        "" => Request::new(path).list(&ListParams::default()),
-        name => Request::new(path).get(&segment(name), &GetParams::default()),
-    };
-    let request = request.map_err(|e| e.to_string())?;
-    match bounded(client.request::<Value>(request)).await {
-        Ok(mut answer) => {
-            name_items(&mut answer, &resource.api.api_version, &resource.api.kind);
-            Ok(answer)
-        }
-        Err(Error::NotFound(_)) => Ok(json!({})),
+    lookup::fetch(client, snapshot, key).await.map_err(|error| match error {
         // Helm shows the server's words alone.
-        Err(Error::Forbidden(text) | Error::Conflict(text)) => Err(text),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// The items of a list come without kind and version; client-go gives them both.
-fn name_items(list: &mut Value, api_version: &str, kind: &str) {
-    let Some(items) = list.get_mut("items").and_then(Value::as_array_mut) else {
-        return;
-    };
-    for item in items.iter_mut().filter_map(Value::as_object_mut) {
-        item.entry("apiVersion").or_insert_with(|| api_version.into());
-        item.entry("kind").or_insert_with(|| kind.into());
-    }
+        Error::Forbidden(text) | Error::Conflict(text) => text,
+        error => error.to_string(),
+    })
 }

@@ -188,38 +188,6 @@ fn standard_input_is_read_once() {
     assert_eq!(error.as_deref(), Some(want));
 }
 
-/// Schemas are read with the limit of serde_json.
-#[test]
-fn values_nest_deep_and_schemas_less() {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
-    std::fs::create_dir(folder.path().join("templates")).unwrap();
-    write("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n");
-    write("templates/a.yaml", "a: {{ len .Values.a }}\n");
-    let lists = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
-    let run = |args: &[&str]| {
-        let captured = run_captured(args, b"", folder.path());
-        let stdout = String::from_utf8(captured.stdout).unwrap();
-        (stdout, captured.error)
-    };
-    let good = "---\n# Source: c/templates/a.yaml\na: 1\n".to_owned();
-    let deep = lists(9_000);
-    write("values.yaml", &format!("a: {deep}\n"));
-    write("values.schema.json", r#"{"properties": {"a": {"uniqueItems": true}}}"#);
-    assert_eq!(run(&["."]), (good.clone(), None));
-    write("values.schema.json", &format!("{{\"x\": {deep}}}"));
-    let (_, error) = run(&["."]);
-    assert!(
-        error
-            .unwrap()
-            .contains("the schema isn't JSON: recursion limit exceeded")
-    );
-    assert_eq!(run(&[".", "--skip-schema-validation"]), (good, None));
-    write("values.yaml", &format!("a: {}\n", lists(10_001)));
-    let (_, error) = run(&[".", "--skip-schema-validation"]);
-    assert!(error.unwrap().contains("exceeded max depth of 10000"));
-}
-
 /// Helm prints the names as they are.
 #[cfg(target_os = "linux")]
 #[test]
