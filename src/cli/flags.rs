@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::num::ParseIntError;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::ValueParser;
@@ -15,8 +15,6 @@ use crate::telemetry::server::{BindAddress, InvalidAddress};
 use crate::watches::duration;
 use crate::watches::names::{is_dns_label, is_label_value, object_name};
 
-/// Where Kubernetes mounts the namespace of a pod's service account.
-const IN_CLUSTER_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 /// The operator's name unless it is given one.
 const OPERATOR_NAME: &str = "chartwright";
 const METRICS_ADDRESS: &str = ":8080";
@@ -69,7 +67,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Namespace of the operator itself [default: the pod's, else the one of the kubeconfig's context]
+    /// Namespace of the operator itself [default: the one of the kubeconfig's context, or the pod's]
     #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE", hide_env_values = true, value_parser = namespace)]
     pub namespace: Option<String>,
 
@@ -125,22 +123,6 @@ pub struct RunArgs {
 
     #[command(flatten)]
     pub log: LogOptions,
-}
-
-/// The namespace that the operator lives in: where its Lease and its own Secrets are. `explicit` (flag or
-/// POD_NAMESPACE) wins; then comes the one of the pod's service account, then the one of the kubeconfig's context, then
-/// `default`.
-pub fn operator_namespace(explicit: Option<&str>, of_context: &str) -> String {
-    resolve_namespace(explicit, Path::new(IN_CLUSTER_NAMESPACE), of_context)
-}
-
-fn resolve_namespace(explicit: Option<&str>, in_cluster: &Path, of_context: &str) -> String {
-    let mounted = std::fs::read_to_string(in_cluster).unwrap_or_default();
-    [explicit.unwrap_or_default(), mounted.trim(), of_context, "default"]
-        .into_iter()
-        .find(|namespace| !namespace.is_empty())
-        .unwrap_or_default()
-        .to_owned()
 }
 
 // === impl RunArgs ===

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::{bail, ensure};
 use clap::Args;
 use kube::Client;
+use kube::core::ObjectMeta;
 
 use super::block_on;
 use crate::cluster::discovery::{Resource, Snapshot};
@@ -143,43 +144,43 @@ async fn candidates(
         if namespace.is_some() && !resource.namespaced {
             continue;
         }
-        let is_wanted = |owner: &Owner| args.uid.as_ref().is_none_or(|uid| *uid == owner.uid);
-        match objects::list_metadata(client, resource, namespace, &members).await {
-            Ok(listed) => found.extend(listed.into_iter().filter_map(|metadata| {
-                let (id, live) = (objects::id_of(group_kind, &metadata), objects::live(&metadata));
-                let owner = owner_of(&id, &live).filter(is_wanted)?;
-                Some(Leftover {
-                    resource: resource.clone(),
-                    id,
-                    live,
-                    owner,
-                    is_kept: false,
-                })
-            })),
-            Err(error) if error.is_not_found() => {}
-            Err(error) => unseen.push(format!("{group_kind}: {error}")),
+        let mut searches = vec![(members.as_str(), false)];
+        if *group_kind == secret {
+            searches.push((UID_LABEL, true));
         }
-        if *group_kind != secret {
-            continue;
-        }
-        match objects::list_metadata(client, resource, namespace, UID_LABEL).await {
-            Ok(listed) => found.extend(listed.into_iter().filter_map(|metadata| {
-                let owner = Owner {
-                    uid: metadata.labels.as_ref()?.get(UID_LABEL)?.clone(),
-                    set: String::new(),
-                };
-                is_wanted(&owner).then(|| Leftover {
-                    resource: resource.clone(),
-                    id: objects::id_of(group_kind, &metadata),
-                    live: objects::live(&metadata),
-                    owner,
-                    is_kept: true,
-                })
-            })),
-            Err(error) => unseen.push(format!("{group_kind}: {error}")),
+        for (labels, is_kept) in searches {
+            match objects::list_metadata(client, resource, namespace, labels).await {
+                Ok(listed) => {
+                    let all = listed.iter();
+                    found.extend(all.filter_map(|metadata| Leftover::of(group_kind, resource, metadata, is_kept)));
+                }
+                Err(error) if error.is_not_found() => {}
+                Err(error) => unseen.push(format!("{group_kind}: {error}")),
+            }
         }
     }
+    found.retain(|found| args.uid.as_ref().is_none_or(|uid| *uid == found.owner.uid));
     Ok(found)
+}
+
+impl Leftover {
+    fn of(group_kind: &GroupKind, resource: &Resource, metadata: &ObjectMeta, is_kept: bool) -> Option<Self> {
+        let (id, live) = (objects::id_of(group_kind, metadata), objects::live(metadata));
+        let owner = match is_kept {
+            true => Owner {
+                uid: metadata.labels.as_ref()?.get(UID_LABEL)?.clone(),
+                set: String::new(),
+            },
+            false => owner_of(&id, &live)?,
+        };
+        Some(Leftover {
+            resource: resource.clone(),
+            id,
+            live,
+            owner,
+            is_kept,
+        })
+    }
 }
 
 /// The UIDs of all that may be a custom resource of ours: all objects of kinds that aren't Kubernetes' own, and of those

@@ -13,7 +13,6 @@ use kube::api::{ApiResource, DynamicObject};
 use kube::core::SelectorExt as _;
 use serde_json::Value;
 
-use super::flags::operator_namespace;
 use crate::cluster::discovery::Resource;
 use crate::cluster::{self, Discovery, events::Events};
 use crate::plan::apply::{content, signed};
@@ -154,7 +153,11 @@ impl Cluster {
         let client = cluster::connect(args.kubeconfig.as_deref()).await?;
         let discovery = Discovery::new(client.clone()).await?;
         let resource = discovery.snapshot().resource(group_kind, version).cloned();
-        let own_namespace = operator_namespace(args.operator_namespace.as_deref(), client.default_namespace());
+        let own_namespace = args
+            .operator_namespace
+            .as_deref()
+            .unwrap_or(client.default_namespace())
+            .to_owned();
         Ok(Cluster {
             discovery,
             client: client.clone(),

@@ -7,7 +7,7 @@ use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::flags::{RunArgs, operator_namespace};
+use super::flags::RunArgs;
 use super::memory;
 use crate::telemetry::logging;
 use crate::telemetry::metrics::Metrics;
@@ -74,7 +74,8 @@ async fn operate(
 ) -> anyhow::Result<()> {
     let stop = stop_on_signal()?;
     let client = cluster::connect_without_retries(args.kubeconfig.as_deref()).await?;
-    let own_namespace = operator_namespace(args.namespace.as_deref(), client.default_namespace());
+    let given = args.namespace.as_deref().filter(|namespace| !namespace.is_empty());
+    let own_namespace = given.unwrap_or(client.default_namespace()).to_owned();
     let lease = args
         .lease()
         .map(|(id, namespace)| (id.to_owned(), namespace.unwrap_or(&own_namespace).to_owned()));

@@ -23,6 +23,7 @@ use std::time::Duration;
 use clap::{Args, FromArgMatches};
 
 pub use self::args::TemplateArgs;
+use crate::watches::names::is_dns_label;
 use go_template::quote::quote_go;
 use go_yaml as yaml;
 use helm_template::Chart;
@@ -336,7 +337,7 @@ fn name_and_chart(args: &TemplateArgs) -> Result<(String, String), String> {
 fn check_name(name: &str) -> Result<(), String> {
     let problem = if name.is_empty() {
         "no name provided"
-    } else if name.len() > 53 || !name.split('.').all(is_label) {
+    } else if name.len() > 53 || !name.split('.').all(is_dns_label) {
         "invalid release name, must match regex ^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$ and \
          the length must not be longer than 53"
     } else {
@@ -344,14 +345,4 @@ fn check_name(name: &str) -> Result<(), String> {
     };
     let quoted = quote_go(name);
     Err(format!("release name check failed: release name {quoted}: {problem}"))
-}
-
-fn is_label(text: &str) -> bool {
-    let alphanumeric = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    let bytes = text.as_bytes();
-    alphanumeric(bytes.first())
-        && alphanumeric(bytes.last())
-        && bytes
-            .iter()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
 }

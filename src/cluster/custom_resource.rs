@@ -161,7 +161,7 @@ pub async fn remove_finalizer(client: &Client, target: &Target, finalizers: &[St
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{client, failure, widgets};
+    use super::super::testing::{client, widgets};
     use super::*;
 
     /// Asks a server that answers so whether the one of UID `u` is there.
@@ -188,7 +188,10 @@ mod tests {
         assert!(asked(200, list(&["u"])).await.unwrap());
         assert!(!asked(200, list(&[])).await.unwrap());
         assert!(!asked(200, list(&["another"])).await.unwrap(), "of its name");
-        let unknown = failure(404, "the server could not find the requested resource", "", json!([]));
+        let unknown = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404,
+            "message": "the server could not find the requested resource",
+        });
         assert!(asked(404, unknown).await.is_err());
     }
 }

@@ -33,16 +33,10 @@ pub trait Readable {
     fn problem(&self) -> Option<&str>;
 }
 
-/// Why a value can't be read.
+/// A value nests deeper than serde_json reads.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("can't be read: {0} (at most 127 levels are read)")]
-pub struct Unreadable(String);
-
-impl From<serde_json::Error> for Unreadable {
-    fn from(error: serde_json::Error) -> Self {
-        Unreadable(error.to_string())
-    }
-}
+#[error("nests too deep: at most 127 levels are read")]
+pub struct Unreadable;
 
 // === impl Whole ===
 
@@ -52,7 +46,7 @@ impl Whole {
     /// # Errors
     /// If it nests too deep.
     pub fn value(&self) -> Result<Value, Unreadable> {
-        Ok(serde_json::from_str(self.text.get())?)
+        serde_json::from_str(self.text.get()).map_err(|_| Unreadable)
     }
 
     /// The object as data, but for fields that nest too deep.

@@ -47,13 +47,8 @@ pub enum Error {
     Unavailable(String),
 }
 
-/// What the API server says of one field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cause {
-    /// As `spec.ports[0].nodePort`.
-    pub field: String,
-    pub message: String,
-}
+/// What the API server says of one field, as `spec.ports[0].nodePort`.
+pub use kube::core::response::StatusCause as Cause;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -97,7 +92,7 @@ impl Error {
 impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
         let status = match error {
-            kube::Error::Api(status) => status,
+            kube::Error::Api(status) => *status,
             // Our own layers say it in our own words.
             kube::Error::Service(error) => {
                 return match error.downcast::<Error>() {
@@ -111,18 +106,12 @@ impl From<kube::Error> for Error {
             true => format!("status {} {}", status.code, status.reason),
             false => status.message.clone(),
         };
-        let terminating = status.details.as_ref().is_some_and(|details| {
-            details
-                .causes
-                .iter()
-                .any(|cause| cause.reason == "NamespaceTerminating")
-        });
-        let names_object = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
-        let causes = status.details.iter().flat_map(|details| &details.causes);
-        let causes: Vec<Cause> = causes
-            .filter(|cause| !cause.field.is_empty())
-            .map(Cause::from)
-            .collect();
+        let details = status
+            .details
+            .map(|details| (details.name, details.causes, details.retry_after_seconds));
+        let (name, mut causes, after) = details.unwrap_or_default();
+        let terminating = causes.iter().any(|cause| cause.reason == "NamespaceTerminating");
+        causes.retain(|cause| !cause.field.is_empty());
         match status.code {
             _ if terminating => Error::Terminating(text),
             _ if is_denied(&text) => Error::Denied(text),
@@ -130,9 +119,9 @@ impl From<kube::Error> for Error {
             422 if !causes.is_empty() => Error::Unprocessable { message: text, causes },
             429 => Error::Throttled {
                 message: text,
-                after: Duration::from_secs(status.details.map_or(0, |details| details.retry_after_seconds.into())),
+                after: Duration::from_secs(after.into()),
             },
-            404 if names_object => Error::NotFound(text),
+            404 if !name.is_empty() => Error::NotFound(text),
             404 => Error::NotServed(text),
             409 => Error::Conflict(text),
             413 => Error::TooLarge(text),
@@ -142,15 +131,6 @@ impl From<kube::Error> for Error {
             // A patch of an object that its schema refuses in structured merge: the server calls it an internal error.
             500 if text.contains(UNTYPED) => Error::Invalid(text),
             _ => Error::Unavailable(text),
-        }
-    }
-}
-
-impl From<&kube::core::response::StatusCause> for Cause {
-    fn from(cause: &kube::core::response::StatusCause) -> Self {
-        Cause {
-            field: cause.field.clone(),
-            message: cause.message.clone(),
         }
     }
 }

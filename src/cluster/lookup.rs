@@ -95,8 +95,7 @@ pub async fn fetch_all(
     keys: &[LookupKey],
     gate: &Semaphore,
 ) -> std::result::Result<Vec<Value>, (LookupKey, Error)> {
-    let keys = keys.to_vec().into_iter();
-    let fetched = keys.map(|key| async move {
+    let fetched = keys.iter().cloned().map(|key| async move {
         let _permit = gate.acquire().await;
         let fetched = fetch(client, snapshot, &key).await;
         fetched.map_err(|error| (key, error))

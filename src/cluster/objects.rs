@@ -192,8 +192,6 @@ pub enum Onto<'a> {
     /// None: the apply creates it, in the same step in which the API server sees that nothing has the name. A version is
     /// compared with that of an object that exists, and with nothing if there is none (`Store.Update` of
     /// k8s.io/apiserver/pkg/registry/generic/registry), so one that no object has is a condition that only creation meets.
-    /// A server that refuses it is first asked whether something has the name; then only the fields of what comes in
-    /// between are safe, for the apply has no force.
     Nothing,
     /// The one of this UID, with force. It doesn't come back if it is gone.
     Object(&'a str),
@@ -210,54 +208,27 @@ pub async fn apply(
     object: &Value,
     onto: Onto<'_>,
 ) -> Result<Live> {
-    match apply_if(client, resource, id, object, Some(onto)).await {
-        Err(error) if onto == Onto::Nothing && refuses_version(&error) => match look(client, resource, id).await? {
-            Some(_) => Err(Error::Conflict(format!("{id} is there by now"))),
-            None => apply_if(client, resource, id, object, None).await,
-        },
-        // Who applies to the successor of an object wants to change its UID, in the API server's eyes.
-        Err(Error::Unprocessable { causes, .. }) if causes.iter().any(|cause| cause.field == "metadata.uid") => {
-            Err(Error::Conflict(format!("another {id} is there by now")))
-        }
-        answer => answer,
-    }
-}
-
-/// One apply; without a condition it has no force.
-async fn apply_if(
-    client: &Client,
-    resource: &Resource,
-    id: &ObjectId,
-    object: &Value,
-    condition: Option<Onto<'_>>,
-) -> Result<Live> {
     let api = resource.api_in::<Whole>(client, namespace(id));
     let mut object = object.clone();
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let metadata = metadata.ok_or_else(|| Error::Invalid(format!("{id}: no metadata")))?;
-    let field = match condition {
-        Some(Onto::Nothing) => Some(("resourceVersion", NO_VERSION)),
-        Some(Onto::Object(uid)) => Some(("uid", uid)),
-        None => None,
+    let (field, value) = match onto {
+        Onto::Nothing => ("resourceVersion", NO_VERSION),
+        Onto::Object(uid) => ("uid", uid),
     };
-    metadata.extend(field.map(|(name, value)| (name.to_owned(), value.into())));
+    metadata.insert(field.to_owned(), value.into());
     let parameters = PatchParams {
-        force: matches!(condition, Some(Onto::Object(_))),
+        force: matches!(onto, Onto::Object(_)),
         field_validation: Some(ValidationDirective::Strict),
         ..PatchParams::apply(FIELD_MANAGER)
     };
-    let answer = bounded(api.patch(&segment(&id.name), &parameters, &Patch::Apply(object))).await?;
-    Ok(live_with_health(id, &answer))
-}
-
-/// True if a server does not take a version with an object that it is to create. Those built on k8s.io/apiserver do.
-fn refuses_version(error: &Error) -> bool {
-    match error {
-        Error::Invalid(text) => text.contains("resourceVersion"),
-        Error::Unprocessable { message, causes } => {
-            message.contains("resourceVersion") || causes.iter().any(|cause| cause.field == "metadata.resourceVersion")
+    match bounded(api.patch(&segment(&id.name), &parameters, &Patch::Apply(object))).await {
+        Ok(answer) => Ok(live_with_health(id, &answer)),
+        // Who applies to the successor of an object wants to change its UID, in the API server's eyes.
+        Err(Error::Unprocessable { causes, .. }) if causes.iter().any(|cause| cause.field == "metadata.uid") => {
+            Err(Error::Conflict(format!("another {id} is there by now")))
         }
-        _ => false,
+        Err(error) => Err(error),
     }
 }
 
@@ -421,81 +392,4 @@ async fn patch_seen(
         ..PatchParams::default()
     };
     Deleted::of(bounded(api.patch(&segment(&id.name), &parameters, &Patch::Merge(&patch))).await)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use super::super::testing::{client, failure, widgets};
-    use super::*;
-
-    /// What an API server makes of the creation of a widget that answers an apply with a version by `refusal`, and the
-    /// requests that it has seen.
-    async fn created(refusal: Value, is_there: bool) -> (Result<Live>, Vec<String>) {
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let log = seen.clone();
-        let client = client(move |asked| {
-            let version = asked.body["metadata"]["resourceVersion"].as_str();
-            let of = version.map_or(String::new(), |version| format!(" of version {version}"));
-            let force = if asked.query.contains("force=true") {
-                " with force"
-            } else {
-                ""
-            };
-            log.lock().unwrap().push(format!("{}{of}{force}", asked.method));
-            let object = json!({
-                "apiVersion": "a.test/v1", "kind": "Widget",
-                "metadata": {"name": "a", "namespace": "shop", "uid": "u", "resourceVersion": "7"},
-            });
-            Some(match asked.method.as_str() {
-                "GET" if !is_there => (404, failure(404, "none", "a", json!([]))),
-                "PATCH" if version.is_some() => (refusal["code"].as_u64().unwrap_or(400) as u16, refusal.clone()),
-                _ => (200, object),
-            })
-        });
-        let id = ObjectId::new(GroupKind::new("a.test", "Widget"), "shop", "a");
-        let object = json!({"apiVersion": "a.test/v1", "kind": "Widget", "metadata": {"name": "a"}});
-        let answer = apply(&client, &widgets(), &id, &object, Onto::Nothing).await;
-        let requests = seen.lock().unwrap().clone();
-        (answer, requests)
-    }
-
-    #[tokio::test]
-    async fn a_server_that_takes_no_version_is_asked_first_what_is_there() {
-        let cause =
-            json!([{"reason": "FieldValueForbidden", "field": "metadata.resourceVersion", "message": "Forbidden"}]);
-        let versioned = "PATCH of version 1";
-        for refusal in [
-            failure(
-                400,
-                "resourceVersion should not be set on objects to be created",
-                "a",
-                json!([]),
-            ),
-            failure(422, "metadata.resourceVersion: Invalid value: 1", "a", json!([])),
-            failure(422, "Widget a is invalid", "a", cause),
-        ] {
-            let (made, requests) = created(refusal.clone(), false).await;
-            assert_eq!(made.unwrap().uid, "u", "{refusal}");
-            assert_eq!(requests, [versioned, "GET", "PATCH"], "{refusal}");
-            let (made, requests) = created(refusal.clone(), true).await;
-            assert!(matches!(made, Err(Error::Conflict(_))), "{refusal}: {made:?}");
-            assert_eq!(requests, [versioned, "GET"], "{refusal}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_version_is_given_up_for_nothing_else() {
-        for (code, message) in [
-            (400, "unknown field \"spec.colour\""),
-            (403, "resourceVersion"),
-            (409, "resourceVersion: the object has been modified"),
-            (503, "resourceVersion"),
-        ] {
-            let (made, requests) = created(failure(code, message, "a", json!([])), false).await;
-            assert!(made.is_err(), "{code}: {made:?}");
-            assert_eq!(requests, ["PATCH of version 1"], "{code}");
-        }
-    }
 }

@@ -25,8 +25,6 @@ const PAGES: usize = 8;
 /// counts.
 const ONE_BY_ONE: usize = 3;
 const FRESH: Duration = Duration::from_secs(10);
-/// So long it is remembered that many asked: they ask again.
-const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// What was seen of late. One for all reconciles of a process.
 #[derive(Default)]
@@ -39,8 +37,6 @@ struct Seen {
     since: Instant,
     /// Workloads that were asked about since then.
     asked: usize,
-    /// Many were before that.
-    is_crowded: bool,
     list: Option<Arc<List>>,
 }
 
@@ -79,21 +75,20 @@ impl Pods {
 
     fn seen(&self, namespace: &str) -> Arc<Mutex<Seen>> {
         let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_recent = |seen: &Mutex<Seen>| seen.try_lock().is_ok_and(|seen| seen.since.elapsed() < REMEMBERED);
+        let is_recent = |seen: &Mutex<Seen>| seen.try_lock().is_ok_and(|seen| seen.since.elapsed() < FRESH);
         namespaces.retain(|_, seen| Arc::strong_count(seen) > 1 || is_recent(seen));
         let seen = namespaces.entry(namespace.to_owned());
-        seen.or_insert_with(|| Arc::new(Mutex::new(Seen::now(false)))).clone()
+        seen.or_insert_with(|| Arc::new(Mutex::new(Seen::now()))).clone()
     }
 }
 
 // === impl Seen ===
 
 impl Seen {
-    fn now(is_crowded: bool) -> Self {
+    fn now() -> Self {
         Seen {
             since: Instant::now(),
             asked: 0,
-            is_crowded,
             list: None,
         }
     }
@@ -101,10 +96,10 @@ impl Seen {
     /// The list that counts now, if it is worth one.
     async fn list(&mut self, client: &Client, namespace: &str) -> Result<Option<Arc<List>>> {
         if self.since.elapsed() >= FRESH {
-            *self = Seen::now(self.asked > ONE_BY_ONE);
+            *self = Seen::now();
         }
         self.asked += 1;
-        if self.list.is_none() && (self.is_crowded || self.asked > ONE_BY_ONE) {
+        if self.list.is_none() && self.asked > ONE_BY_ONE {
             let list = List::read(client, namespace).await?;
             self.list = Some(Arc::new(list));
             self.since = Instant::now();
@@ -212,10 +207,8 @@ mod tests {
         assert_eq!(ask(0..1000).await, ONE_BY_ONE + 4, "and four pages");
         assert_eq!(ask(0..1000).await, 0, "at that time");
         tokio::time::advance(FRESH).await;
-        assert_eq!(ask(0..1000).await, 4, "where many asked, many ask again");
-        tokio::time::advance(3 * FRESH).await;
-        assert_eq!(ask(0..1).await, 4);
-        tokio::time::advance(3 * FRESH).await;
+        assert_eq!(ask(0..1000).await, ONE_BY_ONE + 4, "and anew");
+        tokio::time::advance(FRESH).await;
         assert_eq!(ask(0..2).await, 2, "few are looked at one by one");
     }
 

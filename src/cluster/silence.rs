@@ -12,6 +12,8 @@ use kube::client::Body;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
+use crate::telemetry::test_limit;
+
 /// A watch that said nothing for this long ends, and begins anew where it was: a little more than two bookmarks
 /// (`defaultBookmarkFrequency` of k8s.io/apiserver/pkg/storage/cacher is a minute). A server that sends none is asked
 /// again as often, which is one request.
@@ -19,14 +21,7 @@ pub const LONGEST_SILENCE: Duration = Duration::from_secs(130);
 
 /// [`LONGEST_SILENCE`]; a test that has no time names another, in whole seconds.
 pub(super) fn longest_silence() -> Duration {
-    #[cfg(debug_assertions)]
-    if let Some(seconds) = std::env::var("CHARTWRIGHT_TEST_SILENCE")
-        .ok()
-        .and_then(|text| text.parse().ok())
-    {
-        return Duration::from_secs(seconds);
-    }
-    LONGEST_SILENCE
+    test_limit("CHARTWRIGHT_TEST_SILENCE").map_or(LONGEST_SILENCE, Duration::from_secs)
 }
 
 /// True for requests whose answer goes on for as long as it is listened to.

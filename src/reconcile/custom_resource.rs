@@ -140,10 +140,12 @@ impl CustomResource {
     /// # Errors
     /// If it nests too deep.
     pub fn spec(&self) -> Result<Value, Unreadable> {
-        Ok(match serde_json::from_slice(self.spec_bytes())? {
-            Value::Null => json!({}),
-            value => value,
-        })
+        Ok(
+            match serde_json::from_slice(self.spec_bytes()).map_err(|_| Unreadable)? {
+                Value::Null => json!({}),
+                value => value,
+            },
+        )
     }
 
     /// About how many bytes the API server keeps of it: what is kept here, without `managedFields`.

@@ -24,7 +24,6 @@ use sha2::{Digest, Sha256};
 
 use go_yaml::{self as yaml, Data};
 
-pub use env::{Expanded, expand};
 pub use finding::{Errors, Finding, Warning};
 pub use overrides::OverrideValue;
 pub use policies::{Collisions, DeletionPolicy};

@@ -1,5 +1,7 @@
 use clap::{CommandFactory, FromArgMatches, Parser};
 
+use std::path::Path;
+
 use super::*;
 use crate::telemetry::logging::{Encoder, Level, TimeEncoding};
 
@@ -165,20 +167,5 @@ fn the_environment_is_read() {
     ] {
         let arg = command.get_arguments().find(|arg| arg.get_id() == id).unwrap();
         assert_eq!(arg.get_env(), Some(variable.as_ref()));
-    }
-}
-
-#[test]
-fn the_operators_namespace() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mounted, missing) = (folder.path().join("namespace"), folder.path().join("none"));
-    std::fs::write(&mounted, "pod-ns\n").unwrap();
-    for (explicit, file, context, expected) in [
-        (Some("flag"), &mounted, "ctx", "flag"),
-        (None, &mounted, "ctx", "pod-ns"),
-        (Some(""), &missing, "ctx", "ctx"),
-        (None, &missing, "", "default"),
-    ] {
-        assert_eq!(resolve_namespace(explicit, file, context), expected);
     }
 }
