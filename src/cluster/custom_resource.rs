@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use kube::Client;
-use kube::api::{ListParams, Patch, PatchParams};
-use kube::core::ObjectMeta;
+use kube::api::{Api, ApiResource, ListParams, Patch, PatchParams};
+use kube::core::{DynamicResourceScope, ObjectMeta};
 use serde_json::{Value, json};
 
 use super::connect::bounded;
@@ -34,6 +34,15 @@ pub struct Target {
     pub uid: String,
 }
 
+impl Target {
+    fn api<K>(&self, client: &Client) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+    {
+        self.resource.api_in(client, self.namespace.as_deref())
+    }
+}
+
 /// Applies finalizer, ApplySet label and annotations. The UID in the patch keeps a deleted custom resource deleted.
 pub async fn apply_metadata(
     client: &Client,
@@ -41,7 +50,7 @@ pub async fn apply_metadata(
     labels: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,
 ) -> Result<Whole> {
-    let api = target.resource.api_in::<Whole>(client, target.namespace.as_deref());
+    let api = target.api::<Whole>(client);
     let patch = json!({
         "apiVersion": target.resource.api.api_version,
         "kind": target.resource.api.kind,
@@ -76,10 +85,8 @@ async fn write_status(
     parameters: &PatchParams,
     form: fn(Value) -> Patch<Value>,
 ) -> Result<Whole> {
-    let api = target.resource.api_in::<Whole>(client, target.namespace.as_deref());
-    let metadata = target
-        .resource
-        .api_in::<MetadataOnly>(client, target.namespace.as_deref());
+    let api = target.api::<Whole>(client);
+    let metadata = target.api::<MetadataOnly>(client);
     let mut version = target.version.to_string();
     for tries in 1..=TRIES {
         patch["metadata"]["resourceVersion"] = version.as_str().into();
@@ -123,9 +130,7 @@ pub async fn merge_status(client: &Client, target: &Target, status: &Value, fiel
 /// Also if its kind isn't served. So it is listed: an API server that starts says of everything whose
 /// CustomResourceDefinition it doesn't know yet that it is not found.
 pub async fn is_there(client: &Client, target: &Target) -> Result<bool> {
-    let api = target
-        .resource
-        .api_in::<MetadataOnly>(client, target.namespace.as_deref());
+    let api = target.api::<MetadataOnly>(client);
     let parameters = ListParams::default().fields(&format!("metadata.name={}", target.name));
     let found = bounded(api.list(&parameters)).await?;
     let is_it = |object: &MetadataOnly| object.metadata.uid.as_deref() == Some(&target.uid);
@@ -146,9 +151,7 @@ pub async fn remove_finalizer(client: &Client, target: &Target, finalizers: &[St
         patch.push(json!({"op": "remove", "path": path}));
     }
     let patch = serde_json::from_value(patch.into()).map_err(|error| Error::Invalid(error.to_string()))?;
-    let api = target
-        .resource
-        .api_in::<MetadataOnly>(client, target.namespace.as_deref());
+    let api = target.api::<MetadataOnly>(client);
     let patch = Patch::<()>::Json(patch);
     match bounded(api.patch(&target.name, &PatchParams::default(), &patch)).await {
         Ok(_) => Ok(()),

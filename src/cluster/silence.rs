@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Request;
-use http_body::{Frame, SizeHint};
+use http_body::Frame;
 use kube::client::Body;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
@@ -73,14 +73,6 @@ impl http_body::Body for Audible {
         }
         tracing::debug!("a watch was silent for {silence:?}: it begins anew on another connection");
         Poll::Ready(None)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -145,10 +145,7 @@ fn read_chart(fields: &Fields<'_>, outside: &Outside<'_>, report: &mut Report<'_
     let chart = checked(fields, "chart", report, |_| true, str::to_owned)?;
     let path = outside.folder.join(&chart);
     if let (false, Some(at), Err(message)) = (chart.is_empty(), fields.get("chart"), check_chart(&path)) {
-        match outside.charts_may_be_absent {
-            true => report.warn(at, format!("{message}; its releases can only be deleted")),
-            false => report.error(at, message),
-        }
+        report.warn(at, format!("{message}; its releases can only be deleted"));
     }
     Some(path)
 }

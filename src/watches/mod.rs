@@ -83,12 +83,9 @@ pub struct Outside<'a> {
     pub folder: &'a Path,
     /// Looks up an environment variable.
     pub env: &'a dyn Fn(&str) -> Option<String>,
-    /// A chart that isn't there is only worth a warning: releases can go without.
-    pub charts_may_be_absent: bool,
 }
 
-/// Reads a `watches.yaml` in this process's working directory and environment. A chart that isn't there is a warning:
-/// its releases can be deleted all the same, and the other watches have nothing to do with it.
+/// Reads a `watches.yaml` in this process's working directory and environment.
 ///
 /// # Errors
 /// Everything that is wrong with the file, with places; or that it can't be read.
@@ -122,12 +119,12 @@ pub fn load(path: &Path) -> Result<(Vec<Watch>, Vec<Warning>), Errors> {
         &Outside {
             folder: &folder,
             env: &env,
-            charts_may_be_absent: true,
         },
     )
 }
 
-/// Reads the text of a `watches.yaml`; `file` is its name in messages. An empty file and an empty list are valid.
+/// Reads the text of a `watches.yaml`; `file` is its name in messages. An empty file and an empty list are valid. A chart
+/// that isn't there is a warning: its releases can be deleted all the same, and the other watches have nothing to do with it.
 ///
 /// # Errors
 /// Everything that is wrong, in the order of the lines.

@@ -56,12 +56,7 @@ impl<'a> Report<'a> {
     }
 
     pub(super) fn error_at(&mut self, line: usize, column: usize, message: impl Into<String>) {
-        self.errors.push(Finding {
-            file: self.file.to_owned(),
-            line,
-            column,
-            message: message.into(),
-        });
+        self.errors.push(self.finding(line, column, message.into()));
     }
 
     pub(super) fn error(&mut self, at: &Node, message: impl Into<String>) {
@@ -69,16 +64,20 @@ impl<'a> Report<'a> {
     }
 
     pub(super) fn warn_at(&mut self, line: usize, column: usize, message: impl Into<String>) {
-        self.warnings.push(Finding {
-            file: self.file.to_owned(),
-            line,
-            column,
-            message: message.into(),
-        });
+        self.warnings.push(self.finding(line, column, message.into()));
     }
 
     pub(super) fn warn(&mut self, at: &Node, message: impl Into<String>) {
         self.warn_at(at.line, at.column, message);
+    }
+
+    fn finding(&self, line: usize, column: usize, message: String) -> Finding {
+        Finding {
+            file: self.file.to_owned(),
+            line,
+            column,
+            message,
+        }
     }
 
     /// The result, or everything that is wrong, by line.

@@ -21,7 +21,6 @@ fn parse_text(text: &str) -> Result<(Vec<Watch>, Vec<Warning>), Errors> {
         &Outside {
             folder: Path::new(FIXTURES),
             env: &env,
-            charts_may_be_absent: false,
         },
     )
 }
@@ -139,36 +138,6 @@ fn members_refer_to_their_owners_unless_they_are_to_stay() {
     ] {
         assert_eq!(one(&entry(more)).refers_to_owners(), expected, "{more}");
     }
-}
-
-#[test]
-fn an_operator_starts_without_a_chart_so_that_its_releases_can_go() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("watches.yaml");
-    let text = "- group: a.example.com\n  version: v1\n  kind: App\n  chart: /nowhere/app\n";
-    std::fs::write(&path, text).unwrap();
-    let (watches, warnings) = load(&path).unwrap();
-    assert_eq!(watches.len(), 1);
-    assert!(
-        warnings[0].message.contains("there is no chart at /nowhere/app"),
-        "{warnings:?}"
-    );
-    assert!(
-        parse_text(text).is_err(),
-        "whoever checks the file is told all the same"
-    );
-}
-
-#[test]
-fn archives_and_absolute_paths_are_charts() {
-    let folder = tempfile::tempdir().unwrap();
-    let archive = folder.path().join("app-1.0.0.tgz");
-    std::fs::write(&archive, "").unwrap();
-    let text = format!(
-        "- group: a.example.com\n  version: v1\n  kind: App\n  chart: {}\n",
-        archive.display()
-    );
-    assert_eq!(one(&text).chart, archive);
 }
 
 #[test]

@@ -172,7 +172,6 @@ impl History {
         let text = watch("Widget") + &watch("Gadget");
         let env = |_: &str| None;
         let outside = Outside {
-            charts_may_be_absent: false,
             folder: Path::new("/"),
             env: &env,
         };
