@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 
 use super::compose::{Content, Document, Id, compose};
-use super::gosyntax::GoValue;
+use super::json::write_go;
 use super::resolve::{Scalar, resolve, resolve_tagged};
 use super::{Error, max_depth, reader};
 
+/// Most nodes that aliases may expand to.
+const MAX_ALIAS_NODES: usize = 400_000;
 /// Most bytes of strings that aliases may expand to. go-yaml shares the strings; most of what is decoded here has copies.
 const MAX_ALIAS_BYTES: usize = 16 << 20;
 
@@ -22,8 +24,8 @@ pub(super) trait Target: Sized {
 
     fn map(map: Self::Mapping, at: Position) -> Self;
 
-    /// Sets a key. `false` if the type of the key is not supported.
-    fn insert(map: &mut Self::Mapping, key: Scalar<'_>, at: Position, value: Self) -> bool;
+    /// Sets a key. `Err` if the type cannot have such a key.
+    fn insert(map: &mut Self::Mapping, key: Scalar<'_>, at: Position, value: Self) -> Result<(), Error>;
 }
 
 /// Line and column, counted from 0.
@@ -39,20 +41,9 @@ pub(super) fn decode<T: Target>(text: &[u8]) -> Result<Option<T>, Error> {
         return Err(Error::yaml(None, "text of more than 4 GiB"));
     }
     let text = reader::read(text)?;
-    compose(&text)?.map(|document| whole(&document)).transpose()
-}
-
-fn whole<T: Target>(document: &Document<'_>) -> Result<T, Error> {
-    let mut decoder = Decoder::new(document);
-    let value = decoder.node(Document::ROOT)?;
-    if decoder.has_unsupported_key {
-        // A key that was written again later is gone; which one is named first only the whole tells.
-        let mut whole = Decoder::new(decoder.document);
-        if let Some(error) = whole.node::<GoValue>(Document::ROOT)?.unsupported_key() {
-            return Err(error);
-        }
-    }
-    decoder.unsupported_value.map_or(Ok(value), Err)
+    let document = compose(text)?;
+    let value = document.map(|document| Decoder::new(&document).node(Document::ROOT));
+    value.transpose()
 }
 
 struct Decoder<'d, 'a> {
@@ -65,28 +56,10 @@ struct Decoder<'d, 'a> {
     alias_bytes: usize,
     /// The alias nodes that are being expanded.
     aliases: Vec<Id>,
-    /// Errors that go-yaml leaves to the conversion to JSON, which comes after all of its own.
-    has_unsupported_key: bool,
-    unsupported_value: Option<Error>,
-}
-
-/// How much of a document may come from aliases: 99 % of up to 400,000 nodes, 10 % from 4,000,000 on.
-fn allowed_alias_ratio(decoded: usize) -> f64 {
-    const LOW: usize = 400_000;
-    const HIGH: usize = 4_000_000;
-    match decoded {
-        ..=LOW => 0.99,
-        HIGH.. => 0.10,
-        _ => 0.99 - 0.89 * ((decoded - LOW) as f64 / (HIGH - LOW) as f64),
-    }
 }
 
 fn excessive_aliasing() -> Error {
     Error::yaml(None, "document contains excessive aliasing")
-}
-
-fn merge_wants_map() -> Error {
-    Error::yaml(None, "map merge requires map or sequence of maps as the value")
 }
 
 impl<'d, 'a> Decoder<'d, 'a> {
@@ -99,8 +72,6 @@ impl<'d, 'a> Decoder<'d, 'a> {
             decoded_in_aliases: 0,
             alias_bytes: 0,
             aliases: Vec::new(),
-            has_unsupported_key: false,
-            unsupported_value: None,
         }
     }
 
@@ -119,17 +90,18 @@ impl<'d, 'a> Decoder<'d, 'a> {
             return Ok(());
         }
         self.decoded_in_aliases += 1;
-        let (all, aliased) = (self.decoded, self.decoded_in_aliases);
-        if aliased > 100 && all > 1000 && aliased as f64 / all as f64 > allowed_alias_ratio(all) {
+        // Of a small document, all may come from aliases.
+        let is_most = self.decoded > 1000 && self.decoded_in_aliases * 100 > self.decoded * 99;
+        if self.decoded_in_aliases > MAX_ALIAS_NODES || is_most {
             return Err(excessive_aliasing());
         }
         Ok(())
     }
 
-    /// One level further in; `start` is how JSON starts it.
-    fn deeper<R>(&mut self, start: char, decode: impl FnOnce(&mut Self) -> Result<R, Error>) -> Result<R, Error> {
+    /// One level further in.
+    fn deeper<R>(&mut self, decode: impl FnOnce(&mut Self) -> Result<R, Error>) -> Result<R, Error> {
         if self.depth == self.max_depth {
-            return Err(Error::json_depth(start));
+            return Err(Error::depth(None));
         }
         self.depth += 1;
         let result = decode(self);
@@ -138,14 +110,11 @@ impl<'d, 'a> Decoder<'d, 'a> {
     }
 
     /// Decodes what the alias node `id` stands for.
-    fn through_alias<R>(
-        &mut self,
-        id: Id,
-        target: Id,
-        decode: impl FnOnce(&mut Self, Id) -> Result<R, Error>,
-    ) -> Result<R, Error> {
+    fn through_alias<R>(&mut self, id: Id, decode: impl FnOnce(&mut Self, Id) -> Result<R, Error>) -> Result<R, Error> {
+        let Content::Alias { name, target } = self.document.node(id).content else {
+            return decode(self, id);
+        };
         if self.aliases.contains(&id) {
-            let name = self.document.alias_name(id);
             return Err(Error::yaml(None, format!("anchor '{name}' value contains itself")));
         }
         self.aliases.push(id);
@@ -164,25 +133,16 @@ impl<'d, 'a> Decoder<'d, 'a> {
     fn counted<T: Target>(&mut self, id: Id) -> Result<T, Error> {
         let at = self.position(id);
         match self.document.node(id).content {
-            Content::Alias(target) => self.through_alias(id, target, |d, target| d.counted(target)),
-            Content::Scalar { .. } => {
-                let scalar = self.scalar(id)?;
-                match T::scalar(scalar, at) {
-                    Ok(value) => Ok(value),
-                    Err(error) => {
-                        self.unsupported_value.get_or_insert(error);
-                        T::scalar(Scalar::Null, at)
-                    }
-                }
-            }
-            Content::Sequence { count, .. } => self.deeper('[', |d| {
-                let mut items = Vec::with_capacity(count as usize);
+            Content::Alias { .. } => self.through_alias(id, Self::counted),
+            Content::Scalar { .. } => T::scalar(self.scalar(id)?, at),
+            Content::Sequence { count } => self.deeper(|d| {
+                let mut items = Vec::with_capacity(count);
                 for child in d.document.children(id) {
                     items.push(d.node(child)?);
                 }
                 Ok(T::list(items, at))
             }),
-            Content::Mapping { .. } => self.deeper('{', |d| {
+            Content::Mapping => self.deeper(|d| {
                 let mut map = T::Mapping::default();
                 d.mapping::<T>(id, &mut map)?;
                 Ok(T::map(map, at))
@@ -201,13 +161,9 @@ impl<'d, 'a> Decoder<'d, 'a> {
                 return Err(excessive_aliasing());
             }
         }
-        match node.tag.as_deref() {
+        match node.tag {
             None if *implicit => Ok(resolve(value)),
             None => Ok(Scalar::String(Cow::Borrowed(value))),
-            Some("tag:yaml.org,2002:binary") => match super::json::decode_base64(value) {
-                Some(bytes) => Ok(Scalar::String(Cow::Owned(go_json_string(&bytes)))),
-                None => Err(Error::yaml(None, "!!binary value contains invalid base64 data")),
-            },
             Some(tag) => resolve_tagged(tag, value).map_err(|message| Error::yaml(None, message)),
         }
     }
@@ -223,9 +179,7 @@ impl<'d, 'a> Decoder<'d, 'a> {
             let key_at = self.position(key);
             let key = self.key(key)?;
             let decoded = self.node::<T>(value)?;
-            if !T::insert(map, key, key_at, decoded) {
-                self.has_unsupported_key = true;
-            }
+            T::insert(map, key, key_at, decoded)?;
         }
         Ok(())
     }
@@ -237,11 +191,12 @@ impl<'d, 'a> Decoder<'d, 'a> {
 
     fn counted_key(&mut self, id: Id) -> Result<Scalar<'d>, Error> {
         match self.document.node(id).content {
-            Content::Alias(target) => self.through_alias(id, target, |d, target| d.counted_key(target)),
+            Content::Alias { .. } => self.through_alias(id, Self::counted_key),
             Content::Scalar { .. } => self.scalar(id),
             _ => {
-                let key = self.counted::<GoValue>(id)?;
-                Err(Error::yaml(None, format!("invalid map key: {key}")))
+                let mut problem = "invalid map key: ".to_owned();
+                write_go(&self.counted(id)?, &mut problem);
+                Err(Error::yaml(None, problem))
             }
         }
     }
@@ -249,9 +204,7 @@ impl<'d, 'a> Decoder<'d, 'a> {
     fn is_merge(&self, id: Id) -> bool {
         let node = self.document.node(id);
         match &node.content {
-            Content::Scalar { value, implicit } => {
-                value == "<<" && (*implicit || node.tag.as_deref() == Some("tag:yaml.org,2002:merge"))
-            }
+            Content::Scalar { value, implicit } => value == "<<" && (*implicit || node.tag == Some("!!merge")),
             _ => false,
         }
     }
@@ -272,18 +225,14 @@ impl<'d, 'a> Decoder<'d, 'a> {
     }
 
     fn merge_one<T: Target>(&mut self, id: Id, map: &mut T::Mapping) -> Result<(), Error> {
-        let is_mapping = |id| matches!(self.document.node(id).content, Content::Mapping { .. });
-        match self.document.node(id).content {
-            Content::Mapping { .. } => {
-                self.count()?;
-                self.deeper('{', |d| d.mapping::<T>(id, map))
-            }
-            Content::Alias(target) if is_mapping(target) => {
-                self.count()?;
-                self.through_alias(id, target, |d, target| d.deeper('{', |d| d.mapping::<T>(target, map)))
-            }
-            _ => Err(merge_wants_map()),
-        }
+        self.count()?;
+        self.through_alias(id, |d, id| match d.document.node(id).content {
+            Content::Mapping => d.deeper(|d| d.mapping::<T>(id, map)),
+            _ => Err(Error::yaml(
+                None,
+                "map merge requires map or sequence of maps as the value",
+            )),
+        })
     }
 }
 

@@ -16,20 +16,13 @@ thread_local! {
 
 /// The limit on this thread.
 pub fn max_depth() -> usize {
-    LIMIT.with(Cell::get)
+    LIMIT.get()
 }
 
 /// Does `work` with another limit. Who sets one above [`MAX_DEPTH`] has a stack for it, also where the data ends.
 pub fn with_max_depth<T>(depth: usize, work: impl FnOnce() -> T) -> T {
-    let _before = Before(LIMIT.with(|limit| limit.replace(depth)));
-    work()
-}
-
-/// Sets the limit back.
-struct Before(usize);
-
-impl Drop for Before {
-    fn drop(&mut self) {
-        LIMIT.with(|limit| limit.set(self.0));
-    }
+    let before = LIMIT.replace(depth);
+    let made = work();
+    LIMIT.set(before);
+    made
 }

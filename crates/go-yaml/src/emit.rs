@@ -2,11 +2,11 @@
 
 use serde_json::{Number, Value};
 
-use super::number::{Whole, format_g64, whole};
-use super::resolve::{is_base60, is_string, is_string_v3};
-use super::sort::{Order, sort};
-use super::style::{Style, analyze, break_length, is_printable, width};
-use super::{Error, Tree, decode, json, max_depth};
+use super::number::{format_g, whole};
+use super::resolve::is_string;
+use super::sort::sort;
+use super::style::{Style, is_printable, style};
+use super::{Error, Tree, max_depth};
 
 /// Longest key in bytes that is written before its colon on one line; others get `? key`.
 const MAX_SIMPLE_KEY: usize = 128;
@@ -21,12 +21,7 @@ enum Dialect {
 }
 
 pub(super) fn to_string(value: &Value) -> Result<String, Error> {
-    if survives_json(value, 0) {
-        return write(value, Dialect::V2);
-    }
-    let text = json::to_text(value)?;
-    let read_back = decode::decode::<Value>(text.as_bytes())?.unwrap_or(Value::Null);
-    write(&read_back, Dialect::V2)
+    write(value, Dialect::V2)
 }
 
 pub(super) fn to_string_pretty(value: &Value) -> Result<String, Error> {
@@ -55,30 +50,6 @@ fn write_with<T>(value: &T, dialect: Dialect, write: Write<T>) -> Result<String,
     write(&mut emitter, value, Context::Root)?;
     emitter.write_indent();
     Ok(emitter.out)
-}
-
-/// Whether go-yaml reads every string of the value's JSON text back as it was. Go's JSON leaves DEL, U+0080 to U+009F,
-/// U+FFFE and U+FFFF unescaped: YAML folds U+0085 and refuses the others, and it refuses long keys.
-fn survives_json(value: &Value, depth: usize) -> bool {
-    match value {
-        Value::String(s) => plain_to_yaml(s),
-        // Refused when it is written.
-        Value::Array(_) | Value::Object(_) if depth > max_depth() => true,
-        Value::Array(items) => items.iter().all(|item| survives_json(item, depth + 1)),
-        // A JSON escape has at most 6 characters.
-        Value::Object(map) => map
-            .iter()
-            .all(|(k, v)| k.len() < 1024 / 6 - 1 && plain_to_yaml(k) && survives_json(v, depth + 1)),
-        _ => true,
-    }
-}
-
-fn plain_to_yaml(s: &str) -> bool {
-    if s.bytes().all(|b| b < 0x7F) {
-        return true;
-    }
-    !s.chars()
-        .any(|c| matches!(c, '\u{7F}'..='\u{9F}' | '\u{FFFE}' | '\u{FFFF}'))
 }
 
 /// Where a node stands.
@@ -121,13 +92,8 @@ impl Emitter {
             Value::Object(map) if map.is_empty() => self.empty("{", "}"),
             Value::Array(items) => self.nested(|e| e.sequence(items, context, Self::node))?,
             Value::Object(map) => {
-                let order = if self.dialect == Dialect::V2 {
-                    Order::V2
-                } else {
-                    Order::V3
-                };
                 let mut entries: Vec<(&str, &Value)> = map.iter().map(|(k, v)| (k.as_str(), v)).collect();
-                sort(&mut entries, order, |(key, _)| key);
+                sort(&mut entries, |(key, _)| key);
                 self.nested(|e| e.mapping(&entries, Self::node))?;
             }
         }
@@ -144,7 +110,7 @@ impl Emitter {
             Tree::Map(entries) | Tree::Struct(entries) => {
                 let mut entries: Vec<(&str, &Tree)> = entries.iter().map(|(k, v)| (k.as_str(), v)).collect();
                 if matches!(tree, Tree::Map(_)) {
-                    sort(&mut entries, Order::V3, |(key, _)| key);
+                    sort(&mut entries, |(key, _)| key);
                 }
                 self.nested(|e| e.mapping(&entries, Self::tree))?;
             }
@@ -179,7 +145,7 @@ impl Emitter {
         self.increase_indent(false, false);
         for (key, value) in entries {
             self.write_indent();
-            if key.len() <= MAX_SIMPLE_KEY && !has_break(key) {
+            if key.len() <= MAX_SIMPLE_KEY && !key.contains('\n') {
                 self.string(key, Context::SimpleKey);
                 self.indicator(":", false, false, false);
             } else {
@@ -199,42 +165,19 @@ impl Emitter {
     }
 
     fn number(&mut self, n: &Number) {
-        if let Some(i) = n.as_i64() {
-            self.ascii(&i.to_string());
-        } else if let Some(u) = n.as_u64() {
-            self.ascii(&u.to_string());
-        } else if let Some(f) = n.as_f64() {
-            let text = match whole(f).filter(|_| self.dialect == Dialect::V2) {
-                Some(Whole::Signed(i)) => i.to_string(),
-                Some(Whole::Unsigned(u)) => u.to_string(),
-                None => format_g64(f),
-            };
-            self.ascii(&text);
-        }
+        let text = match n.as_f64().filter(|_| n.is_f64()) {
+            None => n.to_string(),
+            Some(f) => match whole(f).filter(|_| self.dialect == Dialect::V2) {
+                Some(whole) => whole.to_string(),
+                None => format_g(f),
+            },
+        };
+        self.ascii(&text);
     }
 
     fn string(&mut self, s: &str, context: Context) {
-        let analysis = analyze(s, self.dialect == Dialect::V3);
-        let is_string = match self.dialect {
-            Dialect::V2 => is_string(s) && !is_base60(s),
-            Dialect::V3 => is_string_v3(s) && !is_base60(s),
-        };
-        let mut style = if s.contains('\n') {
-            Style::Literal
-        } else if is_string {
-            Style::Plain
-        } else {
-            Style::DoubleQuoted
-        };
-        if context == Context::SimpleKey && analysis.multiline {
-            style = Style::DoubleQuoted;
-        }
-        if style == Style::Plain && (!analysis.plain || s.is_empty() && context == Context::SimpleKey) {
-            style = Style::SingleQuoted;
-        }
-        if style == Style::SingleQuoted && !analysis.single_quoted
-            || style == Style::Literal && (!analysis.literal || context == Context::SimpleKey)
-        {
+        let mut style = style(s, self.dialect == Dialect::V3);
+        if style != Style::Literal && !is_string(s) {
             style = Style::DoubleQuoted;
         }
         let indent = self.indent;
@@ -307,25 +250,9 @@ impl Emitter {
         self.indention = false;
     }
 
-    /// Copies the character at `at` and returns its width in bytes.
-    fn copy(&mut self, s: &str, at: usize) -> usize {
-        let width = width(s.as_bytes()[at]);
-        self.out.push_str(s.get(at..at + width).unwrap_or_default());
+    fn put(&mut self, c: char) {
+        self.out.push(c);
         self.column += 1;
-        width
-    }
-
-    fn copy_break(&mut self, s: &str, at: usize) -> usize {
-        if s.as_bytes()[at] == b'\n' {
-            self.put_break();
-            return 1;
-        }
-        let width = self.copy(s, at);
-        self.column = 0;
-        if self.dialect == Dialect::V3 {
-            self.indention = true;
-        }
-        width
     }
 
     fn plain(&mut self, s: &str, fold: bool) {
@@ -336,7 +263,6 @@ impl Emitter {
         self.space();
         self.flow_text(s, fold, false);
         self.whitespace = false;
-        self.indention = false;
     }
 
     fn single_quoted(&mut self, s: &str, fold: bool) {
@@ -344,81 +270,42 @@ impl Emitter {
         self.flow_text(s, fold, true);
         self.indicator("'", false, false, false);
         self.whitespace = false;
-        self.indention = false;
+    }
+
+    /// Whether the space at `at` may become a line break.
+    fn folds(&self, s: &str, at: usize) -> bool {
+        self.column > self.best_width && at > 0 && at < s.len() - 1 && s.as_bytes()[at - 1] != b' '
     }
 
     /// The text of a plain or single quoted scalar, broken at single spaces beyond the width.
     fn flow_text(&mut self, s: &str, fold: bool, quoted: bool) {
-        let bytes = s.as_bytes();
-        let (mut spaces, mut breaks) = (false, false);
-        let mut at = 0;
-        while at < bytes.len() {
-            if bytes[at] == b' ' {
-                let inside = !quoted || at > 0 && at < bytes.len() - 1;
-                if fold && !spaces && self.column > self.best_width && inside && bytes.get(at + 1) != Some(&b' ') {
-                    self.write_indent();
-                    at += 1;
-                } else {
-                    at += self.copy(s, at);
-                }
-                spaces = true;
-            } else if break_length(&bytes[at..]) > 0 {
-                if !breaks && bytes[at] == b'\n' {
-                    self.put_break();
-                }
-                at += self.copy_break(s, at);
-                self.indention = true;
-                breaks = true;
-            } else {
-                if breaks {
-                    self.write_indent();
-                }
-                if quoted && bytes[at] == b'\'' {
-                    self.out.push('\'');
-                    self.column += 1;
-                }
-                at += self.copy(s, at);
-                self.indention = false;
-                spaces = false;
-                breaks = false;
+        for (at, c) in s.char_indices() {
+            if fold && c == ' ' && self.folds(s, at) && s.as_bytes().get(at + 1) != Some(&b' ') {
+                self.write_indent();
+                continue;
             }
+            if quoted && c == '\'' {
+                self.put(c);
+            }
+            self.put(c);
+            self.indention = false;
         }
     }
 
     fn double_quoted(&mut self, s: &str, fold: bool) {
         self.indicator("\"", true, false, false);
-        let bytes = s.as_bytes();
-        // The library looks for a byte order mark at the start of the string only, whatever character it is at.
-        let escape_all = s.starts_with('\u{FEFF}');
-        let mut spaces = false;
-        let mut at = 0;
-        while at < bytes.len() {
-            let rest = &bytes[at..];
-            let c = bytes[at];
-            if escape_all || c == b'"' || c == b'\\' || !is_printable(rest) || break_length(rest) > 0 {
-                let Some(c) = s.get(at..).and_then(|rest| rest.chars().next()) else {
-                    break;
-                };
+        for (at, c) in s.char_indices() {
+            if matches!(c, '"' | '\\' | '\n') || !is_printable(c) {
                 let before = self.out.len();
                 escape(&mut self.out, c);
                 self.column += self.out.len() - before;
-                at += c.len_utf8();
-                spaces = false;
-            } else if c == b' ' {
-                if fold && !spaces && self.column > self.best_width && at > 0 && at < bytes.len() - 1 {
-                    self.write_indent();
-                    if bytes.get(at + 1) == Some(&b' ') {
-                        self.out.push('\\');
-                        self.column += 1;
-                    }
-                    at += 1;
-                } else {
-                    at += self.copy(s, at);
+            } else if fold && c == ' ' && self.folds(s, at) {
+                self.write_indent();
+                if s.as_bytes().get(at + 1) == Some(&b' ') {
+                    self.put('\\');
                 }
-                spaces = true;
             } else {
-                at += self.copy(s, at);
-                spaces = false;
+                self.put(c);
             }
         }
         self.indicator("\"", false, false, false);
@@ -426,55 +313,31 @@ impl Emitter {
 
     fn literal(&mut self, s: &str) {
         self.indicator("|", true, false, false);
-        if s.starts_with(' ') || break_length(s.as_bytes()) > 0 {
+        if s.starts_with([' ', '\n']) {
             self.indicator("2", false, false, false);
         }
-        let mut tail = s
-            .chars()
-            .rev()
-            .map(|c| matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}'));
-        match (tail.next(), tail.next()) {
-            (Some(true), None | Some(true)) => self.indicator("+", false, false, false),
-            (Some(true), Some(false)) => {}
-            _ => self.indicator("-", false, false, false),
+        if s == "\n" || s.ends_with("\n\n") {
+            self.indicator("+", false, false, false);
+        } else if !s.ends_with('\n') {
+            self.indicator("-", false, false, false);
         }
         self.put_break();
         self.indention = true;
         self.whitespace = true;
-        let bytes = s.as_bytes();
-        let mut breaks = true;
-        let mut at = 0;
-        while at < bytes.len() {
-            if break_length(&bytes[at..]) > 0 {
-                at += self.copy_break(s, at);
-                self.indention = true;
-                breaks = true;
-                continue;
-            }
-            if breaks {
+        for line in s.split_inclusive('\n') {
+            let text = line.strip_suffix('\n').unwrap_or(line);
+            if !text.is_empty() {
                 self.write_indent();
+                self.out.push_str(text);
+                self.column += text.chars().count();
+                self.indention = false;
             }
-            let length = bytes[at..]
-                .iter()
-                .position(|b| matches!(b, b'\r' | b'\n' | 0xC2 | 0xE2));
-            let end = length.map_or(bytes.len(), |length| at + length);
-            if end > at {
-                let line = s.get(at..end).unwrap_or_default();
-                self.out.push_str(line);
-                self.column += line.chars().count();
-                at = end;
-            } else {
-                at += self.copy(s, at);
+            if text.len() < line.len() {
+                self.put_break();
+                self.indention = true;
             }
-            self.indention = false;
-            breaks = false;
         }
     }
-}
-
-fn has_break(s: &str) -> bool {
-    let bytes = s.as_bytes();
-    (0..bytes.len()).any(|at| break_length(&bytes[at..]) > 0)
 }
 
 fn escape(out: &mut String, c: char) {

@@ -1,39 +1,22 @@
-//! Between YAML and JSON, as sigs.k8s.io/yaml converts them with Go's `encoding/json`.
+//! YAML to JSON, as sigs.k8s.io/yaml converts it, and the words of Go's `encoding/json`.
 
-use std::borrow::Cow;
 use std::fmt::Write;
 
 use serde_json::{Map, Number, Value};
 
+use super::Error;
 use super::decode::{Position, Target};
-use super::number::{Whole, format_g32, format_g64, format_json, whole};
+use super::number::{format_g, whole};
 use super::resolve::Scalar;
-use super::{Error, max_depth};
 
 /// What `encoding/json` says about a float that JSON cannot have.
 pub fn unsupported_value(f: f64) -> Error {
-    Error::new("json: ", None, format!("unsupported value: {}", format_g64(f)))
-}
-
-/// A key as sigs.k8s.io/yaml spells it; `None` if it refuses it.
-pub(super) fn key_text(key: Scalar<'_>) -> Option<Cow<'_, str>> {
-    Some(match key {
-        Scalar::Null | Scalar::Uint(_) => return None,
-        Scalar::Bool(b) => Cow::Borrowed(if b { "true" } else { "false" }),
-        Scalar::Int(i) => Cow::Owned(i.to_string()),
-        // 32 bits, although the key has 64.
-        Scalar::Float(f) => {
-            let text = format_g32(f);
-            match text.as_str() {
-                "+Inf" => Cow::Borrowed(".inf"),
-                "-Inf" => Cow::Borrowed("-.inf"),
-                "NaN" => Cow::Borrowed(".nan"),
-                _ => Cow::Owned(text),
-            }
-        }
-        Scalar::String(s) => s,
-        Scalar::Timestamp(s) => Cow::Borrowed(s),
-    })
+    let text = match f {
+        f64::INFINITY => "+Inf",
+        f64::NEG_INFINITY => "-Inf",
+        _ => "NaN",
+    };
+    Error::new("json: ", None, format!("unsupported value: {text}"))
 }
 
 impl Target for Value {
@@ -45,16 +28,11 @@ impl Target for Value {
             Scalar::Bool(b) => Value::Bool(b),
             Scalar::Int(i) => Value::Number(i.into()),
             Scalar::Uint(u) => Value::Number(u.into()),
-            Scalar::Float(f) => match whole(f) {
-                Some(Whole::Signed(0)) if f.is_sign_negative() => {
-                    Value::Number(Number::from_f64(f).unwrap_or(0.into()))
-                }
-                Some(Whole::Signed(i)) => Value::Number(i.into()),
-                Some(Whole::Unsigned(u)) => Value::Number(u.into()),
-                None => Value::Number(Number::from_f64(f).ok_or_else(|| unsupported_value(f))?),
+            Scalar::Float(f) => match whole(f).or_else(|| Number::from_f64(f)) {
+                Some(number) => Value::Number(number),
+                None => return Err(unsupported_value(f)),
             },
             Scalar::String(s) => Value::String(s.into_owned()),
-            Scalar::Timestamp(s) => Value::String(s.to_owned()),
         })
     }
 
@@ -66,83 +44,45 @@ impl Target for Value {
         Value::Object(map)
     }
 
-    fn insert(map: &mut Self::Mapping, key: Scalar<'_>, _: Position, value: Self) -> bool {
-        let Some(key) = key_text(key) else { return false };
-        map.insert(key.into_owned(), value);
-        true
+    fn insert(map: &mut Self::Mapping, key: Scalar<'_>, at: Position, value: Self) -> Result<(), Error> {
+        let key = match key {
+            Scalar::Null => return Err(Error::new("", Some(at.line as usize + 1), "unsupported map key: null")),
+            Scalar::Bool(b) => b.to_string(),
+            Scalar::Int(i) => i.to_string(),
+            Scalar::Uint(u) => u.to_string(),
+            // 32 bits, although the key has 64.
+            Scalar::Float(f) => format_g(f as f32),
+            Scalar::String(s) => s.into_owned(),
+        };
+        map.insert(key, value);
+        Ok(())
     }
 }
 
-/// The JSON text that Go's `encoding/json` writes for a value.
-pub(super) fn to_text(value: &Value) -> Result<String, Error> {
-    let mut out = String::new();
-    write_value(&mut out, value, 0)?;
-    Ok(out)
-}
-
-fn write_value(out: &mut String, value: &Value, depth: usize) -> Result<(), Error> {
-    if depth > max_depth() {
-        return Err(Error::depth(None));
-    }
-    match value {
-        Value::Null => out.push_str("null"),
-        Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
-        Value::Number(n) => match n.as_f64() {
-            Some(f) if n.is_f64() => out.push_str(&format_json(f)),
-            _ => out.push_str(&n.to_string()),
-        },
-        Value::String(s) => write_string(out, s),
+/// A value in Go's syntax (`%#v`): what an unquoted `{{ .Values.x }}` is to YAML, a map that is the key of a map, is shown
+/// so.
+pub(super) fn write_go(value: &Value, out: &mut String) {
+    // Writing to a string does not fail.
+    let _ = match value {
+        Value::Null => write!(out, "interface {{}}(nil)"),
+        Value::Bool(b) => write!(out, "{b}"),
+        Value::Number(n) => write!(out, "{n}"),
+        Value::String(s) => write!(out, "{s:?}"),
         Value::Array(items) => {
-            out.push('[');
+            out.push_str("[]interface {}{");
             for (i, item) in items.iter().enumerate() {
-                if i > 0 {
-                    out.push(',');
-                }
-                write_value(out, item, depth + 1)?;
+                out.push_str(if i > 0 { ", " } else { "" });
+                write_go(item, out);
             }
-            out.push(']');
+            write!(out, "}}")
         }
         Value::Object(map) => {
-            let mut entries: Vec<_> = map.iter().collect();
-            entries.sort_unstable_by_key(|(key, _)| *key);
-            out.push('{');
-            for (i, (key, value)) in entries.into_iter().enumerate() {
-                if i > 0 {
-                    out.push(',');
-                }
-                write_string(out, key);
-                out.push(':');
-                write_value(out, value, depth + 1)?;
+            out.push_str("map[interface {}]interface {}{");
+            for (i, (key, value)) in map.iter().enumerate() {
+                let _ = write!(out, "{}{key:?}:", if i > 0 { ", " } else { "" });
+                write_go(value, out);
             }
-            out.push('}');
+            write!(out, "}}")
         }
-    }
-    Ok(())
-}
-
-fn write_string(out: &mut String, s: &str) {
-    out.push('"');
-    for c in s.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\x08' => out.push_str("\\b"),
-            '\x0C' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\0'..='\x1F' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                // Writing to a string does not fail.
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-}
-
-/// Standard base64 with padding; line breaks in it are ignored. `None` if the text is something else.
-pub(super) fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> = text.bytes().filter(|b| !matches!(b, b'\r' | b'\n')).collect();
-    data_encoding::BASE64.decode(&digits).ok()
+    };
 }

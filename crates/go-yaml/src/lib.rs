@@ -2,8 +2,8 @@
 //!
 //! # Inside
 //!
-//! Reading goes through `reader` (bytes), `scanner` (tokens), `parser` (events), `compose` (nodes) and `decode`
-//! (aliases, merges, scalars); writing goes straight from a JSON value to text (`emit`).
+//! Reading goes through `reader` (bytes), `scanner` (tokens), `compose` (nodes) and `decode` (aliases, merges, scalars);
+//! writing goes straight from a JSON value to text (`emit`).
 
 #![forbid(unsafe_code)]
 
@@ -12,14 +12,11 @@ mod decode;
 mod depth;
 mod documents;
 mod emit;
-mod gosyntax;
 mod json;
 mod node;
 mod number;
-mod parser;
 mod reader;
 mod resolve;
-mod scan_directive;
 mod scan_scalar;
 mod scanner;
 mod sort;
@@ -68,12 +65,6 @@ impl Error {
             line,
             message: message.into(),
         }))
-    }
-
-    /// An error of Go's JSON decoder, which gets what the document is converted to.
-    fn json_depth(start: char) -> Self {
-        let message = format!("invalid character '{start}' exceeded max depth");
-        Self::new("while decoding JSON: ", None, message).within("error unmarshaling JSON: ")
     }
 
     /// An error of go-yaml's that says how deep a document may nest.
@@ -173,8 +164,7 @@ pub fn parse(text: &[u8]) -> Result<Node, Error> {
 /// integers and `1e3` is the integer 1000; [`all_floats`] turns all into floats, as Helm's decoder does.
 ///
 /// # Errors
-/// As [`parse`], prefixed with `error converting YAML to JSON: `; also keys that JSON cannot have (`null`, integers
-/// above 63 bits).
+/// As [`parse`], prefixed with `error converting YAML to JSON: `; also the key `null`.
 pub fn to_json(text: &[u8]) -> Result<Value, Error> {
     let decoded = decode::decode(text).map_err(|e| e.within(CONVERTING))?;
     Ok(decoded.unwrap_or(Value::Null))
@@ -186,7 +176,7 @@ pub fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Bool(b) => Some(b.to_string()),
-        Value::Number(n) if n.is_f64() => n.as_f64().map(number::format_g32),
+        Value::Number(n) if n.is_f64() => n.as_f64().map(|f| number::format_g(f as f32)),
         Value::Number(n) => Some(n.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
@@ -231,9 +221,7 @@ pub fn documents(text: &str) -> Result<Vec<&str>, Error> {
 /// `1.2345675e+06`.
 ///
 /// # Errors
-/// Where `Marshal` fails although `value` is valid: strings that hold control characters which JSON leaves unescaped
-/// (DEL, most of U+0080 to U+009F), keys with U+0085 or of more than 1,024 characters; and nesting deeper than
-/// [`max_depth`].
+/// Nesting deeper than [`max_depth`].
 pub fn to_string(value: &Value) -> Result<String, Error> {
     emit::to_string(value)
 }

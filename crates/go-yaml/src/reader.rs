@@ -1,9 +1,7 @@
-//! Bytes to text: byte order marks, encodings, and the characters that YAML does not allow.
+//! Bytes to text: byte order marks, UTF-8, and the characters that YAML does not allow.
 //!
 //! go-yaml reads its input bit by bit, and finds what is wrong with a byte when it comes there, after an error of syntax
 //! before it. Here all bytes are looked at first.
-
-use std::borrow::Cow;
 
 use super::Error;
 
@@ -13,28 +11,13 @@ const BLOCK: usize = 64;
 /// The text of an input.
 ///
 /// # Errors
-/// What go-yaml says of the first bytes that are no text, or of a character that YAML does not allow.
-pub(super) fn read(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
-    let (text, problem) = match bytes {
-        [0xFF, 0xFE, rest @ ..] => utf16(rest, u16::from_le_bytes),
-        [0xFE, 0xFF, rest @ ..] => utf16(rest, u16::from_be_bytes),
-        _ => utf8(bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes)),
-    };
-    let problem = match is_allowed(&text) {
-        true => problem,
-        false => Some("control characters are not allowed"),
-    };
-    problem.map_or(Ok(text), |problem| Err(Error::yaml(None, problem)))
-}
-
-/// The text up to the first bytes that are none, and what is wrong with them.
-fn utf8(bytes: &[u8]) -> (Cow<'_, str>, Option<&'static str>) {
+/// Bytes that are no UTF-8, a character that YAML does not allow.
+pub(super) fn read(bytes: &[u8]) -> Result<&str, Error> {
+    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     match std::str::from_utf8(bytes) {
-        Ok(text) => (Cow::Borrowed(text), None),
-        Err(e) => {
-            let (text, bad) = bytes.split_at(e.valid_up_to());
-            (String::from_utf8_lossy(text), Some(utf8_problem(bad)))
-        }
+        Ok(text) if is_allowed(text) => Ok(text),
+        Ok(_) => Err(Error::yaml(None, "control characters are not allowed")),
+        Err(e) => Err(Error::yaml(None, utf8_problem(&bytes[e.valid_up_to()..]))),
     }
 }
 
@@ -46,10 +29,9 @@ fn utf8_problem(bad: &[u8]) -> &'static str {
         Some(0xF0..=0xF7) => 4,
         _ => return "invalid leading UTF-8 octet",
     };
-    match bad.get(1..width) {
-        None => "incomplete UTF-8 octet sequence",
-        Some(octets) if octets.iter().any(|octet| octet & 0xC0 != 0x80) => "invalid trailing UTF-8 octet",
-        Some(_) => "invalid Unicode character",
+    match bad.len() < width {
+        true => "incomplete UTF-8 octet sequence",
+        false => "invalid trailing UTF-8 octet",
     }
 }
 
@@ -60,41 +42,17 @@ fn allowed(c: char) -> bool {
 
 /// Whether all characters of `text` are [`allowed`].
 fn is_allowed(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        let end = bytes.len().min(at + BLOCK);
-        // Without an early exit the compiler looks at many bytes at once.
-        let is_plain = bytes[at..end].iter().fold(true, |all, b| all & plain(*b));
-        if is_plain {
-            at = end;
-            continue;
-        }
-        while at < end {
-            if plain(bytes[at]) {
-                at += 1;
-                continue;
-            }
-            let c = text.get(at..).and_then(|rest| rest.chars().next());
-            let Some(c) = c.filter(|c| allowed(*c)) else {
-                return false;
-            };
-            at += c.len_utf8();
+    // Without an early exit within a block the compiler looks at many bytes at once.
+    let is_plain = |block: &[u8]| block.iter().fold(true, |all, b| all & plain(*b));
+    match text.as_bytes().chunks(BLOCK).position(|block| !is_plain(block)) {
+        None => true,
+        Some(block) => {
+            let at = text.floor_char_boundary(block * BLOCK);
+            text.get(at..).unwrap_or_default().chars().all(allowed)
         }
     }
-    true
 }
 
 fn plain(b: u8) -> bool {
     matches!(b, b' '..=b'~' | b'\n' | b'\t' | b'\r')
-}
-
-fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> (Cow<'static, str>, Option<&'static str>) {
-    let (pairs, rest) = bytes.as_chunks::<2>();
-    let characters = char::decode_utf16(pairs.iter().map(|pair| unit(*pair)));
-    match characters.collect::<Result<String, _>>() {
-        Ok(text) if rest.is_empty() => (text.into(), None),
-        Ok(text) => (text.into(), Some("incomplete UTF-16 character")),
-        Err(_) => ("".into(), Some("unexpected low surrogate area")),
-    }
 }

@@ -21,22 +21,33 @@ fn scalar<'a>(start: Mark, end: Mark, value: impl Into<Cow<'a, str>>, plain: boo
 /// The line breaks between two lines of a flow scalar: a single one becomes a space.
 #[derive(Default)]
 struct Breaks {
-    /// `None` behind an escaped line break.
-    first: Option<&'static str>,
-    more: String,
+    /// Not behind an escaped line break.
+    has_first: bool,
+    more: usize,
 }
 
 impl Breaks {
-    fn fold_into(&mut self, text: &mut String) {
-        match self.first.take() {
-            Some("\n") if self.more.is_empty() => text.push(' '),
-            Some("\n") => text.push_str(&self.more),
-            first => {
-                text.push_str(first.unwrap_or_default());
-                text.push_str(&self.more);
-            }
+    /// Skips a line break, which is the first if no other was before it; whether there was one.
+    fn skip(&mut self, scanner: &mut Scanner<'_>, leading_blanks: &mut bool) -> bool {
+        if !scanner.skip_break() {
+            return false;
         }
-        self.more.clear();
+        match *leading_blanks {
+            true => self.more += 1,
+            false => (self.has_first, *leading_blanks) = (true, true),
+        }
+        true
+    }
+
+    fn fold_into(&mut self, text: &mut String) {
+        match *self {
+            Breaks {
+                has_first: true,
+                more: 0,
+            } => text.push(' '),
+            Breaks { more, .. } => text.extend(std::iter::repeat_n('\n', more)),
+        }
+        *self = Breaks::default();
     }
 }
 
@@ -84,7 +95,7 @@ impl<'a> Scanner<'a> {
                 end = self.at;
                 end_mark = self.mark;
             }
-            if !self.is_blank(0) && self.break_at(0) == 0 {
+            if !self.is_blank(0) && !self.is_break(0) {
                 break;
             }
             loop {
@@ -94,14 +105,7 @@ impl<'a> Scanner<'a> {
                         return Err(self.error("found a tab character that violates indentation"));
                     }
                     self.skip_ascii(1);
-                } else if let Some(found) = self.skip_break() {
-                    if leading_blanks {
-                        breaks.more.push_str(found);
-                    } else {
-                        breaks.first = Some(found);
-                        leading_blanks = true;
-                    }
-                } else {
+                } else if !breaks.skip(self, &mut leading_blanks) {
                     break;
                 }
             }
@@ -133,7 +137,6 @@ impl<'a> Scanner<'a> {
                 b' ' | b'\t' | b'\r' | b'\n' => true,
                 b':' => self.is_blank_or_end(1),
                 b',' | b'?' | b'[' | b']' | b'{' | b'}' => in_flow,
-                0xC2 | 0xE2 => self.break_at(0) > 0,
                 _ => false,
             };
             if ends {
@@ -142,8 +145,7 @@ impl<'a> Scanner<'a> {
             characters += u32::from(b & 0xC0 != 0x80);
             self.at += 1;
         }
-        self.mark.index += characters;
-        self.mark.column += characters;
+        self.skip_run(0, characters);
     }
 
     pub(super) fn scan_quoted_scalar(&mut self, single: bool) -> Result<Token<'a>, Error> {
@@ -174,14 +176,7 @@ impl<'a> Scanner<'a> {
                     if !leading_blanks {
                         blanks_end = self.at;
                     }
-                } else if let Some(found) = self.skip_break() {
-                    if leading_blanks {
-                        breaks.more.push_str(found);
-                    } else {
-                        breaks.first = Some(found);
-                        leading_blanks = true;
-                    }
-                } else {
+                } else if !breaks.skip(self, &mut leading_blanks) {
                     break;
                 }
             }
@@ -201,15 +196,13 @@ impl<'a> Scanner<'a> {
         let rest = self.bytes.get(self.at..)?;
         let length = rest
             .iter()
-            .position(|&b| b == quote || matches!(b, b'\\' | b'\r' | b'\n' | 0xC2 | 0xE2))?;
+            .position(|&b| b == quote || matches!(b, b'\\' | b'\r' | b'\n'))?;
         if rest[length] != quote || single && rest.get(length + 1) == Some(&b'\'') {
             return None;
         }
         let value = self.text.get(self.at..self.at + length)?;
         let characters = value.chars().count() as u32 + 1;
-        self.at += length + 1;
-        self.mark.index += characters;
-        self.mark.column += characters;
+        self.skip_run(length + 1, characters);
         Some(value)
     }
 
@@ -223,7 +216,7 @@ impl<'a> Scanner<'a> {
                 }
                 b'\'' if single => break,
                 b'"' if !single => break,
-                b'\\' if !single && self.break_at(1) > 0 => {
+                b'\\' if !single && self.is_break(1) => {
                     self.skip();
                     self.skip_break();
                     return Ok(true);
@@ -291,31 +284,29 @@ impl<'a> Scanner<'a> {
             _ => self.indent.max(0) as u32 + increment,
         };
         let mut value = String::new();
-        let mut leading_break = "";
-        let mut trailing_breaks = String::new();
+        let mut leading_break = false;
+        let mut trailing_breaks = 0;
         self.scan_block_breaks(&mut indent, &mut trailing_breaks, &mut end_mark)?;
         let mut leading_blank = false;
         while self.mark.column == indent && self.byte(0) != 0 {
             let trailing_blank = self.is_blank(0);
-            if !literal && !leading_blank && !trailing_blank && leading_break == "\n" {
-                if trailing_breaks.is_empty() {
-                    value.push(' ');
-                }
-            } else {
-                value.push_str(leading_break);
+            let folds = !literal && !leading_blank && !trailing_blank;
+            match leading_break {
+                true if !folds => value.push('\n'),
+                true if trailing_breaks == 0 => value.push(' '),
+                _ => {}
             }
-            value.push_str(&trailing_breaks);
-            trailing_breaks.clear();
+            value.extend(std::iter::repeat_n('\n', std::mem::take(&mut trailing_breaks)));
             leading_blank = trailing_blank;
             value.push_str(self.skip_to_break());
-            leading_break = self.skip_break().unwrap_or_default();
+            leading_break = self.skip_break();
             self.scan_block_breaks(&mut indent, &mut trailing_breaks, &mut end_mark)?;
         }
-        if chomping != Chomping::Strip {
-            value.push_str(leading_break);
+        if leading_break && chomping != Chomping::Strip {
+            value.push('\n');
         }
         if chomping == Chomping::Keep {
-            value.push_str(&trailing_breaks);
+            value.extend(std::iter::repeat_n('\n', trailing_breaks));
         }
         Ok(scalar(start_mark, end_mark, value, false))
     }
@@ -347,8 +338,8 @@ impl<'a> Scanner<'a> {
         Ok((chomping.unwrap_or(Chomping::Clip), increment.unwrap_or(0)))
     }
 
-    /// Skips indentation and collects line breaks; finds out the indentation if it is not known (0).
-    fn scan_block_breaks(&mut self, indent: &mut u32, breaks: &mut String, end: &mut Mark) -> Result<(), Error> {
+    /// Skips indentation and counts line breaks; finds out the indentation if it is not known (0).
+    fn scan_block_breaks(&mut self, indent: &mut u32, breaks: &mut usize, end: &mut Mark) -> Result<(), Error> {
         *end = self.mark;
         let mut deepest = 0;
         loop {
@@ -362,8 +353,10 @@ impl<'a> Scanner<'a> {
             if (*indent == 0 || self.mark.column < *indent) && self.byte(0) == b'\t' {
                 return Err(self.error("found a tab character where an indentation space is expected"));
             }
-            let Some(found) = self.skip_break() else { break };
-            breaks.push_str(found);
+            if !self.skip_break() {
+                break;
+            }
+            *breaks += 1;
             *end = self.mark;
         }
         if *indent == 0 {

@@ -1,5 +1,5 @@
-//! Text to tokens: libyaml's scanner as go-yaml v2 has it. Scalars are in [`super::scan_scalar`], directives, tags and
-//! anchors in [`super::scan_directive`].
+//! Text to tokens: libyaml's scanner as go-yaml v2 has it, without directives and the line breaks of Unicode. Scalars are
+//! in [`super::scan_scalar`].
 
 use std::collections::VecDeque;
 
@@ -21,6 +21,10 @@ struct SimpleKey {
     mark: Mark,
 }
 
+fn is_name(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b == b'_' || b == b'-'
+}
+
 pub(super) struct Scanner<'a> {
     pub(super) text: &'a str,
     pub(super) bytes: &'a [u8],
@@ -31,7 +35,6 @@ pub(super) struct Scanner<'a> {
     /// Number of tokens that left the queue.
     tokens_parsed: usize,
     token_available: bool,
-    started: bool,
     /// Column of the current block, -1 outside any.
     pub(super) indent: i32,
     indents: Vec<i32>,
@@ -51,7 +54,6 @@ impl<'a> Scanner<'a> {
             tokens: VecDeque::new(),
             tokens_parsed: 0,
             token_available: false,
-            started: false,
             indent: -1,
             indents: Vec::new(),
             simple_key_allowed: true,
@@ -90,14 +92,8 @@ impl<'a> Scanner<'a> {
         self.bytes.get(self.at + ahead).copied().unwrap_or(0)
     }
 
-    /// Length in bytes of the line break `ahead` of the current position; 0 if there is none.
-    pub(super) fn break_at(&self, ahead: usize) -> usize {
-        match self.byte(ahead) {
-            b'\r' | b'\n' => 1,
-            0xC2 if self.byte(ahead + 1) == 0x85 => 2,
-            0xE2 if self.byte(ahead + 1) == 0x80 && matches!(self.byte(ahead + 2), 0xA8 | 0xA9) => 3,
-            _ => 0,
-        }
+    pub(super) fn is_break(&self, ahead: usize) -> bool {
+        matches!(self.byte(ahead), b'\r' | b'\n')
     }
 
     pub(super) fn is_blank(&self, ahead: usize) -> bool {
@@ -106,7 +102,7 @@ impl<'a> Scanner<'a> {
 
     /// Whether a line break or the end is there.
     pub(super) fn is_break_or_end(&self, ahead: usize) -> bool {
-        self.byte(ahead) == 0 || self.break_at(ahead) > 0
+        matches!(self.byte(ahead), 0 | b'\r' | b'\n')
     }
 
     /// Whether white space, a line break or the end is there.
@@ -117,16 +113,19 @@ impl<'a> Scanner<'a> {
     /// Skips a character.
     pub(super) fn skip(&mut self) {
         let Some(&lead) = self.bytes.get(self.at) else { return };
-        self.at += super::style::width(lead);
+        self.at += match lead {
+            0..=0x7F => 1,
+            0x80..=0xDF => 2,
+            0xE0..=0xEF => 3,
+            _ => 4,
+        };
         self.mark.index += 1;
         self.mark.column += 1;
     }
 
     /// Skips `bytes` that are known to be ASCII.
     pub(super) fn skip_ascii(&mut self, bytes: usize) {
-        self.at += bytes;
-        self.mark.index += bytes as u32;
-        self.mark.column += bytes as u32;
+        self.skip_run(bytes, bytes as u32);
     }
 
     /// Skips the spaces that come next, of which deeply nested documents largely consist.
@@ -143,45 +142,38 @@ impl<'a> Scanner<'a> {
 
     /// Skips to the end of the line, returning what was there.
     pub(super) fn skip_to_break(&mut self) -> &'a str {
-        let start = self.at;
-        let rest = self.bytes.get(start..).unwrap_or_default();
-        let line = memchr::memchr2(b'\n', b'\r', rest).map_or(rest, |end| &rest[..end]);
-        if line.is_ascii() {
-            self.skip_ascii(line.len());
-            return self.text.get(start..self.at).unwrap_or_default();
-        }
-        let mut characters = 0;
-        while let Some(&b) = self.bytes.get(self.at) {
-            if matches!(b, b'\r' | b'\n' | 0xC2 | 0xE2) && self.break_at(0) > 0 {
-                break;
-            }
-            characters += u32::from(b & 0xC0 != 0x80);
-            self.at += 1;
-        }
-        self.mark.index += characters;
-        self.mark.column += characters;
-        self.text.get(start..self.at).unwrap_or_default()
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let end = memchr::memchr2(b'\n', b'\r', rest.as_bytes());
+        let line = end.and_then(|end| rest.get(..end)).unwrap_or(rest);
+        let characters = match line.is_ascii() {
+            true => line.len(),
+            false => line.chars().count(),
+        };
+        self.skip_run(line.len(), characters as u32);
+        line
     }
 
-    /// Skips a line break and returns it normalized; `None` if there is none.
-    pub(super) fn skip_break(&mut self) -> Option<&'static str> {
-        let length = self.break_at(0);
-        let normalized = match (length, self.byte(0), self.byte(1), self.byte(2)) {
-            (0, ..) => return None,
-            (_, b'\r', b'\n', _) => {
-                self.at += 1;
-                self.mark.index += 1;
-                "\n"
-            }
-            (3, _, _, 0xA8) => "\u{2028}",
-            (3, ..) => "\u{2029}",
-            _ => "\n",
+    /// Skips that many bytes and characters, among which is no line break.
+    pub(super) fn skip_run(&mut self, bytes: usize, characters: u32) {
+        self.at += bytes;
+        self.mark.index += characters;
+        self.mark.column += characters;
+    }
+
+    /// Skips a line break; whether there was one.
+    pub(super) fn skip_break(&mut self) -> bool {
+        if !self.is_break(0) {
+            return false;
+        }
+        let length = match (self.byte(0), self.byte(1)) {
+            (b'\r', b'\n') => 2,
+            _ => 1,
         };
         self.at += length;
-        self.mark.index += 1;
+        self.mark.index += length as u32;
         self.mark.column = 0;
         self.mark.line += 1;
-        Some(normalized)
+        true
     }
 
     /// Whether `---` or `...` stands alone at the start of the line.
@@ -245,37 +237,22 @@ impl<'a> Scanner<'a> {
     }
 
     fn fetch_next_token(&mut self) -> Result<(), Error> {
-        if !self.started {
-            self.started = true;
-            self.push(Kind::StreamStart, self.mark, Payload::None);
-            return Ok(());
-        }
         self.skip_to_next_token();
         self.unroll_indent(self.mark.column as i32);
         let c = self.byte(0);
         if c == 0 {
             return self.fetch_stream_end();
         }
-        if self.mark.column == 0 && c == b'%' {
-            self.leave_document()?;
-            let start = self.mark;
-            let (kind, payload) = self.scan_directive()?;
-            self.push(kind, start, payload);
-            return Ok(());
-        }
         if self.at_document_indicator() {
             self.leave_document()?;
             let start = self.mark;
             self.skip_ascii(3);
-            self.push(
-                if c == b'-' {
-                    Kind::DocumentStart
-                } else {
-                    Kind::DocumentEnd
-                },
-                start,
-                Payload::None,
-            );
+            let kind = if c == b'-' {
+                Kind::DocumentStart
+            } else {
+                Kind::DocumentEnd
+            };
+            self.push(kind, start, Payload::None);
             return Ok(());
         }
         let in_flow = self.flow_level > 0;
@@ -294,14 +271,7 @@ impl<'a> Scanner<'a> {
             b':' if in_flow || self.is_blank_or_end(1) => self.fetch_value(),
             b'*' => self.fetch_name(Kind::Alias),
             b'&' => self.fetch_name(Kind::Anchor),
-            b'!' => {
-                self.save_simple_key()?;
-                self.simple_key_allowed = false;
-                let start = self.mark;
-                let payload = self.scan_tag()?;
-                self.push(Kind::Tag, start, payload);
-                Ok(())
-            }
+            b'!' => self.fetch_name(Kind::Tag),
             b'|' | b'>' if !in_flow => {
                 self.remove_simple_key()?;
                 self.simple_key_allowed = true;
@@ -340,7 +310,7 @@ impl<'a> Scanner<'a> {
             if self.byte(0) == b'#' {
                 self.skip_to_break();
             }
-            if self.skip_break().is_none() {
+            if !self.skip_break() {
                 return;
             }
             if self.flow_level == 0 {
@@ -458,9 +428,41 @@ impl<'a> Scanner<'a> {
         self.save_simple_key()?;
         self.simple_key_allowed = false;
         let start = self.mark;
-        let name = self.scan_name()?;
+        let name = match kind {
+            Kind::Tag => self.scan_tag()?,
+            _ => self.scan_name()?,
+        };
         self.push(kind, start, Payload::Name(name));
         Ok(())
+    }
+
+    /// The name behind `&` or `*`.
+    fn scan_name(&mut self) -> Result<&'a str, Error> {
+        self.skip_ascii(1);
+        let name = self.skip_while(is_name);
+        let ends = self.is_blank_or_end(0) || b"?:,]}%@`".contains(&self.byte(0));
+        if name.is_empty() || !ends {
+            return Err(self.error("did not find expected alphabetic or numeric character"));
+        }
+        Ok(name)
+    }
+
+    /// A tag as it is written, with its `!`.
+    fn scan_tag(&mut self) -> Result<&'a str, Error> {
+        let tag = self.skip_while(|b| is_name(b) || b";/?:@&=+$,.!~*'()[]%".contains(&b));
+        match self.is_blank_or_end(0) {
+            true => Ok(tag),
+            false => Err(self.error("did not find expected whitespace or line break")),
+        }
+    }
+
+    /// Skips ASCII characters.
+    fn skip_while(&mut self, accept: impl Fn(u8) -> bool) -> &'a str {
+        let start = self.at;
+        while accept(self.byte(0)) {
+            self.skip_ascii(1);
+        }
+        self.text.get(start..self.at).unwrap_or_default()
     }
 
     // === simple keys and indentation ===

@@ -1,19 +1,11 @@
-//! The natural order of keys in written mappings (go-yaml v2's `keyList`, and yaml.v3's).
+//! The natural order of keys in written mappings: go-yaml v2's `keyList`.
 
 use std::cmp::Ordering;
 
-/// Whose order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
-    V2,
-    /// A digit run that ends in one key and goes on in a letter in the other sorts the letter first.
-    V3,
-}
-
 /// Sorts by key. Own merge sort, because the order of the libraries is not transitive for some keys, which
 /// `slice::sort_by` answers with a panic.
-pub(super) fn sort<T: Copy>(items: &mut [T], order: Order, key: impl Fn(&T) -> &str + Copy) {
-    let less = |a: &T, b: &T| compare(key(a), key(b), order) == Ordering::Less;
+pub(super) fn sort<T: Copy>(items: &mut [T], key: impl Fn(&T) -> &str + Copy) {
+    let less = |a: &T, b: &T| compare(key(a), key(b)) == Ordering::Less;
     if items.len() <= 12 {
         for i in 1..items.len() {
             let mut j = i;
@@ -25,8 +17,8 @@ pub(super) fn sort<T: Copy>(items: &mut [T], order: Order, key: impl Fn(&T) -> &
         return;
     }
     let middle = items.len() / 2;
-    sort(&mut items[..middle], order, key);
-    sort(&mut items[middle..], order, key);
+    sort(&mut items[..middle], key);
+    sort(&mut items[middle..], key);
     let left = items[..middle].to_vec();
     let (mut l, mut r) = (0, middle);
     for at in 0..items.len() {
@@ -54,7 +46,7 @@ fn run(chars: impl Iterator<Item = char>, start: i64) -> (i64, usize) {
     (value, length)
 }
 
-pub(super) fn compare(a: &str, b: &str, order: Order) -> Ordering {
+fn compare(a: &str, b: &str) -> Ordering {
     let common = a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
     let mut at = common;
     while !a.is_char_boundary(at) || !b.is_char_boundary(at) {
@@ -67,14 +59,8 @@ pub(super) fn compare(a: &str, b: &str, order: Order) -> Ordering {
     match (x.is_alphabetic(), y.is_alphabetic()) {
         (true, true) => return x.cmp(&y),
         (false, false) => {}
-        (x_letter, _) => {
-            let letter_first = order == Order::V3 && before.chars().next_back().is_some_and(char::is_numeric);
-            return if letter_first == x_letter {
-                Ordering::Less
-            } else {
-                Ordering::Greater
-            };
-        }
+        (true, false) => return Ordering::Greater,
+        (false, true) => return Ordering::Less,
     }
     let mut start = 0;
     if (x == '0' || y == '0') && before.chars().rev().take_while(|&c| c.is_numeric()).any(|c| c != '0') {
@@ -89,32 +75,17 @@ pub(super) fn compare(a: &str, b: &str, order: Order) -> Ordering {
 mod tests {
     use super::*;
 
-    fn sorted<'a>(keys: &[&'a str], order: Order) -> Vec<&'a str> {
-        let mut keys: Vec<&str> = keys.iter().rev().copied().collect();
-        sort(&mut keys, order, |k| k);
-        keys
-    }
-
     #[test]
     fn natural_order() {
+        let many: Vec<String> = (0..100).map(|i| format!("key{i}")).collect();
         let keys = [
             "", "_", "1", "2", "10", "A", "B", "a", "a b", "a-b", "a.b", "a/b", "a_b", "a1", "a1-", "a1b",
         ];
-        assert_eq!(sorted(&keys, Order::V2), keys);
-        let keys = ["a01", "a2", "a10", "ab", "b", "ä"];
-        assert_eq!(sorted(&keys, Order::V2), keys);
-    }
-
-    #[test]
-    fn letters_after_digits_in_v3() {
-        assert_eq!(sorted(&["a1-", "a1b"], Order::V2), ["a1-", "a1b"]);
-        assert_eq!(sorted(&["a1b", "a1-"], Order::V3), ["a1b", "a1-"]);
-    }
-
-    #[test]
-    fn many_keys_keep_their_order() {
-        let keys: Vec<String> = (0..100).map(|i| format!("key{i}")).collect();
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        assert_eq!(sorted(&keys, Order::V2), keys);
+        let more = ["a01", "a2", "a10", "ab", "b", "ä"];
+        for keys in [&keys[..], &more, &many.iter().map(String::as_str).collect::<Vec<_>>()] {
+            let mut sorted: Vec<&str> = keys.iter().rev().copied().collect();
+            sort(&mut sorted, |k| k);
+            assert_eq!(sorted, keys);
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Which of YAML's scalar styles can hold a string: libyaml's analysis as go-yaml has it.
+//! Which of YAML's scalar styles can hold a string: libyaml's analysis as go-yaml has it. The line breaks of Unicode
+//! (U+0085, U+2028, U+2029) are not printable here.
 
 /// How a scalar is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,49 +10,9 @@ pub(super) enum Style {
     Literal,
 }
 
-/// What is possible for one string.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Analysis {
-    /// Holds line breaks, also U+2028 and U+2029.
-    pub multiline: bool,
-    pub plain: bool,
-    pub single_quoted: bool,
-    pub literal: bool,
-}
-
-/// Length in bytes of the line break at the head of `s`, 0 if there is none. U+0085, U+2028 and U+2029 are breaks.
-pub(super) fn break_length(s: &[u8]) -> usize {
-    match s {
-        [b'\r' | b'\n', ..] => 1,
-        [0xC2, 0x85, ..] => 2,
-        [0xE2, 0x80, 0xA8 | 0xA9, ..] => 3,
-        _ => 0,
-    }
-}
-
-/// Whether go-yaml writes the character at the head of `s` as it is. Nothing outside the BMP is printable to it.
-pub(super) fn is_printable(s: &[u8]) -> bool {
-    match s {
-        [b'\n' | b' '..=b'~', ..] => true,
-        [0xC2, next, ..] => *next >= 0xA0,
-        [0xED, next, ..] => *next < 0xA0,
-        [0xEF, 0xBB, 0xBF, ..] | [0xEF, 0xBF, 0xBE | 0xBF, ..] => false,
-        [0xC3..=0xEF, ..] => true,
-        _ => false,
-    }
-}
-
-pub(super) fn width(lead: u8) -> usize {
-    match lead {
-        0..=0x7F => 1,
-        0x80..=0xDF => 2,
-        0xE0..=0xEF => 3,
-        _ => 4,
-    }
-}
-
-fn is_blank(s: &[u8]) -> bool {
-    matches!(s.first(), Some(b' ' | b'\t'))
+/// Whether `c` is written as it is. Nothing outside the BMP is printable to go-yaml.
+pub(super) fn is_printable(c: char) -> bool {
+    matches!(c, '\n' | ' '..='~' | '\u{A0}'..='\u{FFFD}') && !matches!(c, '\u{FEFF}' | '\u{2028}' | '\u{2029}')
 }
 
 /// Whether `c` may stand anywhere in a plain scalar, whatever is around it.
@@ -63,79 +24,46 @@ fn is_harmless(c: u8) -> bool {
         )
 }
 
-/// Analyses `value`. `literal_tabs` is yaml.v3's leniency: a tab is no reason against the literal style.
-pub(super) fn analyze(value: &str, literal_tabs: bool) -> Analysis {
-    let bytes = value.as_bytes();
-    if bytes.is_empty() {
-        return Analysis {
-            multiline: false,
-            plain: true,
-            single_quoted: true,
-            literal: false,
+/// Whether the characters of `s` would be read as something else than text.
+fn has_indicators(s: &str) -> bool {
+    let bytes = s.as_bytes();
+    let is_blank_at = |at: usize| matches!(bytes.get(at), Some(b' ' | b'\t'));
+    let ends_at = |at: usize| at == bytes.len() || is_blank_at(at);
+    let begins = match bytes[0] {
+        b'#' | b',' | b'[' | b']' | b'{' | b'}' | b'&' | b'*' | b'!' | b'|' | b'>' | b'\'' | b'"' | b'%' | b'@'
+        | b'`' => true,
+        b'?' | b'-' => ends_at(1),
+        _ => false,
+    };
+    let inside = |(at, &c): (usize, &u8)| match c {
+        b'#' => at > 0 && is_blank_at(at - 1),
+        b':' => ends_at(at + 1),
+        _ => false,
+    };
+    begins || s.starts_with("---") || s.starts_with("...") || bytes.iter().enumerate().any(inside)
+}
+
+/// The style that is nearest to the plain one for a string that reads as a string. `literal_tabs` is yaml.v3's
+/// leniency: a tab is no reason against the literal style.
+pub(super) fn style(s: &str, literal_tabs: bool) -> Style {
+    let bytes = s.as_bytes();
+    if bytes.iter().all(|&c| is_harmless(c) || c == b'-') && !s.starts_with('-') && !s.starts_with("...") {
+        return Style::Plain;
+    }
+    if s.contains('\n') {
+        let is_special = |c: char| !is_printable(c) && !(literal_tabs && c == '\t');
+        let is_literal = !s.ends_with(' ') && !s.contains(" \n") && !s.contains(is_special);
+        return if is_literal {
+            Style::Literal
+        } else {
+            Style::DoubleQuoted
         };
     }
-    let harmless = bytes.iter().all(|&c| is_harmless(c) || c == b'-');
-    if harmless && bytes[0] != b'-' && !value.starts_with("...") {
-        return Analysis {
-            multiline: false,
-            plain: true,
-            single_quoted: true,
-            literal: true,
-        };
+    if !s.chars().all(is_printable) {
+        return Style::DoubleQuoted;
     }
-    let mut indicators = value.starts_with("---") || value.starts_with("...");
-    let (mut line_breaks, mut special, mut tabs) = (false, false, false);
-    let (mut break_space, mut space_break) = (false, false);
-    let (mut previous_space, mut previous_break) = (false, false);
-    let mut preceded_by_whitespace = true;
-    let mut at = 0;
-    while at < bytes.len() {
-        let c = bytes[at];
-        if is_harmless(c) {
-            preceded_by_whitespace = false;
-            previous_space = false;
-            previous_break = false;
-            at += 1;
-            continue;
-        }
-        let rest = &bytes[at..];
-        let width = width(c);
-        let after = rest.get(width..).unwrap_or_default();
-        let followed_by_whitespace = after.is_empty() || is_blank(after);
-        indicators |= match c {
-            b'#' => preceded_by_whitespace || at == 0,
-            b':' => followed_by_whitespace,
-            b',' | b'[' | b']' | b'{' | b'}' | b'&' | b'*' | b'!' | b'|' | b'>' | b'\'' | b'"' | b'%' | b'@' | b'`' => {
-                at == 0
-            }
-            b'?' | b'-' => at == 0 && followed_by_whitespace,
-            _ => false,
-        };
-        let breaks = break_length(rest) > 0;
-        if c == b'\t' && literal_tabs {
-            tabs = true;
-        } else if !is_printable(rest) {
-            special = true;
-        }
-        if c == b' ' {
-            break_space |= previous_break;
-        } else if breaks {
-            line_breaks = true;
-            space_break |= previous_space;
-        }
-        previous_space = c == b' ';
-        previous_break = breaks;
-        preceded_by_whitespace = breaks || is_blank(rest) || c == 0;
-        at += width;
-    }
-    let leading = bytes[0] == b' ' || break_length(bytes) > 0;
-    let trailing_space = previous_space;
-    let trailing = trailing_space || previous_break;
-    let unquotable = space_break || special;
-    Analysis {
-        multiline: line_breaks,
-        plain: !(leading || trailing || break_space || unquotable || tabs || line_breaks || indicators),
-        single_quoted: !(break_space || unquotable || tabs),
-        literal: !(trailing_space || unquotable),
+    match s.starts_with(' ') || s.ends_with(' ') || has_indicators(s) {
+        true => Style::SingleQuoted,
+        false => Style::Plain,
     }
 }

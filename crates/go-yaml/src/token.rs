@@ -1,4 +1,4 @@
-//! What the scanner hands to the parser.
+//! What the scanner hands to the composer.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,7 @@ pub(super) struct Mark {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    StreamStart,
     StreamEnd,
-    VersionDirective,
-    TagDirective,
     DocumentStart,
     DocumentEnd,
     BlockSequenceStart,
@@ -38,24 +35,12 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) enum Payload<'a> {
     None,
-    Version {
-        major: u8,
-        minor: u8,
-    },
-    /// Of an anchor or alias.
+    /// Of an anchor or alias; or a tag with its `!`.
     Name(&'a str),
-    Tag(Box<Tag>),
     Scalar {
         value: Cow<'a, str>,
         plain: bool,
     },
-}
-
-/// A tag (`handle` + `suffix`) or a `%TAG` directive (`handle` + prefix).
-#[derive(Debug)]
-pub(super) struct Tag {
-    pub handle: Vec<u8>,
-    pub suffix: Vec<u8>,
 }
 
 #[derive(Debug)]
