@@ -41,41 +41,38 @@ pub(super) struct Arity {
 /// Why [`index`] and [`slice`] refuse.
 type Refused = String;
 
+/// All by name, with the parameters that they have at least, and whether they take more.
+const BUILTINS: [(&str, Builtin, usize, bool); 19] = [
+    ("and", Builtin::And, 1, true),
+    ("call", Builtin::Call, 1, true),
+    ("eq", Builtin::Eq, 1, true),
+    ("ge", Builtin::Ge, 2, false),
+    ("gt", Builtin::Gt, 2, false),
+    ("html", Builtin::Html, 0, true),
+    ("index", Builtin::Index, 1, true),
+    ("js", Builtin::Js, 0, true),
+    ("le", Builtin::Le, 2, false),
+    ("len", Builtin::Len, 1, false),
+    ("lt", Builtin::Lt, 2, false),
+    ("ne", Builtin::Ne, 2, false),
+    ("not", Builtin::Not, 1, false),
+    ("or", Builtin::Or, 1, true),
+    ("print", Builtin::Print, 0, true),
+    ("printf", Builtin::Printf, 1, true),
+    ("println", Builtin::Println, 0, true),
+    ("slice", Builtin::Slice, 1, true),
+    ("urlquery", Builtin::Urlquery, 0, true),
+];
+
 impl Builtin {
     /// The built-in function of that name.
     pub(super) fn by_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "and" => Builtin::And,
-            "call" => Builtin::Call,
-            "eq" => Builtin::Eq,
-            "ge" => Builtin::Ge,
-            "gt" => Builtin::Gt,
-            "html" => Builtin::Html,
-            "index" => Builtin::Index,
-            "js" => Builtin::Js,
-            "le" => Builtin::Le,
-            "len" => Builtin::Len,
-            "lt" => Builtin::Lt,
-            "ne" => Builtin::Ne,
-            "not" => Builtin::Not,
-            "or" => Builtin::Or,
-            "print" => Builtin::Print,
-            "printf" => Builtin::Printf,
-            "println" => Builtin::Println,
-            "slice" => Builtin::Slice,
-            "urlquery" => Builtin::Urlquery,
-            _ => return None,
-        })
+        let found = BUILTINS.iter().find(|(known, ..)| *known == name)?;
+        Some(found.1)
     }
 
     pub(super) fn arity(self) -> Arity {
-        let (fixed, variadic) = match self {
-            Builtin::And | Builtin::Call | Builtin::Eq | Builtin::Index | Builtin::Or | Builtin::Slice => (1, true),
-            Builtin::Printf => (1, true),
-            Builtin::Html | Builtin::Js | Builtin::Print | Builtin::Println | Builtin::Urlquery => (0, true),
-            Builtin::Ge | Builtin::Gt | Builtin::Le | Builtin::Lt | Builtin::Ne => (2, false),
-            Builtin::Len | Builtin::Not => (1, false),
-        };
+        let (_, _, fixed, variadic) = BUILTINS[self as usize];
         Arity { fixed, variadic }
     }
 
@@ -87,15 +84,23 @@ impl Builtin {
         )
     }
 
-    /// Calls it; the number of arguments fits. `callee` is the first argument's source, for `call`.
-    pub(super) fn call(self, args: &[Reflected], callee: &str) -> Result<Reflected, String> {
+    /// Calls it; the number of arguments fits.
+    pub(super) fn call(self, args: &[Reflected]) -> Result<Reflected, String> {
         let first = args.first().map_or(&Value::Nil, |arg| &arg.value);
         let second = args.get(1).map_or(&Value::Nil, |arg| &arg.value);
         let others = || args.get(1..).unwrap_or_default();
         let values = || args.iter().map(|arg| arg.value.clone()).collect::<Vec<_>>();
+        // What is escaped is printed as an action prints it.
+        let printed = || {
+            let shown = args.iter().map(|arg| match &arg.value {
+                Value::Nil => Value::string("<no value>"),
+                value => value.clone(),
+            });
+            sprint(&shown.collect::<Vec<_>>())
+        };
         let value = match self {
             Builtin::And | Builtin::Or => return Err("unreachable".to_owned()),
-            Builtin::Call => return Err(call(first, callee)),
+            Builtin::Call => return Err("there are no functions as values".to_owned()),
             Builtin::Eq => {
                 let others: Vec<&Value> = others().iter().map(|arg| &arg.value).collect();
                 Value::Bool(compare::eq(first, &others)?)
@@ -132,19 +137,11 @@ impl Builtin {
                 }
                 Value::string(text)
             }
-            Builtin::Html => Value::string(escape::html(&escape::joined(&values()))),
-            Builtin::Js => Value::string(escape::js(&escape::joined(&values()))),
-            Builtin::Urlquery => Value::string(escape::urlquery(&escape::joined(&values()))),
+            Builtin::Html => Value::string(escape::html(&printed())),
+            Builtin::Js => Value::string(escape::js(&printed())),
+            Builtin::Urlquery => Value::string(escape::urlquery(&printed())),
         };
         Ok(Reflected::concrete(value))
-    }
-}
-
-/// There are no function values, so a call always fails.
-fn call(function: &Value, callee: &str) -> String {
-    match function {
-        Value::Nil => "call of nil".to_owned(),
-        other => format!("non-function {callee} of type {}", other.type_name()),
     }
 }
 
@@ -232,10 +229,7 @@ fn position(index: &Value, cap: usize) -> Result<usize, Refused> {
         Value::Uint8(n) => i64::from(*n),
         Value::Uint64(n) => *n as i64,
         Value::Nil => return Err("cannot index slice/array with nil".to_owned()),
-        other => match other {
-            Value::Object(object) if object.as_int().is_some() => object.as_int().unwrap_or_default(),
-            _ => return Err(format!("cannot index slice/array with type {}", other.type_name())),
-        },
+        other => return Err(format!("cannot index slice/array with type {}", other.type_name())),
     };
     usize::try_from(at)
         .ok()
@@ -244,27 +238,24 @@ fn position(index: &Value, cap: usize) -> Result<usize, Refused> {
 }
 
 fn slice(item: &Value, indexes: &[Reflected]) -> Result<Value, Refused> {
-    let (length, capacity) = match item {
+    let length = match item {
         Value::Nil => return Err("slice of untyped nil".to_owned()),
-        _ if indexes.len() > 3 => return Err(format!("too many slice indexes: {}", indexes.len())),
-        Value::String(_) if indexes.len() == 3 => return Err("cannot 3-index slice a string".to_owned()),
-        Value::String(text) => (text.len(), text.len()),
-        Value::List(list) => (list.items().len(), list.items().len()),
+        _ if indexes.len() > 2 => return Err(format!("too many slice indexes: {}", indexes.len())),
+        Value::String(text) => text.len(),
+        Value::List(list) => list.items().len(),
         other => return Err(format!("can't slice item of type {}", other.type_name())),
     };
-    let mut bounds = [0, length, capacity];
+    let mut bounds = [0, length];
     for (bound, index) in bounds.iter_mut().zip(indexes) {
-        *bound = position(&index.value, capacity)?;
+        *bound = position(&index.value, length)?;
     }
-    let [from, to, end] = bounds;
-    for (low, high) in [(from, to), (to, end)] {
-        if low > high {
-            return Err(format!("invalid slice index: {low} > {high}"));
-        }
+    let [from, to] = bounds;
+    if from > to {
+        return Err(format!("invalid slice index: {from} > {to}"));
     }
     Ok(match item {
-        Value::String(text) => Value::string(text.as_bytes().get(from..to).unwrap_or_default()),
         Value::List(list) => Value::List(list.slice(from, to)),
+        Value::String(text) => Value::string(text.as_bytes().get(from..to).unwrap_or_default()),
         other => other.clone(),
     })
 }

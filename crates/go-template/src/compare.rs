@@ -117,19 +117,6 @@ fn incompatible(a: &Value, b: &Value) -> String {
     )
 }
 
-/// As a function gets it.
-fn copied(value: &Value) -> Value {
-    let copy = match value {
-        Value::Object(object) => object.as_argument(),
-        _ => None,
-    };
-    copy.unwrap_or_else(|| value.clone())
-}
-
-fn shown(value: &Value) -> String {
-    String::from_utf8_lossy(&sprintf(b"%s", &[copied(value)])).into_owned()
-}
-
 /// `eq`: whether the first equals any of the others.
 pub(super) fn eq(first: &Value, others: &[&Value]) -> Result<bool, String> {
     if others.is_empty() {
@@ -155,22 +142,18 @@ fn equal(a: &Value, b: &Value) -> Result<bool, String> {
 /// Lists, maps, objects and nil.
 fn equal_compound(a: &Value, b: &Value) -> Result<bool, String> {
     if a.kind() != b.kind() && !a.is_nil() && !b.is_nil() {
-        let (shown_a, shown_b) = (
-            shown(a),
-            String::from_utf8_lossy(&super::format::display(&copied(b))).into_owned(),
-        );
-        return Err(format!(
-            "non-comparable types {shown_a}: {}, {}: {shown_b}",
-            a.type_name(),
-            b.type_name()
-        ));
+        return Err(incompatible(a, b));
     }
     if is_nil(a) || is_nil(b) {
         return Ok(is_nil(a) == is_nil(b));
     }
     match b {
         Value::Object(_) => Ok(a.type_name() == b.type_name() && same(a, b)),
-        _ => Err(format!("non-comparable type {}: {}", shown(b), b.type_name())),
+        _ => {
+            let shown = sprintf(b"%s", std::slice::from_ref(b));
+            let shown = String::from_utf8_lossy(&shown);
+            Err(format!("non-comparable type {shown}: {}", b.type_name()))
+        }
     }
 }
 

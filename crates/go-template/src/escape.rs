@@ -1,24 +1,6 @@
 //! The escapers behind `html`, `js` and `urlquery`.
 
-use super::format::{print_into, sprint_with};
 use super::unicode::{decode_lossy, is_print};
-use super::value::Value;
-
-/// The text that an escaper works on: the arguments as `print` shows them, but nil as `<no value>`, and what a pointer
-/// points to.
-pub(super) fn joined(args: &[Value]) -> Vec<u8> {
-    let shown: Vec<Value> = args
-        .iter()
-        .map(|arg| {
-            if arg.is_nil() {
-                Value::string("<no value>")
-            } else {
-                arg.clone()
-            }
-        })
-        .collect();
-    sprint_with(&shown, print_into)
-}
 
 /// `template.HTMLEscapeString`.
 pub fn html(text: &[u8]) -> Vec<u8> {

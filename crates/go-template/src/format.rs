@@ -6,7 +6,6 @@ use std::rc::Rc;
 
 use super::meter;
 pub use super::quote::quote_go;
-use super::quote::{Keep, can_backquote, quote_with};
 use super::unicode::{decode_lossy, rune_count};
 use super::value::{Field, List, ListKind, Map, Object, Value};
 
@@ -34,11 +33,6 @@ pub fn display_into(value: &Value, out: &mut Vec<u8>) {
 
 /// `fmt.Sprint`: `%v` of each, with spaces between those of which neither is a string.
 pub fn sprint(args: &[Value]) -> Vec<u8> {
-    sprint_with(args, display_into)
-}
-
-/// [`sprint`] with another way to print each.
-pub(super) fn sprint_with(args: &[Value], print: fn(&Value, &mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     let mut after_string = true;
     for (i, arg) in args.iter().enumerate() {
@@ -46,7 +40,7 @@ pub(super) fn sprint_with(args: &[Value], print: fn(&Value, &mut Vec<u8>)) -> Ve
         if i > 0 && !is_string && !after_string {
             out.push(b' ');
         }
-        print(arg, &mut out);
+        display_into(arg, &mut out);
         after_string = is_string;
     }
     out
@@ -131,23 +125,8 @@ pub(super) struct Flags {
 pub(super) struct Printer<'o> {
     pub(super) out: &'o mut Vec<u8>,
     pub(super) flags: Flags,
-    /// While the text of a bad verb is written, methods are not asked.
-    erroring: bool,
     /// How many lists, maps and structs are open.
     depth: usize,
-    /// How many are open around what is printed as if it were no part of anything.
-    top: usize,
-}
-
-/// Where a pointer points to that is a part of something, whose address Go prints: another one each time, so that nothing
-/// can rely on it.
-const ADDRESS: u64 = 0x1ec0_0010_0000;
-
-/// How text is written in hexadecimal.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Case {
-    Lower,
-    Upper,
 }
 
 impl<'o> Printer<'o> {
@@ -155,9 +134,7 @@ impl<'o> Printer<'o> {
         Printer {
             out,
             flags: Flags::default(),
-            erroring: false,
             depth: 0,
-            top: 0,
         }
     }
 
@@ -170,9 +147,6 @@ impl<'o> Printer<'o> {
         match (verb, value) {
             ('T' | 'v', Value::Nil) => self.pad(b"<nil>"),
             ('T', value) => self.text(value.type_name().as_bytes()),
-            ('p', value) => self.pointer(value),
-            ('w', Value::List(list)) if list.kind != ListKind::Bytes => self.bad_verb(value, verb),
-            ('w', Value::Map(_) | Value::Object(_)) => self.bad_verb(value, verb),
             ('v' | 'd', Value::List(list)) if list.kind == ListKind::Bytes => self.list(list, "[]byte", verb),
             (_, value) => self.value(value, verb),
         }
@@ -184,8 +158,8 @@ impl<'o> Printer<'o> {
             Value::Bool(b) if matches!(verb, 't' | 'v') => self.pad(if *b { b"true" } else { b"false" }),
             Value::Bool(_) => self.bad_verb(value, verb),
             Value::Int(n) | Value::Int64(n) => self.signed(*n, verb, value),
-            Value::Uint8(n) => self.unsigned(u64::from(*n), verb, value),
-            Value::Uint64(n) => self.unsigned(*n, verb, value),
+            Value::Uint8(n) => self.integer(false, u64::from(*n), verb, value),
+            Value::Uint64(n) => self.integer(false, *n, verb, value),
             Value::Float64(n) => self.float(*n, verb, value),
             Value::String(text) => self.string(text.as_bytes(), verb, value),
             Value::List(list) => self.nested(|printer| printer.list(list, list.type_name(), verb)),
@@ -226,10 +200,7 @@ impl<'o> Printer<'o> {
             value => {
                 self.write(value.type_name());
                 self.write("=");
-                let (erroring, top) = (self.erroring, self.top);
-                (self.erroring, self.top) = (true, self.depth);
                 self.print(value, 'v');
-                (self.erroring, self.top) = (erroring, top);
             }
         }
         self.write(")");
@@ -312,30 +283,18 @@ impl<'o> Printer<'o> {
     }
 
     fn object(&mut self, object: &Rc<dyn Object>, verb: char, value: &Value) {
-        if !self.erroring {
-            match (self.flags.sharp_v, verb) {
-                (true, _) => {
-                    if let Some(text) = object.go_string() {
-                        return self.text(text.as_bytes());
-                    }
-                }
-                (false, 'v' | 's' | 'x' | 'X' | 'q') if object.is_stringer() => {
-                    let verb = if verb == 'v' { 's' } else { verb };
-                    return self.string(object.display().as_bytes(), verb, value);
-                }
-                _ => {}
+        match (verb, object.as_int(), object.structure()) {
+            ('v', ..) if object.is_stringer() => self.text(object.display().as_bytes()),
+            ('s' | 'x' | 'X' | 'q', ..) if object.is_stringer() => {
+                self.string(object.display().as_bytes(), verb, value);
             }
-        }
-        match (object.as_int(), object.structure()) {
-            (Some(n), _) => self.signed(n, verb, value),
-            (None, Some(_)) if self.depth > self.top + 1 && object.kind() == "ptr" => self.address(verb, value),
-            (None, Some(fields)) => self.structure(object.as_ref(), &fields, verb),
-            (None, None) if verb == 'v' => self.text(object.display().as_bytes()),
-            (None, None) => self.bad_verb(value, verb),
+            (_, Some(n), _) => self.signed(n, verb, value),
+            (_, None, Some(fields)) => self.structure(object.as_ref(), &fields, verb),
+            _ => self.bad_verb(value, verb),
         }
     }
 
-    /// A struct, or what a pointer that is no part of anything points to.
+    /// A struct, or what a pointer points to. Go shows addresses of pointers within others.
     fn structure(&mut self, object: &dyn Object, fields: &[Field], verb: char) {
         let type_name = object.type_name();
         if type_name.starts_with('*') {
@@ -358,49 +317,13 @@ impl<'o> Printer<'o> {
         self.write("}");
     }
 
-    /// A pointer that is a part of something.
-    fn address(&mut self, verb: char, value: &Value) {
-        match verb {
-            'v' if self.flags.sharp_v => {
-                self.write("(");
-                self.write(value.type_name());
-                self.write(")(");
-                self.prefixed(ADDRESS);
-                self.write(")");
-            }
-            'v' => self.prefixed(ADDRESS),
-            'b' | 'o' | 'd' | 'x' | 'X' => self.unsigned(ADDRESS, verb, value),
-            _ => self.bad_verb(value, verb),
-        }
-    }
-
-    /// `%p`: where a map or list lives.
-    fn pointer(&mut self, value: &Value) {
-        let address = match value {
-            Value::Map(map) => map.entries.as_ref().map_or(0, |entries| Rc::as_ptr(entries) as usize),
-            Value::List(list) => list.items.as_ref().map_or(0, |items| items.as_ptr() as usize),
-            Value::Object(object) if object.kind() == "ptr" => Rc::as_ptr(object).cast::<()>() as usize,
-            other => return self.bad_verb(other, 'p'),
-        };
-        self.prefixed(address as u64);
-    }
-
-    /// An address: with `0x` unless the flag `#` is set.
-    fn prefixed(&mut self, address: u64) {
-        let sharp = self.flags.sharp;
-        self.flags.sharp = !sharp;
-        self.integer(address, false, 16, 'v', Case::Lower);
-        self.flags.sharp = sharp;
-    }
-
     // --- text ---
 
     fn string(&mut self, bytes: &[u8], verb: char, value: &Value) {
         match verb {
             'v' if self.flags.sharp_v => self.quoted(bytes),
             'v' | 's' => self.text(bytes),
-            'x' => self.hex(bytes, Case::Lower),
-            'X' => self.hex(bytes, Case::Upper),
+            'x' | 'X' => self.hex(bytes, verb == 'X'),
             'q' => self.quoted(bytes),
             _ => self.bad_verb(value, verb),
         }
@@ -412,35 +335,17 @@ impl<'o> Printer<'o> {
 
     fn quoted(&mut self, bytes: &[u8]) {
         let bytes = self.flags.precision.map_or(bytes, |count| truncate(bytes, count));
-        if self.flags.sharp && can_backquote(bytes) {
-            return self.pad(&[b"`", bytes, b"`"].concat());
-        }
-        let keep = if self.flags.plus { Keep::Ascii } else { Keep::Printable };
-        self.pad(quote_with(bytes, '"', keep).as_bytes());
+        self.pad(quote_go(bytes).as_bytes());
     }
 
-    fn hex(&mut self, bytes: &[u8], case: Case) {
-        let bytes = self
-            .flags
-            .precision
-            .and_then(|count| bytes.get(..count))
-            .unwrap_or(bytes);
-        let prefix = if case == Case::Lower { "0x" } else { "0X" };
-        let mut text = String::with_capacity(bytes.len() * 2 + 2);
-        for (i, byte) in bytes.iter().enumerate() {
-            if self.flags.space && i > 0 {
-                text.push(' ');
-            }
-            if self.flags.sharp && (i == 0 || self.flags.space) {
-                text.push_str(prefix);
-            }
-            text.push_str(&if case == Case::Lower {
-                format!("{byte:02x}")
-            } else {
-                format!("{byte:02X}")
-            });
-        }
-        self.pad(text.as_bytes());
+    fn hex(&mut self, bytes: &[u8], upper: bool) {
+        let precision = self.flags.precision.unwrap_or(bytes.len());
+        let bytes = bytes.get(..precision).unwrap_or(bytes);
+        let digits = bytes.iter().map(|byte| match upper {
+            true => format!("{byte:02X}"),
+            false => format!("{byte:02x}"),
+        });
+        self.pad(digits.collect::<String>().as_bytes());
     }
 
     // --- padding ---

@@ -366,30 +366,22 @@ impl<'s> Lexer<'s> {
 
     fn scan_number(&mut self) -> bool {
         self.accept("+-");
-        let mut digits = "0123456789_";
-        if self.accept("0") {
-            if self.accept("xX") {
-                digits = "0123456789abcdefABCDEF_";
-            } else if self.accept("oO") {
-                digits = "01234567_";
-            } else if self.accept("bB") {
-                digits = "01_";
-            }
+        let is_zero = self.accept("0");
+        let (digits, exponent) = match is_zero && self.accept("xX") {
+            true => ("0123456789abcdefABCDEF_", "pP"),
+            false => ("0123456789_", "eE"),
+        };
+        if is_zero {
+            self.accept("oObB");
         }
         self.accept_run(digits);
         if self.accept(".") {
             self.accept_run(digits);
         }
-        let exponent = match digits.len() {
-            11 => self.accept("eE"),
-            23 => self.accept("pP"),
-            _ => false,
-        };
-        if exponent {
+        if self.accept(exponent) {
             self.accept("+-");
             self.accept_run("0123456789_");
         }
-        self.accept("i");
         if self.peek().is_some_and(|c| c == '_' || is_letter_or_digit(c)) {
             self.next();
             return false;

@@ -1,23 +1,15 @@
 //! Numbers as Go reads and writes them: the constants of a template and `strconv.FormatFloat`.
 
-use super::integer::{self, underscores_fit};
-use super::quote::{quote_go, unquote_char};
+use super::integer;
+use super::quote::quote_go;
 
 /// A number constant, in all the types that it fits: whether it is an int or a float is for its place to say.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Constant {
     pub(super) int: Option<i64>,
-    pub(super) float: Option<f64>,
-    pub(super) ideal: Ideal,
-}
-
-/// What a constant is where the place does not say.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Ideal {
-    Int(i64),
-    Float(f64),
-    /// It only fits an unsigned integer.
-    Overflow,
+    pub(super) float: f64,
+    /// Whether it is a float where the place does not say.
+    pub(super) is_float: bool,
 }
 
 // === impl Constant ===
@@ -25,44 +17,34 @@ pub(super) enum Ideal {
 impl Constant {
     /// Reads a number or a character; an error is Go's text.
     pub(super) fn parse(token: &[u8]) -> Result<Self, String> {
-        if token.first() == Some(&b'\'') {
-            return Ok(Self::whole(i64::from(unquote_char(token)?)));
+        let text = std::str::from_utf8(token).unwrap_or_default();
+        if let Some(quoted) = text.strip_prefix('\'') {
+            let mut characters = quoted.strip_suffix('\'').unwrap_or_default().chars();
+            return match (characters.next(), characters.next()) {
+                (Some(c), None) if c != '\\' => Ok(Self::whole(i64::from(u32::from(c)))),
+                _ => Err(format!("malformed character constant: {text}")),
+            };
         }
-        if let Some(int) = short_decimal(token) {
+        if let Some(int) = short_decimal(token).or_else(|| parse_int(text)) {
             return Ok(Self::whole(int));
         }
-        let text = std::str::from_utf8(token).unwrap_or_default();
-        let (mut int, mut uint) = (parse_int(text), parse_uint(text));
-        let float = match (int, uint) {
-            (Some(int), _) => Some(int as f64),
-            (None, Some(uint)) => Some(uint as f64),
-            (None, None) => parse_float(text),
-        };
-        if let (None, None, Some(float)) = (int, uint, float) {
-            if !text.contains(['.', 'e', 'E', 'p', 'P']) {
-                return Err(format!("integer overflow: {}", quote_go(token)));
-            }
-            int = whole(float);
-            uint =
-                ((0.0..18_446_744_073_709_551_616.0).contains(&float) && float.fract() == 0.0).then_some(float as u64);
+        if !text.contains(['.', 'e', 'E', 'p', 'P']) && parse_float(text).is_some() {
+            return Err(format!("integer overflow: {}", quote_go(token)));
         }
-        let digits = text.trim_start_matches(['+', '-']);
-        let hex = text.len() > 2 && text.starts_with(['0']) && digits.get(1..2).is_some_and(|x| x == "x" || x == "X");
-        let hex_int = hex && !text.contains(['p', 'P']);
-        let ideal = match (float, int, uint) {
-            (Some(float), ..) if !hex_int && text.contains(['.', 'e', 'E', 'p', 'P']) => Ideal::Float(float),
-            (_, Some(int), _) => Ideal::Int(int),
-            (_, None, Some(_)) => Ideal::Overflow,
-            _ => return Err(format!("illegal number syntax: {}", quote_go(token))),
-        };
-        Ok(Constant { int, float, ideal })
+        let float = parse_float(text).ok_or_else(|| format!("illegal number syntax: {}", quote_go(token)))?;
+        let fits = float.fract() == 0.0 && (i64::MIN as f64..-(i64::MIN as f64)).contains(&float);
+        Ok(Constant {
+            int: fits.then_some(float as i64),
+            float,
+            is_float: true,
+        })
     }
 
     fn whole(int: i64) -> Self {
         Constant {
             int: Some(int),
-            float: Some(int as f64),
-            ideal: Ideal::Int(int),
+            float: int as f64,
+            is_float: false,
         }
     }
 }
@@ -77,27 +59,14 @@ fn short_decimal(token: &[u8]) -> Option<i64> {
     })
 }
 
-fn whole(float: f64) -> Option<i64> {
-    let fits = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&float);
-    (fits && float.fract() == 0.0).then_some(float as i64)
-}
-
 /// `strconv.ParseInt(text, 0, 64)`.
-pub fn parse_int(text: &str) -> Option<i64> {
+fn parse_int(text: &str) -> Option<i64> {
     integer::parse_int(text.as_bytes(), 0, 64).ok()
 }
 
-/// `strconv.ParseUint(text, 0, 64)`.
-pub fn parse_uint(text: &str) -> Option<u64> {
-    integer::parse_uint(text.as_bytes(), 0, 64).ok()
-}
-
-/// `strconv.ParseFloat(text, 64)` without `inf` and `nan`; out of range is `None`.
-pub fn parse_float(text: &str) -> Option<f64> {
-    if text.contains('_') && !underscores_fit(text.as_bytes()) {
-        return None;
-    }
-    let text = text.replace('_', "").to_ascii_lowercase();
+/// `strconv.ParseFloat(text, 64)` without `inf`, `nan` and underscores; out of range is `None`.
+fn parse_float(text: &str) -> Option<f64> {
+    let text = text.to_ascii_lowercase();
     let unsigned = text.trim_start_matches(['+', '-']);
     if !unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
         return None;
@@ -120,153 +89,61 @@ fn hexadecimal(text: &str) -> Option<f64> {
     (mantissa < 1 << f64::MANTISSA_DIGITS).then(|| mantissa as f64 * 2_f64.powi(exponent))
 }
 
+/// The most digits that are asked for: a float64 has no more than 1074 after its point.
+const MAX_DIGITS: i32 = 1100;
+
 /// `strconv.FormatFloat(value, verb, precision, 64)`: verbs `e E f g G`; a negative precision is the smallest
 /// number of digits that reads back as the same value.
 pub fn format_float(value: f64, verb: char, precision: i32) -> String {
-    if value.is_nan() {
-        return "NaN".to_owned();
+    if !value.is_finite() {
+        let text = if value > 0.0 { "+Inf" } else { "-Inf" };
+        return if value.is_nan() { "NaN" } else { text }.to_owned();
     }
-    if value.is_infinite() {
-        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
-    }
-    let mut out = String::new();
-    if value.is_sign_negative() {
-        out.push('-');
-    }
-    let value = value.abs();
-    match verb {
-        'e' | 'E' => {
-            let digits = Digits::of(value, (precision >= 0).then_some(precision));
-            let precision = if precision < 0 { digits.len() - 1 } else { precision };
-            digits.exponential(&mut out, precision, verb);
-        }
-        'f' if precision < 0 => {
-            let digits = Digits::of(value, None);
-            digits.decimal(&mut out, (digits.len() - digits.point).max(0));
-        }
-        'f' => {
-            // A float64 has no more than 1074 digits after the point; what is asked beyond are zeros.
-            let exact = precision.min(1100);
-            out.push_str(&format!("{value:.*}", exact as usize));
-            out.extend(std::iter::repeat_n('0', (precision - exact) as usize));
-        }
-        _ => format_general(&mut out, value, verb, precision),
-    }
-    out
-}
-
-fn format_general(out: &mut String, value: f64, verb: char, precision: i32) {
-    let shortest = precision < 0;
-    let mut precision = if shortest { 0 } else { precision.max(1) };
-    let digits = Digits::of(value, (!shortest).then_some(precision - 1)).without_trailing_zeros();
-    let len = digits.len();
-    let mut threshold = precision;
-    if threshold > len && len >= digits.point {
-        threshold = len;
-    }
-    if shortest {
-        precision = len;
-        threshold = 6;
-    }
-    let exponent = digits.point - 1;
-    if exponent < -4 || exponent >= threshold {
-        let precision = precision.min(len);
-        digits.exponential(out, precision - 1, if verb == 'G' { 'E' } else { 'e' });
-    } else {
-        let precision = if precision > digits.point { len } else { precision };
-        digits.decimal(out, (precision - digits.point).max(0));
+    let digits = usize::try_from(precision.min(MAX_DIGITS)).ok();
+    match (verb, digits) {
+        ('f', Some(digits)) => format!("{value:.digits$}"),
+        ('f', None) => value.to_string(),
+        ('e' | 'E', Some(digits)) => exponential(&format!("{value:.digits$e}"), verb),
+        ('e' | 'E', None) => exponential(&shortest(value), verb),
+        _ => general(value, verb, digits),
     }
 }
 
-/// The fewest digits that read back as the value, in the form `d.ddde-dd`. Where two texts are equally near, Go takes the
-/// even one, and Rust's formatting the larger.
+/// The fewest digits that read back as the value, in the form `d.ddde-dd`.
 pub fn shortest(value: f64) -> String {
-    /// Any text of fewer digits is the only one that reads back as its value, so that it has no rival.
-    const RIVALS: usize = 15;
-    let text = format!("{value:e}");
-    let digits = text
-        .split('e')
-        .next()
-        .unwrap_or_default()
-        .bytes()
-        .filter(u8::is_ascii_digit)
-        .count();
-    if digits < RIVALS {
-        return text;
-    }
-    let even = format!("{value:.*e}", digits - 1);
-    if even.parse() == Ok(value) { even } else { text }
+    format!("{value:e}")
 }
 
-/// The significant decimal digits of a value: `0.DIGITS * 10^point`. Zero has the point 1 and one digit.
-struct Digits {
-    digits: String,
-    point: i32,
+/// Puts Go's exponent, of two digits at least and with its sign, in the place of Rust's.
+fn exponential(text: &str, e: char) -> String {
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
+    let sign = if exponent.starts_with('-') { '-' } else { '+' };
+    format!("{mantissa}{}{sign}{:0>2}", e, exponent.trim_start_matches('-'))
 }
 
-impl Digits {
-    /// `after_first`: how many digits after the first one; `None` for the shortest.
-    fn of(value: f64, after_first: Option<i32>) -> Self {
-        let text = match after_first {
-            Some(count) => format!("{value:.*e}", count.clamp(0, 1100) as usize),
-            None => shortest(value),
-        };
-        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-        let digits = mantissa.replace('.', "");
-        Digits {
-            digits,
-            point: exponent.parse::<i32>().unwrap_or(0) + 1,
-        }
+/// `%g`: with an exponent where that is shorter. `digits`: how many are significant.
+fn general(value: f64, verb: char, digits: Option<usize>) -> String {
+    let text = match digits {
+        Some(digits) => format!("{value:.*e}", digits.saturating_sub(1)),
+        None => shortest(value),
+    };
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let mantissa = match mantissa.contains('.') {
+        true => mantissa.trim_end_matches('0').trim_end_matches('.'),
+        false => mantissa,
+    };
+    let significant = mantissa.bytes().filter(u8::is_ascii_digit).count() as i32;
+    let before_point = exponent.parse().unwrap_or(0) + 1;
+    let threshold = match digits {
+        None => 6,
+        Some(digits) if digits as i32 > significant && significant >= before_point => significant,
+        Some(digits) => digits.max(1) as i32,
+    };
+    if before_point < -3 || before_point > threshold {
+        return exponential(&format!("{mantissa}e{exponent}"), if verb == 'G' { 'E' } else { 'e' });
     }
-
-    fn len(&self) -> i32 {
-        self.digits.len() as i32
-    }
-
-    fn without_trailing_zeros(mut self) -> Self {
-        let len = self.digits.trim_end_matches('0').len().max(1);
-        self.digits.truncate(len);
-        self
-    }
-
-    /// `d.ddde+dd`.
-    fn exponential(&self, out: &mut String, precision: i32, e: char) {
-        let (first, rest) = self.digits.split_at(1);
-        out.push_str(first);
-        if precision > 0 {
-            out.push('.');
-            let rest = rest.get(..precision as usize).unwrap_or(rest);
-            out.push_str(rest);
-            out.extend(std::iter::repeat_n('0', precision as usize - rest.len()));
-        }
-        let exponent = if self.digits.trim_matches('0').is_empty() {
-            0
-        } else {
-            self.point - 1
-        };
-        out.push_str(&format!(
-            "{e}{}{:02}",
-            if exponent < 0 { '-' } else { '+' },
-            exponent.abs()
-        ));
-    }
-
-    /// `ddd.ddd`.
-    fn decimal(&self, out: &mut String, precision: i32) {
-        let digit = |at: i32| {
-            usize::try_from(at)
-                .ok()
-                .and_then(|at| self.digits.as_bytes().get(at))
-                .map_or('0', |b| char::from(*b))
-        };
-        if self.point > 0 {
-            out.extend((0..self.point).map(digit));
-        } else {
-            out.push('0');
-        }
-        if precision > 0 {
-            out.push('.');
-            out.extend((0..precision).map(|i| digit(self.point + i)));
-        }
+    match digits {
+        Some(_) => format!("{value:.*}", (significant - before_point).max(0) as usize),
+        None => value.to_string(),
     }
 }

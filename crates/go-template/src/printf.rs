@@ -6,6 +6,9 @@ use super::value::Value;
 
 pub(super) use super::meter::MAX_TEXT;
 
+/// The largest width, precision and index of an argument.
+const MAX_NUMBER: usize = 10_000_000;
+
 /// `fmt.Sprintf(format, args...)`. There is no failure: what is wrong is reported inside the text, as Go does.
 /// Widths and precisions are filled up to a text of 64 MiB; the function `printf` refuses a text of that length.
 pub fn sprintf(format: &[u8], args: &[Value]) -> Vec<u8> {
@@ -16,8 +19,6 @@ pub fn sprintf(format: &[u8], args: &[Value]) -> Vec<u8> {
         args,
         next_arg: 0,
         reordered: false,
-        good_index: true,
-        after_index: false,
     };
     while cursor.literal(&mut out) {
         cursor.verb(&mut out);
@@ -51,10 +52,6 @@ struct Cursor<'a> {
     next_arg: usize,
     /// An explicit index `[n]` was used, so leftover arguments are not reported.
     reordered: bool,
-    /// The indexes of the current verb are in order.
-    good_index: bool,
-    /// The last thing read was an index.
-    after_index: bool,
 }
 
 impl Cursor<'_> {
@@ -62,25 +59,34 @@ impl Cursor<'_> {
         self.format.get(self.at).copied()
     }
 
+    /// Takes a byte if it comes next.
+    fn take(&mut self, byte: u8) -> bool {
+        let comes = self.peek() == Some(byte);
+        self.at += usize::from(comes);
+        comes
+    }
+
     /// Copies up to the next `%` and takes it. False at the end.
     fn literal(&mut self, out: &mut Vec<u8>) -> bool {
         let rest = self.format.get(self.at..).unwrap_or_default();
-        let length = rest.iter().position(|b| *b == b'%');
+        let length = memchr::memchr(b'%', rest);
         out.extend_from_slice(rest.get(..length.unwrap_or(rest.len())).unwrap_or_default());
         self.at += length.map_or(rest.len(), |length| length + 1);
         length.is_some()
     }
 
     fn verb(&mut self, out: &mut Vec<u8>) {
-        self.good_index = true;
-        self.after_index = false;
         let mut flags = self.flags();
         self.index();
-        self.width(&mut flags, out);
-        self.precision(&mut flags, out);
-        if !self.after_index {
+        self.width(&mut flags);
+        if self.take(b'.') {
             self.index();
+            flags.precision = match self.take(b'*') {
+                true => self.int_arg().and_then(|precision| usize::try_from(precision).ok()),
+                false => Some(self.number().unwrap_or(0)),
+            };
         }
+        self.index();
         let Some((verb, width)) = decode_lossy(self.format.get(self.at..).unwrap_or_default()) else {
             out.extend_from_slice(b"%!(NOVERB)");
             return;
@@ -88,10 +94,8 @@ impl Cursor<'_> {
         self.at += width;
         let broken = match self.args.get(self.next_arg) {
             _ if verb == '%' => return out.push(b'%'),
-            _ if !self.good_index => "(BADINDEX)",
-            None => "(MISSING)",
             Some(arg) => {
-                if matches!(verb, 'v' | 'w') {
+                if verb == 'v' {
                     flags.sharp_v = std::mem::replace(&mut flags.sharp, false);
                     flags.plus_v = std::mem::replace(&mut flags.plus, false);
                 }
@@ -101,6 +105,8 @@ impl Cursor<'_> {
                 self.next_arg += 1;
                 return;
             }
+            None if self.next_arg > self.args.len() => "(BADINDEX)",
+            None => "(MISSING)",
         };
         out.extend_from_slice(b"%!");
         out.extend_from_slice(verb.encode_utf8(&mut [0; 4]).as_bytes());
@@ -123,59 +129,21 @@ impl Cursor<'_> {
         flags
     }
 
-    fn width(&mut self, flags: &mut Flags, out: &mut Vec<u8>) {
-        if self.peek() == Some(b'*') {
-            self.at += 1;
-            match self.int_arg() {
-                Some(width) => {
-                    flags.width = Some(width.unsigned_abs() as usize);
-                    if width < 0 {
-                        flags.minus = true;
-                        flags.zero = false;
-                    }
-                }
-                None => out.extend_from_slice(b"%!(BADWIDTH)"),
-            }
-            self.after_index = false;
-        } else {
+    fn width(&mut self, flags: &mut Flags) {
+        if !self.take(b'*') {
             flags.width = self.number();
-            if self.after_index && flags.width.is_some() {
-                self.good_index = false;
-            }
-        }
-    }
-
-    fn precision(&mut self, flags: &mut Flags, out: &mut Vec<u8>) {
-        if self.peek() != Some(b'.') || self.at + 1 >= self.format.len() {
             return;
         }
-        self.at += 1;
-        if self.after_index {
-            self.good_index = false;
-        }
-        self.index();
-        if self.peek() == Some(b'*') {
-            self.at += 1;
-            flags.precision = self.int_arg().and_then(|precision| usize::try_from(precision).ok());
-            if flags.precision.is_none() {
-                out.extend_from_slice(b"%!(BADPREC)");
-            }
-            self.after_index = false;
-        } else {
-            flags.precision = Some(self.number().unwrap_or(0));
-        }
+        let width = self.int_arg();
+        flags.width = width.map(|width| width.unsigned_abs() as usize);
+        flags.minus |= width.is_some_and(i64::is_negative);
     }
 
-    /// A decimal number up to a million; a larger one swallows the rest of the format, as in Go.
     fn number(&mut self) -> Option<usize> {
         let mut number = None;
         while let Some(digit) = self.peek().filter(u8::is_ascii_digit) {
-            let value = number.unwrap_or(0);
-            if value > 1_000_000 {
-                self.at = self.format.len();
-                return None;
-            }
-            number = Some(value * 10 + usize::from(digit - b'0'));
+            let value = number.unwrap_or(0) * 10 + usize::from(digit - b'0');
+            number = Some(value.min(MAX_NUMBER));
             self.at += 1;
         }
         number
@@ -185,48 +153,21 @@ impl Cursor<'_> {
     fn int_arg(&mut self) -> Option<i64> {
         let arg = self.args.get(self.next_arg)?;
         self.next_arg += 1;
-        let number = match arg {
-            Value::Int(n) | Value::Int64(n) => *n,
-            Value::Uint8(n) => i64::from(*n),
-            Value::Uint64(n) => i64::try_from(*n).ok()?,
-            Value::Object(object) => object.as_int()?,
-            _ => return None,
-        };
-        (-1_000_000..=1_000_000).contains(&number).then_some(number)
+        let most = MAX_NUMBER as i64;
+        match arg {
+            Value::Int(n) | Value::Int64(n) => Some((*n).clamp(-most, most)),
+            _ => None,
+        }
     }
 
-    /// An explicit argument index, `[n]`, if there is one here.
+    /// An explicit argument index, `[n]`, if there is one here. One that is no number, or 0, is beyond all arguments.
     fn index(&mut self) {
-        self.after_index = false;
-        if self.peek() != Some(b'[') {
+        if !self.take(b'[') {
             return;
         }
         self.reordered = true;
-        let rest = self.format.get(self.at..).unwrap_or_default();
-        let closing = rest.iter().position(|b| *b == b']').filter(|_| rest.len() >= 3);
-        let Some(closing) = closing else {
-            self.at += 1;
-            self.good_index = false;
-            return;
-        };
-        let digits = rest.get(1..closing).unwrap_or_default();
-        self.at += closing + 1;
-        let number = if digits.iter().all(u8::is_ascii_digit) && digits.len() <= 7 {
-            std::str::from_utf8(digits)
-                .ok()
-                .and_then(|digits| digits.parse::<usize>().ok())
-        } else {
-            None
-        };
-        match number.and_then(|number| number.checked_sub(1)) {
-            Some(index) if index < self.args.len() => {
-                self.next_arg = index;
-                self.after_index = true;
-            }
-            _ => {
-                self.good_index = false;
-                self.after_index = number.is_some();
-            }
-        }
+        let number = self.number().and_then(|number| number.checked_sub(1));
+        let index = number.filter(|index| self.take(b']') && *index < self.args.len());
+        self.next_arg = index.unwrap_or(self.args.len() + 1);
     }
 }

@@ -4,34 +4,21 @@ use std::borrow::Cow;
 
 use super::unicode::{decode, decode_lossy, is_print};
 
-/// What may stay as it is inside quotes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Keep {
-    /// All printable characters, as `%q` does.
-    Printable,
-    /// Printable ASCII only, as `%+q` does.
-    Ascii,
-}
-
-/// The bytes as a double-quoted Go string: `strconv.Quote`, `%q`.
-pub fn quote_go(bytes: impl AsRef<[u8]>) -> String {
-    quote_with(bytes.as_ref(), '"', Keep::Printable)
-}
-
 /// `%.Nq`: the first `count` characters, quoted.
 pub(super) fn quote_go_prefix(bytes: &[u8], count: usize) -> String {
     quote_go(super::format::truncate(bytes, count))
 }
 
-/// The bytes between quotes, escaped.
-pub(super) fn quote_with(mut bytes: &[u8], quote: char, keep: Keep) -> String {
+/// The bytes as a double-quoted Go string: `strconv.Quote`, `%q`.
+pub fn quote_go(bytes: impl AsRef<[u8]>) -> String {
+    let mut bytes = bytes.as_ref();
     let mut out = String::with_capacity(bytes.len() + 2);
-    out.push(quote);
+    out.push('"');
     while let Some(first) = bytes.first() {
         // Most text needs no escape at all.
         let plain = bytes
             .iter()
-            .take_while(|b| matches!(b, b' '..=b'~') && **b != b'\\' && char::from(**b) != quote)
+            .take_while(|b| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\'))
             .count();
         if plain > 0 {
             let (run, rest) = bytes.split_at(plain);
@@ -41,7 +28,7 @@ pub(super) fn quote_with(mut bytes: &[u8], quote: char, keep: Keep) -> String {
         }
         let width = match decode(bytes) {
             Some((c, width)) => {
-                push_escaped(&mut out, c, quote, keep);
+                push_escaped(&mut out, c);
                 width
             }
             None => {
@@ -51,15 +38,13 @@ pub(super) fn quote_with(mut bytes: &[u8], quote: char, keep: Keep) -> String {
         };
         bytes = bytes.get(width..).unwrap_or_default();
     }
-    out.push(quote);
+    out.push('"');
     out
 }
 
-fn push_escaped(out: &mut String, c: char, quote: char, keep: Keep) {
-    if c == quote || c == '\\' {
-        out.push('\\');
-        out.push(c);
-    } else if is_print(c) && (keep == Keep::Printable || c.is_ascii()) {
+fn push_escaped(out: &mut String, c: char) {
+    if is_print(c) {
+        out.extend(matches!(c, '"' | '\\').then_some('\\'));
         out.push(c);
     } else {
         match c {
@@ -75,18 +60,6 @@ fn push_escaped(out: &mut String, c: char, quote: char, keep: Keep) {
             _ => out.push_str(&format!("\\U{:08x}", u32::from(c))),
         }
     }
-}
-
-/// Whether the bytes can stand between backquotes as they are: `strconv.CanBackquote`.
-pub(super) fn can_backquote(mut bytes: &[u8]) -> bool {
-    while !bytes.is_empty() {
-        let Some((c, width)) = decode(bytes) else { return false };
-        if matches!(c, '\u{feff}' | '`' | '\x7f') || (c < ' ' && c != '\t') {
-            return false;
-        }
-        bytes = bytes.get(width..).unwrap_or_default();
-    }
-    true
 }
 
 /// What a string literal in double quotes or backquotes means; `None` if it is malformed: `strconv.Unquote`.
@@ -106,12 +79,7 @@ pub(super) fn unquote(literal: &[u8]) -> Option<Cow<'_, [u8]>> {
             let mut out = Vec::with_capacity(inner.len());
             let mut rest = inner;
             while !rest.is_empty() {
-                let (unit, after) = unquote_unit(rest, b'"')?;
-                match unit {
-                    Unit::Char(c) => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
-                    Unit::Byte(byte) => out.push(byte),
-                }
-                rest = after;
+                rest = unquote_unit(rest, &mut out)?;
             }
             Some(Cow::Owned(out))
         }
@@ -119,59 +87,45 @@ pub(super) fn unquote(literal: &[u8]) -> Option<Cow<'_, [u8]>> {
     }
 }
 
-/// What a character literal means; an error is Go's text for it.
-pub(super) fn unquote_char(literal: &[u8]) -> Result<u32, String> {
-    let syntax = || "invalid syntax".to_owned();
-    let (unit, tail) = unquote_unit(literal.get(1..).unwrap_or_default(), b'\'').ok_or_else(syntax)?;
-    if tail != b"'" {
-        return Err(format!(
-            "malformed character constant: {}",
-            String::from_utf8_lossy(literal)
-        ));
-    }
-    Ok(match unit {
-        Unit::Char(c) => u32::from(c),
-        Unit::Byte(byte) => u32::from(byte),
-    })
-}
-
-enum Unit {
-    Char(char),
-    /// From `\x` or an octal escape: a byte, not a character.
-    Byte(u8),
-}
-
-/// The first character or escape; `None` if it is malformed or the closing quote.
-fn unquote_unit(rest: &[u8], quote: u8) -> Option<(Unit, &[u8])> {
+/// Adds the first character or escape; yields what is behind it, `None` if it is malformed or a quote.
+fn unquote_unit<'s>(rest: &'s [u8], out: &mut Vec<u8>) -> Option<&'s [u8]> {
     let (first, after) = rest.split_first()?;
-    if *first == quote || *first == b'\n' {
+    if matches!(first, b'"' | b'\n') {
         return None;
     }
+    let mut push = |c: char| out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
     if *first != b'\\' {
         let (c, width) = decode_lossy(rest)?;
-        return Some((Unit::Char(c), rest.get(width..)?));
+        push(c);
+        return rest.get(width..);
     }
     let (escape, after) = after.split_first()?;
-    let c = match escape {
-        b'a' => '\x07',
-        b'b' => '\x08',
-        b'f' => '\x0c',
-        b'n' => '\n',
-        b'r' => '\r',
-        b't' => '\t',
-        b'v' => '\x0b',
-        b'\\' => '\\',
-        b'\'' | b'"' if *escape == quote => char::from(quote),
-        b'x' => return Some((Unit::Byte(digits(after, 2, 16)?.try_into().ok()?), after.get(2..)?)),
-        b'u' => return Some((Unit::Char(char::from_u32(digits(after, 4, 16)?)?), after.get(4..)?)),
-        b'U' => return Some((Unit::Char(char::from_u32(digits(after, 8, 16)?)?), after.get(8..)?)),
+    let length = match escape {
+        b'x' => 2,
+        b'u' => 4,
+        b'U' => 8,
         b'0'..=b'7' => {
-            let value = u32::from(escape - b'0') * 64 + digits(after, 2, 8)?;
-            return Some((Unit::Byte(value.try_into().ok()?), after.get(2..)?));
+            let byte = u32::from(escape - b'0') * 64 + digits(after, 2, 8)?;
+            out.push(byte.try_into().ok()?);
+            return after.get(2..);
         }
-        _ => return None,
+        _ => 0,
     };
-    Some((Unit::Char(c), after))
+    match escape {
+        b'a' => push('\x07'),
+        b'b' => push('\x08'),
+        b'f' => push('\x0c'),
+        b'n' => push('\n'),
+        b'r' => push('\r'),
+        b't' => push('\t'),
+        b'v' => push('\x0b'),
+        b'\\' | b'"' => push(char::from(*escape)),
+        // A byte, not a character.
+        b'x' => out.push(digits(after, length, 16)?.try_into().ok()?),
+        b'u' | b'U' => push(char::from_u32(digits(after, length, 16)?)?),
+        _ => return None,
+    }
+    after.get(length..)
 }
 
 fn digits(rest: &[u8], count: usize, base: u32) -> Option<u32> {

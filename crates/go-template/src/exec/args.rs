@@ -68,7 +68,14 @@ impl<'a, C: Host> State<'a, '_, C> {
             Operand::Chain(chain) => self.eval_chain_operand(dot, operand, *chain, &[], None),
             Operand::Bool(_, value) => Ok(Reflected::concrete(Value::Bool(*value))),
             Operand::String(_, text) => Ok(Reflected::concrete(Value::String(self.source().one(*text).clone()))),
-            Operand::Number(written, number) => self.ideal_constant(*written, *number).map(Reflected::concrete),
+            Operand::Number(_, number) => Ok(Reflected::concrete(match self.source().one(*number) {
+                Constant {
+                    int: Some(n),
+                    is_float: false,
+                    ..
+                } => Value::Int(*n),
+                Constant { float, .. } => Value::Float64(*float),
+            })),
         }
     }
 
@@ -101,9 +108,7 @@ impl<'a, C: Host> State<'a, '_, C> {
             (Param::Int64 | Param::NamedInt(_), Operand::Number(_, number)) if let Some(n) = int(number) => {
                 return Ok(Value::Int64(n));
             }
-            (Param::Float64, Operand::Number(_, number)) if let Some(n) = source.one(*number).float => {
-                return Ok(Value::Float64(n));
-            }
+            (Param::Float64, Operand::Number(_, number)) => return Ok(Value::Float64(source.one(*number).float)),
             // Go's reflection cuts what is too large.
             (Param::Uint32, Operand::Number(_, number)) if let Some(n @ 0..) = int(number) => {
                 return Ok(Value::Uint64(u64::from(n as u32)));

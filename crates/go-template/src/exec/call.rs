@@ -88,11 +88,6 @@ impl<'a, C: Host> State<'a, '_, C> {
         if matches!(builtin, Builtin::And | Builtin::Or) {
             return self.eval_and_or(dot, builtin == Builtin::Or, args, last);
         }
-        let callee = match (builtin, args.first(), &last) {
-            (Builtin::Call, Some(first), _) => first.normal(self.source()),
-            (Builtin::Call, None, Some(last)) => last_as_name(last),
-            _ => String::new(),
-        };
         let mut values = Vec::with_capacity(args.len() + 1);
         for operand in args {
             // The only built-in parameter with a type is the format of printf.
@@ -127,7 +122,7 @@ impl<'a, C: Host> State<'a, '_, C> {
             self.host.called(0, 0, 0).map_err(|text| self.fail(text))?;
         }
         let result = builtin
-            .call(&values, &callee)
+            .call(&values)
             .map_err(|text| self.call_failed(CallError::Text(text), at, name))?;
         self.called(given, &result.value)?;
         Ok(result)
@@ -149,13 +144,5 @@ impl<'a, C: Host> State<'a, '_, C> {
             }
         }
         Ok(last.unwrap_or(value))
-    }
-}
-
-/// `reflect.Value.String`, by which Go names a piped value that is called.
-fn last_as_name(last: &Reflected) -> String {
-    match &last.value {
-        Value::String(text) => text.to_text().into_owned(),
-        other => format!("<{} Value>", other.type_name()),
     }
 }

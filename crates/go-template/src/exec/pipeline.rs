@@ -1,10 +1,8 @@
 //! Pipelines, commands and the operands that commands start with.
 
 use super::super::arena::Id;
-use super::super::ast::{Chain, Command, Operand, Path, Pipe, Span};
+use super::super::ast::{Chain, Command, Operand, Path, Pipe};
 use super::super::host::Host;
-use super::super::number::{Constant, Ideal};
-use super::super::value::Value;
 use super::{At, Failure, Reflected, State};
 
 impl<'a, C: Host> State<'a, '_, C> {
@@ -77,18 +75,6 @@ impl<'a, C: Host> State<'a, '_, C> {
         }
         let source = first.normal(self.source());
         Err(self.fail(format!("can't give argument to non-function {source}")))
-    }
-
-    /// A number where nothing says which type it is to have.
-    pub(super) fn ideal_constant(&self, written: Span, number: Id<Constant>) -> Result<Value, Failure> {
-        match self.source().one(number).ideal {
-            Ideal::Int(n) => Ok(Value::Int(n)),
-            Ideal::Float(n) => Ok(Value::Float64(n)),
-            Ideal::Overflow => {
-                let text = self.source().text(written);
-                Err(self.fail(format!("{text} overflows int")))
-            }
-        }
     }
 
     pub(super) fn eval_variable(

@@ -73,7 +73,6 @@ impl<'a, C: Host> State<'a, '_, C> {
     fn count_up(&mut self, branch: &'a Branch, number: &Value, count: u64) -> Result<bool, Failure> {
         for i in 0..count {
             let element = match number {
-                Value::Object(object) => object.with_int(i as i64).unwrap_or(Value::Int64(i as i64)),
                 Value::Uint8(_) => Value::Uint8(i as u8),
                 Value::Uint64(_) => Value::Uint64(i),
                 Value::Int(_) => Value::Int(i as i64),
