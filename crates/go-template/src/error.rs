@@ -40,17 +40,18 @@ pub struct ExecError {
     /// What is wrong; `error calling NAME` if a function failed.
     pub message: String,
     /// The function's own error.
-    pub cause: Option<Cause>,
+    pub cause: Option<CallError>,
 }
 
-/// The error that a called function returned.
+/// Why a call failed: the error that the Go function returned or panicked with. The evaluator says before it
+/// `error calling NAME`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cause {
-    /// A plain text.
+pub enum CallError {
+    /// The function's own text.
     Text(String),
-    /// A template that the function executed has failed.
+    /// An error from a template that the function executed: it has its own positions.
     Exec(Box<ExecError>),
-    /// A text around the error of a template that the function executed: `PREFIX: ERROR`.
+    /// The same with a text in front of it: `PREFIX: ERROR`.
     Wrapped {
         /// The text before the colon.
         prefix: String,
@@ -79,8 +80,8 @@ impl ExecError {
     /// The error of the template that a failed function executed, if that is the cause.
     pub fn inner(&self) -> Option<&ExecError> {
         match &self.cause {
-            Some(Cause::Exec(error) | Cause::Wrapped { error, .. }) => Some(error),
-            Some(Cause::Text(_)) | None => None,
+            Some(CallError::Exec(error) | CallError::Wrapped { error, .. }) => Some(error),
+            Some(CallError::Text(_)) | None => None,
         }
     }
 }
@@ -114,14 +115,32 @@ impl fmt::Display for Place {
     }
 }
 
-// === impl Cause ===
+// === impl CallError ===
 
-impl fmt::Display for Cause {
+impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::Text(text) => f.write_str(text),
-            Cause::Exec(error) => error.fmt(f),
-            Cause::Wrapped { prefix, error } => write!(f, "{prefix}: {error}"),
+            CallError::Text(text) => f.write_str(text),
+            CallError::Exec(error) => error.fmt(f),
+            CallError::Wrapped { prefix, error } => write!(f, "{prefix}: {error}"),
         }
+    }
+}
+
+impl From<String> for CallError {
+    fn from(text: String) -> Self {
+        CallError::Text(text)
+    }
+}
+
+impl From<&str> for CallError {
+    fn from(text: &str) -> Self {
+        CallError::Text(text.to_owned())
+    }
+}
+
+impl From<Box<ExecError>> for CallError {
+    fn from(error: Box<ExecError>) -> Self {
+        CallError::Exec(error)
     }
 }

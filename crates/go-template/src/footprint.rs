@@ -17,21 +17,30 @@ const MAX_CHANGES: usize = 256;
 pub struct Birth(u64);
 
 /// What happened since the innermost frame was opened.
+#[derive(Clone, Copy)]
 struct Notes {
     /// Maps born before are older than the frame. 0 if no frame is open: then nothing is noted.
-    start: Cell<u64>,
+    start: u64,
     /// The birth of the youngest that was read, plus one.
-    read: Cell<u64>,
+    read: u64,
     /// The birth of the oldest that was changed.
-    changed: Cell<u64>,
+    changed: u64,
     /// Whether a map was read that only the execution at hand has.
-    local: Cell<bool>,
-    impure: Cell<bool>,
+    local: bool,
+    impure: bool,
 }
+
+const NOTHING: Notes = Notes {
+    start: 0,
+    read: 0,
+    changed: u64::MAX,
+    local: false,
+    impure: false,
+};
 
 thread_local! {
     static NEXT: Cell<u64> = const { Cell::new(1) };
-    static NOTES: Notes = const { Notes::new() };
+    static NOTES: Cell<Notes> = const { Cell::new(NOTHING) };
     /// How many changes there were.
     static MOMENT: Cell<u64> = const { Cell::new(0) };
     /// Moment and birth of what was changed, both growing: an older map that is changed later stands for all before it.
@@ -54,13 +63,13 @@ pub struct Frame {
 
 /// Forgets frames that a panic left open.
 pub fn reset() {
-    NOTES.with(|notes| notes.restore(&Notes::new()));
+    NOTES.set(NOTHING);
     CHANGES.with_borrow_mut(Vec::clear);
 }
 
 /// Notes something that makes the next evaluation different: chance, the clock.
 pub fn impure() {
-    NOTES.with(|notes| notes.impure.set(true));
+    Notes::update(|notes| notes.impure = true);
 }
 
 // === impl Birth ===
@@ -81,22 +90,21 @@ impl Birth {
     /// Notes that the map's entries are read.
     #[inline]
     pub fn read(self) {
-        NOTES.with(|notes| {
-            if self.0 < notes.start.get() {
-                if self.0 >= notes.read.get() {
-                    notes.read.set(self.0 + 1);
-                }
-            } else if self.0 >= LOCAL {
-                notes.local.set(true);
+        let notes = NOTES.get();
+        if self.0 < notes.start {
+            if self.0 >= notes.read {
+                Notes::update(|notes| notes.read = self.0 + 1);
             }
-        });
+        } else if self.0 >= LOCAL && !notes.local {
+            Notes::update(|notes| notes.local = true);
+        }
     }
 
     /// Notes that an entry of the map is set or removed.
     pub fn changed(self) {
         // What only an execution has may be as old as anything.
         let birth = if self.0 >= LOCAL { 0 } else { self.0 };
-        NOTES.with(|notes| notes.changed.set(notes.changed.get().min(birth)));
+        Notes::update(|notes| notes.changed = notes.changed.min(birth));
         let moment = MOMENT.get() + 1;
         MOMENT.set(moment);
         CHANGES.with_borrow_mut(|changes| {
@@ -116,35 +124,17 @@ impl Birth {
 // === impl Notes ===
 
 impl Notes {
-    const fn new() -> Self {
-        Notes {
-            start: Cell::new(0),
-            read: Cell::new(0),
-            changed: Cell::new(u64::MAX),
-            local: Cell::new(false),
-            impure: Cell::new(false),
-        }
-    }
-
-    fn copy(&self) -> Self {
-        let copy = Notes::new();
-        copy.restore(self);
-        copy
-    }
-
-    fn restore(&self, from: &Notes) {
-        self.start.set(from.start.get());
-        self.read.set(from.read.get());
-        self.changed.set(from.changed.get());
-        self.local.set(from.local.get());
-        self.impure.set(from.impure.get());
+    fn update(change: impl FnOnce(&mut Notes)) {
+        let mut notes = NOTES.get();
+        change(&mut notes);
+        NOTES.set(notes);
     }
 
     /// Adds what an inner frame read.
-    fn add(&self, read: u64, local: bool) {
+    fn add(&mut self, read: u64, local: bool) {
         // What was made in this frame, and is older than the inner one, may hide something older.
-        self.read.set(self.read.get().max(read.min(self.start.get())));
-        self.local.set(self.local.get() || local);
+        self.read = self.read.max(read.min(self.start));
+        self.local |= local;
     }
 }
 
@@ -153,29 +143,24 @@ impl Notes {
 impl Frame {
     /// Opens a frame: maps that are made from now on are its own.
     pub fn open() -> Self {
-        NOTES.with(|notes| {
-            let outer = notes.copy();
-            notes.restore(&Notes::new());
-            notes.start.set(NEXT.get());
-            Frame { outer }
-        })
+        let start = NEXT.get();
+        Frame {
+            outer: NOTES.replace(Notes { start, ..NOTHING }),
+        }
     }
 
     /// Ends the frame. `None` if what was done can't be left out another time.
-    pub fn close(self) -> Option<Footprint> {
-        NOTES.with(|notes| {
-            let inner = notes.copy();
-            notes.restore(&self.outer);
-            let (read, local) = (inner.read.get(), inner.local.get());
-            notes.add(read, local);
-            notes.changed.set(notes.changed.get().min(inner.changed.get()));
-            notes.impure.set(notes.impure.get() || inner.impure.get());
-            let is_pure = !inner.impure.get() && inner.changed.get() >= inner.start.get();
-            is_pure.then(|| Footprint {
-                read,
-                local,
-                moment: MOMENT.get(),
-            })
+    pub fn close(mut self) -> Option<Footprint> {
+        let inner = NOTES.get();
+        self.outer.add(inner.read, inner.local);
+        self.outer.changed = self.outer.changed.min(inner.changed);
+        self.outer.impure |= inner.impure;
+        NOTES.set(self.outer);
+        let is_pure = !inner.impure && inner.changed >= inner.start;
+        is_pure.then(|| Footprint {
+            read: inner.read,
+            local: inner.local,
+            moment: MOMENT.get(),
         })
     }
 }
@@ -199,6 +184,6 @@ impl Footprint {
 
     /// Notes, in the open frame, what was read for the result.
     pub fn used(&self) {
-        NOTES.with(|notes| notes.add(self.read, self.local));
+        Notes::update(|notes| notes.add(self.read, self.local));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::error::{Cause, ExecError};
+pub use super::error::CallError;
 use super::value::Value;
 
 pub use typed::{Args, Argument, Arguments, ContextFunction, Function, Given, Output, Rest, Signature};
@@ -41,23 +41,6 @@ pub enum Param {
     NamedInt(&'static str),
     /// `time.Time`, `sprig.certificate` and other concrete types, by the name that `%T` prints
     Named(&'static str),
-}
-
-/// Why a call failed: the text of the error that the Go function returned or panicked with.
-/// The evaluator wraps it as `error calling NAME: TEXT`.
-#[derive(Debug)]
-pub enum CallError {
-    /// The function's own error text.
-    Text(String),
-    /// An error from a template that the function executed (`include`): carries its own positions.
-    Exec(Box<ExecError>),
-    /// The same with a text in front of it (`tpl`): `PREFIX: ERROR`.
-    Wrapped {
-        /// The text before the colon.
-        prefix: String,
-        /// The wrapped error.
-        error: Box<ExecError>,
-    },
 }
 
 /// What a function does with arguments that fit its parameters.
@@ -158,12 +141,6 @@ impl<C: ?Sized> FuncMap<C> {
         }
     }
 
-    /// Takes a name out of the table. Returns whether it was there.
-    pub fn remove(&mut self, name: &str) -> bool {
-        self.id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        self.index.remove(name).is_some()
-    }
-
     /// The function of that name.
     pub fn get(&self, name: &str) -> Option<&Func<C>> {
         self.by_index(self.index_of(name)?)
@@ -221,35 +198,5 @@ impl<C: ?Sized> FromIterator<Func<C>> for FuncMap<C> {
         let mut map = Self::new();
         map.extend(funcs);
         map
-    }
-}
-
-// === impl CallError ===
-
-impl From<String> for CallError {
-    fn from(text: String) -> Self {
-        CallError::Text(text)
-    }
-}
-
-impl From<&str> for CallError {
-    fn from(text: &str) -> Self {
-        CallError::Text(text.to_owned())
-    }
-}
-
-impl From<Box<ExecError>> for CallError {
-    fn from(error: Box<ExecError>) -> Self {
-        CallError::Exec(error)
-    }
-}
-
-impl From<CallError> for Cause {
-    fn from(error: CallError) -> Self {
-        match error {
-            CallError::Text(text) => Cause::Text(text),
-            CallError::Exec(error) => Cause::Exec(error),
-            CallError::Wrapped { prefix, error } => Cause::Wrapped { prefix, error },
-        }
     }
 }

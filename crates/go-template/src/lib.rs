@@ -31,9 +31,9 @@ pub mod unicode;
 pub mod value;
 
 pub use ast::Tree;
-pub use error::{Cause, ExecError, ParseError, Place};
+pub use error::{CallError, ExecError, ParseError, Place};
 pub use exec::exec;
-pub use func::{CallError, Func, FuncMap, Given, Param, Rest};
+pub use func::{Func, FuncMap, Given, Param, Rest};
 pub use host::{Host, MissingKey};
-pub use set::{FuncNames, Set};
+pub use set::Set;
 pub use value::{Entries, Field, List, ListKind, Map, MapKind, Named, Object, Str, Value};

@@ -1,6 +1,6 @@
 //! A name space of parsed templates.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::ast::Tree;
@@ -21,36 +21,12 @@ pub struct Set {
     own: HashMap<Arc<str>, Arc<Tree>>,
 }
 
-/// The functions that a template may name. The built-in ones need not be listed.
-pub trait FuncNames {
-    /// Whether there is a function of this name.
-    fn has(&self, name: &str) -> bool;
-}
-
-impl<C: ?Sized> FuncNames for FuncMap<C> {
-    fn has(&self, name: &str) -> bool {
-        self.contains_key(name)
-    }
-}
-
-impl FuncNames for HashSet<&str> {
-    fn has(&self, name: &str) -> bool {
-        self.contains(name)
-    }
-}
-
-impl FuncNames for [&str] {
-    fn has(&self, name: &str) -> bool {
-        self.contains(&name)
-    }
-}
-
 /// Parses a text: the templates that it defines, and its own last. Several sets may share them.
 ///
 /// # Errors
 /// Those of [`Set::parse`].
-pub fn trees(name: &str, text: &Str, funcs: &(impl FuncNames + ?Sized)) -> Result<Vec<Arc<Tree>>, ParseError> {
-    let trees = parser::parse(name, text, &|name| funcs.has(name))?;
+pub fn trees<C>(name: &str, text: &Str, funcs: &FuncMap<C>) -> Result<Vec<Arc<Tree>>, ParseError> {
+    let trees = parser::parse(name, text, &|name| funcs.contains_key(name))?;
     Ok(trees.into_iter().map(Arc::new).collect())
 }
 
@@ -70,7 +46,7 @@ impl Set {
         &self.name
     }
 
-    /// Parses `text` (bytes, usually UTF-8) as the template `name` and adds it and what it defines.
+    /// Parses `text` as the template `name` and adds it and what it defines.
     ///
     /// Within one text a name may be defined once. Over several texts a later definition replaces an earlier one,
     /// except that an empty one (white space and comments only) replaces nothing.
@@ -78,26 +54,9 @@ impl Set {
     /// # Errors
     /// Whatever Go's parser refuses, in its words; then the set is as before. Beyond Go, nesting of control structures
     /// and parentheses is limited, since it is somebody's input that recurses here.
-    pub fn parse(
-        &mut self,
-        name: &str,
-        text: impl AsRef<[u8]>,
-        funcs: &(impl FuncNames + ?Sized),
-    ) -> Result<(), ParseError> {
-        self.parse_shared(name, &Str::from(text.as_ref()), funcs)
-    }
-
-    /// As [`Set::parse`], for a text that the trees may share.
-    ///
-    /// # Errors
-    /// Those of [`Set::parse`].
-    pub fn parse_shared(
-        &mut self,
-        name: &str,
-        text: &Str,
-        funcs: &(impl FuncNames + ?Sized),
-    ) -> Result<(), ParseError> {
-        trees(name, text, funcs)?.into_iter().for_each(|tree| self.add(tree));
+    pub fn parse<C>(&mut self, name: &str, text: impl Into<Str>, funcs: &FuncMap<C>) -> Result<(), ParseError> {
+        let trees = trees(name, &text.into(), funcs)?;
+        trees.into_iter().for_each(|tree| self.add(tree));
         Ok(())
     }
 
@@ -106,20 +65,9 @@ impl Set {
         self.own.get(name).or_else(|| self.shared.get(name))
     }
 
-    /// Whether there is a template of that name.
-    pub fn contains(&self, name: &str) -> bool {
-        self.get(name).is_some()
-    }
-
-    /// The names of all templates, in no order.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        let shared = self.shared.keys().filter(|name| !self.own.contains_key(*name));
-        self.own.keys().chain(shared).map(|name| &**name)
-    }
-
     /// Adds a template, unless it is empty and there is one of its name.
     pub fn add(&mut self, tree: Arc<Tree>) {
-        if tree.is_empty() && self.contains(tree.name()) {
+        if tree.is_empty() && self.get(tree.name()).is_some() {
             return;
         }
         self.writable().insert(tree.name().into(), tree);
@@ -140,53 +88,49 @@ mod tests {
     use super::super::value::Value;
     use super::*;
 
-    const NO_FUNCS: &[&str] = &[];
+    fn parse(set: &mut Set, name: &str, text: &str) -> Result<(), String> {
+        let parsed = set.parse(name, text, &FuncMap::<Plain>::new());
+        parsed.map_err(|error| error.to_string())
+    }
 
-    fn run(set: &Set, name: &str) -> String {
+    fn run(set: &Set, name: &str) -> Result<String, String> {
         let mut out = Vec::new();
-        exec(set, name, &Value::Nil, &FuncMap::new(), &mut Plain::default(), &mut out).unwrap();
-        String::from_utf8(out).unwrap()
+        let done = exec(set, name, &Value::Nil, &FuncMap::new(), &mut Plain::default(), &mut out);
+        done.map(|()| String::from_utf8(out).unwrap())
+            .map_err(|error| error.to_string())
     }
 
     #[test]
     fn later_texts_replace_unless_empty() {
         let mut set = Set::new("root");
-        set.parse("a", "{{define \"x\"}}1{{end}}", NO_FUNCS).unwrap();
-        set.parse("b", "{{define \"x\"}}2{{end}}", NO_FUNCS).unwrap();
-        assert_eq!(run(&set, "x"), "2");
-        set.parse("c", "{{define \"x\"}} {{/* nothing */}}\n{{end}}", NO_FUNCS)
-            .unwrap();
-        assert_eq!(run(&set, "x"), "2");
-        assert_eq!(run(&set, "a"), "");
-        let error = set
-            .parse(
-                "d",
-                "{{define \"y\"}}1{{end}}\n{{define \"x\"}}1{{end}}{{define \"x\"}}2{{end}}",
-                NO_FUNCS,
-            )
-            .unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "template: d:2: template: multiple definition of template \"x\""
-        );
-        assert!(!set.contains("y"), "a text that fails defines nothing");
+        parse(&mut set, "a", "{{define \"x\"}}1{{end}}").unwrap();
+        parse(&mut set, "b", "{{define \"x\"}}2{{end}}").unwrap();
+        assert_eq!(run(&set, "x").unwrap(), "2");
+        parse(&mut set, "c", "{{define \"x\"}} {{/* nothing */}}\n{{end}}").unwrap();
+        assert_eq!(run(&set, "x").unwrap(), "2");
+        assert_eq!(run(&set, "a").unwrap(), "");
+        let twice = "{{define \"y\"}}1{{end}}\n{{define \"x\"}}1{{end}}{{define \"x\"}}2{{end}}";
+        let error = "template: d:2: template: multiple definition of template \"x\"";
+        assert_eq!(parse(&mut set, "d", twice).unwrap_err(), error);
+        assert!(set.get("y").is_none(), "a text that fails defines nothing");
     }
 
     #[test]
     fn a_clone_is_independent() {
         let mut set = Set::new("root");
-        set.parse("a", "{{template \"x\"}}{{define \"x\"}}1{{end}}", NO_FUNCS)
-            .unwrap();
+        parse(&mut set, "a", "{{template \"x\"}}{{define \"x\"}}1{{end}}").unwrap();
         let mut clone = set.clone();
-        clone
-            .parse("b", "{{define \"x\"}}2{{end}}{{define \"y\"}}3{{end}}", NO_FUNCS)
-            .unwrap();
-        set.parse("c", "{{define \"z\"}}4{{end}}", NO_FUNCS).unwrap();
-        assert_eq!((run(&clone, "a"), run(&set, "a")), ("2".to_owned(), "1".to_owned()));
-        assert!(clone.contains("y") && !set.contains("y") && !clone.contains("z"));
-        let mut names: Vec<_> = clone.names().collect();
-        names.sort_unstable();
-        assert_eq!(names, ["a", "b", "x", "y"]);
+        parse(&mut clone, "b", "{{define \"x\"}}2{{end}}{{define \"y\"}}3{{end}}").unwrap();
+        parse(&mut set, "c", "{{define \"z\"}}4{{end}}").unwrap();
+        let ran = |set, name| run(set, name).unwrap_or_default();
+        assert_eq!(
+            (ran(&clone, "a"), ran(&clone, "y"), ran(&clone, "z")),
+            ("2".into(), "3".into(), "".into())
+        );
+        assert_eq!(
+            (ran(&set, "a"), ran(&set, "y"), ran(&set, "z")),
+            ("1".into(), "".into(), "4".into())
+        );
     }
 
     #[test]

@@ -125,22 +125,12 @@ pub trait Object {
     fn field_before(&self, name: &str, _next: &str) -> Option<Value> {
         self.field(name)
     }
-    /// Whether it is a struct, or a pointer to one, with such a field that isn't exported.
-    fn has_unexported(&self, name: &str) -> bool {
-        let is_lower = !name.starts_with(|c: char| c.is_ascii_uppercase());
-        let fields = self.structure().filter(|_| is_lower);
-        fields.is_some_and(|fields| fields.iter().any(|field| field.name == name))
-    }
     /// Calls an exported method, whose arguments fit [`Object::params`]. The inner error is the text of Go's error or panic.
     fn call(&self, _method: &str, _args: &[Value]) -> Option<Result<Value, String>> {
         None
     }
     /// The parameters of an exported method; `None` if the type has no such method.
     fn params(&self, _method: &str) -> Option<&'static [super::func::Param]> {
-        None
-    }
-    /// Why a template can't call a method with the results that it has; the text of Go's error.
-    fn bad_signature(&self, _method: &str) -> Option<String> {
         None
     }
     /// The number, if the type is a named integer such as `time.Duration`: for comparisons, `range` and `%d`.
@@ -164,10 +154,6 @@ pub trait Object {
     fn is_stringer(&self) -> bool {
         self.structure().is_none()
     }
-    /// What `%#v` prints, if the type has a `GoString` method.
-    fn go_string(&self) -> Option<String> {
-        None
-    }
     /// What a function gets when the value is its argument, if that differs: Go passes a copy of a struct, which loses
     /// the methods that have a pointer as receiver.
     fn as_argument(&self) -> Option<Value> {
@@ -184,10 +170,6 @@ pub trait Object {
     }
     /// What TOML and go-yaml write without quotes for a type that they know: a time.
     fn bare(&self) -> Option<String> {
-        None
-    }
-    /// A value of the same named integer type.
-    fn with_int(&self, _n: i64) -> Option<Value> {
         None
     }
     /// What a copy by reflection holds, where that is less than all: unexported fields are left out.

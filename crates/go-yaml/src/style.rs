@@ -51,7 +51,7 @@ pub(super) fn style(s: &str, literal_tabs: bool) -> Style {
         return Style::Plain;
     }
     if s.contains('\n') {
-        let is_special = |c: char| !is_printable(c) && !(literal_tabs && c == '\t');
+        let is_special = |c: char| !(is_printable(c) || literal_tabs && c == '\t');
         let is_literal = !s.ends_with(' ') && !s.contains(" \n") && !s.contains(is_special);
         return if is_literal {
             Style::Literal

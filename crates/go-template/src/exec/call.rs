@@ -70,7 +70,7 @@ impl<'a, C: Host> State<'a, '_, C> {
     fn call_failed(&mut self, error: CallError, at: At<'a>, name: &str) -> Failure {
         self.at = at;
         let mut failure = self.fail(format!("error calling {name}"));
-        failure.cause = Some(error.into());
+        failure.cause = Some(error);
         failure
     }
 

@@ -155,10 +155,6 @@ impl<'a, C: Host> State<'a, '_, C> {
         let (name, operand, next) = (access.name, access.operand, access.next);
         let has_args = !access.args.is_empty() || access.last.is_some();
         if let Some(params) = object.params(name) {
-            if let Some(error) = object.bad_signature(name) {
-                self.check_arity(name, params.len(), false, access.args.len(), access.last.is_some())?;
-                return Err(self.fail(error));
-            }
             let args = self.method_args(params, access)?;
             if let Some(result) = object.call(name, &args) {
                 return self.returned(result.map_err(CallError::Text), At::Operand(operand), name, 0);
@@ -174,10 +170,6 @@ impl<'a, C: Host> State<'a, '_, C> {
                 interface: value.is_nil(),
                 value,
             }),
-            None if object.has_unexported(name) => Err(self.fail(format!(
-                "{name} is an unexported field of struct type {}",
-                receiver.type_name()
-            ))),
             None => Err(self.no_field(receiver, name)),
         }
     }

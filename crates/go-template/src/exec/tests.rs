@@ -173,31 +173,15 @@ fn agree(fixture: &str, at_least: usize) {
 }
 
 #[test]
-fn syntax_is_go_s() {
-    agree("syntax", 250);
-}
-
-#[test]
-fn language_is_go_s() {
-    agree("language", 500);
-}
-
-#[test]
-fn errors_are_go_s() {
-    agree("errors", 300);
-}
-
-#[test]
-fn builtins_are_go_s() {
-    agree("builtins", 150);
-}
-
-#[test]
-fn printf_is_go_s() {
-    agree("printf", 500);
-}
-
-#[test]
-fn nil_is_go_s() {
-    agree("nil", 80);
+fn templates_are_go_s() {
+    for (fixture, at_least) in [
+        ("syntax", 250),
+        ("language", 500),
+        ("errors", 300),
+        ("builtins", 150),
+        ("printf", 500),
+        ("nil", 80),
+    ] {
+        agree(fixture, at_least);
+    }
 }

@@ -4,7 +4,6 @@ use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::super::error::Cause;
 use super::super::func::{CallError, Func, Param};
 use super::super::host::Plain;
 use super::super::value::{MapKind, Named, Object, Str};
@@ -143,16 +142,17 @@ impl Object for Version {
     }
 }
 
+/// How an error at that column begins.
+fn place(column: usize, node: &str) -> String {
+    format!("template: t.yaml:1:{column}: executing \"t.yaml\" at <{node}>: ")
+}
+
 #[test]
 fn functions_execute_templates() {
     let text = "{{define \"d\"}}<{{.}}{{$}}>{{end}}{{$x := 1}}{{include \"d\" .s | printf \"%s!\"}}{{$x}}";
     assert_eq!(run(text), "<xx>!1");
-    let error = run_with(
-        "{{define \"d\"}}\n{{.s.y}}{{end}}a{{include \"d\" .}}",
-        serde_json::json!({"s": "x"}),
-        |_| {},
-    )
-    .unwrap_err();
+    let json = || serde_json::json!({"s": "x"});
+    let error = run_with("{{define \"d\"}}\n{{.s.y}}{{end}}a{{include \"d\" .}}", json(), |_| {}).unwrap_err();
     assert_eq!(
         error.to_string(),
         "template: t.yaml:2:18: executing \"t.yaml\" at <include \"d\" .>: error calling include: \
@@ -161,107 +161,92 @@ fn functions_execute_templates() {
     let inner = error.inner().unwrap();
     assert_eq!(inner.place.as_ref().unwrap().executing, "d");
     assert_eq!(inner.message, "can't evaluate field y in type interface {}");
-    let error = run_with("{{include \"e\" .}}", serde_json::json!({}), |_| {}).unwrap_err();
-    assert_eq!(
-        error.inner().unwrap().to_string(),
-        "template: no template \"e\" associated with template \"root\""
-    );
-    let error = run_with("{{fail}}", serde_json::json!({}), |_| {}).unwrap_err();
-    assert_eq!(error.cause, Some(Cause::Text("boom".to_owned())));
+    let error = run_with("{{include \"e\" .}}", json(), |_| {}).unwrap_err();
+    let missing = "template: no template \"e\" associated with template \"root\"";
+    assert_eq!(error.inner().unwrap().to_string(), missing);
+    let error = run_with("{{fail}}", json(), |_| {}).unwrap_err();
+    assert_eq!(error.cause, Some(CallError::Text("boom".to_owned())));
 }
 
 #[test]
-fn named_maps_have_methods() {
+fn named_maps_and_objects_have_methods() {
     for (text, expected) in [
         (
             "{{.Values.AsMap | printf \"%T\"}} {{printf \"%T\" .Values}}",
             "map[string]interface {} common.Values",
         ),
-        ("{{(.Values.Table \"sub\").b}}", "y"),
-        ("{{(\"sub\" | .Values.Table).b}}", "y"),
+        ("{{(.Values.Table \"sub\").b}}{{(\"sub\" | .Values.Table).b}}", "yy"),
         ("{{.Values.Upper}}{{.Values.sub.b}}", "uy"),
         (
-            "{{.Values.Table \"zz\"}}",
-            "template: t.yaml:1:9: executing \"t.yaml\" at <.Values.Table>: error calling Table: no table",
-        ),
-        (
-            "{{.Values.Table}}",
-            "template: t.yaml:1:9: executing \"t.yaml\" at <.Values.Table>: wrong number of args for Table: want 1 got 0",
-        ),
-        (
-            "{{.Values.Table 1}}",
-            "template: t.yaml:1:16: executing \"t.yaml\" at <1>: expected string; found 1",
-        ),
-        (
-            "{{.Values.Upper 1}}",
-            "template: t.yaml:1:9: executing \"t.yaml\" at <.Values.Upper>: Upper is not a method but has arguments",
-        ),
-    ] {
-        assert_eq!(run(text), expected, "{text}");
-    }
-}
-
-#[test]
-fn objects_have_methods_and_fields() {
-    let place = "template: t.yaml:1:9: executing \"t.yaml\" at";
-    for (text, expected) in [
-        (
             "{{.Object}} {{.Object.Major}} {{.Object.Field}} {{.Object.Plus 2}} {{3 | .Object.Plus}}",
-            "1.2.3 1 f 3 4".to_owned(),
-        ),
-        (
-            "{{.Object.Zz}}",
-            format!("{place} <.Object.Zz>: can't evaluate field Zz in type interface {{}}"),
-        ),
-        (
-            "{{(.Object).Zz}}",
-            "template: t.yaml:1:3: executing \"t.yaml\" at <.Object>: can't evaluate field Zz in type *semver.Version"
-                .to_owned(),
-        ),
-        (
-            "{{.Object.Bad}}",
-            format!("{place} <.Object.Bad>: error calling Bad: bad version"),
-        ),
-        (
-            "{{.Object.Field 1}}",
-            format!("{place} <.Object.Field>: Field has arguments but cannot be invoked as function"),
+            "1.2.3 1 f 3 4",
         ),
         (
             "{{printf \"%s %v %q %T\" .Object .Object .Object .Object}}",
-            "1.2.3 1.2.3 \"1.2.3\" *semver.Version".to_owned(),
+            "1.2.3 1.2.3 \"1.2.3\" *semver.Version",
         ),
     ] {
         assert_eq!(run(text), expected, "{text}");
     }
+    for (text, node, problem) in [
+        (
+            "{{.Values.Table \"zz\"}}",
+            ".Values.Table",
+            "error calling Table: no table",
+        ),
+        (
+            "{{.Values.Table}}",
+            ".Values.Table",
+            "wrong number of args for Table: want 1 got 0",
+        ),
+        (
+            "{{.Values.Upper 1}}",
+            ".Values.Upper",
+            "Upper is not a method but has arguments",
+        ),
+        (
+            "{{.Object.Zz}}",
+            ".Object.Zz",
+            "can't evaluate field Zz in type interface {}",
+        ),
+        ("{{.Object.Bad}}", ".Object.Bad", "error calling Bad: bad version"),
+        (
+            "{{.Object.Field 1}}",
+            ".Object.Field",
+            "Field has arguments but cannot be invoked as function",
+        ),
+    ] {
+        assert_eq!(run(text), place(9, node) + problem, "{text}");
+    }
+    assert_eq!(run("{{.Values.Table 1}}"), place(16, "1") + "expected string; found 1");
+    let problem = "can't evaluate field Zz in type *semver.Version";
+    assert_eq!(run("{{(.Object).Zz}}"), place(3, ".Object") + problem);
 }
 
 #[test]
 fn limits_end_an_execution() {
-    let json = serde_json::json!({});
-    let tail = "exceeded maximum template depth (100000)";
-    for text in [
-        "{{define \"d\"}}{{if true}}{{template \"d\" .}}{{end}}{{end}}{{template \"d\" .}}",
-        "{{define \"d\"}}{{with (print (include \"d\" .))}}{{.}}{{end}}{{end}}{{include \"d\" .}}",
+    let too_deep = "exceeded maximum template depth (100000)";
+    for (text, problem) in [
+        (
+            "{{define \"d\"}}{{if true}}{{template \"d\" .}}{{end}}{{end}}{{template \"d\" .}}",
+            too_deep,
+        ),
+        (
+            "{{define \"d\"}}{{with (print (include \"d\" .))}}{{.}}{{end}}{{end}}{{include \"d\" .}}",
+            too_deep,
+        ),
+        ("{{range 100000}}{{end}}", "out of fuel"),
+        ("{{range 100000}}x{{end}}", "too much output"),
+        (
+            "{{printf \"%9999999d%9999999d%9999999d%9999999d%9999999d%9999999d%9999999d\" 1 1 1 1 1 1 1}}",
+            "error calling printf: result exceeds 67108864 bytes",
+        ),
     ] {
-        let error = run_with(text, json.clone(), |_| {}).unwrap_err().to_string();
-        assert!(error.ends_with(tail), "{error}");
-    }
-    let error = run_with("{{range 100000}}{{end}}", json.clone(), |_| {}).unwrap_err();
-    assert_eq!(error.message, "out of fuel");
-    let error = run_with("{{range 100000}}x{{end}}", json.clone(), |host| host.max_output = 50).unwrap_err();
-    assert_eq!(error.message, "too much output");
-    let error = run_with(
-        "{{printf \"%9999999d%9999999d%9999999d%9999999d%9999999d%9999999d%9999999d\" 1 1 1 1 1 1 1}}",
-        json,
-        |_| {},
-    );
-    assert!(
-        error
+        let error = run_with(text, serde_json::json!({}), |host| host.max_output = 50)
             .unwrap_err()
-            .to_string()
-            .contains("error calling printf: result exceeds"),
-        "limit of printf"
-    );
+            .to_string();
+        assert!(error.ends_with(problem), "{error}");
+    }
 }
 
 #[test]
@@ -272,30 +257,26 @@ fn parser_nesting_is_limited() {
 }
 
 fn check_parser_nesting() {
+    let funcs = FuncMap::<Plain>::new();
     let mut set = Set::default();
-    for (open, close, message) in [
-        ("{{if 1}}", "{{end}}", "exceeded maximum nesting depth"),
-        ("{{range 1}}", "{{end}}", "exceeded maximum nesting depth"),
+    let nested = |open: &str, close: &str| open.repeat(5000) + &close.repeat(5000);
+    let parentheses = format!("{{{{{}}}}}", nested("(", ")").replace("()", "(1)"));
+    for (text, message) in [
+        (nested("{{if 1}}", "{{end}}"), "exceeded maximum nesting depth"),
+        (nested("{{range 1}}", "{{end}}"), "exceeded maximum nesting depth"),
+        (
+            "{{if 0}}".to_owned() + &nested("{{else if 0}}", ""),
+            "exceeded maximum nesting depth",
+        ),
+        (parentheses, "max expression depth exceeded"),
     ] {
-        let text = open.repeat(5000) + &close.repeat(5000);
-        let error = set.parse("t", &text, [].as_slice() as &[&str]).unwrap_err();
-        assert_eq!(error.message, message);
+        assert_eq!(set.parse("t", text, &funcs).unwrap_err().message, message);
     }
-    let text = format!("{{{{{}1{}}}}}", "(".repeat(5000), ")".repeat(5000));
-    assert_eq!(
-        set.parse("t", &text, [].as_slice() as &[&str]).unwrap_err().message,
-        "max expression depth exceeded"
-    );
-    let chain = format!("{{{{if 0}}}}{}{{{{end}}}}", "{{else if 0}}".repeat(5000));
-    assert_eq!(
-        set.parse("t", &chain, [].as_slice() as &[&str]).unwrap_err().message,
-        "exceeded maximum nesting depth"
-    );
     for levels in [1990, 190] {
         let fits = "{{if 1}}".repeat(levels) + "x" + &"{{end}}".repeat(levels);
-        set.parse("t", &fits, [].as_slice() as &[&str]).unwrap();
+        set.parse("t", fits, &funcs).unwrap();
     }
     let mut out = Vec::new();
-    exec(&set, "t", &Value::Nil, &FuncMap::new(), &mut Plain::default(), &mut out).unwrap();
+    exec(&set, "t", &Value::Nil, &funcs, &mut Plain::default(), &mut out).unwrap();
     assert_eq!(out, b"x");
 }

@@ -136,10 +136,6 @@ impl Object for DurationObject {
         Some(self.0)
     }
 
-    fn with_int(&self, n: i64) -> Option<Value> {
-        Some(duration_value(n))
-    }
-
     fn display(&self) -> String {
         duration_text(self.0)
     }

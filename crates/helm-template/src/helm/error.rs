@@ -2,7 +2,7 @@
 
 use super::functions::MARKERS;
 use go_template::quote::quote_go;
-use go_template::{Cause, ExecError, ParseError, Place};
+use go_template::{CallError, ExecError, ParseError, Place};
 
 /// The text for a file that doesn't parse. Helm shows the last part of the message.
 pub fn parse_text(error: &ParseError) -> String {
@@ -28,9 +28,9 @@ pub fn exec_text(name: &str, error: &ExecError) -> String {
         }
         current = match &link.cause {
             None => None,
-            Some(Cause::Exec(inner)) => Some(inner),
+            Some(CallError::Exec(inner)) => Some(inner),
             // An error that no template made ends the attempt: Helm then shows Go's line.
-            Some(Cause::Text(_) | Cause::Wrapped { .. }) => return text,
+            Some(CallError::Text(_) | CallError::Wrapped { .. }) => return text,
         };
     }
     lines.iter().map(Trace::to_string).collect::<String>().trim().to_owned()

@@ -97,7 +97,7 @@ fn tpl(context: &mut Context, source: &Str, data: &Value) -> Out {
     }
     let mut set = (*context.set).clone();
     let before = set.get(&name).cloned();
-    set.parse_shared(&name, source, table())
+    set.parse(&name, source.clone(), table())
         .map_err(|e| CallError::Text(format!("cannot parse template {}: {e}", quote_go(source.as_bytes()))))?;
     let unchanged = match (&before, set.get(&name)) {
         (Some(before), Some(after)) => Arc::ptr_eq(before, after),
@@ -107,7 +107,7 @@ fn tpl(context: &mut Context, source: &Str, data: &Value) -> Out {
         // Text without actions that is nothing but white space never replaces the text around a nested `tpl`;
         // Go executes it all the same.
         let mut alone = go_template::Set::new(&name);
-        if alone.parse_shared(&name, source, table()).is_ok() {
+        if alone.parse(&name, source.clone(), table()).is_ok() {
             set = alone;
         }
     }
