@@ -172,10 +172,6 @@ pub trait Object {
     fn bare(&self) -> Option<String> {
         None
     }
-    /// What a copy by reflection holds, where that is less than all: unexported fields are left out.
-    fn copied(&self) -> Option<Value> {
-        None
-    }
     /// Go's template truth: structs and non-nil pointers are true, a named number is by its value.
     fn truth(&self) -> bool {
         true

@@ -6,7 +6,7 @@ use super::number::{format_g, whole};
 use super::resolve::is_string;
 use super::sort::sort;
 use super::style::{Style, is_printable, style};
-use super::{Error, Tree, max_depth};
+use super::{Error, max_depth};
 
 /// Longest key in bytes that is written before its colon on one line; others get `? key`.
 const MAX_SIMPLE_KEY: usize = 128;
@@ -28,15 +28,7 @@ pub(super) fn to_string_pretty(value: &Value) -> Result<String, Error> {
     write(value, Dialect::V3)
 }
 
-pub(super) fn tree_to_string(tree: &Tree) -> Result<String, Error> {
-    write_with(tree, Dialect::V3, Emitter::tree)
-}
-
 fn write(value: &Value, dialect: Dialect) -> Result<String, Error> {
-    write_with(value, dialect, Emitter::node)
-}
-
-fn write_with<T>(value: &T, dialect: Dialect, write: Write<T>) -> Result<String, Error> {
     let mut emitter = Emitter {
         out: String::with_capacity(256),
         column: 0,
@@ -47,7 +39,7 @@ fn write_with<T>(value: &T, dialect: Dialect, write: Write<T>) -> Result<String,
         best_width: if dialect == Dialect::V2 { 80 } else { usize::MAX },
         dialect,
     };
-    write(&mut emitter, value, Context::Root)?;
+    emitter.node(value, Context::Root)?;
     emitter.write_indent();
     Ok(emitter.out)
 }
@@ -61,9 +53,6 @@ enum Context {
     Mapping,
     SimpleKey,
 }
-
-/// How a node is written.
-type Write<T> = fn(&mut Emitter, &T, Context) -> Result<(), Error>;
 
 struct Emitter {
     out: String,
@@ -90,29 +79,11 @@ impl Emitter {
             Value::String(s) => self.string(s, context),
             Value::Array(items) if items.is_empty() => self.empty("[", "]"),
             Value::Object(map) if map.is_empty() => self.empty("{", "}"),
-            Value::Array(items) => self.nested(|e| e.sequence(items, context, Self::node))?,
+            Value::Array(items) => self.nested(|e| e.sequence(items, context))?,
             Value::Object(map) => {
                 let mut entries: Vec<(&str, &Value)> = map.iter().map(|(k, v)| (k.as_str(), v)).collect();
                 sort(&mut entries, |(key, _)| key);
-                self.nested(|e| e.mapping(&entries, Self::node))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn tree(&mut self, tree: &Tree, context: Context) -> Result<(), Error> {
-        match tree {
-            Tree::Scalar(value) => self.node(value, context)?,
-            Tree::Bare(text) => self.ascii(text),
-            Tree::Sequence(items) if items.is_empty() => self.empty("[", "]"),
-            Tree::Sequence(items) => self.nested(|e| e.sequence(items, context, Self::tree))?,
-            Tree::Map(entries) | Tree::Struct(entries) if entries.is_empty() => self.empty("{", "}"),
-            Tree::Map(entries) | Tree::Struct(entries) => {
-                let mut entries: Vec<(&str, &Tree)> = entries.iter().map(|(k, v)| (k.as_str(), v)).collect();
-                if matches!(tree, Tree::Map(_)) {
-                    sort(&mut entries, |(key, _)| key);
-                }
-                self.nested(|e| e.mapping(&entries, Self::tree))?;
+                self.nested(|e| e.mapping(&entries))?;
             }
         }
         Ok(())
@@ -130,18 +101,18 @@ impl Emitter {
         Ok(())
     }
 
-    fn sequence<T>(&mut self, items: &[T], context: Context, write: Write<T>) -> Result<(), Error> {
+    fn sequence(&mut self, items: &[Value], context: Context) -> Result<(), Error> {
         let indentless = self.dialect == Dialect::V2 && context == Context::Mapping && !self.indention;
         self.increase_indent(false, indentless);
         for item in items {
             self.write_indent();
             self.indicator("-", true, false, true);
-            write(self, item, Context::Item)?;
+            self.node(item, Context::Item)?;
         }
         Ok(())
     }
 
-    fn mapping<T>(&mut self, entries: &[(&str, &T)], write: Write<T>) -> Result<(), Error> {
+    fn mapping(&mut self, entries: &[(&str, &Value)]) -> Result<(), Error> {
         self.increase_indent(false, false);
         for (key, value) in entries {
             self.write_indent();
@@ -154,7 +125,7 @@ impl Emitter {
                 self.write_indent();
                 self.indicator(":", true, false, true);
             }
-            write(self, value, Context::Mapping)?;
+            self.node(value, Context::Mapping)?;
         }
         Ok(())
     }

@@ -226,28 +226,6 @@ pub fn to_string(value: &Value) -> Result<String, Error> {
     emit::to_string(value)
 }
 
-/// Data of Go's types that `toYamlPretty` writes, of which JSON has only some.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Tree {
-    /// Null, a boolean, a number or a string.
-    Scalar(Value),
-    /// A text that is written as it is: a time, a duration.
-    Bare(String),
-    Sequence(Vec<Tree>),
-    /// A map, whose keys are sorted.
-    Map(Vec<(String, Tree)>),
-    /// A struct, whose keys are in this order.
-    Struct(Vec<(String, Tree)>),
-}
-
-/// As [`to_string_pretty`], for all of Go's types.
-///
-/// # Errors
-/// Nesting deeper than [`max_depth`].
-pub fn tree_to_string(tree: &Tree) -> Result<String, Error> {
-    emit::tree_to_string(tree)
-}
-
 /// Writes `value` as Helm's `toYamlPretty`: yaml.v3 with an indent of 2, with a trailing newline.
 ///
 /// Sequences are indented under their key and lines are not folded. Numbers do not pass through JSON: `1000000.0` is

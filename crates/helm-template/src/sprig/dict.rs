@@ -127,7 +127,6 @@ fn copied(value: &Value, depth: usize, budget: &mut limit::Budget) -> Result<Val
             }
             Value::Map(Map::new(map.kind, entries.into_iter().collect()))
         }
-        Value::Object(object) => object.copied().unwrap_or_else(|| Value::Object(object.clone())),
         other => other.clone(),
     })
 }
