@@ -20,7 +20,7 @@ use crate::plan::digest::Key;
 use crate::plan::identity::GroupKind;
 use crate::plan::status::Phase;
 use crate::plan::{annotations, applyset};
-use crate::reconcile::{self, Answers, Context, CustomResource, Prepared, Reads, Release, Unit};
+use crate::reconcile::{self, Answers, Context, CustomResource, Prepared, Release, Unit};
 use crate::telemetry::metrics::Metrics;
 use crate::watches::{self, Watch};
 use go_yaml as yaml;
@@ -305,7 +305,7 @@ fn unit(watch: &Watch, group_kind: GroupKind, resource: Resource) -> anyhow::Res
         watch: watch.clone(),
         group_kind,
         resource,
-        reads: Reads::of(renderer.chart()),
+        reads_release_facts: reconcile::reads_release_facts(renderer.chart()),
         renderer: Ok(renderer),
         stamp,
         siblings: Vec::new(),

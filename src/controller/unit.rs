@@ -20,7 +20,7 @@ use crate::cluster::decoding::Whole;
 use crate::cluster::discovery::Resource;
 use crate::plan::deletion::End;
 use crate::plan::identity::GroupKind;
-use crate::reconcile::{self, Context, CustomResource, Key, Outcome, Reads, Release, Unit};
+use crate::reconcile::{self, Context, CustomResource, Key, Outcome, Release, Unit};
 use crate::telemetry::test_limit;
 use crate::watches::Watch;
 use crate::watches::names::is_built_in;
@@ -165,16 +165,13 @@ impl Serving {
             Arc::from(group_kind.group.as_str()),
             Arc::from(group_kind.kind.as_str()),
         );
+        let renderer = blueprint.renderer.as_ref();
         let unit = Arc::new(Unit {
             watch: blueprint.watch.clone(),
             group_kind,
             labels,
             resource,
-            reads: blueprint
-                .renderer
-                .as_ref()
-                .map(|renderer| Reads::of(renderer.chart()))
-                .unwrap_or_default(),
+            reads_release_facts: renderer.is_ok_and(|renderer| reconcile::reads_release_facts(renderer.chart())),
             renderer: blueprint.renderer.clone(),
             stamp: blueprint.stamp.clone(),
             siblings: blueprint.siblings.clone(),

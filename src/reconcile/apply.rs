@@ -260,7 +260,7 @@ impl Run<'_> {
             let place = kept::place(self.context, &self.written);
             annotations.insert(annotations::KEPT.to_owned(), place.to_string());
         }
-        let former = self.former_owner();
+        let former = self.former_release.as_ref().map(|former_release| former_release.former);
         if let Some(former) = former {
             annotations.insert(annotations::TAKEOVER.to_owned(), former.name().to_owned());
         }

@@ -121,21 +121,14 @@ pub struct Unit {
     pub renderer: Result<Arc<Engine>, String>,
     /// Of the chart's files, as they were when they were read.
     pub stamp: Stamp,
-    /// What the chart's templates read besides their values.
-    pub reads: Reads,
+    /// As far as [`reads_release_facts`] tells of the chart.
+    pub reads_release_facts: bool,
     /// Selectors of other watches of the same kind.
     pub siblings: Vec<Selector>,
     /// Reconciles at a time.
     pub concurrency: usize,
     /// What the status of its custom resources does not keep.
     pub lossy: Lossy,
-}
-
-/// What a chart's templates mention, and so may depend on. Found as text: it may be too much, and is never too little.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reads {
-    /// `.Release.Revision`, `.IsInstall`, `.IsUpgrade`: an upgrade may render differently from what it is compared with.
-    pub release_facts: bool,
 }
 
 /// `tpl` makes code of values, so that they are searched as well.
@@ -147,25 +140,15 @@ pub(super) fn mentions(text: &[u8], words: &[&str]) -> bool {
     words.iter().any(|word| text.contains(word))
 }
 
-impl Reads {
-    /// Searches a chart and its dependencies.
-    pub fn of(chart: &Chart) -> Self {
-        // Values and files can reach `tpl`, too.
-        let files = chart
-            .templates
-            .iter()
-            .chain(&chart.files)
-            .map(|file| file.data.as_bytes());
-        let values = serde_json::to_vec(&chart.values.to_json()).unwrap_or_default();
-        let mut reads = Reads::default();
-        for text in files.chain([values.as_slice()]) {
-            reads.release_facts |= mentions(text, RELEASE_FACTS);
-        }
-        for dependency in chart.dependencies.iter().map(Reads::of) {
-            reads.release_facts |= dependency.release_facts;
-        }
-        reads
-    }
+/// True if a chart or one of its dependencies mentions `.Release.Revision`, `.IsInstall` or `.IsUpgrade`: an upgrade may
+/// render differently from what it is compared with. Found as text: it may be too much, and is never too little.
+pub fn reads_release_facts(chart: &Chart) -> bool {
+    // Values and files can reach `tpl`, too.
+    let mut files = chart.templates.iter().chain(&chart.files);
+    let values = serde_json::to_vec(&chart.values.to_json()).unwrap_or_default();
+    mentions(&values, RELEASE_FACTS)
+        || files.any(|file| mentions(file.data.as_bytes(), RELEASE_FACTS))
+        || chart.dependencies.iter().any(reads_release_facts)
 }
 
 // === impl Context ===

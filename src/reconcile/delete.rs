@@ -66,11 +66,10 @@ impl Run<'_> {
             &self.written.annotations,
             self.written.cascade,
         );
-        let taken = match suspended {
-            true => self.detach_former_members(release).await,
-            false => self.mark_former_members(release).await,
-        };
-        taken.map_err(|error| Phase::failed(Reason::Takeover, error.to_string()))?;
+        match suspended {
+            true => self.detach_former_members(release).await?,
+            false => self.mark_orphans(release, &HashSet::new()).await?,
+        }
         let removed = match suspended {
             true => self.disown_members(release, listed).await,
             false => self.delete_members(release, policy, listed).await,

@@ -40,7 +40,7 @@ mod why;
 use std::time::Duration;
 
 pub(crate) use context::lock;
-pub use context::{Context, Reads, Unit};
+pub use context::{Context, Unit, reads_release_facts};
 pub use custom_resource::{CustomResource, Key};
 pub use preflight::list;
 pub use release::Release;
@@ -256,7 +256,8 @@ impl Run<'_> {
             return Ok(None);
         }
         self.reserve(release, prepared).await?;
-        self.mark_orphans(release, prepared).await?;
+        let rendered = prepared.desired.members.iter().map(|member| &member.id);
+        self.mark_orphans(release, &rendered.collect()).await?;
         panic_if_asked(&self.written.key.name, || {
             let objects = prepared.desired.members.iter().map(|member| member.object.to_string());
             format!("{:?} {}", prepared.notes, objects.collect::<String>())

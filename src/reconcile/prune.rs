@@ -379,7 +379,9 @@ impl Run<'_> {
 
     /// All members are applied, and all that may be known of others is.
     fn note_settled(&mut self, release: &mut Release, prepared: &Prepared, pruned: &Pruned) {
-        self.mark_taken_over();
+        if let Some(former_release) = &mut self.former_release {
+            former_release.settled = true;
+        }
         if !pruned.undecided {
             release.record.settled = prepared.inputs.clone();
             release.record.capabilities = prepared.capabilities.clone();

@@ -2,7 +2,8 @@
 //! in a Secret beside the custom resource. Written before the status that speaks of it, and removed after the status that
 //! has it all again: whenever the operator dies, one of the two is whole.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::Value;
 
@@ -26,9 +27,9 @@ use crate::watches::names::is_built_in;
 #[derive(Debug, Default)]
 pub struct Lossy {
     record: AtomicBool,
-    conditions: AtomicBool,
+    pub(super) conditions: AtomicBool,
     /// The schema refuses what it doesn't know.
-    refused: AtomicBool,
+    pub(super) refuses: AtomicBool,
     told: AtomicBool,
 }
 
@@ -53,27 +54,11 @@ pub struct Saved {
 }
 
 impl Lossy {
-    pub(super) fn loses_conditions(&self) -> bool {
-        self.conditions.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn refuses(&self) -> bool {
-        self.refused.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn refused(&self) {
-        self.refused.store(true, Ordering::Relaxed);
-    }
-
-    fn loses_record(&self) -> bool {
-        self.record.load(Ordering::Relaxed)
-    }
-
     /// True if it is noticed for the first time.
     fn notice(&self, record: bool, conditions: bool) -> bool {
-        self.record.fetch_or(record, Ordering::Relaxed);
-        self.conditions.fetch_or(conditions, Ordering::Relaxed);
-        !self.told.swap(true, Ordering::Relaxed)
+        self.record.fetch_or(record, Relaxed);
+        self.conditions.fetch_or(conditions, Relaxed);
+        !self.told.swap(true, Relaxed)
     }
 }
 
@@ -164,12 +149,8 @@ impl Run<'_> {
         members > STATUS_ENTRIES
             || release.record.lookups.len() > STATUS_LOOKUPS
             || release.refused > Refused::Nothing
-            || self.keeps_no_status()
-            || self.unit.lossy.loses_record()
-    }
-
-    fn keeps_no_status(&self) -> bool {
-        !self.unit.resource.status
+            || !self.unit.resource.status
+            || self.unit.lossy.record.load(Relaxed)
     }
 
     /// Before the first member of a release whose record goes to a Secret: it is there, so that the lack of a right is
@@ -270,7 +251,7 @@ impl Run<'_> {
         let fields = sent.as_object().into_iter().flatten().map(|(field, _)| field.as_str());
         let lost: Vec<&str> = fields.filter(|field| lost(field)).collect();
         let remedy = "; to see it in the status, give the schema x-kubernetes-preserve-unknown-fields: true there";
-        let (what, remedy) = match self.keeps_no_status() {
+        let (what, remedy) = match !self.unit.resource.status {
             true if is_built_in(&kind.group) => ("the status of Kubernetes' own kinds is never written".to_owned(), ""),
             true => {
                 let what = "the CustomResourceDefinition has no subresource status, so that no status is written";
@@ -285,15 +266,6 @@ impl Run<'_> {
             %kind,
             "{what}. What must be known of a release is kept in Secrets beside it, Events tell what conditions would{remedy}"
         );
-    }
-
-    /// The status of a kind that has none: everything is lost.
-    pub(super) fn keep_unwritten(&self, release: &mut Release, next: &Value) -> bool {
-        let none = self.keeps_no_status();
-        if none {
-            self.compare(release, next, &Value::Null);
-        }
-        none
     }
 }
 

@@ -269,7 +269,7 @@ impl Work<'_> {
             return Ok(prepared);
         }
         prepared.revision = recorded + 1;
-        if self.unit.reads.release_facts || mentions(self.resource.spec_bytes(), RELEASE_FACTS) {
+        if self.unit.reads_release_facts || mentions(self.resource.spec_bytes(), RELEASE_FACTS) {
             self.earlier = None;
             let settled = self.settled(recorded + 1, memory, answers).await?;
             prepared = self.assemble(recorded + 1, settled, answers);

@@ -1,5 +1,6 @@
 //! The last step, always taken: the status says what happened, and one event tells it to whoever listens.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -167,20 +168,25 @@ impl Run<'_> {
 
     /// Writes the status if it says something new. False if it must be tried again.
     async fn write_status(&mut self, release: &mut Release, next: &Value) -> bool {
-        if *next == status::ours(&self.previous(release)) || self.keep_unwritten(release, next) {
+        if *next == status::ours(&self.previous(release)) {
+            return true;
+        }
+        if !self.unit.resource.status {
+            // Everything is lost.
+            self.compare(release, next, &Value::Null);
             return true;
         }
         let target = self.written.target(&self.unit.resource);
         let client = &self.context.client;
         // Another release may find out while this one's request is under way.
-        let merges = self.unit.lossy.refuses();
+        let merges = self.unit.lossy.refuses.load(Relaxed);
         let mut written = match merges {
             false => writes::apply_status(client, &target, next).await,
             true => writes::merge_status(client, &target, next, &status::FIELDS).await,
         };
         if written.as_ref().is_err_and(Error::is_of_schema) && !merges {
             written = writes::merge_status(client, &target, next, &status::FIELDS).await;
-            self.unit.lossy.refused();
+            self.unit.lossy.refuses.store(true, Relaxed);
         }
         match written {
             Ok(object) => {
@@ -297,7 +303,7 @@ impl Run<'_> {
                 self.tell(&event).await;
             }
         }
-        let unseen = self.unit.lossy.loses_conditions() || release.refused == Refused::Everything;
+        let unseen = self.unit.lossy.conditions.load(Relaxed) || release.refused == Refused::Everything;
         if unseen && !failed {
             self.announce_conditions(release, status).await;
         }

@@ -43,7 +43,7 @@ const READ: u64 = 2;
 
 /// What was there before us.
 pub(super) struct FormerRelease {
-    former: Former,
+    pub(super) former: Former,
     /// Where Helm stored the release.
     namespace: String,
     /// Name and UID of each release Secret.
@@ -53,7 +53,7 @@ pub(super) struct FormerRelease {
     /// Objects of the Helm release that the chart doesn't render: they stay Helm's.
     left: Vec<String>,
     /// Everything is applied and pruned: what remains of the former owner can go.
-    settled: bool,
+    pub(super) settled: bool,
 }
 
 /// What the release Secrets hold.
@@ -257,11 +257,6 @@ impl Run<'_> {
         }
     }
 
-    /// Who had the release, while it is being taken over.
-    pub(super) fn former_owner(&self) -> Option<Former> {
-        self.former_release.as_ref().map(|former_release| former_release.former)
-    }
-
     fn is_marked(&self) -> bool {
         takeover::marker(&self.written.annotations).is_some()
     }
@@ -270,10 +265,8 @@ impl Run<'_> {
         if let Some(former) = takeover::marker(&self.written.annotations) {
             return Some(former);
         }
-        if takeover::is_held(&self.written.finalizers) {
-            return Some(Former::OperatorSdk);
-        }
-        if !self.written.has_finalizer() && self.written.status().get(takeover::DEPLOYED_RELEASE).is_some() {
+        let has_manifest = || self.written.status().get(takeover::DEPLOYED_RELEASE).is_some();
+        if takeover::is_held(&self.written.finalizers) || !self.written.has_finalizer() && has_manifest() {
             return Some(Former::OperatorSdk);
         }
         let new = release.record.revision == 0 && !self.written.deleting;
@@ -331,23 +324,29 @@ impl Run<'_> {
 // === What becomes of it ===
 
 impl Run<'_> {
-    /// Step 3. Former members that the chart doesn't render: those of helm-operator get our marks, for the prune to
-    /// decide on them; those of a Helm release stay as they are.
-    pub(super) async fn mark_orphans(&mut self, release: &mut Release, prepared: &Prepared) -> Result<(), Phase> {
-        let Some(mut former_release) = self.former_release.take() else {
+    /// Step 3. Former members that the chart doesn't render (none, if the release goes): those of helm-operator get our
+    /// marks, so that prune and deletion find and confirm them; those of a Helm release stay as they are.
+    pub(super) async fn mark_orphans(
+        &mut self,
+        release: &mut Release,
+        rendered: &HashSet<&ObjectId>,
+    ) -> Result<(), Phase> {
+        let Some(former_release) = &mut self.former_release else {
             return Ok(());
         };
-        let rendered: HashSet<&ObjectId> = prepared.desired.members.iter().map(|member| &member.id).collect();
+        let is_ours = |entry: &Entry| rendered.contains(&entry.id) || !entry.uid.is_empty();
         let (stay, orphans): (Vec<Entry>, Vec<Entry>) = std::mem::take(&mut release.record.entries)
             .into_iter()
-            .partition(|entry| rendered.contains(&entry.id) || !entry.uid.is_empty());
+            .partition(is_ours);
         release.record.entries = stay;
+        if former_release.former == Former::Helm {
+            former_release
+                .left
+                .extend(orphans.iter().map(|entry| entry.id.to_string()));
+            return Ok(());
+        }
         let mut outcome = Ok(());
         for entry in orphans {
-            if former_release.former == Former::Helm {
-                former_release.left.push(entry.id.to_string());
-                continue;
-            }
             if outcome.is_err() {
                 release.record.entries.push(entry);
                 continue;
@@ -361,7 +360,6 @@ impl Run<'_> {
                 }
             }
         }
-        self.former_release = Some(former_release);
         outcome
     }
 
@@ -448,7 +446,7 @@ impl Run<'_> {
                 manifest: self
                     .former_release
                     .as_ref()
-                    .and_then(|former_release| former_release.manifests.get(&member.id)),
+                    .and_then(|former| former.manifests.get(&member.id)),
                 owner_uid: &claimant.uid,
             };
             let Some(patch) = takeover::migration(&metadata, &heir) else {
@@ -468,13 +466,6 @@ impl Run<'_> {
         Err(unable(conflict))
     }
 
-    /// Everything is applied and pruned.
-    pub(super) fn mark_taken_over(&mut self) {
-        if let Some(former_release) = &mut self.former_release {
-            former_release.settled = true;
-        }
-    }
-
     /// Step 5, after the status was written. `failures`: how many there were before this reconcile.
     pub(super) async fn finish_takeover(
         &mut self,
@@ -482,11 +473,7 @@ impl Run<'_> {
         mut outcome: Outcome,
         failures: u32,
     ) -> Outcome {
-        if !self
-            .former_release
-            .as_ref()
-            .is_some_and(|former_release| former_release.settled)
-        {
+        if self.former_release.as_ref().is_none_or(|former| !former.settled) {
             return outcome;
         }
         match self.dismiss(release).await {
@@ -552,48 +539,28 @@ impl Run<'_> {
 // === A custom resource that is deleted before its takeover is done ===
 
 impl Run<'_> {
-    /// Makes all that helm-operator left ours, so that the deletion finds and confirms it.
-    pub(super) async fn mark_former_members(&mut self, release: &mut Release) -> Result<(), Error> {
+    /// Cuts all that helm-operator left off the custom resource: what is suspended outlives it.
+    pub(super) async fn detach_former_members(&self, release: &Release) -> Result<(), Phase> {
         if self.former_release.is_none() {
             return Ok(());
         }
-        let unmarked: Vec<ObjectId> = release
-            .record
-            .entries
-            .iter()
-            .filter(|entry| entry.uid.is_empty())
-            .map(|entry| entry.id.clone())
-            .collect();
-        for id in unmarked {
-            match self.mark(&id).await? {
-                Some(uid) => {
-                    let entry = release.record.entries.iter_mut().find(|entry| entry.id == id);
-                    entry.into_iter().for_each(|entry| entry.uid.clone_from(&uid));
-                }
-                None => release.record.entries.retain(|entry| entry.id != id),
-            }
+        for id in release.record.entries.iter().map(|entry| &entry.id) {
+            let detached = self.detach(id).await;
+            detached.map_err(|error| failed(&id.to_string(), &error))?;
         }
         Ok(())
     }
 
-    /// Cuts all that helm-operator left off the custom resource: what is suspended outlives it.
-    pub(super) async fn detach_former_members(&self, release: &Release) -> Result<(), Error> {
-        if self.former_release.is_none() {
-            return Ok(());
-        }
+    async fn detach(&self, id: &ObjectId) -> Result<(), Error> {
         let snapshot = self.context.discovery.snapshot();
-        for id in release.record.entries.iter().map(|entry| &entry.id) {
-            let Some(resource) = snapshot.served(&id.group_kind)? else {
-                continue;
-            };
-            let client = &self.context.client;
-            let Some(metadata) = requests::metadata(client, resource, &id.namespace, &id.name).await? else {
-                continue;
-            };
-            if let Some(patch) = takeover::parting(&metadata, &self.written.uid) {
-                requests::rewrite(client, resource, &id.namespace, &id.name, &patch).await?;
-                self.context.metrics.wrote(&id.group_kind.kind, Operation::Metadata);
-            }
+        let Some(resource) = snapshot.served(&id.group_kind)? else {
+            return Ok(());
+        };
+        let client = &self.context.client;
+        let found = requests::metadata(client, resource, &id.namespace, &id.name).await?;
+        if let Some(patch) = found.and_then(|metadata| takeover::parting(&metadata, &self.written.uid)) {
+            requests::rewrite(client, resource, &id.namespace, &id.name, &patch).await?;
+            self.context.metrics.wrote(&id.group_kind.kind, Operation::Metadata);
         }
         Ok(())
     }
