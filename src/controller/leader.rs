@@ -134,27 +134,28 @@ impl LeaderElection {
         let renewed = tokio::select! {
             result = &mut work => {
                 told.cancel();
-                let renewed = Renewal::of(renewal.join_next().await);
+                let renewed = joined(renewal.join_next().await);
                 drop(leading);
                 return match renewed {
-                    Renewal::Told(mut lock) => {
+                    Ok(mut lock) => {
                         lock.release().await;
                         Ended::Finished(result)
                     }
-                    Renewal::Lost(reason) | Renewal::Taken(reason) => Ended::Lost(reason),
+                    Err((reason, _)) => Ended::Lost(reason),
                 };
             }
-            renewed = renewal.join_next() => Renewal::of(renewed),
+            renewed = renewal.join_next() => joined(renewed),
         };
         token.cancel();
         drop(leading);
-        let (reason, grace) = match renewed {
-            Renewal::Lost(reason) => (reason, timing.lease.saturating_sub(timing.renew_deadline)),
-            // The other leader works already.
-            Renewal::Taken(reason) => (reason, Duration::ZERO),
+        let (reason, is_taken) = match renewed {
+            Err(lost) => lost,
             // Only we tell it to end, and we didn't.
-            Renewal::Told(_) => ("the renewal ended".to_owned(), Duration::ZERO),
+            Ok(_) => ("the renewal ended".to_owned(), true),
         };
+        // Another leader works already.
+        let rest = timing.lease.saturating_sub(timing.renew_deadline);
+        let grace = if is_taken { Duration::ZERO } else { rest };
         tracing::error!("leadership lost: {reason}");
         let _ = timeout(grace, work).await;
         Ended::Lost(reason)
@@ -170,26 +171,16 @@ impl Drop for Leading<'_> {
     }
 }
 
-/// How renewing ended.
-enum Renewal {
-    /// We were told to end, and hold the Lease still.
-    Told(Box<Lock>),
-    /// Why we don't hold it any more.
-    Lost(String),
-    /// The same, where somebody else holds it.
-    Taken(String),
-}
+/// How renewing ended: we were told to end, and hold the Lease still; or why we don't hold it any more, and whether
+/// somebody else does.
+type Renewal = Result<Box<Lock>, (String, bool)>;
 
-// === impl Renewal ===
-
-impl Renewal {
-    /// The renewal as its task returned it. A task that is gone without a word took the knowledge of the Lease along.
-    fn of(joined: Option<Result<Self, JoinError>>) -> Self {
-        match joined {
-            Some(Ok(renewal)) => renewal,
-            Some(Err(error)) => Self::Lost(format!("the renewal broke off: {error}")),
-            None => Self::Lost("the renewal broke off".to_owned()),
-        }
+/// The renewal as its task returned it. A task that is gone without a word took the knowledge of the Lease along.
+fn joined(joined: Option<Result<Renewal, JoinError>>) -> Renewal {
+    match joined {
+        Some(Ok(renewal)) => renewal,
+        Some(Err(error)) => Err((format!("the renewal broke off: {error}"), false)),
+        None => Err(("the renewal broke off".to_owned(), false)),
     }
 }
 
@@ -265,24 +256,25 @@ impl Lock {
             let deadline = self.sent + timing.renew_deadline;
             tokio::select! {
                 () = sleep_until(deadline.min(Instant::now() + timing.retry)) => {}
-                () = told.cancelled() => return Renewal::Told(Box::new(self)),
+                () = told.cancelled() => return Ok(Box::new(self)),
             }
             if Instant::now() >= deadline {
                 let (lease, within) = (self.describe(), timing.renew_deadline);
-                return Renewal::Lost(format!(
-                    "lease {lease} couldn't be renewed within {within:?}: {}",
-                    self.said
+                let why = &self.said;
+                return Err((
+                    format!("lease {lease} couldn't be renewed within {within:?}: {why}"),
+                    false,
                 ));
             }
             let renewed = tokio::select! {
                 renewed = timeout_at(deadline, self.try_renew()) => renewed,
-                () = told.cancelled() => return Renewal::Told(Box::new(self)),
+                () = told.cancelled() => return Ok(Box::new(self)),
             };
             match renewed {
                 Ok(Ok(())) => self.said.clear(),
                 Ok(Err(Failure::Lost)) => {
                     let holder = self.election.holder().unwrap_or("nobody");
-                    return Renewal::Taken(format!("lease {} is held by {holder} now", self.describe()));
+                    return Err((format!("lease {} is held by {holder} now", self.describe()), true));
                 }
                 Ok(Err(failure)) => self.say(&failure),
                 Err(_) => self.say(&self.no_answer()),

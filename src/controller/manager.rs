@@ -240,7 +240,7 @@ fn tell_leftovers(context: &Context) {
         count = left.len(),
         "objects of custom resources that are not there: {}; `chartwright leftovers` lists them and, if asked to, \
          deletes them",
-        list(left.iter().map(ToString::to_string).collect())
+        list(&left)
     );
 }
 

@@ -6,13 +6,12 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use kube::core::{DynamicResourceScope, ObjectMeta};
+use kube::api::ApiResource;
+use kube::core::{DynamicResourceScope, ObjectMeta, Status};
 use kube::runtime::watcher;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
-
-use kube::api::ApiResource;
 
 use crate::cluster;
 use crate::cluster::decoding::Readable;
@@ -194,7 +193,7 @@ where
         let listing = matches!(error, watcher::Error::InitialListFailed(_));
         let asked = cause(error).and_then(cluster::Error::retry_after);
         let asked = asked.map(|asked| spread(asked, (&self.url, self.failures)));
-        self.fail(listing, answer(error), asked);
+        self.fail(listing, answer(error).map(|status| status.code), asked);
         let refused = self.refused.map(|since| since.elapsed());
         if refused.is_some() {
             self.shaky = !listing;
@@ -277,50 +276,41 @@ fn pause(failures: u32) -> Duration {
 
 /// True where the server no longer knows the version that a watch would go on from; kube's watcher lists next.
 fn is_expired(error: &watcher::Error) -> bool {
+    !matches!(error, watcher::Error::InitialListFailed(_)) && answer(error).is_some_and(|status| status.code == 410)
+}
+
+fn request_error(error: &watcher::Error) -> Option<&kube::Error> {
     match error {
-        watcher::Error::WatchError(status) => status.code == 410,
-        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == 410,
-        _ => false,
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => Some(error),
+        _ => None,
     }
 }
 
-/// The code with which the API server answered, if it did.
-fn answer(error: &watcher::Error) -> Option<u16> {
-    match error {
-        watcher::Error::WatchError(status) => Some(status.code),
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status)) => Some(status.code),
+/// What the API server answered, if it did.
+fn answer(error: &watcher::Error) -> Option<&Status> {
+    match (error, request_error(error)) {
+        (watcher::Error::WatchError(status), _) | (_, Some(kube::Error::Api(status))) => Some(status),
         _ => None,
     }
 }
 
 /// What our own layers say of a watch that fails.
 fn cause(error: &watcher::Error) -> Option<&cluster::Error> {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Service(error))
-        | watcher::Error::WatchStartFailed(kube::Error::Service(error)) => error.downcast_ref(),
+    match request_error(error)? {
+        kube::Error::Service(error) => error.downcast_ref(),
         _ => None,
     }
 }
 
 /// The API server's own words where there are some.
 fn text(error: &watcher::Error) -> String {
-    if let Some(cause) = cause(error) {
-        return cause.to_string();
+    match (cause(error), answer(error)) {
+        (Some(cause), _) => cause.to_string(),
+        (None, Some(status)) if !status.message.is_empty() => status.message.clone(),
+        _ => error.to_string(),
     }
-    let api = |error: &kube::Error| match error {
-        kube::Error::Api(status) if !status.message.is_empty() => Some(status.message.clone()),
-        _ => None,
-    };
-    let words = match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => api(error),
-        watcher::Error::WatchError(status) => Some(status.message.clone()),
-        _ => None,
-    };
-    words.unwrap_or_else(|| error.to_string())
 }
 
 #[cfg(test)]

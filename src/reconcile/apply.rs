@@ -1,7 +1,7 @@
 //! Applies the members, stage by stage. A member that fails does not keep the others from being applied, but it keeps
 //! the next stage closed and the prune from running.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::health::trouble;
 use super::kept;
@@ -32,7 +32,6 @@ use crate::plan::sequence::{self, Turn};
 use crate::plan::status::{Changes, Phase, Reason};
 use crate::telemetry::metrics::Operation;
 
-/// What is under way is in vain.
 const MEANWHILE: &str = "the custom resource changed meanwhile: beginning anew";
 
 /// The phase of a release whose custom resource changed since it was rendered.
@@ -49,8 +48,7 @@ pub(super) struct Applied {
     pub changes: Changes,
 }
 
-/// What happened to one member.
-pub(super) enum Done {
+pub(super) enum MemberOutcome {
     Unchanged,
     /// It is there, and is left as it is.
     Left,
@@ -69,7 +67,6 @@ pub(super) enum Done {
     Failed(Reason, String),
 }
 
-/// The applies of one reconcile, so far.
 #[derive(Default)]
 struct Pass {
     applied: Applied,
@@ -84,7 +81,6 @@ struct Pass {
     closed: Option<String>,
 }
 
-/// One member to be applied.
 #[derive(Clone, Copy)]
 struct Task<'a> {
     prepared: &'a Prepared,
@@ -101,7 +97,6 @@ impl Task<'_> {
     }
 }
 
-/// What is to be done about a member, and why.
 struct Decision {
     next: Step,
     live: Option<Live>,
@@ -131,28 +126,32 @@ const DRIFTED: Step = Step::Apply {
 // === impl Pass ===
 
 impl Pass {
-    fn note(&mut self, release: &Release, member: &Member, done: Done) {
+    fn note(&mut self, release: &Release, member: &Member, done: MemberOutcome) {
         let Applied { knowledge, changes, .. } = &mut self.applied;
         match done {
-            Done::Unchanged | Done::Left | Done::Yielded | Done::Finished | Done::Contested => {}
-            Done::Applied(_, why) => {
+            MemberOutcome::Unchanged
+            | MemberOutcome::Left
+            | MemberOutcome::Yielded
+            | MemberOutcome::Finished
+            | MemberOutcome::Contested => {}
+            MemberOutcome::Applied(_, why) => {
                 changes.applied += 1;
                 changes.found += usize::from(why == Why::Unrecorded);
             }
-            Done::Corrected(_, how) => {
+            MemberOutcome::Corrected(_, how) => {
                 changes.applied += 1;
                 if !release.contests.is_contested(&member.id) {
                     changes.corrected.push(format!("{} ({how})", member.id));
                 }
             }
-            Done::Recreated(_, fields) => {
+            MemberOutcome::Recreated(_, fields) => {
                 changes.applied += 1;
                 changes
                     .recreated
                     .push(format!("{} ({fields} can't be changed)", member.id));
             }
-            Done::Awaited => knowledge.not_applied.push(member.id.to_string()),
-            Done::Failed(reason, message) => {
+            MemberOutcome::Awaited => knowledge.not_applied.push(member.id.to_string()),
+            MemberOutcome::Failed(reason, message) => {
                 knowledge.not_applied.push(member.id.to_string());
                 // Its owner may take a foreign object away, and a CRD may get another schema: no watch of ours tells.
                 self.recheck |= reason == Reason::Collision;
@@ -191,7 +190,7 @@ fn phase(failures: Vec<(Reason, String)>, recheck: bool, closed: Option<String>,
         let permanent = failures
             .iter()
             .all(|(reason, _)| matches!(reason, Reason::ObjectInvalid | Reason::Immutable | Reason::Collision));
-        let message = list(failures.into_iter().map(|(_, message)| message).collect());
+        let message = list(failures.into_iter().map(|(_, message)| message));
         return Some(match permanent {
             true => Phase::Stalled {
                 reason,
@@ -217,7 +216,7 @@ fn phase(failures: Vec<(Reason, String)>, recheck: bool, closed: Option<String>,
             unknown.source, unknown.group_kind.kind
         )
     });
-    Some(Phase::waiting(Reason::KindUnknown, list(unknown.collect())))
+    Some(Phase::waiting(Reason::KindUnknown, list(unknown)))
 }
 
 // === impl Run ===
@@ -265,20 +264,18 @@ impl Run<'_> {
             annotations.insert(annotations::TAKEOVER.to_owned(), former.name().to_owned());
         }
         let id = self.written.set(&self.unit.group_kind);
-        let has = |map: &std::collections::BTreeMap<String, String>, key: &str, value: &str| {
-            map.get(key).map(String::as_str) == Some(value)
-        };
-        let claimed = self.written.has_finalizer()
-            && has(&self.written.labels, applyset::ID_LABEL, &id)
+        let is = &self.written;
+        let claimed = is.has_finalizer()
+            && is.labels.get(applyset::ID_LABEL) == Some(&id)
             && annotations
                 .iter()
-                .all(|(key, value)| has(&self.written.annotations, key, value))
+                .all(|(key, text)| is.annotations.get(key) == Some(text))
             && keeps == self.keeps()
-            && former.is_some() == self.written.annotations.contains_key(annotations::TAKEOVER);
+            && former.is_some() == is.annotations.contains_key(annotations::TAKEOVER);
         if claimed {
             return Ok(());
         }
-        let labels = std::collections::BTreeMap::from([(applyset::ID_LABEL.to_owned(), id)]);
+        let labels = BTreeMap::from([(applyset::ID_LABEL.to_owned(), id)]);
         let target = self.written.target(&self.unit.resource);
         let object = apply_metadata(&self.context.client, &target, &labels, &annotations).await?;
         self.context.metrics.wrote("CustomResource", Operation::Metadata);
@@ -296,37 +293,7 @@ impl Run<'_> {
             recorded: entries.map(|entry| (entry.id.clone(), entry)).collect(),
             ..Pass::default()
         };
-        let trigger = self.written.trigger();
-        for turn in sequence::installation(&prepared.desired.members) {
-            match turn {
-                Turn::Wait => pass.closed = self.gate(&pass),
-                Turn::Members(members) => {
-                    for member in members {
-                        let set = &prepared.identity.owner.set;
-                        if self.context.is_outdated(set, &self.written, trigger) {
-                            pass.closed = Some(MEANWHILE.to_owned());
-                            break;
-                        }
-                        let previous = pass.recorded.remove(&member.id);
-                        let task = Task {
-                            prepared,
-                            member,
-                            entry: previous.as_ref(),
-                            forced: forced.is_some(),
-                        };
-                        let done = self.member(release, task).await;
-                        pass.reached.extend(self.entry(member, previous, &done));
-                        pass.note(release, member, done);
-                        if pass.closed.is_some() {
-                            break;
-                        }
-                    }
-                }
-            }
-            if pass.closed.is_some() {
-                break;
-            }
-        }
+        self.apply_turns(release, prepared, forced.is_some(), &mut pass).await;
         release.record.entries = pass.entries(&prepared.desired.members);
         let is_rendered_otherwise = pass.applied.changes.applied > 0 && prepared.stay.is_empty();
         release.learn_lookups(&prepared.lookups, &prepared.seen, is_rendered_otherwise);
@@ -344,6 +311,38 @@ impl Run<'_> {
         pass.end(prepared)
     }
 
+    async fn apply_turns(&self, release: &mut Release, prepared: &Prepared, forced: bool, pass: &mut Pass) {
+        let (set, trigger) = (&prepared.identity.owner.set, self.written.trigger());
+        for turn in sequence::installation(&prepared.desired.members) {
+            let Turn::Members(members) = turn else {
+                pass.closed = self.gate(pass);
+                if pass.closed.is_some() {
+                    return;
+                }
+                continue;
+            };
+            for member in members {
+                if self.context.is_outdated(set, &self.written, trigger) {
+                    pass.closed = Some(MEANWHILE.to_owned());
+                    return;
+                }
+                let previous = pass.recorded.remove(&member.id);
+                let task = Task {
+                    prepared,
+                    member,
+                    entry: previous.as_ref(),
+                    forced,
+                };
+                let done = self.member(release, task).await;
+                pass.reached.extend(self.entry(member, previous, &done));
+                pass.note(release, member, done);
+                if pass.closed.is_some() {
+                    return;
+                }
+            }
+        }
+    }
+
     /// What the log and Events say of a render that is applied.
     async fn tell_of_render(&self, release: &mut Release, prepared: &Prepared) {
         for warning in &prepared.warnings {
@@ -356,7 +355,7 @@ impl Run<'_> {
             let note = format!(
                 "nobody edited the release, and the chart renders it otherwise since it looks up what the release itself \
                  made: it stays as it was applied until the custom resource or the chart changes: {}",
-                list(prepared.held.clone())
+                list(&prepared.held)
             );
             self.warn_once(release, "KeptAsApplied", note).await;
         }
@@ -378,7 +377,7 @@ impl Run<'_> {
     }
 
     /// Does what is to be done about one member. If somebody else was faster, it is seen what they made of it.
-    async fn member(&self, release: &mut Release, task: Task<'_>) -> Done {
+    async fn member(&self, release: &mut Release, task: Task<'_>) -> MemberOutcome {
         match self.attempt(release, task, false).await {
             Ok(done) => done,
             Err(_) => {
@@ -389,11 +388,11 @@ impl Run<'_> {
     }
 
     /// `again`: what is known of it is not what is there.
-    async fn attempt(&self, release: &mut Release, task: Task<'_>, again: bool) -> Result<Done, Error> {
+    async fn attempt(&self, release: &mut Release, task: Task<'_>, again: bool) -> Result<MemberOutcome, Error> {
         let Task { member, entry, .. } = task;
         let snapshot = self.context.discovery.snapshot();
         let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
-            return Ok(Done::Failed(
+            return Ok(MemberOutcome::Failed(
                 Reason::KindUnknown,
                 format!("{}: its kind is no longer served", member.id),
             ));
@@ -410,7 +409,7 @@ impl Run<'_> {
             next = task.step(Seen::Absent);
         }
         if next == DRIFTED && release.contests.must_wait(&member.id) {
-            return Ok(Done::Contested);
+            return Ok(MemberOutcome::Contested);
         }
         let mut decision = match next {
             Step::Look | DRIFTED => match self.inspect(resource, task).await {
@@ -433,7 +432,7 @@ impl Run<'_> {
             decision.next = match self.adopt(task.prepared, member, resource).await {
                 Ok(step) => step,
                 Err((Reason::Collision, _)) if may_yield => Step::Yield,
-                Err((reason, message)) => return Ok(Done::Failed(reason, message)),
+                Err((reason, message)) => return Ok(MemberOutcome::Failed(reason, message)),
             };
         }
         self.perform(release, resource, task, decision).await
@@ -478,30 +477,29 @@ impl Run<'_> {
         Ok(decision)
     }
 
-    /// Carries out a decision.
     async fn perform(
         &self,
         release: &mut Release,
         resource: &Resource,
         task: Task<'_>,
         decision: Decision,
-    ) -> Result<Done, Error> {
+    ) -> Result<MemberOutcome, Error> {
         let Task { member, entry, .. } = task;
         let live = decision.live.as_ref();
         let (force, why) = match decision.next {
-            Step::Unchanged => return Ok(Done::Unchanged),
-            Step::Leave => return Ok(Done::Left),
-            Step::Yield => return Ok(Done::Yielded),
-            Step::Satisfied => return Ok(Done::Finished),
-            Step::AwaitDeletion => return Ok(Done::Awaited),
+            Step::Unchanged => return Ok(MemberOutcome::Unchanged),
+            Step::Leave => return Ok(MemberOutcome::Left),
+            Step::Yield => return Ok(MemberOutcome::Yielded),
+            Step::Satisfied => return Ok(MemberOutcome::Finished),
+            Step::AwaitDeletion => return Ok(MemberOutcome::Awaited),
             Step::Refuse(ownership) => {
                 let whose = self.context.whose(&ownership).unwrap_or_else(|| ownership.to_string());
                 let text = format!("{} ({}) is left untouched: {whose}", member.id, member.source);
-                return Ok(Done::Failed(Reason::Collision, text));
+                return Ok(MemberOutcome::Failed(Reason::Collision, text));
             }
             Step::Look => {
                 let text = format!("{}: could not be looked at", member.id);
-                return Ok(Done::Failed(Reason::ApplyFailed, text));
+                return Ok(MemberOutcome::Failed(Reason::ApplyFailed, text));
             }
             Step::Apply { force, why } => (force, why),
         };
@@ -509,7 +507,7 @@ impl Run<'_> {
         let was_deleted =
             why == Why::Missing && entry.is_some_and(|entry| !entry.uid.is_empty() && entry.digest == member.digest);
         if was_deleted && release.contests.must_wait(&member.id) {
-            return Ok(Done::Contested);
+            return Ok(MemberOutcome::Contested);
         }
         let refused = self.refused_before(release, member, live);
         if let Some(refused) = refused.filter(|_| !task.forced) {
@@ -523,26 +521,24 @@ impl Run<'_> {
         let done = self.send(release, resource, member, live, order).await?;
         self.note_refusal(release, member, live, &done);
         match done {
-            Done::Applied(live, why) if was_deleted || why == Why::Drifted => {
+            MemberOutcome::Applied(live, why) if was_deleted || why == Why::Drifted => {
                 let how = match was_deleted {
                     true => "was deleted".to_owned(),
                     false if decision.is_twin => self.met_twin(release).await,
-                    false => list(decision.drifted.iter().map(DriftedField::to_string).collect()),
+                    false => list(&decision.drifted),
                 };
                 self.corrected(release, member, &how).await;
-                Ok(Done::Corrected(live, how))
+                Ok(MemberOutcome::Corrected(live, how))
             }
             done => Ok(done),
         }
     }
 
     /// The record of a member after what was done to it.
-    fn entry(&self, member: &Member, previous: Option<Entry>, done: &Done) -> Option<Entry> {
-        let same = previous
-            .as_ref()
-            .filter(|entry| entry.digest == member.digest)
-            .map(|entry| (entry.fingerprint, entry.finished));
-        let (same_fingerprint, finished) = same.unwrap_or_default();
+    fn entry(&self, member: &Member, previous: Option<Entry>, done: &MemberOutcome) -> Option<Entry> {
+        let same = previous.as_ref().filter(|entry| entry.digest == member.digest);
+        let same_fingerprint = same.and_then(|entry| entry.fingerprint);
+        let finished = same.is_some_and(|entry| entry.finished);
         let entry = |uid: String, digest: String, fingerprint| Entry {
             uid,
             digest,
@@ -551,17 +547,19 @@ impl Run<'_> {
             ..Entry::of(member)
         };
         match done {
-            Done::Unchanged => match self.context.members().get(&member.id) {
+            MemberOutcome::Unchanged => match self.context.members().get(&member.id) {
                 Some(live) => Some(entry(live.uid.clone(), member.digest.clone(), live.fingerprint)),
                 None => previous,
             },
-            Done::Applied(live, _) | Done::Corrected(live, _) | Done::Recreated(live, _) => Some(Entry {
-                finished: false,
-                ..entry(live.uid.clone(), member.digest.clone(), live.fingerprint)
-            }),
+            MemberOutcome::Applied(live, _) | MemberOutcome::Corrected(live, _) | MemberOutcome::Recreated(live, _) => {
+                Some(Entry {
+                    finished: false,
+                    ..entry(live.uid.clone(), member.digest.clone(), live.fingerprint)
+                })
+            }
             // Unless the chart means it to be left, what is there isn't what was rendered: it is sent when the
             // annotation goes.
-            Done::Left => {
+            MemberOutcome::Left => {
                 let live = self.context.members().get(&member.id).cloned();
                 let (uid, fingerprint) = live.map(|live| (live.uid, live.fingerprint)).unwrap_or_default();
                 let fingerprint = match member.policy.update {
@@ -570,13 +568,13 @@ impl Run<'_> {
                 };
                 Some(entry(uid, member.digest.clone(), fingerprint))
             }
-            Done::Yielded => None,
-            Done::Finished | Done::Contested => previous,
+            MemberOutcome::Yielded => None,
+            MemberOutcome::Finished | MemberOutcome::Contested => previous,
             // Somebody else's object is no member of ours, unless it was: then it is watched until that is settled.
-            Done::Failed(Reason::Collision, _) => previous,
+            MemberOutcome::Failed(Reason::Collision, _) => previous,
             // A request that timed out may have been carried out: it stays listed, and without a fingerprint it is
             // looked at again. A content that was recorded before is no upgrade when it arrives at last.
-            Done::Awaited | Done::Failed(..) => {
+            MemberOutcome::Awaited | MemberOutcome::Failed(..) => {
                 let (uid, digest) = previous.map(|entry| (entry.uid, entry.digest)).unwrap_or_default();
                 let digest = if digest == member.digest { digest } else { String::new() };
                 Some(entry(uid, digest, None))

@@ -115,7 +115,6 @@ pub struct Unit {
     pub group_kind: GroupKind,
     /// Group and kind as metric labels, shared by the series of all releases.
     pub labels: (Arc<str>, Arc<str>),
-    /// The custom resource's own resource.
     pub resource: Resource,
     /// The chart, ready to render; or why it can't be read. Deletions work without.
     pub renderer: Result<Arc<Engine>, String>,
@@ -125,7 +124,6 @@ pub struct Unit {
     pub reads_release_facts: bool,
     /// Selectors of other watches of the same kind.
     pub siblings: Vec<Selector>,
-    /// Reconciles at a time.
     pub concurrency: usize,
     /// What the status of its custom resources does not keep.
     pub lossy: Lossy,
@@ -249,7 +247,6 @@ impl Context {
         }
     }
 
-    /// True if a release of this process has this set.
     pub fn knows(&self, set: &str) -> bool {
         lock(&self.owners).contains_key(set)
     }
@@ -333,7 +330,6 @@ impl Context {
         }
     }
 
-    /// A release needs these watches from now on, and no others.
     pub fn want_only(&self, set: &str, scopes: BTreeSet<Scope>) {
         let owners = lock(&self.owners);
         if owners.contains_key(set) {
@@ -374,7 +370,6 @@ impl Unit {
         now.is_ok_and(|now| now == self.stamp)
     }
 
-    /// What identifies the metric series of a release.
     pub fn metric_labels(&self, key: &ResourceKey) -> ReleaseLabels {
         ReleaseLabels {
             group: self.labels.0.clone(),

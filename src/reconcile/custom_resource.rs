@@ -32,7 +32,6 @@ pub struct Key {
     pub name: String,
 }
 
-/// One custom resource.
 #[derive(Clone, Debug)]
 pub struct CustomResource {
     pub key: Key,
@@ -248,7 +247,6 @@ impl CustomResource {
         })
     }
 
-    /// The ApplySet id of its release.
     pub fn set(&self, group_kind: &GroupKind) -> String {
         applyset::id(&self.key.name, &self.key.namespace, &group_kind.kind, &group_kind.group)
     }
@@ -269,7 +267,6 @@ impl CustomResource {
         references::reference(&api.api_version, &api.kind, &self.key.name, &self.uid)
     }
 
-    /// What events refer to.
     pub fn reference(&self, resource: &Resource) -> ObjectReference {
         ObjectReference {
             api_version: Some(resource.api.api_version.clone()),

@@ -1,7 +1,7 @@
 //! The deletion: record and label discovery, reverse order, finalizer off. No chart, no values, no template is touched,
 //! so nothing that is wrong with those can keep a custom resource from going.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use super::dispose::{Candidate, Removed};
@@ -11,12 +11,15 @@ use super::status::refusal;
 use super::superset::{self, Superset};
 use super::{Outcome, RECHECK, Run};
 use crate::cluster::custom_resource::remove_finalizer;
+use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Error;
+use crate::cluster::objects;
 use crate::cluster::throttle::asked_to_wait;
 use crate::plan::annotations;
 use crate::plan::applyset::FINALIZER;
 use crate::plan::deletion::policy;
-use crate::plan::identity::ObjectId;
+use crate::plan::identity::{GroupKind, ObjectId};
+use crate::plan::ownership::Owner;
 use crate::plan::prune::Purpose;
 use crate::plan::sequence::{self, Turn};
 use crate::plan::status::{Phase, Reason};
@@ -27,7 +30,6 @@ use crate::watches::DeletionPolicy;
 /// While members go that must be gone first; their watches usually tell sooner.
 pub(super) const POLL: Duration = Duration::from_secs(5);
 
-/// What an uninstall came to.
 pub(super) enum Gone {
     /// Nothing is left to do; what became of the members.
     All(&'static str),
@@ -45,8 +47,7 @@ impl Run<'_> {
             Ok(Gone::Going(going)) => {
                 let set = self.written.set(&self.unit.group_kind);
                 superset::want(self.context, &set, &Superset::of_record(&release.record));
-                let going = list(going.iter().map(ToString::to_string).collect());
-                let message = format!("waiting until all members are gone: {going}");
+                let message = format!("waiting until all members are gone: {}", list(going));
                 let waiting = Phase::waiting(Reason::Uninstalling, message);
                 Outcome {
                     again: Some(POLL),
@@ -124,7 +125,58 @@ impl Run<'_> {
         }
     }
 
-    /// One round of deletes. What is settled leaves the record.
+    /// Everything that may be a member: what carries the label of the set, and what the record lists, though somebody
+    /// took the label off. The watches have told where they are synced (our own writes reach their index at once);
+    /// what they don't cover is listed, and all of it with `listed`.
+    ///
+    /// # Errors
+    /// If something that may hold members does not answer: then nothing is known to be gone.
+    pub(super) async fn find_members(
+        &self,
+        release: &Release,
+        owner: &Owner,
+        listed: bool,
+    ) -> Result<Vec<(ObjectId, Candidate)>, Error> {
+        let discovery = &self.context.discovery;
+        let recorded = Superset::of_record(&release.record);
+        let superset = Superset::of_resource(&self.written).union(recorded);
+        let unserved = |snapshot: &Snapshot| superset.kinds.iter().any(|kind| snapshot.preferred(kind).is_none());
+        if unserved(&discovery.snapshot()) {
+            // A kind may have come since; one that is still unknown has no objects, unless its group does not answer.
+            discovery.refresh().await?;
+        }
+        let snapshot = discovery.snapshot();
+        let mut found: BTreeMap<ObjectId, Candidate> = BTreeMap::new();
+        for kind in &superset.kinds {
+            snapshot.served(kind)?;
+        }
+        let unwatched: Vec<(&GroupKind, &str)> = {
+            let members = self.context.members();
+            let recorded = release.record.entries.iter().map(|entry| entry.id.clone());
+            let known = members.known(members.of_set(&owner.set).into_iter().chain(recorded));
+            found.extend(known.into_iter().map(|(id, live)| (id, Candidate::Watched(live))));
+            let places = superset.places(&snapshot);
+            places
+                .filter(|(kind, namespace)| listed || !members.is_synced(kind, namespace))
+                .collect()
+        };
+        for (kind, namespace) in unwatched {
+            let namespace = (!namespace.is_empty()).then_some(namespace);
+            let Some(resource) = snapshot.preferred(kind) else {
+                continue;
+            };
+            for (namespace, name, live) in
+                objects::list_set(&self.context.client, resource, namespace, &owner.set).await?
+            {
+                found.insert(ObjectId::new(kind.clone(), namespace, name), Candidate::Read(live));
+            }
+        }
+        for entry in &release.record.entries {
+            found.entry(entry.id.clone()).or_insert(Candidate::Unknown);
+        }
+        Ok(found.into_iter().collect())
+    }
+
     async fn delete_members(
         &self,
         release: &mut Release,

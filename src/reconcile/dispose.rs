@@ -15,7 +15,6 @@ use crate::telemetry::metrics::Operation;
 /// An object that changes between every look and the delete that follows is left for the next reconcile after so many.
 const TRIES: usize = 5;
 
-/// What became of an object.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Disposed {
     Deleted,
@@ -29,7 +28,6 @@ pub(super) enum Disposed {
     Failed(String),
 }
 
-/// What is known of a candidate.
 pub(super) enum Candidate {
     /// Read for this very purpose.
     Read(Live),
@@ -55,13 +53,11 @@ impl Candidate {
 #[derive(Default)]
 #[must_use = "what could not be deleted must stay in the record"]
 pub(super) struct Removed {
-    /// Deleted now.
     pub deleted: Vec<ObjectId>,
     /// Deleted now or before, and perhaps not gone yet.
     pub open: Vec<ObjectId>,
     /// Absent, or no longer ours.
     pub left: Vec<ObjectId>,
-    /// Held back by a guard.
     pub held: Vec<ObjectId>,
     pub failures: Vec<String>,
     /// Others have to wait until these are gone.

@@ -41,7 +41,6 @@ pub(super) fn trouble(id: &ObjectId, members: &Members) -> Option<(Reason, Strin
 }
 
 impl Run<'_> {
-    /// The phase of a release whose members are all as recorded.
     pub(super) async fn health_of_record(&self, release: &mut Release) -> Phase {
         let entries = release.record.entries.iter().filter(|entry| !entry.finished);
         let ids: Vec<ObjectId> = entries.map(|entry| entry.id.clone()).collect();
@@ -50,12 +49,12 @@ impl Run<'_> {
 
     /// Ready, or waiting for the members named.
     pub(super) async fn phase_of(&self, release: &mut Release, ids: &[ObjectId]) -> Phase {
-        self.ask_why(release, ids).await;
+        self.look_at_pods(release, ids).await;
         let troubles: Vec<(Reason, String)> = {
             let members = self.context.members();
             let explained = |id: &ObjectId| {
                 let (reason, text) = trouble(id, &members)?;
-                match release.whys.of(id) {
+                match release.pod_troubles.of(id) {
                     Some(why) => Some((reason, format!("{text}: {why}"))),
                     None => Some((reason, text)),
                 }
@@ -68,7 +67,7 @@ impl Run<'_> {
             return Phase::Ready;
         };
         let reason = reasons.find(|reason| *reason == Reason::MemberFailed).unwrap_or(first);
-        Phase::waiting(reason, list(troubles.into_iter().map(|(_, text)| text).collect()))
+        Phase::waiting(reason, list(troubles.into_iter().map(|(_, text)| text)))
     }
 
     /// The kinds whose watch has not worked for a while, so that it can't be told how their members are.

@@ -151,7 +151,6 @@ impl Memory {
         self.pins = self.stored.pins.clone();
     }
 
-    /// The random results of the render.
     pub(super) fn kept(&self) -> &Kept {
         &self.kept
     }
@@ -162,12 +161,10 @@ impl Memory {
         self.regenerated.is_some() || renewal.is_some_and(|due| due <= jiff::Timestamp::now())
     }
 
-    /// What was read.
     pub(super) fn known(&self) -> Option<Stored> {
         self.was_read.then(|| self.stored.clone())
     }
 
-    /// True if there is something to be stored.
     pub(super) fn keeps(&self) -> bool {
         !self.kept.is_empty() || !self.pins.is_empty()
     }

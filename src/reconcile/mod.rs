@@ -16,10 +16,10 @@ pub mod custom_resource;
 mod delete;
 mod dispose;
 mod earlier;
-mod find;
 mod health;
 mod inputs;
 mod kept;
+mod pods;
 mod preflight;
 mod prune;
 mod record;
@@ -35,7 +35,6 @@ mod superset;
 mod takeover;
 mod values;
 mod vanished;
-mod why;
 
 use std::time::Duration;
 

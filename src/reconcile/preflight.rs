@@ -105,11 +105,11 @@ impl Run<'_> {
 }
 
 /// The first few of a list, and how many more there are.
-pub fn list(mut items: Vec<String>) -> String {
-    let more = items.len().saturating_sub(SHOWN);
-    items.truncate(SHOWN);
-    let text = items.join("; ");
-    match more {
+pub fn list<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    let mut items = items.into_iter();
+    let shown: Vec<String> = items.by_ref().take(SHOWN).map(|item| item.to_string()).collect();
+    let text = shown.join("; ");
+    match items.count() {
         0 => text,
         more => format!("{text}; and {more} more"),
     }
@@ -119,8 +119,7 @@ pub fn list(mut items: Vec<String>) -> String {
 mod tests {
     #[test]
     fn long_lists_are_cut() {
-        let items = |count: usize| (0..count).map(|n| n.to_string()).collect::<Vec<_>>();
-        assert_eq!(super::list(items(2)), "0; 1");
-        assert_eq!(super::list(items(8)), "0; 1; 2; 3; 4; and 3 more");
+        assert_eq!(super::list(0..2), "0; 1");
+        assert_eq!(super::list(0..8), "0; 1; 2; 3; 4; and 3 more");
     }
 }

@@ -58,7 +58,7 @@ impl Pruned {
         self.failures = removed.failures;
         if let Some(awaited) = removed.awaited {
             // Their watches tell when they are gone.
-            let awaited = list(awaited.iter().map(ToString::to_string).collect());
+            let awaited = list(awaited);
             self.gap = Some(format!("lower waves are pruned when these are gone: {awaited}"));
         }
     }

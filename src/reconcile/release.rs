@@ -2,9 +2,8 @@
 
 mod backoff;
 mod contests;
-mod last_render;
-mod told;
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,18 +11,17 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::custom_resource::CustomResource;
+use super::pods::PodTroubles;
 use super::record::{Refused, Saved};
 use super::retry::Tried;
-use super::why::Whys;
 use crate::plan::annotations;
 use crate::plan::conditions::{self, cut};
+use crate::plan::identity::ObjectId;
 use crate::plan::record::{Record, Stored};
 use crate::plan::request::Request;
 use crate::telemetry::redact::Secrets;
 use backoff::Backoff;
 use contests::Contests;
-use last_render::LastRender;
-use told::Told;
 
 /// A recorded lookup, in bytes: group, version, kind, and two names of 253 bytes have room in it.
 const LONGEST_LOOKUP: usize = 1024;
@@ -54,7 +52,7 @@ pub struct Release {
     /// What the next attempt need not do again.
     pub(super) tried: Tried,
     /// Why its workloads aren't well.
-    pub(super) whys: Whys,
+    pub(super) pod_troubles: PodTroubles,
     /// What stands for the objects that its author was last permitted to make; empty before.
     pub(super) permit: String,
     /// Members that were applied since the last complete apply, in reconciles that had to wait for something.
@@ -91,7 +89,7 @@ impl Release {
             },
             was_complete: record.done_for.is_some(),
             last_render: LastRender::of_record(&record),
-            whys: Whys::new(resource.is_unready(status)),
+            pod_troubles: PodTroubles::new(resource.is_unready(status)),
             record,
             saved,
             // The set that this reconcile has entered.
@@ -173,6 +171,73 @@ impl Release {
     }
 }
 
+/// What the last render of a release read, for the next one.
+#[derive(Debug, Default)]
+pub struct LastRender {
+    /// The inputs of the recorded revision, whatever is left to be done; empty if they aren't known.
+    pub inputs: String,
+    /// What the render of these inputs asked of `.Capabilities`.
+    pub capabilities: Vec<String>,
+    /// What it looked up, as in the record, with the versions seen last.
+    pub lookups: Vec<String>,
+    /// Answers of lookups changed since its members were settled.
+    pub answers_changed: bool,
+    /// Members that the answer of a lookup took out of the render, and since when.
+    pub dropped: HashMap<ObjectId, Instant>,
+}
+
+// === impl LastRender ===
+
+impl LastRender {
+    pub(super) fn of_record(record: &Record) -> Self {
+        LastRender {
+            inputs: record.done_for.clone().unwrap_or_default(),
+            capabilities: record.capabilities.clone(),
+            lookups: record.lookups.clone(),
+            ..LastRender::default()
+        }
+    }
+
+    /// True if something that was looked up before has another answer now.
+    pub fn has_other_answers(&self, lookups: &[String]) -> bool {
+        let known: HashMap<&str, &str> = self.lookups.iter().map(|lookup| split(lookup)).collect();
+        let mut lookups = lookups.iter().map(|lookup| split(lookup));
+        lookups.any(|(text, version)| known.get(text).is_some_and(|known| *known != version))
+    }
+}
+
+/// So many warnings are told of one state of a custom resource, and remembered: neither a release whose warnings keep
+/// changing nor one that has more of them may write Events for ever.
+const MAX_WARNINGS: usize = 100;
+
+/// What was told of a release, so that it is told once.
+#[derive(Debug, Default)]
+pub struct Told {
+    warnings: HashSet<String>,
+    /// The last Event: the same failure isn't told at every retry.
+    pub event: String,
+    /// What the conditions said last, where Events tell it.
+    pub conditions: Option<Vec<String>>,
+    /// What the status was to say, where it doesn't keep all of it.
+    pub status: Option<Value>,
+}
+
+// === impl Told ===
+
+impl Told {
+    /// True if this warning is to be told: it wasn't yet.
+    pub fn is_news(&mut self, warning: &str) -> bool {
+        self.warnings.len() < MAX_WARNINGS && self.warnings.insert(warning.to_owned())
+    }
+
+    /// The custom resource is another one now: where the bound is reached, there is something to tell again.
+    pub(super) fn changed(&mut self) {
+        if self.warnings.len() >= MAX_WARNINGS {
+            self.warnings.clear();
+        }
+    }
+}
+
 /// A recorded lookup: what was looked up, and the version that was found.
 pub(super) fn split(lookup: &str) -> (&str, &str) {
     lookup.rsplit_once('@').unwrap_or((lookup, ""))
@@ -219,5 +284,29 @@ mod tests {
         let mut release = Release::default();
         release.adopt(&resource(4, waiting));
         assert_eq!(release.record.done_for, None);
+    }
+
+    #[test]
+    fn warnings_are_bounded_over_thousands_of_rounds() {
+        // More of them than are remembered, the same in each round.
+        let mut told = Told::default();
+        let mut count = 0;
+        for _ in 0..1000 {
+            count += (0..150).filter(|n| told.is_news(&n.to_string())).count();
+        }
+        assert_eq!((count, told.warnings.len()), (MAX_WARNINGS, MAX_WARNINGS));
+        // Others in each round, and an edit now and then.
+        for round in 0..5000 {
+            if round % 1000 == 0 {
+                told.changed();
+            }
+            count += usize::from(told.is_news(&format!("round {round}")));
+        }
+        assert_eq!(
+            count,
+            6 * MAX_WARNINGS,
+            "after each edit there is something to tell again"
+        );
+        assert!(!told.is_news("round 4000"));
     }
 }

@@ -65,15 +65,14 @@ impl Run<'_> {
     /// pruned, and nobody else looks after it.
     pub(super) async fn tell_leftovers(&self, release: &mut Release) {
         let owner = self.written.owner(&self.unit.group_kind);
-        let leftovers: Vec<String> = {
+        let leftovers: Vec<ObjectId> = {
             let members = self.context.members();
             let is_left = |id: &ObjectId| {
                 let live = members.get(id).filter(|live| !live.deleting);
                 live.is_some_and(|live| ownership(id, live, &owner) == Ownership::Predecessor)
                     && release.record.entry(id).is_none()
             };
-            let set = members.of_set(&owner.set);
-            set.iter().filter(|id| is_left(id)).map(ToString::to_string).collect()
+            members.of_set(&owner.set).into_iter().filter(is_left).collect()
         };
         if leftovers.is_empty() {
             return;

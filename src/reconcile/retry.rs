@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Run;
-use super::apply::Done;
+use super::apply::MemberOutcome;
 use super::kept::Stored;
 use super::release::Release;
 use super::render::Answers;
@@ -53,7 +53,12 @@ impl Run<'_> {
     }
 
     /// What the API server said of this very member before, if nothing that it judges by has changed.
-    pub(super) fn refused_before(&self, release: &Release, member: &Member, live: Option<&Live>) -> Option<Done> {
+    pub(super) fn refused_before(
+        &self,
+        release: &Release,
+        member: &Member,
+        live: Option<&Live>,
+    ) -> Option<MemberOutcome> {
         let known = release.tried.refused.get(&member.id)?;
         let is_same = known.digest == member.digest
             && known.onto == version(live)
@@ -63,14 +68,20 @@ impl Run<'_> {
                 .schemas
                 .may_judge_otherwise(&member.id.group_kind.group, known.at)
             && known.at.elapsed() < LONGEST;
-        is_same.then(|| Done::Failed(known.reason, known.message.clone()))
+        is_same.then(|| MemberOutcome::Failed(known.reason, known.message.clone()))
     }
 
     /// Takes note of what came of sending a member.
-    pub(super) fn note_refusal(&self, release: &mut Release, member: &Member, live: Option<&Live>, done: &Done) {
+    pub(super) fn note_refusal(
+        &self,
+        release: &mut Release,
+        member: &Member,
+        live: Option<&Live>,
+        done: &MemberOutcome,
+    ) {
         let refused = &mut release.tried.refused;
         match done {
-            Done::Failed(reason @ (Reason::ObjectInvalid | Reason::Immutable), message) => {
+            MemberOutcome::Failed(reason @ (Reason::ObjectInvalid | Reason::Immutable), message) => {
                 let refusal = Refusal {
                     digest: member.digest.clone(),
                     onto: version(live),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::Run;
-use super::apply::Done;
+use super::apply::MemberOutcome;
 use super::release::Release;
 use super::render::Prepared;
 use super::send::Order;
@@ -79,7 +79,7 @@ impl Run<'_> {
             };
             let sent = self.send(release, resource, member, Some(&live), order).await;
             match sent.unwrap_or_else(|conflict| self.failure(member, &conflict)) {
-                Done::Applied(live, _) => {
+                MemberOutcome::Applied(live, _) => {
                     if let Some(entry) = release.record.entry_mut(&member.id) {
                         entry.fingerprint = live.fingerprint;
                     }
@@ -88,7 +88,7 @@ impl Run<'_> {
                     self.corrected(release, member, &how).await;
                     changes.reclaimed.push(member.id.to_string());
                 }
-                Done::Failed(reason, message) => return Err(Phase::Failed { reason, message }),
+                MemberOutcome::Failed(reason, message) => return Err(Phase::Failed { reason, message }),
                 _ => {}
             }
         }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::Run;
-use super::apply::Done;
+use super::apply::MemberOutcome;
 use super::preflight::list;
 use super::release::Release;
 use crate::cluster::discovery::Resource;
@@ -47,7 +47,7 @@ impl Run<'_> {
         member: &Member,
         live: Option<&Live>,
         order: Order,
-    ) -> Result<Done, Error> {
+    ) -> Result<MemberOutcome, Error> {
         let live = live.filter(|_| order.force);
         let onto = live.map_or(Onto::Nothing, |live| Onto::Object(&live.uid));
         let sent = content(member, live);
@@ -62,7 +62,7 @@ impl Run<'_> {
                 if order.why == Why::Drifted {
                     self.context.metrics.corrected_drift(&member.id.group_kind.kind);
                 }
-                Ok(Done::Applied(Box::new(live), order.why))
+                Ok(MemberOutcome::Applied(Box::new(live), order.why))
             }
             Err(Error::Unprocessable { message, causes }) => {
                 let error = Error::Unprocessable { message, causes };
@@ -76,7 +76,7 @@ impl Run<'_> {
     }
 
     /// What a failed apply comes to, unless somebody was faster.
-    fn unless_overtaken(&self, member: &Member, error: Error) -> Result<Done, Error> {
+    fn unless_overtaken(&self, member: &Member, error: Error) -> Result<MemberOutcome, Error> {
         match error {
             Error::Conflict(_) => Err(error),
             error => Ok(self.failure(member, &error)),
@@ -170,7 +170,7 @@ impl Run<'_> {
         live: &Live,
         order: Order,
         error: Error,
-    ) -> Result<Done, Error> {
+    ) -> Result<MemberOutcome, Error> {
         let client = &self.context.client;
         match objects::would_be_created(client, resource, &member.id, &member.object).await {
             Ok(Creation::Accepted) => {}
@@ -183,7 +183,7 @@ impl Run<'_> {
         };
         let immutable = |advice: String| {
             let text = format!("{} ({}): {fields} can't be changed; {advice}", member.id, member.source);
-            Ok(Done::Failed(Reason::Immutable, text))
+            Ok(MemberOutcome::Failed(Reason::Immutable, text))
         };
         if !(order.recreate || live.force || member.policy.update == Update::Recreate) {
             return immutable(format!(
@@ -225,20 +225,20 @@ impl Run<'_> {
         match objects::look(client, resource, &member.id).await {
             Ok(None) => {}
             // A finalizer holds it; the watch tells when it is gone.
-            Ok(Some(_)) => return Ok(Done::Awaited),
+            Ok(Some(_)) => return Ok(MemberOutcome::Awaited),
             Err(error) => return Ok(self.failure(member, &error)),
         }
         match self
             .send_content(release, resource, member, content(member, None), Onto::Nothing)
             .await
         {
-            Ok(live) => Ok(Done::Recreated(Box::new(live), fields)),
+            Ok(live) => Ok(MemberOutcome::Recreated(Box::new(live), fields)),
             Err(error) => self.unless_overtaken(member, error),
         }
     }
 
     /// What a failed request says about a member.
-    pub(super) fn failure(&self, member: &Member, error: &Error) -> Done {
+    pub(super) fn failure(&self, member: &Member, error: &Error) -> MemberOutcome {
         let reason = match error {
             error if error.is_permanent() => Reason::ObjectInvalid,
             Error::Forbidden(_) => Reason::Forbidden,
@@ -246,7 +246,7 @@ impl Run<'_> {
             _ => Reason::ApplyFailed,
         };
         let source = self.place(member, &error.to_string());
-        Done::Failed(reason, format!("{} ({source}): {error}", member.id))
+        MemberOutcome::Failed(reason, format!("{} ({source}): {error}", member.id))
     }
 
     /// The template of a member, with the line if the error names a field that stands on one line of it.

@@ -265,7 +265,7 @@ impl Run<'_> {
             }
             Phase::Waiting { .. } => {
                 release.backoff.failures = 0;
-                Some(release.whys.next_look().unwrap_or(RECHECK).min(RECHECK))
+                Some(release.pod_troubles.next_look().unwrap_or(RECHECK).min(RECHECK))
             }
             Phase::Ready if conclusion.changes.gap.is_some() => {
                 release.backoff.failures = 0;

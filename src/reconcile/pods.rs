@@ -18,27 +18,27 @@ const LOOKED_AT: usize = 3;
 
 /// What is known of why the workloads of a release aren't well.
 #[derive(Debug, Default)]
-pub struct Whys {
-    known: HashMap<ObjectId, Why>,
+pub struct PodTroubles {
+    known: HashMap<ObjectId, PodTrouble>,
     /// Its status tells of it already, and why may be part of that.
     told: bool,
 }
 
 #[derive(Debug)]
-struct Why {
+struct PodTrouble {
     next: Instant,
     looks: u32,
     text: Option<String>,
 }
 
-// === impl Whys ===
+// === impl PodTroubles ===
 
-impl Whys {
+impl PodTroubles {
     /// Nothing is known. `told`: that the workloads aren't well is no news.
     pub(super) fn new(told: bool) -> Self {
-        Whys {
+        PodTroubles {
             told,
-            ..Whys::default()
+            ..PodTroubles::default()
         }
     }
 
@@ -64,7 +64,7 @@ impl Whys {
             false => PATIENCE,
         };
         for id in troubled.iter().take(LOOKED_AT) {
-            self.known.entry(id.clone()).or_insert_with(|| Why {
+            self.known.entry(id.clone()).or_insert_with(|| PodTrouble {
                 next: now + patience,
                 looks: 0,
                 text: None,
@@ -88,7 +88,7 @@ impl Whys {
 
 impl Run<'_> {
     /// Looks at the pods of the workloads among the members that aren't well, where that is due.
-    pub(super) async fn ask_why(&self, release: &mut Release, ids: &[ObjectId]) {
+    pub(super) async fn look_at_pods(&self, release: &mut Release, ids: &[ObjectId]) {
         let troubled: HashMap<ObjectId, Box<str>> = {
             let members = self.context.members();
             ids.iter()
@@ -96,7 +96,7 @@ impl Run<'_> {
                 .collect()
         };
         let order: Vec<ObjectId> = ids.iter().filter(|id| troubled.contains_key(*id)).cloned().collect();
-        for id in release.whys.due(&order, Instant::now()) {
+        for id in release.pod_troubles.due(&order, Instant::now()) {
             let Some(selector) = troubled.get(&id) else { continue };
             let pods = &self.context.pods;
             let text = match pods.why(&self.context.client, &id.namespace, selector).await {
@@ -107,7 +107,7 @@ impl Run<'_> {
                     None
                 }
             };
-            release.whys.learn(&id, text, Instant::now());
+            release.pod_troubles.learn(&id, text, Instant::now());
         }
     }
 }
@@ -123,31 +123,35 @@ mod tests {
 
     #[test]
     fn pods_are_looked_at_after_a_while_and_then_ever_less_often() {
-        let mut whys = Whys::default();
+        let mut troubles = PodTroubles::default();
         let start = Instant::now();
         let all: Vec<ObjectId> = (0..9).map(|n| id(&n.to_string())).collect();
-        assert!(whys.due(&all, start).is_empty(), "they have just begun");
+        assert!(troubles.due(&all, start).is_empty(), "they have just begun");
         assert_eq!(
-            whys.due(&all, start + PATIENCE).len(),
+            troubles.due(&all, start + PATIENCE).len(),
             LOOKED_AT,
             "of many, a few speak"
         );
         let mut now = start + PATIENCE;
         let mut waits = Vec::new();
         for _ in 0..6 {
-            assert_eq!(whys.due(&[id("0")], now), [id("0")]);
-            whys.learn(&id("0"), Some("because".into()), now);
-            assert!(whys.due(&[id("0")], now).is_empty(), "not twice at once");
-            let wait = whys.known[&id("0")].next - now;
+            assert_eq!(troubles.due(&[id("0")], now), [id("0")]);
+            troubles.learn(&id("0"), Some("because".into()), now);
+            assert!(troubles.due(&[id("0")], now).is_empty(), "not twice at once");
+            let wait = troubles.known[&id("0")].next - now;
             waits.push(wait.as_secs());
             now += wait;
         }
         assert_eq!(waits, [30, 60, 120, 240, 300, 300]);
-        assert_eq!(whys.of(&id("0")), Some("because"));
-        assert!(whys.due(&[], now).is_empty());
-        assert_eq!((whys.of(&id("0")), whys.next_look()), (None, None), "all is well");
+        assert_eq!(troubles.of(&id("0")), Some("because"));
+        assert!(troubles.due(&[], now).is_empty());
+        assert_eq!(
+            (troubles.of(&id("0")), troubles.next_look()),
+            (None, None),
+            "all is well"
+        );
 
-        let mut told = Whys::new(true);
+        let mut told = PodTroubles::new(true);
         assert_eq!(told.due(&[id("a")], start), [id("a")], "its status tells it already");
         told.learn(&id("a"), Some("because".into()), start);
         assert!(told.due(&[id("a"), id("b")], start).is_empty(), "the other was well");
