@@ -21,6 +21,7 @@ use crate::cluster::discovery::Resource;
 use crate::plan::deletion::End;
 use crate::plan::identity::GroupKind;
 use crate::reconcile::{self, Context, CustomResource, Key, Outcome, Release, Unit};
+use crate::telemetry::redact::Secrets;
 use crate::telemetry::test_limit;
 use crate::watches::Watch;
 use crate::watches::names::is_built_in;
@@ -125,19 +126,13 @@ impl Blueprint {
         while !stop.is_cancelled() {
             let snapshot = context.discovery.snapshot();
             let Some(resource) = snapshot.resource(&group_kind, &self.watch.version).cloned() else {
-                if !told {
-                    let version = &self.watch.version;
-                    match snapshot.preferred(&group_kind) {
-                        Some(other) => tracing::warn!(
-                            kind = %group_kind, version, served = other.api.version,
-                            "the API server does not serve this version of the kind (yet): waiting for it; see watches.yaml"
-                        ),
-                        None => tracing::warn!(
-                            kind = %group_kind, version,
-                            "the API server does not serve this kind yet: waiting for its CustomResourceDefinition"
-                        ),
-                    }
-                    told = true;
+                if !std::mem::replace(&mut told, true) {
+                    let served = snapshot.preferred(&group_kind).map(|other| other.api.version.as_str());
+                    tracing::warn!(
+                        kind = %group_kind, version = self.watch.version, served,
+                        "the API server does not serve this version of the kind (yet): waiting for its \
+                         CustomResourceDefinition; see watches.yaml"
+                    );
                 }
                 // If it is its group that does not answer, somebody waits for it.
                 let _ = snapshot.has_answered(&group_kind.group);
@@ -443,26 +438,20 @@ impl Serving {
         let mut release = self.cache.take_release(key);
         let context = &self.context;
         let secrets = release.secrets.clone();
-        let work = AssertUnwindSafe(reconcile::reconcile(context, &self.unit, &resource, &mut release)).catch_unwind();
-        let outcome = match work.await {
-            Ok(outcome) => outcome,
-            Err(panic) => {
-                context.metrics.panics.inc();
-                let message = panic_text(panic.as_ref());
-                let kind = &self.unit.group_kind;
-                secrets.during(|| tracing::error!(%kind, resource = %key, panic = message, "a reconcile panicked"));
+        let work = reconcile::reconcile(context, &self.unit, &resource, &mut release);
+        let outcome = match self.caught(key, &secrets, work).await {
+            Some(outcome) => outcome,
+            None => {
                 // What it had in hand is lost; the status has what was before.
                 let report = reconcile::report_panic(context, &self.unit, &resource, &mut release);
-                match AssertUnwindSafe(secrets.scope(report)).catch_unwind().await {
-                    Ok(outcome) => Outcome {
-                        again: outcome.again.max(Some(AFTER_PANIC)),
-                        ..outcome
-                    },
-                    Err(_) => {
-                        let nothing = Some(Release::default());
-                        self.cache.put_release(key, &resource.uid, nothing, None);
-                        return (Some(AFTER_PANIC), false);
-                    }
+                let Some(outcome) = self.caught(key, &secrets, secrets.scope(report)).await else {
+                    let nothing = Some(Release::default());
+                    self.cache.put_release(key, &resource.uid, nothing, None);
+                    return (Some(AFTER_PANIC), false);
+                };
+                Outcome {
+                    again: outcome.again.max(Some(AFTER_PANIC)),
+                    ..outcome
                 }
             }
         };
@@ -483,6 +472,17 @@ impl Serving {
         let release = (!outcome.finished).then_some(release);
         self.cache.put_release(key, &resource.uid, release, written);
         (outcome.again.into_iter().chain(again).min(), outcome.put_off)
+    }
+
+    /// `None` if the work on a custom resource panicked.
+    async fn caught<T>(&self, key: &Key, secrets: &Arc<Secrets>, work: impl Future<Output = T>) -> Option<T> {
+        let done = AssertUnwindSafe(work).catch_unwind().await;
+        done.inspect_err(|panic| {
+            self.context.metrics.panics.inc();
+            let (kind, panic) = (&self.unit.group_kind, panic_text(panic.as_ref()));
+            secrets.during(|| tracing::error!(%kind, resource = %key, panic, "the work on it panicked"));
+        })
+        .ok()
     }
 
     /// Custom resources of a name that are gone, though nobody let them go. When to look again, if something is left.
@@ -506,18 +506,13 @@ impl Serving {
                 }
                 End::Vanished => {}
             }
+            let secrets = deleted.release.secrets.clone();
             let work = reconcile::uninstall(context, &self.unit, &resource, &mut deleted.release);
-            let wait = match AssertUnwindSafe(work).catch_unwind().await {
-                Ok(outcome) if outcome.finished => continue,
-                Ok(outcome) => outcome.again.unwrap_or(AFTER_PANIC),
-                Err(panic) => {
-                    context.metrics.panics.inc();
-                    let message = panic_text(panic.as_ref());
-                    tracing::error!(kind = %self.unit.group_kind, resource = %key, panic = message, "an uninstall panicked");
-                    AFTER_PANIC
-                }
+            let wait = match self.caught(key, &secrets, work).await {
+                Some(outcome) if outcome.finished => continue,
+                outcome => outcome.and_then(|outcome| outcome.again).unwrap_or(AFTER_PANIC),
             };
-            again = Some(again.map_or(wait, |again: Duration| again.min(wait)));
+            again = again.into_iter().chain([wait]).min();
             self.cache.put_back(key, deleted);
         }
         again

@@ -8,36 +8,36 @@ use super::Run;
 use super::preflight::list;
 use super::release::{Release, split};
 use crate::cluster::lookup;
-use crate::plan::health::Status;
+use crate::plan::health::{Status, has_health};
 use crate::plan::identity::ObjectId;
 use crate::plan::members::Members;
 use crate::plan::status::{Phase, Reason};
 
 /// The health of one member: `None` if it is well.
 pub(super) fn trouble(id: &ObjectId, members: &Members) -> Option<(Reason, String)> {
-    let short = format!("{} {}", id.group_kind.kind, id.name);
-    let Some(live) = members.get(id) else {
-        let why = members
-            .failure(&id.group_kind)
-            .map(|error| format!(" (its watch fails: {error})"))
-            .unwrap_or_default();
-        return Some((Reason::Progressing, format!("{short}: not seen yet{why}")));
+    let kind = &id.group_kind;
+    let (reason, text) = match members.get(id) {
+        None => {
+            let why = members
+                .failure(kind)
+                .map(|error| format!(" (its watch fails: {error})"));
+            (Reason::Progressing, format!("not seen yet{}", why.unwrap_or_default()))
+        }
+        Some(live) if live.deleting => (Reason::Terminating, "is being deleted".to_owned()),
+        Some(live) => match &live.health {
+            None if has_health(&kind.group, &kind.kind) => {
+                (Reason::Progressing, "its state is not known yet".to_owned())
+            }
+            None => return None,
+            Some(health) => match health.status {
+                Status::Current => return None,
+                Status::InProgress => (Reason::Progressing, health.message.clone()),
+                Status::Terminating => (Reason::Terminating, "is being deleted".to_owned()),
+                Status::Failed => (Reason::MemberFailed, health.message.clone()),
+            },
+        },
     };
-    if live.deleting {
-        return Some((Reason::Terminating, format!("{short}: is being deleted")));
-    }
-    let Some(health) = &live.health else {
-        return match crate::plan::health::has_health(&id.group_kind.group, &id.group_kind.kind) {
-            true => Some((Reason::Progressing, format!("{short}: its state is not known yet"))),
-            false => None,
-        };
-    };
-    match health.status {
-        Status::Current => None,
-        Status::InProgress => Some((Reason::Progressing, format!("{short}: {}", health.message))),
-        Status::Terminating => Some((Reason::Terminating, format!("{short}: is being deleted"))),
-        Status::Failed => Some((Reason::MemberFailed, format!("{short}: {}", health.message))),
-    }
+    Some((reason, format!("{} {}: {text}", kind.kind, id.name)))
 }
 
 impl Run<'_> {

@@ -50,7 +50,7 @@ pub(super) struct Memory {
     /// A release that has members, or may have: what they hold must not change without need.
     exists: bool,
     /// What the render needs.
-    kept: Kept,
+    pub(super) kept: Kept,
     pins: Vec<Pin>,
     renewal: Option<jiff::Timestamp>,
     regenerated: Option<String>,
@@ -149,10 +149,6 @@ impl Memory {
     fn use_stored(&mut self) {
         self.kept = self.stored.kept.clone();
         self.pins = self.stored.pins.clone();
-    }
-
-    pub(super) fn kept(&self) -> &Kept {
-        &self.kept
     }
 
     /// True if random results are to be drawn anew, or renewed: then the render differs, whatever it looks up.

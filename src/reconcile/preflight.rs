@@ -96,7 +96,7 @@ impl Run<'_> {
             secrets: Default::default(),
             share: Arc::new(Mutex::new(self.context.budget.another().await)),
         };
-        match work.rounds(prepared.revision, prepared.memory.kept(), answers).await {
+        match work.rounds(prepared.revision, &prepared.memory.kept, answers).await {
             Ok((_, desired)) => Ok(Some(Baseline::of(desired.members))),
             Err(failed @ Phase::Failed { .. }) => Err(failed),
             Err(_) => Ok(None),

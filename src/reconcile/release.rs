@@ -27,7 +27,7 @@ use contests::Contests;
 const LONGEST_LOOKUP: usize = 1024;
 
 /// The memory of a release. While the process lives it is what counts; what is stored is read once, at the start.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Release {
     uid: String,
     /// What somebody asked for last: the finalizer and the annotations that the operator writes are no news.

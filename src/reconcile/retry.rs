@@ -30,7 +30,6 @@ pub(super) struct Tried {
 }
 
 /// The API server refuses an object as it is written.
-#[derive(Debug)]
 struct Refusal {
     digest: String,
     /// UID and version of what it was to be applied to.
@@ -94,15 +93,6 @@ impl Run<'_> {
             }
             _ => drop(refused.remove(&member.id)),
         }
-    }
-}
-
-/// What was looked up and drawn is secret.
-impl std::fmt::Debug for Tried {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tried")
-            .field("refused", &self.refused)
-            .finish_non_exhaustive()
     }
 }
 

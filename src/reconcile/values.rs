@@ -49,11 +49,6 @@ pub fn values(unit: &Unit, spec: Value) -> Result<Value, Error> {
     let Value::Object(mut values) = spec else {
         return Err(Error::SpecIsNoMapping);
     };
-    apply_overrides(unit, &mut values)?;
-    Ok(Value::Object(values))
-}
-
-fn apply_overrides(unit: &Unit, values: &mut Map<String, Value>) -> Result<(), Error> {
     for override_value in &unit.watch.override_values {
         let error = |message: String| Error::Override {
             key: override_value.key.clone(),
@@ -61,9 +56,9 @@ fn apply_overrides(unit: &Unit, values: &mut Map<String, Value>) -> Result<(), E
         };
         // operator-sdk executes each value as a template with sprig's functions and no data, once the environment is in.
         let value = render_text("overrideValues", &override_value.value, &Value::Null).map_err(error)?;
-        set(&override_value.key, &value, values).map_err(error)?;
+        set(&override_value.key, &value, &mut values).map_err(error)?;
     }
-    Ok(())
+    Ok(Value::Object(values))
 }
 
 /// Sets `key=value` as `--set-string` does. Where Helm only finds a key without a value behind a comma, as in
