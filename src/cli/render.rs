@@ -309,7 +309,6 @@ fn unit(watch: &Watch, group_kind: GroupKind, resource: Resource) -> anyhow::Res
         renderer: Ok(renderer),
         stamp,
         siblings: Vec::new(),
-        concurrency: 1,
         lossy: Default::default(),
     })
 }

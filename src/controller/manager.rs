@@ -98,11 +98,11 @@ fn blueprints(options: &Options) -> Vec<Blueprint> {
             .filter(|other| (&other.group, &other.kind) == (&watch.group, &watch.kind) && other.id() != watch.id());
         let mut watch = watch.clone();
         watch.reconcile_period.get_or_insert(options.reconcile_period);
+        watch.max_concurrent_reconciles.get_or_insert(options.concurrency);
         blueprints.push(Blueprint {
             renderer: renderer.clone(),
             stamp: stamp.clone(),
             siblings: siblings.map(|other| other.selector.clone()).collect(),
-            concurrency: watch.max_concurrent_reconciles.unwrap_or(options.concurrency),
             watch,
         });
     }

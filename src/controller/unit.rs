@@ -46,8 +46,6 @@ pub struct Blueprint {
     /// Of the chart's files, as they were read.
     pub stamp: Stamp,
     pub siblings: Vec<Selector>,
-    /// Reconciles of this unit at a time.
-    pub concurrency: usize,
 }
 
 /// Tells of which namespace the custom resources are listed; `false`: that they can't be, so far.
@@ -170,7 +168,6 @@ impl Serving {
             renderer: blueprint.renderer.clone(),
             stamp: blueprint.stamp.clone(),
             siblings: blueprint.siblings.clone(),
-            concurrency: blueprint.concurrency,
             lossy: Default::default(),
         });
         Arc::new(Serving {
@@ -216,7 +213,7 @@ impl Serving {
                 self.want_members();
                 let _ = tokio::time::timeout(FIRST_LISTS, self.await_sync()).await;
                 // From here on each release waits for what it needs itself.
-                for _ in 0..self.unit.concurrency {
+                for _ in 0..self.unit.watch.max_concurrent_reconciles.unwrap_or(1) {
                     workers.spawn(self.clone().work(ended.clone()));
                 }
                 self.await_sync().await;

@@ -124,7 +124,6 @@ pub struct Unit {
     pub reads_release_facts: bool,
     /// Selectors of other watches of the same kind.
     pub siblings: Vec<Selector>,
-    pub concurrency: usize,
     /// What the status of its custom resources does not keep.
     pub lossy: Lossy,
 }

@@ -117,15 +117,14 @@ impl Run<'_> {
         removed
     }
 
-    /// Disposes of candidates side by side; answers in their order.
-    pub(super) async fn dispose_all(
+    /// Answers in the order of the candidates.
+    async fn dispose_all(
         &self,
         candidates: Vec<(ObjectId, Candidate)>,
         owner: &Owner,
         purpose: Purpose,
     ) -> Vec<(ObjectId, Disposed)> {
-        let snapshot = self.context.discovery.snapshot();
-        let snapshot = &snapshot;
+        let snapshot = &self.context.discovery.snapshot();
         let all = candidates.into_iter().map(|(id, candidate)| async move {
             let disposed = match snapshot.served(&id.group_kind) {
                 Ok(Some(resource)) => self.dispose(resource, &id, candidate, owner, purpose).await,
@@ -178,12 +177,8 @@ impl Run<'_> {
                 _ if !was_read => continue,
                 Verdict::Hold => return Disposed::Held,
                 Verdict::Stay => return Disposed::Left,
-                Verdict::Leave(ownership) => {
-                    tracing::info!(object = %id, %ownership, "not deleted");
-                    return Disposed::Left;
-                }
-                Verdict::Controlled(by) => {
-                    tracing::info!(object = %id, %by, "not deleted: a controller owns it");
+                verdict @ (Verdict::Leave(_) | Verdict::Controlled(_)) => {
+                    tracing::info!(object = %id, ?verdict, "not deleted");
                     return Disposed::Left;
                 }
             };

@@ -196,12 +196,8 @@ impl Run<'_> {
         // What is on its way out already, and what only bears our labels, is no member that could be lost.
         let is_member = |id: &ObjectId| {
             let members = self.context.members();
-            members.get(id).is_none_or(|live| {
-                matches!(
-                    verdict(id, live, owner, Purpose::Prune),
-                    Verdict::Delete | Verdict::Release | Verdict::Hold
-                )
-            })
+            let verdict = members.get(id).map(|live| verdict(id, live, owner, Purpose::Prune));
+            matches!(verdict, None | Some(Verdict::Delete | Verdict::Release | Verdict::Hold))
         };
         if annotations::is_prune_allowed(&self.written.annotations) || !orphans.iter().any(is_member) {
             return Intent::Wanted;

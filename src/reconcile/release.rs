@@ -1,6 +1,5 @@
 //! What is remembered of a release between two reconciles.
 
-mod backoff;
 mod contests;
 
 use std::collections::{HashMap, HashSet};
@@ -14,13 +13,13 @@ use super::custom_resource::CustomResource;
 use super::pods::PodTroubles;
 use super::record::{Refused, Saved};
 use super::retry::Tried;
+use crate::cluster::throttle::spread;
 use crate::plan::annotations;
 use crate::plan::conditions::{self, cut};
 use crate::plan::identity::ObjectId;
 use crate::plan::record::{Record, Stored};
 use crate::plan::request::Request;
 use crate::telemetry::redact::Secrets;
-use backoff::Backoff;
 use contests::Contests;
 
 /// A recorded lookup, in bytes: group, version, kind, and two names of 253 bytes have room in it.
@@ -171,6 +170,53 @@ impl Release {
     }
 }
 
+/// Retries wait at least and at most this long.
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// The failures of a release in a row.
+#[derive(Debug, Default)]
+pub struct Backoff {
+    /// Of the custom resource: releases that fail together don't come back together.
+    pub(super) uid: String,
+    /// Failed attempts since something changed.
+    pub failures: u32,
+    /// Attempts in a row to write the status that failed.
+    pub unwritten: u32,
+    /// Reconciles in a row that ended because the API server asked to be left alone, and of which nothing was told.
+    pub throttled: u32,
+    /// For how long the API server asked to be left alone.
+    pub retry_after: Option<Duration>,
+}
+
+// === impl Backoff ===
+
+impl Backoff {
+    /// How long to wait after one more failure: doubling, with jitter so that many releases don't retry as one.
+    pub fn failed(&mut self) -> Duration {
+        let wait = wait(&self.uid, &mut self.failures);
+        wait.max(self.spread(self.retry_after))
+    }
+
+    /// The same after one more failure to write the status, whatever the release itself is like. `retry_after`: for how
+    /// long the API server wants to be left alone.
+    pub fn failed_to_write(&mut self, retry_after: Option<Duration>) -> Duration {
+        wait(&self.uid, &mut self.unwritten).max(self.spread(retry_after))
+    }
+
+    /// When this release comes back that was asked to stay away for so long.
+    fn spread(&self, after: Option<Duration>) -> Duration {
+        spread(after.unwrap_or_default(), (&self.uid, self.failures))
+    }
+}
+
+/// Counts a failure.
+fn wait(uid: &str, failures: &mut u32) -> Duration {
+    let doubled = SHORTEST.saturating_mul(1 << (*failures).min(10)).min(LONGEST);
+    *failures = failures.saturating_add(1);
+    jitter(doubled, uid, *failures)
+}
+
 /// What the last render of a release read, for the next one.
 #[derive(Debug, Default)]
 pub struct LastRender {
@@ -308,5 +354,29 @@ mod tests {
             "after each edit there is something to tell again"
         );
         assert!(!told.is_news("round 4000"));
+    }
+
+    #[test]
+    fn retries_slow_down_and_are_bounded() {
+        let mut backoff = Backoff {
+            uid: "u".into(),
+            ..Backoff::default()
+        };
+        let waits: Vec<_> = (0..12).map(|_| backoff.failed()).collect();
+        assert!(waits[0] >= SHORTEST.mul_f64(0.8) && waits[0] <= SHORTEST.mul_f64(1.2));
+        assert!(waits[4] > waits[0] * 4);
+        assert!(waits.iter().all(|wait| *wait <= LONGEST.mul_f64(1.2)));
+        assert_eq!(backoff.failures, 12, "counted, for the status");
+        let asked = Duration::from_secs(900);
+        backoff.failures = 0;
+        backoff.retry_after = Some(asked);
+        let wait = backoff.failed();
+        assert!(
+            (asked..=asked * 3 / 2).contains(&wait),
+            "the server knows better: {wait:?}"
+        );
+        backoff.failures = 0;
+        backoff.uid = "another".into();
+        assert_ne!(backoff.failed(), wait, "they don't come back as one");
     }
 }

@@ -217,15 +217,12 @@ impl Run<'_> {
                     next.to_string().len(),
                     self.written.size(),
                 );
-                match release.refused {
-                    Refused::Everything => {
-                        // Not again before there is something else to say.
-                        release.told.status = Some(next.clone());
-                        self.warn_once(release, "StatusUnwritten", note).await;
-                    }
-                    _ => {
-                        tracing::info!(resource = %self.written.key, %error, "the status is refused; a shorter one is tried")
-                    }
+                if release.refused == Refused::Everything {
+                    // Not again before there is something else to say.
+                    release.told.status = Some(next.clone());
+                    self.warn_once(release, "StatusUnwritten", note).await;
+                } else {
+                    tracing::info!(resource = %self.written.key, %error, "the status is refused; a shorter one is tried");
                 }
                 self.save_record(release).await.is_ok()
             }
@@ -253,33 +250,23 @@ impl Run<'_> {
     }
 
     fn next_look_of(&self, release: &mut Release, conclusion: &Conclusion) -> Option<Duration> {
-        match &conclusion.phase {
-            Phase::Failed { .. } => Some(self.back_off(release)),
+        let phase = &conclusion.phase;
+        // A refused object may be removed by its owner, which no watch of ours would tell.
+        if matches!(phase, Phase::Failed { .. } | Phase::Stalled { recheck: true, .. }) {
+            return Some(self.back_off(release));
+        }
+        release.backoff.failures = 0;
+        match phase {
             // The watch tells when it works again; until then, each look renders what looks something up.
             Phase::Waiting {
                 reason: Reason::WatchFailed,
                 ..
-            } => {
-                release.backoff.failures = 0;
-                Some(RECHECK_UNSEEN)
-            }
-            Phase::Waiting { .. } => {
-                release.backoff.failures = 0;
-                Some(release.pod_troubles.next_look().unwrap_or(RECHECK).min(RECHECK))
-            }
-            Phase::Ready if conclusion.changes.gap.is_some() => {
-                release.backoff.failures = 0;
-                Some(RECHECK)
-            }
-            // A refused object may be removed by its owner, which no watch of ours would tell.
-            Phase::Stalled { recheck: true, .. } => Some(self.back_off(release)),
-            Phase::Ready | Phase::Stalled { .. } | Phase::Suspended => {
-                release.backoff.failures = 0;
-                let revision = release.record.revision as u32;
-                self.resync().map(|period| {
-                    let jittered = jitter(period, &self.written.uid, revision);
-                    jittered.max(annotations::SHORTEST_PERIOD)
-                })
+            } => Some(RECHECK_UNSEEN),
+            Phase::Waiting { .. } => Some(release.pod_troubles.next_look().unwrap_or(RECHECK).min(RECHECK)),
+            Phase::Ready if conclusion.changes.gap.is_some() => Some(RECHECK),
+            _ => {
+                let jittered = jitter(self.resync()?, &self.written.uid, release.record.revision as u32);
+                Some(jittered.max(annotations::SHORTEST_PERIOD))
             }
         }
     }
