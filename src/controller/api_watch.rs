@@ -45,6 +45,16 @@ struct Told {
     blind: Mutex<HashSet<&'static str>>,
 }
 
+impl Told {
+    fn turned(&self, kind: &'static str, fails: bool) {
+        let mut blind = lock(&self.blind);
+        match fails {
+            true => blind.insert(kind),
+            false => blind.remove(kind),
+        };
+    }
+}
+
 /// What matters of an object; each number changes when something does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
@@ -212,11 +222,7 @@ async fn follow<K>(
         let turned = if failing { works } else { fails };
         if turned {
             failing = fails;
-            let mut blind = lock(&told.blind);
-            match fails {
-                true => blind.insert(kind),
-                false => blind.remove(kind),
-            };
+            told.turned(kind, fails);
         }
         // There may have been changes that nobody saw.
         if changed || turned {

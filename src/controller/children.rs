@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
@@ -97,15 +98,7 @@ async fn follow<K: kube::Resource>(
                 if !listing && refused.is_none() {
                     continue;
                 }
-                let mut members = context.members();
-                members.set_failing(scope, error, Timestamp::now());
-                let sets = match refused.is_some_and(|refused| refused >= TOLD) {
-                    true => members.tell_failing(scope),
-                    false => Vec::new(),
-                };
-                drop(members);
-                context.count_failing(&scope.group_kind);
-                sets
+                fails(context, scope, error, refused)
             }
         };
         context.notify(&sets);
@@ -124,4 +117,15 @@ fn works(context: &Context, scope: &Scope) -> Vec<String> {
     context.count_failing(&scope.group_kind);
     context.synced.notify_waiters();
     sets
+}
+
+/// What a scope shows may be old. Returns the sets that must hear of it.
+fn fails(context: &Context, scope: &Scope, error: String, refused: Option<Duration>) -> Vec<String> {
+    let mut members = context.members();
+    members.set_failing(scope, error, Timestamp::now());
+    let is_told = refused.is_some_and(|refused| refused >= TOLD);
+    let sets = is_told.then(|| members.tell_failing(scope));
+    drop(members);
+    context.count_failing(&scope.group_kind);
+    sets.unwrap_or_default()
 }

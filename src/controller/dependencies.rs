@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
@@ -22,17 +23,18 @@ pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<R
     let api = resource.api_in::<MetadataOnly>(&context.client, scope.namespace.as_deref());
     let mut stream = std::pin::pin!(watch(api, None, true));
     let mut seen = HashSet::new();
+    let list = |metadata: &ObjectMeta, seen: &mut HashSet<_>| {
+        let (namespace, name, version) = facts(metadata);
+        seen.insert((namespace.to_owned(), name.to_owned()));
+        context.dependencies().observe(&scope, namespace, name, version)
+    };
     while let Some(news) = stream.next().await {
         let sets = match news {
             News::ListStarts => {
                 seen.clear();
                 continue;
             }
-            News::Listed(object) => {
-                let (namespace, name, version) = facts(&object.metadata);
-                seen.insert((namespace.to_owned(), name.to_owned()));
-                context.dependencies().observe(&scope, namespace, name, version)
-            }
+            News::Listed(object) => list(&object.metadata, &mut seen),
             News::Changed(object) => {
                 let (namespace, name, version) = facts(&object.metadata);
                 context.dependencies().observe(&scope, namespace, name, version)
@@ -54,10 +56,8 @@ pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<R
                 sets
             }
             News::Unreadable(unreadable) => {
-                let (namespace, name, version) = facts(&unreadable);
-                seen.insert((namespace.to_owned(), name.to_owned()));
                 context.metrics.unreadable(&scope.group_kind.kind);
-                context.dependencies().observe(&scope, namespace, name, version)
+                list(&unreadable, &mut seen)
             }
             News::Steady => {
                 let sets = context.dependencies().trust(&scope);
@@ -78,22 +78,25 @@ pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<R
                 if !listing && refused.is_none() {
                     continue;
                 }
-                let mut dependencies = context.dependencies();
-                if dependencies.set_refused(&scope, error, Timestamp::now()) {
-                    context.wanted.notify_one();
-                }
-                let sets = match refused.is_some_and(|refused| refused >= TOLD) {
-                    true => dependencies.tell_failing(&scope),
-                    false => Vec::new(),
-                };
-                drop(dependencies);
-                context.count_failing(&scope.group_kind);
-                context.synced.notify_waiters();
-                sets
+                fails(&context, &scope, error, refused)
             }
         };
         context.notify(&sets);
     }
+}
+
+/// What a scope shows may be old. Returns the sets that must hear of it.
+fn fails(context: &Context, scope: &Scope, error: String, refused: Option<Duration>) -> Vec<String> {
+    let mut dependencies = context.dependencies();
+    if dependencies.set_refused(scope, error, Timestamp::now()) {
+        context.wanted.notify_one();
+    }
+    let is_told = refused.is_some_and(|refused| refused >= TOLD);
+    let sets = is_told.then(|| dependencies.tell_failing(scope));
+    drop(dependencies);
+    context.count_failing(&scope.group_kind);
+    context.synced.notify_waiters();
+    sets.unwrap_or_default()
 }
 
 /// Namespace, name and resource version.

@@ -105,14 +105,11 @@ impl Run<'_> {
                 return self.report(release, Phase::failed(Reason::DeleteFailed, message)).await;
             }
             tracing::info!(resource = %self.written.key, %error, "the finalizer could not be removed yet");
+            let wait = self.back_off(release).min(RECHECK);
+            let wait = wait.max(asked_to_wait().unwrap_or_default());
             return Outcome {
-                again: Some(
-                    self.back_off(release)
-                        .min(RECHECK)
-                        .max(asked_to_wait().unwrap_or_default()),
-                ),
                 put_off: asked_to_wait().is_some(),
-                ..Outcome::of(ReconcileResult::Error)
+                ..Outcome::again(wait, ReconcileResult::Error)
             };
         }
         self.context.metrics.wrote("CustomResource", Operation::Metadata);

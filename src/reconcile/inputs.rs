@@ -49,26 +49,32 @@ pub fn digest(key: &Key, unit: &Unit, resource: &CustomResource, snapshot: &Snap
 /// Before the first reconcile: watches for what the record says was looked up, as far as the release may look there;
 /// a status is not proof of that.
 pub(super) fn follow_recorded(context: &Context, unit: &Unit, resource: &CustomResource, record: &Record) {
-    let keys: Vec<_> = record
-        .lookups
-        .iter()
-        .filter_map(|lookup| lookup::parse(split(lookup).0))
-        .collect();
     let Ok(namespace) = super::values::release_namespace(unit, resource) else {
         return;
     };
     let snapshot = context.discovery.snapshot();
-    let permitted = |key: &&LookupKey| {
-        let target = lookup::dependency(&snapshot, key);
-        let scope = snapshot
-            .preferred(&target.group_kind)
-            .is_none_or(|kind| kind.namespaced);
-        let scope = scope.then_some(target.namespace.as_str());
-        let lookups = &unit.watch.lookups;
-        resource.key.namespace.is_empty()
-            || grants::may_look_up(&target.group_kind, scope, &lookup::describe(key), &namespace, lookups).is_ok()
-    };
-    context.follow_lookups(&resource.set(&unit.group_kind), keys.iter().filter(permitted));
+    let lookups = record.lookups.iter();
+    let mut keys: Vec<LookupKey> = lookups.filter_map(|text| lookup::parse(split(text).0)).collect();
+    keys.retain(|key| may_look_up(unit, resource, &namespace, &snapshot, key).is_ok());
+    context.follow_lookups(&resource.set(&unit.group_kind), keys.iter());
+}
+
+/// Whether a release, of this namespace, may know what is there.
+pub(super) fn may_look_up(
+    unit: &Unit,
+    resource: &CustomResource,
+    namespace: &str,
+    snapshot: &Snapshot,
+    key: &LookupKey,
+) -> Result<(), grants::Refused> {
+    if resource.key.namespace.is_empty() {
+        return Ok(());
+    }
+    let (group_kind, version) = lookup::group_kind(key);
+    let namespaced = snapshot.namespaced(&group_kind, &version).unwrap_or(true);
+    let there = namespaced.then_some(key.namespace.as_str());
+    let (text, lookups) = (lookup::describe(key), &unit.watch.lookups);
+    grants::may_look_up(&group_kind, there, &text, namespace, lookups)
 }
 
 impl Run<'_> {

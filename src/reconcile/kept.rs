@@ -6,6 +6,7 @@ use super::context::Context;
 use super::custom_resource::CustomResource;
 use super::release::Release;
 use super::render::{Answers, Made, Prepared, Request, Work};
+use super::status::rights;
 use super::superset::Superset;
 use super::takeover::{claimant, may_adopt};
 use super::{Run, secrets};
@@ -69,12 +70,10 @@ pub(super) fn place(context: &Context, resource: &CustomResource) -> Place {
 }
 
 fn failed(place: &Place, error: &Error) -> Phase {
-    let hint = match error {
-        Error::Forbidden(_) => {
-            "; a chart with random results needs the rights to get, create, patch and delete Secrets there"
-        }
-        _ => "",
-    };
+    let hint = rights(
+        error,
+        "a chart with random results needs the rights to get, create, patch and delete Secrets there",
+    );
     let message = format!("{place}, which holds the release's random results: {error}{hint}");
     match error.is_permanent() {
         true => Phase::stalled(Reason::KeptResults, message),

@@ -86,6 +86,13 @@ impl Outcome {
             result,
         }
     }
+
+    fn again(wait: Duration, result: ReconcileResult) -> Self {
+        Outcome {
+            again: Some(wait),
+            ..Outcome::of(result)
+        }
+    }
 }
 
 /// So often a release is rendered in one reconcile while another operator draws its random results.
@@ -169,9 +176,8 @@ impl Run<'_> {
             && let Some(wait) = self.await_watches(release)
         {
             return Outcome {
-                again: Some(wait),
                 written: Some(self.written.clone()),
-                ..Outcome::of(ReconcileResult::Progressing)
+                ..Outcome::again(wait, ReconcileResult::Progressing)
             };
         }
         if self.written.deleting {

@@ -11,6 +11,7 @@ use super::Run;
 use super::kept;
 use super::release::Release;
 use super::render::Prepared;
+use super::status::rights;
 use super::superset::Superset;
 use crate::cluster::error::Error;
 use crate::cluster::record::RecordSecret;
@@ -133,13 +134,11 @@ impl Run<'_> {
 
     fn failed(&self, error: &Error) -> Phase {
         let namespace = kept::place(self.context, &self.written).namespace;
-        let hint = match error {
-            Error::Forbidden(_) => {
-                "; a release of many members, or one whose status keeps no record, needs the rights to get, create, patch \
-                 and delete Secrets there"
-            }
-            _ => "",
-        };
+        let hint = rights(
+            error,
+            "a release of many members, or one whose status keeps no record, needs the rights to get, create, patch and \
+             delete Secrets there",
+        );
         let message = format!("the Secret in {namespace} that holds the record of the release: {error}{hint}");
         Phase::failed(Reason::Record, message)
     }

@@ -326,8 +326,8 @@ impl Work<'_> {
         let mut found: Vec<(LookupKey, Value)> = Vec::with_capacity(missing.len());
         let mut unknown: Vec<LookupKey> = Vec::new();
         for key in missing {
-            self.permit(key)
-                .map_err(|refused| Phase::stalled(Reason::Refused, refused))?;
+            inputs::may_look_up(self.unit, self.resource, &self.identity.namespace, &self.snapshot, key)
+                .map_err(|refused| Phase::stalled(Reason::Refused, refused.to_string()))?;
             match self.known(key) {
                 Some(answer) => found.push((key.clone(), answer)),
                 None => unknown.push(key.clone()),
@@ -356,19 +356,6 @@ impl Work<'_> {
 
     fn chart_text(&self) -> ChartText<'_> {
         ChartText::of(Some(self.renderer.chart()))
-    }
-
-    /// Whether the release may know what is there; if not, why.
-    fn permit(&self, key: &LookupKey) -> Result<(), String> {
-        if self.resource.key.namespace.is_empty() {
-            return Ok(());
-        }
-        let (group_kind, version) = lookup::group_kind(key);
-        let namespaced = self.snapshot.namespaced(&group_kind, &version).unwrap_or(true);
-        let namespace = namespaced.then_some(key.namespace.as_str());
-        let (text, lookups) = (lookup::describe(key), &self.unit.watch.lookups);
-        grants::may_look_up(&group_kind, namespace, &text, &self.identity.namespace, lookups)
-            .map_err(|refused| refused.to_string())
     }
 
     /// What the last attempt found, if its watch shows that it is still so.

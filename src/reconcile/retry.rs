@@ -34,8 +34,6 @@ struct Refusal {
     digest: String,
     /// UID and version of what it was to be applied to.
     onto: Option<(String, String)>,
-    /// The API server's version.
-    server: String,
     at: Instant,
     reason: Reason,
     message: String,
@@ -46,11 +44,6 @@ fn version(live: Option<&Live>) -> Option<(String, String)> {
 }
 
 impl Run<'_> {
-    fn server(&self) -> String {
-        let snapshot = self.context.discovery.snapshot();
-        snapshot.capabilities.kube_version.version.clone()
-    }
-
     /// What the API server said of this very member before, if nothing that it judges by has changed.
     pub(super) fn refused_before(
         &self,
@@ -61,7 +54,6 @@ impl Run<'_> {
         let known = release.tried.refused.get(&member.id)?;
         let is_same = known.digest == member.digest
             && known.onto == version(live)
-            && known.server == self.server()
             && !self
                 .context
                 .schemas
@@ -84,7 +76,6 @@ impl Run<'_> {
                 let refusal = Refusal {
                     digest: member.digest.clone(),
                     onto: version(live),
-                    server: self.server(),
                     at: Instant::now(),
                     reason: *reason,
                     message: message.clone(),

@@ -171,31 +171,51 @@ impl Run<'_> {
         order: Order,
         error: Error,
     ) -> Result<MemberOutcome, Error> {
-        let client = &self.context.client;
-        match objects::would_be_created(client, resource, &member.id, &member.object).await {
-            Ok(Creation::Accepted) => {}
-            Ok(Creation::Refused(_)) => return Ok(self.failure(member, &error)),
-            Err(unknown) => return Ok(self.failure(member, &unknown)),
-        }
         let fields = match &error {
             Error::Unprocessable { causes, .. } => fields(causes),
             _ => String::new(),
         };
+        match self.make_room(resource, member, live, order, &error, &fields).await {
+            Ok(None) => {}
+            Ok(Some(outcome)) => return Ok(outcome),
+            Err(error) => return Ok(self.failure(member, &error)),
+        }
+        let sent = content(member, None);
+        match self.send_content(release, resource, member, sent, Onto::Nothing).await {
+            Ok(live) => Ok(MemberOutcome::Recreated(Box::new(live), fields)),
+            Err(error) => self.unless_overtaken(member, error),
+        }
+    }
+
+    /// Deletes what is there of a member, if that would help and may be. What becomes of the member if it isn't gone.
+    async fn make_room(
+        &self,
+        resource: &Resource,
+        member: &Member,
+        live: &Live,
+        order: Order,
+        error: &Error,
+        fields: &str,
+    ) -> Result<Option<MemberOutcome>, Error> {
+        let (client, id) = (&self.context.client, &member.id);
+        if let Creation::Refused(_) = objects::would_be_created(client, resource, id, &member.object).await? {
+            return Ok(Some(self.failure(member, error)));
+        }
         let immutable = |advice: String| {
-            let text = format!("{} ({}): {fields} can't be changed; {advice}", member.id, member.source);
-            Ok(MemberOutcome::Failed(Reason::Immutable, text))
+            let text = format!("{id} ({}): {fields} can't be changed; {advice}", member.source);
+            Ok(Some(MemberOutcome::Failed(Reason::Immutable, text)))
         };
         if !(order.recreate || live.force || member.policy.update == Update::Recreate) {
             return immutable(format!(
                 "to have it deleted and made anew, annotate it with {UPDATE}=Recreate, or the custom resource with {FORCE_AT}"
             ));
         }
-        let is_held = match member.id.group_kind.kind == "StatefulSet" {
-            false => is_protected(&member.id.group_kind),
-            true => match objects::read(client, resource, &member.id).await {
-                Ok(found) => found.is_some_and(|(_, object)| deletes_claims(&object)),
-                Err(unknown) => return Ok(self.failure(member, &unknown)),
-            },
+        let is_held = match id.group_kind.kind == "StatefulSet" {
+            false => is_protected(&id.group_kind),
+            true => {
+                let found = objects::read(client, resource, id).await?;
+                found.is_some_and(|(_, object)| deletes_claims(&object))
+            }
         };
         if is_held && !live.prune_allowed {
             return immutable(format!(
@@ -203,38 +223,20 @@ impl Run<'_> {
             ));
         }
         // Its status may have moved on since, and a request to delete says what was looked at.
-        let deleted = match objects::look(client, resource, &member.id).await {
-            Ok(Some(seen)) if seen.uid == live.uid => objects::delete(client, resource, &member.id, &seen).await,
-            Ok(Some(_)) => Ok(Deleted::Changed),
-            Ok(None) => Ok(Deleted::Absent),
-            Err(error) => Err(error),
+        let deleted = match objects::look(client, resource, id).await? {
+            Some(seen) if seen.uid == live.uid => objects::delete(client, resource, id, &seen).await?,
+            Some(_) => Deleted::Changed,
+            None => Deleted::Absent,
         };
         match deleted {
-            Ok(Deleted::Accepted) => self
-                .context
-                .metrics
-                .wrote(&member.id.group_kind.kind, Operation::Delete),
-            Ok(Deleted::Absent) => {}
-            Ok(Deleted::Changed) => {
-                let replaced = Error::Conflict(format!("{} was changed meanwhile", member.id));
-                return Ok(self.failure(member, &replaced));
-            }
-            Err(error) => return Ok(self.failure(member, &error)),
+            Deleted::Accepted => self.context.metrics.wrote(&id.group_kind.kind, Operation::Delete),
+            Deleted::Absent => {}
+            Deleted::Changed => return Err(Error::Conflict(format!("{id} was changed meanwhile"))),
         }
-        tracing::info!(object = %member.id, fields, "deleted, to be made anew");
-        match objects::look(client, resource, &member.id).await {
-            Ok(None) => {}
-            // A finalizer holds it; the watch tells when it is gone.
-            Ok(Some(_)) => return Ok(MemberOutcome::Awaited),
-            Err(error) => return Ok(self.failure(member, &error)),
-        }
-        match self
-            .send_content(release, resource, member, content(member, None), Onto::Nothing)
-            .await
-        {
-            Ok(live) => Ok(MemberOutcome::Recreated(Box::new(live), fields)),
-            Err(error) => self.unless_overtaken(member, error),
-        }
+        tracing::info!(object = %id, fields, "deleted, to be made anew");
+        // A finalizer may hold it; the watch tells when it is gone.
+        let held = objects::look(client, resource, id).await?;
+        Ok(held.map(|_| MemberOutcome::Awaited))
     }
 
     /// What a failed request says about a member.

@@ -206,24 +206,7 @@ impl Run<'_> {
                 true
             }
             Err(error) if is_about_status(&error) => {
-                self.context.metrics.refused(&self.unit.group_kind.kind);
-                release.refused = match release.refused {
-                    Refused::Nothing => Refused::Details,
-                    _ => Refused::Everything,
-                };
-                let note = format!(
-                    "the API server refuses the status, of {} bytes beside a custom resource of about {}: {error}. What must \
-                     be known of the release is kept in Secrets beside it, Events tell what conditions would",
-                    next.to_string().len(),
-                    self.written.size(),
-                );
-                if release.refused == Refused::Everything {
-                    // Not again before there is something else to say.
-                    release.told.status = Some(next.clone());
-                    self.warn_once(release, "StatusUnwritten", note).await;
-                } else {
-                    tracing::info!(resource = %self.written.key, %error, "the status is refused; a shorter one is tried");
-                }
+                self.note_refused_status(release, next, &error).await;
                 self.save_record(release).await.is_ok()
             }
             Err(error) => {
@@ -235,6 +218,26 @@ impl Run<'_> {
                 false
             }
         }
+    }
+
+    /// A shorter status is tried; where that is refused as well, an Event tells it.
+    async fn note_refused_status(&self, release: &mut Release, next: &Value, error: &Error) {
+        self.context.metrics.refused(&self.unit.group_kind.kind);
+        if release.refused == Refused::Nothing {
+            release.refused = Refused::Details;
+            tracing::info!(resource = %self.written.key, %error, "the status is refused; a shorter one is tried");
+            return;
+        }
+        release.refused = Refused::Everything;
+        // Not again before there is something else to say.
+        release.told.status = Some(next.clone());
+        let note = format!(
+            "the API server refuses the status, of {} bytes beside a custom resource of about {}: {error}. What must be \
+             known of the release is kept in Secrets beside it, Events tell what conditions would",
+            next.to_string().len(),
+            self.written.size(),
+        );
+        self.warn_once(release, "StatusUnwritten", note).await;
     }
 
     /// When to look again: as the phase asks, or when a certificate is to be renewed.
@@ -318,6 +321,14 @@ impl Run<'_> {
             true => self.warn(&event.reason, &event.note).await,
             false => self.inform(&event.reason, &event.note).await,
         }
+    }
+}
+
+/// Which rights are needed, if a request failed for want of one.
+pub(super) fn rights(error: &Error, rights: &str) -> String {
+    match error {
+        Error::Forbidden(_) => format!("; {rights}"),
+        _ => String::new(),
     }
 }
 

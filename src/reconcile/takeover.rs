@@ -17,6 +17,7 @@ use super::custom_resource::CustomResource;
 use super::preflight::list;
 use super::release::Release;
 use super::render::Prepared;
+use super::status::rights;
 use super::superset::Superset;
 use super::{Outcome, Run, Unit, values};
 use crate::cluster::custom_resource::{self as writes, STATUS_MANAGER};
@@ -67,6 +68,12 @@ struct Stored {
     others: Vec<(Option<StoredRelease>, (String, String))>,
 }
 
+impl Stored {
+    fn is_anothers(&self) -> bool {
+        self.secrets.is_empty() && !self.others.is_empty()
+    }
+}
+
 /// The release as it claims objects that don't carry its marks.
 pub(super) fn claimant(unit: &Unit, resource: &CustomResource, namespace: &str) -> Claimant {
     Claimant {
@@ -86,12 +93,10 @@ pub(super) fn may_adopt(object: &Value, claimant: &Claimant) -> bool {
 }
 
 fn failed(what: &str, error: &Error) -> Phase {
-    let hint = match error {
-        Error::Forbidden(_) => {
-            "; to take a release over, the operator needs the rights to list and delete Secrets in its namespace"
-        }
-        _ => "",
-    };
+    let hint = rights(
+        error,
+        "to take a release over, the operator needs the rights to list and delete Secrets in its namespace",
+    );
     Phase::failed(Reason::Takeover, format!("{what}: {error}{hint}"))
 }
 
@@ -119,13 +124,9 @@ impl Run<'_> {
         };
         // One at a time is unpacked, with no more memory than a render has.
         let _share = self.context.budget.share().await;
-        let Stored {
-            mut releases,
-            mut secrets,
-            others,
-        } = self.read_stored(stored, &namespace).await?;
+        let mut stored = self.read_stored(stored, &namespace).await?;
         let adopts = self.unit.watch.collisions != Collisions::Prevent;
-        if former == Former::OperatorSdk && secrets.is_empty() && !others.is_empty() && !self.written.deleting {
+        if former == Former::OperatorSdk && stored.is_anothers() && !self.written.deleting {
             // Whoever may write a custom resource can say that it was helm-operator's; `helm install` made this release.
             if adopts {
                 former = Former::Helm;
@@ -134,21 +135,23 @@ impl Run<'_> {
             }
         }
         if former == Former::Helm && adopts {
+            // What nothing was made of isn't taken over with anything.
+            let mut others = std::mem::take(&mut stored.others);
+            others.retain(|(found, _)| found.as_ref().is_none_or(StoredRelease::has_objects));
             for (found, secret) in others {
-                // What nothing was made of isn't taken over with anything.
-                if found.as_ref().is_none_or(StoredRelease::has_objects) {
-                    releases.extend(found);
-                    secrets.push(secret);
-                }
+                stored.releases.extend(found);
+                stored.secrets.push(secret);
             }
         }
+        let Stored {
+            mut releases, secrets, ..
+        } = stored;
         releases.sort_by_key(|release| (release.is_deployed(), release.version));
         if releases.is_empty() {
-            let manifest = self.written.status();
-            let manifest = manifest[takeover::DEPLOYED_RELEASE]["manifest"]
-                .as_str()
-                .unwrap_or_default();
-            releases.extend((!manifest.is_empty()).then(|| StoredRelease::of_manifest(manifest)));
+            let status = self.written.status();
+            let manifest = status[takeover::DEPLOYED_RELEASE]["manifest"].as_str();
+            let manifest = manifest.filter(|manifest| !manifest.is_empty());
+            releases.extend(manifest.map(StoredRelease::of_manifest));
         }
         let manifests = self.remember(release, &releases, &namespace);
         release.under_takeover = true;
@@ -385,17 +388,25 @@ impl Run<'_> {
                 _ => return Ok(None),
             }
             let patch = takeover::marks(&metadata, id, &owner, &self.context.operator);
-            match requests::rewrite(client, resource, &id.namespace, &id.name, &patch).await {
-                Ok(_) => {
-                    self.context.metrics.wrote(&id.group_kind.kind, Operation::Metadata);
-                    return Ok(Some(uid));
-                }
-                Err(error) if error.is_not_found() => return Ok(None),
+            match self.rewrite(resource, id, &patch).await {
+                Ok(is_there) => return Ok(is_there.then_some(uid)),
                 Err(error @ Error::Conflict(_)) => result = Err(error),
                 Err(error) => return Err(error),
             }
         }
         result
+    }
+
+    /// False if the object is gone.
+    async fn rewrite(&self, resource: &Resource, id: &ObjectId, patch: &Value) -> Result<bool, Error> {
+        match requests::rewrite(&self.context.client, resource, &id.namespace, &id.name, patch).await {
+            Ok(_) => {
+                self.context.metrics.wrote(&id.group_kind.kind, Operation::Metadata);
+                Ok(true)
+            }
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Step 4, for a member that carries no marks of ours: what may be done with it. If it may be applied with force, its
@@ -452,13 +463,9 @@ impl Run<'_> {
             let Some(patch) = takeover::migration(&metadata, &heir) else {
                 return apply(true, Why::Adopted);
             };
-            match requests::rewrite(client, resource, namespace, name, &patch).await {
-                Ok(_) => {
-                    let kind = &member.id.group_kind.kind;
-                    self.context.metrics.wrote(kind, Operation::Metadata);
-                    return apply(true, Why::Adopted);
-                }
-                Err(error) if error.is_not_found() => return apply(false, Why::Missing),
+            match self.rewrite(resource, &member.id, &patch).await {
+                Ok(true) => return apply(true, Why::Adopted),
+                Ok(false) => return apply(false, Why::Missing),
                 Err(error @ Error::Conflict(_)) => conflict = error,
                 Err(error) => return Err(unable(error)),
             }
@@ -556,11 +563,9 @@ impl Run<'_> {
         let Some(resource) = snapshot.served(&id.group_kind)? else {
             return Ok(());
         };
-        let client = &self.context.client;
-        let found = requests::metadata(client, resource, &id.namespace, &id.name).await?;
+        let found = requests::metadata(&self.context.client, resource, &id.namespace, &id.name).await?;
         if let Some(patch) = found.and_then(|metadata| takeover::parting(&metadata, &self.written.uid)) {
-            requests::rewrite(client, resource, &id.namespace, &id.name, &patch).await?;
-            self.context.metrics.wrote(&id.group_kind.kind, Operation::Metadata);
+            self.rewrite(resource, id, &patch).await?;
         }
         Ok(())
     }

@@ -2,8 +2,6 @@
 //! when the request to delete came, and then deletes what is there: one that was put on in between holds nothing. What
 //! carries an owner reference goes by itself; all of the release goes here.
 
-use std::time::Duration;
-
 use super::custom_resource::CustomResource;
 use super::delete::{Gone, POLL, finished};
 use super::release::Release;
@@ -65,11 +63,11 @@ impl Run<'_> {
                 self.inform("UninstallSuccessful", &note).await;
                 finished()
             }
-            Ok(Gone::Going(_)) => again(POLL, ReconcileResult::Progressing),
+            Ok(Gone::Going(_)) => Outcome::again(POLL, ReconcileResult::Progressing),
             Err(Phase::Failed { message, .. } | Phase::Stalled { message, .. }) => {
                 self.uninstall_later(release, &message)
             }
-            Err(_) => again(POLL, ReconcileResult::Progressing),
+            Err(_) => Outcome::again(POLL, ReconcileResult::Progressing),
         }
     }
 
@@ -78,13 +76,6 @@ impl Run<'_> {
         let (kind, resource) = (&self.unit.group_kind, &self.written.key);
         tracing::warn!(%kind, %resource, "it is gone, and what was made for it can't be deleted yet: {why}");
         let wait = self.back_off(release);
-        again(wait.max(asked_to_wait().unwrap_or_default()), ReconcileResult::Error)
-    }
-}
-
-fn again(wait: Duration, result: ReconcileResult) -> Outcome {
-    Outcome {
-        again: Some(wait),
-        ..Outcome::of(result)
+        Outcome::again(wait.max(asked_to_wait().unwrap_or_default()), ReconcileResult::Error)
     }
 }

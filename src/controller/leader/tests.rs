@@ -73,10 +73,8 @@ impl Server {
     }
 
     fn holder(&self) -> String {
-        self.lease
-            .as_ref()
-            .map(|_| self.spec().holder_identity.unwrap_or_default())
-            .unwrap_or_default()
+        let holder = self.lease.as_ref().and_then(|_| self.spec().holder_identity);
+        holder.unwrap_or_default()
     }
 
     fn set_holder(&mut self, holder: &str, transitions: i32) {
@@ -149,13 +147,7 @@ impl Bench {
     }
 
     async fn until(&self, what: &str, condition: impl Fn(&mut Server) -> bool) {
-        for _ in 0..500 {
-            if self.with(&condition) {
-                return;
-            }
-            sleep(Duration::from_millis(100)).await;
-        }
-        panic!("never: {what}");
+        until(what, || self.with(&condition)).await;
     }
 }
 
@@ -182,13 +174,17 @@ impl Running {
 
 /// Waits until a candidate knows that it leads, which is a moment after the server does.
 async fn leads(metrics: &Metrics) {
+    until("leads", || metrics.leader.get() == 1).await;
+}
+
+async fn until(what: &str, condition: impl Fn() -> bool) {
     for _ in 0..500 {
-        if metrics.leader.get() == 1 {
+        if condition() {
             return;
         }
         sleep(Duration::from_millis(100)).await;
     }
-    panic!("never leads");
+    panic!("never: {what}");
 }
 
 #[tokio::test(start_paused = true)]
