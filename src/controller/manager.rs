@@ -156,7 +156,7 @@ async fn lead(
         options.operator.clone(),
         options.own_namespace.clone(),
     );
-    let context = context.only_in(options.namespaces.clone()).within(options.memory);
+    let context = context.within(options.namespaces.clone(), options.memory);
     let context = Arc::new(context);
     health.set_waiting("the first lists");
 

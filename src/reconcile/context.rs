@@ -128,13 +128,11 @@ pub struct Unit {
     pub lossy: Lossy,
 }
 
-/// `tpl` makes code of values, so that they are searched as well.
-pub(super) const RELEASE_FACTS: &[&str] = &["IsInstall", "IsUpgrade", "Revision"];
-
-/// True if a text contains one of the words.
-pub(super) fn mentions(text: &[u8], words: &[&str]) -> bool {
+/// True if a text mentions what an upgrade changes. `tpl` makes code of values, so that they are searched as well.
+pub(super) fn mentions_release_facts(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
-    words.iter().any(|word| text.contains(word))
+    let mut facts = ["IsInstall", "IsUpgrade", "Revision"].into_iter();
+    facts.any(|fact| text.contains(fact))
 }
 
 /// True if a chart or one of its dependencies mentions `.Release.Revision`, `.IsInstall` or `.IsUpgrade`: an upgrade may
@@ -143,8 +141,8 @@ pub fn reads_release_facts(chart: &Chart) -> bool {
     // Values and files can reach `tpl`, too.
     let mut files = chart.templates.iter().chain(&chart.files);
     let values = serde_json::to_vec(&chart.values.to_json()).unwrap_or_default();
-    mentions(&values, RELEASE_FACTS)
-        || files.any(|file| mentions(file.data.as_bytes(), RELEASE_FACTS))
+    mentions_release_facts(&values)
+        || files.any(|file| mentions_release_facts(file.data.as_bytes()))
         || chart.dependencies.iter().any(reads_release_facts)
 }
 
@@ -184,17 +182,12 @@ impl Context {
         }
     }
 
-    /// The same, for these namespaces alone.
-    pub fn only_in(mut self, namespaces: Option<BTreeSet<String>>) -> Self {
+    /// The same, for these namespaces alone (`None`: all), with so many bytes of memory for the process.
+    pub fn within(mut self, namespaces: Option<BTreeSet<String>>, memory: Option<u64>) -> Self {
         if namespaces.is_some() {
             self.dependencies = Mutex::default();
         }
         self.namespaces = namespaces;
-        self
-    }
-
-    /// The same, with so many bytes of memory for the process.
-    pub fn within(mut self, memory: Option<u64>) -> Self {
         self.budget = Budget::new(memory);
         self
     }

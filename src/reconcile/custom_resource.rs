@@ -15,7 +15,7 @@ use crate::cluster::decoding::{self, Unreadable, Whole};
 use crate::cluster::discovery::Resource;
 use crate::plan::annotations;
 use crate::plan::applyset::{self, FINALIZER};
-use crate::plan::conditions;
+use crate::plan::conditions::{self, Condition};
 use crate::plan::deletion::Cascade;
 use crate::plan::identity::GroupKind;
 use crate::plan::ownership::Owner;
@@ -167,20 +167,22 @@ impl CustomResource {
 
     /// How often it was tried in vain to bring about what it asks for now, as its status counts it.
     pub fn failures(&self, status: &Value) -> u32 {
-        let conditions = conditions::of(status);
-        let decided = conditions::get(&conditions, "Ready").and_then(|ready| ready.observed_generation);
         let failures = status.get("failures").and_then(Value::as_u64).unwrap_or_default();
-        match decided == Some(self.generation) {
-            true => u32::try_from(failures).unwrap_or(u32::MAX),
-            false => 0,
+        match self.ready(status) {
+            Some(_) => u32::try_from(failures).unwrap_or(u32::MAX),
+            None => 0,
         }
     }
 
     /// True if its status tells that it isn't ready, as it is asked for now.
     pub fn is_unready(&self, status: &Value) -> bool {
+        self.ready(status).is_some_and(|ready| ready.status == "False")
+    }
+
+    fn ready(&self, status: &Value) -> Option<Condition> {
         let conditions = conditions::of(status);
-        conditions::get(&conditions, "Ready")
-            .is_some_and(|ready| ready.status == "False" && ready.observed_generation == Some(self.generation))
+        let ready = conditions::get(&conditions, "Ready")?;
+        (ready.observed_generation == Some(self.generation)).then(|| ready.clone())
     }
 
     pub fn has_finalizer(&self) -> bool {

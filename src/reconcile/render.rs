@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 
 use super::budget::Share;
-use super::context::{Context, RELEASE_FACTS, Unit, lock, mentions};
+use super::context::{Context, Unit, lock, mentions_release_facts};
 use super::custom_resource::CustomResource;
 use super::earlier::Earlier;
 use super::kept::Memory;
@@ -269,7 +269,7 @@ impl Work<'_> {
             return Ok(prepared);
         }
         prepared.revision = recorded + 1;
-        if self.unit.reads_release_facts || mentions(self.resource.spec_bytes(), RELEASE_FACTS) {
+        if self.unit.reads_release_facts || mentions_release_facts(self.resource.spec_bytes()) {
             self.earlier = None;
             let settled = self.settled(recorded + 1, memory, answers).await?;
             prepared = self.assemble(recorded + 1, settled, answers);
@@ -424,7 +424,10 @@ impl Work<'_> {
                     true => Reason::ValuesInvalid,
                     false => Reason::RenderFailed,
                 };
-                let why = error.is_of_memory().then(|| context.budget.why()).unwrap_or_default();
+                let why = match error.is_of_memory() {
+                    true => context.budget.why(),
+                    false => String::new(),
+                };
                 Err(Phase::stalled(reason, format!("{error}{why}")))
             }
             Err(_) => {
