@@ -11,8 +11,9 @@ use tokio::task::JoinHandle;
 use super::*;
 
 /// What the server does with requests.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Default)]
 enum Mood {
+    #[default]
     Well,
     Forbids,
     /// Does what it is asked, and never answers.
@@ -21,6 +22,7 @@ enum Mood {
     Hangs,
 }
 
+#[derive(Default)]
 struct Server {
     lease: Option<Value>,
     version: u64,
@@ -78,10 +80,7 @@ impl Server {
     }
 
     fn set_holder(&mut self, holder: &str, transitions: i32) {
-        let mut lease = self.lease.clone().unwrap_or_else(|| {
-            json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-                   "metadata": {"name": "op", "namespace": "ns", "labels": {"team": "blue"}}, "spec": {}})
-        });
+        let mut lease = self.lease.clone().unwrap_or(json!({"metadata": {"name": "op"}}));
         lease["spec"] = json!({"holderIdentity": holder, "leaseDurationSeconds": 15, "leaseTransitions": transitions,
                                "renewTime": "2001-01-01T00:00:00.000000Z"});
         self.store(lease);
@@ -96,12 +95,7 @@ struct Bench {
 
 impl Bench {
     fn start() -> Self {
-        let shared: Shared = Arc::new(Mutex::new(Server {
-            lease: None,
-            version: 0,
-            mood: Mood::Well,
-            requests: Vec::new(),
-        }));
+        let shared = Shared::default();
         let server = shared.clone();
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let server = server.clone();
