@@ -264,11 +264,8 @@ impl Changes {
     fn summary(&self) -> String {
         let mut parts = Vec::new();
         if self.applied > 0 {
-            parts.push(format!(
-                "{} {} applied",
-                self.applied,
-                if self.applied == 1 { "object" } else { "objects" }
-            ));
+            let objects = if self.applied == 1 { "object" } else { "objects" };
+            parts.push(format!("{} {objects} applied", self.applied));
         }
         if self.found > 0 {
             parts.push(format!("{} of them found without a record", self.found));
@@ -294,7 +291,7 @@ impl Changes {
 /// What the conditions of a status say, as events: for a kind whose status doesn't keep them.
 pub fn condition_events(status: &Value) -> Vec<Event> {
     let conditions = conditions::of(status);
-    let event = |kind: &str, warning: bool| {
+    let event = |(kind, warning): (&str, bool)| {
         let condition = conditions::get(&conditions, kind)?;
         let reason = match condition.status.as_str() {
             "True" => kind.to_owned(),
@@ -307,14 +304,8 @@ pub fn condition_events(status: &Value) -> Vec<Event> {
             once: true,
         })
     };
-    [
-        event("Ready", false),
-        event("PruneHeld", true),
-        event("Suspended", false),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let told = [("Ready", false), ("PruneHeld", true), ("Suspended", false)];
+    told.into_iter().filter_map(event).collect()
 }
 
 /// True if what was sent is what was read back: all of it, with whatever others put beside it.

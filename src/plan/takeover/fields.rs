@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntr
 use serde_json::{Map, Value, json};
 
 use super::FINALIZERS;
-use crate::plan::managed_fields::{item_keys, may_have};
+use crate::plan::managed_fields::{fields, item_keys, may_have};
 
 /// Those who write whole objects, and whom the operator replaces: helm-operator and Helm under the names of their
 /// binaries (Helm 4 applies, the others update), kubectl where it made the object, and the API server's name for what
@@ -39,28 +39,31 @@ pub struct Heir<'a> {
 /// The entries after the heir got its inheritance; `None` if nothing changes. With `owned`, the owner reference to the
 /// custom resource becomes the heir's alone.
 pub fn inherit(entries: &[ManagedFieldsEntry], heir: &Heir<'_>, owned: bool) -> Option<Vec<ManagedFieldsEntry>> {
-    let reference = owner_reference(heir.owner_uid);
+    let key = format!("k:{}", json!({"uid": heir.owner_uid}));
+    let reference = json!({"f:metadata": {"f:ownerReferences": {(&key): {}}}});
     let mut rest = Vec::with_capacity(entries.len());
-    let mut inherited = owned.then(|| reference.clone());
+    let mut inherited = owned.then_some(reference);
     let mut time = None;
     // The version of what is applied is that of our own entry, or of the last write.
     let mut version: Option<(bool, &ManagedFieldsEntry)> = None;
     for entry in entries {
         let is_of = entry.subresource.as_deref().unwrap_or_default() == heir.subresource;
         let ours = is_of && name(entry) == heir.manager && entry.operation.as_deref() == Some("Apply");
-        let former = is_of && is_former(entry, &reference);
+        let former = is_of && is_former(entry, &key);
         if !ours && !former {
             let mut entry = entry.clone();
-            if let (true, Some(fields)) = (owned, &mut entry.fields_v1) {
-                disown(&mut fields.0, &reference);
+            let owners = entry.fields_v1.as_mut().filter(|_| owned);
+            let owners = owners.and_then(|fields| fields.0.pointer_mut("/f:metadata/f:ownerReferences"));
+            if let Some(owners) = owners.and_then(Value::as_object_mut) {
+                owners.remove(&key);
             }
             rest.push(entry);
             continue;
         }
-        let fields = match ours {
-            true => fields(entry),
-            false => sent(fields(entry), heir.manifest),
-        };
+        let mut fields = fields(entry).cloned().unwrap_or_default();
+        if !ours {
+            fields = sent(fields, heir.manifest);
+        }
         unite(inherited.get_or_insert(json!({})), &fields);
         time = time.max(entry.time.clone());
         if ours || version.is_none_or(|(ours, known)| !ours && entry.time > known.time) {
@@ -86,45 +89,19 @@ fn name(entry: &ManagedFieldsEntry) -> &str {
 
 /// Known by name, or by what only an operator of Helm charts writes: an operator built on helm-operator-plugins is
 /// called as its binary is.
-fn is_former(entry: &ManagedFieldsEntry, reference: &Value) -> bool {
+fn is_former(entry: &ManagedFieldsEntry, reference_key: &str) -> bool {
     if FORMER_MANAGERS.contains(&name(entry)) {
         return true;
     }
-    let fields = fields(entry);
-    let has = |path: &[&str]| path.iter().try_fold(&fields, |value, key| value.get(key)).is_some();
-    let key = reference_key(reference);
+    let has = |path: &[&str]| {
+        let set = fields(entry);
+        set.and_then(|set| path.iter().try_fold(set, |value, key| value.get(key)))
+            .is_some()
+    };
     !name(entry).starts_with("kubectl")
         && (has(&["f:metadata", "f:annotations", "f:meta.helm.sh/release-name"])
-            || key.is_some_and(|key| has(&["f:metadata", "f:ownerReferences", key]))
+            || has(&["f:metadata", "f:ownerReferences", reference_key])
             || has(&["f:status", "f:deployedRelease"]))
-}
-
-fn fields(entry: &ManagedFieldsEntry) -> Value {
-    entry
-        .fields_v1
-        .as_ref()
-        .map(|fields| fields.0.clone())
-        .unwrap_or_default()
-}
-
-/// The set that holds one owner reference.
-fn owner_reference(uid: &str) -> Value {
-    let key = format!("k:{}", json!({"uid": uid}));
-    json!({"f:metadata": {"f:ownerReferences": {(key): {}}}})
-}
-
-fn reference_key(reference: &Value) -> Option<&str> {
-    let items = reference.pointer("/f:metadata/f:ownerReferences")?.as_object()?;
-    items.keys().next().map(String::as_str)
-}
-
-fn disown(fields: &mut Value, reference: &Value) {
-    let owners = fields
-        .pointer_mut("/f:metadata/f:ownerReferences")
-        .and_then(Value::as_object_mut);
-    if let (Some(owners), Some(key)) = (owners, reference_key(reference)) {
-        owners.remove(key);
-    }
 }
 
 /// What the API server fills in and then forbids to change, for objects whose manifest nobody knows.
