@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 
 use data_encoding::BASE64;
-use json_patch::jsonptr::{Pointer, PointerBuf};
+use json_patch::PatchOperation;
+use json_patch::jsonptr::Pointer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -43,47 +44,32 @@ pub struct Pin {
     pub value: Value,
 }
 
-/// The leaves that differ between two renders of the same release.
+/// The leaves that differ between two renders of the same release. Where chance decides on the shape of an object, there is
+/// no leaf to compare.
 pub fn random_leaves(rendered: &[Member], again: &[Member]) -> Vec<Leaf> {
     let mut leaves = Vec::new();
     for member in rendered {
         let Some(other) = again.iter().find(|other| other.id == member.id) else {
             continue;
         };
-        let mut pointers = Vec::new();
-        differing(&member.object, &other.object, &mut PointerBuf::new(), &mut pointers);
-        leaves.extend(pointers.into_iter().map(|pointer| Leaf {
-            id: member.id.clone(),
-            pointer,
-        }));
+        for change in json_patch::diff(&member.object, &other.object).0 {
+            let PatchOperation::Replace(change) = change else {
+                continue;
+            };
+            let before = change.path.resolve(&member.object);
+            if is_leaf(&change.value) && before.is_ok_and(is_leaf) {
+                leaves.push(Leaf {
+                    id: member.id.clone(),
+                    pointer: change.path.to_string(),
+                });
+            }
+        }
     }
     leaves
 }
 
-/// Pointers to the scalars that two objects of the same shape have different values for. Where chance decides on the
-/// shape itself, there is no leaf to compare.
-fn differing(one: &Value, other: &Value, path: &mut PointerBuf, found: &mut Vec<String>) {
-    match (one, other) {
-        (Value::Object(one), Value::Object(other)) => {
-            for (key, value) in one {
-                if let Some(other) = other.get(key) {
-                    path.push_back(key);
-                    differing(value, other, path, found);
-                    path.pop_back();
-                }
-            }
-        }
-        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
-            for (index, (value, other)) in one.iter().zip(other).enumerate() {
-                path.push_back(index);
-                differing(value, other, path, found);
-                path.pop_back();
-            }
-        }
-        (Value::Object(_) | Value::Array(_), _) | (_, Value::Object(_) | Value::Array(_)) => {}
-        _ if one != other => found.push(path.to_string()),
-        _ => {}
-    }
+fn is_leaf(value: &Value) -> bool {
+    !value.is_object() && !value.is_array()
 }
 
 /// The live scalar in the place of a rendered one. Items of a list that have a name are found by it, since others may
@@ -109,8 +95,7 @@ pub fn live_leaf<'a>(rendered: &Value, live: &'a Value, pointer: &str) -> Option
             _ => return None,
         }
     }
-    let is_leaf = !live.is_object() && !live.is_array() && !live.is_null();
-    is_leaf.then_some(live)
+    (is_leaf(live) && !live.is_null()).then_some(live)
 }
 
 /// Puts back those of the `missed` results that live leaves show, and says which. `None` if none can be told.
