@@ -41,7 +41,7 @@ pub(super) struct Arity {
 /// Why [`index`] and [`slice`] refuse.
 type Refused = String;
 
-/// All by name, with the parameters that they have at least, and whether they take more.
+/// All by name, which is their order, with the parameters that they have at least, and whether they take more.
 const BUILTINS: [(&str, Builtin, usize, bool); 19] = [
     ("and", Builtin::And, 1, true),
     ("call", Builtin::Call, 1, true),
@@ -67,8 +67,8 @@ const BUILTINS: [(&str, Builtin, usize, bool); 19] = [
 impl Builtin {
     /// The built-in function of that name.
     pub(super) fn by_name(name: &str) -> Option<Self> {
-        let found = BUILTINS.iter().find(|(known, ..)| *known == name)?;
-        Some(found.1)
+        let at = BUILTINS.binary_search_by_key(&name, |(known, ..)| *known).ok()?;
+        Some(BUILTINS[at].1)
     }
 
     pub(super) fn arity(self) -> Arity {
