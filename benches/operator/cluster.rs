@@ -106,42 +106,36 @@ impl Load {
         (0..self.count).map(|number| format!("load-{number:05}"))
     }
 
-    async fn for_all<F, Fut>(&self, act: F) -> Result<()>
-    where
-        F: Fn(String) -> Fut,
-        Fut: Future<Output = Result<()>>,
-    {
-        stream::iter(self.names().map(Ok))
-            .try_for_each_concurrent(AT_ONCE, act)
-            .await
+    async fn for_all(&self, act: impl AsyncFn(String) -> Result<()>) -> Result<()> {
+        let names = stream::iter(self.names().map(Ok));
+        names.try_for_each_concurrent(AT_ONCE, |name| act(name)).await
     }
 
     /// Creates the custom resources.
     pub async fn create(&self) -> Result<()> {
         let api = self.api(&threes());
-        self.for_all(|name| {
-            let api = api.clone();
-            async move {
-                let object = json!({
-                    "apiVersion": format!("{GROUP}/v1"), "kind": "Three", "metadata": {"name": name}, "spec": {"size": 1},
-                });
-                api.create(&Default::default(), &serde_json::from_value(object)?).await?;
-                Ok(())
-            }
+        self.for_all(async |name| {
+            let object = json!({
+                "apiVersion": format!("{GROUP}/v1"), "kind": "Three", "metadata": {"name": name}, "spec": {"size": 1},
+            });
+            api.create(&Default::default(), &serde_json::from_value(object)?)
+                .await?;
+            Ok(())
         })
         .await
     }
 
     /// Edits each of them so that one of three members changes.
     pub async fn edit(&self, color: &str) -> Result<()> {
+        let patch = Patch::Merge(json!({"spec": {"color": color}}));
+        self.patch(&patch).await
+    }
+
+    async fn patch(&self, patch: &Patch<Value>) -> Result<()> {
         let api = self.api(&threes());
-        self.for_all(|name| {
-            let api = api.clone();
-            async move {
-                let patch = json!({"spec": {"color": color}});
-                api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-                Ok(())
-            }
+        self.for_all(async |name| {
+            api.patch(&name, &PatchParams::default(), patch).await?;
+            Ok(())
         })
         .await
     }
@@ -149,26 +143,16 @@ impl Load {
     /// Deletes them; who made the members removes those.
     pub async fn delete(&self) -> Result<()> {
         let api = self.api(&threes());
-        self.for_all(|name| {
-            let api = api.clone();
-            async move {
-                api.delete(&name, &DeleteParams::default()).await?;
-                Ok(())
-            }
+        self.for_all(async |name| {
+            api.delete(&name, &DeleteParams::default()).await?;
+            Ok(())
         })
         .await
     }
 
-    /// The writes that no operator can do without, by a client that does nothing else: one apply on the custom resource,
-    /// three members, one status.
-    pub async fn floor(&self) -> Result<Duration> {
-        let status = json!({"conditions": [{"type": "Ready", "status": "True"}]});
-        self.bare_writes(&status).await
-    }
-
-    /// The same with what a cluster sees besides: the status that an operator writes, a watch on either kind, and one by
-    /// whoever waits for the custom resources.
-    pub async fn watched_floor(&self, status: &Value) -> Result<Duration> {
+    /// What the bare writes take with what a cluster sees besides: a watch on either kind, and one by whoever waits for
+    /// the custom resources.
+    pub async fn watched_writes(&self, status: &Value) -> Result<Duration> {
         let watches = [threes(), configmaps(), threes()].map(|resource| {
             let load = self.clone();
             tokio::spawn(async move { load.watch_until("never", &resource, |_| false).await })
@@ -185,56 +169,45 @@ impl Load {
         Ok(object.data["status"].take())
     }
 
-    async fn bare_writes(&self, status: &Value) -> Result<Duration> {
+    /// How long the writes take that no operator can do without, by a client that does nothing else: one apply on the
+    /// custom resource, three members, one status.
+    pub async fn bare_writes(&self, status: &Value) -> Result<Duration> {
         let (owners, members) = (self.api(&threes()), self.api(&configmaps()));
+        let parameters = PatchParams::apply("bare").force();
         let started = Instant::now();
-        self.for_all(|name| {
-            let (owners, members) = (owners.clone(), members.clone());
-            async move {
-                let parameters = PatchParams::apply("bare").force();
-                let owner = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Three"});
-                let mut claim = owner.clone();
-                claim["metadata"] = json!({"name": name, "finalizers": ["bench.chartwright.test/bare"], "labels": {"bare": "true"}});
-                owners.patch(&name, &parameters, &Patch::Apply(claim)).await?;
-                for part in ["main", "files", "tuning"] {
-                    let text: String = (0..12).map(|line| format!("{part} line {line}\n")).collect();
-                    let member_name = format!("{name}-{part}");
-                    let member = json!({
-                        "apiVersion": "v1", "kind": "ConfigMap",
-                        "metadata": {"name": member_name, "labels": {"app.kubernetes.io/name": "three", "app.kubernetes.io/instance": name}},
-                        "data": {"size": "1", "text": text},
-                    });
-                    members.patch(&member_name, &parameters, &Patch::Apply(member)).await?;
-                }
-                let mut told = owner;
-                told["metadata"] = json!({"name": name});
-                told["status"] = status.clone();
-                owners.patch_status(&name, &parameters, &Patch::Apply(told)).await?;
-                Ok(())
+        self.for_all(async |name| {
+            let owner = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Three"});
+            let mut claim = owner.clone();
+            let finalizers = ["bench.chartwright.test/bare"];
+            claim["metadata"] = json!({"name": name, "finalizers": finalizers, "labels": {"bare": "true"}});
+            owners.patch(&name, &parameters, &Patch::Apply(claim)).await?;
+            for part in ["main", "files", "tuning"] {
+                let text: String = (0..12).map(|line| format!("{part} line {line}\n")).collect();
+                let member_name = format!("{name}-{part}");
+                let labels = json!({"app.kubernetes.io/name": "three", "app.kubernetes.io/instance": name});
+                let member = json!({
+                    "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": member_name, "labels": labels},
+                    "data": {"size": "1", "text": text},
+                });
+                members.patch(&member_name, &parameters, &Patch::Apply(member)).await?;
             }
+            let mut told = owner;
+            told["metadata"] = json!({"name": name});
+            told["status"] = status.clone();
+            owners.patch_status(&name, &parameters, &Patch::Apply(told)).await?;
+            Ok(())
         })
         .await?;
         Ok(started.elapsed())
     }
 
-    /// Removes what the floor left.
+    /// Removes what the bare writes left.
     pub async fn clear(&self) -> Result<()> {
-        let owners = self.api(&threes());
-        self.for_all(|name| {
-            let owners = owners.clone();
-            async move {
-                let patch = json!({"metadata": {"finalizers": null}});
-                owners
-                    .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
-                    .await?;
-                owners.delete(&name, &DeleteParams::default()).await?;
-                Ok(())
-            }
-        })
-        .await?;
-        self.api(&configmaps())
-            .delete_collection(&DeleteParams::default(), &ListParams::default())
-            .await?;
+        let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        self.patch(&bare).await?;
+        self.delete().await?;
+        let (how, all) = (DeleteParams::default(), ListParams::default());
+        self.api(&configmaps()).delete_collection(&how, &all).await?;
         Ok(())
     }
 
@@ -257,18 +230,18 @@ impl Load {
     /// Waits until every `main` member has this color.
     pub async fn all_colored(&self, color: &str) -> Result<()> {
         let api = self.api(&configmaps());
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let list = api.list(&ListParams::default()).await?;
-            let colored = list.items.iter().filter(|object| object.data["data"]["color"] == color);
-            if colored.count() == self.count {
-                return Ok(());
+        let colored = async {
+            loop {
+                let list = api.list(&ListParams::default()).await?;
+                let colored = list.items.iter().filter(|object| object.data["data"]["color"] == color);
+                if colored.count() == self.count {
+                    return anyhow::Ok(());
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
             }
-            if Instant::now() > deadline {
-                bail!("not all members are {color}");
-            }
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
+        };
+        let outcome = tokio::time::timeout(PATIENCE, colored).await;
+        outcome.with_context(|| format!("not all members are {color}"))?
     }
 
     /// Waits until neither custom resources nor members are left.
@@ -304,18 +277,19 @@ impl Load {
                 let parameters = WatchParams::default().timeout(290);
                 let mut events = api.watch(&parameters, &version).await?.boxed();
                 while let Some(event) = events.try_next().await? {
-                    match event {
+                    let seen = match event {
                         WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                            version = object.metadata.resource_version.clone().unwrap_or_default();
                             known.insert(name(&object), is_ready(&object));
+                            object.metadata.resource_version
                         }
                         WatchEvent::Deleted(object) => {
-                            version = object.metadata.resource_version.clone().unwrap_or_default();
                             known.remove(&name(&object));
+                            object.metadata.resource_version
                         }
-                        WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
+                        WatchEvent::Bookmark(bookmark) => Some(bookmark.metadata.resource_version),
                         WatchEvent::Error(error) => bail!("{what}: {error:?}"),
-                    }
+                    };
+                    version = seen.unwrap_or_default();
                     if holds(&known) {
                         return Ok(());
                     }

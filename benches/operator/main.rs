@@ -60,20 +60,20 @@ fn run() -> Result<()> {
     let client = runtime.block_on(cluster::client(control_plane.kubeconfig()))?;
 
     eprintln!("floor: {count} x 5 applies by a bare client ...");
-    // With the status that an operator writes: the watched floor.
-    let bare = |namespace: &str, status: Option<&Value>| {
+    let bare = |namespace: &str, status: &Value, watched: bool| {
         let load = Load::new(control_plane.kubectl(), &client, namespace, count)?;
         runtime.block_on(async {
             load.create().await?;
-            let written = match status {
-                Some(status) => load.watched_floor(status).await?,
-                None => load.floor().await?,
+            let written = match watched {
+                true => load.watched_writes(status).await?,
+                false => load.bare_writes(status).await?,
             };
             load.clear().await?;
             anyhow::Ok(written.as_secs_f64())
         })
     };
-    let floor = bare("floor", None)?;
+    let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+    let floor = bare("floor", &ready, false)?;
     let bench = Bench {
         control_plane: &control_plane,
         runtime: &runtime,
@@ -100,7 +100,7 @@ fn run() -> Result<()> {
         let status = row.as_object_mut().and_then(|row| row.remove("status"));
         let status = status.filter(Value::is_object).unwrap_or_else(|| json!({}));
         eprintln!("watched floor: {count} x 5 applies by a bare client, with watches ...");
-        let watched = bare(&format!("watched-{at}"), Some(&status))?;
+        let watched = bare(&format!("watched-{at}"), &status, true)?;
         row["watched_floor_seconds"] = round(watched);
         let converge = &mut row["phases"]["converge"];
         converge["ratio_to_watched_floor"] = round(converge["seconds"].as_f64().unwrap_or_default() / watched);
@@ -147,16 +147,11 @@ impl Bench<'_> {
         let is_ours = name == "chartwright";
         let user = format!("bench-{name}");
         let kubeconfig = self.control_plane.kubeconfig_for(&user, &["system:masters"])?;
-        let mut starts = 0;
-        let mut start = || {
-            starts += 1;
+        let start = |number: usize| {
             let mut command = command(&self.scratch.join("watches.yaml"));
             command.env("KUBECONFIG", &kubeconfig);
-            Process::start(
-                self.control_plane,
-                command,
-                &self.logs.join(format!("{name}-{starts}.log")),
-            )
+            let log = self.logs.join(format!("{name}-{number}.log"));
+            Process::start(self.control_plane, command, &log)
         };
         let load = Load::new(self.control_plane.kubectl(), self.client, name, self.count)?;
         self.runtime.block_on(load.create())?;
@@ -166,44 +161,34 @@ impl Bench<'_> {
             "{name}: {} custom resources, from the start to the last one ...",
             self.count
         );
-        let begun = Begun {
-            at: Instant::now(),
-            cpu: 0.0,
-            mark: self.control_plane.audit().mark()?,
-        };
-        let mut operator = start()?;
+        let begun = self.begin(None)?;
+        let mut operator = start(1)?;
         self.runtime.block_on(async {
             match is_ours {
                 true => load.all_ready().await,
                 false => load.all_members().await,
             }
         })?;
-        let mut converge = self.phase(&begun, begun.at.elapsed(), &mut operator, &user)?;
+        let mut converge = self.phase(&begun, &mut operator, &user)?;
         converge["ratio_to_floor"] = round(converge["seconds"].as_f64().unwrap_or_default() / self.floor);
         phases.insert("converge".into(), converge);
         let status = self.runtime.block_on(load.a_status())?;
 
         eprintln!("{name}: left alone for {:?} ...", self.idle);
-        let begun = self.begin(&mut operator)?;
+        let begun = self.begin(Some(&mut operator))?;
         std::thread::sleep(self.idle);
-        let left_alone = self.phase(&begun, self.idle, &mut operator, &user)?;
-        phases.insert("idle".into(), left_alone);
+        phases.insert("idle".into(), self.phase(&begun, &mut operator, &user)?);
 
         eprintln!("{name}: restart ...");
         operator.end()?;
-        let begun = Begun {
-            at: Instant::now(),
-            cpu: 0.0,
-            mark: self.control_plane.audit().mark()?,
-        };
-        let mut operator = start()?;
+        let begun = self.begin(None)?;
+        let mut operator = start(2)?;
         std::thread::sleep(QUIET);
         self.await_quiet(&user)?;
-        let restart = self.phase(&begun, begun.at.elapsed(), &mut operator, &user)?;
-        phases.insert("restart".into(), restart);
+        phases.insert("restart".into(), self.phase(&begun, &mut operator, &user)?);
 
         eprintln!("{name}: one edit on every custom resource ...");
-        let begun = self.begin(&mut operator)?;
+        let begun = self.begin(Some(&mut operator))?;
         self.runtime.block_on(async {
             load.edit("red").await?;
             load.all_colored("red").await?;
@@ -212,17 +197,15 @@ impl Bench<'_> {
             }
             anyhow::Ok(())
         })?;
-        let edit = self.phase(&begun, begun.at.elapsed(), &mut operator, &user)?;
-        phases.insert("edit".into(), edit);
+        phases.insert("edit".into(), self.phase(&begun, &mut operator, &user)?);
 
         eprintln!("{name}: delete ...");
-        let begun = self.begin(&mut operator)?;
+        let begun = self.begin(Some(&mut operator))?;
         self.runtime.block_on(async {
             load.delete().await?;
             load.all_gone().await
         })?;
-        let delete = self.phase(&begun, begun.at.elapsed(), &mut operator, &user)?;
-        phases.insert("delete".into(), delete);
+        phases.insert("delete".into(), self.phase(&begun, &mut operator, &user)?);
         operator.end()?;
         Ok(json!({
             "operator": name, "custom_resources": self.count, "floor_seconds": round(self.floor), "phases": phases,
@@ -230,28 +213,30 @@ impl Bench<'_> {
         }))
     }
 
-    fn begin(&self, operator: &mut Process) -> Result<Begun> {
+    /// `None`: with the start of an operator.
+    fn begin(&self, operator: Option<&mut Process>) -> Result<Begun> {
+        let usage = operator.map_or(Ok(Usage::default()), Process::usage)?;
         Ok(Begun {
             at: Instant::now(),
-            cpu: operator.usage()?.cpu,
+            cpu: usage.cpu,
             mark: self.control_plane.audit().mark()?,
         })
     }
 
-    fn phase(&self, begun: &Begun, elapsed: Duration, operator: &mut Process, user: &str) -> Result<Value> {
+    fn phase(&self, begun: &Begun, operator: &mut Process, user: &str) -> Result<Value> {
+        let elapsed = begun.at.elapsed();
         let Usage { cpu, resident, peak } = operator.usage()?;
         // What it does when it has time, such as Events, belongs to the phase as well.
         self.await_quiet(user)?;
         let requests = self.requests(begun.mark, user)?;
         let mut by_verb: BTreeMap<String, usize> = BTreeMap::new();
         for request in requests.iter() {
-            let what = match request.subresource.as_str() {
-                "" => request.resource.clone(),
-                sub => format!("{}/{sub}", request.resource),
+            let sub = match request.subresource.as_str() {
+                "" => String::new(),
+                sub => format!("/{sub}"),
             };
-            *by_verb
-                .entry(format!("{} {what}", request.verb).trim_end().to_owned())
-                .or_default() += 1;
+            let what = format!("{} {}{sub}", request.verb, request.resource);
+            *by_verb.entry(what.trim_end().to_owned()).or_default() += 1;
         }
         Ok(json!({
             "seconds": round(elapsed.as_secs_f64()), "cpu_seconds": round(cpu - begun.cpu), "resident_mib": round(resident),

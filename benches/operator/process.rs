@@ -48,12 +48,7 @@ impl Process {
         let stat = fs::read_to_string(format!("{folder}/stat"))?;
         // The second field is the name in parentheses, which may hold spaces.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks = |index: usize| {
-            fields
-                .get(index)
-                .and_then(|text| text.parse::<f64>().ok())
-                .unwrap_or(0.0)
-        };
+        let ticks = |index: usize| fields.get(index).and_then(|text| text.parse().ok()).unwrap_or(0.0);
         let status = fs::read_to_string(format!("{folder}/status"))?;
         let mib = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -19,6 +19,18 @@ pub trait Server: Send + Sync + 'static {
     fn answer(&self, call: Call) -> BoxFuture<'static, Answer>;
 }
 
+/// The status and body of an answer that is read whole.
+pub async fn ask(server: &dyn Server, call: Call) -> anyhow::Result<(u16, Value)> {
+    let response = server.answer(call).await.map_err(anyhow::Error::from_boxed)?;
+    let status = response.status().as_u16();
+    let body = response
+        .into_body()
+        .collect()
+        .await
+        .map_err(anyhow::Error::from_boxed)?;
+    Ok((status, serde_json::from_slice(&body.to_bytes()).unwrap_or_default()))
+}
+
 /// One request, read whole.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -50,6 +62,26 @@ impl Call {
         value.unwrap_or_default()
     }
 
+    /// A request of somebody's. APPLY, MERGE and PATCH are server-side apply, a merge patch and a JSON patch.
+    pub fn new(verb: &str, uri: &str, body: &Value) -> Self {
+        let (method, content) = match verb {
+            "APPLY" => (Method::PATCH, "application/apply-patch+yaml"),
+            "MERGE" => (Method::PATCH, "application/merge-patch+json"),
+            "PATCH" => (Method::PATCH, "application/json-patch+json"),
+            "POST" => (Method::POST, "application/json"),
+            "DELETE" => (Method::DELETE, "application/json"),
+            _ => (Method::GET, "application/json"),
+        };
+        let content = http::HeaderValue::from_static(content);
+        let headers = HeaderMap::from_iter([(http::header::CONTENT_TYPE, content)]);
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        Call::of(method, uri.to_owned(), headers, body.into())
+    }
+
     pub async fn read<B>(request: Request<B>) -> Result<Self, BoxError>
     where
         B: http_body::Body,
@@ -58,24 +90,20 @@ impl Call {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(Into::into)?.to_bytes();
         let uri = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
-        let query = parts
-            .uri
-            .query()
-            .unwrap_or_default()
-            .split('&')
-            .filter(|pair| !pair.is_empty());
-        let query = query
-            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-            .map(|(key, value)| (decoded(key), decoded(value)))
-            .collect();
-        Ok(Call {
-            method: parts.method,
-            path: parts.uri.path().to_owned(),
-            query,
-            headers: parts.headers,
+        Ok(Call::of(parts.method, uri, parts.headers, body))
+    }
+
+    fn of(method: Method, uri: String, headers: HeaderMap, body: Bytes) -> Self {
+        let (path, query) = uri.split_once('?').unwrap_or((&uri, ""));
+        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        Call {
+            method,
+            path: path.to_owned(),
+            query: pairs.map(|(key, value)| (decoded(key), decoded(value))).collect(),
+            headers,
             body,
             uri,
-        })
+        }
     }
 
     pub fn parameter(&self, name: &str) -> Option<&str> {
@@ -89,6 +117,11 @@ impl Call {
 
     pub fn is_write(&self) -> bool {
         self.method != Method::GET && self.method != Method::HEAD
+    }
+
+    /// Whether it is about objects of a resource.
+    pub fn is_of(&self, resource: &str) -> bool {
+        self.target().is_some_and(|target| target.resource == resource)
     }
 
     /// `None` for discovery, version and the like.

@@ -1,19 +1,16 @@
 //! Every fault at every request of what an operator does most, on the model: enumerated, where histories draw. As time
 //! costs nothing there, a good part of it runs with `cargo test`.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::fault::{Fault, Plan};
-use crate::history::{History, THEIRS, in_virtual_time};
-use crate::look::{OPERATOR, PART_OF, condition};
+use crate::history::{History, SECOND, THEIRS, in_virtual_time};
+use crate::look::{OPERATOR, PART_OF};
+use crate::release::spec;
 use crate::report::{Report, everything};
 use crate::sequences::FAULTS;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
@@ -66,13 +63,6 @@ const WORKS: [Work; 8] = [
     Work::Collision,
 ];
 
-fn spec(color: &str, extra: &[&str], whole: bool) -> Value {
-    json!({
-        "color": color, "extra": extra, "secret": {"enabled": whole, "password": color},
-        "priorityClass": {"enabled": whole}, "fail": "",
-    })
-}
-
 fn first() -> Value {
     spec("blue", &["one", "two"], true)
 }
@@ -80,37 +70,42 @@ fn first() -> Value {
 /// More requests than any work takes that goes well.
 const MANY: usize = 60;
 
+fn asks(call: &Call) -> bool {
+    call.target().is_some() && !call.is_watch()
+}
+
+async fn begin(work: Work) -> Result<History> {
+    match work {
+        Work::Install | Work::Collision => History::begin().await,
+        _ => History::with("a", first()).await,
+    }
+}
+
+/// A minute in which no status is ever a lie, if it is `watched` for that. Gives what was hit.
+async fn settle(history: &History, watched: bool) -> Result<Vec<String>> {
+    for _ in 0..240 {
+        tokio::time::sleep(SECOND / 4).await;
+        if watched {
+            history.is_no_lie()?;
+        }
+    }
+    Ok(history.faults().heal())
+}
+
 /// One case; true if the position was reached.
 async fn case(work: Work, fault: Fault, position: usize, times: usize) -> Result<bool> {
-    let mut history = History::begin().await?;
-    if !matches!(work, Work::Install | Work::Collision) {
-        history.edit("a", first()).await?;
-        tokio::time::sleep(10 * SECOND).await;
-        history.is_as_wanted().context("before anything goes wrong")?;
-    }
+    let mut history = begin(work).await?;
     if work == Work::Collision {
         history.by_others("a-two", None).await?;
     }
-    let counts = |call: &Call| call.target().is_some() && !call.is_watch();
-    let plan = Plan {
-        fault,
-        position,
-        times,
-        counts: Box::new(counts),
-    };
-    history.set_plan(plan);
+    let plan = || Plan::new(fault, position, times, asks);
+    history.set_plan(plan());
     match work {
         Work::Install | Work::Collision => history.edit("a", first()).await?,
         Work::Upgrade => history.edit("a", spec("red", &["two", "three"], true)).await?,
         Work::OtherChart => {
-            let plan = Plan {
-                fault,
-                position,
-                times,
-                counts: Box::new(counts),
-            };
             history.other_chart(true).await?;
-            history.set_plan(plan);
+            history.set_plan(plan());
         }
         Work::Prune => history.edit("a", spec("blue", &["one", "two"], false)).await?,
         Work::Delete => history.delete("a").await?,
@@ -124,16 +119,10 @@ async fn case(work: Work, fault: Fault, position: usize, times: usize) -> Result
         }
         Work::Hide => bail!("nothing is to be made good"),
     }
-    let faults = history.faults().context("no operator")?;
-    for _ in 0..240 {
-        tokio::time::sleep(SECOND / 4).await;
-        // Of another chart nobody knows before its operator has looked.
-        if !matches!(work, Work::Drift | Work::OtherChart) {
-            history.is_no_lie()?;
-        }
-    }
-    let hit = faults.heal();
-    if !matches!(work, Work::Drift | Work::OtherChart | Work::Collision) {
+    // Of another chart nobody knows before its operator has looked.
+    let watched = !matches!(work, Work::Drift | Work::OtherChart);
+    let hit = settle(&history, watched).await?;
+    if watched && work != Work::Collision {
         history.never_lied().with_context(|| format!("hit {hit:?}"))?;
     }
     history.end().await.with_context(|| format!("hit {hit:?}"))?;
@@ -142,20 +131,8 @@ async fn case(work: Work, fault: Fault, position: usize, times: usize) -> Result
 
 /// The request at `position`, or the answer to it, takes two seconds, and after one of them somebody does something.
 async fn interrupted(work: Work, meanwhile: Meanwhile, fault: Fault, position: usize) -> Result<bool> {
-    let mut history = History::begin().await?;
-    if work != Work::Install {
-        history.edit("a", first()).await?;
-        tokio::time::sleep(10 * SECOND).await;
-        history.is_as_wanted().context("before anything happens")?;
-    }
-    let plan = Plan {
-        fault,
-        position,
-        times: 1,
-        counts: Box::new(|call| call.target().is_some() && !call.is_watch()),
-    };
-    let faults = history.faults().context("no operator")?;
-    faults.set_plan(plan);
+    let mut history = begin(work).await?;
+    history.set_plan(Plan::new(fault, position, 1, asks));
     let labels = history.map("a-one").unwrap_or_default()["metadata"]["labels"].take();
     match work {
         Work::Delete => history.delete("a").await?,
@@ -169,13 +146,10 @@ async fn interrupted(work: Work, meanwhile: Meanwhile, fault: Fault, position: u
     }
     tokio::time::sleep(SECOND).await;
     let mut kept = false;
+    let everything = spec("green", &["one", "two", "three"], true);
     match meanwhile {
         Meanwhile::Deletes => history.delete("a").await?,
-        Meanwhile::Supplants => {
-            history
-                .supplant("a", spec("green", &["one", "two", "three"], true))
-                .await?
-        }
+        Meanwhile::Supplants => history.supplant("a", everything).await?,
         Meanwhile::Edits => history.edit("a", spec("green", &["three"], false)).await?,
         Meanwhile::Keeps => {
             let policy = json!({"annotations": {"helm.sh/resource-policy": "keep"}});
@@ -185,50 +159,59 @@ async fn interrupted(work: Work, meanwhile: Meanwhile, fault: Fault, position: u
             history.mark("a-one", json!({"labels": labels})).await?;
             history.by_hand("a-one", 4).await?;
         }
-        Meanwhile::Robs => {
-            history.by_hand("a-two", 4).await?;
-            history.by_others("a-two", None).await?;
-        }
-        Meanwhile::Usurps => {
-            history.by_hand("a-main", 4).await?;
-            history.by_others("a-main", None).await?;
-        }
-    }
-    for _ in 0..240 {
-        tokio::time::sleep(SECOND / 4).await;
-        if !matches!(meanwhile, Meanwhile::Usurps | Meanwhile::Removes) {
-            history.is_no_lie()?;
+        Meanwhile::Robs | Meanwhile::Usurps => {
+            let name = if meanwhile == Meanwhile::Robs {
+                "a-two"
+            } else {
+                "a-main"
+            };
+            history.by_hand(name, 4).await?;
+            history.by_others(name, None).await?;
         }
     }
-    let hit = faults.heal();
-    if meanwhile == Meanwhile::Usurps {
-        let stalled = condition(&history.widget("a").unwrap_or_default(), "Stalled").unwrap_or_default();
-        ensure!(stalled["reason"] == "Collision", "{stalled}, hit {hit:?}");
-    }
-    ensure!(
-        !kept || history.map("a-two").is_some(),
-        "what is to be kept was deleted: hit {hit:?}"
-    );
-    if meanwhile == Meanwhile::Supplants {
-        let finalizers = history.widget("a").unwrap_or_default()["metadata"]["finalizers"].take();
-        let is_theirs = |finalizer: &Value| *finalizer == THEIRS;
-        ensure!(
-            finalizers.as_array().is_some_and(|all| all.iter().any(is_theirs)),
-            "somebody else's finalizer is gone: {finalizers}, hit {hit:?}"
-        );
-    }
-    if !matches!(meanwhile, Meanwhile::Robs | Meanwhile::Usurps | Meanwhile::Removes) {
-        history.never_lied().with_context(|| format!("hit {hit:?}"))?;
-    }
+    let hit = settle(&history, !matches!(meanwhile, Meanwhile::Usurps | Meanwhile::Removes)).await?;
+    saw(&history, meanwhile, kept)
+        .and_then(|()| match meanwhile {
+            Meanwhile::Robs | Meanwhile::Usurps | Meanwhile::Removes => Ok(()),
+            _ => history.never_lied(),
+        })
+        .with_context(|| format!("hit {hit:?}"))?;
     history.end().await.with_context(|| format!("hit {hit:?}"))?;
     Ok(!hit.is_empty())
+}
+
+/// The operator saw what somebody did.
+fn saw(history: &History, meanwhile: Meanwhile, kept: bool) -> Result<()> {
+    let is_there = history.map("a-two").is_some();
+    ensure!(!kept || is_there, "what is to be kept was deleted");
+    if meanwhile == Meanwhile::Usurps {
+        let stalled = history.condition("a", "Stalled");
+        ensure!(stalled["reason"] == "Collision", "{stalled}");
+    }
+    if meanwhile == Meanwhile::Supplants {
+        let finalizers = history.widget("a").unwrap_or_default()["metadata"]["finalizers"].take();
+        let has_theirs = finalizers.as_array().is_some_and(|all| all.contains(&THEIRS.into()));
+        ensure!(has_theirs, "somebody else's finalizer is gone: {finalizers}");
+    }
+    Ok(())
+}
+
+/// Position after position until there is none; each is a case of its own. Gives how many there are.
+fn each_position(report: &mut Report, what: &str, mut run: impl AsyncFnMut(usize) -> Result<bool>) -> Result<usize> {
+    for position in 1..=MANY {
+        let outcome = in_virtual_time(run(position));
+        if report.case((what, "at", position), outcome) == Some(false) {
+            return Ok(position - 1);
+        }
+        report.go_on_below(20)?;
+    }
+    bail!("{what} never ends");
 }
 
 #[test]
 fn what_happens_during_any_request_is_seen_on_the_model() -> Result<()> {
     let mut report = Report::new("interrupted");
-    let mut failures = Vec::new();
-    let all = [
+    for (work, meanwhile) in [
         (Work::Install, Meanwhile::Deletes),
         (Work::Upgrade, Meanwhile::Deletes),
         (Work::Install, Meanwhile::Supplants),
@@ -241,27 +224,15 @@ fn what_happens_during_any_request_is_seen_on_the_model() -> Result<()> {
         (Work::Install, Meanwhile::Usurps),
         (Work::Upgrade, Meanwhile::Usurps),
         (Work::Hide, Meanwhile::Removes),
-    ];
-    for ((work, meanwhile), fault) in all
-        .into_iter()
-        .flat_map(|one| [(one, Fault::Slow), (one, Fault::Tardy)])
-    {
-        for position in 1..=MANY {
-            let reached = in_virtual_time(interrupted(work, meanwhile, fault, position));
-            report.case();
-            match reached {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    failures.push(format!("{work:?}, {meanwhile:?}, {fault:?} at {position}: {error:#}"));
-                    if failures.len() > 20 {
-                        break;
-                    }
-                }
-            }
+    ] {
+        for fault in [Fault::Slow, Fault::Tardy] {
+            let what = format!("{work:?}, {meanwhile:?}, {fault:?}");
+            each_position(&mut report, &what, async |position| {
+                interrupted(work, meanwhile, fault, position).await
+            })?;
         }
     }
-    report.end_but_for(&failures, "")
+    report.end("")
 }
 
 #[test]
@@ -272,36 +243,16 @@ fn any_fault_at_any_request_is_made_good_on_the_model() -> Result<()> {
         false => &[Fault::Status(409), Fault::Status(503), Fault::CutAfter],
     };
     let mut report = Report::new("enumerated");
-    let mut failures = Vec::new();
     for work in WORKS {
         for fault in faults {
             for times in if everything() { &[1, 3][..] } else { &[1] } {
-                let mut position = 1;
-                loop {
-                    let reached = in_virtual_time(case(work, *fault, position, *times));
-                    report.case();
-                    match reached {
-                        Ok(true) => {}
-                        Ok(false) => break,
-                        Err(error) => {
-                            failures.push(format!("{work:?}, {times} x {fault:?} at {position}: {error:#}"));
-                            if failures.len() > 20 {
-                                break;
-                            }
-                        }
-                    }
-                    position += 1;
-                    if position > MANY {
-                        bail!("{work:?} never ends; {}", failures.join("\n"));
-                    }
-                }
-                ensure!(
-                    position > 2 || !failures.is_empty(),
-                    "{work:?}: only {} requests were seen",
-                    position - 1
-                );
+                let what = format!("{work:?}, {times} x {fault:?}");
+                let reached = each_position(&mut report, &what, async |position| {
+                    case(work, *fault, position, *times).await
+                })?;
+                ensure!(reached > 1, "{what}: only {reached} requests were seen");
             }
         }
     }
-    report.end_but_for(&failures, "")
+    report.end("")
 }

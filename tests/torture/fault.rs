@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::call::{Answer, Call, Server, failure, whole};
+use crate::call::{Answer, Body, Call, Server, failure, whole};
 use crate::watches::{Flow, disturbed};
 
 /// One thing that goes wrong.
@@ -63,6 +63,22 @@ pub struct Plan {
     pub counts: Box<dyn Fn(&Call) -> bool + Send>,
 }
 
+impl Plan {
+    pub fn new(fault: Fault, position: usize, times: usize, counts: impl Fn(&Call) -> bool + Send + 'static) -> Self {
+        Plan {
+            fault,
+            position,
+            times,
+            counts: Box::new(counts),
+        }
+    }
+
+    /// Hits all of them.
+    pub fn always(fault: Fault, counts: impl Fn(&Call) -> bool + Send + 'static) -> Self {
+        Plan::new(fault, 1, usize::MAX / 2, counts)
+    }
+}
+
 /// One call and how it ended.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -79,6 +95,10 @@ struct State {
     seen: usize,
     hit: Vec<String>,
     log: Vec<Entry>,
+    /// The API group that discovery shows as failed.
+    missing_group: Option<&'static str>,
+    /// With what status LISTs and watches fail, and until when.
+    broken: Option<(u16, Instant)>,
 }
 
 /// A server with faults.
@@ -90,16 +110,6 @@ pub struct Faults {
     /// While true, nothing is answered any more: the client is dead, though its process may take a moment to end.
     dead: AtomicBool,
     flow: watch::Sender<Flow>,
-    /// The API group that discovery shows as failed.
-    missing_group: Mutex<Option<String>>,
-    broken: Mutex<Option<Broken>>,
-}
-
-/// Of which resource LISTs and watches fail (empty: of any), with what status, and until when.
-struct Broken {
-    resource: String,
-    code: u16,
-    until: Instant,
 }
 
 // === impl Faults ===
@@ -112,17 +122,14 @@ impl Faults {
             killed: Notify::new(),
             dead: AtomicBool::new(false),
             flow: watch::Sender::new(Flow::default()),
-            missing_group: Mutex::default(),
-            broken: Mutex::default(),
         })
     }
 
     /// From now on this goes wrong. The log begins anew.
     pub fn arm(&self, plan: Plan) {
-        *self.state() = State {
-            plan: Some(plan),
-            ..State::default()
-        };
+        self.clear_log();
+        self.state().hit.clear();
+        self.set_plan(plan);
     }
 
     /// As [`Faults::arm`], and the log goes on.
@@ -138,10 +145,8 @@ impl Faults {
     /// Nothing goes wrong any more. Gives what was hit: empty if the position was never reached.
     pub fn heal(&self) -> Vec<String> {
         self.flow.send_modify(|flow| flow.late = Duration::ZERO);
-        self.set_missing_group(None);
-        self.mend_watches();
         let mut state = self.state();
-        state.plan = None;
+        (state.plan, state.missing_group, state.broken) = (None, None, None);
         std::mem::take(&mut state.hit)
     }
 
@@ -161,32 +166,15 @@ impl Faults {
     }
 
     /// Discovery says that the API server of a group does not answer.
-    pub fn set_missing_group(&self, group: Option<&str>) {
-        *self.missing_group.lock().unwrap_or_else(PoisonError::into_inner) = group.map(str::to_owned);
-    }
-
-    /// The watches of a resource (empty: all) end, and it can be neither listed nor watched for so long.
-    pub fn break_watches(&self, resource: &str, code: u16, how_long: Duration) {
-        *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(Broken {
-            resource: resource.to_owned(),
-            code,
-            until: Instant::now() + how_long,
-        });
-        // Those of other resources go on where they were.
-        self.flow.send_modify(|flow| flow.cut += 1);
-    }
-
-    pub fn mend_watches(&self) {
-        *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    pub fn set_missing_group(&self, group: &'static str) {
+        self.state().missing_group = Some(group);
     }
 
     /// The status with which a LIST or a watch fails.
     fn breaks(&self, call: &Call) -> Option<u16> {
-        let broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
-        let broken = broken.as_ref().filter(|broken| Instant::now() < broken.until)?;
-        let target = call.target().filter(|_| matches!(call.verb(), "list" | "watch"))?;
-        let is_it = broken.resource.is_empty() || broken.resource == target.resource;
-        is_it.then_some(broken.code)
+        let (code, until) = self.state().broken?;
+        let looks = matches!(call.verb(), "list" | "watch");
+        (looks && Instant::now() < until).then_some(code)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -233,22 +221,21 @@ impl Faults {
 
     async fn carry_out(&self, call: Call, due: Option<Fault>, entry: &mut Entry) -> Answer {
         if let Some(Fault::WatchesBroken(code, how_long)) = due {
-            self.break_watches("", code, how_long);
+            self.state().broken = Some((code, Instant::now() + how_long));
+            self.cut_watches();
         }
         if let Some(code) = self.breaks(&call) {
             entry.told = Some(code);
-            return Ok(status(code));
+            return Ok(status(code, 1));
         }
         match due {
             Some(Fault::Status(code)) => {
                 entry.told = Some(code);
-                return Ok(status(code));
+                return Ok(status(code, 1));
             }
             Some(Fault::Busy(seconds)) => {
                 entry.told = Some(429);
-                let mut answer = status(429);
-                answer.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
-                return Ok(answer);
+                return Ok(status(429, seconds));
             }
             Some(Fault::CutBefore) => return Err("cut before the request".into()),
             Some(Fault::Tardy) => tokio::time::sleep(Duration::from_secs(2)).await,
@@ -257,8 +244,8 @@ impl Faults {
                 self.kill();
                 return Err("dead".into());
             }
-            Some(Fault::WatchesGone) => self.flow.send_modify(|flow| flow.gone += 1),
-            Some(Fault::WatchesCut) => self.flow.send_modify(|flow| flow.cut += 1),
+            Some(Fault::WatchesGone) => self.end_watches(),
+            Some(Fault::WatchesCut) => self.cut_watches(),
             Some(Fault::WatchesSilent(how_long)) => self.flow.send_modify(|flow| {
                 flow.silent += 1;
                 flow.silence = how_long;
@@ -271,7 +258,7 @@ impl Faults {
         match due {
             Some(Fault::Late) => {
                 entry.told = Some(504);
-                Ok(status(504))
+                Ok(status(504, 1))
             }
             Some(Fault::CutAfter) => {
                 entry.told = None;
@@ -301,6 +288,11 @@ impl Faults {
         self.flow.send_modify(|flow| flow.gone += 1);
     }
 
+    /// All connections of watches end.
+    pub fn cut_watches(&self) {
+        self.flow.send_modify(|flow| flow.cut += 1);
+    }
+
     /// From now on the watches that are open tell nothing, for as long as somebody listens.
     pub fn mute(&self) {
         self.flow.send_modify(|flow| flow.mute += 1);
@@ -321,30 +313,27 @@ impl Faults {
         }
         parts.headers.remove(http::header::CONTENT_LENGTH);
         let mut bytes = body.collect().await?.to_bytes();
-        let missing = self
-            .missing_group
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let missing = self.state().missing_group;
         if let Some(missing) = missing.filter(|_| is_groups) {
-            bytes = without_group(&bytes, &missing);
+            bytes = without_group(&bytes, missing);
         }
         Ok(Response::from_parts(parts, whole(bytes)))
     }
 }
 
-fn status(code: u16) -> Response<crate::call::Body> {
+/// What the API server answers with a status; with 429, that it may be asked again in so many seconds.
+fn status(code: u16, seconds: u64) -> Response<Body> {
     let (reason, message) = match code {
         403 => ("Forbidden", "forbidden: the rights of who asks don't reach that far"),
         // As of a kind that isn't served: no object is named.
         404 => ("NotFound", "the server could not find the requested resource"),
-        413 => ("RequestEntityTooLarge", "Request entity too large: limit is 3145728"),
-        422 => ("Invalid", "is invalid: metadata: Invalid value: on purpose"),
         409 => (
             "Conflict",
             "Operation cannot be fulfilled: the object has been modified",
         ),
         410 => ("Expired", "the provided continue parameter is too old"),
+        413 => ("RequestEntityTooLarge", "Request entity too large: limit is 3145728"),
+        422 => ("Invalid", "is invalid: metadata: Invalid value: on purpose"),
         429 => ("TooManyRequests", "too many requests, please try again later"),
         503 => (
             "ServiceUnavailable",
@@ -358,8 +347,7 @@ fn status(code: u16) -> Response<crate::call::Body> {
     };
     let mut response = failure(code, reason, message);
     if code == 429 {
-        let second = http::HeaderValue::from_static("1");
-        response.headers_mut().insert(http::header::RETRY_AFTER, second);
+        response.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
     }
     response
 }

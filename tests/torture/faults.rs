@@ -2,23 +2,22 @@
 //! prunes nothing before everything is applied (P3), leaves unchanged members alone (P2) and takes nobody's object (P9).
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Mutex;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use kube::api::PostParams;
-use serde_json::{Value, json};
+use proptest::strategy::{Just, Strategy, ValueTree};
+use proptest::test_runner::Config;
+use serde_json::json;
 
 use crate::fault::{Entry, Fault, Plan};
 use crate::flavour::Flavour;
-use crate::lane::{HEALED, Lane, in_real_time};
-use crate::look::condition;
+use crate::history::SECOND;
+use crate::lane::{Lane, in_real_time};
 use crate::release::{members_of, status_is_no_lie};
-use crate::report::{Report, everything};
-use crate::sample::{Random, seed};
+use crate::report::{Report, everything, runner, seed};
 use crate::scenario::Scenario;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 const SCENARIOS: [Scenario; 5] = [
     Scenario::Install,
@@ -58,90 +57,60 @@ struct Case {
     position: usize,
 }
 
+impl Case {
+    fn new(scenario: Scenario, fault: Fault, times: usize, position: usize) -> Self {
+        Case {
+            scenario,
+            fault,
+            times,
+            position,
+        }
+    }
+}
+
 fn all_cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for scenario in SCENARIOS {
         for (fault, times) in FAULTS {
-            cases.extend((1..=POSITIONS).map(|position| Case {
-                scenario,
-                fault,
-                times,
-                position,
-            }));
+            cases.extend((1..=POSITIONS).map(|position| Case::new(scenario, fault, times, position)));
         }
     }
     // Each of these takes as long as a request may take.
     if everything() {
         for scenario in [Scenario::Upgrade, Scenario::Delete] {
-            cases.extend((1..=8).map(|position| Case {
-                scenario,
-                fault: Fault::Hang,
-                times: 1,
-                position,
-            }));
+            cases.extend((1..=8).map(|position| Case::new(scenario, Fault::Hang, 1, position)));
         }
     }
     cases
 }
 
 /// Some for releases that have more than members, and for those that were somebody else's.
-fn cases_of(flavour: Flavour, scenarios: &[Scenario]) -> (Flavour, Vec<Case>) {
+fn cases_of(scenarios: &[Scenario]) -> Vec<Case> {
     let mut cases = Vec::new();
     for (index, (fault, times)) in FAULTS.into_iter().enumerate() {
         for scenario in scenarios {
             // Others for each fault, so that all are hit by some.
             let positions = (1 + index % 4..=2 * POSITIONS).step_by(4);
-            cases.extend(positions.map(|position| Case {
-                scenario: *scenario,
-                fault,
-                times,
-                position,
-            }));
+            cases.extend(positions.map(|position| Case::new(*scenario, fault, times, position)));
         }
     }
-    (flavour, cases)
+    cases
 }
 
-/// Positions that were not reached, by scenario and fault: those beyond are not either.
-#[derive(Default)]
-struct Unreached(Mutex<HashMap<(Scenario, Fault, usize), usize>>);
-
-impl Unreached {
-    fn contains(&self, case: &Case) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known
-            .get(&(case.scenario, case.fault, case.times))
-            .is_some_and(|position| *position <= case.position)
-    }
-
-    fn insert(&self, case: &Case) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let position = known
-            .entry((case.scenario, case.fault, case.times))
-            .or_insert(case.position);
-        *position = case.position.min(*position);
-    }
-}
+/// The first position that was not reached, by scenario, fault and how often.
+type Unreached = Mutex<HashMap<(Scenario, Fault, usize), usize>>;
 
 /// Runs one case; true if the position was reached.
 async fn run(lane: &mut Lane, case: Case, release: &str) -> Result<bool> {
     let Case { scenario, .. } = case;
     let before = scenario.prepare(lane, release).await?;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    let plan = Plan {
-        fault: case.fault,
-        position: case.position,
-        times: case.times,
-        counts: Box::new(|_| true),
-    };
-    lane.faults.arm(lane.about(release, plan));
+    lane.arm(release, Plan::new(case.fault, case.position, case.times, |_| true));
     scenario.act(lane, release).await?;
-    let done = lane.until("it converges", HEALED, async || {
+    let done = lane.until("it converges", async || {
         if scenario != Scenario::Delete && scenario != Scenario::Drift {
             let lie = status_is_no_lie(lane, release, &scenario.spec()).await;
-            if let Err(lie) = lie {
-                bail!("LIE: {lie:#}");
-            }
+            lie.context("LIE")?;
         }
         scenario.is_done(lane, release, false).await
     });
@@ -149,15 +118,14 @@ async fn run(lane: &mut Lane, case: Case, release: &str) -> Result<bool> {
     let log = lane.faults.log();
     let hit = lane.faults.heal();
     let careful = scenario.was_careful(lane, release, &before).await;
-    careful
-        .and(order_was_kept(lane, case, release, &log))
-        .with_context(|| {
-            let calls: Vec<String> = log
-                .iter()
-                .map(|entry| format!("{} {:?} {:?}", entry.call, entry.done, entry.told))
-                .collect();
-            format!("hit {hit:?}; all calls:\n{}", calls.join("\n"))
-        })?;
+    let careful = careful.and(order_was_kept(lane, case, release, &log));
+    careful.with_context(|| {
+        let calls = log.iter();
+        let calls: Vec<String> = calls
+            .map(|entry| format!("{} {:?} {:?}", entry.call, entry.done, entry.told))
+            .collect();
+        format!("hit {hit:?}; all calls:\n{}", calls.join("\n"))
+    })?;
     lane.clear(release).await?;
     Ok(!hit.is_empty())
 }
@@ -195,34 +163,23 @@ fn order_was_kept(lane: &Lane, case: Case, release: &str, log: &[Entry]) -> Resu
 /// Cases one after the other in a lane of their own.
 async fn lane_of(name: &str, flavour: Flavour, cases: &[Case], unreached: &Unreached) -> Result<()> {
     let mut report = Report::new(name);
-    let mut lane = Lane::of(name, flavour).await?;
+    let mut lane = Lane::new(name, flavour, &[]).await?;
     let mut reached = 0;
-    let mut slowest = (Duration::ZERO, String::new());
-    let mut failures = Vec::new();
     for (number, case) in cases.iter().enumerate() {
-        if unreached.contains(case) {
+        let key = (case.scenario, case.fault, case.times);
+        let end = unreached.lock().unwrap().get(&key).copied();
+        if end.is_some_and(|end| end <= case.position) {
             continue;
         }
-        let begun = Instant::now();
         let outcome = run(&mut lane, *case, &format!("f{number}")).await;
         lane.faults.heal();
-        match outcome {
-            Ok(true) => reached += 1,
-            Ok(false) => unreached.insert(case),
-            Err(error) => {
-                eprintln!("{name}: {case:?}: {error:#}");
-                failures.push(format!("{case:?}: {error:#}"));
-            }
-        }
-        report.case();
-        if begun.elapsed() > slowest.0 {
-            slowest = (begun.elapsed(), format!("{case:?}"));
+        match report.case(case, outcome) {
+            Some(true) => reached += 1,
+            Some(false) => drop(unreached.lock().unwrap().insert(key, case.position)),
+            None => {}
         }
     }
-    report.end_but_for(
-        &failures,
-        &format!("{reached} hit, slowest {:.1} s: {}", slowest.0.as_secs_f64(), slowest.1),
-    )
+    report.end(&format!("{reached} hit"))
 }
 
 /// Shares of cases by lane, each with what is known not to be reached.
@@ -241,31 +198,34 @@ fn in_lanes(prefix: &str, flavour: Flavour, cases: &[Case], lanes: usize) -> Res
     })
 }
 
+/// Some of the cases, in the order that the seed makes; all of them with `make torture`.
+fn drawn(cases: Vec<Case>, few: usize) -> Result<Vec<Case>> {
+    let tree = Just(cases).prop_shuffle().new_tree(&mut runner(Config::default()));
+    let mut cases = tree.map_err(|reason| anyhow::anyhow!("{reason}"))?.current();
+    if !everything() {
+        cases.truncate(few);
+    }
+    Ok(cases)
+}
+
 #[test]
 fn any_request_may_go_wrong() -> Result<()> {
-    let mut cases = all_cases();
-    Random::new(seed()).shuffle(&mut cases);
-    if !everything() {
-        cases.truncate(24);
-    }
-    in_lanes("faults", Flavour::Plain, &cases, if everything() { 6 } else { 3 })
+    let lanes = if everything() { 6 } else { 3 };
+    in_lanes("faults", Flavour::Plain, &drawn(all_cases(), 24)?, lanes)
 }
 
 /// Of releases that keep more than their members, and of those that are taken over: a sample of each, in turn.
 #[test]
 fn any_request_about_what_is_kept_may_go_wrong() -> Result<()> {
-    let usual = [Scenario::Install, Scenario::Upgrade, Scenario::Delete];
+    let usual = &[Scenario::Install, Scenario::Upgrade, Scenario::Delete][..];
+    let lanes = if everything() { 2 } else { 1 };
     let mut outcome = Ok(());
-    for (name, (flavour, mut cases)) in [
-        ("faults-random", cases_of(Flavour::Random, &usual)),
-        ("faults-lossy", cases_of(Flavour::Lossy, &usual)),
-        ("faults-takeover", cases_of(Flavour::Plain, &[Scenario::Takeover])),
+    for (name, flavour, scenarios) in [
+        ("faults-random", Flavour::Random, usual),
+        ("faults-lossy", Flavour::Lossy, usual),
+        ("faults-takeover", Flavour::Plain, &[Scenario::Takeover]),
     ] {
-        Random::new(seed()).shuffle(&mut cases);
-        if !everything() {
-            cases.truncate(3);
-        }
-        let ended = in_lanes(name, flavour, &cases, if everything() { 2 } else { 1 });
+        let ended = in_lanes(name, flavour, &drawn(cases_of(scenarios), 3)?, lanes);
         outcome = outcome.and(ended);
     }
     outcome
@@ -278,24 +238,12 @@ async fn collision(lane: &Lane, fault: Fault, position: usize) -> Result<bool> {
     let theirs = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"of": "somebody else"},
     }))?;
-    let maps = lane.of_kind("ConfigMap");
+    let maps = lane.maps();
     let created = maps.create(&PostParams::default(), &theirs).await?;
-    let plan = Plan {
-        fault,
-        position,
-        times: 1,
-        counts: Box::new(|_| true),
-    };
-    lane.faults.arm(lane.about(&release, plan));
+    lane.arm(&release, Plan::new(fault, position, 1, |_| true));
     let spec = Scenario::Install.spec();
     lane.put(&release, &spec).await?;
-    lane.until("the collision is told", HEALED, async || {
-        let widget: Value = lane.widget(&release).await?.context("gone")?;
-        let stalled = condition(&widget, "Stalled").with_context(|| widget["status"].to_string())?;
-        ensure!(stalled["reason"] == "Collision", "{stalled}");
-        Ok(())
-    })
-    .await?;
+    lane.await_reason(&release, "Stalled", "Collision").await?;
     let hit = lane.faults.heal();
     let found = maps.get(&name).await?;
     ensure!(
@@ -303,34 +251,32 @@ async fn collision(lane: &Lane, fault: Fault, position: usize) -> Result<bool> {
         "somebody else's object was written: {found:?}"
     );
     maps.delete(&name, &Default::default()).await?;
-    lane.until("it is installed when the other object is gone", HEALED, async || {
-        Scenario::Install.is_done(lane, &release, false).await
-    })
-    .await?;
+    let installed = lane.await_release(&release, &spec).await;
+    installed.context("when the other object is gone")?;
     lane.clear(&release).await?;
     Ok(!hit.is_empty())
 }
 
 #[test]
 fn nobody_elses_object_is_taken_whatever_goes_wrong() -> Result<()> {
-    let faults: &[Fault] = match everything() {
-        true => &[Fault::Status(500), Fault::Status(409), Fault::CutAfter, Fault::Late],
-        false => &[Fault::Status(409)],
+    // The first calls of an installation: the claim, an apply for each member, and a look at what is in the way.
+    let (faults, positions): (&[Fault], _) = match everything() {
+        true => (
+            &[Fault::Status(500), Fault::Status(409), Fault::CutAfter, Fault::Late],
+            (1..=14).step_by(1),
+        ),
+        false => (&[Fault::Status(409)], (1..=7).step_by(2)),
     };
-    let positions = if everything() { 14 } else { 7 };
     in_real_time(async {
         let mut report = Report::new("faults-collision");
-        let lane = Lane::new("faults-collision").await?;
+        let lane = Lane::new("faults-collision", Flavour::Plain, &[]).await?;
         for fault in faults {
-            // The first calls of an installation: the claim, an apply for each member, and a look at what is in the way.
-            for position in (1..=positions).step_by(if everything() { 1 } else { 2 }) {
-                collision(&lane, *fault, position)
-                    .await
-                    .with_context(|| format!("{fault:?} at call {position}"))?;
-                report.case();
+            for position in positions.clone() {
+                let outcome = collision(&lane, *fault, position).await;
+                report.case((fault, position), outcome);
+                report.go_on_below(1)?;
             }
         }
-        report.end("");
-        Ok(())
+        report.end("")
     })
 }

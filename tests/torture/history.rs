@@ -7,22 +7,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
-use bytes::Bytes;
+use anyhow::{Context, Result, bail, ensure};
 use chartwright::controller::{self, Options};
 use chartwright::plan::applyset;
 use chartwright::telemetry::{metrics::Metrics, probes::Health};
 use chartwright::watches::{self, Outside};
-use http::{HeaderMap, Method};
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, Server};
+use crate::call::{self, Call};
 use crate::fault::{Fault, Faults, Plan};
-use crate::look::{OPERATOR, PART_OF, uid};
+use crate::look::{OPERATOR, PART_OF, condition, uid};
 use crate::model::Model;
 use crate::model::store::KINDS;
 pub use crate::place::NAMESPACE;
@@ -36,44 +33,41 @@ pub const SECOND: Duration = Duration::from_secs(1);
 /// A ConfigMap that a release may look up.
 pub const SOURCE: &str = "source";
 
-/// A member of a kind that the API server may serve in two versions.
-const PART: &str = "{{- if .Values.part }}
-apiVersion: parts.test/v1
-kind: Part
-metadata: {name: '{{ .Release.Name }}-part'}
-data: {color: '{{ .Values.color }}'}
-{{- end }}
-";
+/// What both charts have of the integration tests' chart.
+const FILES: [&str; 8] = [
+    "Chart.yaml",
+    "values.yaml",
+    "templates/_helpers.tpl",
+    "templates/configmap.yaml",
+    "templates/secret.yaml",
+    "templates/cluster.yaml",
+    "templates/extra.yaml",
+    "templates/fail.yaml",
+];
+
+/// A template of `tests/fixtures/torture`, besides those of the integration tests' chart.
+pub fn add_template(chart: &Path, name: &str) -> Result<()> {
+    let file = Path::new("templates").join(name);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/torture");
+    fs::copy(folder.join(&file), chart.join(file))?;
+    Ok(())
+}
 
 /// Both charts, written once.
 fn charts() -> &'static [PathBuf; 2] {
     static CHARTS: OnceLock<[PathBuf; 2]> = OnceLock::new();
     CHARTS.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap().keep();
-        let fixture = crate::world::widget_chart();
-        let copy = |to: &Path| {
-            fs::create_dir_all(to.join("templates")).unwrap();
-            for file in ["Chart.yaml", "values.yaml"] {
-                fs::copy(fixture.join(file), to.join(file)).unwrap();
+        let charts = ["a", "b"].map(|name| folder.join(name));
+        for chart in &charts {
+            fs::create_dir_all(chart.join("templates")).unwrap();
+            for file in FILES {
+                fs::copy(crate::world::widget_chart().join(file), chart.join(file)).unwrap();
             }
-            for file in [
-                "_helpers.tpl",
-                "configmap.yaml",
-                "secret.yaml",
-                "cluster.yaml",
-                "extra.yaml",
-                "fail.yaml",
-            ] {
-                fs::copy(fixture.join("templates").join(file), to.join("templates").join(file)).unwrap();
-            }
-            fs::write(to.join("templates/part.yaml"), PART).unwrap();
-        };
-        let both = [folder.join("a"), folder.join("b")];
-        both.iter().for_each(|to| copy(to));
-        let added =
-            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-added'}\ndata: {chart: b}\n";
-        fs::write(both[1].join("templates/added.yaml"), added).unwrap();
-        both
+            add_template(chart, "part.yaml").unwrap();
+        }
+        add_template(&charts[1], "added.yaml").unwrap();
+        charts
     })
 }
 
@@ -157,8 +151,20 @@ impl History {
         Ok(history)
     }
 
-    pub fn faults(&self) -> Option<Arc<Faults>> {
-        self.running[0].as_ref().map(|running| running.faults.clone())
+    /// The same, with a release that is as it is to be.
+    pub async fn with(name: &str, spec: Value) -> Result<Self> {
+        let mut history = Self::begin().await?;
+        history.edit(name, spec).await?;
+        tokio::time::sleep(60 * SECOND).await;
+        history.is_as_wanted().context("before anything happens")?;
+        Ok(history)
+    }
+
+    /// # Panics
+    /// If no operator runs.
+    pub fn faults(&self) -> Arc<Faults> {
+        let running = self.running[0].as_ref().expect("an operator runs");
+        running.faults.clone()
     }
 
     fn start(&mut self, number: usize) -> Result<()> {
@@ -288,36 +294,22 @@ impl History {
     }
 
     /// Asks the model as somebody.
-    pub async fn ask(&self, method: Method, path: &str, who: &str, content: &str, body: Value) -> Result<(u16, Value)> {
-        let mut headers = HeaderMap::new();
-        headers.insert(http::header::CONTENT_TYPE, content.parse()?);
-        let (bare, query) = path.split_once('?').unwrap_or((path, ""));
-        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        let mut query: Vec<_> = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-        query.push(("fieldManager".into(), who.to_owned()));
-        let call = Call {
-            method,
-            path: bare.to_owned(),
-            query,
-            headers,
-            body: Bytes::from(body.to_string()),
-            uri: path.to_owned(),
-        };
-        let response = self.model.answer(call).await.map_err(anyhow::Error::from_boxed)?;
-        let status = response.status().as_u16();
-        let bytes = response
-            .into_body()
-            .collect()
-            .await
-            .map_err(anyhow::Error::from_boxed)?
-            .to_bytes();
-        Ok((status, serde_json::from_slice(&bytes).unwrap_or_default()))
+    pub async fn ask(&self, verb: &str, path: &str, who: &str, body: Value) -> Result<(u16, Value)> {
+        let mark = if path.contains('?') { '&' } else { '?' };
+        let call = Call::new(verb, &format!("{path}{mark}fieldManager={who}"), &body);
+        call::ask(&self.model, call).await
     }
 
     /// The custom resource at a place.
     pub fn widget(&self, place: &str) -> Option<Value> {
         let key = Place::of(place).key();
         self.model.store().objects.get(&key).map(|object| (**object).clone())
+    }
+
+    /// A condition of it; `null` if there is none.
+    pub fn condition(&self, place: &str, kind: &str) -> Value {
+        let widget = self.widget(place).unwrap_or_default();
+        condition(&widget, kind).unwrap_or_default()
     }
 
     /// Creates or changes a custom resource; one of the same name that still goes is waited for.
@@ -336,9 +328,7 @@ impl History {
             "apiVersion": "torture.test/v1", "kind": place.kind(), "metadata": {"name": place.name}, "spec": spec,
         });
         let path = format!("{}?force=true", place.path());
-        let (status, answer) = self
-            .ask(Method::PATCH, &path, "user", "application/apply-patch+yaml", widget)
-            .await?;
+        let (status, answer) = self.ask("APPLY", &path, "user", widget).await?;
         ensure!(status < 300, "{answer}");
         let known = self.wanted.get(name);
         let (suspended, since) = known.map_or((false, [0, 0]), |wanted| (wanted.suspended, wanted.since));
@@ -353,19 +343,15 @@ impl History {
         let place = Place::of(name);
         let path = place.path();
         let bare = json!({"metadata": {"finalizers": null}});
-        self.ask(Method::PATCH, &path, "user", "application/merge-patch+json", bare)
-            .await?;
-        self.ask(Method::DELETE, &path, "user", "application/json", json!({}))
-            .await?;
+        self.ask("MERGE", &path, "user", bare).await?;
+        self.ask("DELETE", &path, "user", json!({})).await?;
         ensure!(self.widget(name).is_none(), "{name} is still there");
         let widget = json!({
             "apiVersion": "torture.test/v1", "kind": place.kind(), "spec": spec,
             "metadata": {"name": place.name, "finalizers": [THEIRS]},
         });
         let path = place.collection();
-        let (status, answer) = self
-            .ask(Method::POST, &path, "other", "application/json", widget)
-            .await?;
+        let (status, answer) = self.ask("POST", &path, "other", widget).await?;
         ensure!(status == 201, "{answer}");
         let wanted = Wanted {
             spec: spec.clone(),
@@ -380,7 +366,7 @@ impl History {
     pub async fn mark(&mut self, member: &str, metadata: Value) -> Result<bool> {
         let patch = json!({"metadata": metadata});
         let path = Place::of(member).map_path();
-        let asked = self.ask(Method::PATCH, &path, "hand", "application/merge-patch+json", patch);
+        let asked = self.ask("MERGE", &path, "hand", patch);
         Ok(asked.await?.0 == 200)
     }
 
@@ -391,8 +377,7 @@ impl History {
                 self.deleted.push((Instant::now(), uid(&widget)));
             }
             let path = Place::of(name).path();
-            self.ask(Method::DELETE, &path, "user", "application/json", json!({}))
-                .await?;
+            self.ask("DELETE", &path, "user", json!({})).await?;
         }
         Ok(())
     }
@@ -411,8 +396,7 @@ impl History {
         let value = if suspended { json!("true") } else { Value::Null };
         let patch = json!({"metadata": {"annotations": {"chartwright.dev/suspend": value}}});
         let path = Place::of(name).path();
-        self.ask(Method::PATCH, &path, "user", "application/merge-patch+json", patch)
-            .await?;
+        self.ask("MERGE", &path, "user", patch).await?;
         if suspended {
             tokio::time::sleep(150 * SECOND).await;
         }
@@ -452,13 +436,11 @@ impl History {
             }
             3 => json!({"metadata": {"labels": {(OPERATOR): null, (PART_OF): null}}}),
             _ => {
-                self.ask(Method::DELETE, &path, "hand", "application/json", json!({}))
-                    .await?;
+                self.ask("DELETE", &path, "hand", json!({})).await?;
                 return Ok(());
             }
         };
-        self.ask(Method::PATCH, &path, "hand", "application/merge-patch+json", patch)
-            .await?;
+        self.ask("MERGE", &path, "hand", patch).await?;
         Ok(())
     }
 
@@ -476,9 +458,7 @@ impl History {
             "data": {"of": "somebody else"},
         });
         let path = place.maps();
-        let (status, answer) = self
-            .ask(Method::POST, &path, "other", "application/json", object)
-            .await?;
+        let (status, answer) = self.ask("POST", &path, "other", object).await?;
         ensure!(status == 201, "{answer}");
         let version = answer["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         self.foreign.insert(name.to_owned(), version.to_owned());
@@ -489,8 +469,7 @@ impl History {
     pub async fn by_others_no_more(&mut self, name: &str) -> Result<()> {
         if self.foreign.remove(name).is_some() {
             let path = Place::of(name).map_path();
-            self.ask(Method::DELETE, &path, "other", "application/json", json!({}))
-                .await?;
+            self.ask("DELETE", &path, "other", json!({})).await?;
         }
         Ok(())
     }
@@ -498,23 +477,18 @@ impl History {
     /// Somebody writes what releases of a namespace may look up, or takes it away.
     pub async fn source(&mut self, namespace: &str, word: Option<&str>) -> Result<()> {
         let path = Place::of(&format!("{namespace}/{SOURCE}")).map_path();
-        let (method, content, body) = match word {
-            Some(word) => (
-                Method::PATCH,
-                "application/apply-patch+yaml",
-                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": SOURCE}, "data": {"word": word}}),
-            ),
-            None => (Method::DELETE, "application/json", json!({})),
+        let map = |word| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": SOURCE}, "data": {"word": word}});
+        match word {
+            Some(word) => self.ask("APPLY", &path, "other", map(word)).await?,
+            None => self.ask("DELETE", &path, "other", json!({})).await?,
         };
-        self.ask(method, &path, "other", content, body).await?;
         Ok(())
     }
 
     /// Somebody deletes a member of the kind Part.
     pub async fn take_part(&self, namespace: &str, name: &str) -> Result<()> {
         let path = format!("/apis/parts.test/v1/namespaces/{namespace}/parts/{name}");
-        self.ask(Method::DELETE, &path, "hand", "application/json", json!({}))
-            .await?;
+        self.ask("DELETE", &path, "hand", json!({})).await?;
         Ok(())
     }
 
@@ -530,8 +504,6 @@ impl History {
     /// What this plan lets go wrong happens to the operator.
     pub fn set_plan(&mut self, plan: Plan) {
         self.refused |= matches!(plan.fault, Fault::Status(400..=408 | 413..=422));
-        if let Some(faults) = self.faults() {
-            faults.set_plan(plan);
-        }
+        self.faults().set_plan(plan);
     }
 }

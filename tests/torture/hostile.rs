@@ -3,34 +3,70 @@
 //! are well stay as they are, to the version of every member; who edits one meanwhile gets what he asks for; what they keep
 //! secret is told nowhere; and when the author is gone, nothing of his is left.
 
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use http::Method;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use regex::{Captures, Regex};
 use serde_json::{Value, json};
 
-use crate::history::{self, History, SECOND};
-use crate::look::{condition, uid};
-use crate::malice::{self, MINE};
+use crate::history::{self, History, SECOND, in_virtual_time};
+use crate::look::{annotation, condition, uid};
 use crate::place::Place;
-use crate::report::{Report, everything};
-use crate::sample::seed;
+use crate::release::{claims_ready, spec};
+use crate::report::{Report, drawn, everything};
 
 /// Everybody else's releases.
 const OTHERS: [&str; 3] = ["a", "yard/a", "gadgets/shop/g"];
 /// The author's.
 const HIS: [&str; 2] = ["e", "e2"];
+/// A finalizer of his.
+const MINE: &str = "example.com/evil";
 /// What `a` keeps secret.
 const SECRET: &str = "correct-horse-battery";
 
+/// What he writes: `malice.yaml` says how.
+static IDEAS: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let lines = include_str!("../fixtures/torture/malice.yaml").lines();
+    lines.filter(|line| line.starts_with("- ")).collect()
+});
+
+/// One of his ideas: the field that he writes, and what.
+fn idea(history: &History, number: usize) -> Result<(String, Value)> {
+    static REPEATED: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"<(.+?) \* (\d+)>").expect("a pattern"));
+    let mut a = history.widget("a").unwrap_or_default();
+    let mut status = a["status"].take();
+    status["observedGeneration"] = 1_000_000.into();
+    let status = status.to_string();
+    let set = a["metadata"]["labels"]["applyset.kubernetes.io/id"].as_str();
+    let line = IDEAS[number]
+        .replace("$UID", &uid(&a))
+        .replace("$SET", set.unwrap_or_default())
+        .replace("$STATUS", &status)
+        .replace(
+            "$YARD",
+            &status.replace("\"namespace\":\"shop\"", "\"namespace\":\"yard\""),
+        );
+    let line = REPEATED.replace_all(&line, |found: &Captures| -> String {
+        let count: usize = found[2].parse().unwrap_or_default();
+        (0..count).map(|at| found[1].replace('#', &at.to_string())).collect()
+    });
+    let [one]: [serde_json::Map<String, Value>; 1] = serde_yaml::from_str(&line)?;
+    one.into_iter().next().context("a field")
+}
+
+/// He asks to be left alone, or says of an object of his that somebody else controls it, so that nobody but he can delete
+/// it then.
+fn leaves_members(number: usize) -> bool {
+    IDEAS[number].contains("chartwright.dev/suspend") || IDEAS[number].contains("name: e-fake, ownerReferences")
+}
+
 #[derive(Clone, Debug)]
 enum Step {
-    /// He writes a spec, metadata or a status on one of his.
-    Spec(usize, usize),
-    Metadata(usize, usize),
-    Status(usize, usize),
+    /// He writes something on one of his.
+    Idea(usize, usize),
     Delete(usize),
     /// So many at once, each deleted so many milliseconds later.
     Burst(usize, u64),
@@ -41,9 +77,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let his = 0..HIS.len();
     prop_oneof![
-        4 => (his.clone(), 0..malice::SPECS).prop_map(|(his, spec)| Step::Spec(his, spec)),
-        4 => (his.clone(), 0..malice::METADATA).prop_map(|(his, what)| Step::Metadata(his, what)),
-        4 => (his.clone(), 0..malice::STATUSES).prop_map(|(his, what)| Step::Status(his, what)),
+        12 => (his.clone(), 0..IDEAS.len()).prop_map(|(his, idea)| Step::Idea(his, idea)),
         2 => his.prop_map(Step::Delete),
         1 => (1..30_usize, prop_oneof![Just(0), Just(20), Just(1_000)]).prop_map(|(count, after)| Step::Burst(count, after)),
         2 => any::<bool>().prop_map(Step::Restart),
@@ -52,15 +86,15 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn innocent(color: &str) -> Value {
-    json!({
-        "color": color, "extra": ["one", "two"], "secret": {"enabled": true, "password": SECRET},
-        "priorityClass": {"enabled": true}, "fail": "", "lookup": history::SOURCE,
-    })
+    let mut spec = spec(color, &["one", "two"], true);
+    spec["secret"]["password"] = SECRET.into();
+    spec["lookup"] = history::SOURCE.into();
+    spec
 }
 
 /// The author asks for something; what the API server refuses is no failure.
-async fn ask(history: &History, method: Method, path: &str, content: &str, body: Value) -> Result<()> {
-    history.ask(method, path, "evil", content, body).await.map(drop)
+async fn ask(history: &History, verb: &str, path: &str, body: Value) -> Result<()> {
+    history.ask(verb, path, "evil", body).await.map(drop)
 }
 
 async fn create(history: &History, name: &str, spec: Value) -> Result<()> {
@@ -68,31 +102,25 @@ async fn create(history: &History, name: &str, spec: Value) -> Result<()> {
     let widget = json!({
         "apiVersion": "torture.test/v1", "kind": "Widget", "metadata": {"name": place.name}, "spec": spec,
     });
-    let path = format!("{}?force=true", place.path());
-    ask(history, Method::PATCH, &path, "application/apply-patch+yaml", widget).await
+    ask(history, "APPLY", &format!("{}?force=true", place.path()), widget).await
 }
 
 async fn delete(history: &History, name: &str) -> Result<()> {
-    let path = Place::of(name).path();
-    ask(history, Method::DELETE, &path, "application/json", json!({})).await
+    ask(history, "DELETE", &Place::of(name).path(), json!({})).await
 }
-
-const MERGE: &str = "application/merge-patch+json";
 
 async fn act(history: &mut History, step: &Step) -> Result<()> {
     match step {
-        Step::Spec(his, spec) => create(history, HIS[*his], malice::spec(history, *spec)).await,
-        Step::Metadata(his, what) => {
+        Step::Idea(his, number) => {
             let path = Place::of(HIS[*his]).path();
-            let patch = json!({"metadata": malice::metadata(history, *what)});
-            ask(history, Method::PATCH, &path, MERGE, patch).await
+            let (field, content) = idea(history, *number)?;
+            match field.as_str() {
+                "spec" => create(history, HIS[*his], content).await?,
+                "status" => ask(history, "MERGE", &format!("{path}/status"), json!({(field): content})).await?,
+                _ => ask(history, "MERGE", &path, json!({(field): content})).await?,
+            }
         }
-        Step::Status(his, what) => {
-            let path = format!("{}/status", Place::of(HIS[*his]).path());
-            let patch = json!({"status": malice::status(history, *what)});
-            ask(history, Method::PATCH, &path, MERGE, patch).await
-        }
-        Step::Delete(his) => delete(history, HIS[*his]).await,
+        Step::Delete(his) => delete(history, HIS[*his]).await?,
         Step::Burst(count, after) => {
             for number in 0..*count {
                 create(history, &format!("burst{number}"), json!({"extra": ["x", "y"]})).await?;
@@ -101,14 +129,11 @@ async fn act(history: &mut History, step: &Step) -> Result<()> {
             for number in 0..*count {
                 delete(history, &format!("burst{number}")).await?;
             }
-            Ok(())
         }
-        Step::Restart(killed) => history.restart(*killed).await,
-        Step::Wait(milliseconds) => {
-            tokio::time::sleep(Duration::from_millis(*milliseconds)).await;
-            Ok(())
-        }
+        Step::Restart(killed) => history.restart(*killed).await?,
+        Step::Wait(milliseconds) => tokio::time::sleep(Duration::from_millis(*milliseconds)).await,
     }
+    Ok(())
 }
 
 /// The others' custom resources and members since a version: nothing of theirs was written, nor were they told to be
@@ -155,12 +180,9 @@ fn tells_no_secret(history: &History) -> Result<()> {
 const FEW_WATCHES: usize = 60;
 
 fn watches_little(history: &History) -> Result<()> {
-    let log = history.faults().map(|faults| faults.log()).unwrap_or_default();
-    let watched: std::collections::BTreeSet<String> = log
-        .iter()
-        .filter(|entry| entry.call.is_watch())
-        .map(|entry| entry.call.path.clone())
-        .collect();
+    let log = history.faults().log();
+    let watches = log.iter().filter(|entry| entry.call.is_watch());
+    let watched: BTreeSet<&str> = watches.map(|entry| entry.call.path.as_str()).collect();
     ensure!(watched.len() <= FEW_WATCHES, "{} watches: {watched:?}", watched.len());
     Ok(())
 }
@@ -204,13 +226,14 @@ async fn run(steps: &[Step]) -> Result<()> {
 
 fn is_red(history: &History, other: &str) -> Result<()> {
     let place = Place::of(other);
-    let main = history
-        .map(&format!("{}/{}-main", place.namespace, place.name))
-        .unwrap_or_default();
+    let main = history.map(&format!("{}/{}-main", place.namespace, place.name));
+    let main = main.unwrap_or_default();
     let widget = history.widget(other).unwrap_or_default();
-    let ready = condition(&widget, "Ready").unwrap_or_default();
-    let is_ready = ready["status"] == "True" && ready["observedGeneration"] == widget["metadata"]["generation"];
-    ensure!(main["data"]["color"] == "red" && is_ready, "{other}: {main} {ready}");
+    ensure!(
+        main["data"]["color"] == "red" && claims_ready(&widget),
+        "{other}: {main} {}",
+        widget["status"]["conditions"]
+    );
     Ok(())
 }
 
@@ -227,21 +250,13 @@ async fn leaves(history: &mut History, steps: &[Step]) -> Result<()> {
     };
     for place in &his {
         let path = Place::of(place).path();
-        let metadata = json!({"annotations": {"chartwright.dev/suspend": null}});
-        ask(history, Method::PATCH, &path, MERGE, json!({"metadata": metadata})).await?;
         let finalizers = history.widget(place).unwrap_or_default()["metadata"]["finalizers"].take();
         // There is nothing that a garbage collector would wait for.
         let is_his = |one: &&Value| **one == MINE || **one == "foregroundDeletion";
         let left = finalizers.as_array().into_iter().flatten().filter(|one| !is_his(one));
         let left: Vec<&Value> = left.collect();
-        ask(
-            history,
-            Method::PATCH,
-            &path,
-            MERGE,
-            json!({"metadata": {"finalizers": left}}),
-        )
-        .await?;
+        let metadata = json!({"annotations": {"chartwright.dev/suspend": null}, "finalizers": left});
+        ask(history, "MERGE", &path, json!({"metadata": metadata})).await?;
         delete(history, place).await?;
     }
     let mut left = Vec::new();
@@ -253,21 +268,12 @@ async fn leaves(history: &mut History, steps: &[Step]) -> Result<()> {
         }
     }
     ensure!(left.is_empty(), "his custom resources never go: {left:?}");
-    let loses = |step: &Step| match step {
-        Step::Metadata(_, what) => malice::leaves_members(*what),
-        Step::Spec(_, what) => malice::gives_members_away(*what),
-        _ => false,
-    };
+    let loses = |step: &Step| matches!(step, Step::Idea(_, number) if leaves_members(*number));
     if steps.iter().any(loses) {
-        let theirs: Vec<String> = OTHERS
-            .iter()
-            .filter_map(|other| history.widget(other))
-            .map(|one| uid(&one))
-            .collect();
+        let widgets = OTHERS.iter().filter_map(|other| history.widget(other));
+        let theirs: Vec<String> = widgets.map(|widget| uid(&widget)).collect();
         for (id, object) in history.live() {
-            let tracking = object["metadata"]["annotations"][crate::look::TRACKING]
-                .as_str()
-                .unwrap_or_default();
+            let tracking = annotation(&object, crate::look::TRACKING).unwrap_or_default();
             // One UID may begin as another.
             let owner = tracking.split(':').next().unwrap_or_default();
             if !theirs.iter().any(|uid| uid == owner) {
@@ -279,46 +285,25 @@ async fn leaves(history: &mut History, steps: &[Step]) -> Result<()> {
 }
 
 #[test]
-fn a_hostile_author_harms_nobody_else() {
+fn a_hostile_author_harms_nobody_else() -> Result<()> {
     let cases = if everything() { 200 } else { 12 };
-    let report = std::cell::RefCell::new(Report::new("hostile"));
-    let config = Config {
-        cases,
-        max_shrink_iters: 200,
-        failure_persistence: None,
-        rng_seed: proptest::test_runner::RngSeed::Fixed(seed()),
-        ..Config::default()
-    };
-    let mut runner = TestRunner::new(config);
-    let outcome = runner.run(&proptest::collection::vec(step(), 1..20), |steps| {
-        report.borrow_mut().case();
-        history::in_virtual_time(run(&steps)).map_err(|error| TestCaseError::fail(format!("{error:#}")))
-    });
-    if let Err(error) = outcome {
-        panic!("seed {}: {error}", seed());
-    }
-    report.into_inner().end(&format!("seed {}", seed()));
+    let steps = proptest::collection::vec(step(), 1..20);
+    drawn("hostile", cases, None, &steps, async |steps| run(steps).await)
 }
 
 /// Each of his ideas, right after one restart and before another: with `make torture` alone, else some at a time.
 #[test]
 fn no_single_idea_of_a_hostile_author_harms_anybody_else() -> Result<()> {
     let mut report = Report::new("hostile-ideas");
-    let mut failures = Vec::new();
-    let specs = (0..malice::SPECS).map(|what| Step::Spec(0, what));
-    let metadata = (0..malice::METADATA).map(|what| Step::Metadata(0, what));
-    let statuses = (0..malice::STATUSES).map(|what| Step::Status(0, what));
-    let ideas: Vec<Step> = specs.chain(metadata).chain(statuses).collect();
+    let ideas: Vec<usize> = (0..IDEAS.len()).collect();
     for ideas in ideas.chunks(if everything() { 1 } else { 6 }) {
-        let mut steps = vec![Step::Spec(0, 0), Step::Wait(5_000)];
-        steps.extend(ideas.iter().flat_map(|idea| [idea.clone(), Step::Wait(1_000)]));
+        let each = || ideas.iter().flat_map(|idea| [Step::Idea(0, *idea), Step::Wait(1_000)]);
+        let mut steps = vec![Step::Idea(0, 0), Step::Wait(5_000)];
+        steps.extend(each());
         steps.extend([Step::Restart(true), Step::Wait(5_000)]);
-        steps.extend(ideas.iter().flat_map(|idea| [idea.clone(), Step::Wait(1_000)]));
+        steps.extend(each());
         steps.extend([Step::Wait(5_000), Step::Delete(0), Step::Wait(200)]);
-        report.case();
-        if let Err(error) = history::in_virtual_time(run(&steps)) {
-            failures.push(format!("{ideas:?}: {error:#}"));
-        }
+        report.case(ideas, in_virtual_time(run(&steps)));
     }
-    report.end_but_for(&failures, "")
+    report.end("")
 }

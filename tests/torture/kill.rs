@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
+use crate::call::Call;
 use crate::fault::{Fault, Plan};
 use crate::flavour::{self, Flavour};
 use crate::lane::{Lane, in_real_time};
@@ -31,22 +32,11 @@ async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize
     // What follows the last status write, such as an event of the preparation, is no write of this scenario.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let long = lane.flavour == Flavour::Long;
-    let within = lane.patience();
-    let plan = Plan {
-        fault,
-        position,
-        times: 1,
-        // Between the many members of a long release nothing else happens.
-        counts: Box::new(move |call| {
-            let is_member = call.target().is_some_and(|target| target.resource == "configmaps");
-            call.is_write() && !(long && is_member)
-        }),
-    };
-    lane.faults.arm(lane.about(&release, plan));
+    // Between the many members of a long release nothing else happens.
+    let counts = move |call: &Call| call.is_write() && !(long && call.is_of("configmaps"));
+    lane.arm(&release, Plan::new(fault, position, 1, counts));
     scenario.act(lane, &release).await?;
-    let done = lane.until("it is done", within, async || {
-        scenario.is_done(lane, &release, false).await
-    });
+    let done = lane.until("it is done", async || scenario.is_done(lane, &release, false).await);
     let killed = tokio::select! {
         () = lane.faults.killed.notified() => true,
         done = done => {
@@ -71,15 +61,10 @@ async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize
     if killed {
         lane.start()?;
     }
-    lane.until("it converges", within, async || {
-        scenario.is_done(lane, &release, killed).await
-    })
-    .await
-    .with_context(|| format!("killed at {hit:?}"))?;
-    scenario
-        .was_careful(lane, &release, &before)
-        .await
-        .with_context(|| format!("killed at {hit:?}"))?;
+    let converged = lane.until("it converges", async || scenario.is_done(lane, &release, killed).await);
+    converged.await.with_context(|| format!("killed at {hit:?}"))?;
+    let careful = scenario.was_careful(lane, &release, &before).await;
+    careful.with_context(|| format!("killed at {hit:?}"))?;
     let now = flavour::password(lane, &release).await?;
     ensure!(
         drawn.is_none() || now.is_none() || drawn == now,
@@ -91,46 +76,25 @@ async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize
 
 /// Each position until there is none. A failure doesn't keep the others from being tried.
 async fn enumerate(lane: &mut Lane, scenario: Scenario, fault: Fault, positions: Positions) -> Result<()> {
-    let name = format!("{}-{scenario:?}", lane.world.name).to_lowercase();
-    let mut report = Report::new(&name);
-    let mut failures = Vec::new();
+    let mut report = Report::new(&format!("{}-{scenario:?}", lane.world.name).to_lowercase());
     for position in (positions.first..=MANY).step_by(positions.step) {
         let outcome = case(lane, scenario, fault, position).await;
-        report.case();
-        match outcome {
-            Ok(true) => {}
-            Ok(false) => {
-                ensure!(
-                    failures.is_empty(),
-                    "{} failed:\n{}",
-                    failures.len(),
-                    failures.join("\n")
-                );
+        match report.case((scenario, fault, position), outcome) {
+            Some(true) => {}
+            Some(false) => {
                 // Those on the many members of a long release don't count.
                 let least = if lane.flavour == Flavour::Long { 2 } else { 4 };
                 ensure!(position > least, "only {} writes were seen", position - 1);
-                let note = match positions.step {
-                    1 => format!("{} writes", position - 1),
-                    step => format!("fewer than {position} writes, each {step}."),
-                };
-                report.end(&note);
-                return Ok(());
+                return report.end(&format!("fewer than {position} writes, each {}.", positions.step));
             }
-            Err(error) => {
-                let failure = format!("{scenario:?}, {fault:?} of write {position}: {error:#}");
-                eprintln!("{name}: {failure}");
-                failures.push(failure);
+            None => {
                 lane.faults.heal();
                 lane.start()?;
-                // What fails each time isn't about positions.
-                ensure!(failures.len() < 8, "{scenario:?} fails:\n{}", failures.join("\n"));
+                report.go_on_below(8)?;
             }
         }
     }
-    anyhow::bail!(
-        "{scenario:?} never ends: more than {MANY} writes; {}",
-        failures.join("\n")
-    )
+    bail!("{scenario:?} never ends: more than {MANY} writes")
 }
 
 /// One lane goes through scenarios of a flavour with the same cut.
@@ -139,7 +103,7 @@ async fn lane_of(scenarios: &[Scenario], flavour: Flavour, fault: Fault, positio
         Flavour::Plain => format!("kill-{:?}-{fault:?}", scenarios[0]),
         flavour => format!("kill-{flavour:?}-{fault:?}"),
     };
-    let mut lane = Lane::of(&name.to_lowercase(), flavour).await?;
+    let mut lane = Lane::new(&name.to_lowercase(), flavour, &[]).await?;
     let mut outcome = Ok(());
     for (place, scenario) in scenarios.iter().enumerate() {
         if place == 1 && flavour == Flavour::Lossy {

@@ -6,22 +6,24 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use kube::Client;
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 
+use crate::call::Call;
 use crate::fault::{Faults, Plan};
 use crate::flavour::Flavour;
 use crate::former;
+use crate::look::condition;
 use crate::operator::{Launch, Operator};
 use crate::proxy::{self, Upstream};
-use crate::release::holds;
+use crate::release::{claims_ready, holds};
 use crate::scenario::Scenario;
 use crate::world::World;
 
 /// How long anything may take once nothing goes wrong any more: a retry waits up to some seconds, and the machine may
 /// be busy.
-pub const HEALED: Duration = Duration::from_secs(60);
+const HEALED: Duration = Duration::from_secs(60);
 
 pub struct Lane {
     pub world: World,
@@ -37,33 +39,20 @@ pub struct Lane {
     user: String,
 }
 
-/// Kinds that the scenarios look at: group, version, kind, plural.
-pub const KINDS: [(&str, &str, &str, &str); 4] = [
-    ("", "v1", "ConfigMap", "configmaps"),
-    ("", "v1", "Secret", "secrets"),
-    ("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
-    ("apps", "v1", "Deployment", "deployments"),
+/// Kinds that the scenarios look at, with their groups.
+const KINDS: [(&str, &str); 4] = [
+    ("", "ConfigMap"),
+    ("", "Secret"),
+    ("scheduling.k8s.io", "PriorityClass"),
+    ("apps", "Deployment"),
 ];
 
 impl Lane {
-    /// A world of this name with a proxy, and the operator started behind it.
-    pub async fn new(name: &str) -> Result<Self> {
-        Self::with(name, Flavour::Plain, &[]).await
-    }
-
-    /// The same for releases of a flavour.
-    pub async fn of(name: &str, flavour: Flavour) -> Result<Self> {
-        Self::with(name, flavour, &[]).await
-    }
-
-    /// The same, with further keys of the watch.
-    pub async fn with(name: &str, flavour: Flavour, keys: &[&str]) -> Result<Self> {
-        let owned = name.to_owned();
-        let made = tokio::task::spawn_blocking(move || {
-            let world = World::new(&owned)?;
-            flavour.set_up(&world).map(|()| world)
-        });
-        let world = made.await??;
+    /// A world of this name with a proxy, for releases of a flavour and with further keys of the watch, and the operator
+    /// started behind it.
+    pub async fn new(name: &str, flavour: Flavour, keys: &[&str]) -> Result<Self> {
+        let world = tokio::task::block_in_place(|| World::new(name))?;
+        flavour.set_up(&world)?;
         let world = world.watch_key("allow: {kinds: [PriorityClass.scheduling.k8s.io]}");
         let world = keys.iter().fold(world, |world, key| world.watch_key(key));
         // With those of a takeover.
@@ -132,28 +121,18 @@ impl Lane {
         log.lines().skip(skip).collect::<Vec<_>>().join("\n")
     }
 
-    /// A plan whose calls are those about one release.
-    pub fn about(&self, name: &str, plan: Plan) -> Plan {
-        let (namespace, release) = (self.world.name.clone(), name.to_owned());
+    /// From now on this goes wrong with calls about one release.
+    pub fn arm(&self, release: &str, plan: Plan) {
+        let (namespace, release) = (self.world.name.clone(), release.to_owned());
         let counts = plan.counts;
-        Plan {
+        self.faults.arm(Plan {
             counts: Box::new(move |call| counts(call) && is_about(call, &namespace, &release)),
             ..plan
-        }
+        });
     }
 
-    fn api(&self, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
-        let api_version = match group {
-            "" => version.to_owned(),
-            group => format!("{group}/{version}"),
-        };
-        let resource = ApiResource {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            api_version,
-            kind: kind.to_owned(),
-            plural: plural.to_owned(),
-        };
+    fn api(&self, group: &str, kind: &str) -> Api<DynamicObject> {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
         match kind {
             "PriorityClass" => Api::all_with(self.admin.clone(), &resource),
             _ => Api::namespaced_with(self.admin.clone(), &self.world.name, &resource),
@@ -161,12 +140,16 @@ impl Lane {
     }
 
     pub fn of_kind(&self, kind: &str) -> Api<DynamicObject> {
-        let (group, version, kind, plural) = KINDS.into_iter().find(|row| row.2 == kind).unwrap_or(KINDS[0]);
-        self.api(group, version, kind, plural)
+        let (group, kind) = KINDS.into_iter().find(|row| row.1 == kind).unwrap_or(KINDS[0]);
+        self.api(group, kind)
+    }
+
+    pub fn maps(&self) -> Api<DynamicObject> {
+        self.of_kind("ConfigMap")
     }
 
     pub fn widgets(&self) -> Api<DynamicObject> {
-        self.api(&self.world.group(), "v1", "Widget", "widgets")
+        self.api(&self.world.group(), "Widget")
     }
 
     pub async fn widget(&self, name: &str) -> Result<Option<Value>> {
@@ -188,21 +171,60 @@ impl Lane {
     }
 
     /// How long one step of a release may take: hundreds of applies take their time on a busy machine.
-    pub fn patience(&self) -> Duration {
+    fn patience(&self) -> Duration {
         match self.flavour {
             Flavour::Long => HEALED * 5,
             _ => HEALED,
         }
     }
 
+    /// Waits until a release is what its spec says.
+    pub async fn await_release(&self, name: &str, spec: &Value) -> Result<()> {
+        let what = format!("{name} is as it is to be");
+        self.until(&what, async || holds(self, name, spec).await.map(drop))
+            .await
+    }
+
+    /// Waits for a custom resource that says of its generation that it is ready.
+    pub async fn await_ready(&self, name: &str) -> Result<Value> {
+        self.until(&format!("{name} is ready"), async || {
+            let widget = self.widget(name).await?.context("gone")?;
+            ensure!(claims_ready(&widget), "{}", widget["status"]);
+            Ok(widget)
+        })
+        .await
+    }
+
+    /// Waits until the fault that is armed has hit.
+    pub async fn await_hit(&self) -> Result<()> {
+        self.until("it goes wrong", async || {
+            ensure!(self.faults.has_hit(), "it does not");
+            Ok(())
+        })
+        .await
+    }
+
+    /// A condition of a custom resource; `null` if there is none.
+    pub async fn condition(&self, name: &str, kind: &str) -> Result<Value> {
+        let widget = self.widget(name).await?.context("gone")?;
+        Ok(condition(&widget, kind).unwrap_or_default())
+    }
+
+    /// Waits until a condition of a custom resource has this reason; gives the condition.
+    pub async fn await_reason(&self, name: &str, kind: &str, reason: &str) -> Result<Value> {
+        self.until(&format!("{name} says {reason}"), async || {
+            let found = self.condition(name, kind).await?;
+            ensure!(found["reason"] == reason, "{found}");
+            Ok(found)
+        })
+        .await
+    }
+
     /// Installs a release that stays, from which each operator learns what the kind's schema keeps.
     pub async fn settle_resident(&mut self) -> Result<()> {
         let spec = Scenario::Install.spec();
         self.put("resident", &spec).await?;
-        self.until("the resident is installed", HEALED, async || {
-            holds(self, "resident", &spec).await.map(drop)
-        })
-        .await?;
+        self.await_release("resident", &spec).await?;
         self.has_resident = true;
         Ok(())
     }
@@ -213,7 +235,7 @@ impl Lane {
         if self.widget(name).await?.is_some() {
             self.delete(name).await?;
         }
-        self.until(&format!("{name} goes"), self.patience(), async || {
+        self.until(&format!("{name} goes"), async || {
             let left = self.widget(name).await?;
             ensure!(left.is_none(), "{}", left.unwrap_or_default()["status"]);
             Ok(())
@@ -224,13 +246,13 @@ impl Lane {
     /// Every live object whose name is that of a member of this release, whoever made it.
     pub async fn live(&self, name: &str) -> Result<Vec<Value>> {
         let mut found = Vec::new();
-        for (_, _, kind, _) in KINDS {
+        for (_, kind) in KINDS {
             let prefix = member_prefix(&self.world.name, kind, name);
             for object in self.of_kind(kind).list(&ListParams::default()).await? {
                 if object
                     .metadata
                     .name
-                    .as_deref()
+                    .as_ref()
                     .is_some_and(|name| name.starts_with(&prefix))
                 {
                     let mut object = serde_json::to_value(object)?;
@@ -243,7 +265,8 @@ impl Lane {
     }
 
     /// Waits until a check passes; its last complaint is the error, with the end of the operator's log.
-    pub async fn until<T>(&self, what: &str, within: Duration, mut check: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+    pub async fn until<T>(&self, what: &str, mut check: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+        let within = self.patience();
         let deadline = Instant::now() + within;
         loop {
             match check().await {
@@ -267,7 +290,7 @@ fn member_prefix(namespace: &str, kind: &str, name: &str) -> String {
 }
 
 /// Whether a call is about a release: its custom resource, one of its members or an event about it.
-fn is_about(call: &crate::call::Call, namespace: &str, release: &str) -> bool {
+fn is_about(call: &Call, namespace: &str, release: &str) -> bool {
     let Some(target) = call.target() else { return false };
     if target.resource == "leases" {
         return false;
@@ -308,18 +331,4 @@ pub fn in_real_time<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let outcome = runtime.block_on(work);
     runtime.shutdown_background();
     outcome
-}
-
-/// For messages.
-pub fn names(objects: &[Value]) -> Vec<String> {
-    objects
-        .iter()
-        .map(|object| {
-            format!(
-                "{} {}",
-                object["kind"].as_str().unwrap_or("?"),
-                object["metadata"]["name"].as_str().unwrap_or("?")
-            )
-        })
-        .collect()
 }

@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use http::Method;
 use serde_json::{Value, json};
 
 use crate::fault::Faults;
 use crate::history::{History, MEMBERS, SECOND, SOURCE};
-use crate::look::{condition, is_marked, uid};
+use crate::look::{is_marked, text, uid};
 use crate::place::Place;
-use crate::release::{content, members};
+use crate::release::{claims_ready, content, members};
 
 /// Kind, namespace and name.
 type Id = (String, String, String);
@@ -65,7 +64,7 @@ impl History {
     /// Nothing goes wrong any more, nobody is in the way: the cluster becomes what the custom resources say, and then
     /// nothing is written any more.
     pub async fn end(mut self) -> Result<()> {
-        let faults = self.faults().context("no operator")?;
+        let faults = self.faults();
         self.all_careful()?;
         faults.heal();
         self.twin(false).await?;
@@ -78,8 +77,7 @@ impl History {
             if self.refused {
                 let patch = json!({"metadata": {"annotations": {"chartwright.dev/requested-at": "the end"}}});
                 let path = Place::of(&name).path();
-                self.ask(Method::PATCH, &path, "user", "application/merge-patch+json", patch)
-                    .await?;
+                self.ask("MERGE", &path, "user", patch).await?;
             }
         }
         let foreign: Vec<String> = self.foreign.keys().cloned().collect();
@@ -144,9 +142,7 @@ impl History {
     /// while somebody changes members.
     pub fn is_no_lie(&self) -> Result<()> {
         for (name, wanted) in &self.wanted {
-            let widget = self.widget(name).unwrap_or_default();
-            let ready = condition(&widget, "Ready").unwrap_or_default();
-            if ready["status"] != "True" || ready["observedGeneration"] != widget["metadata"]["generation"] {
+            if !claims_ready(&self.widget(name).unwrap_or_default()) {
                 continue;
             }
             let live = self.live();
@@ -176,11 +172,7 @@ impl History {
                 continue;
             };
             let before = change.before.as_deref().map(|before| &before["status"]);
-            let ready = condition(widget, "Ready").unwrap_or_default();
-            if before == Some(&widget["status"])
-                || ready["status"] != "True"
-                || ready["observedGeneration"] != widget["metadata"]["generation"]
-            {
+            if before == Some(&widget["status"]) || !claims_ready(widget) {
                 continue;
             }
             let place = Place::by_key(&change.key);
@@ -210,10 +202,10 @@ impl History {
         let mut expected = BTreeMap::new();
         for (name, wanted) in &self.wanted {
             let widget = self.widget(name).with_context(|| format!("{name} is gone"))?;
-            let ready = condition(&widget, "Ready").with_context(|| format!("{name} says nothing"))?;
             ensure!(
-                ready["status"] == "True" && ready["observedGeneration"] == widget["metadata"]["generation"],
-                "{name}: {ready}, generation {}",
+                claims_ready(&widget),
+                "{name}: {}, generation {}",
+                widget["status"]["conditions"],
                 widget["metadata"]["generation"]
             );
             let all = self.members_of(name, &wanted.spec);
@@ -258,13 +250,10 @@ impl History {
 }
 
 fn id_of(object: &Value) -> Id {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];
-    (
-        text(&object["kind"]),
-        text(&metadata["namespace"]),
-        text(&metadata["name"]),
-    )
+    [&object["kind"], &metadata["namespace"], &metadata["name"]]
+        .map(|value| text(value).to_owned())
+        .into()
 }
 
 /// What a spec makes by itself, whatever the chart and what it looks up.

@@ -5,12 +5,11 @@ use anyhow::{Context, Result, ensure};
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
+use crate::call::Call;
 use crate::fault::{Fault, Plan};
 use crate::flavour::Flavour;
-use crate::lane::{HEALED, Lane, in_real_time};
-use crate::look::{OPERATOR, PART_OF, TRACKING, condition, inventory, is_marked};
-use crate::release::holds;
-use crate::report::Report;
+use crate::lane::{Lane, in_real_time};
+use crate::look::{OPERATOR, PART_OF, TRACKING, inventory, is_marked, says, text};
 
 /// Whose object it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +21,14 @@ enum Theirs {
 }
 
 impl Theirs {
+    /// The manager that applies it, and what a refusal says of it.
+    fn facts(self) -> (&'static str, &'static str) {
+        match self {
+            Theirs::Foreign => ("somebody", "exists already"),
+            Theirs::OtherRelease => ("chartwright", "another release"),
+        }
+    }
+
     fn object(self, lane: &Lane, name: &str) -> Value {
         let mut object = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"of": "somebody else"},
@@ -33,131 +40,69 @@ impl Theirs {
         }
         object
     }
+}
 
-    /// As `kubectl apply --server-side`, or another release, makes it.
-    async fn put(self, lane: &Lane, name: &str) -> Result<DynamicObject> {
-        let manager = match self {
-            Theirs::Foreign => "somebody",
-            Theirs::OtherRelease => "chartwright",
-        };
-        let object = self.object(lane, name);
-        let maps = lane.of_kind("ConfigMap");
-        let (parameters, patch) = (PatchParams::apply(manager), Patch::Apply(&object));
-        Ok(maps.patch(name, &parameters, &patch).await?)
+/// A spec is written whose apply of a member is held up for two seconds, and before it arrives somebody makes an object
+/// in the member's place, as `kubectl apply --server-side` or another release makes it.
+async fn overtake(lane: &Lane, release: &str, spec: &Value, member: &str, theirs: Theirs) -> Result<DynamicObject> {
+    let maps = lane.maps();
+    let name = member.to_owned();
+    let is_it = move |call: &Call| call.verb() == "patch" && call.target().is_some_and(|target| target.name == name);
+    lane.faults.arm(Plan::new(Fault::Tardy, 1, 1, is_it));
+    lane.put(release, spec).await?;
+    lane.await_hit().await?;
+    if maps.get_opt(member).await?.is_some() {
+        maps.delete(member, &Default::default()).await?;
     }
-
-    fn refusal(self) -> &'static str {
-        match self {
-            Theirs::Foreign => "exists already",
-            Theirs::OtherRelease => "another release",
-        }
-    }
+    let (parameters, patch) = (PatchParams::apply(theirs.facts().0), theirs.object(lane, member));
+    Ok(maps.patch(member, &parameters, &Patch::Apply(&patch)).await?)
 }
 
-/// The next apply of a member is held up for two seconds.
-fn hold_up(lane: &Lane, member: &str) {
-    let member = member.to_owned();
-    let is_it = move |name: &str| name == member;
-    lane.faults.arm(Plan {
-        fault: Fault::Tardy,
-        position: 1,
-        times: 1,
-        counts: Box::new(move |call| call.verb() == "patch" && call.target().is_some_and(|target| is_it(&target.name))),
-    });
-}
-
-async fn is_held_up(lane: &Lane) -> Result<()> {
-    lane.until("the apply is on its way", HEALED, async || {
-        ensure!(lane.faults.has_hit(), "it is not");
-        Ok(())
-    })
-    .await
-}
-
-async fn version(lane: &Lane, name: &str) -> Result<Option<String>> {
-    let found = lane.of_kind("ConfigMap").get_opt(name).await?;
-    Ok(found.and_then(|object| object.metadata.resource_version))
-}
-
-async fn is_ready(lane: &Lane, release: &str) -> Result<Value> {
-    let widget = lane.widget(release).await?.context("gone")?;
-    let ready = condition(&widget, "Ready").context("it says nothing")?;
-    ensure!(ready["status"] == "True");
-    ensure!(ready["observedGeneration"] == widget["metadata"]["generation"]);
-    Ok(widget)
+async fn is_as_made(lane: &Lane, made: &DynamicObject) -> Result<()> {
+    let name = made.metadata.name.clone().unwrap_or_default();
+    let found = lane.maps().get_opt(&name).await?.context("it was deleted")?;
+    ensure!(
+        found.metadata.resource_version == made.metadata.resource_version,
+        "it was written: {found:?}"
+    );
+    Ok(())
 }
 
 /// The release says whose object is in its way, at once, and that object is as it was made.
 async fn is_refused(lane: &Lane, release: &str, member: &str, theirs: Theirs, made: &DynamicObject) -> Result<()> {
-    lane.until("the collision is told", HEALED, async || {
-        let widget = lane.widget(release).await?.context("gone")?;
-        let stalled = condition(&widget, "Stalled").with_context(|| widget["status"].to_string())?;
-        let message = stalled["message"].as_str().unwrap_or_default();
-        ensure!(
-            stalled["reason"] == "Collision" && message.contains(member) && message.contains(theirs.refusal()),
-            "{stalled}"
-        );
-        Ok(())
-    })
-    .await?;
-    ensure!(
-        version(lane, member).await? == made.metadata.resource_version,
-        "{theirs:?}: the object was written"
-    );
-    let reasons: Vec<String> = lane
-        .world
-        .events(release)?
-        .into_iter()
-        .map(|(reason, _)| reason)
-        .collect();
-    ensure!(
-        reasons.iter().any(|reason| reason == "Collision") && reasons.iter().all(|reason| reason != "ApplyFailed"),
-        "{reasons:?}"
-    );
+    let stalled = lane.await_reason(release, "Stalled", "Collision").await?;
+    says(text(&stalled["message"]), [member, theirs.facts().1])?;
+    is_as_made(lane, made).await?;
+    let events = lane.world.events(release)?;
+    let has = |reason: &str| events.iter().any(|(found, _)| found == reason);
+    ensure!(has("Collision") && !has("ApplyFailed"), "{events:?}");
     Ok(())
 }
 
 /// A member that comes, and one that changes; what was refused is no member, and stays when it is no longer rendered.
 async fn taken(lane: &Lane, theirs: Theirs) -> Result<()> {
-    let release = format!("{theirs:?}").to_lowercase();
+    let release = &format!("{theirs:?}").to_lowercase();
     let [main, two] = ["main", "two"].map(|member| format!("{release}-{member}"));
     let spec = |color: &str, extra: &[&str]| json!({"color": color, "extra": extra});
-    hold_up(lane, &two);
-    lane.put(&release, &spec("blue", &["one", "two"])).await?;
-    is_held_up(lane).await?;
-    let made = theirs.put(lane, &two).await?;
-    is_refused(lane, &release, &two, theirs, &made).await?;
-    let widget = lane.widget(&release).await?.context("gone")?;
-    let listed = inventory(&widget);
+    let made = overtake(lane, release, &spec("blue", &["one", "two"]), &two, theirs).await?;
+    is_refused(lane, release, &two, theirs, &made).await?;
+    let listed = inventory(&lane.widget(release).await?.context("gone")?);
     ensure!(
         listed.len() == 2 && !listed.contains(&format!("ConfigMap {two}")),
         "{listed:?}"
     );
-    lane.put(&release, &spec("blue", &["one"])).await?;
-    lane.until("it does without", HEALED, async || {
-        is_ready(lane, &release).await.map(drop)
-    })
-    .await?;
-    ensure!(
-        version(lane, &two).await? == made.metadata.resource_version,
-        "it was pruned"
-    );
+    lane.put(release, &spec("blue", &["one"])).await?;
+    lane.await_ready(release).await?;
+    is_as_made(lane, &made).await?;
 
-    let maps = lane.of_kind("ConfigMap");
-    hold_up(lane, &main);
-    lane.put(&release, &spec("red", &["one"])).await?;
-    is_held_up(lane).await?;
-    maps.delete(&main, &Default::default()).await?;
-    let made = theirs.put(lane, &main).await?;
-    is_refused(lane, &release, &main, theirs, &made).await?;
+    let red = spec("red", &["one"]);
+    let made = overtake(lane, release, &red, &main, theirs).await?;
+    is_refused(lane, release, &main, theirs, &made).await?;
     for name in [&main, &two] {
-        maps.delete(name, &Default::default()).await?;
+        lane.maps().delete(name, &Default::default()).await?;
     }
-    lane.until("what was in its way is gone", HEALED, async || {
-        holds(lane, &release, &spec("red", &["one"])).await
-    })
-    .await?;
-    lane.clear(&release).await
+    lane.await_release(release, &red).await?;
+    lane.clear(release).await
 }
 
 /// A member that is only to be there is there, and somebody else's.
@@ -166,34 +111,20 @@ async fn yields(lane: &Lane) -> Result<()> {
         "apiVersion": "v1", "kind": "ConfigMap", "data": {"ours": "1"},
         "metadata": {"name": "yields-once", "annotations": {"chartwright.dev/update": "IfNotPresent"}},
     });
-    hold_up(lane, "yields-once");
-    lane.put("yields", &json!({"extraDeploy": [once]})).await?;
-    is_held_up(lane).await?;
-    let made = Theirs::Foreign.put(lane, "yields-once").await?;
-    lane.until("it is content", HEALED, async || {
-        let widget = is_ready(lane, "yields").await?;
-        ensure!(inventory(&widget) == ["ConfigMap yields-main"]);
-        Ok(())
-    })
-    .await?;
+    let spec = json!({"extraDeploy": [once]});
+    let made = overtake(lane, "yields", &spec, "yields-once", Theirs::Foreign).await?;
+    let widget = lane.await_ready("yields").await?;
+    ensure!(inventory(&widget) == ["ConfigMap yields-main"], "{}", widget["status"]);
     lane.clear("yields").await?;
-    ensure!(
-        version(lane, "yields-once").await? == made.metadata.resource_version,
-        "it was taken"
-    );
-    Ok(())
+    is_as_made(lane, &made).await
 }
 
 /// A release that may take what is there takes what came meanwhile, too.
 async fn forces(lane: &Lane) -> Result<()> {
     let spec = json!({"extra": ["two"]});
-    hold_up(lane, "forces-two");
-    lane.put("forces", &spec).await?;
-    is_held_up(lane).await?;
-    let made = Theirs::Foreign.put(lane, "forces-two").await?;
-    lane.until("it is taken", HEALED, async || is_ready(lane, "forces").await.map(drop))
-        .await?;
-    let taken = lane.of_kind("ConfigMap").get("forces-two").await?;
+    let made = overtake(lane, "forces", &spec, "forces-two", Theirs::Foreign).await?;
+    lane.await_ready("forces").await?;
+    let taken = lane.maps().get("forces-two").await?;
     ensure!(taken.metadata.uid == made.metadata.uid, "it was made anew");
     ensure!(
         is_marked(&serde_json::to_value(&taken)?) && taken.data["data"]["extra"] == "two",
@@ -202,23 +133,15 @@ async fn forces(lane: &Lane) -> Result<()> {
     lane.clear("forces").await
 }
 
-async fn all() -> Result<()> {
-    let mut report = Report::new("race");
-    let lane = Lane::new("race").await?;
-    for theirs in [Theirs::Foreign, Theirs::OtherRelease] {
-        taken(&lane, theirs).await.with_context(|| format!("{theirs:?}"))?;
-        report.case();
-    }
-    yields(&lane).await.context("IfNotPresent")?;
-    report.case();
-    let lane = Lane::with("race-force", Flavour::Plain, &["collisions: Force"]).await?;
-    forces(&lane).await.context("collisions: Force")?;
-    report.case();
-    report.end("");
-    Ok(())
-}
-
 #[test]
 fn who_is_faster_than_an_apply_keeps_his_object() -> Result<()> {
-    in_real_time(all())
+    in_real_time(async {
+        let lane = Lane::new("race", Flavour::Plain, &[]).await?;
+        for theirs in [Theirs::Foreign, Theirs::OtherRelease] {
+            taken(&lane, theirs).await.with_context(|| format!("{theirs:?}"))?;
+        }
+        yields(&lane).await.context("IfNotPresent")?;
+        let lane = Lane::new("race-force", Flavour::Plain, &["collisions: Force"]).await?;
+        forces(&lane).await.context("collisions: Force")
+    })
 }

@@ -7,63 +7,58 @@ use data_encoding::BASE64;
 use serde_json::{Value, json};
 
 use crate::flavour;
-use crate::lane::{Lane, names};
-use crate::look::{OPERATOR, PART_OF, TRACKING, condition, is_marked, label, uid};
+use crate::lane::Lane;
+use crate::look::{OPERATOR, PART_OF, TRACKING, annotation, condition, is_marked, label, text, uid};
 
 /// Kind and name.
 pub type Id = (String, String);
+
+/// A spec for the tests' chart. A `whole` one has members of more kinds than ConfigMap, one of them cluster-scoped.
+pub fn spec(color: &str, extra: &[&str], whole: bool) -> Value {
+    json!({
+        "color": color, "extra": extra, "secret": {"enabled": whole, "password": color},
+        "priorityClass": {"enabled": whole}, "fail": "",
+    })
+}
 
 /// What the tests' chart makes of a spec: content by kind and name; `null` is any content. Written down here and not
 /// rendered, so that it can disagree.
 pub fn members(namespace: &str, release: &str, spec: &Value) -> BTreeMap<Id, Value> {
     let mut members = BTreeMap::new();
+    let mut add = |kind: &str, name: String, content: Value| drop(members.insert((kind.to_owned(), name), content));
     let color = spec["color"].as_str().unwrap_or("blue");
-    members.insert(
-        ("ConfigMap".to_owned(), format!("{release}-main")),
-        json!({"color": color, "size": "1"}),
-    );
+    let main = json!({"color": color, "size": "1"});
+    add("ConfigMap", format!("{release}-main"), main);
     for extra in spec["extra"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        members.insert(
-            ("ConfigMap".to_owned(), format!("{release}-{extra}")),
-            json!({"extra": extra}),
-        );
+        add("ConfigMap", format!("{release}-{extra}"), json!({"extra": extra}));
     }
     if spec["secret"]["enabled"] == true {
         let password = spec["secret"]["password"].as_str().unwrap_or_default();
-        members.insert(
-            ("Secret".to_owned(), format!("{release}-secret")),
-            json!({"password": BASE64.encode(password.as_bytes())}),
-        );
+        let data = json!({"password": BASE64.encode(password.as_bytes())});
+        add("Secret", format!("{release}-secret"), data);
     }
     if spec["kept"] == true {
-        members.insert(
-            ("ConfigMap".to_owned(), format!("{release}-kept")),
-            json!({"kept": "yes"}),
-        );
+        add("ConfigMap", format!("{release}-kept"), json!({"kept": "yes"}));
     }
     if spec["random"] == true {
-        members.insert(("Secret".to_owned(), format!("{release}-random")), Value::Null);
+        add("Secret", format!("{release}-random"), Value::Null);
     }
     if spec["priorityClass"]["enabled"] == true {
-        members.insert(
-            ("PriorityClass".to_owned(), format!("{namespace}-{release}")),
-            json!(10),
-        );
+        add("PriorityClass", format!("{namespace}-{release}"), json!(10));
     }
     members
 }
 
 fn id(object: &Value) -> Id {
-    (text(&object["kind"]), text(&object["metadata"]["name"]))
+    (
+        text(&object["kind"]).to_owned(),
+        text(&object["metadata"]["name"]).to_owned(),
+    )
 }
 
 /// The member that a row of an inventory is about.
 pub fn row_id(row: &Value) -> Id {
-    (text(&row["kind"]), text(&row["name"]))
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
+    (text(&row["kind"]).to_owned(), text(&row["name"]).to_owned())
 }
 
 pub fn content(object: &Value) -> Value {
@@ -84,18 +79,19 @@ pub async fn live(lane: &Lane, release: &str) -> Result<BTreeMap<Id, Value>> {
     Ok(objects.into_iter().map(|object| (id(&object), object)).collect())
 }
 
+/// A status that says of the current generation that it is ready.
+pub fn claims_ready(widget: &Value) -> bool {
+    let ready = condition(widget, "Ready").unwrap_or_default();
+    ready["status"] == "True" && ready["observedGeneration"] == widget["metadata"]["generation"]
+}
+
 /// The release is what its spec says: members, marks, custom resource and status.
 pub async fn holds(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
     let widget = lane.widget(release).await?.context("the custom resource is gone")?;
     let generation = &widget["metadata"]["generation"];
-    let ready = condition(&widget, "Ready").with_context(|| format!("no Ready: {}", widget["status"]))?;
     ensure!(
-        ready["status"] == "True" && ready["observedGeneration"] == *generation,
-        "generation {generation}, {ready}"
-    );
-    ensure!(
-        widget["status"]["observedGeneration"] == *generation,
-        "observedGeneration is not {generation}: {}",
+        claims_ready(&widget) && widget["status"]["observedGeneration"] == *generation,
+        "generation {generation}: {}",
         widget["status"]
     );
     for kind in ["Reconciling", "Stalled", "PruneHeld"] {
@@ -138,7 +134,7 @@ pub async fn holds(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
             "{id:?} has the labels {}",
             object["metadata"]["labels"]
         );
-        let tracking = object["metadata"]["annotations"][TRACKING].as_str().unwrap_or_default();
+        let tracking = annotation(object, TRACKING).unwrap_or_default();
         ensure!(tracking.starts_with(&uid(&widget)), "{id:?} is tracked as {tracking}");
         ensure!(
             *recorded[id] == object["metadata"]["uid"],
@@ -153,9 +149,7 @@ pub async fn holds(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
             kind => kind,
         })
         .collect();
-    let told = widget["metadata"]["annotations"]["applyset.kubernetes.io/contains-group-kinds"]
-        .as_str()
-        .unwrap_or_default();
+    let told = annotation(&widget, "applyset.kubernetes.io/contains-group-kinds").unwrap_or_default();
     ensure!(
         told.split(',').collect::<BTreeSet<_>>() == kinds,
         "the custom resource says that it has {told}, not {kinds:?}"
@@ -166,13 +160,8 @@ pub async fn holds(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
 
 /// A status that claims to be ready for the current generation tells the truth about every member, at any time (P8).
 pub async fn status_is_no_lie(lane: &Lane, release: &str, spec: &Value) -> Result<()> {
-    let Some(widget) = lane.widget(release).await? else {
-        return Ok(());
-    };
-    let Some(ready) = condition(&widget, "Ready") else {
-        return Ok(());
-    };
-    if ready["status"] != "True" || ready["observedGeneration"] != widget["metadata"]["generation"] {
+    let widget = lane.widget(release).await?;
+    if !widget.is_some_and(|widget| claims_ready(&widget)) {
         return Ok(());
     }
     let live = live(lane, release).await?;
@@ -197,7 +186,11 @@ pub async fn is_gone(lane: &Lane, release: &str) -> Result<()> {
     let mut left = lane.live(release).await?;
     // Only a takeover knows one that its policy keeps.
     left.retain(|object| is_marked(object) || !id(object).1.ends_with("-kept"));
-    ensure!(left.is_empty(), "these are left: {:?}", names(&left));
+    ensure!(
+        left.is_empty(),
+        "these are left: {:?}",
+        left.iter().map(id).collect::<Vec<_>>()
+    );
     flavour::is_forgotten(lane, release).await
 }
 

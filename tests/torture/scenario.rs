@@ -6,9 +6,9 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::flavour;
+use crate::former;
 use crate::lane::Lane;
-use crate::release::{Id, holds, is_gone, live, only_what_changed_was_written, versions};
-use crate::restore;
+use crate::release::{Id, holds, is_gone, live, only_what_changed_was_written, spec, versions};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scenario {
@@ -36,10 +36,7 @@ pub struct Before {
 }
 
 fn first() -> Value {
-    json!({
-        "color": "blue", "extra": ["one", "two"], "secret": {"enabled": true, "password": "p"},
-        "priorityClass": {"enabled": true},
-    })
+    spec("blue", &["one", "two"], true)
 }
 
 impl Scenario {
@@ -78,14 +75,16 @@ impl Scenario {
             Scenario::Takeover | Scenario::TakeoverAbandoned => {
                 // Our operator comes when helm-operator is gone.
                 lane.stop()?;
-                restore::former_release(lane, release, self.spec()).await?;
+                tokio::task::block_in_place(|| {
+                    former::restore_as(&lane.world, "operator-sdk-widget", "plain", release, |widget| {
+                        widget["spec"] = self.spec();
+                    })
+                })?;
                 versions(&live(lane, release).await?)
             }
             _ => {
                 lane.put(release, &first()).await?;
-                let what = format!("{release} is installed");
-                lane.until(&what, lane.patience(), async || holds(lane, release, &first()).await)
-                    .await?;
+                lane.await_release(release, &first()).await?;
                 versions(&live(lane, release).await?)
             }
         };
@@ -101,10 +100,10 @@ impl Scenario {
             Scenario::Takeover | Scenario::TakeoverAbandoned => lane.start(),
             Scenario::Delete => lane.delete(release).await,
             Scenario::Drift => {
-                let maps = lane.of_kind("ConfigMap");
+                let maps = lane.maps();
                 let edit = kube::api::Patch::Merge(json!({"data": {"color": "pink"}}));
-                maps.patch(&format!("{release}-main"), &Default::default(), &edit)
-                    .await?;
+                let main = format!("{release}-main");
+                maps.patch(&main, &Default::default(), &edit).await?;
                 maps.delete(&format!("{release}-one"), &Default::default()).await?;
                 Ok(())
             }
@@ -146,18 +145,10 @@ impl Scenario {
                 }
                 Ok(())
             }
-            // A member may have changed and changed back.
-            Scenario::Reverted => {
+            // A member may have changed and changed back; what somebody edited or deleted is written again.
+            Scenario::Reverted | Scenario::Drift => {
                 let mut before = before.versions.clone();
                 before.retain(|id, _| !id.1.ends_with("-main") && !id.1.ends_with("-one"));
-                only_what_changed_was_written(lane, release, &before, &after, (&first(), &first()))
-            }
-            // What somebody edited or deleted is written again.
-            Scenario::Drift => {
-                let mut before = before.versions.clone();
-                for name in ["main", "one"] {
-                    before.remove(&("ConfigMap".to_owned(), format!("{release}-{name}")));
-                }
                 only_what_changed_was_written(lane, release, &before, &after, (&first(), &first()))
             }
             _ => only_what_changed_was_written(lane, release, &before.versions, &after, (&first(), &self.spec())),

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestRunner};
+use proptest::test_runner::FileFailurePersistence;
 use serde_json::{Value, json};
 
+use crate::call::Call;
 use crate::fault::{Fault, Plan};
-use crate::history::{self, History, SOURCE, writes_a_member};
+use crate::history::{History, SOURCE, in_virtual_time, writes_a_member};
 use crate::model::Model;
-use crate::report::{Report, everything};
-use crate::sample::seed;
+use crate::release;
+use crate::report::{drawn, everything};
 
 /// Two of a kind and namespace, one in another namespace, and one of another kind.
 const RELEASES: [&str; 4] = ["a", "b", "yard/a", "gadgets/yard/g"];
@@ -83,12 +84,9 @@ pub const FAULTS: [Fault; 22] = [
     Fault::WatchesBroken(410, Duration::from_secs(120)),
 ];
 
-fn fault() -> impl Strategy<Value = Fault> {
-    proptest::sample::select(FAULTS.to_vec())
-}
-
 fn step() -> impl Strategy<Value = Step> {
     let release = 0..RELEASES.len();
+    let fault = proptest::sample::select(FAULTS.to_vec());
     prop_oneof![
         5 => (release.clone(), spec()).prop_map(|(release, spec)| Step::Edit(release, spec)),
         1 => release.clone().prop_map(Step::Delete),
@@ -101,8 +99,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::EarlyEnds),
         2 => any::<bool>().prop_map(|killed| Step::Restart { killed }),
         1 => any::<bool>().prop_map(|killed| Step::OtherChart { killed }),
-        3 => (fault(), 1..20_usize, 1..4_usize).prop_map(|(fault, position, times)| Step::Fault(fault, position, times, false)),
-        3 => (fault(), 1..6_usize, 1..4_usize).prop_map(|(fault, position, times)| Step::Fault(fault, position, times, true)),
+        3 => (fault.clone(), 1..20_usize, 1..4_usize).prop_map(|(fault, position, times)| Step::Fault(fault, position, times, false)),
+        3 => (fault, 1..6_usize, 1..4_usize).prop_map(|(fault, position, times)| Step::Fault(fault, position, times, true)),
         4 => prop_oneof![Just(1), Just(20), Just(400), Just(3_000), Just(40_000)].prop_map(Step::Wait),
     ]
 }
@@ -139,12 +137,8 @@ async fn run(steps: &[Step]) -> Result<()> {
             Step::OtherChart { killed } => history.other_chart(*killed).await?,
             Step::Fault(fault, position, times, members) => {
                 let members = *members;
-                history.set_plan(Plan {
-                    fault: *fault,
-                    position: *position,
-                    times: *times,
-                    counts: Box::new(move |call| !members || writes_a_member(call)),
-                });
+                let counts = move |call: &Call| !members || writes_a_member(call);
+                history.set_plan(Plan::new(*fault, *position, *times, counts));
             }
             Step::Wait(milliseconds) => tokio::time::sleep(Duration::from_millis(*milliseconds)).await,
         }
@@ -152,53 +146,25 @@ async fn run(steps: &[Step]) -> Result<()> {
     history.end().await
 }
 
-fn in_virtual_time(steps: &[Step]) -> Result<()> {
-    history::in_virtual_time(run(steps))
-}
-
 #[test]
-fn any_history_ends_as_the_custom_resources_say() {
-    let cases = match everything() {
-        true => 2_000,
-        false => 40,
-    };
-    let report = std::cell::RefCell::new(Report::new("histories"));
+fn any_history_ends_as_the_custom_resources_say() -> Result<()> {
+    let cases = if everything() { 2_000 } else { 40 };
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/torture/regressions.txt");
-    let config = Config {
-        cases,
-        max_shrink_iters: 400,
-        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(file))),
-        rng_seed: proptest::test_runner::RngSeed::Fixed(seed()),
-        ..Config::default()
-    };
-    let mut runner = TestRunner::new(config);
-    let outcome = runner.run(&proptest::collection::vec(step(), 1..25), |steps| {
-        report.borrow_mut().case();
-        in_virtual_time(&steps).map_err(|error| TestCaseError::fail(format!("{error:#}")))
-    });
-    if let Err(error) = outcome {
-        panic!("seed {}: {error}", seed());
-    }
-    report.into_inner().end(&format!("seed {}", seed()));
+    let file = FileFailurePersistence::Direct(file);
+    let steps = proptest::collection::vec(step(), 1..25);
+    drawn("histories", cases, Some(Box::new(file)), &steps, async |steps| {
+        run(steps).await
+    })
 }
 
 /// Those that once failed, as they were found: they stay the same when what is drawn changes.
 #[test]
 fn histories_that_once_failed_do_not_fail_again() -> Result<()> {
-    let spec = |extra: &[&str]| {
-        json!({
-            "color": "blue", "extra": extra, "secret": {"enabled": false, "password": "blue"},
-            "priorityClass": {"enabled": false}, "fail": "",
-        })
-    };
-    let with_class = json!({
-        "color": "blue", "extra": [], "secret": {"enabled": false, "password": "blue"},
-        "priorityClass": {"enabled": true}, "fail": "",
-    });
-    let with_part = json!({
-        "color": "blue", "extra": [], "secret": {"enabled": false, "password": "blue"},
-        "priorityClass": {"enabled": false}, "fail": "", "part": true,
-    });
+    let spec = |extra: &[&str]| release::spec("blue", extra, false);
+    let mut with_class = spec(&[]);
+    with_class["priorityClass"]["enabled"] = true.into();
+    let mut with_part = spec(&[]);
+    with_part["part"] = true.into();
     let histories = [
         // The operator ends in the moment in which a custom resource goes in spite of its finalizer.
         vec![
@@ -238,7 +204,7 @@ fn histories_that_once_failed_do_not_fail_again() -> Result<()> {
         ],
     ];
     for steps in &histories {
-        in_virtual_time(steps).with_context(|| format!("{steps:?}"))?;
+        in_virtual_time(run(steps)).with_context(|| format!("{steps:?}"))?;
     }
     Ok(())
 }

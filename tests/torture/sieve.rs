@@ -6,10 +6,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::history::{History, MEMBERS, SECOND, in_virtual_time};
+use crate::look::uid;
+use crate::model::stale::Stale;
 use crate::model::store::Key;
+use crate::release;
 use crate::report::{Report, everything};
 
 /// Of everything that the operator watches here.
@@ -17,25 +20,19 @@ const STREAMS: [&str; 6] = ["", "widgets", "configmaps", "secrets", "prioritycla
 
 #[derive(Clone, Copy, Debug)]
 enum Disturbance {
-    Nothing,
-    /// The watches of a plural tell everything so many milliseconds later.
-    Late(&'static str, u64),
-    /// And only what came of it.
-    Gathered(&'static str, u64),
-    /// The first event of a plural in each step.
-    Lost(&'static str),
+    /// In each step; an event is lost once in each.
+    Told(Stale),
     /// After each step the operator starts anew, or (`false`) its watches do, and reads for a while what was before it.
-    Stale(bool),
+    Read { anew: bool },
 }
 
 /// Creations and deletions.
 type Counts = BTreeMap<Key, (usize, usize)>;
 
 fn spec(color: &str, extra: &[&str], whole: bool) -> Value {
-    json!({
-        "color": color, "extra": extra, "secret": {"enabled": whole, "password": color},
-        "priorityClass": {"enabled": whole}, "fail": "", "part": whole,
-    })
+    let mut spec = release::spec(color, extra, whole);
+    spec["part"] = whole.into();
+    spec
 }
 
 /// From here on it matters who is first, the operator or the garbage collector.
@@ -81,27 +78,18 @@ async fn story(disturbance: Disturbance, pause: Duration) -> Result<Counts> {
             counts = counted(&history);
         }
         let before = history.model.store().version();
-        {
-            let mut store = history.model.store();
-            match disturbance {
-                Disturbance::Nothing | Disturbance::Stale(_) => {}
-                Disturbance::Late(plural, delay) => store.stale.late = Some((plural, Duration::from_millis(delay))),
-                Disturbance::Gathered(plural, delay) => {
-                    store.stale.late = Some((plural, Duration::from_millis(delay)));
-                    store.stale.gathers = true;
-                }
-                Disturbance::Lost(plural) => store.stale.loses = Some(plural),
-            }
+        if let Disturbance::Told(stale) = disturbance {
+            history.model.store().stale = stale;
         }
         if !step(&mut history, number).await? {
             break;
         }
         tokio::time::sleep(pause).await;
-        if let Disturbance::Stale(restarts) = disturbance {
+        if let Disturbance::Read { anew } = disturbance {
             history.model.store().read_at(Some(before));
-            match history.faults() {
-                Some(faults) if !restarts => faults.end_watches(),
-                _ => history.restart(true).await?,
+            match anew {
+                true => history.restart(true).await?,
+                false => history.faults().end_watches(),
             }
             tokio::time::sleep(20 * SECOND).await;
             history.model.store().read_at(None);
@@ -109,10 +97,7 @@ async fn story(disturbance: Disturbance, pause: Duration) -> Result<Counts> {
         tokio::time::sleep(pause).await;
         history.all_careful().with_context(|| format!("in step {number}"))?;
     }
-    {
-        let stale = &mut history.model.store().stale;
-        (stale.late, stale.loses, stale.gathers) = (None, None, false);
-    }
+    history.model.store().stale = Stale::default();
     history.end().await?;
     Ok(counts)
 }
@@ -120,15 +105,11 @@ async fn story(disturbance: Disturbance, pause: Duration) -> Result<Counts> {
 fn counted(history: &History) -> Counts {
     let store = history.model.store();
     let mut counts = Counts::new();
-    for change in store.changes.iter().filter(|change| MEMBERS.contains(&change.key.0)) {
-        // The operator's own Secrets are named after UIDs.
-        if change.key.2.starts_with("chartwright-") {
-            continue;
-        }
+    // The operator's own Secrets are named after UIDs.
+    let is_member = |key: &Key| MEMBERS.contains(&key.0) && !key.2.starts_with("chartwright-");
+    for change in store.changes.iter().filter(|change| is_member(&change.key)) {
         let count = counts.entry(change.key.clone()).or_default();
-        let uid =
-            |object: &Option<std::sync::Arc<Value>>| object.as_ref().map(|object| object["metadata"]["uid"].clone());
-        let (was, is) = (uid(&change.before), uid(&change.after));
+        let (was, is) = (change.before.as_deref().map(uid), change.after.as_deref().map(uid));
         count.0 += usize::from(is.is_some() && was != is);
         count.1 += usize::from(was.is_some() && was != is);
     }
@@ -136,15 +117,28 @@ fn counted(history: &History) -> Counts {
 }
 
 fn disturbances() -> Vec<Disturbance> {
-    let mut all = vec![Disturbance::Stale(true), Disturbance::Stale(false)];
+    let late = |plural, delay, gathers| {
+        Disturbance::Told(Stale {
+            late: Some((plural, Duration::from_millis(delay))),
+            gathers,
+            ..Stale::default()
+        })
+    };
+    let lost = |plural| {
+        Disturbance::Told(Stale {
+            loses: Some(plural),
+            ..Stale::default()
+        })
+    };
+    let mut all = vec![Disturbance::Read { anew: true }, Disturbance::Read { anew: false }];
     for plural in STREAMS {
-        all.push(Disturbance::Late(plural, 3_000));
+        all.push(late(plural, 3_000, false));
         if everything() || matches!(plural, "widgets" | "configmaps") {
-            all.extend([Disturbance::Gathered(plural, 3_000), Disturbance::Lost(plural)]);
+            all.extend([late(plural, 3_000, true), lost(plural)]);
         }
         if everything() {
             for delay in [50, 1_000, 10_000, 60_000] {
-                all.extend([Disturbance::Late(plural, delay), Disturbance::Gathered(plural, delay)]);
+                all.extend([late(plural, delay, false), late(plural, delay, true)]);
             }
         }
     }
@@ -154,39 +148,31 @@ fn disturbances() -> Vec<Disturbance> {
 #[test]
 fn late_reads_leave_no_trace() -> Result<()> {
     let mut report = Report::new("sieve");
-    let mut failures = Vec::new();
     // Long enough for what is late to come, and to be seen at the next LIST.
     let pause = 120 * SECOND;
-    let undisturbed = in_virtual_time(story(Disturbance::Nothing, pause)).context("undisturbed")?;
+    let undisturbed = in_virtual_time(story(Disturbance::Told(Stale::default()), pause)).context("undisturbed")?;
     ensure!(undisturbed.len() > 6, "{undisturbed:?}");
     for disturbance in disturbances() {
-        report.case();
-        match in_virtual_time(story(disturbance, pause)) {
-            Ok(counts) if counts == undisturbed => {}
-            Ok(counts) => {
-                let other = counts.iter().filter(|(key, count)| undisturbed.get(key) != Some(count));
-                let other: Vec<_> = other.map(|(key, count)| (key, count, undisturbed.get(key))).collect();
-                failures.push(format!("{disturbance:?}: made and deleted {other:?}"));
-            }
-            Err(error) => failures.push(format!("{disturbance:?}: {error:#}")),
-        }
+        let outcome = in_virtual_time(story(disturbance, pause)).and_then(|counts| {
+            let other = counts.iter().filter(|(key, count)| undisturbed.get(key) != Some(count));
+            let other: Vec<_> = other.map(|(key, count)| (key, count, undisturbed.get(key))).collect();
+            ensure!(counts == undisturbed, "made and deleted {other:?}");
+            Ok(())
+        });
+        report.case(disturbance, outcome);
     }
-    report.end_but_for(&failures, "")
+    report.end("")
 }
 
 /// Nobody waits for what is late: only the end counts.
 #[test]
 fn late_reads_keep_nothing_from_becoming_as_it_should() -> Result<()> {
     let mut report = Report::new("sieve-hasty");
-    let mut failures = Vec::new();
     for disturbance in disturbances() {
         for pause in if everything() { &[0, 700, 5_000][..] } else { &[700] } {
-            report.case();
             let outcome = in_virtual_time(story(disturbance, Duration::from_millis(*pause)));
-            if let Err(error) = outcome {
-                failures.push(format!("{disturbance:?}, {pause} ms apart: {error:#}"));
-            }
+            report.case((disturbance, "ms apart", pause), outcome);
         }
     }
-    report.end_but_for(&failures, "")
+    report.end("")
 }

@@ -9,8 +9,7 @@ use futures::future::try_join_all;
 use serde_json::{Value, json};
 
 use super::Model;
-use super::conformity::{ask, call};
-use crate::call::Server;
+use crate::call::{Call, Server, ask};
 use crate::lane::in_real_time;
 use crate::proxy::Upstream;
 use crate::world::World;
@@ -48,23 +47,22 @@ async fn story(server: &dyn Server, collection: &str, api_version: &str, prefix:
             "apiVersion": api_version, "kind": "Widget", "metadata": {"name": name, "finalizers": finalizers},
             "spec": {"edited": false},
         });
-        let (status, made) = ask(server, call("POST", collection, "application/json", &widget)).await?;
+        let (status, made) = ask(server, Call::new("POST", collection, &widget)).await?;
         ensure!(status == 201, "{made}");
         let mut options = json!({});
         for field in pinned {
             options["preconditions"][field] = made["metadata"][field].clone();
         }
         let path = format!("{collection}/{name}");
-        let merge = "application/merge-patch+json";
-        let (deleted, changed) = tokio::join!(ask(server, call("DELETE", &path, "", &options)), async {
+        let (deleted, changed) = tokio::join!(ask(server, Call::new("DELETE", &path, &options)), async {
             tokio::time::sleep(MEANWHILE).await;
             match meanwhile.is_null() {
                 true => Ok((0, Value::Null)),
-                false => ask(server, call("PATCH", &path, merge, &meanwhile)).await,
+                false => ask(server, Call::new("MERGE", &path, &meanwhile)).await,
             }
         });
         let (status, answer) = deleted?;
-        let (found, left) = ask(server, call("GET", &path, "", &Value::Null)).await?;
+        let (found, left) = ask(server, Call::new("GET", &path, &Value::Null)).await?;
         let left = if found == 200 { left } else { Value::Null };
         Ok(json!({
             "case": case, "deletion": status, "reason": if status < 300 { &Value::Null } else { &answer["reason"] },
@@ -95,10 +93,10 @@ async fn slowed(world: &World, real: &Upstream, collection: &str) -> Result<TcpL
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         // A new kind is served a moment after its CRD is established.
-        ask(real, call("POST", collection, "application/json", &probe)).await?;
+        ask(real, Call::new("POST", collection, &probe)).await?;
         let begun = Instant::now();
         let path = format!("{collection}/probe?dryRun=All");
-        let (status, answer) = ask(real, call("DELETE", &path, "", &json!({}))).await?;
+        let (status, answer) = ask(real, Call::new("DELETE", &path, &json!({}))).await?;
         if status == 200 && begun.elapsed() >= WINDOW {
             return Ok(deaf);
         }

@@ -36,8 +36,40 @@ fn is_unowned(path: &Path) -> bool {
         .any(|unowned| path.len() >= unowned.len() && path.iter().zip(*unowned).all(|(a, b)| a == b))
 }
 
-fn owner_key(owner: &Value) -> String {
-    format!("k:{}", json!({"uid": owner["uid"]}))
+/// The lists of the metadata whose items are fields.
+const LISTS: [&str; 2] = ["finalizers", "ownerReferences"];
+
+fn item_key(item: &Value) -> String {
+    match item.as_str() {
+        Some(finalizer) => format!("v:{finalizer}"),
+        None => format!("k:{}", json!({"uid": item["uid"]})),
+    }
+}
+
+/// An object whose [`LISTS`] are maps by their items' keys.
+fn with_maps(object: &Value) -> Value {
+    let mut object = object.clone();
+    for field in LISTS {
+        if let Some(list) = object["metadata"][field].as_array() {
+            let items: Map<String, Value> = list.iter().map(|item| (item_key(item), item.clone())).collect();
+            object["metadata"][field] = items.into();
+        }
+    }
+    object
+}
+
+/// Undoes [`with_maps`]; what is there already stays in its place.
+fn with_lists(mut object: Value, live: &Value) -> Value {
+    for field in LISTS {
+        if let Some(items) = object["metadata"][field].as_object() {
+            let was = live["metadata"][field].as_array().into_iter().flatten();
+            let was: Vec<String> = was.map(item_key).collect();
+            let mut items: Vec<(&String, &Value)> = items.iter().collect();
+            items.sort_by_key(|(key, _)| was.iter().position(|was| was == *key).unwrap_or(was.len()));
+            object["metadata"][field] = items.into_iter().map(|(_, item)| item.clone()).collect();
+        }
+    }
+    object
 }
 
 /// The leaves of an object with their values.
@@ -64,24 +96,9 @@ fn is_item(path: &[String]) -> bool {
 /// The leaves of an object with their values, and the maps that they are in.
 fn fields(object: &Value) -> BTreeMap<Path, Value> {
     fn walk(value: &Value, path: &mut Path, found: &mut BTreeMap<Path, Value>) {
-        if path.iter().map(String::as_str).eq(["metadata", "finalizers"]) {
-            for item in value.as_array().into_iter().flatten().filter_map(Value::as_str) {
-                path.push(format!("v:{item}"));
-                found.insert(path.clone(), item.into());
-                path.pop();
-            }
-            return;
-        }
-        if path.iter().map(String::as_str).eq(["metadata", "ownerReferences"]) {
-            for item in value.as_array().into_iter().flatten() {
-                path.push(owner_key(item));
-                found.insert(path.clone(), item.clone());
-                path.pop();
-            }
-            return;
-        }
         match value {
-            Value::Object(map) if !map.is_empty() => {
+            // What an owner reference has is no field of its own.
+            Value::Object(map) if !map.is_empty() && !path.last().is_some_and(|last| last.starts_with("k:")) => {
                 found.insert(path.clone(), filled());
                 for (key, value) in map {
                     path.push(key.clone());
@@ -141,30 +158,6 @@ impl Comparison {
 }
 
 fn set_at(object: &mut Value, path: &[String], value: Value) {
-    if let [parent @ .., last] = path
-        && last.starts_with("v:")
-    {
-        let mut list = object
-            .pointer("/metadata/finalizers")
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default();
-        if !list.contains(&value) {
-            list.push(value);
-        }
-        return set_at(object, parent, Value::Array(list));
-    }
-    if let [parent @ .., last] = path
-        && last.starts_with("k:")
-    {
-        let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-        let mut list = owners.cloned().unwrap_or_default();
-        match list.iter_mut().find(|owner| owner_key(owner) == *last) {
-            Some(owner) => *owner = value,
-            None => list.push(value),
-        }
-        return set_at(object, parent, Value::Array(list));
-    }
     let Some((first, rest)) = path.split_first() else {
         *object = value;
         return;
@@ -184,24 +177,6 @@ fn remove_at(object: &mut Value, path: &[String], free: bool) {
     if rest.is_empty() {
         if let Some(map) = object.as_object_mut() {
             map.remove(first);
-        }
-        return;
-    }
-    if let [last] = rest
-        && let Some(item) = last.strip_prefix("v:")
-        && first == "finalizers"
-    {
-        if let Some(list) = object["finalizers"].as_array_mut() {
-            list.retain(|found| found != item);
-        }
-        return;
-    }
-    if let [last] = rest
-        && last.starts_with("k:")
-        && first == "ownerReferences"
-    {
-        if let Some(list) = object["ownerReferences"].as_array_mut() {
-            list.retain(|owner| owner_key(owner) != *last);
         }
         return;
     }
@@ -347,11 +322,12 @@ fn prune(merged: &mut Value, last: &Set, managers: &BTreeMap<Manager, (Set, Stri
 
 /// Server-side apply. `Err`: the managers that own other values of the same fields.
 pub fn apply(live: &Value, applied: &Value, manager: &Manager, force: bool, now: &str) -> Result<Value, Vec<String>> {
-    let (wanted, present) = (fields(applied), fields(live));
+    let (before, applied) = (with_maps(live), with_maps(applied));
+    let (wanted, present) = (fields(&applied), fields(&before));
     let mut owners = managers(live);
     let (last, since) = owners.remove(manager).unwrap_or_default();
     owners.insert(manager.clone(), (ownable(&wanted), since));
-    let mut merged = live.clone();
+    let mut merged = before.clone();
     for (path, value) in wanted.iter().filter(|(_, value)| !is_filled(value)) {
         // An empty map asks for nothing to be in it.
         let keeps = value.is_object() && present.get(path).is_some_and(is_filled);
@@ -363,7 +339,8 @@ pub fn apply(live: &Value, applied: &Value, manager: &Manager, force: bool, now:
         prune(&mut merged, &last, &owners);
     }
     without_empty(&mut merged);
-    let comparison = Comparison::of(live, &merged);
+    let comparison = Comparison::of(&before, &merged);
+    let mut merged = with_lists(merged, live);
     let mut conflicts = BTreeSet::new();
     for (other, (owned, _)) in owners.iter_mut().filter(|(other, _)| *other != manager) {
         if !owned.is_disjoint(&comparison.changed) {
@@ -389,7 +366,7 @@ pub fn apply(live: &Value, applied: &Value, manager: &Manager, force: bool, now:
 pub fn update(live: &Value, changed: &Value, manager: &Manager, now: &str) -> Value {
     let mut changed = changed.clone();
     without_empty(&mut changed);
-    let comparison = Comparison::of(live, &changed);
+    let comparison = Comparison::of(&with_maps(live), &with_maps(&changed));
     let mut owners = managers(live);
     for (owned, _) in owners.values_mut() {
         comparison.leave(owned);

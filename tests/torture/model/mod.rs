@@ -2,9 +2,7 @@
 
 mod conformity;
 mod deletion;
-mod edges;
 pub mod fields;
-mod operations;
 pub mod server;
 pub mod stale;
 pub mod store;

@@ -79,7 +79,6 @@ impl Model {
                 (StatusCode::OK, object)
             }
             "create" => self.create(call, kind, key)?,
-            "update" => self.update(call, kind, key)?,
             "patch" => self.patch(call, kind, key, &target.subresource)?,
             "delete" => return self.delete(call, kind, key).await,
             verb => return Err((405, "MethodNotAllowed", format!("the model has no {verb}"))),
@@ -207,22 +206,6 @@ impl Model {
             &now,
         );
         Ok((StatusCode::CREATED, store.put(kind, key, object)))
-    }
-
-    fn update(&self, call: &Call, kind: &Kind, key: Key) -> Result<(StatusCode, Arc<Value>), Refusal> {
-        let mut object = body(call)?;
-        let mut store = self.store();
-        let live = store.objects.get(&key).cloned().ok_or_else(|| gone(kind, &key))?;
-        let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        if !version.is_empty() && Some(version) != live["metadata"]["resourceVersion"].as_str() {
-            return Err(conflict(kind, &key, "the object has been modified"));
-        }
-        keep_system_metadata(&mut object, &live);
-        if kind.custom {
-            object["status"] = live["status"].clone();
-        }
-        let object = fields::update(&live, &object, &manager(call, "Update", ""), &store.now());
-        Ok((StatusCode::OK, store.put(kind, key, object)))
     }
 
     fn patch(
@@ -452,8 +435,8 @@ fn keep_system_metadata(object: &mut Value, live: &Value) {
 struct View {
     kind: Kind,
     namespace: String,
-    /// Labels with the values that they must have, or (`false`) must not have.
-    labels: Vec<(String, String, bool)>,
+    /// Labels with the values that they must have.
+    labels: Vec<(String, String)>,
     metadata_only: bool,
 }
 
@@ -461,10 +444,7 @@ impl View {
     fn of(call: &Call, kind: &Kind, target: &Target) -> Self {
         let selector = call.parameter("labelSelector").unwrap_or_default();
         let terms = selector.split(',').filter_map(|term| term.split_once('='));
-        let terms = terms.map(|(key, value)| match key.strip_suffix('!') {
-            Some(key) => (key.to_owned(), value.to_owned(), false),
-            None => (key.to_owned(), value.trim_start_matches('=').to_owned(), true),
-        });
+        let terms = terms.map(|(key, value)| (key.to_owned(), value.trim_start_matches('=').to_owned()));
         View {
             kind: *kind,
             namespace: target.namespace.clone(),
@@ -486,10 +466,7 @@ impl View {
 
     fn selects(&self, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
-        let has = |key: &str, value: &str| labels[key] == value;
-        self.labels
-            .iter()
-            .all(|(key, value, wanted)| has(key, value) == *wanted)
+        self.labels.iter().all(|(key, value)| labels[key] == value.as_str())
     }
 
     fn show(&self, object: &Value) -> Value {

@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::store::{Change, Key, Store};
 
 /// What is wrong with what a store tells.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Stale {
     /// LISTs, GETs and watches know nothing that is newer.
-    at: Option<u64>,
+    pub at: Option<u64>,
     /// The watches of this plural (empty: all) tell everything so much later.
     pub late: Option<(&'static str, Duration)>,
     /// And then only what came of it: what was deleted and made anew has changed.
