@@ -113,7 +113,7 @@ check-goldens: ## Fail if make goldens would change a file (half a minute; the o
 	@oracle=$$(tests/oracle/build) && "$$oracle" goldens -check -version tests/fixtures/HELM_VERSION $(FIXTURES)
 
 # The program checks these, and says what it wants.
-CONFORMANCE := CHARTS ONLY FLIP SAMPLE ARGS JSON OUT JOBS
+CONFORMANCE := CHARTS ONLY FLIP SAMPLE ARGS
 .PHONY: conformance
 conformance: check-tools ## Compare with the real Helm on all charts below CHARTS; without CHARTS: what can be asked.
 	@echo "building the oracle (2 minutes the first time) and our side, optimised (3 minutes the first time)" >&2

@@ -61,10 +61,13 @@ fn run() -> Result<(), Failure> {
     let charts: Vec<PathBuf> = match variable("CHART") {
         Some(chart) => vec![std::path::absolute(chart)?],
         None => {
-            let stack = root.join("benches/charts/webstack");
             let large = folder.path().join("platform");
-            platform::write(&large, &stack)?;
-            vec![root.join("charts/memcached"), stack, large]
+            platform::write(&large, &root.join("benches/charts"))?;
+            vec![
+                root.join("charts/memcached"),
+                root.join("benches/charts/webstack"),
+                large,
+            ]
         }
     };
     let as_json = variable("JSON").is_some_and(|value| value != "0");
@@ -243,13 +246,7 @@ fn least(samples: &[f64]) -> f64 {
 
 fn median(mut samples: Vec<f64>) -> f64 {
     samples.sort_unstable_by(f64::total_cmp);
-    let at = |index: usize| samples.get(index).copied().unwrap_or_default();
-    let middle = samples.len() / 2;
-    if samples.len() % 2 == 1 {
-        at(middle)
-    } else {
-        f64::midpoint(at(middle.saturating_sub(1)), at(middle))
-    }
+    samples.get(samples.len() / 2).copied().unwrap_or_default()
 }
 
 fn ratios(line: &mut Map<String, Value>) {

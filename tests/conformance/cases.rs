@@ -7,15 +7,6 @@ use std::path::{Path, PathBuf};
 use helm_template::chart::values;
 use serde_json::{Map, Value};
 
-/// Which booleans are turned over, one a render.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flip {
-    /// Those that are false.
-    On,
-    /// All.
-    All,
-}
-
 /// One render.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
@@ -68,7 +59,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
 }
 
 /// What a chart is rendered with.
-pub fn cases(root: &Path, chart: &Path, flip: Option<Flip>) -> Vec<Case> {
+pub fn cases(root: &Path, chart: &Path, flip: bool) -> Vec<Case> {
     let shown = chart.strip_prefix(root).unwrap_or(chart).to_string_lossy().into_owned();
     let case = |name: String, arguments: Vec<String>| Case {
         chart: if shown.is_empty() {
@@ -80,8 +71,8 @@ pub fn cases(root: &Path, chart: &Path, flip: Option<Flip>) -> Vec<Case> {
         path: chart.to_path_buf(),
         arguments,
     };
-    if let Some(flip) = flip {
-        let flips = flips(chart, flip).into_iter();
+    if flip {
+        let flips = flips(chart).into_iter();
         return flips
             .map(|set| case(set.clone(), vec!["--set".to_owned(), set]))
             .collect();
@@ -124,17 +115,17 @@ fn values_files(chart: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// `path=value` as `--set` wants it, for each boolean in the tables of the chart's values.yaml.
-fn flips(chart: &Path, flip: Flip) -> Vec<String> {
+/// `path=true` as `--set` wants it, for each boolean that is false in the tables of the chart's values.yaml.
+fn flips(chart: &Path) -> Vec<String> {
     let text = fs::read_to_string(chart.join("values.yaml")).unwrap_or_default();
     let mut found = Vec::new();
     if let Ok(values) = values::read(text.as_bytes()) {
-        collect_flips(&values, "", flip, &mut found);
+        collect_flips(&values, "", &mut found);
     }
     found
 }
 
-fn collect_flips(table: &Map<String, Value>, prefix: &str, flip: Flip, found: &mut Vec<String>) {
+fn collect_flips(table: &Map<String, Value>, prefix: &str, found: &mut Vec<String>) {
     for (key, value) in table {
         let mut path = prefix.to_owned();
         for character in key.chars() {
@@ -144,8 +135,8 @@ fn collect_flips(table: &Map<String, Value>, prefix: &str, flip: Flip, found: &m
             path.push(character);
         }
         match value {
-            Value::Bool(is) if !is || flip == Flip::All => found.push(format!("{path}={}", !is)),
-            Value::Object(inner) => collect_flips(inner, &format!("{path}."), flip, found),
+            Value::Bool(false) => found.push(format!("{path}=true")),
+            Value::Object(inner) => collect_flips(inner, &format!("{path}."), found),
             _ => {}
         }
     }
@@ -155,90 +146,66 @@ fn collect_flips(table: &Map<String, Value>, prefix: &str, flip: Flip, found: &m
 mod tests {
     use super::*;
 
-    fn write(root: &Path, files: &[(&str, &str)]) {
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {
-            let path = root.join(name);
+            let path = folder.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
+        folder
     }
 
     #[test]
     fn charts_are_found_without_those_inside_them() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
-        write(
-            root,
-            &[
-                ("charts/b/Chart.yaml", ""),
-                ("charts/b/charts/inner/Chart.yaml", ""),
-                ("charts/b/tests/other/Chart.yaml", ""),
-                ("a/Chart.yaml", ""),
-                ("packed-1.0.0.tgz", ""),
-            ],
-        );
-        let found = |only: &[&str]| -> Vec<String> {
+        let folder = folder(&[
+            ("charts/b/Chart.yaml", ""),
+            ("charts/b/charts/inner/Chart.yaml", ""),
+            ("charts/b/tests/other/Chart.yaml", ""),
+            ("a/Chart.yaml", ""),
+            ("packed-1.0.0.tgz", ""),
+        ]);
+        let found = |only: &[&str]| -> Vec<PathBuf> {
             let only: Vec<String> = only.iter().map(|text| (*text).to_owned()).collect();
-            let found = find(root, &only).unwrap().into_iter();
-            found
-                .map(|path| path.strip_prefix(root).unwrap().to_string_lossy().into_owned())
-                .collect()
+            find(folder.path(), &only).unwrap()
         };
+        let paths = |names: &[&str]| -> Vec<PathBuf> { names.iter().map(|name| folder.path().join(name)).collect() };
         assert_eq!(
             found(&[]),
-            ["a", "charts/b", "charts/b/tests/other", "packed-1.0.0.tgz"]
+            paths(&["a", "charts/b", "charts/b/tests/other", "packed-1.0.0.tgz"])
         );
         assert_eq!(
             found(&["tests", "packed"]),
-            ["charts/b/tests/other", "packed-1.0.0.tgz"]
+            paths(&["charts/b/tests/other", "packed-1.0.0.tgz"])
         );
     }
 
     #[test]
     fn each_values_file_makes_an_install_and_an_upgrade() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
-        write(
-            root,
-            &[
-                ("c/Chart.yaml", ""),
-                ("c/values.yaml", ""),
-                ("c/values-dev.yaml", ""),
-                ("c/values.prod.yaml", ""),
-                ("c/values.schema.json", ""),
-                ("c/other.yaml", ""),
-                ("c/ci/min-values.yaml", ""),
-            ],
-        );
-        let cases = cases(root, &root.join("c"), None);
+        let files = [
+            "Chart.yaml",
+            "values.yaml",
+            "values-dev.yaml",
+            "values.prod.yaml",
+            "values.schema.json",
+            "other.yaml",
+            "ci/min-values.yaml",
+        ];
+        let folder = folder(&files.map(|name| (name, "")));
+        let cases = cases(folder.path(), folder.path(), false);
         let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
-        assert_eq!(
-            names,
-            [
-                "defaults",
-                "ci/min-values.yaml",
-                "values-dev.yaml",
-                "values.prod.yaml",
-                "defaults, upgrade",
-                "ci/min-values.yaml, upgrade",
-                "values-dev.yaml, upgrade",
-                "values.prod.yaml, upgrade",
-            ]
-        );
+        let each = ["defaults", "ci/min-values.yaml", "values-dev.yaml", "values.prod.yaml"];
+        assert_eq!(names[..4], each);
+        assert_eq!(names[4..], each.map(|name| format!("{name}, upgrade")));
         assert_eq!(cases[7].arguments(&["-x".to_owned()])[4..], ["--is-upgrade", "-x"]);
     }
 
     #[test]
     fn booleans_are_turned_over_by_their_paths() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
         let values = "a: {no1: false, yes1: true}\nb.c: false\nlist: [{d: false}]\ne: {f: {g,h: false}}\n";
-        write(root, &[("Chart.yaml", ""), ("values.yaml", values)]);
-        let names = |flip| -> Vec<String> { cases(root, root, Some(flip)).into_iter().map(|c| c.name).collect() };
-        assert_eq!(names(Flip::On), ["a.no1=true", "b\\.c=true", "e.f.h=true"]);
-        assert_eq!(
-            names(Flip::All),
-            ["a.no1=true", "a.yes1=false", "b\\.c=true", "e.f.h=true"]
-        );
+        let folder = folder(&[("Chart.yaml", ""), ("values.yaml", values)]);
+        let cases = cases(folder.path(), folder.path(), true);
+        let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+        assert_eq!(names, ["a.no1=true", "b\\.c=true", "e.f.h=true"]);
     }
 }

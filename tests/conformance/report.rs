@@ -1,10 +1,9 @@
 //! What is printed, and what is kept to look at.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::Write;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use crate::answer::Answer;
 use crate::cases::Case;
@@ -16,19 +15,16 @@ const SLOW: Duration = Duration::from_secs(20);
 /// How often it is told how far it is.
 const PERIOD: Duration = Duration::from_secs(30);
 
+/// Where the outputs that differ are written.
+const OUT: &str = "target/conformance";
+
 /// One render and its verdict.
 pub struct Row<'a> {
     pub case: &'a Case,
     pub arguments: Vec<String>,
     pub verdict: Verdict,
-    /// Helm's and our answer, where they differ.
-    pub kept: Option<(Answer, Answer)>,
-    /// Helm's exit code.
-    pub code: i32,
-    /// How many lines Helm printed.
-    pub lines: usize,
-    /// The first line of Helm's error.
-    pub error: String,
+    pub helm: Answer,
+    pub ours: Answer,
     /// How long ours took.
     pub took: Duration,
 }
@@ -44,30 +40,23 @@ struct Count {
 }
 
 pub struct Report {
-    out: PathBuf,
-    json: bool,
     total: usize,
     /// By the first folder of the charts' paths.
     groups: BTreeMap<String, Count>,
     sum: Count,
     libraries: usize,
-    /// Cases that differ, by chart and name.
-    different: BTreeMap<(String, String), Vec<String>>,
     slow: Vec<String>,
     told: Instant,
 }
 
 impl Report {
-    /// A report on `total` renders that keeps what differs in the folder `out`.
-    pub fn new(out: PathBuf, json: bool, total: usize) -> Report {
+    /// A report on `total` renders.
+    pub fn new(total: usize) -> Report {
         Report {
-            out,
-            json,
             total,
             groups: BTreeMap::new(),
             sum: Count::default(),
             libraries: 0,
-            different: BTreeMap::new(),
             slow: Vec::new(),
             told: Instant::now(),
         }
@@ -75,37 +64,27 @@ impl Report {
 
     /// Takes one render in.
     pub fn add(&mut self, row: Row<'_>) {
-        let group = row.case.chart.split('/').next().unwrap_or_default().to_owned();
+        let Case { chart, name, .. } = row.case;
+        let group = chart.split('/').next().unwrap_or_default().to_owned();
         for count in [self.groups.entry(group).or_default(), &mut self.sum] {
             count.renders += 1;
-            count.errors += usize::from(row.code != 0);
+            count.errors += usize::from(row.helm.code != 0);
             count.varies += usize::from(row.verdict == Verdict::Varies);
             count.different += usize::from(matches!(row.verdict, Verdict::Different(_)));
         }
-        if row.case.name == "defaults" && row.error == "library charts are not installable" {
+        if name == "defaults" && row.helm.error.starts_with("library charts are not installable") {
             self.libraries += 1;
         }
         if row.took > SLOW {
-            self.slow
-                .push(format!("{} ({}): {:?}", row.case.chart, row.case.name, row.took));
+            self.slow.push(format!("{chart} ({name}): {:?}", row.took));
         }
-        if self.json {
-            println!("{}", json_line(&row));
-        }
-        if let (Verdict::Different(lines), Some((helm, ours))) = (row.verdict, &row.kept) {
-            let folder = self
-                .out
-                .join(file_name(&row.case.chart))
-                .join(file_name(&row.case.name));
-            if let Err(e) = keep(&folder, helm, ours, &row.arguments) {
+        if let Verdict::Different(lines) = &row.verdict {
+            let folder = Path::new(OUT).join(file_name(chart)).join(file_name(name));
+            if let Err(e) = keep(&folder, &row) {
                 eprintln!("conformance: {}: {e}", folder.display());
             }
-            if !self.json {
-                println!("{} ({})", row.case.chart, row.case.name);
-                lines.iter().for_each(|line| println!("    {line}"));
-            }
-            self.different
-                .insert((row.case.chart.clone(), row.case.name.clone()), lines);
+            println!("{chart} ({name})");
+            lines.iter().for_each(|line| println!("    {line}"));
         }
         if self.told.elapsed() > PERIOD {
             self.told = Instant::now();
@@ -116,49 +95,33 @@ impl Report {
 
     /// Prints the table. Whether nothing differs.
     pub fn finish(self, charts: usize, took: Duration) -> bool {
-        if !self.json {
-            println!(
-                "\n{:<42} {:>8} {:>10} {:>8} {:>7} {:>9}",
-                "", "renders", "identical", "varies", "errors", "different"
-            );
-            let groups = self.groups.iter().map(|(name, count)| (name.as_str(), count));
-            for (name, count) in groups.chain([("all", &self.sum)]) {
-                let identical = count.renders - count.varies - count.different;
-                println!(
-                    "{name:<42} {:>8} {identical:>10} {:>8} {:>7} {:>9}",
-                    count.renders, count.varies, count.errors, count.different
-                );
-            }
-            println!(
-                "varies: equal but for what Helm itself varies; errors: Helm fails, ours is compared all the same"
-            );
-            println!(
-                "{charts} charts ({} libraries), {:.0} s, {:.0} renders a minute",
-                self.libraries,
-                took.as_secs_f64(),
-                self.sum.renders as f64 / took.as_secs_f64() * 60.0
-            );
-            for line in &self.slow {
-                println!("slow: {line}");
-            }
-            if !self.different.is_empty() {
-                println!("the outputs that differ are in {}", self.out.display());
-            }
+        println!(
+            "\n{:<42} {:>8} {:>10} {:>8} {:>7} {:>9}",
+            "", "renders", "identical", "varies", "errors", "different"
+        );
+        let groups = self.groups.iter().map(|(name, count)| (name.as_str(), count));
+        for (name, count) in groups.chain([("all", &self.sum)]) {
+            let Count {
+                renders,
+                errors,
+                varies,
+                different,
+            } = count;
+            let identical = renders - varies - different;
+            println!("{name:<42} {renders:>8} {identical:>10} {varies:>8} {errors:>7} {different:>9}");
         }
-        self.different.is_empty()
+        println!("varies: equal but for what Helm itself varies; errors: Helm fails, ours is compared all the same");
+        let (libraries, seconds) = (self.libraries, took.as_secs_f64());
+        let rate = self.sum.renders as f64 / seconds * 60.0;
+        println!("{charts} charts ({libraries} libraries), {seconds:.0} s, {rate:.0} renders a minute");
+        for line in &self.slow {
+            println!("slow: {line}");
+        }
+        if self.sum.different > 0 {
+            println!("the outputs that differ are in {OUT}");
+        }
+        self.sum.different == 0
     }
-}
-
-fn json_line(row: &Row<'_>) -> serde_json::Value {
-    let (result, lines) = match &row.verdict {
-        Verdict::Identical => ("identical", &[][..]),
-        Verdict::Varies => ("varies", &[][..]),
-        Verdict::Different(lines) => ("different", lines.as_slice()),
-    };
-    serde_json::json!({
-        "chart": row.case.chart, "case": row.case.name, "result": result, "helm_exit": row.code, "lines": row.lines,
-        "error": row.error, "ours_ms": row.took.as_secs_f64() * 1e3, "differences": lines,
-    })
 }
 
 /// A path as the name of one folder.
@@ -167,12 +130,11 @@ fn file_name(text: &str) -> String {
 }
 
 /// Writes both answers and how they came about.
-fn keep(folder: &std::path::Path, helm: &Answer, ours: &Answer, arguments: &[String]) -> std::io::Result<()> {
+fn keep(folder: &Path, row: &Row<'_>) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    for (name, answer) in [("helm", helm), ("ours", ours)] {
+    for (name, answer) in [("helm", &row.helm), ("ours", &row.ours)] {
         fs::write(folder.join(format!("{name}.yaml")), &answer.stdout)?;
         fs::write(folder.join(format!("{name}.err")), format!("{}\n", answer.error))?;
     }
-    let mut file = fs::File::create(folder.join("args"))?;
-    writeln!(file, "{}", arguments.join(" "))
+    fs::write(folder.join("args"), format!("{}\n", row.arguments.join(" ")))
 }
