@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use futures::{StreamExt, TryStreamExt, stream};
-use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use anyhow::{Context, Result};
+use futures::{TryStreamExt, stream};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::GroupVersionKind;
-use kube::{Api, Client, Config};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, Config, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::support::Kubectl;
@@ -260,41 +262,24 @@ impl Load {
         resource: &ApiResource,
         holds: impl Fn(&HashMap<String, bool>) -> bool,
     ) -> Result<()> {
-        let api = self.api(resource);
         let waiting = async {
-            let list = api.list(&ListParams::default()).await?;
-            let mut version = list.metadata.resource_version.unwrap_or_default();
-            let name = |object: &DynamicObject| object.metadata.name.clone().unwrap_or_default();
-            let mut known: HashMap<String, bool> = list
-                .items
-                .iter()
-                .map(|object| (name(object), is_ready(object)))
-                .collect();
-            loop {
-                if holds(&known) {
-                    return Ok(());
-                }
-                let parameters = WatchParams::default().timeout(290);
-                let mut events = api.watch(&parameters, &version).await?.boxed();
-                while let Some(event) = events.try_next().await? {
-                    let seen = match event {
-                        WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                            known.insert(name(&object), is_ready(&object));
-                            object.metadata.resource_version
-                        }
-                        WatchEvent::Deleted(object) => {
-                            known.remove(&name(&object));
-                            object.metadata.resource_version
-                        }
-                        WatchEvent::Bookmark(bookmark) => Some(bookmark.metadata.resource_version),
-                        WatchEvent::Error(error) => bail!("{what}: {error:?}"),
-                    };
-                    version = seen.unwrap_or_default();
-                    if holds(&known) {
-                        return Ok(());
+            let mut known: HashMap<String, bool> = HashMap::new();
+            let mut listed = false;
+            let mut events = pin!(watcher(self.api(resource), watcher::Config::default()));
+            while let Some(event) = events.try_next().await? {
+                match event {
+                    Event::Apply(object) | Event::InitApply(object) => {
+                        known.insert(object.name_any(), is_ready(&object));
                     }
+                    Event::Delete(object) => drop(known.remove(&object.name_any())),
+                    Event::Init => known.clear(),
+                    Event::InitDone => listed = true,
+                }
+                if listed && holds(&known) {
+                    break;
                 }
             }
+            anyhow::Ok(())
         };
         tokio::time::timeout(PATIENCE, waiting)
             .await

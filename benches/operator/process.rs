@@ -12,7 +12,7 @@ use crate::support::ControlPlane;
 /// The kernel's unit of CPU times on every architecture that Linux runs on today.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// A running operator; killed when dropped.
+/// A running operator; one that fails is killed with its control plane.
 pub struct Process {
     child: Child,
 }
@@ -72,13 +72,5 @@ impl Process {
             std::thread::sleep(Duration::from_millis(100));
         }
         anyhow::bail!("the operator does not end")
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // An error means that it has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -74,32 +74,7 @@ fn run() -> Result<(), Failure> {
     let mut lines = Vec::new();
     for chart in charts {
         eprintln!("measuring {} ...", chart.display());
-        let mut line = Map::new();
-        line.insert(
-            "chart".into(),
-            json!(chart.file_name().unwrap_or_default().to_string_lossy()),
-        );
-        let mut theirs = Samples::new();
-        let mut own = Samples::new();
-        for _ in 0..ROUNDS {
-            helm(&mut theirs, &chart, values_file.as_deref(), runs.div_ceil(ROUNDS))?;
-            ours(&mut own, &chart, &values, runs.div_ceil(ROUNDS))?;
-        }
-        line.insert(
-            "render_min_ms".into(),
-            json!(own.get("render_ms").map(|times| least(times))),
-        );
-        for (name, times) in theirs.into_iter().chain(own) {
-            let value = if name.contains("min_") {
-                least(&times)
-            } else {
-                median(times)
-            };
-            line.insert(name, json!(value));
-        }
-        memory(&mut line, &chart, &values)?;
-        processes(&mut line, &chart, values_file.as_deref())?;
-        ratios(&mut line);
+        let line = measure(&chart, &values, values_file.as_deref(), runs.div_ceil(ROUNDS))?;
         if as_json {
             println!("{}", Value::Object(line.clone()));
         }
@@ -109,6 +84,35 @@ fn run() -> Result<(), Failure> {
         table(&lines);
     }
     Ok(())
+}
+
+/// All that is measured of one chart, by name.
+fn measure(
+    chart: &Path,
+    values: &Map<String, Value>,
+    file: Option<&str>,
+    runs: usize,
+) -> Result<Map<String, Value>, Failure> {
+    let mut line = Map::new();
+    let name = chart.file_name().unwrap_or_default().to_string_lossy();
+    line.insert("chart".into(), json!(name));
+    let (mut theirs, mut own) = (Samples::new(), Samples::new());
+    for _ in 0..ROUNDS {
+        helm(&mut theirs, chart, file, runs)?;
+        ours(&mut own, chart, values, runs)?;
+    }
+    line.insert(
+        "render_min_ms".into(),
+        json!(own.get("render_ms").map(|times| least(times))),
+    );
+    for (name, times) in theirs.into_iter().chain(own) {
+        let is_least = name.contains("min_");
+        line.insert(name, json!(if is_least { least(&times) } else { median(times) }));
+    }
+    memory(&mut line, chart, values)?;
+    processes(&mut line, chart, file)?;
+    ratios(&mut line);
+    Ok(line)
 }
 
 /// Helm's engine, in the oracle's process.
@@ -189,9 +193,8 @@ fn memory(line: &mut Map<String, Value>, path: &Path, values: &Map<String, Value
         Ok(renderer)
     });
     let files = size(kept?.chart());
-    line.insert("files_bytes".into(), json!(files));
-    line.insert("memory_bytes".into(), json!(held));
-    line.insert("memory_ratio".into(), json!(held as f64 / files.max(1) as f64));
+    line.insert("files_kb".into(), json!(files as f64 / 1e3));
+    line.insert("memory_kb".into(), json!(held as f64 / 1e3));
     Ok(())
 }
 
@@ -249,68 +252,61 @@ fn median(mut samples: Vec<f64>) -> f64 {
     samples.get(samples.len() / 2).copied().unwrap_or_default()
 }
 
+/// What is compared: the group of columns, the names of Helm's and our value, and of their ratio.
+const COMPARED: [(&str, &str, &str, &str); 7] = [
+    ("load ms", "helm_load_ms", "load_ms", "ratio_load"),
+    ("render ms", "helm_render_ms", "render_ms", "ratio"),
+    ("least ms", "helm_render_min_ms", "render_min_ms", "ratio_min"),
+    (
+        "with parsing",
+        "helm_render_ms",
+        "parse_and_render_ms",
+        "ratio_with_parse",
+    ),
+    (
+        "and sort",
+        "helm_render_and_sort_ms",
+        "parse_and_render_ms",
+        "ratio_with_parse_and_sort",
+    ),
+    ("process ms", "helm_process_ms", "process_ms", "ratio_process"),
+    ("chart kB, held", "files_kb", "memory_kb", "memory_ratio"),
+];
+
 fn ratios(line: &mut Map<String, Value>) {
     let number = |line: &Map<String, Value>, name: &str| line.get(name).and_then(Value::as_f64);
     if let (Some(render), Some(sort)) = (number(line, "helm_render_ms"), number(line, "helm_sort_ms")) {
         line.insert("helm_render_and_sort_ms".into(), json!(render + sort));
     }
-    for (name, helm, ours) in [
-        ("ratio", "helm_render_ms", "render_ms"),
-        ("ratio_min", "helm_render_min_ms", "render_min_ms"),
-        ("ratio_with_parse", "helm_render_ms", "parse_and_render_ms"),
-        (
-            "ratio_with_parse_and_sort",
-            "helm_render_and_sort_ms",
-            "parse_and_render_ms",
-        ),
-        ("ratio_load", "helm_load_ms", "load_ms"),
-        ("ratio_process", "helm_process_ms", "process_ms"),
-    ] {
-        if let (Some(helm), Some(ours)) = (number(line, helm), number(line, ours))
-            && ours > 0.0
-        {
-            line.insert(name.into(), json!(helm / ours));
+    for (_, helm, ours, ratio) in COMPARED {
+        if let (Some(helm), Some(ours)) = (number(line, helm), number(line, ours)) {
+            let (much, little) = if ratio == "memory_ratio" {
+                (ours, helm)
+            } else {
+                (helm, ours)
+            };
+            line.insert(ratio.into(), json!(much / little));
         }
     }
 }
 
 fn table(lines: &[Map<String, Value>]) {
-    /// Group, column, name, digits, divisor.
-    const COLUMNS: [(&str, &str, &str, usize, f64); 20] = [
-        ("load ms", "Helm", "helm_load_ms", 2, 1.0),
-        ("", "ours", "load_ms", 2, 1.0),
-        ("", "x", "ratio_load", 1, 1.0),
-        ("render ms", "Helm", "helm_render_ms", 2, 1.0),
-        ("", "ours", "render_ms", 2, 1.0),
-        ("", "x", "ratio", 1, 1.0),
-        ("least ms", "Helm", "helm_render_min_ms", 2, 1.0),
-        ("", "ours", "render_min_ms", 2, 1.0),
-        ("", "x", "ratio_min", 1, 1.0),
-        ("parsing", "parse", "parse_ms", 2, 1.0),
-        ("", "both", "parse_and_render_ms", 2, 1.0),
-        ("", "x", "ratio_with_parse", 1, 1.0),
-        ("and sort", "Helm", "helm_sort_ms", 2, 1.0),
-        ("", "x", "ratio_with_parse_and_sort", 1, 1.0),
-        ("process", "Helm", "helm_process_ms", 1, 1.0),
-        ("", "ours", "process_ms", 1, 1.0),
-        ("", "x", "ratio_process", 1, 1.0),
-        ("chart kB", "files", "files_bytes", 0, 1e3),
-        ("", "held", "memory_bytes", 0, 1e3),
-        ("", "x", "memory_ratio", 1, 1.0),
-    ];
-    let row = |name: &str, cells: &dyn Fn(usize) -> String| {
-        let cells: String = (0..COLUMNS.len()).map(|at| format!(" {:>8}", cells(at))).collect();
-        println!("{name:<24}{cells}");
+    let cell = |line: &Map<String, Value>, name: &str| {
+        let number = line.get(name).and_then(Value::as_f64);
+        number.map_or_else(|| "-".to_owned(), |number| format!("{number:.1}"))
     };
-    row("", &|at| COLUMNS[at].0.to_owned());
-    row("chart", &|at| COLUMNS[at].1.to_owned());
+    print!("{:<24}", "");
+    COMPARED.iter().for_each(|(group, ..)| print!("{group:>27}"));
+    print!("\n{:<24}", "chart");
+    COMPARED
+        .iter()
+        .for_each(|_| print!("{:>9}{:>9}{:>9}", "Helm", "ours", "x"));
+    println!();
     for line in lines {
-        let name = line.get("chart").and_then(Value::as_str).unwrap_or_default();
-        row(name, &|at| {
-            let (_, _, name, digits, scale) = COLUMNS[at];
-            line.get(name)
-                .and_then(Value::as_f64)
-                .map_or_else(|| "-".to_owned(), |value| format!("{:.digits$}", value / scale))
-        });
+        print!("{:<24}", line.get("chart").and_then(Value::as_str).unwrap_or_default());
+        for (_, helm, ours, ratio) in COMPARED {
+            print!("{:>9}{:>9}{:>9}", cell(line, helm), cell(line, ours), cell(line, ratio));
+        }
+        println!();
     }
 }

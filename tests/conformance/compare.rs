@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use similar::{Algorithm, DiffOp, capture_diff_slices_deadline};
+use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices_deadline};
 
 use crate::answer::Answer;
 
@@ -168,18 +168,9 @@ fn fits(ours: &[&str], helms: &[Vec<&str>]) -> bool {
     let mut stable = vec![true; first.len()];
     let mut gap = vec![false; first.len() + 1];
     for helm in rest {
-        let pairs = common_lines(first, helm);
-        let mut is_common = vec![false; first.len()];
-        let mut previous = None;
-        for &(i, j) in &pairs {
-            is_common[i] = true;
-            let expected = previous.map_or(0, |(_, j): (usize, usize)| j + 1);
-            gap[i] |= j != expected;
-            previous = Some((i, j));
-        }
-        gap[first.len()] |= previous.map_or(0, |(_, j)| j + 1) != helm.len();
-        for (stable, common) in stable.iter_mut().zip(is_common) {
-            *stable &= common;
+        for part in diff(first, helm).iter().filter(|part| part.tag() != DiffTag::Equal) {
+            stable[part.old_range()].fill(false);
+            gap[part.old_range().end] |= !part.new_range().is_empty();
         }
     }
     let mut at = 0;
@@ -203,22 +194,10 @@ fn fits(ours: &[&str], helms: &[Vec<&str>]) -> bool {
     open || gap[first.len()] || at == ours.len()
 }
 
-/// The pairs of positions of lines that are common to both, in order; after ten seconds of looking, what is left counts as
-/// different.
-fn common_lines(a: &[&str], b: &[&str]) -> Vec<(usize, usize)> {
+/// What is the same and what is not; after ten seconds of looking, what is left counts as different.
+fn diff(a: &[&str], b: &[&str]) -> Vec<DiffOp> {
     let until = Instant::now() + Duration::from_secs(10);
     capture_diff_slices_deadline(Algorithm::Patience, a, b, Some(until))
-        .into_iter()
-        .filter_map(|part| match part {
-            DiffOp::Equal {
-                old_index,
-                new_index,
-                len,
-            } => Some((0..len).map(move |i| (old_index + i, new_index + i))),
-            _ => None,
-        })
-        .flatten()
-        .collect()
 }
 
 /// The lines that only one side has, in order: `-` of the first text, `+` of the second. Not more than a screen.
@@ -229,15 +208,11 @@ fn differences(helm: &str, ours: &str) -> Vec<String> {
         return Vec::new();
     }
     let (a, b): (Vec<&str>, Vec<&str>) = (helm.split('\n').collect(), ours.split('\n').collect());
-    let mut pairs = common_lines(&a, &b);
-    pairs.push((a.len(), b.len()));
-    let mut lines = Vec::new();
-    let (mut i, mut j) = (0, 0);
     let cut = |sign: char, line: &str| -> String { std::iter::once(sign).chain(line.chars().take(WIDEST)).collect() };
-    for (to_i, to_j) in pairs {
-        lines.extend(a[i..to_i].iter().map(|line| cut('-', line)));
-        lines.extend(b[j..to_j].iter().map(|line| cut('+', line)));
-        (i, j) = (to_i + 1, to_j + 1);
+    let mut lines = Vec::new();
+    for part in diff(&a, &b).iter().filter(|part| part.tag() != DiffTag::Equal) {
+        lines.extend(a[part.old_range()].iter().map(|line| cut('-', line)));
+        lines.extend(b[part.new_range()].iter().map(|line| cut('+', line)));
     }
     let more = lines.len().saturating_sub(MOST);
     lines.truncate(MOST);

@@ -1,7 +1,7 @@
 //! Watches that worked and work no more: the right to them is taken away, the version that they are of, or the versions
 //! that they count by.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use crate::call::Call;
@@ -9,6 +9,7 @@ use crate::fault::{Fault, Plan};
 use crate::history::{History, NAMESPACE, SECOND, in_virtual_time};
 use crate::model::Model;
 use crate::release::spec;
+use crate::watches::End;
 
 fn watches_maps(call: &Call) -> bool {
     call.is_watch() && call.is_of("configmaps")
@@ -30,7 +31,7 @@ async fn refused(code: u16, counts: fn(&Call) -> bool, at_once: bool) -> Result<
     let faults = history.faults();
     faults.set_plan(Plan::always(Fault::Status(code), counts));
     if at_once {
-        faults.cut_watches();
+        faults.end_watches(End::Cut);
     }
     // The watches that are open end by themselves.
     tokio::time::sleep(400 * SECOND).await;
@@ -109,13 +110,11 @@ fn members_are_watched_in_a_version_that_is_served() -> Result<()> {
 }
 
 async fn await_color(history: &History, color: &str, what: &str) -> Result<()> {
-    for _ in 0..120 {
-        if history.map("a-main").is_some_and(|map| map["data"]["color"] == color) {
-            return Ok(());
-        }
-        tokio::time::sleep(SECOND).await;
-    }
-    bail!("{what}: {:?}", history.map("a-main"))
+    let is_it = |history: &History| {
+        let map = history.map("a-main").unwrap_or_default();
+        Ok(ensure!(map["data"]["color"] == color, "{what}: {map}"))
+    };
+    history.until(120, is_it).await
 }
 
 /// etcd is restored: everything is as it was some time ago, in lower versions than were told since.
@@ -132,7 +131,7 @@ async fn restored() -> Result<()> {
     ensure!(!has(&history, "a-one") && has(&history, "a-two"));
 
     history.model.store().restore(backup);
-    history.faults().end_watches();
+    history.faults().end_watches(End::Gone);
     tokio::time::sleep(60 * SECOND).await;
     ensure!(has(&history, "a-one") && !has(&history, "a-two"), "what the backup has");
     await_color(&history, "blue", "restored").await?;

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::call::{Answer, Body, Call, Server, failure, whole};
-use crate::watches::{Flow, disturbed};
+use crate::watches::{End, Flow, disturbed};
 
 /// One thing that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,18 +39,12 @@ pub enum Fault {
     KillBefore,
     /// Carried out; the operator dies before the answer.
     KillAfter,
-    /// All watches end with 410 Gone.
-    WatchesGone,
-    /// All connections of watches end.
-    WatchesCut,
-    /// All watches fall silent, and after this end.
-    WatchesSilent(Duration),
+    /// All watches end.
+    Watches(End),
     /// From now on watches tell everything this much later.
     WatchesLate(Duration),
     /// All watches end, and for so long whoever lists or watches is answered with this status.
     WatchesBroken(u16, Duration),
-    /// All watches stay open and tell nothing any more, not even bookmarks: what is behind the connection is gone.
-    WatchesMute,
 }
 
 /// When it goes wrong.
@@ -121,7 +115,11 @@ impl Faults {
             state: Mutex::default(),
             killed: Notify::new(),
             dead: AtomicBool::new(false),
-            flow: watch::Sender::new(Flow::default()),
+            flow: watch::Sender::new(Flow {
+                ends: 0,
+                how: End::Cut,
+                late: Duration::ZERO,
+            }),
         })
     }
 
@@ -222,7 +220,7 @@ impl Faults {
     async fn carry_out(&self, call: Call, due: Option<Fault>, entry: &mut Entry) -> Answer {
         if let Some(Fault::WatchesBroken(code, how_long)) = due {
             self.state().broken = Some((code, Instant::now() + how_long));
-            self.cut_watches();
+            self.end_watches(End::Cut);
         }
         if let Some(code) = self.breaks(&call) {
             entry.told = Some(code);
@@ -244,13 +242,7 @@ impl Faults {
                 self.kill();
                 return Err("dead".into());
             }
-            Some(Fault::WatchesGone) => self.end_watches(),
-            Some(Fault::WatchesCut) => self.cut_watches(),
-            Some(Fault::WatchesSilent(how_long)) => self.flow.send_modify(|flow| {
-                flow.silent += 1;
-                flow.silence = how_long;
-            }),
-            Some(Fault::WatchesMute) => self.mute(),
+            Some(Fault::Watches(how)) => self.end_watches(how),
             Some(Fault::WatchesLate(how_late)) => self.flow.send_modify(|flow| flow.late = how_late),
             _ => {}
         }
@@ -283,19 +275,12 @@ impl Faults {
         self.killed.notify_one();
     }
 
-    /// All watches end: the server doesn't know the versions any more from which they would go on.
-    pub fn end_watches(&self) {
-        self.flow.send_modify(|flow| flow.gone += 1);
-    }
-
-    /// All connections of watches end.
-    pub fn cut_watches(&self) {
-        self.flow.send_modify(|flow| flow.cut += 1);
-    }
-
-    /// From now on the watches that are open tell nothing, for as long as somebody listens.
-    pub fn mute(&self) {
-        self.flow.send_modify(|flow| flow.mute += 1);
+    /// All watches that are open end like that.
+    pub fn end_watches(&self, how: End) {
+        self.flow.send_modify(|flow| {
+            flow.ends += 1;
+            flow.how = how;
+        });
     }
 
     /// Asks the server. Answers other than watches are read whole, so that "carried out" is true.

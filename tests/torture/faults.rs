@@ -1,15 +1,13 @@
 //! Any request goes wrong in any way, and the operator makes it good: scenario by fault by position. While it does, it
-//! prunes nothing before everything is applied (P3), leaves unchanged members alone (P2) and takes nobody's object (P9).
+//! prunes nothing before everything is applied (P3) and leaves unchanged members alone (P2).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use kube::api::PostParams;
 use proptest::strategy::{Just, Strategy, ValueTree};
 use proptest::test_runner::Config;
-use serde_json::json;
 
 use crate::fault::{Entry, Fault, Plan};
 use crate::flavour::Flavour;
@@ -18,6 +16,7 @@ use crate::lane::{Lane, in_real_time};
 use crate::release::{members_of, status_is_no_lie};
 use crate::report::{Report, everything, runner, seed};
 use crate::scenario::Scenario;
+use crate::watches::End;
 
 const SCENARIOS: [Scenario; 5] = [
     Scenario::Install,
@@ -40,9 +39,9 @@ const FAULTS: [(Fault, usize); 15] = [
     (Fault::CutBefore, 2),
     (Fault::CutAfter, 1),
     (Fault::Slow, 1),
-    (Fault::WatchesGone, 1),
-    (Fault::WatchesCut, 1),
-    (Fault::WatchesSilent(SECOND), 1),
+    (Fault::Watches(End::Gone), 1),
+    (Fault::Watches(End::Cut), 1),
+    (Fault::Watches(End::Silent(SECOND)), 1),
     (Fault::WatchesLate(SECOND), 1),
 ];
 
@@ -229,54 +228,4 @@ fn any_request_about_what_is_kept_may_go_wrong() -> Result<()> {
         outcome = outcome.and(ended);
     }
     outcome
-}
-
-/// Another owner's object stays as it is, whatever goes wrong at any call (P9).
-async fn collision(lane: &Lane, fault: Fault, position: usize) -> Result<bool> {
-    let release = format!("c{position}-{fault:?}").to_lowercase().replace(['(', ')'], "");
-    let name = format!("{release}-two");
-    let theirs = serde_json::from_value(json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"of": "somebody else"},
-    }))?;
-    let maps = lane.maps();
-    let created = maps.create(&PostParams::default(), &theirs).await?;
-    lane.arm(&release, Plan::new(fault, position, 1, |_| true));
-    let spec = Scenario::Install.spec();
-    lane.put(&release, &spec).await?;
-    lane.await_reason(&release, "Stalled", "Collision").await?;
-    let hit = lane.faults.heal();
-    let found = maps.get(&name).await?;
-    ensure!(
-        found.metadata.resource_version == created.metadata.resource_version,
-        "somebody else's object was written: {found:?}"
-    );
-    maps.delete(&name, &Default::default()).await?;
-    let installed = lane.await_release(&release, &spec).await;
-    installed.context("when the other object is gone")?;
-    lane.clear(&release).await?;
-    Ok(!hit.is_empty())
-}
-
-#[test]
-fn nobody_elses_object_is_taken_whatever_goes_wrong() -> Result<()> {
-    // The first calls of an installation: the claim, an apply for each member, and a look at what is in the way.
-    let (faults, positions): (&[Fault], _) = match everything() {
-        true => (
-            &[Fault::Status(500), Fault::Status(409), Fault::CutAfter, Fault::Late],
-            (1..=14).step_by(1),
-        ),
-        false => (&[Fault::Status(409)], (1..=7).step_by(2)),
-    };
-    in_real_time(async {
-        let mut report = Report::new("faults-collision");
-        let lane = Lane::new("faults-collision", Flavour::Plain, &[]).await?;
-        for fault in faults {
-            for position in positions.clone() {
-                let outcome = collision(&lane, *fault, position).await;
-                report.case((fault, position), outcome);
-                report.go_on_below(1)?;
-            }
-        }
-        report.end("")
-    })
 }

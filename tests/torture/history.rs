@@ -21,7 +21,6 @@ use crate::call::{self, Call};
 use crate::fault::{Fault, Faults, Plan};
 use crate::look::{OPERATOR, PART_OF, condition, uid};
 use crate::model::Model;
-use crate::model::store::KINDS;
 pub use crate::place::NAMESPACE;
 use crate::place::Place;
 
@@ -293,6 +292,19 @@ impl History {
         self.restart(killed).await
     }
 
+    /// Waits so many seconds for a check to pass; its last complaint is the error.
+    pub async fn until(&self, seconds: u64, check: impl Fn(&Self) -> Result<()>) -> Result<()> {
+        let mut last = check(self);
+        for _ in 0..seconds {
+            if last.is_ok() {
+                break;
+            }
+            tokio::time::sleep(SECOND).await;
+            last = check(self);
+        }
+        last
+    }
+
     /// Asks the model as somebody.
     pub async fn ask(&self, verb: &str, path: &str, who: &str, body: Value) -> Result<(u16, Value)> {
         let mark = if path.contains('?') { '&' } else { '?' };
@@ -315,18 +327,11 @@ impl History {
     /// Creates or changes a custom resource; one of the same name that still goes is waited for.
     pub async fn edit(&mut self, name: &str, spec: Value) -> Result<()> {
         if !self.wanted.contains_key(name) {
-            for _ in 0..600 {
-                if self.widget(name).is_none() {
-                    break;
-                }
-                tokio::time::sleep(SECOND).await;
-            }
-            ensure!(self.widget(name).is_none(), "{name} never goes");
+            let goes = |history: &Self| Ok(ensure!(history.widget(name).is_none(), "{name} never goes"));
+            self.until(600, goes).await?;
         }
         let place = Place::of(name);
-        let widget = json!({
-            "apiVersion": "torture.test/v1", "kind": place.kind(), "metadata": {"name": place.name}, "spec": spec,
-        });
+        let widget = place.resource(json!({}), spec.clone());
         let path = format!("{}?force=true", place.path());
         let (status, answer) = self.ask("APPLY", &path, "user", widget).await?;
         ensure!(status < 300, "{answer}");
@@ -346,10 +351,7 @@ impl History {
         self.ask("MERGE", &path, "user", bare).await?;
         self.ask("DELETE", &path, "user", json!({})).await?;
         ensure!(self.widget(name).is_none(), "{name} is still there");
-        let widget = json!({
-            "apiVersion": "torture.test/v1", "kind": place.kind(), "spec": spec,
-            "metadata": {"name": place.name, "finalizers": [THEIRS]},
-        });
+        let widget = place.resource(json!({"finalizers": [THEIRS]}), spec.clone());
         let path = place.collection();
         let (status, answer) = self.ask("POST", &path, "other", widget).await?;
         ensure!(status == 201, "{answer}");
@@ -490,15 +492,6 @@ impl History {
         let path = format!("/apis/parts.test/v1/namespaces/{namespace}/parts/{name}");
         self.ask("DELETE", &path, "hand", json!({})).await?;
         Ok(())
-    }
-
-    /// Somebody clears up what nobody claims any more.
-    pub fn sweep(&self, (kind, namespace, name): &(String, String, String)) {
-        let mut store = self.model.store();
-        let plural = KINDS.iter().find(|known| known.kind == kind).map(|known| known.plural);
-        if let Some(plural) = plural {
-            store.remove((plural, namespace.clone(), name.clone()));
-        }
     }
 
     /// What this plan lets go wrong happens to the operator.

@@ -99,10 +99,8 @@ async fn ask(history: &History, verb: &str, path: &str, body: Value) -> Result<(
 
 async fn create(history: &History, name: &str, spec: Value) -> Result<()> {
     let place = Place::of(name);
-    let widget = json!({
-        "apiVersion": "torture.test/v1", "kind": "Widget", "metadata": {"name": place.name}, "spec": spec,
-    });
-    ask(history, "APPLY", &format!("{}?force=true", place.path()), widget).await
+    let path = format!("{}?force=true", place.path());
+    ask(history, "APPLY", &path, place.resource(json!({}), spec)).await
 }
 
 async fn delete(history: &History, name: &str) -> Result<()> {
@@ -210,15 +208,9 @@ async fn run(steps: &[Step]) -> Result<()> {
     for other in OTHERS {
         history.edit(other, innocent("red")).await?;
     }
-    let mut last = Ok(());
-    for _ in 0..30 {
-        tokio::time::sleep(2 * SECOND).await;
-        last = OTHERS.iter().try_for_each(|other| is_red(&history, other));
-        if last.is_ok() {
-            break;
-        }
-    }
-    last.context("an edit has no effect while he is there")?;
+    let red = |history: &History| OTHERS.iter().try_for_each(|other| is_red(history, other));
+    let edited = history.until(60, red).await;
+    edited.context("an edit has no effect while he is there")?;
     leaves(&mut history, steps).await?;
     tells_no_secret(&history)?;
     history.end().await.context("when he is gone")
@@ -259,25 +251,21 @@ async fn leaves(history: &mut History, steps: &[Step]) -> Result<()> {
         ask(history, "MERGE", &path, json!({"metadata": metadata})).await?;
         delete(history, place).await?;
     }
-    let mut left = Vec::new();
-    for _ in 0..120 {
-        tokio::time::sleep(5 * SECOND).await;
-        left = his.iter().filter_map(|place| history.widget(place)).collect();
-        if left.is_empty() {
-            break;
-        }
-    }
-    ensure!(left.is_empty(), "his custom resources never go: {left:?}");
+    let gone = |history: &History| {
+        let left = his.iter().find_map(|place| history.widget(place));
+        Ok(ensure!(left.is_none(), "his custom resource never goes: {left:?}"))
+    };
+    history.until(600, gone).await?;
     let loses = |step: &Step| matches!(step, Step::Idea(_, number) if leaves_members(*number));
     if steps.iter().any(loses) {
         let widgets = OTHERS.iter().filter_map(|other| history.widget(other));
         let theirs: Vec<String> = widgets.map(|widget| uid(&widget)).collect();
-        for (id, object) in history.live() {
+        for (key, object) in history.live() {
             let tracking = annotation(&object, crate::look::TRACKING).unwrap_or_default();
             // One UID may begin as another.
             let owner = tracking.split(':').next().unwrap_or_default();
             if !theirs.iter().any(|uid| uid == owner) {
-                history.sweep(&id);
+                history.model.store().remove(key);
             }
         }
     }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use kube::Client;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 
 use crate::call::Call;
@@ -16,7 +15,7 @@ use crate::flavour::Flavour;
 use crate::former;
 use crate::look::condition;
 use crate::operator::{Launch, Operator};
-use crate::proxy::{self, Upstream};
+use crate::proxy;
 use crate::release::{claims_ready, holds};
 use crate::scenario::Scenario;
 use crate::world::World;
@@ -61,14 +60,13 @@ impl Lane {
         let user = format!("system:serviceaccount:{name}:operator-0");
         let group = format!("{name}:operators");
         let kubeconfig = world.control_plane.kubeconfig_for(&user, &[&group])?;
-        let faults = Faults::new(Upstream::connect(&kubeconfig).await?);
+        let faults = Faults::new(proxy::client(&kubeconfig).await?);
         let port = proxy::serve(faults.clone()).await?;
-        let admin = Kubeconfig::read_from(world.control_plane.kubeconfig())?;
-        let admin = kube::Config::from_custom_kubeconfig(admin, &KubeConfigOptions::default()).await?;
+        let admin = proxy::client(world.control_plane.kubeconfig()).await?;
         let mut lane = Lane {
             world,
             faults,
-            admin: Client::try_from(admin)?,
+            admin,
             flavour,
             has_resident: false,
             environment: Vec::new(),

@@ -8,12 +8,10 @@ use serde_json::{Value, json};
 
 use crate::fault::Faults;
 use crate::history::{History, MEMBERS, SECOND, SOURCE};
-use crate::look::{is_marked, text, uid};
+use crate::look::{is_marked, uid};
+use crate::model::store::Key;
 use crate::place::Place;
 use crate::release::{claims_ready, content, members};
-
-/// Kind, namespace and name.
-type Id = (String, String, String);
 
 impl History {
     /// As [`History::careful`], for all operators.
@@ -84,16 +82,8 @@ impl History {
         for name in foreign {
             self.by_others_no_more(&name).await?;
         }
-        let mut last = Ok(());
         // A retry may wait six minutes, and whoever removed what was in the way tells nobody.
-        for _ in 0..200 {
-            tokio::time::sleep(5 * SECOND).await;
-            last = self.is_as_wanted();
-            if last.is_ok() {
-                break;
-            }
-        }
-        last?;
+        self.until(1_000, Self::is_as_wanted).await?;
         // A watch that fell silent is begun anew after two minutes, and shows then what changed meanwhile.
         tokio::time::sleep(300 * SECOND).await;
         let version = self.model.store().version();
@@ -116,24 +106,20 @@ impl History {
     }
 
     /// What a release is to consist of, by the chart that is there and what it looks up now.
-    fn members_of(&self, name: &str, spec: &Value) -> BTreeMap<Id, Value> {
+    fn members_of(&self, name: &str, spec: &Value) -> BTreeMap<Key, Value> {
         let place = Place::of(name);
         let mut all = made_of(&place, spec);
-        let mut add = |kind: &str, suffix: &str, content: Value| {
-            let id = (
-                kind.to_owned(),
-                place.namespace.clone(),
-                format!("{}-{suffix}", place.name),
-            );
-            all.insert(id, content);
+        let mut add = |suffix: &str, content: Value| {
+            let name = format!("{}-{suffix}", place.name);
+            all.insert(place.member("ConfigMap", name), content);
         };
         if self.chart == 1 {
-            add("ConfigMap", "added", json!({"chart": "b"}));
+            add("added", json!({"chart": "b"}));
         }
         if spec["lookup"] == SOURCE {
             let found = self.map(&format!("{}/{SOURCE}", place.namespace)).unwrap_or_default();
             let word = found["data"]["word"].as_str().unwrap_or("nothing");
-            add("ConfigMap", "looked-up", json!({"copy": word}));
+            add("looked-up", json!({"copy": word}));
         }
         all
     }
@@ -177,10 +163,7 @@ impl History {
             }
             let place = Place::by_key(&change.key);
             for (id, wanted) in made_of(&place, &widget["spec"]) {
-                let found = there
-                    .values()
-                    .find(|object| id_of(object) == id)
-                    .map(|object| content(object));
+                let found = there.get(&id).map(|object| content(object));
                 ensure!(
                     found.as_ref() == Some(&wanted),
                     "{} was told to be ready while {id:?} was {found:?} instead of {wanted}",
@@ -192,10 +175,11 @@ impl History {
     }
 
     /// Objects with our marks.
-    pub fn live(&self) -> BTreeMap<Id, Value> {
-        let mut live: BTreeMap<Id, Value> = MEMBERS.iter().flat_map(|plural| self.of(plural)).collect();
-        live.retain(|_, object| is_marked(object));
-        live
+    pub fn live(&self) -> BTreeMap<Key, Value> {
+        let store = self.model.store();
+        let members = store.objects.iter().filter(|(key, _)| MEMBERS.contains(&key.0));
+        let marked = members.filter(|(_, object)| is_marked(object));
+        marked.map(|(key, object)| (key.clone(), (**object).clone())).collect()
     }
 
     pub fn is_as_wanted(&self) -> Result<()> {
@@ -213,12 +197,12 @@ impl History {
             ensure!(rows == all.len(), "{name} lists {rows} members of {}", all.len());
             expected.extend(all);
         }
-        let there: BTreeSet<String> = {
+        let there: BTreeSet<Key> = {
             let store = self.model.store();
             let keys = store.objects.keys().filter(|key| Place::PLURALS.contains(&key.0));
-            keys.map(|key| Place::by_key(key).to_string()).collect()
+            keys.cloned().collect()
         };
-        let wanted: BTreeSet<String> = self.wanted.keys().map(|name| Place::of(name).to_string()).collect();
+        let wanted: BTreeSet<Key> = self.wanted.keys().map(|name| Place::of(name).key()).collect();
         ensure!(there == wanted, "custom resources: {there:?}");
         let live = self.live();
         ensure!(
@@ -241,37 +225,12 @@ impl History {
         }
         Ok(())
     }
-
-    fn of(&self, plural: &str) -> BTreeMap<Id, Value> {
-        let store = self.model.store();
-        let found = store.objects.iter().filter(|(key, _)| key.0 == plural);
-        found.map(|(_, object)| (id_of(object), (**object).clone())).collect()
-    }
-}
-
-fn id_of(object: &Value) -> Id {
-    let metadata = &object["metadata"];
-    [&object["kind"], &metadata["namespace"], &metadata["name"]]
-        .map(|value| text(value).to_owned())
-        .into()
 }
 
 /// What a spec makes by itself, whatever the chart and what it looks up.
-fn made_of(place: &Place, spec: &Value) -> BTreeMap<Id, Value> {
-    let mut all: BTreeMap<Id, Value> = members(&place.namespace, &place.name, spec)
-        .into_iter()
-        .map(|((kind, name), content)| {
-            let namespace = if kind == "PriorityClass" { "" } else { &place.namespace };
-            ((kind, namespace.to_owned(), name), content)
-        })
-        .collect();
-    if spec["part"] == true {
-        let id = (
-            "Part".to_owned(),
-            place.namespace.clone(),
-            format!("{}-part", place.name),
-        );
-        all.insert(id, json!({"color": spec["color"]}));
-    }
-    all
+fn made_of(place: &Place, spec: &Value) -> BTreeMap<Key, Value> {
+    let members = members(&place.namespace, &place.name, spec).into_iter();
+    members
+        .map(|((kind, name), content)| (place.member(&kind, name), content))
+        .collect()
 }

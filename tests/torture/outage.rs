@@ -13,6 +13,7 @@ use crate::lane::{Lane, in_real_time};
 use crate::look::text;
 use crate::release::live;
 use crate::scenario::Scenario;
+use crate::watches::End;
 
 /// The group of PriorityClass, of which the release has one.
 const GROUP: &str = "scheduling.k8s.io";
@@ -88,7 +89,7 @@ async fn watches_are_mute() -> Result<()> {
     ensure!(written.is_empty(), "written for nothing: {written:?}");
 
     // Nothing that happens from here on is told by the watches that are open.
-    lane.faults.mute();
+    lane.faults.end_watches(End::Mute);
     let begun = Instant::now();
     let edit = Patch::Merge(json!({"data": {"color": "pink"}}));
     let maps = lane.maps();
@@ -108,7 +109,7 @@ async fn watches_are_mute() -> Result<()> {
     );
 
     // A deletion, too.
-    lane.faults.mute();
+    lane.faults.end_watches(End::Mute);
     lane.delete("a").await?;
     let gone = async || Scenario::Delete.is_done(&lane, "a", false).await;
     lane.until("a is gone", gone).await

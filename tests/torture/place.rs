@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::model::store::{GADGET, Key, Kind, WIDGET};
+use serde_json::{Value, json};
+
+use crate::model::store::{GADGET, KINDS, Key, Kind, WIDGET};
 
 /// Where things are that name no namespace.
 pub const NAMESPACE: &str = "shop";
@@ -38,8 +40,13 @@ impl Place {
         }
     }
 
-    pub fn kind(&self) -> &'static str {
-        self.kind.kind
+    /// The custom resource here.
+    pub fn resource(&self, metadata: Value, spec: Value) -> Value {
+        let mut object = json!({
+            "apiVersion": "torture.test/v1", "kind": self.kind.kind, "metadata": metadata, "spec": spec,
+        });
+        object["metadata"]["name"] = self.name.as_str().into();
+        object
     }
 
     pub fn key(&self) -> Key {
@@ -48,6 +55,16 @@ impl Place {
 
     pub fn map_key(&self) -> Key {
         ("configmaps", self.namespace.clone(), self.name.clone())
+    }
+
+    /// A member of the release here.
+    pub fn member(&self, kind: &str, name: String) -> Key {
+        let kind = KINDS
+            .iter()
+            .find(|known| known.kind == kind)
+            .expect("a kind of the model");
+        let namespace = if kind.namespaced { self.namespace.as_str() } else { "" };
+        (kind.plural, namespace.to_owned(), name)
     }
 
     /// Of all custom resources of its kind and namespace.

@@ -11,53 +11,32 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use hyper::service::service_fn;
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use kube::client::ConfigExt;
+use hyper_util::rt::TokioIo;
+use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
-use crate::call::{Answer, Body, BoxError, Call, Server, whole};
+use crate::call::{Answer, BoxError, Call, Server};
 use crate::fault::Faults;
 
-/// A real API server, asked as the user of a kubeconfig.
-pub struct Upstream {
-    send: Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Answer> + Send + Sync>,
-    server: String,
+/// A client for a kubeconfig.
+pub async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
+    let file = Kubeconfig::read_from(kubeconfig)?;
+    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
 }
 
-impl Upstream {
-    pub async fn connect(kubeconfig: &Path) -> anyhow::Result<Self> {
-        let file = Kubeconfig::read_from(kubeconfig)?;
-        let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-        let client = Client::builder(TokioExecutor::new()).build(config.rustls_https_connector()?);
-        let send = move |request| {
-            let answer = client.request(request);
-            async move {
-                let (parts, body) = answer.await?.into_parts();
-                Ok(Response::from_parts(parts, body.map_err(BoxError::from).boxed_unsync()))
-            }
-            .boxed()
-        };
-        Ok(Upstream {
-            send: Arc::new(send),
-            server: config.cluster_url.to_string().trim_end_matches('/').to_owned(),
-        })
-    }
-}
-
-impl Server for Upstream {
+/// A real API server, asked as the user of a client.
+impl Server for Client {
     fn answer(&self, call: Call) -> BoxFuture<'static, Answer> {
-        let request = Request::builder()
-            .method(call.method)
-            .uri(format!("{}{}", self.server, call.uri))
-            .body(whole(call.body));
-        let headers = call.headers;
-        let send = self.send.clone();
+        let client = self.clone();
         async move {
-            let mut request = request?;
-            *request.headers_mut() = headers;
+            let mut request = Request::new(call.body.into());
+            *request.method_mut() = call.method;
+            *request.uri_mut() = call.uri.parse()?;
+            *request.headers_mut() = call.headers;
             request.headers_mut().remove(http::header::HOST);
-            send(request).await
+            let (parts, body) = client.send(request).await?.into_parts();
+            Ok(Response::from_parts(parts, body.map_err(BoxError::from).boxed_unsync()))
         }
         .boxed()
     }

@@ -43,6 +43,9 @@ pub fn members(namespace: &str, release: &str, spec: &Value) -> BTreeMap<Id, Val
     if spec["random"] == true {
         add("Secret", format!("{release}-random"), Value::Null);
     }
+    if spec["part"] == true {
+        add("Part", format!("{release}-part"), json!({"color": color}));
+    }
     if spec["priorityClass"]["enabled"] == true {
         add("PriorityClass", format!("{namespace}-{release}"), json!(10));
     }

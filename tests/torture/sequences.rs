@@ -14,6 +14,7 @@ use crate::history::{History, SOURCE, in_virtual_time, writes_a_member};
 use crate::model::Model;
 use crate::release;
 use crate::report::{drawn, everything};
+use crate::watches::End;
 
 /// Two of a kind and namespace, one in another namespace, and one of another kind.
 const RELEASES: [&str; 4] = ["a", "b", "yard/a", "gadgets/yard/g"];
@@ -33,12 +34,9 @@ enum Step {
     Twin(bool),
     /// A version of a member's kind is not served any more.
     EarlyEnds,
-    Restart {
-        killed: bool,
-    },
-    OtherChart {
-        killed: bool,
-    },
+    /// At once, or (`false`) in order.
+    Restart(bool),
+    OtherChart(bool),
     /// What goes wrong, at which call, how often; and whether only writes on members count.
     Fault(Fault, usize, usize, bool),
     Wait(u64),
@@ -74,11 +72,11 @@ pub const FAULTS: [Fault; 22] = [
     Fault::CutAfter,
     Fault::Hang,
     Fault::Slow,
-    Fault::WatchesGone,
-    Fault::WatchesCut,
-    Fault::WatchesSilent(Duration::from_secs(30)),
+    Fault::Watches(End::Gone),
+    Fault::Watches(End::Cut),
+    Fault::Watches(End::Silent(Duration::from_secs(30))),
     Fault::WatchesLate(Duration::from_secs(3)),
-    Fault::WatchesMute,
+    Fault::Watches(End::Mute),
     Fault::WatchesBroken(403, Duration::from_secs(300)),
     Fault::WatchesBroken(404, Duration::from_secs(30)),
     Fault::WatchesBroken(410, Duration::from_secs(120)),
@@ -97,8 +95,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(namespace, word)| Step::Source(namespace, word)),
         1 => any::<bool>().prop_map(Step::Twin),
         1 => Just(Step::EarlyEnds),
-        2 => any::<bool>().prop_map(|killed| Step::Restart { killed }),
-        1 => any::<bool>().prop_map(|killed| Step::OtherChart { killed }),
+        2 => any::<bool>().prop_map(Step::Restart),
+        1 => any::<bool>().prop_map(Step::OtherChart),
         3 => (fault.clone(), 1..20_usize, 1..4_usize).prop_map(|(fault, position, times)| Step::Fault(fault, position, times, false)),
         3 => (fault, 1..6_usize, 1..4_usize).prop_map(|(fault, position, times)| Step::Fault(fault, position, times, true)),
         4 => prop_oneof![Just(1), Just(20), Just(400), Just(3_000), Just(40_000)].prop_map(Step::Wait),
@@ -133,8 +131,8 @@ async fn run(steps: &[Step]) -> Result<()> {
             Step::Source(namespace, word) => history.source(NAMESPACES[*namespace], *word).await?,
             Step::Twin(runs) => history.twin(*runs).await?,
             Step::EarlyEnds => history.model.store().end_early(),
-            Step::Restart { killed } => history.restart(*killed).await?,
-            Step::OtherChart { killed } => history.other_chart(*killed).await?,
+            Step::Restart(killed) => history.restart(*killed).await?,
+            Step::OtherChart(killed) => history.other_chart(*killed).await?,
             Step::Fault(fault, position, times, members) => {
                 let members = *members;
                 let counts = move |call: &Call| !members || writes_a_member(call);
@@ -167,11 +165,7 @@ fn histories_that_once_failed_do_not_fail_again() -> Result<()> {
     with_part["part"] = true.into();
     let histories = [
         // The operator ends in the moment in which a custom resource goes in spite of its finalizer.
-        vec![
-            Step::Edit(1, with_class),
-            Step::Delete(1),
-            Step::Restart { killed: false },
-        ],
+        vec![Step::Edit(1, with_class), Step::Delete(1), Step::Restart(false)],
         // A version goes, and with it the watch that shows a member which the next edit drops.
         vec![
             Step::Edit(0, spec(&[])),

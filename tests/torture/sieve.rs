@@ -14,6 +14,7 @@ use crate::model::stale::Stale;
 use crate::model::store::Key;
 use crate::release;
 use crate::report::{Report, everything};
+use crate::watches::End;
 
 /// Of everything that the operator watches here.
 const STREAMS: [&str; 6] = ["", "widgets", "configmaps", "secrets", "priorityclasses", "parts"];
@@ -89,7 +90,7 @@ async fn story(disturbance: Disturbance, pause: Duration) -> Result<Counts> {
             history.model.store().read_at(Some(before));
             match anew {
                 true => history.restart(true).await?,
-                false => history.faults().end_watches(),
+                false => history.faults().end_watches(End::Gone),
             }
             tokio::time::sleep(20 * SECOND).await;
             history.model.store().read_at(None);

@@ -12,15 +12,36 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::call::{Body, BoxError};
 
-/// What happens to all watches. The counters go up by one each time.
-#[derive(Clone, Copy, Debug, Default)]
+/// How a watch ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum End {
+    /// With 410 Gone.
+    Gone,
+    /// With its connection.
+    Cut,
+    /// With its connection, after it was silent for so long.
+    Silent(Duration),
+    /// Never: it stays open and tells nothing any more, not even bookmarks. What is behind the connection is gone.
+    Mute,
+}
+
+/// What happens to all watches.
+#[derive(Clone, Copy, Debug)]
 pub struct Flow {
-    pub gone: usize,
-    pub cut: usize,
-    pub silent: usize,
-    pub silence: Duration,
-    pub mute: usize,
+    /// How often all watches have ended by now, and how the last time.
+    pub ends: usize,
+    pub how: End,
+    /// They tell everything this much later.
     pub late: Duration,
+}
+
+/// The last line of a watch that has to list anew.
+pub fn expired() -> Bytes {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410,
+        "message": "too old resource version",
+    });
+    format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into()
 }
 
 /// A watch whose lines pass as `flow` says.
@@ -54,26 +75,18 @@ pub fn disturbed(body: Body, mut flow: watch::Receiver<Flow>) -> Body {
                 changed = flow.changed() => {
                     if changed.is_err() { return }
                     let now = *flow.borrow_and_update();
-                    if now.gone > begun.gone {
-                        let gone = json!({"type": "ERROR", "object": {
-                            "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410,
-                            "message": "too old resource version",
-                        }});
-                        let _ = sender.send(Ok((Instant::now(), Bytes::from(format!("{gone}\n")))));
-                        return;
-                    }
-                    if now.cut > begun.cut {
-                        let _ = sender.send(Err("cut".into()));
-                        return;
-                    }
-                    if now.mute > begun.mute {
-                        return sender.closed().await;
-                    }
-                    if now.silent > begun.silent {
-                        tokio::time::sleep(now.silence).await;
-                        let _ = sender.send(Err("cut after silence".into()));
-                        return;
-                    }
+                    if now.ends == begun.ends { continue }
+                    let last = match now.how {
+                        End::Gone => Ok((Instant::now(), expired())),
+                        End::Cut => Err("cut".into()),
+                        End::Silent(how_long) => {
+                            tokio::time::sleep(how_long).await;
+                            Err("cut after silence".into())
+                        }
+                        End::Mute => return sender.closed().await,
+                    };
+                    let _ = sender.send(last);
+                    return;
                 }
             }
         }

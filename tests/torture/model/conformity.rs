@@ -14,7 +14,7 @@ use super::fields::managers;
 use crate::call::{Call, Server, ask};
 use crate::lane::in_real_time;
 use crate::look::text;
-use crate::proxy::Upstream;
+use crate::proxy;
 use crate::world::World;
 
 /// Objects that are there all the time.
@@ -238,7 +238,7 @@ fn the_model_answers_as_the_real_api_server() -> Result<()> {
     let world = World::new("model")?;
     world.install_crd("Gadget")?;
     in_real_time(async {
-        let real = Upstream::connect(world.control_plane.kubeconfig()).await?;
+        let real = proxy::client(world.control_plane.kubeconfig()).await?;
         let model = Model::new();
         let mut differences = Vec::new();
         let mut compared = 0;

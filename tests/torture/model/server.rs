@@ -10,10 +10,13 @@ use http::{Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::fields::{self, Manager};
 use super::store::{Change, Key, Kind, Store, discovery};
 use crate::call::{Answer, Body, BoxError, Call, Server, Target, answer, failure};
+use crate::watches::expired;
 
 /// Cheap to clone: all clones are the same server.
 #[derive(Clone)]
@@ -112,72 +115,71 @@ impl Model {
     }
 
     fn watch(&self, call: &Call, view: View) -> Response<Body> {
-        let from = call
-            .parameter("resourceVersion")
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(0);
-        let seconds = call
-            .parameter("timeoutSeconds")
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(300);
+        let number = |name: &str| call.parameter(name).and_then(|text| text.parse().ok());
+        let mut from: u64 = number("resourceVersion").unwrap_or(0);
+        let end = Instant::now() + Duration::from_secs(number("timeoutSeconds").unwrap_or(300));
         let bookmarks = call.parameter("allowWatchBookmarks") == Some("true");
-        let end = tokio::time::Instant::now() + Duration::from_secs(seconds);
-        let latest = self.store().latest.subscribe();
-        let state = (self.clone(), view, from, latest, None);
-        let lines = futures::stream::unfold(state, move |(model, view, mut from, mut latest, mut ends)| async move {
+        let model = self.clone();
+        let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
+        tokio::spawn(async move {
+            let mut latest = model.store().latest.subscribe();
+            // When it has lost an event.
+            let mut expires = None;
             loop {
                 latest.borrow_and_update();
                 let delay = model.store().stale.delay(view.kind.plural);
                 if !delay.is_zero() && model.store().news(from).iter().any(|change| view.covers(&change.key)) {
                     tokio::time::sleep(delay).await;
                 }
-                let (news, version, loses) = {
-                    let mut store = model.store();
-                    let events = store.news(from);
-                    let events = events.iter().filter_map(|change| view.event(change));
-                    let mut lines: Vec<String> = events.map(|event| line(&event)).collect();
-                    let loses = !lines.is_empty() && store.stale.loses == Some(view.kind.plural);
-                    if loses {
-                        store.stale.loses = None;
-                        lines.remove(0);
-                    }
-                    // What is not known yet is told when it is.
-                    let until = store.read_version();
-                    let is_late = until < store.version();
-                    (lines.concat(), if is_late { until.max(from) } else { until }, loses)
-                };
-                from = version;
-                if loses {
-                    ends = Some(tokio::time::Instant::now() + LOST_UNTIL);
+                let (news, lost) = model.told(&view, &mut from);
+                if lost {
+                    expires = Some(Instant::now() + LOST_UNTIL);
                 }
-                if !news.is_empty() {
-                    let frame: Result<_, BoxError> = Ok(Frame::data(Bytes::from(news)));
-                    return Some((frame, (model, view, from, latest, ends)));
+                if !news.is_empty() && sender.send(news.into()).is_err() {
+                    return;
                 }
                 tokio::select! {
-                    () = tokio::time::sleep_until(ends.unwrap_or(end)), if ends.is_some() => {
-                        let gone = json!({"type": "ERROR", "object": {
-                            "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410,
-                            "message": "too old resource version",
-                        }});
-                        // As of a watch that has ended: nobody reads on after an error.
-                        let frame = Ok(Frame::data(Bytes::from(line(&gone))));
-                        return Some((frame, (model, view, from, latest, None)));
+                    () = sender.closed() => return,
+                    () = tokio::time::sleep_until(expires.unwrap_or(end)) => {
+                        if expires.is_some() {
+                            let _ = sender.send(expired());
+                        }
+                        return;
                     }
-                    changed = latest.changed() => if changed.is_err() { return None },
-                    () = tokio::time::sleep_until(end) => return None,
+                    changed = latest.changed() => if changed.is_err() { return },
                     () = tokio::time::sleep(BOOKMARKS), if bookmarks => {
-                        let bookmark = json!({"type": "BOOKMARK", "object": {
-                            "apiVersion": view.api_version(), "kind": view.kind.kind,
-                            "metadata": {"resourceVersion": from.to_string()},
-                        }});
-                        let frame = Ok(Frame::data(Bytes::from(format!("{bookmark}\n"))));
-                        return Some((frame, (model, view, from, latest, ends)));
+                        let metadata = json!({"resourceVersion": from.to_string()});
+                        let object = json!({
+                            "apiVersion": view.api_version(), "kind": view.kind.kind, "metadata": metadata,
+                        });
+                        let _ = sender.send(line(&json!({"type": "BOOKMARK", "object": object})).into());
                     }
                 }
             }
         });
+        let lines = futures::stream::unfold(receiver, async |mut receiver| {
+            let line = receiver.recv().await?;
+            Some((Ok::<_, BoxError>(Frame::data(line)), receiver))
+        });
         Response::new(StreamBody::new(lines).boxed_unsync())
+    }
+
+    /// What a watch that is at a version has to tell, which brings it to the next; and whether it lost an event.
+    fn told(&self, view: &View, from: &mut u64) -> (String, bool) {
+        let mut store = self.store();
+        let events = store.news(*from);
+        let events = events.iter().filter_map(|change| view.event(change));
+        let mut lines: Vec<String> = events.map(|event| line(&event)).collect();
+        let loses = !lines.is_empty() && store.stale.loses == Some(view.kind.plural);
+        if loses {
+            store.stale.loses = None;
+            lines.remove(0);
+        }
+        // What is not known yet is told when it is.
+        let until = store.read_version();
+        let is_late = until < store.version();
+        *from = if is_late { until.max(*from) } else { until };
+        (lines.concat(), loses)
     }
 
     fn create(&self, call: &Call, kind: &Kind, mut key: Key) -> Result<(StatusCode, Arc<Value>), Refusal> {

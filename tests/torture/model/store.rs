@@ -51,37 +51,40 @@ pub const GADGET: Kind = Kind {
 pub const PART: Kind = kind("parts.test", "Part", "parts", true);
 pub const EARLY: &str = "v1alpha1";
 
+const DEFINITION: Kind = kind(
+    "apiextensions.k8s.io",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    false,
+);
+const SCALER: Kind = Kind {
+    version: "v2",
+    ..kind(
+        "autoscaling",
+        "HorizontalPodAutoscaler",
+        "horizontalpodautoscalers",
+        true,
+    )
+};
+
 pub static KINDS: [Kind; 24] = [
+    WIDGET,
+    GADGET,
+    PART,
     kind("", "ConfigMap", "configmaps", true),
     kind("", "Secret", "secrets", true),
     kind("", "Namespace", "namespaces", false),
     kind("scheduling.k8s.io", "PriorityClass", "priorityclasses", false),
     kind("events.k8s.io", "Event", "events", true),
-    kind(
-        "apiextensions.k8s.io",
-        "CustomResourceDefinition",
-        "customresourcedefinitions",
-        false,
-    ),
+    DEFINITION,
     kind("apiregistration.k8s.io", "APIService", "apiservices", false),
-    WIDGET,
-    GADGET,
-    PART,
     // What charts have besides. Nobody looks after these here: no pod ever runs.
     kind("", "Service", "services", true),
     kind("", "ServiceAccount", "serviceaccounts", true),
     kind("", "Pod", "pods", true),
     kind("apps", "Deployment", "deployments", true),
     kind("apps", "StatefulSet", "statefulsets", true),
-    Kind {
-        version: "v2",
-        ..kind(
-            "autoscaling",
-            "HorizontalPodAutoscaler",
-            "horizontalpodautoscalers",
-            true,
-        )
-    },
+    SCALER,
     kind("monitoring.coreos.com", "PrometheusRule", "prometheusrules", true),
     kind("monitoring.coreos.com", "ServiceMonitor", "servicemonitors", true),
     kind("networking.k8s.io", "Ingress", "ingresses", true),
@@ -166,14 +169,12 @@ impl Store {
     /// [`EARLY`] is not served any more; that something changed shows in a CustomResourceDefinition.
     pub fn end_early(&mut self) {
         self.has_early = false;
-        if let Some(kind) = KINDS.iter().find(|kind| kind.plural == "customresourcedefinitions") {
-            let name = format!("{}.{}", PART.plural, PART.group);
-            let definition = json!({
-                "apiVersion": "apiextensions.k8s.io/v1", "kind": kind.kind, "metadata": {"name": name},
-                "spec": {"storedVersions": [PART.version]},
-            });
-            self.put(kind, (kind.plural, String::new(), name), definition);
-        }
+        let name = format!("{}.{}", PART.plural, PART.group);
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": DEFINITION.kind, "metadata": {"name": name},
+            "spec": {"storedVersions": [PART.version]},
+        });
+        self.put(&DEFINITION, (DEFINITION.plural, String::new(), name), definition);
     }
 
     /// Puts an object in the place of what was there, with a new resource version and what else the server adds.
