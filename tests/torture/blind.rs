@@ -112,7 +112,8 @@ fn members_are_watched_in_a_version_that_is_served() -> Result<()> {
 async fn await_color(history: &History, color: &str, what: &str) -> Result<()> {
     let is_it = |history: &History| {
         let map = history.map("a-main").unwrap_or_default();
-        Ok(ensure!(map["data"]["color"] == color, "{what}: {map}"))
+        ensure!(map["data"]["color"] == color, "{what}: {map}");
+        Ok(())
     };
     history.until(120, is_it).await
 }

@@ -126,7 +126,8 @@ async fn case(work: Work, fault: Fault, position: usize, times: usize) -> Result
         // A retry may wait six minutes.
         let told = history.until(400, |history| {
             let stalled = history.condition("a", "Stalled");
-            Ok(ensure!(stalled["reason"] == "Collision", "{stalled}"))
+            ensure!(stalled["reason"] == "Collision", "{stalled}");
+            Ok(())
         });
         told.await.with_context(|| format!("hit {hit:?}"))?;
     } else if watched {

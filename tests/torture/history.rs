@@ -327,8 +327,11 @@ impl History {
     /// Creates or changes a custom resource; one of the same name that still goes is waited for.
     pub async fn edit(&mut self, name: &str, spec: Value) -> Result<()> {
         if !self.wanted.contains_key(name) {
-            let goes = |history: &Self| Ok(ensure!(history.widget(name).is_none(), "{name} never goes"));
-            self.until(600, goes).await?;
+            self.until(600, |history| {
+                ensure!(history.widget(name).is_none(), "{name} never goes");
+                Ok(())
+            })
+            .await?;
         }
         let place = Place::of(name);
         let widget = place.resource(json!({}), spec.clone());

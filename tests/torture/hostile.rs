@@ -253,7 +253,8 @@ async fn leaves(history: &mut History, steps: &[Step]) -> Result<()> {
     }
     let gone = |history: &History| {
         let left = his.iter().find_map(|place| history.widget(place));
-        Ok(ensure!(left.is_none(), "his custom resource never goes: {left:?}"))
+        ensure!(left.is_none(), "his custom resource never goes: {left:?}");
+        Ok(())
     };
     history.until(600, gone).await?;
     let loses = |step: &Step| matches!(step, Step::Idea(_, number) if leaves_members(*number));

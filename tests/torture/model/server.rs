@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::fields::{self, Manager};
 use super::store::{Change, Key, Kind, Store, discovery};
 use crate::call::{Answer, Body, BoxError, Call, Server, Target, answer, failure};
+use crate::look::text;
 use crate::watches::expired;
 
 /// Cheap to clone: all clones are the same server.
@@ -24,6 +25,9 @@ pub struct Model(Arc<Mutex<Store>>);
 
 /// Code, reason and message of a failure.
 type Refusal = (u16, &'static str, String);
+
+/// What was written, and whether it was created.
+type Written = Result<(StatusCode, Arc<Value>), Refusal>;
 
 /// How often a watch says where it is.
 const BOOKMARKS: Duration = Duration::from_secs(60);
@@ -82,6 +86,9 @@ impl Model {
                 (StatusCode::OK, object)
             }
             "create" => self.create(call, kind, key)?,
+            "patch" if call.header("content-type").starts_with("application/apply-patch") => {
+                self.apply(call, kind, key, &target.subresource)?
+            }
             "patch" => self.patch(call, kind, key, &target.subresource)?,
             "delete" => return self.delete(call, kind, key).await,
             verb => return Err((405, "MethodNotAllowed", format!("the model has no {verb}"))),
@@ -182,94 +189,83 @@ impl Model {
         (lines.concat(), loses)
     }
 
-    fn create(&self, call: &Call, kind: &Kind, mut key: Key) -> Result<(StatusCode, Arc<Value>), Refusal> {
-        let object = body(call)?;
+    fn create(&self, call: &Call, kind: &Kind, mut key: Key) -> Written {
+        let mut object = body(call)?;
         if let Some(what) = mistyped(&object) {
             return Err((400, "BadRequest", what));
         }
-        key.2 = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        key.2 = text(&object["metadata"]["name"]).to_owned();
         let mut store = self.store();
         if store.objects.contains_key(&key) {
-            return Err((
-                409,
-                "AlreadyExists",
-                format!("{} \"{}\" already exists", kind.plural, key.2),
-            ));
+            let why = format!("{} \"{}\" already exists", kind.plural, key.2);
+            return Err((409, "AlreadyExists", why));
         }
         if call.parameter("dryRun") == Some("All") {
             return Ok((StatusCode::CREATED, Arc::new(object)));
         }
-        let now = store.now();
-        let empty = json!({"apiVersion": object["apiVersion"], "kind": object["kind"], "metadata": {}});
-        let object = fields::update(
-            &empty,
-            &without_status(object, kind),
-            &manager(call, "Update", ""),
-            &now,
-        );
+        if kind.custom {
+            keep(&mut object, &Value::Null, "status");
+        }
+        let object = fields::update(&bare(&object), &object, &manager(call, "Update", ""), &store.now());
         Ok((StatusCode::CREATED, store.put(kind, key, object)))
     }
 
-    fn patch(
-        &self,
-        call: &Call,
-        kind: &Kind,
-        key: Key,
-        subresource: &str,
-    ) -> Result<(StatusCode, Arc<Value>), Refusal> {
-        let mut patch = body(call)?;
+    /// Server-side apply.
+    fn apply(&self, call: &Call, kind: &Kind, key: Key, subresource: &str) -> Written {
+        let mut applied = body(call)?;
         let mut store = self.store();
         let live = store.objects.get(&key).cloned();
-        let now = store.now();
-        let content = call.header("content-type");
-        if content.starts_with("application/apply-patch") {
-            let of_status = !subresource.is_empty() && live.is_some();
-            let version = &patch["metadata"]["resourceVersion"];
-            if let Some(live) = live.as_ref().filter(|_| !version.is_null())
-                && *version != live["metadata"]["resourceVersion"]
-            {
-                return Err(conflict(kind, &key, "the object has been modified"));
-            }
-            // A status is written whatever UID comes with it.
-            let uid = patch["metadata"]["uid"]
-                .as_str()
-                .filter(|_| !of_status)
-                .map(str::to_owned);
-            let found = live.as_ref().and_then(|live| live["metadata"]["uid"].as_str());
-            if uid.is_some() && uid.as_deref() != found {
-                // Who asks for an object that is gone hears of a conflict, who asks for its successor of a bad request.
-                return Err(match found {
-                    None => conflict(kind, &key, "uid mismatch"),
-                    Some(_) => immutable_uid(),
-                });
-            }
-            if live.is_none() && !subresource.is_empty() {
-                return Err(gone(kind, &key));
-            }
-            if kind.custom {
-                let dropped = if subresource == "status" { "spec" } else { "status" };
-                if let Some(map) = patch.as_object_mut() {
-                    map.remove(dropped);
-                }
-            }
-            if let Some(what) = mistyped(&patch) {
-                return Err((500, "", format!("failed to create typed patch object (x): {what}")));
-            }
-            let created = live.is_none();
-            let empty = json!({"apiVersion": patch["apiVersion"], "kind": patch["kind"], "metadata": {}});
-            let base = live.as_deref().unwrap_or(&empty);
-            let force = call.parameter("force") == Some("true");
-            let applied = fields::apply(base, &patch, &manager(call, "Apply", subresource), force, &now);
-            let object = applied.map_err(|managers| {
-                let text = format!("Apply failed with conflicts: conflicts with {}", managers.join(", "));
-                (409, "Conflict", text)
-            })?;
-            let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-            return Ok((status, store.put(kind, key, object)));
+        let there = live.as_ref().map(|live| &live["metadata"]);
+        let (version, uid) = (&applied["metadata"]["resourceVersion"], &applied["metadata"]["uid"]);
+        if there.is_some_and(|there| !version.is_null() && *version != there["resourceVersion"]) {
+            return Err(conflict(kind, &key, "the object has been modified"));
         }
-        let live = live.ok_or_else(|| gone(kind, &key))?;
+        // A status is written whatever UID comes with it.
+        if !uid.is_null() && (subresource.is_empty() || there.is_none()) {
+            // Who asks for an object that is gone hears of a conflict, who asks for its successor of a bad request.
+            let there = there.ok_or_else(|| conflict(kind, &key, "uid mismatch"))?;
+            if *uid != there["uid"] {
+                return Err(immutable_uid());
+            }
+        }
+        if live.is_none() && !subresource.is_empty() {
+            return Err(gone(kind, &key));
+        }
+        if kind.custom {
+            let dropped = if subresource == "status" { "spec" } else { "status" };
+            keep(&mut applied, &Value::Null, dropped);
+        }
+        if let Some(what) = mistyped(&applied) {
+            return Err((500, "", format!("failed to create typed patch object (x): {what}")));
+        }
+        let status = if live.is_none() {
+            StatusCode::CREATED
+        } else {
+            StatusCode::OK
+        };
+        let base = live.unwrap_or_else(|| Arc::new(bare(&applied)));
+        let force = call.parameter("force") == Some("true");
+        let merged = fields::apply(
+            &base,
+            &applied,
+            &manager(call, "Apply", subresource),
+            force,
+            &store.now(),
+        );
+        let object = merged.map_err(|managers| {
+            let text = format!("Apply failed with conflicts: conflicts with {}", managers.join(", "));
+            (409, "Conflict", text)
+        })?;
+        Ok((status, store.put(kind, key, object)))
+    }
+
+    /// A merge patch or a JSON patch.
+    fn patch(&self, call: &Call, kind: &Kind, key: Key, subresource: &str) -> Written {
+        let patch = body(call)?;
+        let mut store = self.store();
+        let live = store.objects.get(&key).cloned().ok_or_else(|| gone(kind, &key))?;
         let mut changed = (*live).clone();
-        if content.starts_with("application/json-patch") {
+        if call.header("content-type").starts_with("application/json-patch") {
             let patch: json_patch::Patch =
                 serde_json::from_value(patch).map_err(|error| (400, "BadRequest", error.to_string()))?;
             json_patch::patch(&mut changed, &patch).map_err(|error| (422, "Invalid", error.to_string()))?;
@@ -285,12 +281,14 @@ impl Model {
         if changed["metadata"]["uid"] != live["metadata"]["uid"] && subresource.is_empty() {
             return Err(immutable_uid());
         }
-        keep_system_metadata(&mut changed, &live);
+        for field in SYSTEM {
+            keep(&mut changed["metadata"], &live["metadata"], field);
+        }
         if kind.custom {
             let kept = if subresource == "status" { "spec" } else { "status" };
-            changed[kept] = live[kept].clone();
+            keep(&mut changed, &live, kept);
         }
-        let object = fields::update(&live, &changed, &manager(call, "Update", subresource), &now);
+        let object = fields::update(&live, &changed, &manager(call, "Update", subresource), &store.now());
         Ok((StatusCode::OK, store.put(kind, key, object)))
     }
 
@@ -353,11 +351,8 @@ fn gone(kind: &Kind, key: &Key) -> Refusal {
 }
 
 fn conflict(kind: &Kind, key: &Key, why: &str) -> Refusal {
-    (
-        409,
-        "Conflict",
-        format!("Operation cannot be fulfilled on {} \"{}\": {why}", kind.plural, key.2),
-    )
+    let why = format!("Operation cannot be fulfilled on {} \"{}\": {why}", kind.plural, key.2);
+    (409, "Conflict", why)
 }
 
 /// As [`failure`], with the field that the message begins with.
@@ -387,11 +382,8 @@ fn mistyped(object: &Value) -> Option<String> {
 }
 
 fn immutable_uid() -> Refusal {
-    (
-        422,
-        "Invalid",
-        "metadata.uid: Invalid value: field is immutable".to_owned(),
-    )
+    let why = "metadata.uid: Invalid value: field is immutable";
+    (422, "Invalid", why.to_owned())
 }
 
 fn manager(call: &Call, operation: &str, subresource: &str) -> Manager {
@@ -400,36 +392,29 @@ fn manager(call: &Call, operation: &str, subresource: &str) -> Manager {
     (name.to_owned(), operation.to_owned(), subresource.to_owned())
 }
 
-fn without_status(mut object: Value, kind: &Kind) -> Value {
-    if let Some(map) = object.as_object_mut().filter(|_| kind.custom) {
-        map.remove("status");
-    }
-    object
+/// An object without anything in it, of the same kind.
+fn bare(object: &Value) -> Value {
+    json!({"apiVersion": object["apiVersion"], "kind": object["kind"], "metadata": {}})
 }
 
-/// What no client writes.
-fn keep_system_metadata(object: &mut Value, live: &Value) {
-    for field in [
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "managedFields",
-    ] {
-        object["metadata"][field] = live["metadata"][field].clone();
-        if live["metadata"][field].is_null()
-            && let Some(metadata) = object["metadata"].as_object_mut()
-        {
-            metadata.remove(field);
+/// Metadata that no client writes.
+const SYSTEM: [&str; 7] = [
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+];
+
+/// A field stays as it is, or absent.
+fn keep(object: &mut Value, live: &Value, field: &str) {
+    if let Some(map) = object.as_object_mut() {
+        match live.get(field) {
+            Some(value) => drop(map.insert(field.to_owned(), value.clone())),
+            None => drop(map.remove(field)),
         }
-    }
-    if live.get("status").is_none()
-        && object["status"].is_null()
-        && let Some(map) = object.as_object_mut()
-    {
-        map.remove("status");
     }
 }
 
