@@ -46,50 +46,17 @@ const MOMENT: f64 = 1.5;
 
 const MANY: &str = "{{ $d := dict }}{{ range until 20000 }}{{ $_ := set $d (toString .) . }}{{ end }}{{ $h := dict }}";
 
-/// What a template does, the template, and whether it must end with the limit of memory; else it only has to fit.
-fn templates() -> Vec<(&'static str, String, bool)> {
-    let many = |rest: &str| format!("{MANY}{rest}");
-    vec![
-        ("small documents", "{{ range until 1000000 }}{{ range until 60 }}\n---\na: 1{{ end }}{{ end }}".to_owned(), true),
-        ("documents of three bytes", "{{ $s := repeat 3000000 \"\\n---\\na\" }}{{ $s }}".to_owned(), false),
-        ("a document of many nodes", "a: [{{ repeat 7000000 \"0,\" }}0]".to_owned(), true),
-        ("a document of deep lists", "a: {{ range until 500000 }}\n- - - - 1{{ end }}".to_owned(), true),
-        ("what is no text", "{{ $s := \"/////w==\" | b64dec }}{{ repeat 3000000 $s }}".to_owned(), false),
-        ("maps", "{{ $d := dict }}{{ range until 1000000 }}{{ $_ := set $d (toString .) (dict \"a\" 1) }}{{ end }}".to_owned(), false),
-        ("maps in lists", "{{ $l := list }}{{ range until 1000 }}{{ range until 1000 }}{{ $l = list (dict \"a\" $l) }}{{ end }}{{ end }}".to_owned(), true),
-        ("strings held", "{{ $d := dict }}{{ range until 1000000 }}{{ $_ := set $d (toString .) (printf \"%d-%d-%d-%d\" . . . .) }}{{ end }}".to_owned(), false),
-        ("lists of strings", many("{{ $s := repeat 50000 \"a,\" }}{{ range until 10000 }}{{ $_ := set $h (toString .) (splitList \",\" $s) }}{{ end }}"), true),
-        ("maps of strings", many("{{ $s := repeat 50000 \"a,\" }}{{ range until 10000 }}{{ $_ := set $h (toString .) (split \",\" $s) }}{{ end }}"), true),
-        ("matches", many("{{ $s := repeat 50000 \"a,\" }}{{ range until 10000 }}{{ $_ := set $h (toString .) (regexFindAll \"a\" $s -1) }}{{ end }}"), true),
-        ("keys", many("{{ range until 100000 }}{{ $_ := set $h (toString .) (keys $d) }}{{ end }}"), true),
-        ("values", many("{{ range until 100000 }}{{ $_ := set $h (toString .) (values $d) }}{{ end }}"), true),
-        ("copies", many("{{ range until 100000 }}{{ $_ := set $h (toString .) (deepCopy $d) }}{{ end }}"), true),
-        ("shallow copies", many("{{ range until 100000 }}{{ $_ := set $h (toString .) (omit $d \"1\") }}{{ end }}"), true),
-        ("lists", many("{{ $l := until 100000 }}{{ range until 100000 }}{{ $_ := set $h (toString .) (append $l .) }}{{ end }}"), true),
-        ("chunks", many("{{ $l := until 100000 }}{{ range until 1000 }}{{ $_ := set $h (toString .) (chunk 1 $l) }}{{ end }}"), true),
-        ("regular expressions", "{{ range $i := until 3000 }}{{ $_ := regexMatch (printf \"(a|b|%d){1,40}x\" $i) (repeat 1000 \"ab\") }}{{ end }}".to_owned(), false),
-        ("large regular expressions", "{{ range $i := until 4 }}{{ $_ := regexMatch (printf \"\\\\pL{400}%d\" $i) \"a\" }}{{ end }}".to_owned(), false),
-        ("fromJson", "{{ $s := printf \"[%s0]\" (repeat 10000000 \"0,\") }}{{ fromJsonArray $s | len }}".to_owned(), true),
-        ("fromJson of lists", "{{ $s := printf \"[%s0]\" (repeat 3000000 \"[],\") }}{{ fromJsonArray $s | len }}".to_owned(), true),
-        ("fromJson of maps", "{{ $s := printf \"{%s}\" (repeat 3000000 `\"a\":{\"b\":[{}]},`) }}{{ fromJson $s | len }}".to_owned(), true),
-        ("mustFromJson", "{{ $s := printf \"[%s0]\" (repeat 10000000 \"{},\") }}{{ mustFromJson $s | len }}".to_owned(), true),
-        ("fromYaml", "{{ $s := repeat 5000000 \"- a\\n\" }}{{ fromYamlArray $s | len }}".to_owned(), true),
-        ("fromYaml in one line", "{{ $s := printf \"[%s0]\" (repeat 5000000 \"[],\") }}{{ fromYamlArray $s | len }}".to_owned(), true),
-        ("fromToml", "{{ $s := printf \"a=[%s0]\" (repeat 5000000 \"0,\") }}{{ fromToml $s | len }}".to_owned(), true),
-        ("toYaml", many("{{ range until 1000 }}{{ $_ := set $h (toString .) (toYaml $d) }}{{ end }}"), true),
-        ("one text", "{{ repeat 60000000 \"a\" | len }}".to_owned(), true),
-        ("a text that doubles", "{{ $s := \"0123456789abcdef\" }}{{ range until 40 }}{{ $s = printf \"%s%s\" $s $s }}{{ end }}".to_owned(), true),
-        ("a text printed often", "{{ $s := repeat 20000000 \"a\" }}{{ $x := print $s $s $s $s $s $s $s $s $s $s }}{{ len $x }}".to_owned(), true),
-        ("a text quoted", "{{ $s := repeat 20000000 \"<\" }}{{ html $s | len }}{{ $s | quote | len }}{{ $s | upper | len }}".to_owned(), true),
-        ("replace", "{{ $s := repeat 30000000 \"a\" }}{{ replace \"a\" \"b\" $s | len }}".to_owned(), false),
-        ("letters", "{{ $s := repeat 30000000 \"aB\" }}{{ snakecase $s | len }}".to_owned(), true),
-        ("output", "{{ $s := repeat 1000000 \"a\" }}{{ range until 1000 }}{{ $s }}{{ end }}".to_owned(), false),
-        ("output within output", "{{ define \"a\" }}{{ .s }}{{ include \"a\" . }}{{ end }}{{ include \"a\" (dict \"s\" (repeat 4000000 \"a\")) }}".to_owned(), false),
-        ("loops within loops", format!("{MANY}{{{{ define \"a\" }}}}{{{{ range . }}}}{{{{ template \"a\" $ }}}}{{{{ end }}}}{{{{ end }}}}{{{{ template \"a\" $d }}}}"), true),
-        ("templates within templates", "{{ $t := \"{{ tpl .t . }}{{ tpl .t . }}\" }}{{ tpl $t (dict \"t\" $t) }}".to_owned(), false),
-        ("random results", "{{ range until 1000000 }}{{ $x := randNumeric 1 }}{{ end }}".to_owned(), true),
-        ("lookups", "{{ range $i := until 1000000 }}{{ $x := lookup \"v1\" \"Secret\" \"\" (toString $i) }}{{ end }}".to_owned(), true),
-    ]
+/// A row of the fixture.
+#[derive(serde::Deserialize)]
+struct Case {
+    name: String,
+    template: String,
+    #[serde(default)]
+    many: bool,
+    /// It must end with the limit of memory; else it only has to fit.
+    ends: bool,
+    #[serde(default)]
+    values: Value,
 }
 
 /// Renders a template as the operator does. What was held at most beyond what was held before, and what came of it.
@@ -122,27 +89,38 @@ fn render(template: &str, values: Value) -> (usize, Result<u64, String>) {
 
 #[test]
 fn no_render_takes_more_than_its_share() {
-    let mut cases: Vec<(&str, String, Value, bool)> = templates()
-        .into_iter()
-        .map(|(name, template, ends)| (name, template, json!({}), ends))
-        .collect();
+    let mut cases: Vec<Case> = serde_yaml::from_str(include_str!("fixtures/memory.yaml")).unwrap();
+    let fits = |name: &str, template: &str, values: Value| Case {
+        name: name.to_owned(),
+        template: template.to_owned(),
+        many: false,
+        ends: false,
+        values,
+    };
     // As much as etcd holds.
     let maps: serde_json::Map<String, Value> = (0..180_000).map(|at| (format!("{at:x}"), json!({}))).collect();
-    cases.push(("values of many maps", String::new(), Value::Object(maps), false));
-    cases.push((
+    cases.push(fits("values of many maps", "", Value::Object(maps)));
+    cases.push(fits(
         "values of many numbers",
-        "{{ toYaml .Values }}".to_owned(),
+        "{{ toYaml .Values }}",
         json!({"a": vec![0; 750_000]}),
-        false,
     ));
     let only = std::env::var("ONLY").ok();
     let mut wrong = Vec::new();
-    for (name, template, values, ends) in cases {
-        if only.as_ref().is_some_and(|only| only != name) {
+    for Case {
+        name,
+        template,
+        many,
+        ends,
+        values,
+    } in cases
+    {
+        if only.as_ref().is_some_and(|only| *only != name) {
             continue;
         }
         let started = std::time::Instant::now();
-        let (peak, result) = render(&template, values);
+        let before = if many { MANY } else { "" };
+        let (peak, result) = render(&format!("{before}{template}"), values);
         let text = result.as_ref().err().cloned().unwrap_or_default();
         eprintln!(
             "{name}: {} MiB in {:?}: {}",

@@ -32,9 +32,6 @@ pub struct Playground {
 
 impl Playground {
     /// Starts everything, step by step.
-    ///
-    /// # Errors
-    /// Something is missing or doesn't start; nothing of it is left then.
     pub fn start() -> Result<Self> {
         println!("Starting etcd, kube-apiserver, controller manager, scheduler and kwok (about 10 s) ...");
         let control_plane = ControlPlane::builder().pods(true).start()?;
@@ -70,9 +67,6 @@ impl Playground {
     }
 
     /// Asks again and again until there is an answer. An error of `ask` doesn't end the wait: objects come and go.
-    ///
-    /// # Errors
-    /// It takes more than a minute, or the operator ended.
     pub fn until<T>(&mut self, what: &str, mut ask: impl FnMut(&Self) -> Result<Option<T>>) -> Result<T> {
         let since = Instant::now();
         loop {
@@ -90,9 +84,6 @@ impl Playground {
     }
 
     /// The custom resource, once `Ready` is true for its current spec.
-    ///
-    /// # Errors
-    /// As [`Playground::until`].
     pub fn ready(&mut self, name: &str) -> Result<Value> {
         self.until(&format!("{RESOURCE} {name} is Ready"), |play| {
             let resource = play.kubectl.get(RESOURCE, name)?.context("there is none")?;

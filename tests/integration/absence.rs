@@ -11,13 +11,7 @@ use crate::world::{SOON, Setup, World, member_rule};
 
 #[test]
 fn an_api_server_that_goes_away_and_comes_back_costs_nothing_but_time() -> Result<()> {
-    let world = World::with(
-        "absence",
-        Setup {
-            alone: true,
-            ..Setup::default()
-        },
-    )?;
+    let world = World::with("absence", Setup::ALONE)?;
     world.install_crd("Gadget")?;
     world.grant("gadgets", &[member_rule(&world.group(), "gadgets")])?;
     let mut operator = world.start_and_settle()?;
@@ -35,34 +29,24 @@ fn an_api_server_that_goes_away_and_comes_back_costs_nothing_but_time() -> Resul
         Ok(world.kubectl.begin_delete(&world.widgets(), "c").ok())
     })?;
     world.await_gone(&world.widgets(), "c")?;
-    ensure!(
-        world.get(&world.resource("Gadget"), "made")?.is_none(),
-        "a member was forgotten"
-    );
+    world.absent(&world.resource("Gadget"), ["made"])?;
     let mut after = before;
     after.retain(|name, _| !name.contains("c-main"));
-    ensure!(
-        versions(&world.labelled("configmaps")?) == after,
-        "unchanged members were written"
-    );
+    ensure!(versions(&world.labelled("configmaps")?) == after);
     ensure!(!operator.log().contains("no longer serve"), "{}", operator.log());
 
     world.edit("a", json!({"extra": [], "color": "red"}))?;
     world.await_gone("configmap", "a-one")?;
     world.await_ready("a")?;
     world.kubectl.delete("configmap", "b-two")?;
-    world.await_object("configmap", "b-two", "is made anew", |_| true)?;
+    world.await_there("configmap", "b-two")?;
     Ok(())
 }
 
 /// The operator sleeps while its watches end; when it begins them again, etcd has forgotten the versions of before.
 #[test]
 fn watches_whose_versions_were_compacted_away_begin_anew_and_miss_nothing() -> Result<()> {
-    let setup = Setup {
-        alone: true,
-        ..Setup::default()
-    };
-    let world = World::with("compacted", setup)?;
+    let world = World::with("compacted", Setup::ALONE)?;
     let operator = world.start_and_settle()?;
     world.install("a", json!({"extra": ["one", "two"]}))?;
     world.install("b", json!({"extra": ["one"]}))?;
@@ -82,20 +66,20 @@ fn watches_whose_versions_were_compacted_away_begin_anew_and_miss_nothing() -> R
     world.paint("a-main", "pink")?;
     world.kubectl.delete("configmap", "a-one")?;
     world.edit("b", json!({"color": "green", "extra": []}))?;
-    world.apply(&world.widget("c", json!({})))?;
+    world.apply_widget("c", json!({}))?;
     world.kubectl.begin_delete(&world.widgets(), "d")?;
     world.control_plane.compact()?;
     operator.signal("CONT")?;
 
     world.await_color("a-main", "blue")?;
-    world.await_object("configmap", "a-one", "is made anew", |_| true)?;
+    world.await_there("configmap", "a-one")?;
     world.await_gone("configmap", "b-one")?;
     world.await_gone(&world.widgets(), "d")?;
     for name in ["a", "b", "c"] {
         world.await_ready(name)?;
     }
     ensure!(world.expect("configmap", "b-main")?["data"]["color"] == "green");
-    ensure!(world.get("configmap", "d-main")?.is_none());
+    world.absent("configmap", ["d-main"])?;
     ensure!(
         operator.log().contains("the watch begins anew with a list"),
         "no version was too old:\n{}",
@@ -106,8 +90,7 @@ fn watches_whose_versions_were_compacted_away_begin_anew_and_miss_nothing() -> R
     world.paint("a-main", "pink")?;
     world.await_color("a-main", "blue")?;
     world.kubectl.delete("configmap", "c-main")?;
-    world.await_object("configmap", "c-main", "is made anew", |_| true)?;
+    world.await_there("configmap", "c-main")?;
     world.update("b", json!({"color": "red"}))?;
-    world.await_quiet(&operator)?;
-    Ok(())
+    world.await_quiet(&operator)
 }

@@ -6,33 +6,26 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::look::{condition, versions};
-use crate::operator::Launch;
+use crate::operator::METERED;
 use crate::support::eventually;
-use crate::world::{SOON, World, member_rule};
+use crate::world::{SOON, World, annotated_map, member_rule};
 
 fn annotate(world: &World, key: &str, value: Option<&str>) -> Result<()> {
-    world.annotate("a", json!({key: value})).map(drop)
+    world.annotate("a", json!({key: value}))
 }
 
 fn await_handled(world: &World, field: &str, token: &str) -> Result<Value> {
-    eventually(&format!("{field} is {token}"), SOON, || {
-        let widget = world.expect(&world.widgets(), "a")?;
-        ensure!(widget["status"][field] == token, "{}", widget["status"]);
-        Ok(Some(widget))
-    })
+    world.await_field(&world.widgets(), "a", &format!("/status/{field}"), token)
 }
 
 #[test]
 fn requests_are_carried_out_once_and_acknowledged() -> Result<()> {
     let world = World::new("asked")?;
-    let operator = world.launch(&Launch {
-        metrics: true,
-        ..Launch::default()
-    })?;
+    let operator = world.launch(&METERED)?;
     world.install("a", json!({"extra": ["one", "two"]}))?;
     world.await_quiet(&operator)?;
     let before = versions(&world.labelled("configmaps")?);
-    let renders = || operator.metric("chartwright_render_duration_seconds_count");
+    let renders = || operator.renders();
 
     let (rendered, start) = (renders()?, world.mark()?);
     annotate(&world, "chartwright.dev/requested-at", Some("t1"))?;
@@ -48,10 +41,7 @@ fn requests_are_carried_out_once_and_acknowledged() -> Result<()> {
     world.await_quiet(&operator)?;
     let sent = world.requests(&operator, start)?.resource("configmaps").verb("patch");
     ensure!(sent.len() == 3, "every member, once:\n{sent}");
-    ensure!(
-        versions(&world.labelled("configmaps")?) == before,
-        "what is as it should be stays so"
-    );
+    ensure!(versions(&world.labelled("configmaps")?) == before);
 
     // Done once: neither a restart nor another change does it again.
     ensure!(operator.terminate()?.success());
@@ -74,15 +64,13 @@ fn requests_are_carried_out_once_and_acknowledged() -> Result<()> {
     let status = &widget["status"];
     ensure!(status["lastHandledReconcileAt"] == "t1");
     ensure!(status["lastHandledForceAt"] == "t2");
-    ensure!(
-        status["lastHandledResetAt"].is_null() && world.get("configmap", "a-one")?.is_none(),
-        "{status}"
-    );
+    ensure!(status["lastHandledResetAt"].is_null(), "{status}");
+    ensure!(world.get("configmap", "a-one")?.is_none(), "{status}");
     annotate(&world, "chartwright.dev/suspend", None)?;
     for field in ["lastHandledReconcileAt", "lastHandledForceAt", "lastHandledResetAt"] {
         await_handled(&world, field, "t3")?;
     }
-    world.await_object("configmap", "a-one", "is back", |_| true)?;
+    world.await_there("configmap", "a-one")?;
     Ok(())
 }
 
@@ -95,8 +83,8 @@ fn a_request_is_not_done_while_a_member_fails() -> Result<()> {
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "odd"}, (field): {"a": "b"},
         }]})
     };
-    world.apply(&world.widget("a", odd("dta")))?;
-    world.await_stalled("a", "ObjectInvalid")?;
+    world.apply_widget("a", odd("dta"))?;
+    world.await_stalled("a", "ObjectInvalid", &[])?;
     world.await_quiet(&operator)?;
     let start = world.mark()?;
     annotate(&world, "chartwright.dev/force-at", Some("t1"))?;
@@ -105,7 +93,7 @@ fn a_request_is_not_done_while_a_member_fails() -> Result<()> {
         Ok((!sent.is_empty()).then_some(()))
     })?;
     world.await_quiet(&operator)?;
-    world.await_stalled("a", "ObjectInvalid")?;
+    world.await_stalled("a", "ObjectInvalid", &[])?;
     let status = &world.expect(&world.widgets(), "a")?["status"];
     ensure!(status["lastHandledForceAt"].is_null(), "{status}");
     world.edit("a", odd("data"))?;
@@ -140,7 +128,7 @@ fn what_an_annotation_cannot_mean_is_told_and_harmless() -> Result<()> {
     world.await_ready("a")?;
     std::thread::sleep(Duration::from_millis(1500));
     world.kubectl.delete("configmap", "a-main")?;
-    world.await_object("configmap", "a-main", "is back", |_| true)?;
+    world.await_there("configmap", "a-main")?;
     Ok(())
 }
 
@@ -149,12 +137,7 @@ fn waves_open_one_after_the_other_and_an_edit_ends_the_waiting() -> Result<()> {
     let world = World::new("waves")?;
     world.grant("jobs", &[member_rule("batch", "jobs")])?;
     let _operator = world.start()?;
-    let map = |name: &str, wave: &str| {
-        json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": name, "annotations": {"chartwright.dev/wave": wave}},
-        })
-    };
+    let map = |name: &str, wave: &str| annotated_map(name, "chartwright.dev/wave", wave);
     // Wave 0 never gets ready by itself.
     let spec = |failing: bool| {
         json!({
@@ -162,17 +145,15 @@ fn waves_open_one_after_the_other_and_an_edit_ends_the_waiting() -> Result<()> {
             "extraDeploy": [map("early", "-1"), map("late", "1")],
         })
     };
-    world.apply(&world.widget("a", spec(true)))?;
-    world.await_object("deployment", "a", "is there", |_| true)?;
+    world.apply_widget("a", spec(true))?;
+    world.await_there("deployment", "a")?;
     let ready = world.await_condition("a", "Ready", "False")?;
     std::thread::sleep(Duration::from_secs(1));
-    ensure!(
-        world.get("configmap", "early")?.is_some() && world.get("configmap", "late")?.is_none(),
-        "{ready}"
-    );
+    ensure!(world.get("configmap", "early")?.is_some(), "{ready}");
+    ensure!(world.get("configmap", "late")?.is_none(), "{ready}");
     // P7, and the newest generation wins: nobody waits for the old one.
     world.edit("a", spec(false))?;
-    world.await_object("configmap", "late", "comes with the wave", |_| true)?;
+    world.await_there("configmap", "late")?;
     world.await_ready("a")?;
     Ok(())
 }
@@ -190,20 +171,13 @@ fn a_period_that_is_too_short_starves_nobody() -> Result<()> {
     for number in 0..5 {
         world.await_ready(&format!("often{number}"))?;
     }
-    let reconciles = || operator.log().matches("\"reconciled\"").count();
-    let before = reconciles();
+    let before = operator.reconciles();
     std::thread::sleep(Duration::from_secs(4));
-    let more = reconciles() - before;
+    let more = operator.reconciles() - before;
     ensure!((5..40).contains(&more), "{more} reconciles in 4 s");
     world.install("a", json!({"color": "red"}))?;
     world.update("a", json!({"color": "blue"}))?;
-    let events = world.events("often0")?;
-    ensure!(
-        events
-            .iter()
-            .any(|(reason, text)| reason == "AnnotationInvalid" && text.contains("counts as 1s")),
-        "{events:?}"
-    );
+    world.await_event("often0", "AnnotationInvalid", &["counts as 1s"])?;
     ensure!(operator.terminate()?.success());
     Ok(())
 }

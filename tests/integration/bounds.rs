@@ -3,10 +3,10 @@
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{inventory, says};
-use crate::operator::Launch;
+use crate::look::inventory;
+use crate::operator::METERED;
 use crate::support::eventually;
-use crate::world::{SOON, World, member_rule};
+use crate::world::{SOON, World, annotated_map, config_map, member_rule};
 
 /// A mapping that nests so deep. (As text: serde_json reads 128 levels.)
 fn nested(levels: usize) -> String {
@@ -58,13 +58,13 @@ fn what_nests_deep_is_read_and_keeps_nobody_from_being_served() -> Result<()> {
     let operator = world.start_and_settle()?;
     let gadgets = world.resource("Gadget");
     world.patch(&gadgets, "plain", &json!({"spec": {"size": 2}}))?;
-    world.await_object(&gadgets, "plain", "is put right", |gadget| gadget["spec"]["size"] == 1)?;
+    world.await_field(&gadgets, "plain", "/spec/size", 1)?;
     world.paint("deep-main", "x")?;
     world.await_color("deep-main", "green")?;
     world.update("a", json!({"color": "blue"}))?;
 
     world.run(["delete", &world.widgets(), "deep", "deeper"])?;
-    ensure!(world.get("configmap", "deep-main")?.is_none());
+    world.absent("configmap", ["deep-main"])?;
     world.await_gone(&gadgets, "made")?;
     let log = operator.log();
     ensure!(!log.contains("recursion") && !log.contains("sibling-password"), "{log}");
@@ -76,7 +76,7 @@ fn apply_largest(world: &World, name: &str, spec: &Value) -> Result<usize> {
     for size in (1_560_000..1_573_000).rev().step_by(90) {
         let mut spec = spec.clone();
         spec["filler"] = "x".repeat(size).into();
-        match world.apply(&world.widget(name, spec)) {
+        match world.apply_widget(name, spec) {
             Ok(()) => return Ok(size),
             Err(error) if error.to_string().contains("too large") => {}
             Err(error) => return Err(error),
@@ -88,16 +88,15 @@ fn apply_largest(world: &World, name: &str, spec: &Value) -> Result<usize> {
 #[test]
 fn a_custom_resource_without_room_is_told_of_and_goes_when_it_is_deleted() -> Result<()> {
     let world = World::new("bounds-large")?;
-    let launch = Launch {
-        metrics: true,
-        ..Launch::default()
-    };
-    let operator = world.launch(&launch)?;
+    let operator = world.launch(&METERED)?;
     apply_largest(&world, "big", &json!({"color": "red"}))?;
-    let told = world.await_event("big", "Claim")?;
-    says(&told, ["request is too large", "make it smaller (it has about 157"])?;
+    world.await_event(
+        "big",
+        "Claim",
+        &["request is too large", "make it smaller (it has about 157"],
+    )?;
     world.await_quiet(&operator)?;
-    ensure!(world.get("configmap", "big-main")?.is_none());
+    world.absent("configmap", ["big-main"])?;
     ensure!(operator.metric("chartwright_refused_writes_total{kind=\"Widget\"}")? >= 2.0);
     world.install("a", json!({}))?;
     world.delete("big")?;
@@ -124,7 +123,7 @@ fn a_status_without_room_says_the_least_and_its_siblings_say_all() -> Result<()>
     operator.terminate()?;
     let operator = world.start_and_settle()?;
     world.kubectl.delete("configmap", "big-n3")?;
-    world.await_object("configmap", "big-n3", "is made anew", |_| true)?;
+    world.await_there("configmap", "big-n3")?;
     let patch =
         json!([{"op": "remove", "path": "/spec/filler"}, {"op": "replace", "path": "/spec/extra", "value": ["n1"]}]);
     world.run([
@@ -148,19 +147,14 @@ fn long_names_reach_neither_the_api_server_nor_the_status() -> Result<()> {
     let operator = world.start()?;
     world.install("a", json!({}))?;
     let long = "x".repeat(500_000);
-    let map = |name: &str, annotations: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "annotations": annotations}});
-    let hook = map(&long, json!({"helm.sh/hook": "pre-install"}));
-    world.apply(&world.widget("hooked", json!({"extraDeploy": [hook]})))?;
+    let hook = annotated_map(&long, "helm.sh/hook", "pre-install");
+    world.apply_widget("hooked", json!({"extraDeploy": [hook]}))?;
     let hooked = world.await_ready("hooked")?;
     let listed = hooked["status"]["hooks"]["notRun"][0].as_str().unwrap_or_default();
     ensure!(listed.len() <= 512 && listed.contains("bytes)"), "{}", listed.len());
-    world.apply(&world.widget("named", json!({"extraDeploy": [map(&long, json!({}))]})))?;
-    let message = world.await_stalled("named", "ManifestInvalid")?;
-    ensure!(
-        message.contains("more than 253 bytes") && message.len() < 400,
-        "{}",
-        message.len()
-    );
+    world.apply_widget("named", json!({"extraDeploy": [config_map(&long, json!({}))]}))?;
+    let message = world.await_stalled("named", "ManifestInvalid", &["more than 253 bytes"])?;
+    ensure!(message.len() < 400, "{}", message.len());
     // No rights on Secrets: what one status can't hold is no other's business.
     world.update("a", json!({"color": "red"}))?;
     ensure!(operator.log().len() < 64 << 10);

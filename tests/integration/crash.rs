@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::inventory;
+use crate::look::{inventory, is_ready};
 use crate::support::eventually;
 use crate::world::{SOON, World};
 
@@ -25,12 +25,7 @@ fn apply_all(world: &World, spec: &Value) -> Result<()> {
 fn await_all_ready(world: &World) -> Result<Vec<Value>> {
     eventually("all widgets are ready", SOON, || {
         let widgets = world.list(&world.widgets(), "")?;
-        let ready = |widget: &&Value| {
-            crate::look::condition(widget, "Ready").is_some_and(|ready| {
-                ready["status"] == "True" && ready["observedGeneration"] == widget["metadata"]["generation"]
-            })
-        };
-        let count = widgets.iter().filter(ready).count();
+        let count = widgets.iter().filter(|widget| is_ready(widget)).count();
         ensure!(count == COUNT, "{count} are");
         Ok(Some(widgets))
     })
@@ -45,12 +40,7 @@ fn nothing_leaks(world: &World, widgets: &[Value]) -> Result<()> {
         .iter()
         .map(|object| format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"])))
         .collect();
-    ensure!(
-        live == listed,
-        "only live: {:?}; only listed: {:?}",
-        &live - &listed,
-        &listed - &live
-    );
+    ensure!(live == listed);
     Ok(())
 }
 
@@ -90,14 +80,14 @@ fn what_changes_while_no_operator_runs_is_put_right_by_the_next() -> Result<()> 
     world.paint("a-main", "pink")?;
     world.kubectl.begin_delete(&world.widgets(), "b")?;
     world.edit("c", json!({"extra": []}))?;
-    world.apply(&world.widget("d", json!({})))?;
+    world.apply_widget("d", json!({}))?;
     let _operator = world.start()?;
-    world.await_object("configmap", "a-one", "is back", |_| true)?;
+    world.await_there("configmap", "a-one")?;
     world.await_color("a-main", "blue")?;
     world.await_gone(&world.widgets(), "b")?;
-    ensure!(world.get("configmap", "b-main")?.is_none() && world.get("configmap", "b-one")?.is_none());
+    world.absent("configmap", ["b-main", "b-one"])?;
     world.await_ready("c")?;
-    ensure!(world.get("configmap", "c-one")?.is_none());
+    world.absent("configmap", ["c-one"])?;
     world.await_ready("d")?;
     Ok(())
 }

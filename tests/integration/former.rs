@@ -3,12 +3,13 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
-use crate::look::uid;
+use crate::look::{text, uid};
 use crate::support::eventually;
 use crate::world::{SOON, World, member_rule};
 
@@ -108,46 +109,30 @@ pub fn packed(mut items: Vec<Value>) -> Result<Vec<Value>> {
 
 /// As [`restore`], with one of the release's ConfigMaps, made `count` times, in the place of all its members:
 /// `<name>-000` and so on.
-pub fn restore_many(world: &World, file: &str, name: &'static str, count: usize) -> Result<()> {
-    let path = folder().join(format!("{file}.json"));
-    let mut text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    for (there, here) in [(NAMESPACE, world.name.as_str()), ("FixtureStore", "Widget")] {
-        text = text.replace(there, here);
-    }
-    let mut list: Value = serde_json::from_str(&text)?;
-    let mut items = list["items"].take().as_array().cloned().context("a list")?;
+pub fn restore_many(world: &World, file: &str, name: &str, count: usize) -> Result<()> {
+    let mut items = read(world, file, name, name)?;
     let resource = items.remove(0);
     let former_uid = uid(&resource);
     let now = restore_custom_resource(world, resource)?;
-    let mut items: Vec<Value> = serde_json::from_str(&serde_json::to_string(&items)?.replace(&former_uid, &now))?;
-    let one = items
-        .iter()
-        .position(|item| item["metadata"]["name"] == format!("{name}-extra"))
-        .context("a ConfigMap")?;
-    let mut map = items.swap_remove(one);
-    map["metadata"]["managedFields"].take();
-    items.retain_mut(
-        |item| match item.as_object_mut().and_then(|fields| fields.remove("release")) {
-            Some(release) => {
-                item["data"] = pack(&release)
-                    .map(|release| json!({"release": release}))
-                    .unwrap_or_default();
-                item["metadata"]["managedFields"].take();
-                true
-            }
-            None => false,
-        },
-    );
+    let mut items = owned_by(&items, &former_uid, &now)?;
+    let extra = format!("{name}-extra");
+    let map = items.iter().find(|item| item["metadata"]["name"] == extra.as_str());
+    let map = map.context("a ConfigMap")?.clone();
+    items.retain(|item| item.get("release").is_some());
+    let mut items = packed(items)?;
     items.extend((0..count).map(|number| {
         let mut map = map.clone();
         map["metadata"]["name"] = format!("{name}-{number:03}").into();
         map
     }));
+    for item in &mut items {
+        item["metadata"]["managedFields"].take();
+    }
     create(world, &items)
 }
 
 fn restore_custom_resource(world: &World, mut resource: Value) -> Result<String> {
-    let name = resource["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let name = text(&resource["metadata"]["name"]).to_owned();
     let status = resource["status"].take();
     let fields = resource["metadata"]["managedFields"].take();
     let metadata = resource["metadata"].as_object_mut().context("metadata")?;
@@ -170,7 +155,7 @@ fn create(world: &World, items: &[Value]) -> Result<()> {
 
 /// Gives an object the managedFields that the real thing left on it.
 fn restore_fields(world: &World, wanted: &Value) -> Result<Value> {
-    let (kind, name) = (kind(wanted), wanted["metadata"]["name"].as_str().unwrap_or_default());
+    let (kind, name) = (kind(wanted), text(&wanted["metadata"]["name"]));
     let fields = &wanted["metadata"]["managedFields"];
     world
         .kubectl
@@ -227,15 +212,20 @@ impl Former {
 
     /// Waits until nothing of the former owner is on the custom resource.
     pub fn await_taken(&self, world: &World) -> Result<Value> {
-        let taken = eventually("the release is taken over", SOON, || {
-            let widget = world.expect(&world.widgets(), &self.name)?;
-            let marker = &widget["metadata"]["annotations"]["chartwright.dev/takeover"];
-            let ours = widget["metadata"]["finalizers"] == json!(["chartwright.dev/release"]);
-            ensure!(ours && marker.is_null(), "{}", widget["metadata"]);
-            Ok(Some(widget))
-        });
-        taken.with_context(|| world.story(&self.name))
+        await_taken(world, &self.name, SOON)
     }
+}
+
+/// The same, however long it takes.
+pub fn await_taken(world: &World, name: &str, patience: Duration) -> Result<Value> {
+    let taken = eventually("the release is taken over", patience, || {
+        let widget = world.expect(&world.widgets(), name)?;
+        let marker = &widget["metadata"]["annotations"]["chartwright.dev/takeover"];
+        let ours = widget["metadata"]["finalizers"] == json!(["chartwright.dev/release"]);
+        ensure!(ours && marker.is_null(), "{}", widget["metadata"]);
+        Ok(Some(widget))
+    });
+    taken.with_context(|| world.story(name))
 }
 
 /// UIDs of the pods in the world's namespace.

@@ -20,15 +20,17 @@ pub fn condition(object: &Value, kind: &str) -> Option<Value> {
         .cloned()
 }
 
+/// Whether a custom resource is ready at its generation.
+pub fn is_ready(object: &Value) -> bool {
+    condition(object, "Ready").is_some_and(|ready| {
+        ready["status"] == "True" && ready["observedGeneration"] == object["metadata"]["generation"]
+    })
+}
+
 /// The inventory of a custom resource, as `Kind name`, sorted.
 pub fn inventory(resource: &Value) -> Vec<String> {
-    let rows = resource["status"]["inventory"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    let rows = resource["status"]["inventory"].as_array().into_iter().flatten();
     let mut rows: Vec<String> = rows
-        .iter()
         .map(|row| format!("{} {}", text(&row["kind"]), text(&row["name"])))
         .collect();
     rows.sort();
@@ -41,9 +43,9 @@ pub fn text(value: &Value) -> &str {
 }
 
 /// A text has all of these parts in it.
-pub fn says<const N: usize>(text: &str, parts: [&str; N]) -> Result<()> {
+pub fn says(text: &str, parts: &[&str]) -> Result<()> {
     for part in parts {
-        ensure!(text.contains(part), "no {part:?} in: {text}");
+        ensure!(text.contains(*part), "no {part:?} in: {text}");
     }
     Ok(())
 }

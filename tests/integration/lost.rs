@@ -1,7 +1,6 @@
 //! Custom resources that go in spite of their finalizer. A DELETE whose custom resource was read before our finalizer was
 //! on it takes it out of etcd after that.
 
-use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -9,10 +8,10 @@ use futures::{StreamExt, TryStreamExt};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::look::uid;
-use crate::operator::Launch;
+use crate::operator::METERED;
 use crate::support::eventually;
 use crate::world::{SOON, World};
 
@@ -53,9 +52,7 @@ fn nothing_is_left(name: &str, keys: &[&str], count: u32) -> Result<()> {
     let world = World::new(name)?;
     world.grant("secrets", &[crate::world::member_rule("", "secrets")])?;
     let world = keys.iter().fold(world, |world, key| world.watch_key(key));
-    let random = "apiVersion: v1\nkind: Secret\nmetadata: {name: '{{ .Release.Name }}-random'}\n\
-                  stringData: {password: '{{ randAlphaNum 12 }}'}\n";
-    std::fs::write(world.chart().join("templates/random.yaml"), random)?;
+    world.add_template("password-only.yaml")?;
     let operator = world.start()?;
     world.install("first", json!({}))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -111,30 +108,19 @@ fn a_custom_resource_whose_finalizer_somebody_took_off_is_let_go_and_told() -> R
         .fold(World::new("lost-freed")?, |world, key| world.watch_key(key));
     let operator = world.start()?;
     world.install("a", json!({"extra": ["one"]}))?;
-    let finalizers = |kind: &str, name: &str, finalizers: Value| {
-        let patch = json!({"metadata": {"finalizers": finalizers}});
-        world.patch(kind, name, &patch)
-    };
-    finalizers("configmap", "a-one", json!(["test.example/hold"]))?;
+    world.hold("configmap", "a-one")?;
     world.kubectl.begin_delete(&world.widgets(), "a")?;
     world.await_condition("a", "Ready", "False")?;
     world.await_quiet(&operator)?;
-    finalizers(&world.widgets(), "a", Value::Null)?;
-    let told = world.await_event("a", "FinalizerRemoved")?;
-    ensure!(told.contains("chartwright leftovers"), "{told}");
-    finalizers("configmap", "a-one", Value::Null)?;
+    world.let_go(&world.widgets(), "a")?;
+    world.await_event("a", "FinalizerRemoved", &["chartwright leftovers"])?;
+    world.let_go("configmap", "a-one")?;
     world.await_gone("configmap", "a-one")
 }
 
 fn leftovers(world: &World, arguments: &[&str]) -> Result<(bool, String)> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_chartwright"));
-    command
-        .arg("leftovers")
-        .args(["--operator-name", &world.name])
-        .args(arguments);
-    let Output { status, stdout, stderr } = command.env("KUBECONFIG", world.control_plane.kubeconfig()).output()?;
-    let text = [stdout, stderr].concat();
-    Ok((status.success(), String::from_utf8_lossy(&text).into_owned()))
+    let (status, text) = world.chartwright(&[&["leftovers", "--operator-name", &world.name], arguments].concat())?;
+    Ok((status.success(), text))
 }
 
 #[test]
@@ -144,39 +130,30 @@ fn what_is_left_is_counted_named_and_removed_on_request() -> Result<()> {
     for name in ["here", "gone", "suspended"] {
         world.install(name, json!({"extra": ["one"], "kept": name == "gone"}))?;
     }
-    let metadata = |field: &str, value: Value| json!({"metadata": {field: value}});
-    let suspend = json!({"chartwright.dev/suspend": "true"});
-    world.patch(&world.widgets(), "suspended", &metadata("annotations", suspend))?;
-    world.await_condition("suspended", "Suspended", "True")?;
+    world.suspend("suspended")?;
     let suspended = uid(&world.expect(&world.widgets(), "suspended")?);
     world.delete("suspended")?;
     operator.kill()?;
     // It goes while nobody looks.
-    world.patch(&world.widgets(), "gone", &metadata("finalizers", Value::Null))?;
+    world.let_go(&world.widgets(), "gone")?;
     world.delete("gone")?;
     ensure!(world.labelled("configmaps")?.len() == 7);
 
-    let operator = world.launch(&Launch {
-        metrics: true,
-        ..Launch::default()
-    })?;
+    let operator = world.launch(&METERED)?;
     operator.await_log("objects of custom resources that are not there")?;
     world.await_quiet(&operator)?;
     let log = operator.log();
-    ensure!(
-        log.contains("ConfigMap lost-leftovers/gone-main") && !log.contains("/here-main"),
-        "{log}"
-    );
+    ensure!(log.contains("ConfigMap lost-leftovers/gone-main"), "{log}");
+    ensure!(!log.contains("/here-main"), "{log}");
     ensure!(operator.metric("chartwright_leftovers")? == 5.0);
     ensure!(world.labelled("configmaps")?.len() == 7, "nothing is removed by itself");
 
     // Other tests have leftovers of their own for a moment.
     let here = ["--namespace", world.name.as_str()];
     let (done, text) = leftovers(&world, &here)?;
-    ensure!(
-        done && text.matches(": left").count() == 5 && !text.contains("here"),
-        "{text}"
-    );
+    ensure!(done, "{text}");
+    ensure!(text.matches(": left").count() == 5, "{text}");
+    ensure!(!text.contains("here"), "{text}");
     let (done, text) = leftovers(&world, &[&here[..], &["--delete", "--uid", &suspended]].concat())?;
     ensure!(done && text.matches(": deleted").count() == 2, "{text}");
     ensure!(world.labelled("configmaps")?.len() == 5);
@@ -185,6 +162,7 @@ fn what_is_left_is_counted_named_and_removed_on_request() -> Result<()> {
     ensure!(text.contains("gone-kept: kept, without our marks"), "{text}");
     let (done, text) = leftovers(&world, &here)?;
     ensure!(done && text.contains("Nothing is left"), "{text}");
-    ensure!(world.labelled("configmaps")?.len() == 2 && world.get("configmap", "gone-kept")?.is_some());
+    ensure!(world.labelled("configmaps")?.len() == 2);
+    world.expect("configmap", "gone-kept")?;
     Ok(())
 }

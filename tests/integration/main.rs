@@ -13,7 +13,6 @@ mod contest;
 mod cost;
 mod crash;
 mod crds;
-mod creation;
 mod deletion;
 mod drift;
 mod failure;

@@ -4,14 +4,21 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::operator::Launch;
+use crate::operator::{Launch, METERED};
 use crate::support::eventually;
 use crate::world::{PROMPT, SOON, World, member_rule};
 
 const KINDS: &str = "applyset.kubernetes.io/contains-group-kinds";
 const NAMESPACES: &str = "applyset.kubernetes.io/additional-namespaces";
+
+fn quota() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "{{ .Release.Name }}-quota"},
+        "spec": {"hard": {"pods": "100"}},
+    })
+}
 
 #[test]
 fn kinds_that_only_annotations_name_are_not_watched() -> Result<()> {
@@ -22,35 +29,14 @@ fn kinds_that_only_annotations_name_are_not_watched() -> Result<()> {
         "StatefulSet.apps",
         "CronJob.batch",
         "Job.batch",
-        "Endpoints",
         "LimitRange",
-        "PodTemplate",
-        "ReplicationController",
-        "ResourceQuota",
-        "ServiceAccount",
     ];
-    let mut rules = vec![];
-    for (group, plural) in [
-        ("apps", "replicasets"),
-        ("apps", "daemonsets"),
-        ("apps", "statefulsets"),
-        ("batch", "cronjobs"),
-        ("batch", "jobs"),
-        ("", "endpoints"),
-        ("", "limitranges"),
-        ("", "podtemplates"),
-        ("", "replicationcontrollers"),
-        ("", "resourcequotas"),
-        ("", "serviceaccounts"),
-    ] {
-        rules.push(member_rule(group, plural));
-    }
+    let rules = kinds.map(|kind| {
+        let (kind, group) = kind.split_once('.').unwrap_or((kind, ""));
+        member_rule(group, &format!("{}s", kind.to_lowercase()))
+    });
     world.grant("all", &rules)?;
-    let launch = Launch {
-        metrics: true,
-        ..Launch::default()
-    };
-    let operator = world.launch(&launch)?;
+    let operator = world.launch(&METERED)?;
     world.install("a", json!({"extra": ["one"]}))?;
     let watches = operator.metric("chartwright_watches")?;
     let mut forged = world.widget("b", json!({}));
@@ -58,27 +44,18 @@ fn kinds_that_only_annotations_name_are_not_watched() -> Result<()> {
     world.apply(&forged)?;
     world.await_ready("b")?;
     std::thread::sleep(Duration::from_secs(1));
-    ensure!(
-        operator.metric("chartwright_watches")? == watches,
-        "watched for an annotation"
-    );
+    ensure!(operator.metric("chartwright_watches")? == watches);
     let widget = world.expect(&world.widgets(), "b")?;
     let named = &widget["metadata"]["annotations"][KINDS];
-    ensure!(
-        !named.to_string().contains("CronJob"),
-        "what is nowhere is taken off: {named}"
-    );
+    ensure!(!named.to_string().contains("CronJob"), "{named}");
 
     // Nor by a start.
     ensure!(operator.terminate()?.success());
     world.annotate("a", json!({(KINDS): kinds.join(",")}))?;
-    let operator = world.launch(&launch)?;
+    let operator = world.launch(&METERED)?;
     operator.await_log("\"reconciled\"")?;
     world.await_quiet(&operator)?;
-    ensure!(
-        operator.metric("chartwright_watches")? == watches,
-        "watched for an annotation"
-    );
+    ensure!(operator.metric("chartwright_watches")? == watches);
     Ok(())
 }
 
@@ -96,19 +73,15 @@ fn a_watch_that_nobody_needs_any_more_ends() -> Result<()> {
     // What the start asked for and nobody needs has ended by then.
     std::thread::sleep(Duration::from_secs(5));
     let before = watches()?;
-    let quota = json!([{
-        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "{{ .Release.Name }}-quota"},
-        "spec": {"hard": {"pods": "100"}},
-    }]);
-    world.install("b", json!({"extraDeploy": quota}))?;
+    world.install("b", json!({"extraDeploy": [quota()]}))?;
     let ended = |what: &str, expected: f64| eventually(what, SOON, || Ok((watches()? == expected).then_some(())));
     ended("quotas are watched", before + 1.0)?;
     world.update("b", json!({"extraDeploy": []}))?;
     ended("no release has a quota", before)?;
-    world.update("b", json!({"extraDeploy": quota}))?;
+    world.update("b", json!({"extraDeploy": [quota()]}))?;
     ended("it is watched again", before + 1.0)?;
     world.kubectl.delete("resourcequota", "b-quota")?;
-    world.await_object("resourcequota", "b-quota", "is made again", |_| true)?;
+    world.await_there("resourcequota", "b-quota")?;
     world.delete("b")?;
     ended("the release is gone", before)?;
     Ok(())
@@ -118,12 +91,8 @@ fn a_watch_that_nobody_needs_any_more_ends() -> Result<()> {
 fn what_an_annotation_names_and_a_label_proves_is_found() -> Result<()> {
     let world = World::new("forged-not")?;
     world.grant("quotas", &[member_rule("", "resourcequotas")])?;
-    let quota = json!([{
-        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "{{ .Release.Name }}-quota"},
-        "spec": {"hard": {"pods": "100"}},
-    }]);
     let operator = world.start()?;
-    world.install("a", json!({"extraDeploy": quota}))?;
+    world.install("a", json!({"extraDeploy": [quota()]}))?;
     ensure!(operator.terminate()?.success());
     // As if the operator had died after the apply and before the status: the annotation and the label are all there is.
     let nothing = json!({"status": {"inventory": null, "release": null, "observedGeneration": -1}});
@@ -139,13 +108,9 @@ fn what_an_annotation_names_and_a_label_proves_is_found() -> Result<()> {
 fn a_right_that_one_release_lacks_delays_no_other() -> Result<()> {
     let world = World::new("needs-right")?;
     world.grant("quotas", &[member_rule("", "resourcequotas")])?;
-    let quota = json!([{
-        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "{{ .Release.Name }}-quota"},
-        "spec": {"hard": {"pods": "100"}},
-    }]);
     let operator = world.start()?;
     world.install("a", json!({"color": "green"}))?;
-    world.install("b", json!({"extraDeploy": quota}))?;
+    world.install("b", json!({"extraDeploy": [quota()]}))?;
     ensure!(operator.terminate()?.success());
     world.revoke("quotas")?;
     world.edit("a", json!({"color": "red"}))?;

@@ -22,12 +22,26 @@ pub struct Launch<'a> {
     pub metrics: bool,
 }
 
+/// One that serves metrics.
+pub const METERED: Launch<'static> = Launch {
+    arguments: &[],
+    environment: &[],
+    replica: 0,
+    metrics: true,
+};
+
+/// One that works only while it holds a lease.
+pub const ELECTED: Launch<'static> = Launch {
+    arguments: &["--leader-elect", "--leader-election-id=widgets"],
+    metrics: false,
+    ..METERED
+};
+
 /// One that tries a watch again that fails, such as one that is forbidden, within a second.
 pub const IMPATIENT: Launch<'static> = Launch {
-    arguments: &[],
     environment: &[("CHARTWRIGHT_TEST_LONGEST_PAUSE_MS", "1000")],
-    replica: 0,
     metrics: false,
+    ..METERED
 };
 
 /// A running operator. Killed when it is dropped.
@@ -54,11 +68,8 @@ impl Operator {
         arguments: &[String],
         launch: &Launch<'_>,
     ) -> Result<Self> {
-        let logs = (0..).map(|number| folder.join(format!("operator-{number}.log")));
-        let log = logs
-            .into_iter()
-            .find(|path| !path.exists())
-            .context("no log file is free")?;
+        let mut logs = (0..).map(|number| folder.join(format!("operator-{number}.log")));
+        let log = logs.find(|path| !path.exists()).context("no log file is free")?;
         let metrics = match launch.metrics {
             true => Some(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port()),
             false => None,
@@ -129,6 +140,16 @@ impl Operator {
 
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// How often it has rendered a chart.
+    pub fn renders(&self) -> Result<f64> {
+        self.metric("chartwright_render_duration_seconds_count")
+    }
+
+    /// How often it has looked at a release.
+    pub fn reconciles(&self) -> usize {
+        self.log().matches("\"reconciled\"").count()
     }
 
     /// Everything that it tells in numbers.

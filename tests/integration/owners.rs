@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::look::{PART_OF, is_marked, label, uid};
 use crate::support::eventually;
-use crate::world::{SOON, World};
+use crate::world::{SOON, Setup, World, annotated_map};
 
 /// The garbage collector learns of a new kind every 30 s.
 const COLLECTED: Duration = Duration::from_secs(75);
@@ -55,10 +55,9 @@ fn members_refer_to_their_custom_resource_beside_other_owners() -> Result<()> {
     let widget = world.install("a", spec)?;
     let (ours, theirs) = (uid(&widget), parent["uid"].as_str().unwrap_or_default());
     let main = world.expect("configmap", "a-main")?;
-    ensure!(
-        main["metadata"]["ownerReferences"]
-            == json!([{ "apiVersion": format!("{}/v1", world.group()), "kind": "Widget", "name": "a", "uid": ours, "blockOwnerDeletion": false, }])
-    );
+    let kind = format!("{}/v1", world.group());
+    let expected = json!({"apiVersion": kind, "kind": "Widget", "name": "a", "uid": ours, "blockOwnerDeletion": false});
+    ensure!(main["metadata"]["ownerReferences"] == json!([expected]));
     ensure!(owners(&world.expect("configmap", "a-own")?) == [theirs, ours.as_str()]);
     let class = world.expect("priorityclass", "owner-refs-a")?;
     let elsewhere = world
@@ -82,8 +81,7 @@ fn members_refer_to_their_custom_resource_beside_other_owners() -> Result<()> {
     world.await_object("configmap", "a-one", "its owner is back", |object| {
         owners(object) == [ours.as_str()]
     })?;
-    let corrected = world.await_event("a", "DriftCorrected")?;
-    ensure!(corrected.contains("metadata.ownerReferences"), "{corrected}");
+    world.await_event("a", "DriftCorrected", &["metadata.ownerReferences"])?;
     // What somebody wants to be kept has none.
     annotate(&world, "configmap", "a-one", "helm.sh/resource-policy", "keep".into())?;
     world.await_object("configmap", "a-one", "without an owner", |object| {
@@ -113,11 +111,7 @@ fn members_refer_to_their_custom_resource_beside_other_owners() -> Result<()> {
 
 #[test]
 fn all_members_of_a_cluster_scoped_custom_resource_refer_to_it() -> Result<()> {
-    let setup = crate::world::Setup {
-        cluster_scoped: true,
-        ..Default::default()
-    };
-    let world = World::with("owner-cluster", setup)?.watch_key("targetNamespace: owner-cluster");
+    let world = World::with("owner-cluster", Setup::CLUSTER_SCOPED)?.watch_key("targetNamespace: owner-cluster");
     let _operator = world.start()?;
     let widget = world.install("owner-cluster", json!({"priorityClass": {"enabled": true}}))?;
     for (kind, name) in [
@@ -133,12 +127,11 @@ fn all_members_of_a_cluster_scoped_custom_resource_refer_to_it() -> Result<()> {
 #[test]
 fn a_release_that_goes_in_an_order_has_no_owner_references() -> Result<()> {
     let world = World::new("owner-order")?;
-    let map = |name: &str, key: &str, value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "annotations": {key: value}}});
     let _operator = world.start()?;
     for (name, other) in [
-        ("a", map("a-later", "chartwright.dev/wave", "1")),
-        ("b", map("b-last", "helm.sh/hook", "post-delete")),
-        ("c", map("c-first", "helm.sh/hook", "pre-install")),
+        ("a", annotated_map("a-later", "chartwright.dev/wave", "1")),
+        ("b", annotated_map("b-last", "helm.sh/hook", "post-delete")),
+        ("c", annotated_map("c-first", "helm.sh/hook", "pre-install")),
     ] {
         let widget = world.install(name, json!({"extraDeploy": [other]}))?;
         let main = world.expect("configmap", &format!("{name}-main"))?;
@@ -158,15 +151,14 @@ fn what_an_operator_that_is_gone_leaves_behind_is_collected() -> Result<()> {
         json!({"extra": ["one"], "kept": true, "deployment": {"enabled": true}}),
     )?;
     operator.kill()?;
-    let free = json!({"metadata": {"finalizers": null}});
-    world.patch(&world.widgets(), "a", &free)?;
+    world.let_go(&world.widgets(), "a")?;
     world.delete("a")?;
     eventually("its members are collected", COLLECTED, || {
         let left = [world.labelled("configmaps")?, world.labelled("deployments")?].concat();
         ensure!(left.len() <= 1, "{left:?}");
         Ok(Some(()))
     })?;
-    ensure!(world.get("configmap", "a-kept")?.is_some(), "it is to be kept");
+    world.expect("configmap", "a-kept")?;
     Ok(())
 }
 
@@ -218,7 +210,7 @@ fn what_stays_is_cut_off_before_its_custom_resource_goes() -> Result<()> {
         let stays = owners(&left).is_empty() && left["metadata"]["deletionTimestamp"].is_null();
         ensure!(stays && is_marked(&left) == name.starts_with("suspended"), "{left}");
     }
-    ensure!(world.get("configmap", "kept-main")?.is_none());
+    world.absent("configmap", ["kept-main"])?;
     // Suspended ones are members still: of the next one.
     let before = uid(&world.expect("configmap", "suspended-main")?);
     let widget = world.install("suspended", json!({"extra": ["one"]}))?;
@@ -232,22 +224,17 @@ fn what_stays_is_cut_off_before_its_custom_resource_goes() -> Result<()> {
 fn the_foreground_takes_neither_orphans_nor_what_has_an_order() -> Result<()> {
     let world = World::new("owner-front")?;
     world.install_crd("Gadget")?;
-    let keys: &[&str] = &["deletionPolicy: Orphan"];
-    world.write_watches_of(&[("Widget", &world.chart(), &[]), ("Gadget", &world.chart(), keys)])?;
+    world.write_watches_of(&[
+        ("Widget", &world.chart(), &[]),
+        ("Gadget", &world.chart(), &["deletionPolicy: Orphan"]),
+    ])?;
     let _operator = world.start()?;
-    let later = json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": "a-later", "annotations": {"chartwright.dev/wave": "1"}},
-    });
+    let later = annotated_map("a-later", "chartwright.dev/wave", "1");
     world.install("a", json!({"extraDeploy": [later]}))?;
     world.install("b", json!({"extra": ["one"]}))?;
     world.apply(&world.custom("Gadget", "g", json!({"extra": ["one"]})))?;
     world.await_condition_of(&world.resource("Gadget"), "g", "Ready", "True")?;
-    let hold = |finalizers: Value| {
-        let patch = json!({"metadata": {"finalizers": finalizers}});
-        world.patch("configmap", "a-later", &patch)
-    };
-    hold(json!(["test.example/hold"]))?;
+    world.hold("configmap", "a-later")?;
     let foreground = |resource: String, name: &str| {
         let arguments = ["delete", &resource, name, "--cascade=foreground", "--wait=false"];
         world.kubectl.run(arguments).map(drop)
@@ -258,18 +245,14 @@ fn the_foreground_takes_neither_orphans_nor_what_has_an_order() -> Result<()> {
     let is_gone = |resource: &str, name: &str| Ok(world.get(resource, name)?.is_none().then_some(()));
     eventually("g is gone", COLLECTED, || is_gone(&world.resource("Gadget"), "g"))?;
     eventually("b is gone", COLLECTED, || is_gone(&world.widgets(), "b"))?;
-    ensure!(world.get("configmap", "b-main")?.is_none() && world.get("configmap", "b-one")?.is_none());
+    world.absent("configmap", ["b-main", "b-one"])?;
     for name in ["g-main", "g-one"] {
         let orphan = world.expect("configmap", name)?;
         ensure!(!is_marked(&orphan) && owners(&orphan).is_empty(), "{orphan}");
     }
     let main = world.expect("configmap", "a-main")?;
-    ensure!(
-        main["metadata"]["deletionTimestamp"].is_null(),
-        "the higher wave is still there"
-    );
-    hold(Value::Null)?;
+    ensure!(main["metadata"]["deletionTimestamp"].is_null());
+    world.let_go("configmap", "a-later")?;
     eventually("a is gone", SOON, || is_gone(&world.widgets(), "a"))?;
-    ensure!(world.get("configmap", "a-main")?.is_none());
-    Ok(())
+    world.absent("configmap", ["a-main"])
 }

@@ -6,37 +6,21 @@ use std::io::Write;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{says, uid, versions};
+use crate::look::{text, uid, versions};
 use crate::operator::Operator;
 use crate::support::eventually;
 use crate::world::{SOON, Setup, World, member_rule};
 
-/// As many ConfigMaps as the values say.
-const MANY: &str = r#"
-{{- range $i, $_ := until (int .Values.members) }}
----
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: {{ $.Release.Name }}-{{ $i }}
-data:
-  color: {{ $.Values.color | default "blue" }}
-  revision: "{{ $.Release.Revision }}"
-{{- end }}
-"#;
-
 fn world(name: &str, setup: Setup<'_>) -> Result<World> {
-    let world = World::with(name, setup)?;
-    let chart = world.write_chart("many", &[("many.yaml", MANY)])?;
+    let world = World::with(name, setup)?.use_chart("many")?;
     world.grant("secrets", &[member_rule("", "secrets")])?;
-    world.write_watches_of(&[("Widget", &chart, &[])])?;
     Ok(world)
 }
 
 /// The Secrets that hold records, by name.
 fn records(world: &World) -> Result<BTreeMap<String, Value>> {
     let secrets = world.list("secrets", "app.kubernetes.io/managed-by=chartwright")?;
-    let name = |secret: &Value| secret["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let name = |secret: &Value| text(&secret["metadata"]["name"]).to_owned();
     Ok(secrets
         .into_iter()
         .filter(|secret| secret["type"] == "chartwright.dev/record")
@@ -63,7 +47,7 @@ fn restart(world: &World, operator: Operator) -> Result<Operator> {
 
 #[test]
 fn a_long_inventory_lies_in_secrets() -> Result<()> {
-    let world = world("record-long", Setup::default())?;
+    let world = world("record-long", Setup::USUAL)?;
     let operator = world.start_and_settle()?;
     let widget = world.install("a", json!({"members": 350}))?;
     let stored = &widget["status"]["release"]["record"];
@@ -103,10 +87,8 @@ fn a_long_inventory_lies_in_secrets() -> Result<()> {
     eventually("the Secrets are gone", SOON, || {
         let widget = world.expect(&world.widgets(), "a")?;
         let status = &widget["status"];
-        ensure!(
-            records(&world)?.is_empty() && status["release"]["record"].is_null(),
-            "{status}"
-        );
+        ensure!(records(&world)?.is_empty(), "{status}");
+        ensure!(status["release"]["record"].is_null(), "{status}");
         ensure!(status["inventory"].as_array().map(Vec::len) == Some(3), "{status}");
         Ok(Some(()))
     })?;
@@ -123,9 +105,9 @@ fn a_long_inventory_lies_in_secrets() -> Result<()> {
 #[test]
 #[ignore = "slow: make torture runs it"]
 fn three_thousand_members_are_recorded() -> Result<()> {
-    let world = world("record-huge", Setup::default())?;
+    let world = world("record-huge", Setup::USUAL)?;
     let operator = world.start_and_settle()?;
-    world.apply(&world.widget("a", json!({"members": 3000})))?;
+    world.apply_widget("a", json!({"members": 3000}))?;
     eventually("the widget is ready", 12 * SOON, || {
         let widget = world.expect(&world.widgets(), "a")?;
         let ready = crate::look::condition(&widget, "Ready").context("no condition")?;
@@ -148,7 +130,7 @@ fn three_thousand_members_are_recorded() -> Result<()> {
 #[test]
 fn a_lost_record_is_made_anew_from_what_is_there() -> Result<()> {
     for (members, what) in [(3, "status"), (310, "secret")] {
-        let world = world(&format!("record-lost-{what}"), Setup::default())?;
+        let world = world(&format!("record-lost-{what}"), Setup::USUAL)?;
         let operator = world.start_and_settle()?;
         world.install("a", json!({"members": members}))?;
         world.update("a", json!({"members": members, "color": "red"}))?;
@@ -168,7 +150,7 @@ fn a_lost_record_is_made_anew_from_what_is_there() -> Result<()> {
         world.await_ready("a")?;
         let after = await_members(&world, members - 1)?;
         let uids = |objects: &[Value]| -> BTreeMap<String, String> {
-            let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let name = |object: &Value| text(&object["metadata"]["name"]).to_owned();
             objects.iter().map(|object| (name(object), uid(object))).collect()
         };
         let (mut before, after) = (uids(&before), uids(&after));
@@ -180,7 +162,7 @@ fn a_lost_record_is_made_anew_from_what_is_there() -> Result<()> {
             // Nothing but the status told of it; an Event says why the count begins anew.
             "status" => {
                 ensure!(release["revision"] == 1, "{release}");
-                let note = world.await_event("a", "InstallSuccessful")?;
+                let note = world.await_event("a", "InstallSuccessful", &[])?;
                 let events = world.events("a")?;
                 let told = events.iter().any(|(_, note)| note.contains("found without a record"));
                 ensure!(told, "{note} {events:?}");
@@ -208,7 +190,7 @@ fn wipe_status(world: &World) -> Result<()> {
 
 #[test]
 fn what_others_write_into_the_record_is_not_believed() -> Result<()> {
-    let world = world("record-forged", Setup::default())?;
+    let world = world("record-forged", Setup::USUAL)?;
     let operator = world.start_and_settle()?;
     let widget = world.install("a", json!({"members": 305}))?;
     world.run(["create", "configmap", "bystander"])?;
@@ -233,7 +215,7 @@ fn what_others_write_into_the_record_is_not_believed() -> Result<()> {
     world.edit("a", json!({"members": 304}))?;
     world.await_ready("a")?;
     await_members(&world, 304)?;
-    ensure!(world.get("configmap", "bystander")?.is_some());
+    world.expect("configmap", "bystander")?;
     world.await_quiet(&operator)?;
     operator.kill()?;
 
@@ -252,8 +234,7 @@ fn what_others_write_into_the_record_is_not_believed() -> Result<()> {
     write(r#"{"version":2,"new":"format"}"#)?;
     world.edit("a", json!({"members": 301}))?;
     let _operator = world.start_and_settle()?;
-    let message = world.await_stalled("a", "Record")?;
-    ensure!(message.contains("version 2"), "{message}");
+    world.await_stalled("a", "Record", &["version 2"])?;
     ensure!(members(&world)?.len() == 304);
     let stored = stored_record(&world.expect("secret", &name)?)?;
     ensure!(stored.contains("\"version\":2"), "{stored}");
@@ -261,7 +242,7 @@ fn what_others_write_into_the_record_is_not_believed() -> Result<()> {
     ensure!(status["release"]["record"]["members"] == 304, "{status}");
     world.delete("a")?;
     ensure!(members(&world)?.is_empty());
-    ensure!(world.get("configmap", "bystander")?.is_some());
+    world.expect("configmap", "bystander")?;
     Ok(())
 }
 
@@ -280,12 +261,12 @@ fn stored_record(secret: &Value) -> Result<String> {
 /// The story of a release whose status says nothing: Events tell it, Secrets keep it.
 fn lives_without_status(world: &World, warning: &str) -> Result<()> {
     let operator = world.start_and_settle()?;
-    world.apply(&world.widget("a", json!({"members": 3})))?;
+    world.apply_widget("a", json!({"members": 3}))?;
     await_members(world, 3)?;
-    world.await_event("a", "InstallSuccessful")?;
-    world.await_event("a", "Ready")?;
-    world.apply(&world.widget("b", json!({"members": 1})))?;
-    world.await_event("b", "Ready")?;
+    world.await_event("a", "InstallSuccessful", &[])?;
+    world.await_event("a", "Ready", &[])?;
+    world.apply_widget("b", json!({"members": 1}))?;
+    world.await_event("b", "Ready", &[])?;
     operator.await_log(warning)?;
     ensure!(operator.log().matches(warning).count() == 1, "{}", operator.log());
     ensure!(records(world)?.len() == 2);
@@ -307,7 +288,7 @@ fn lives_without_status(world: &World, warning: &str) -> Result<()> {
 
     world.edit("a", json!({"members": 2}))?;
     await_members(world, 3)?;
-    world.await_event("a", "UpgradeSuccessful")?;
+    world.await_event("a", "UpgradeSuccessful", &[])?;
     world.delete("a")?;
     ensure!(members(world)?.len() == 1 && records(world)?.len() == 1);
     world.delete("b")?;
@@ -317,22 +298,14 @@ fn lives_without_status(world: &World, warning: &str) -> Result<()> {
 
 #[test]
 fn a_kind_without_a_status_works() -> Result<()> {
-    let setup = Setup {
-        crd: false,
-        ..Setup::default()
-    };
-    let world = world("record-none", setup)?;
+    let world = world("record-none", Setup::NO_CRD)?;
     world.install_crd_with("Widget", None)?;
     lives_without_status(&world, "has no subresource status")
 }
 
 #[test]
 fn a_kind_whose_schema_drops_the_status_works() -> Result<()> {
-    let setup = Setup {
-        crd: false,
-        ..Setup::default()
-    };
-    let world = world("record-pruned", setup)?;
+    let world = world("record-pruned", Setup::NO_CRD)?;
     // Some of ours stays, as in a schema that was made for another operator.
     let text = json!({"type": "string"});
     let status = json!({"type": "object", "properties": {
@@ -344,15 +317,10 @@ fn a_kind_whose_schema_drops_the_status_works() -> Result<()> {
 
 #[test]
 fn without_the_right_to_write_secrets_nothing_is_made() -> Result<()> {
-    let world = World::new("record-forbidden")?;
-    let chart = world.write_chart("many", &[("many.yaml", MANY)])?;
-    world.write_watches_of(&[("Widget", &chart, &[])])?;
+    let world = World::of_chart("record-forbidden", "many")?;
     let _operator = world.start_and_settle()?;
-    world.apply(&world.widget("a", json!({"members": 301})))?;
-    let condition = world.await_condition("a", "Ready", "False")?;
-    ensure!(condition["reason"] == "Record", "{condition}");
-    let message = condition["message"].as_str().unwrap_or_default();
-    says(message, ["rights to get, create, patch and delete Secrets"])?;
+    world.apply_widget("a", json!({"members": 301}))?;
+    world.await_unready("a", "Record", &["rights to get, create, patch and delete Secrets"])?;
     ensure!(members(&world)?.is_empty());
     world.update("a", json!({"members": 300}))?;
     await_members(&world, 300)?;

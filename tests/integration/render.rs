@@ -1,46 +1,27 @@
 //! `render -f` shows what `run` applies, and `template --dry-run=server` what Helm shows.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::world::{World, member_rule};
+use crate::look::{says, text};
+use crate::world::{World, config_map, member_rule, objects};
 
-/// What an operator knows and a command line doesn't: kinds of numbers, the watch's values, the cluster, earlier results.
-const FACTS: &str = r#"
-apiVersion: v1
-kind: Secret
-metadata:
-  name: {{ .Release.Name }}-facts
-data:
-  password: {{ randAlphaNum 24 | b64enc }}
----
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: {{ .Release.Name }}-facts
-data:
-  number: {{ printf "%T %v" .Values.number .Values.number | quote }}
-  float: {{ printf "%T %v" .Values.float .Values.float | quote }}
-  fixed: {{ .Values.fixed | quote }}
-  served: {{ .Capabilities.APIVersions.Has (printf "%s/v1/Widget" .Values.group) | quote }}
-  version: {{ .Capabilities.KubeVersion.Version }}
-  found: {{ dig "data" "word" "nothing" (lookup "v1" "ConfigMap" .Release.Namespace "source") | quote }}
-  revision: {{ printf "%v %v" .Release.Revision .Release.IsUpgrade | quote }}
-"#;
+fn add_source(world: &World) -> Result<()> {
+    world.apply(&config_map("source", json!({"word": "live"})))
+}
 
 fn world(name: &str) -> Result<World> {
     let world = World::new(name)?.watch_key("overrideValues: {fixed: $FIXED_BY_WATCH}");
-    fs::write(world.chart().join("templates/facts.yaml"), FACTS)?;
+    world.add_template("facts.yaml")?;
     world.grant("secrets", &[member_rule("", "secrets")])?;
     world.write_watches()?;
     let watches = fs::read_to_string(world.watches_file())?.replace("$FIXED_BY_WATCH", "from the watch");
     fs::write(world.watches_file(), watches)?;
-    let source =
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "source"}, "data": {"word": "live"}});
-    world.apply(&source)?;
+    add_source(&world)?;
     Ok(world)
 }
 
@@ -104,10 +85,7 @@ fn render_shows_what_run_applies() -> Result<()> {
         let refused = ensure_live(&world, &text);
         ensure!(refused.is_err(), "another spec has no other result: {text}");
         let password = world.expect("secret", "a-facts")?["data"]["password"].clone();
-        ensure!(
-            text.contains(password.as_str().context("no password")?),
-            "another password: {text}"
-        );
+        ensure!(text.contains(password.as_str().context("no password")?), "{text}");
     }
     Ok(())
 }
@@ -124,103 +102,37 @@ fn render_without_a_server_asks_none() -> Result<()> {
     );
     // As `kubectl get -o yaml | chartwright render -f -` has it, with all that tells of the cluster.
     let text = render(&world, &live, &["--kubeconfig", "/nowhere"])?;
-    for line in [
-        "number: int64 3000000",
-        "fixed: from the watch",
-        "found: nothing",
-        "served: \"false\"",
-        "revision: 1 false",
-    ] {
-        ensure!(text.contains(line), "{line} is missing: {text}");
-    }
+    says(
+        &text,
+        &[
+            "number: int64 3000000",
+            "fixed: from the watch",
+            "found: nothing",
+            "served: \"false\"",
+            "revision: 1 false",
+        ],
+    )?;
     live["spec"]["number"] = json!(1e21);
     ensure!(render(&world, &live, &[])?.contains("number: float64 1e+21"));
     Ok(())
 }
 
-const ASKS: &str = r#"
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: {{ .Release.Name }}-asks
-data:
-  version: {{ .Capabilities.KubeVersion | quote }}
-  has: {{ .Capabilities.APIVersions.Has "apps/v1/Deployment" | quote }}
-  found: {{ (lookup "v1" "ConfigMap" .Release.Namespace "source").data | toJson | quote }}
-  missing: {{ lookup "v1" "ConfigMap" .Release.Namespace "none" | toJson | quote }}
-  listed: {{ range (lookup "v1" "ConfigMap" .Release.Namespace "").items }}{{ .kind }}/{{ .metadata.name }} {{ end }}
-  namespace: {{ (lookup "v1" "Namespace" "" .Release.Namespace).metadata.name }}
-"#;
-
 /// The real Helm's binary, if it was built.
-fn helm() -> Option<std::path::PathBuf> {
+fn helm() -> Option<PathBuf> {
     let build = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/control-plane/build");
     let printed = Command::new(build).args(["--print-dir", "helm"]).output().ok()?;
     let folder = String::from_utf8(printed.stdout).ok()?;
-    let helm = std::path::Path::new(folder.trim()).join("helm");
+    let helm = Path::new(folder.trim()).join("helm");
     helm.is_file().then_some(helm)
 }
-
-/// Objects that can't be installed, and some that can, with a flag that makes a difference.
-const OBJECTS: &[(&str, &str)] = &[
-    ("{apiVersion: v1, kind: ConfigMap, metadata: {name: new}, bogus: 1}", ""),
-    ("{apiVersion: v1, kind: ConfigMap, metadata: {name: source}}", ""),
-    (
-        "{apiVersion: v1, kind: ConfigMap, metadata: {name: source}}",
-        "--is-upgrade",
-    ),
-    (
-        "{apiVersion: v1, kind: ConfigMap, metadata: {name: source}}",
-        "--take-ownership",
-    ),
-    (
-        "{apiVersion: v1, kind: ConfigMap, metadata: {name: source}}",
-        "--output-dir=OUT",
-    ),
-    (
-        "{apiVersion: v1, kind: ConfigMap, metadata: {name: source, annotations: {helm.sh/hook: pre-install}}}",
-        "",
-    ),
-    ("{apiVersion: v1, kind: ConfigMap, metadata: {name: half}}", ""),
-    ("{apiVersion: v1, kind: ConfigMap, metadata: {name: mine}}", ""),
-    (
-        "{apiVersion: v1, kind: ConfigMap, metadata: {name: mine}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: half}}",
-        "",
-    ),
-    ("{apiVersion: v1, kind: ConfigMap, metadata: {generateName: x-}}", ""),
-    ("{apiVersion: v1, kind: Namespace, metadata: {name: default}}", ""),
-    ("{apiVersion: a.b/v1, kind: Foo, metadata: {name: a}}", ""),
-    ("{apiVersion: apps/v1beta1, kind: Deployment, metadata: {name: a}}", ""),
-    (
-        "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap, metadata: {name: source}}]}",
-        "",
-    ),
-];
-
-/// No objects at all. What is said of them is ours.
-const MALFORMED: [&str; 3] = ["a: b", "kind: X", "{apiVersion: v1, kind: ConfigMap}"];
 
 #[test]
 fn a_dry_run_on_the_server_equals_helms() -> Result<()> {
     let world = World::new("render-template")?;
-    let source =
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "source"}, "data": {"word": "live"}});
-    world.apply(&source)?;
-    let good = world.write_chart("asks", &[("asks.yaml", ASKS)])?;
-    let bad = world.write_chart(
-        "unserved",
-        &[("a.yaml", "a: {{ lookup \"none.example/v1\" \"Thing\" \"\" \"\" }}")],
-    )?;
-    let old = world.write_chart("old", &[("a.yaml", "")])?;
-    fs::write(
-        old.join("Chart.yaml"),
-        "apiVersion: v2\nname: old\nversion: 0.1.0\nkubeVersion: <1.2.3\n",
-    )?;
-    let run = |program: &std::path::Path,
-               chart: &std::path::Path,
-               mode: &str,
-               kubeconfig: &std::path::Path|
-     -> Result<Output> {
+    add_source(&world)?;
+    let [good, bad, old] = ["asks", "unserved", "old"].map(|chart| world.second_chart(chart));
+    let (good, bad, old) = (good?, bad?, old?);
+    let run = |program: &Path, chart: &Path, mode: &str, kubeconfig: &Path| -> Result<Output> {
         let mut command = Command::new(program);
         command
             .args(["template", "rel"])
@@ -231,18 +143,19 @@ fn a_dry_run_on_the_server_equals_helms() -> Result<()> {
             .arg(kubeconfig);
         Ok(command.output()?)
     };
-    let ours = std::path::Path::new(env!("CARGO_BIN_EXE_chartwright"));
+    let ours = Path::new(env!("CARGO_BIN_EXE_chartwright"));
     let kubeconfig = world.control_plane.kubeconfig();
-    let text = String::from_utf8(run(ours, &good, "--dry-run=server", kubeconfig)?.stdout)?;
-    for line in [
-        r#"  has: "true""#,
-        r#"  found: "{\"word\":\"live\"}""#,
-        r#"  missing: "{}""#,
-        "  listed: ConfigMap/kube-root-ca.crt ConfigMap/source",
-        "  namespace: render-template",
-    ] {
-        ensure!(text.contains(line), "{line} is missing: {text}");
-    }
+    let shown = String::from_utf8(run(ours, &good, "--dry-run=server", kubeconfig)?.stdout)?;
+    says(
+        &shown,
+        &[
+            r#"  has: "true""#,
+            r#"  found: "{\"word\":\"live\"}""#,
+            r#"  missing: "{}""#,
+            "  listed: ConfigMap/kube-root-ca.crt ConfigMap/source",
+            "  namespace: render-template",
+        ],
+    )?;
     let Some(helm) = helm() else {
         eprintln!("not compared with Helm: tests/control-plane/build helm makes it");
         return Ok(());
@@ -254,7 +167,7 @@ fn a_dry_run_on_the_server_equals_helms() -> Result<()> {
             .map(str::to_owned)
             .collect()
     };
-    let compare = |chart: &std::path::Path, mode: &str, what: &str| -> Result<()> {
+    let compare = |chart: &Path, mode: &str, what: &str| -> Result<()> {
         let (theirs, ours) = (
             run(&helm, chart, mode, kubeconfig)?,
             run(ours, chart, mode, kubeconfig)?,
@@ -284,23 +197,19 @@ fn a_dry_run_on_the_server_equals_helms() -> Result<()> {
         metadata["name"] = json!(name);
         world.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))?;
     }
-    for (objects, flags) in OBJECTS {
+    for case in objects("dry-run")? {
+        let (objects, flags) = (text(&case["objects"]), text(&case["flags"]));
         let chart = world.write_chart("objects", &[("a.yaml", objects)])?;
         let flags = flags.replace("OUT", &world.dir.path().join("out").to_string_lossy());
-        compare(
-            &chart,
-            format!("--dry-run=server {flags}").trim(),
-            &format!("{objects} {flags}"),
-        )?;
-    }
-    for objects in MALFORMED {
-        let chart = world.write_chart("objects", &[("a.yaml", objects)])?;
+        let mode = format!("--dry-run=server {flags}");
+        if case["malformed"].is_null() {
+            compare(&chart, mode.trim(), &case.to_string())?;
+            continue;
+        }
         for program in [helm.as_path(), ours] {
-            let output = run(program, &chart, "--dry-run=server", kubeconfig)?;
-            ensure!(
-                output.status.code() == Some(1) && output.stdout.is_empty(),
-                "{objects}: {output:?}"
-            );
+            let output = run(program, &chart, mode.trim(), kubeconfig)?;
+            ensure!(output.status.code() == Some(1), "{objects}: {output:?}");
+            ensure!(output.stdout.is_empty(), "{objects}: {output:?}");
         }
     }
     Ok(())

@@ -1,6 +1,5 @@
 //! Two operators for the same watches at the same time, and no Lease that lets only one of them work.
 
-use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -11,14 +10,6 @@ use crate::operator::{Launch, Operator};
 use crate::support::{Requests, eventually};
 use crate::world::{SOON, Start, World, member_rule};
 
-const RANDOM: &str = "\
-apiVersion: v1
-kind: Secret
-metadata:
-  name: {{ .Release.Name }}-random
-data:
-  password: {{ randAlphaNum 24 | b64enc }}
-";
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 struct Pair {
@@ -29,7 +20,7 @@ struct Pair {
 impl Pair {
     fn new(name: &str) -> Result<Self> {
         let world = World::new(name)?;
-        fs::write(world.chart().join("templates/random.yaml"), RANDOM)?;
+        world.add_template("password-only.yaml")?;
         world.grant("secrets", &[member_rule("", "secrets")])?;
         let launch = |replica| {
             world.launch(&Launch {
@@ -142,7 +133,7 @@ fn two_at_work_on_the_same_releases_do_not_fight() -> Result<()> {
     world.paint("a-main", "pink")?;
     world.kubectl.delete("configmap", "b-two")?;
     world.await_color("a-main", "red")?;
-    world.await_object("configmap", "b-two", "is back", |_| true)?;
+    world.await_there("configmap", "b-two")?;
     pair.rest()?;
 
     // A deletion.
@@ -159,16 +150,14 @@ fn two_at_work_on_the_same_releases_do_not_fight() -> Result<()> {
     pair.rest()?;
     let gone = pair.deleted(start, "configmaps")?;
     ensure!(gone == ["d-main", "d-one", "d-two"], "{gone:?}");
-    ensure!(world.get(&world.widgets(), "d")?.is_none(), "it came back");
+    world.absent(&world.widgets(), ["d"])?;
 
     let before = versions(&world.labelled("configmaps,secrets,deployments")?);
     let start = world.mark()?;
     std::thread::sleep(Duration::from_secs(10));
     let [one, two] = pair.requests(start)?;
-    ensure!(
-        one.is_empty() && two.is_empty(),
-        "they never leave it alone:\n{one}and\n{two}"
-    );
+    ensure!(one.is_empty(), "they never leave it alone:\n{one}and\n{two}");
+    ensure!(two.is_empty(), "they never leave it alone:\n{one}and\n{two}");
     ensure!(versions(&world.labelled("configmaps,secrets,deployments")?) == before);
     Ok(())
 }

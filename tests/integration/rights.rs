@@ -6,17 +6,17 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{condition, says};
-use crate::operator::{IMPATIENT, Launch};
+use crate::look::{condition, is_ready, says};
+use crate::operator::{ELECTED, IMPATIENT, Launch};
 use crate::support::eventually;
-use crate::world::{PROMPT, SOON, Setup, World, member_rule};
+use crate::world::{SOON, Setup, World, crd, member_rule};
 
 fn without(name: &str, resources: &[&str]) -> Result<World> {
     World::with(
         name,
         Setup {
             without: resources,
-            ..Setup::default()
+            ..Setup::USUAL
         },
     )
 }
@@ -36,16 +36,16 @@ fn revoke(world: &World, role: &str) -> Result<()> {
 fn a_status_that_may_not_be_written_is_told_by_an_event_and_tried_ever_more_seldom() -> Result<()> {
     let world = without("rights-status", &["widgets/status"])?;
     let operator = world.start()?;
-    world.apply(&world.widget("a", json!({"extra": ["one"]})))?;
-    let told = world.await_event("a", "StatusUnwritten")?;
-    says(
-        &told,
-        [
+    world.apply_widget("a", json!({"extra": ["one"]}))?;
+    world.await_event(
+        "a",
+        "StatusUnwritten",
+        &[
             "cannot patch resource \"widgets/status\"",
             "the operator needs the rights",
         ],
     )?;
-    world.await_object("configmap", "a-one", "is there", |_| true)?;
+    world.await_there("configmap", "a-one")?;
     let start = world.mark()?;
     std::thread::sleep(Duration::from_secs(6));
     let attempts = world.requests(&operator, start)?.resource("widgets");
@@ -55,7 +55,7 @@ fn a_status_that_may_not_be_written_is_told_by_an_event_and_tried_ever_more_seld
     operator.kill()?;
     world.edit("a", json!({"extra": ["two"]}))?;
     let _operator = world.start()?;
-    world.await_object("configmap", "a-two", "is there", |_| true)?;
+    world.await_there("configmap", "a-two")?;
     world.await_gone("configmap", "a-one")?;
     world.grant("status", &[rule(&world.group(), "widgets/status", &["patch"])])?;
     let widget = world.await_ready("a")?;
@@ -74,18 +74,15 @@ fn events_that_may_not_be_written_are_told_by_the_log() -> Result<()> {
     world.grant("events", &[rule("events.k8s.io", "events", &["create", "patch"])])?;
     std::thread::sleep(Duration::from_secs(1));
     world.update("a", json!({"color": "red"}))?;
-    world.await_event("a", "UpgradeSuccessful")?;
+    world.await_event("a", "UpgradeSuccessful", &[])?;
     Ok(())
 }
 
 #[test]
 fn without_the_right_to_leases_nobody_leads_and_whoever_loses_one_ends() -> Result<()> {
     let world = without("rights-leases", &["leases"])?;
-    let mut operator = world.launch(&Launch {
-        arguments: &["--leader-elect", "--leader-election-id=widgets"],
-        ..Launch::default()
-    })?;
-    world.apply(&world.widget("a", json!({})))?;
+    let mut operator = world.launch(&ELECTED)?;
+    world.apply_widget("a", json!({}))?;
     operator.await_log("leader election needs get, create and update on leases")?;
     std::thread::sleep(Duration::from_secs(2));
     ensure!(operator.is_running() && world.labelled("configmaps")?.is_empty());
@@ -113,18 +110,10 @@ fn a_kind_of_members_without_rights_is_named_and_nothing_is_pruned_until_they_ar
     let _operator = world.start()?;
     let spec =
         |color: &str, secret: bool| json!({"color": color, "secret": {"enabled": secret, "password": "hunter2"}});
-    let await_forbidden = || -> Result<()> {
-        let found = eventually("Ready says what is forbidden", SOON, || {
-            let ready = world.await_condition("a", "Ready", "False")?;
-            Ok((ready["reason"] == "Forbidden").then_some(ready))
-        })?;
-        let message = found["message"].as_str().unwrap_or_default();
-        says(message, ["ConfigMap", "resource \"configmaps\""])?;
-        Ok(())
-    };
-    world.apply(&world.widget("a", spec("blue", true)))?;
+    let await_forbidden = || world.await_unready("a", "Forbidden", &["ConfigMap", "resource \"configmaps\""]);
+    world.apply_widget("a", spec("blue", true))?;
     await_forbidden()?;
-    ensure!(world.await_event("a", "Forbidden")?.contains("configmaps"));
+    world.await_event("a", "Forbidden", &["configmaps"])?;
     world.grant("maps", &[member_rule("", "configmaps")])?;
     world.await_ready("a")?;
 
@@ -132,10 +121,7 @@ fn a_kind_of_members_without_rights_is_named_and_nothing_is_pruned_until_they_ar
     world.edit("a", spec("red", false))?;
     await_forbidden()?;
     std::thread::sleep(Duration::from_secs(2));
-    ensure!(
-        world.get("secret", "a-secret")?.is_some(),
-        "pruned on partial knowledge"
-    );
+    world.expect("secret", "a-secret")?;
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "blue");
     world.grant("maps", &[member_rule("", "configmaps")])?;
     world.await_ready("a")?;
@@ -145,35 +131,13 @@ fn a_kind_of_members_without_rights_is_named_and_nothing_is_pruned_until_they_ar
 }
 
 #[test]
-fn what_waits_for_a_watch_goes_as_soon_as_it_works() -> Result<()> {
-    let world = without("rights-watch", &["configmaps"])?;
-    world.grant("secrets", &[member_rule("", "secrets")])?;
-    world.grant("one", &[rule("", "configmaps", &["get", "create", "patch", "delete"])])?;
-    let operator = world.launch(&IMPATIENT)?;
-    let spec = |secret: bool| json!({"secret": {"enabled": secret, "password": "hunter2"}});
-    world.install("a", spec(true))?;
-    operator.await_log("cannot list resource \\\"configmaps\\\"")?;
-    world.update("a", spec(false))?;
-    std::thread::sleep(Duration::from_secs(2));
-    ensure!(
-        world.get("secret", "a-secret")?.is_some(),
-        "pruned on partial knowledge"
-    );
-    world.grant("all", &[rule("", "configmaps", &["list", "watch"])])?;
-    eventually("the Secret is pruned", PROMPT, || {
-        Ok(world.get("secret", "a-secret")?.is_none().then_some(()))
-    })
-}
-
-#[test]
 fn what_an_operator_may_not_do_to_its_own_kind_is_told() -> Result<()> {
     let world = without("rights-own", &["widgets"])?;
     let operator = world.start()?;
-    world.apply(&world.widget("a", json!({})))?;
+    world.apply_widget("a", json!({}))?;
     operator.await_log("cannot list resource \\\"widgets\\\"")?;
     world.grant("look", &[rule(&world.group(), "widgets", &["get", "list", "watch"])])?;
-    let told = world.await_event("a", "Claim")?;
-    says(&told, ["finalizer", "the operator needs the rights"])?;
+    world.await_event("a", "Claim", &["finalizer", "the operator needs the rights"])?;
     ensure!(world.labelled("configmaps")?.is_empty(), "made without a claim");
     let touch = [rule(&world.group(), "widgets", &["patch"])];
     world.grant("touch", &touch)?;
@@ -181,8 +145,11 @@ fn what_an_operator_may_not_do_to_its_own_kind_is_told() -> Result<()> {
 
     revoke(&world, "touch")?;
     world.kubectl.begin_delete(&world.widgets(), "a")?;
-    let told = world.await_event("a", "DeleteFailed")?;
-    says(&told, ["chartwright.dev/release", "the operator needs the rights"])?;
+    world.await_event(
+        "a",
+        "DeleteFailed",
+        &["chartwright.dev/release", "the operator needs the rights"],
+    )?;
     let widget = world.expect(&world.widgets(), "a")?;
     ensure!(
         condition(&widget, "Ready").is_some_and(|ready| ready["reason"] == "DeleteFailed"),
@@ -198,7 +165,7 @@ fn a_namespace_without_rights_keeps_no_other_from_working() -> Result<()> {
         "rights-one",
         Setup {
             only_in: &["rights-one"],
-            ..Setup::default()
+            ..Setup::USUAL
         },
     )?;
     let other = world.control_plane.kubectl().create_namespace("rights-other")?;
@@ -224,57 +191,36 @@ fn a_namespace_without_rights_keeps_no_other_from_working() -> Result<()> {
     )?;
     eventually("the other namespace works, too", SOON, || {
         let widget = other.get(&world.widgets(), "b")?;
-        Ok(widget.filter(|widget| condition(widget, "Ready").is_some_and(|ready| ready["status"] == "True")))
+        Ok(widget.filter(is_ready))
     })?;
     Ok(())
 }
 
-const WEB: &str = r"
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: '{{ .Release.Name }}'}
-spec:
-  replicas: 2
-  selector: {matchLabels: {app: '{{ .Release.Name }}'}}
-  template:
-    metadata: {labels: {app: '{{ .Release.Name }}'}}
-    spec: {terminationGracePeriodSeconds: 0, containers: [{name: app, image: 'example/app:1'}]}
-";
-
 #[test]
 fn forcing_leaves_replicas_while_it_cannot_be_seen_who_sets_them() -> Result<()> {
-    let world = without("rights-scale", &["horizontalpodautoscalers"])?;
-    let chart = world.write_chart("web", &[("web.yaml", WEB)])?;
-    world.write_watches_of(&[("Widget", &chart, &[])])?;
+    let world = without("rights-scale", &["horizontalpodautoscalers"])?.use_chart("web")?;
     let operator = world.start()?;
     world.install("a", json!({}))?;
     world.kubectl.scale("kube-controller-manager", "a", 4)?;
     world.await_quiet(&operator)?;
     let force = |token: &str| -> Result<()> {
         world.annotate("a", json!({"chartwright.dev/force-at": token}))?;
-        world.await_object(&world.widgets(), "a", "was forced", |widget| {
-            widget["status"]["lastHandledForceAt"] == token
-        })?;
+        world.await_field(&world.widgets(), "a", "/status/lastHandledForceAt", token)?;
         Ok(())
     };
     force("once")?;
-    let told = world.await_event("a", "ReplicasLeft")?;
-    says(
-        &told,
-        ["Deployment.apps rights-scale/a", "list horizontalpodautoscalers"],
+    world.await_event(
+        "a",
+        "ReplicasLeft",
+        &["Deployment.apps rights-scale/a", "list horizontalpodautoscalers"],
     )?;
     world.await_quiet(&operator)?;
-    ensure!(
-        world.expect("deployment", "a")?["spec"]["replicas"] == 4,
-        "taken though an autoscaler may be there"
-    );
+    ensure!(world.expect("deployment", "a")?["spec"]["replicas"] == 4);
     world.await_ready("a")?;
     world.grant("look", &[rule("autoscaling", "horizontalpodautoscalers", &["list"])])?;
     std::thread::sleep(Duration::from_secs(1));
     force("twice")?;
-    world.await_object("deployment", "a", "is scaled as the chart says", |deployment| {
-        deployment["spec"]["replicas"] == 2
-    })?;
+    world.await_field("deployment", "a", "/spec/replicas", 2)?;
     Ok(())
 }
 
@@ -321,14 +267,11 @@ fn each_resource_that_is_taken_away_is_missed() -> Result<()> {
         let world = without(&format!("rights-missed-{number}"), &[resource])?;
         world.write_watches_of(&[("Widget", &chart, &[])])?;
         let start = world.mark()?;
-        let operator = world.launch(&Launch {
-            arguments: &["--leader-elect", "--leader-election-id=widgets"],
-            ..Launch::default()
-        })?;
+        let operator = world.launch(&ELECTED)?;
         let mut spec = all_of_memcached();
         // Its pods find no node, so that it is asked why they don't run.
         spec["nodeSelector"] = json!({"none": "has-it"});
-        world.apply(&world.widget("a", spec))?;
+        world.apply_widget("a", spec)?;
         running.push((resource, world, operator, start));
     }
     for (resource, world, operator, start) in &running {
@@ -345,32 +288,12 @@ fn each_resource_that_is_taken_away_is_missed() -> Result<()> {
 /// The API server refuses what no rule gives, and this refuses a rule that gives what nobody asks for.
 #[test]
 fn every_right_of_the_project_is_used_and_none_is_missing() -> Result<()> {
-    let alone = Setup {
-        alone: true,
-        ..Setup::default()
-    };
-    let world = World::with("rights-used", alone)?;
-    let crd = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "servicemonitors.monitoring.coreos.com"},
-        "spec": {
-            "group": "monitoring.coreos.com", "scope": "Namespaced",
-            "names": {"kind": "ServiceMonitor", "plural": "servicemonitors", "singular": "servicemonitor", "listKind": "ServiceMonitorList"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
-                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-            }}}],
-        },
-    });
-    let kubectl = world.control_plane.kubectl();
-    kubectl.apply(&crd.to_string())?;
-    kubectl.wait("Established", "crd", "servicemonitors.monitoring.coreos.com", SOON)?;
+    let world = World::with("rights-used", Setup::ALONE)?;
+    world.serve(&crd("monitoring.coreos.com", "ServiceMonitor"))?;
     let chart = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/memcached");
     world.write_watches_of(&[("Widget", &chart, &[])])?;
-    let operator = world.launch(&Launch {
-        arguments: &["--leader-elect", "--leader-election-id=widgets"],
-        ..Launch::default()
-    })?;
-    world.apply(&world.widget("a", all_of_memcached()))?;
+    let operator = world.launch(&ELECTED)?;
+    world.apply_widget("a", all_of_memcached())?;
     // No pod runs here, so that it is asked why.
     let members = [
         "configmap",
@@ -476,8 +399,7 @@ fn the_rules_for_one_namespace_are_those_for_the_cluster_but_for_what_lies_in_no
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("config/namespaced");
     let dry = ["apply", "--dry-run=server", "-k", &folder.display().to_string()];
     let told = world.kubectl.run(dry)?;
-    says(&told, ["rolebinding", "chartwright-manager-role "])?;
-    Ok(())
+    says(&told, &["rolebinding", "chartwright-manager-role "])
 }
 
 #[test]
@@ -487,7 +409,7 @@ fn without_the_right_to_watch_crds_discovery_is_read_now_and_then() -> Result<()
     world.install("a", json!({}))?;
     // A kind that nobody serves: whoever waits for it must not ask on and on.
     let absent = json!({"apiVersion": "absent.test/v1", "kind": "Absent", "metadata": {"name": "absent"}});
-    world.apply(&world.widget("b", json!({"extraDeploy": [absent]})))?;
+    world.apply_widget("b", json!({"extraDeploy": [absent]}))?;
     world.await_condition("b", "Ready", "False")?;
     let start = world.mark()?;
     std::thread::sleep(Duration::from_secs(6));

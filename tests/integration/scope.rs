@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
-use crate::look::{inventory, says, uid, versions};
-use crate::operator::Launch;
+use crate::look::{inventory, uid, versions};
+use crate::operator::{Launch, METERED};
 use crate::support::eventually;
 use crate::world::{Setup, World, member_rule};
 
@@ -33,7 +33,7 @@ fn of_two_replicas_one_works_and_the_other_takes_over() -> Result<()> {
     ensure!(!waiting.is_empty(), "it does not even look at the lease");
 
     first.kill()?;
-    world.apply(&world.widget("c", json!({})))?;
+    world.apply_widget("c", json!({}))?;
     // The lease lasts fifteen seconds.
     eventually("the other replica works", Duration::from_secs(45), || {
         Ok(world.get("configmap", "c-main")?.is_some().then_some(()))
@@ -45,7 +45,7 @@ fn of_two_replicas_one_works_and_the_other_takes_over() -> Result<()> {
     third.await_log("lease")?;
     let stopped = Instant::now();
     ensure!(second.terminate()?.success());
-    world.apply(&world.widget("d", json!({})))?;
+    world.apply_widget("d", json!({}))?;
     world.await_ready("d")?;
     let took = stopped.elapsed();
     ensure!(took < Duration::from_secs(12), "the lease was not given back: {took:?}");
@@ -54,13 +54,7 @@ fn of_two_replicas_one_works_and_the_other_takes_over() -> Result<()> {
 
 #[test]
 fn a_crd_that_is_not_there_yet_is_waited_for() -> Result<()> {
-    let world = World::with(
-        "scope-late",
-        Setup {
-            crd: false,
-            ..Setup::default()
-        },
-    )?;
+    let world = World::with("scope-late", Setup::NO_CRD)?;
     let mut operator = world.start()?;
     operator.await_log("waiting for its CustomResourceDefinition")?;
     std::thread::sleep(Duration::from_secs(1));
@@ -79,14 +73,8 @@ fn a_crd_that_is_not_there_yet_is_waited_for() -> Result<()> {
             .as_str()
             .is_some_and(|text| text.contains("Gadget") && text.contains("templates/extra.yaml"))
     );
-    ensure!(
-        world.expect("configmap", "a-main")?["data"]["color"] == "red",
-        "what is known is applied"
-    );
-    ensure!(
-        world.get("configmap", "a-one")?.is_some(),
-        "pruned on partial knowledge"
-    );
+    ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
+    world.expect("configmap", "a-one")?;
     world.install_crd("Gadget")?;
     let begun = Instant::now();
     let widget = world.await_ready("a")?;
@@ -118,7 +106,7 @@ fn confined(name: &str, also: &[&str]) -> Result<()> {
         name,
         Setup {
             only_in: &namespaces,
-            ..Setup::default()
+            ..Setup::USUAL
         },
     )?;
     let widget = |namespace: &str| {
@@ -140,11 +128,7 @@ fn confined(name: &str, also: &[&str]) -> Result<()> {
         eventually(&what, Duration::from_secs(30), || {
             let widget = place.get(&world.widgets(), "a")?.context("it is not there")?;
             let ready = crate::look::condition(&widget, "Ready");
-            ensure!(
-                ready.as_ref().is_some_and(|ready| ready["status"] == "True"),
-                "{widget}\n{}",
-                operator.log()
-            );
+            ensure!(ready.as_ref().is_some_and(|ready| ready["status"] == "True"));
             Ok(Some(()))
         })?;
         place.run(["delete", "configmap", "a-one"])?;
@@ -162,10 +146,8 @@ fn confined(name: &str, also: &[&str]) -> Result<()> {
         .in_namespace(&outside)
         .get(&world.widgets(), "a")?
         .context("it is gone")?;
-    ensure!(
-        untouched["status"].is_null() && untouched["metadata"]["finalizers"].is_null(),
-        "{untouched}"
-    );
+    ensure!(untouched["status"].is_null(), "{untouched}");
+    ensure!(untouched["metadata"]["finalizers"].is_null(), "{untouched}");
     let requests = world.all_requests(&operator, start)?;
     let beyond = requests.filter(|request| {
         let ours = ["widgets", "configmaps", "secrets", "events", "leases"].contains(&request.resource.as_str());
@@ -190,17 +172,15 @@ fn a_selector_chooses_and_does_not_let_go_of_what_it_chose() -> Result<()> {
     let world = World::new("scope-selector")?.watch_key("selector: {matchLabels: {team: blue}}");
     let operator = world.start()?;
     let start = world.mark()?;
-    world.apply(&world.widget("other", json!({})))?;
-    world.apply(&world.widget("a", json!({})))?;
+    world.apply_widget("other", json!({}))?;
+    world.apply_widget("a", json!({}))?;
     let team =
         |team: serde_json::Value| world.patch(&world.widgets(), "a", &json!({"metadata": {"labels": {"team": team}}}));
     team("blue".into())?;
     world.await_ready("a")?;
     let other = world.expect(&world.widgets(), "other")?;
-    ensure!(
-        other["status"].is_null() && other["metadata"]["finalizers"].is_null(),
-        "{other}"
-    );
+    ensure!(other["status"].is_null(), "{other}");
+    ensure!(other["metadata"]["finalizers"].is_null(), "{other}");
     let requests = world.requests(&operator, start)?.name("other");
     ensure!(requests.is_empty(), "{requests}");
 
@@ -209,24 +189,16 @@ fn a_selector_chooses_and_does_not_let_go_of_what_it_chose() -> Result<()> {
     world.update("a", json!({"color": "red"}))?;
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
     world.delete("a")?;
-    ensure!(world.get("configmap", "a-main")?.is_none());
-    world.delete("other")?;
-    Ok(())
+    world.absent("configmap", ["a-main"])?;
+    world.delete("other")
 }
 
 #[test]
 fn cluster_scoped_custom_resources_have_a_target_namespace() -> Result<()> {
-    let world = World::with(
-        "scope-cluster",
-        Setup {
-            cluster_scoped: true,
-            ..Setup::default()
-        },
-    )?;
+    let world = World::with("scope-cluster", Setup::CLUSTER_SCOPED)?;
     let operator = world.start()?;
-    world.apply(&world.widget("one", json!({})))?;
-    let message = world.await_stalled("one", "ValuesInvalid")?;
-    ensure!(message.contains("targetNamespace"), "{message}");
+    world.apply_widget("one", json!({}))?;
+    world.await_stalled("one", "ValuesInvalid", &["targetNamespace"])?;
     ensure!(operator.terminate()?.success());
 
     world.kubectl.create_namespace("scope-cluster-one")?;
@@ -247,8 +219,7 @@ fn cluster_scoped_custom_resources_have_a_target_namespace() -> Result<()> {
     ensure!(target.get("configmap", "one-two")?.is_none());
     world.delete("one")?;
     ensure!(target.get("configmap", "one-main")?.is_none());
-    world.await_gone("priorityclass", "scope-cluster-one-one")?;
-    Ok(())
+    world.await_gone("priorityclass", "scope-cluster-one-one")
 }
 
 #[test]
@@ -265,9 +236,8 @@ fn a_name_takes_no_release_into_another_namespace() -> Result<()> {
     let start = world.mark()?;
     for name in ["kube-system", "scope-target-2"] {
         // Nothing is read there, either.
-        world.apply(&world.widget(name, json!({"lookup": "words"})))?;
-        let message = world.await_stalled(name, "Refused")?;
-        says(&message, [&format!("add \"{name}\" to `allow.namespaces`")])?;
+        world.apply_widget(name, json!({"lookup": "words"}))?;
+        world.await_stalled(name, "Refused", &[&format!("add \"{name}\" to `allow.namespaces`")])?;
     }
     world.install("scope-target", json!({}))?;
     let beyond = world
@@ -281,7 +251,7 @@ fn a_name_takes_no_release_into_another_namespace() -> Result<()> {
     world.await_ready("scope-target-2")?;
     let there = world.kubectl.in_namespace("scope-target-2");
     ensure!(there.get("configmap", "scope-target-2-main")?.is_some());
-    world.await_stalled("kube-system", "Refused")?;
+    world.await_stalled("kube-system", "Refused", &[])?;
     // Who deletes it needs no namespace.
     world.delete("kube-system")?;
     world.delete("scope-target-2")?;
@@ -313,14 +283,7 @@ fn a_custom_resource_without_a_spec_gets_the_charts_defaults() -> Result<()> {
 fn several_kinds_live_in_one_process_and_the_same_name_in_two_of_them() -> Result<()> {
     let world = World::new("scope-kinds")?;
     world.install_crd("Gadget")?;
-    let map = |suffix: &str| {
-        let name = format!("{{{{ .Release.Name }}}}-{suffix}");
-        format!(
-            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: '{name}'}}\ndata: {{by: '{{{{ .Chart.Name }}}}', word: '{{{{ .Values.word }}}}'}}\n"
-        )
-    };
-    let extra = format!("{{{{ if .Values.more }}}}\n{}{{{{ end }}}}\n", map("more"));
-    let gadget = world.write_chart("gadget", &[("map.yaml", &map("gadget")), ("more.yaml", &extra)])?;
+    let gadget = world.second_chart("gadgets")?;
     world.write_watches_of(&[
         ("Widget", &world.chart(), &["overrideValues: {color: $COLOR}"]),
         ("Gadget", &gadget, &["overrideValues: {word: fixed}"]),
@@ -337,11 +300,8 @@ fn several_kinds_live_in_one_process_and_the_same_name_in_two_of_them() -> Resul
     let gadget = world.expect(&gadgets, "a")?;
     ensure!(inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-one"]);
     ensure!(inventory(&gadget) == ["ConfigMap a-gadget", "ConfigMap a-more"]);
-    ensure!(world.expect("configmap", "a-gadget")?["data"] == json!({"by": "gadget", "word": "fixed"}));
-    ensure!(
-        world.expect("configmap", "a-main")?["data"]["color"] == "green",
-        "overrideValues win over the spec"
-    );
+    ensure!(world.expect("configmap", "a-gadget")?["data"] == json!({"by": "gadgets", "word": "fixed"}));
+    ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "green");
 
     let maps = |names: [&str; 2]| {
         names
@@ -354,11 +314,8 @@ fn several_kinds_live_in_one_process_and_the_same_name_in_two_of_them() -> Resul
     world.await_gone("configmap", "a-more")?;
     gadget_ready()?;
     world.kubectl.delete(&gadgets, "a")?;
-    ensure!(world.get("configmap", "a-gadget")?.is_none());
-    ensure!(
-        versions(&maps(["a-main", "a-one"])?) == versions(&widgets),
-        "another kind's release was touched"
-    );
+    world.absent("configmap", ["a-gadget"])?;
+    ensure!(versions(&maps(["a-main", "a-one"])?) == versions(&widgets));
     ensure!(uid(&world.await_ready("a")?) == uid(&widget));
     Ok(())
 }
@@ -366,8 +323,7 @@ fn several_kinds_live_in_one_process_and_the_same_name_in_two_of_them() -> Resul
 #[test]
 fn two_charts_share_a_kind_by_selectors_that_exclude_each_other() -> Result<()> {
     let world = World::new("scope-share")?;
-    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-other'}\n";
-    let other = world.write_chart("other", &[("map.yaml", map)])?;
+    let other = world.second_chart("other")?;
     world.write_watches_of(&[
         ("Widget", &world.chart(), &["selector: {matchLabels: {chart: first}}"]),
         (
@@ -376,10 +332,7 @@ fn two_charts_share_a_kind_by_selectors_that_exclude_each_other() -> Result<()> 
             &["selector: {matchExpressions: [{key: chart, operator: NotIn, values: [first]}]}"],
         ),
     ])?;
-    let operator = world.launch(&Launch {
-        metrics: true,
-        ..Launch::default()
-    })?;
+    let operator = world.launch(&METERED)?;
     let mut widget = world.widget("a", json!({}));
     widget["metadata"]["labels"] = json!({"chart": "first"});
     world.apply(&widget)?;
@@ -391,14 +344,14 @@ fn two_charts_share_a_kind_by_selectors_that_exclude_each_other() -> Result<()> 
         "a",
         &json!({"metadata": {"labels": {"chart": "second"}}}),
     )?;
-    world.await_object("configmap", "a-other", "is made", |_| true)?;
+    world.await_there("configmap", "a-other")?;
     world.await_gone("configmap", "a-main")?;
     world.await_quiet(&operator)?;
     let series =
         "chartwright_release_ready{group=\"scope-share.test\",kind=\"Widget\",namespace=\"scope-share\",name=\"a\"}";
     ensure!(operator.metric(series)? == 1.0, "{}", operator.metrics()?);
     world.kubectl.delete("configmap", "a-other")?;
-    world.await_object("configmap", "a-other", "is back", |_| true)?;
+    world.await_there("configmap", "a-other")?;
     Ok(())
 }
 
@@ -420,7 +373,7 @@ fn of_two_operators_of_one_name_the_one_that_stays_has_its_way() -> Result<()> {
     let old = start(&chart("old")?, 1)?;
     let names: Vec<String> = (0..10).map(|n| format!("w{n}")).collect();
     for name in &names {
-        world.apply(&world.widget(name, json!({})))?;
+        world.apply_widget(name, json!({}))?;
     }
     for name in &names {
         world.await_ready(name)?;

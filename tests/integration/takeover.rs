@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::former::{self, Former, kind, pods, restore, restore_as, store_chart};
-use crate::look::{TRACKING, annotation, inventory, is_marked, label, says, uid};
+use crate::look::{TRACKING, annotation, inventory, is_marked, label, text, uid};
 use crate::operator::Operator;
 use crate::world::World;
 
@@ -28,12 +28,9 @@ fn of_chart(name: &str, chart: &Path, keys: &[&str]) -> Result<World> {
 fn as_it_was(_: &mut Value) {}
 
 /// Every member is the same object as before, ours, and nobody else's.
-fn members_are_ours(world: &World, former: &Former, except: &[&str]) -> Result<()> {
+fn members_are_ours(world: &World, former: &Former) -> Result<()> {
     for before in former.members() {
-        let name = before["metadata"]["name"].as_str().unwrap_or_default();
-        if except.contains(&name) {
-            continue;
-        }
+        let name = text(&before["metadata"]["name"]);
         let now = world.expect(&kind(before), name)?;
         ensure!(uid(&now) == uid(before), "{name} was made anew");
         ensure!(is_marked(&now), "{now}");
@@ -58,19 +55,9 @@ fn members_are_ours(world: &World, former: &Former, except: &[&str]) -> Result<(
             .collect();
         ensure!(managers == [("chartwright", "Apply")], "{name}: {managers:?}");
         if !before["spec"].is_null() && kind(before) != "job.v1.batch" {
-            ensure!(
-                now["spec"] == before["spec"],
-                "{name}: {} then {}",
-                before["spec"],
-                now["spec"]
-            );
+            ensure!(now["spec"] == before["spec"]);
         }
-        ensure!(
-            now["data"] == before["data"],
-            "{name}: {} then {}",
-            before["data"],
-            now["data"]
-        );
+        ensure!(now["data"] == before["data"]);
     }
     Ok(())
 }
@@ -82,7 +69,7 @@ fn takes_over(world: &World, former: &Former) -> Result<Operator> {
     let operator = world.start()?;
     let widget = former.await_taken(world)?;
     world.await_ready(&former.name)?;
-    members_are_ours(world, former, &[])?;
+    members_are_ours(world, former)?;
     ensure!(pods(world)? == before, "pods were restarted");
     ensure!(former.secrets(world)? == 0, "release Secrets are left");
     ensure!(widget["status"]["deployedRelease"].is_null(), "{}", widget["status"]);
@@ -103,7 +90,7 @@ fn helm_operators_release_is_taken_over_without_touching_a_pod() -> Result<()> {
     // The revision goes on, and an unchanged render is none.
     let widget = world.expect(&world.widgets(), "shop")?;
     ensure!(widget["status"]["release"]["revision"] == 5);
-    ensure!(world.await_event("shop", "TakenOver")?.contains("helm-operator"));
+    world.await_event("shop", "TakenOver", &["helm-operator"])?;
 
     // In this order: our finalizer before the members, the release Secrets after everything but our own annotation.
     let all = world.all_requests(&operator, start)?;
@@ -120,10 +107,8 @@ fn helm_operators_release_is_taken_over_without_touching_a_pod() -> Result<()> {
         at("patch configmaps/").is_some_and(|member| claim < member),
         "{writes:?}"
     );
-    ensure!(
-        count("patch widgets/", before) >= 2 && count("patch widgets/status", before) >= 2,
-        "{writes:?}"
-    );
+    ensure!(count("patch widgets/", before) >= 2, "{writes:?}");
+    ensure!(count("patch widgets/status", before) >= 2, "{writes:?}");
     ensure!(count("patch deployments/", after) == 0);
     ensure!(count("patch widgets/", after) == 1);
 
@@ -132,10 +117,8 @@ fn helm_operators_release_is_taken_over_without_touching_a_pod() -> Result<()> {
     world.update("shop", json!({"dropped": false, "extra": false}))?;
     let config = world.expect("configmap", "shop-config")?;
     ensure!(config["data"] == json!({"color": "red"}), "{config}");
-    ensure!(
-        label(&config, "dropped").is_none() && annotation(&config, "somebody") == Some("else"),
-        "{config}"
-    );
+    ensure!(label(&config, "dropped").is_none(), "{config}");
+    ensure!(annotation(&config, "somebody") == Some("else"), "{config}");
     let deployment = world.expect("deployment", "shop")?;
     let env = &deployment["spec"]["template"]["spec"]["containers"][0]["env"];
     ensure!(*env == json!([{"name": "COLOR", "value": "red"}]), "{env}");
@@ -174,12 +157,12 @@ fn a_custom_resource_that_is_being_deleted_is_uninstalled_without_its_chart() ->
     former.await_pods(&world)?;
     // Nobody serves it: helm-operator is gone, and we are not there yet.
     world.kubectl.begin_delete(&world.widgets(), "shop")?;
-    let broken = world.write_chart("broken", &[("x.yaml", "{{ fail \"broken\" }}")])?;
+    let broken = world.second_chart("broken")?;
     world.write_watches_of(&[("Widget", &broken, &[])])?;
     let _operator = world.start()?;
     world.await_gone(&world.widgets(), "shop")?;
     for member in former.members() {
-        let name = member["metadata"]["name"].as_str().unwrap_or_default();
+        let name = text(&member["metadata"]["name"]);
         if name != "shop-kept" {
             world.await_gone(&kind(member), name)?;
         }
@@ -200,7 +183,7 @@ fn a_suspended_release_stays_helm_operators_and_outlives_its_custom_resource() -
     world.await_condition("shop", "Suspended", "True")?;
     world.await_quiet(&operator)?;
     let same = |object: &Value| {
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let name = text(&object["metadata"]["name"]);
         let now = world.expect(&kind(object), name)?;
         let metadata = |object: &Value, field: &str| object["metadata"][field].clone();
         for field in ["labels", "annotations", "ownerReferences"] {
@@ -222,12 +205,10 @@ fn a_suspended_release_stays_helm_operators_and_outlives_its_custom_resource() -
     // The garbage collector would have taken what the custom resource owned.
     std::thread::sleep(Duration::from_secs(3));
     for member in former.members() {
-        let name = member["metadata"]["name"].as_str().unwrap_or_default();
+        let name = text(&member["metadata"]["name"]);
         let now = world.expect(&kind(member), name)?;
-        ensure!(
-            uid(&now) == uid(member) && now["metadata"]["deletionTimestamp"].is_null(),
-            "{now}"
-        );
+        ensure!(uid(&now) == uid(member), "{now}");
+        ensure!(now["metadata"]["deletionTimestamp"].is_null(), "{now}");
     }
     ensure!(pods(&world)? == before);
     Ok(())
@@ -243,8 +224,8 @@ fn what_helm_installed_is_refused_by_name_and_adopted_when_the_watch_says_so() -
         let former = restore(&world, file, name, as_it_was)?;
         let before = former.await_pods(&world)?;
         let operator = world.start()?;
-        world.apply(&world.widget(name, json!({"color": "red"})))?;
-        let message = world.await_stalled(name, "Collision")?;
+        world.apply_widget(name, json!({"color": "red"}))?;
+        let message = world.await_stalled(name, "Collision", &[])?;
         let wanted = format!(
             "it belongs to the Helm release {}/{name}; to take it over, set `collisions: Adopt`",
             world.name
@@ -258,19 +239,14 @@ fn what_helm_installed_is_refused_by_name_and_adopted_when_the_watch_says_so() -
         let _operator = world.start()?;
         former.await_taken(&world)?;
         world.await_ready(name)?;
-        members_are_ours(&world, &former, &[])?;
+        members_are_ours(&world, &former)?;
         ensure!(pods(&world)? == before, "pods were restarted");
-        ensure!(
-            former.secrets(&world)? == 0,
-            "`helm uninstall` would delete what is ours now"
-        );
-        ensure!(world.await_event(name, "TakenOver")?.contains("from Helm"));
+        ensure!(former.secrets(&world)? == 0);
+        world.await_event(name, "TakenOver", &["from Helm"])?;
         world.update(name, json!({"dropped": false}))?;
         let config = world.expect("configmap", &format!("{name}-config"))?;
-        ensure!(
-            config["data"] == json!({"color": "red"}) && label(&config, "dropped").is_none(),
-            "{config}"
-        );
+        ensure!(config["data"] == json!({"color": "red"}), "{config}");
+        ensure!(label(&config, "dropped").is_none(), "{config}");
     }
     Ok(())
 }
@@ -301,13 +277,16 @@ fn what_a_custom_resource_says_of_itself_takes_no_release_from_helm() -> Result<
             widget["metadata"][field] = value.clone();
         }
         world.apply(&widget)?;
-        let message = world.await_stalled("mart", "Collision")?;
-        says(&message, [&format!("the Helm release {}/mart exists", world.name)])?;
-        ensure!(world.get("configmap", "mart-main")?.is_none(), "it was installed");
+        world.await_stalled(
+            "mart",
+            "Collision",
+            &[&format!("the Helm release {}/mart exists", world.name)],
+        )?;
+        world.absent("configmap", ["mart-main"])?;
         world.delete("mart")?;
         ensure!(former.secrets(&world)? == 1, "Helm's Secret is gone");
         for member in former.members() {
-            let name = member["metadata"]["name"].as_str().unwrap_or_default();
+            let name = text(&member["metadata"]["name"]);
             let now = world.expect(&kind(member), name)?;
             ensure!(uid(&now) == uid(member) && !is_marked(&now), "{now}");
         }
@@ -319,10 +298,7 @@ fn what_a_custom_resource_says_of_itself_takes_no_release_from_helm() -> Result<
         world.await_quiet(&operator)?;
         ensure!(former.secrets(&world)? == 1, "Helm's Secret is gone");
         world.delete("other")?;
-        ensure!(
-            former.secrets(&world)? == 1,
-            "Helm's Secret went with the custom resource"
-        );
+        ensure!(former.secrets(&world)? == 1);
     }
     Ok(())
 }
@@ -335,13 +311,10 @@ fn what_the_chart_lacks_of_a_helm_release_stays_with_helm() -> Result<()> {
     world.install("mart", json!({"color": "red", "extra": false}))?;
     former.await_taken(&world)?;
     let left = world.expect("configmap", "mart-extra")?;
-    ensure!(
-        !is_marked(&left) && annotation(&left, "meta.helm.sh/release-name") == Some("mart"),
-        "{left}"
-    );
+    ensure!(!is_marked(&left), "{left}");
+    ensure!(annotation(&left, "meta.helm.sh/release-name") == Some("mart"), "{left}");
     ensure!(former.secrets(&world)? == 1);
-    let note = world.await_event("mart", "TakenOver")?;
-    ensure!(note.contains("ConfigMap take-helm-part/mart-extra"), "{note}");
+    world.await_event("mart", "TakenOver", &["ConfigMap take-helm-part/mart-extra"])?;
     Ok(())
 }
 
@@ -365,12 +338,10 @@ fn foreign_objects_are_taken_only_by_force_and_another_release_s_never() -> Resu
 
     world.write_watches_of(&[("Widget", &world.chart(), &["collisions: Adopt"])])?;
     let operator = world.start()?;
-    world.apply(&world.widget("a", json!({})))?;
-    world.apply(&world.widget("b", json!({})))?;
-    let message = world.await_stalled("a", "Collision")?;
-    ensure!(message.contains("not made by this operator"), "{message}");
-    let message = world.await_stalled("b", "Collision")?;
-    says(&message, ["take-force/another, and this one is take-force/b"])?;
+    world.apply_widget("a", json!({}))?;
+    world.apply_widget("b", json!({}))?;
+    world.await_stalled("a", "Collision", &["not made by this operator"])?;
+    world.await_stalled("b", "Collision", &["take-force/another, and this one is take-force/b"])?;
     drop(operator);
 
     world.write_watches_of(&[("Widget", &world.chart(), &["collisions: Force"])])?;
@@ -378,22 +349,17 @@ fn foreign_objects_are_taken_only_by_force_and_another_release_s_never() -> Resu
     for name in ["a", "b"] {
         world.await_ready(name)?;
         let main = world.expect("configmap", &format!("{name}-main"))?;
-        ensure!(
-            is_marked(&main) && main["data"] == json!({"color": "blue", "size": "1"}),
-            "{main}"
-        );
+        ensure!(is_marked(&main), "{main}");
+        ensure!(main["data"] == json!({"color": "blue", "size": "1"}), "{main}");
         let applied = annotation(&main, "kubectl.kubernetes.io/last-applied-configuration");
-        ensure!(
-            applied.is_none() && annotation(&main, "meta.helm.sh/release-name").is_none(),
-            "{main}"
-        );
+        ensure!(applied.is_none(), "{main}");
+        ensure!(annotation(&main, "meta.helm.sh/release-name").is_none(), "{main}");
     }
     // The name of a member of a, rendered by c.
     let stolen = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a-main"}});
     let owner = annotation(&world.expect("configmap", "a-main")?, TRACKING).map(str::to_owned);
-    world.apply(&world.widget("c", json!({"extraDeploy": [stolen]})))?;
-    let message = world.await_stalled("c", "Collision")?;
-    ensure!(message.contains("another release"), "{message}");
+    world.apply_widget("c", json!({"extraDeploy": [stolen]}))?;
+    world.await_stalled("c", "Collision", &["another release"])?;
     let main = world.expect("configmap", "a-main")?;
     ensure!(annotation(&main, TRACKING).map(str::to_owned) == owner, "{main}");
     owner.context("a-main is tracked").map(drop)

@@ -4,48 +4,29 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::former;
-use crate::look::{is_marked, uid};
-use crate::support::eventually;
+use crate::look::{is_marked, text, uid};
 use crate::world::World;
 
 const MANY: usize = 310;
-const TEMPLATE: &str = "{{ range $number := until 310 }}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: {{ printf \"shop-%03d\" $number }}}
-data: {extra: \"yes\"}
-{{ end }}
-";
-
 fn maps(world: &World) -> Result<BTreeMap<String, Value>> {
     let all = world.list("configmaps", "")?.into_iter();
-    let named = all.map(|map| (map["metadata"]["name"].as_str().unwrap_or_default().to_owned(), map));
+    let named = all.map(|map| (text(&map["metadata"]["name"]).to_owned(), map));
     Ok(named.filter(|(name, _)| name.starts_with("shop-")).collect())
 }
 
 #[test]
 fn a_release_of_more_members_than_a_status_lists_is_taken_over_as_well() -> Result<()> {
-    let world = World::new("take-many")?;
+    let world = World::of_chart("take-many", "shop")?;
     former::grant(&world)?;
-    let chart = world.write_chart("many", &[("maps.yaml", TEMPLATE)])?;
-    world.write_watches_of(&[("Widget", &chart, &[])])?;
     former::restore_many(&world, "operator-sdk-store", "shop", MANY)?;
     let before = maps(&world)?;
     ensure!(before.len() == MANY, "{}", before.len());
 
     let operator = world.start()?;
-    let taken = eventually("the release is taken over", Duration::from_secs(120), || {
-        let widget = world.expect(&world.widgets(), "shop")?;
-        let marker = &widget["metadata"]["annotations"]["chartwright.dev/takeover"];
-        let ours = widget["metadata"]["finalizers"] == json!(["chartwright.dev/release"]);
-        ensure!(ours && marker.is_null(), "{}", widget["metadata"]);
-        Ok(Some(widget))
-    });
-    let widget = taken.map_err(|error| error.context(world.story("shop")))?;
+    let widget = former::await_taken(&world, "shop", Duration::from_secs(120))?;
     ensure!(widget["status"]["release"]["record"]["members"] == MANY);
     ensure!(widget["status"]["deployedRelease"].is_null());
     world.await_ready("shop")?;
@@ -57,10 +38,7 @@ fn a_release_of_more_members_than_a_status_lists_is_taken_over_as_well() -> Resu
         let owners = map["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len);
         ensure!(is_marked(&map) && owners == 1, "{map}");
     }
-    ensure!(
-        world.list("secrets", "owner=helm")?.is_empty(),
-        "release Secrets are left"
-    );
+    ensure!(world.list("secrets", "owner=helm")?.is_empty());
     let of_release = format!("chartwright.dev/release-uid={}", uid(&widget));
     ensure!(!world.list("secrets", &of_release)?.is_empty(), "there is no record");
 

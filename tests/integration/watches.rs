@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use crate::look::{condition, inventory, says};
+use crate::look::{condition, inventory, is_ready, says};
 use crate::operator::{Launch, Operator};
 use crate::support::{ControlPlane, eventually};
 use crate::world::{SOON, World, member_rule, served_changed, widget_chart};
@@ -38,18 +38,19 @@ fn everything_that_is_wrong_with_watches_yaml_is_told_at_once_with_its_place() -
          - group: a.test\n  version: v1\n  kind: Gizmo\n  chart: {chart}\n  maxConcurrentReconciles: many\n\
          - group: a.test\n  version: v1\n  kind: Widget\n  chart: {chart}\n  timeout: 5m\n"
     ))?;
-    for expected in [
-        "watches.yaml:5:3: unknown key `reconcilPeriod`: did you mean `reconcilePeriod`?",
-        "watches.yaml:14:",
-        "whole number",
-        "watches.yaml:19:3: `timeout` is not supported yet",
-    ] {
-        ensure!(errors.contains(expected), "{expected:?} is not in:\n{errors}");
-    }
+    says(
+        &errors,
+        &[
+            "watches.yaml:5:3: unknown key `reconcilPeriod`: did you mean `reconcilePeriod`?",
+            "watches.yaml:14:",
+            "whole number",
+            "watches.yaml:19:3: `timeout` is not supported yet",
+        ],
+    )?;
     let twice = refusal(&format!(
         "- {{group: a.test, version: v1, kind: Widget, chart: {chart}}}\n- {{group: a.test, version: v2, kind: Widget, chart: {chart}}}\n"
     ))?;
-    says(&twice, ["watches.yaml:2:", "selector"])?;
+    says(&twice, &["watches.yaml:2:", "selector"])?;
     let broken = refusal("- group: [\n")?;
     ensure!(broken.contains("watches.yaml:"), "{broken}");
     Ok(())
@@ -91,18 +92,11 @@ fn the_projects_own_manifests_are_accepted_and_are_enough() -> Result<()> {
         &project.join("config/samples").display().to_string(),
     ])?;
     let samples = world.list("memcacheds.cache.example.com", "")?;
-    ensure!(
-        !samples.is_empty(),
-        "config/samples has no Memcached in the namespace that kubectl is in"
-    );
+    ensure!(!samples.is_empty());
     let ready = || {
         eventually("the samples are ready", SOON, || {
             let samples = world.list("memcacheds.cache.example.com", "")?;
-            let ready = samples.iter().all(|sample| {
-                condition(sample, "Ready").is_some_and(|ready| {
-                    ready["status"] == "True" && ready["observedGeneration"] == sample["metadata"]["generation"]
-                })
-            });
+            let ready = samples.iter().all(is_ready);
             ensure!(ready, "{samples:?}\n{}", operator.log());
             Ok(Some(samples))
         })
@@ -138,7 +132,7 @@ fn an_object_of_kubernetes_own_kinds_is_a_release_only_where_a_selector_says_so(
     ))?;
     says(
         &every,
-        [
+        &[
             "watches.yaml:1:36: Deployment is one of Kubernetes' own kinds",
             "selector",
         ],
@@ -163,10 +157,8 @@ fn an_object_of_kubernetes_own_kinds_is_a_release_only_where_a_selector_says_so(
     let start = world.mark()?;
     let operator = world.start()?;
     operator.await_log("waits for it when it is deleted")?;
-    world.await_object("configmap", "a-main", "is there", |_| true)?;
-    world.await_object("deployment", "a", "is ready", |deployment| {
-        deployment["status"]["readyReplicas"] == 1
-    })?;
+    world.await_there("configmap", "a-main")?;
+    world.await_field("deployment", "a", "/status/readyReplicas", 1)?;
     world.await_quiet(&operator)?;
     let status = &world.expect("deployment", "a")?["status"];
     ensure!(
@@ -177,9 +169,8 @@ fn an_object_of_kubernetes_own_kinds_is_a_release_only_where_a_selector_says_so(
         .requests(&operator, start)?
         .filter(|request| request.subresource == "status");
     ensure!(told.is_empty(), "{told}");
-    ensure!(world.get("configmap", "b-main")?.is_none());
+    world.absent("configmap", ["b-main"])?;
     ensure!(world.expect("deployment", "b")?["metadata"]["finalizers"].is_null());
     world.kubectl.delete("deployment", "a")?;
-    ensure!(world.get("configmap", "a-main")?.is_none());
-    Ok(())
+    world.absent("configmap", ["a-main"])
 }

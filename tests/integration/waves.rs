@@ -1,47 +1,29 @@
 //! Waves go in the reverse order, each when the one above it is gone.
 
 use anyhow::{Result, ensure};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::look::inventory;
+use crate::look::{inventory, text};
 use crate::support::eventually;
 use crate::world::{SOON, World};
 
-const TEMPLATE: &str = "{{ if not .Values.none }}{{ range $wave, $name := dict \"0\" \"low\" \"5\" \"high\" }}
----
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: {{ $.Release.Name }}-{{ $name }}
-  annotations: {chartwright.dev/wave: {{ $wave | quote }}}
-{{ end }}{{ end }}
-";
-
 /// A release whose higher wave somebody holds back while its custom resource is deleted.
 fn held(name: &str, keys: &[&str]) -> Result<()> {
-    let world = World::new(name)?;
-    let chart = world.write_chart("waves", &[("maps.yaml", TEMPLATE)])?;
-    let keys: Vec<&str> = keys.iter().copied().chain(["maxConcurrentReconciles: 1"]).collect();
-    world.write_watches_of(&[("Widget", &chart, &keys)])?;
+    let world = World::of_chart(name, "waves")?.watch_key("maxConcurrentReconciles: 1");
+    let world = keys.iter().fold(world, |world, key| world.watch_key(key));
     let _operator = world.start()?;
     world.install("a", json!({}))?;
-    let hold = |finalizers: Value| world.patch("configmap", "a-high", &json!({"metadata": {"finalizers": finalizers}}));
-    hold(json!(["example.com/busy"]))?;
+    world.hold("configmap", "a-high")?;
     world.kubectl.begin_delete(&world.widgets(), "a")?;
-    let told = eventually("the status says what is waited for", SOON, || {
-        let ready = world.await_condition("a", "Ready", "False")?;
-        ensure!(ready["reason"] == "Uninstalling", "{ready}");
-        Ok(Some(ready["message"].to_string()))
-    })?;
-    ensure!(told.contains("a-high") && !told.contains("a-low"), "{told}");
+    let ready = world.await_unready("a", "Uninstalling", &["a-high"])?;
+    ensure!(!text(&ready["message"]).contains("a-low"), "{ready}");
     // The only worker has time for others.
     world.install("b", json!({}))?;
     let low = world.expect("configmap", "a-low")?;
     ensure!(low["metadata"]["deletionTimestamp"].is_null(), "too early: {low}");
-    hold(Value::Null)?;
+    world.let_go("configmap", "a-high")?;
     world.await_gone(&world.widgets(), "a")?;
-    ensure!(world.get("configmap", "a-low")?.is_none() && world.get("configmap", "a-high")?.is_none());
-    Ok(())
+    world.absent("configmap", ["a-low", "a-high"])
 }
 
 #[test]
@@ -56,9 +38,7 @@ fn a_wave_goes_when_the_one_above_it_is_gone_if_the_end_is_waited_for_too() -> R
 
 #[test]
 fn what_is_pruned_goes_by_waves_as_well() -> Result<()> {
-    let world = World::new("waves-prune")?;
-    let chart = world.write_chart("waves", &[("maps.yaml", TEMPLATE)])?;
-    world.write_watches_of(&[("Widget", &chart, &[])])?;
+    let world = World::of_chart("waves-prune", "waves")?;
     let _operator = world.start()?;
     let widget = world.install("a", json!({}))?;
     let rows = widget["status"]["inventory"].as_array().cloned().unwrap_or_default();
@@ -67,18 +47,17 @@ fn what_is_pruned_goes_by_waves_as_well() -> Result<()> {
         .map(|row| (row["name"].clone(), row["wave"].clone()))
         .collect();
     ensure!(waves == [(json!("a-low"), json!(0)), (json!("a-high"), json!(5))]);
-    let hold = |finalizers: Value| world.patch("configmap", "a-high", &json!({"metadata": {"finalizers": finalizers}}));
-    hold(json!(["example.com/busy"]))?;
+    world.hold("configmap", "a-high")?;
     world.edit("a", json!({"none": true}))?;
     eventually("the status says what is waited for", SOON, || {
         let ready = world.await_condition("a", "Ready", "True")?;
-        let message = ready["message"].as_str().unwrap_or_default();
+        let message = text(&ready["message"]);
         ensure!(message.contains("a-high") && !message.contains("a-low"), "{ready}");
         Ok(Some(()))
     })?;
     let low = world.expect("configmap", "a-low")?;
     ensure!(low["metadata"]["deletionTimestamp"].is_null(), "too early: {low}");
-    hold(Value::Null)?;
+    world.let_go("configmap", "a-high")?;
     world.await_gone("configmap", "a-low")?;
     eventually("nothing is left to be done", SOON, || {
         let widget = world.expect(&world.widgets(), "a")?;

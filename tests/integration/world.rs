@@ -2,15 +2,20 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Output};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{brief, condition};
+use crate::look::{brief, condition, says, text};
 use crate::operator::{Launch, Operator};
 use crate::support::{ControlPlane, Kubectl, Mark, Request, Requests, eventually};
+
+#[path = "grants.rs"]
+mod grants;
+pub use grants::member_rule;
 
 /// How long anything that is watched may take. Generous: the machine may be busy with other tests.
 pub const SOON: Duration = Duration::from_secs(30);
@@ -24,7 +29,19 @@ const DISCOVERY_ECHO: Duration = Duration::from_secs(8);
 
 /// The chart that the tests use, unless they bring their own.
 pub fn widget_chart() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/integration/chart")
+    fixture("chart")
+}
+
+/// A list of objects, or of cases, of tests/fixtures/integration/objects.
+pub fn objects(name: &str) -> Result<Vec<Value>> {
+    let path = fixture("objects").join(format!("{name}.yaml"));
+    Ok(serde_yaml::from_str(&fs::read_to_string(path)?)?)
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/integration")
+        .join(name)
 }
 
 /// A corner of the control plane that belongs to one test.
@@ -61,22 +78,66 @@ pub struct Setup<'a> {
     pub without: &'a [&'a str],
 }
 
-impl Default for Setup<'_> {
-    fn default() -> Self {
-        Setup {
-            cluster_scoped: false,
-            crd: true,
-            only_in: &[],
-            alone: false,
-            without: &[],
-        }
-    }
+impl Setup<'_> {
+    pub const USUAL: Self = Setup {
+        cluster_scoped: false,
+        crd: true,
+        only_in: &[],
+        alone: false,
+        without: &[],
+    };
+    pub const CLUSTER_SCOPED: Self = Setup {
+        cluster_scoped: true,
+        ..Self::USUAL
+    };
+    pub const NO_CRD: Self = Setup {
+        crd: false,
+        ..Self::USUAL
+    };
+    pub const ALONE: Self = Setup {
+        alone: true,
+        ..Self::USUAL
+    };
 }
 
 impl World {
     /// A namespace, a namespaced kind `Widget` in the group `<name>.test`, and an operator's account in it.
     pub fn new(name: &str) -> Result<Self> {
-        Self::with(name, Setup::default())
+        Self::with(name, Setup::USUAL)
+    }
+
+    /// The same with another chart: a folder of tests/fixtures/integration.
+    pub fn of_chart(name: &str, chart: &str) -> Result<Self> {
+        Self::new(name)?.use_chart(chart)
+    }
+
+    /// Has another chart in the place of the usual one.
+    pub fn use_chart(self, chart: &str) -> Result<Self> {
+        fs::remove_dir_all(self.chart())?;
+        copy_folder(&fixture(chart), &self.chart())?;
+        Ok(self)
+    }
+
+    /// Another chart beside it: a folder of tests/fixtures/integration.
+    pub fn second_chart(&self, chart: &str) -> Result<PathBuf> {
+        let folder = self.dir.path().join(chart);
+        copy_folder(&fixture(chart), &folder)?;
+        Ok(folder)
+    }
+
+    /// Adds a template to the chart, or has another content for it.
+    pub fn write_template(&self, file: &str, text: &str) -> Result<()> {
+        fs::write(self.chart().join("templates").join(file), text)?;
+        Ok(())
+    }
+
+    /// Adds a template of tests/fixtures/integration/templates to the chart.
+    pub fn add_template(&self, file: &str) -> Result<()> {
+        fs::copy(
+            fixture("templates").join(file),
+            self.chart().join("templates").join(file),
+        )?;
+        Ok(())
     }
 
     pub fn with(name: &str, setup: Setup<'_>) -> Result<Self> {
@@ -132,134 +193,42 @@ impl World {
 
     /// Installs a CRD of this world's group: status subresource, and any fields in spec and status.
     pub fn install_crd(&self, kind: &str) -> Result<()> {
-        let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        self.install_crd_with(kind, Some(free))
+        self.install_crd_with(kind, Some(any_fields()))
     }
 
     /// The same with this schema of the status; `None`: without the subresource.
     pub fn install_crd_with(&self, kind: &str, status: Option<Value>) -> Result<()> {
-        let plural = format!("{}s", kind.to_lowercase());
-        let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        let subresources = match status {
-            Some(_) => json!({"status": {}}),
-            None => json!({}),
-        };
+        let mut crd = crd(&self.group(), kind);
+        if self.cluster_scoped {
+            crd["spec"]["scope"] = "Cluster".into();
+        }
+        let version = &mut crd["spec"]["versions"][0];
+        if status.is_some() {
+            version["subresources"] = json!({"status": {}});
+        }
         let status = status.unwrap_or_else(|| json!({"type": "object"}));
-        let name = format!("{plural}.{}", self.group());
-        let crd = json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
-            "spec": {
-                "group": self.group(), "scope": if self.cluster_scoped { "Cluster" } else { "Namespaced" },
-                "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
-                "versions": [{
-                    "name": "v1", "served": true, "storage": true, "subresources": subresources,
-                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": free, "status": status}}},
-                }],
-            },
-        });
+        version["schema"]["openAPIV3Schema"]["properties"]["status"] = status;
+        self.serve(&crd)
+    }
+
+    /// Applies a CustomResourceDefinition and waits until its kind is served.
+    pub fn serve(&self, crd: &Value) -> Result<()> {
         served_changed();
-        self.control_plane.kubectl().apply(&crd.to_string())?;
-        self.control_plane.kubectl().wait("Established", "crd", &name, SOON)?;
+        let kubectl = self.control_plane.kubectl();
+        kubectl.apply(&crd.to_string())?;
+        kubectl.wait("Established", "crd", text(&crd["metadata"]["name"]), SOON)?;
         served_changed();
         Ok(())
     }
 
-    /// The rules of a role in `config`, with this world's kind in place of Memcached and its names in place of the
-    /// project's.
-    pub fn project_rules(&self, role: &str) -> Result<Vec<Value>> {
-        let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
-        let ours = |rule: Value| {
-            let text = rule.to_string().replace("cache.example.com", &self.group());
-            let text = text.replace("memcacheds", "widgets");
-            let text = text.replace("chartwright-hmac-key", &format!("{}-hmac-key", self.name));
-            // What the tests call their Leases.
-            serde_json::from_str(&text.replace("\"chartwright\"", &format!("{:?},\"widgets\"", self.name)))
-        };
-        let rules = rules_of(&config.join(role))?.into_iter().map(ours);
-        Ok(rules.collect::<serde_json::Result<_>>()?)
-    }
-
-    /// The project's own rules, the same for the kind Gadget, and those for two kinds that only the tests' chart makes.
-    fn grant_project_rules(&self, setup: &Setup<'_>) -> Result<()> {
-        let role = match setup.only_in {
-            [] => "rbac/role.yaml",
-            _ => "namespaced/role.yaml",
-        };
-        let mut rules = self.project_rules(role)?;
-        let gadgets: Vec<Value> = rules
-            .iter()
-            .filter(|rule| rule.to_string().contains("widgets"))
-            .map(|rule| serde_json::from_str(&rule.to_string().replace("widgets", "gadgets")))
-            .collect::<serde_json::Result<_>>()?;
-        rules.extend(gadgets);
-        rules.push(member_rule("apps", "deployments"));
-        rules.push(member_rule("scheduling.k8s.io", "priorityclasses"));
-        let mut own = self.project_rules("rbac/leader_election_role.yaml")?;
-        own.extend(self.project_rules("rbac/hmac_key_role.yaml")?);
-        for rule in rules.iter_mut().chain(&mut own) {
-            if let Some(resources) = rule["resources"].as_array_mut() {
-                resources.retain(|resource| !setup.without.iter().any(|without| resource == without));
-            }
-        }
-        let is_some = |rule: &Value| {
-            rule["resources"]
-                .as_array()
-                .is_none_or(|resources| !resources.is_empty())
-        };
-        rules.retain(is_some);
-        own.retain(is_some);
-        let mut objects = vec![
-            json!({"kind": "ClusterRole", "metadata": {"name": self.name}, "rules": rules}),
-            json!({"kind": "Role", "metadata": {"name": "own", "namespace": self.name}, "rules": own}),
-            self.binding("Role", "own", Some(&self.name)),
-        ];
-        match setup.only_in {
-            [] => objects.push(self.binding("ClusterRole", &self.name, None)),
-            names => objects.extend(
-                names
-                    .iter()
-                    .map(|name| self.binding("ClusterRole", &self.name, Some(name))),
-            ),
-        }
-        self.apply_rbac(objects)
-    }
-
-    /// Gives the operator further rules, in the whole cluster.
-    pub fn grant(&self, role: &str, rules: &[Value]) -> Result<()> {
-        let name = format!("{}-{role}", self.name);
-        let role = json!({"kind": "ClusterRole", "metadata": {"name": name}, "rules": rules});
-        self.apply_rbac(vec![role, self.binding("ClusterRole", &name, None)])
-    }
-
-    /// Takes away what [`World::grant`] gave.
-    pub fn revoke(&self, role: &str) -> Result<()> {
-        let name = format!("{}-{role}", self.name);
-        self.control_plane
-            .kubectl()
-            .delete("clusterrolebinding", &name)
-            .map(drop)
-    }
-
-    fn binding(&self, kind: &str, role: &str, namespace: Option<&str>) -> Value {
-        let metadata = match namespace {
-            Some(namespace) => json!({"name": role, "namespace": namespace}),
-            None => json!({"name": role}),
-        };
-        let group = "rbac.authorization.k8s.io";
-        json!({
-            "kind": if namespace.is_some() { "RoleBinding" } else { "ClusterRoleBinding" }, "metadata": metadata,
-            "subjects": [{"kind": "Group", "name": self.operators(), "apiGroup": group}],
-            "roleRef": {"apiGroup": group, "kind": kind, "name": role},
-        })
-    }
-
-    fn apply_rbac(&self, mut objects: Vec<Value>) -> Result<()> {
-        for object in &mut objects {
-            object["apiVersion"] = "rbac.authorization.k8s.io/v1".into();
-        }
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        self.control_plane.kubectl().apply(&list.to_string())?;
-        Ok(())
+    /// What the program says for an admin, and whether it succeeded.
+    pub fn chartwright(&self, arguments: &[&str]) -> Result<(ExitStatus, String)> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chartwright"));
+        command
+            .args(arguments)
+            .env("KUBECONFIG", self.control_plane.kubeconfig());
+        let Output { status, stdout, stderr } = command.output()?;
+        Ok((status, String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned()))
     }
 
     /// The group of users that may be this world's operator.
@@ -346,9 +315,13 @@ impl World {
         self.kubectl.apply(&object.to_string()).map(drop)
     }
 
+    pub fn apply_widget(&self, name: &str, spec: Value) -> Result<()> {
+        self.apply(&self.widget(name, spec))
+    }
+
     /// Applies a widget and waits until it is ready.
     pub fn install(&self, name: &str, spec: Value) -> Result<Value> {
-        self.apply(&self.widget(name, spec))?;
+        self.apply_widget(name, spec)?;
         self.await_ready(name)
     }
 
@@ -434,15 +407,48 @@ impl World {
         self.expect(&self.widgets(), name)
     }
 
-    /// The message of the `Stalled` condition, when it is there for this reason at the current generation.
-    pub fn await_stalled(&self, name: &str, reason: &str) -> Result<String> {
+    /// Several objects that must not be there.
+    pub fn absent<const N: usize>(&self, kind: &str, names: [&str; N]) -> Result<()> {
+        for name in names {
+            let object = self.get(kind, name)?;
+            ensure!(object.is_none(), "{kind} {name} is {}", brief(object.as_ref()));
+        }
+        Ok(())
+    }
+
+    /// The message of the `Stalled` condition, when it is there for this reason at the current generation. It must have
+    /// all of these parts.
+    pub fn await_stalled(&self, name: &str, reason: &str, parts: &[&str]) -> Result<String> {
         let what = format!("widget {name} is Stalled: {reason}");
         let waited = eventually(&what, SOON, || {
             let stalled = self.await_condition(name, "Stalled", "True")?;
             ensure!(stalled["reason"] == reason, "{stalled}");
-            Ok(Some(stalled["message"].as_str().unwrap_or_default().to_owned()))
+            Ok(Some(text(&stalled["message"]).to_owned()))
+        });
+        let message = waited.with_context(|| self.story(name))?;
+        says(&message, parts)?;
+        Ok(message)
+    }
+
+    /// Waits until `Ready` is false for a reason and its message says all of this; gives the condition.
+    pub fn await_unready(&self, name: &str, reason: &str, parts: &[&str]) -> Result<Value> {
+        let waited = eventually(&format!("{name} is not Ready: {reason} {parts:?}"), SOON, || {
+            let ready = self.await_condition(name, "Ready", "False")?;
+            ensure!(ready["reason"] == reason, "{ready}");
+            says(text(&ready["message"]), parts)?;
+            Ok(Some(ready))
         });
         waited.with_context(|| self.story(name))
+    }
+
+    /// Waits until no prune of a widget is held; gives the widget.
+    pub fn await_released(&self, name: &str) -> Result<Value> {
+        eventually("nothing is held", SOON, || {
+            let widget = self.expect(&self.widgets(), name)?;
+            let held = condition(&widget, "PruneHeld");
+            ensure!(held.is_none(), "{held:?}");
+            Ok(Some(widget))
+        })
     }
 
     /// Waits until a condition of a widget has a status at the current generation; gives the condition.
@@ -480,6 +486,39 @@ impl World {
         waited.with_context(|| self.story(""))
     }
 
+    /// Waits until an object is there; gives it.
+    pub fn await_there(&self, kind: &str, name: &str) -> Result<Value> {
+        self.await_object(kind, name, "is there", |_| true)
+    }
+
+    /// Waits until a field of an object, by its JSON pointer, has a value; gives the object.
+    pub fn await_field(&self, kind: &str, name: &str, pointer: &str, value: impl Into<Value>) -> Result<Value> {
+        let value = Some(value.into());
+        self.await_object(kind, name, &format!("{pointer} is {value:?}"), |object| {
+            object.pointer(pointer) == value.as_ref()
+        })
+    }
+
+    /// Has an object that is deleted stay on its way out.
+    pub fn hold(&self, kind: &str, name: &str) -> Result<()> {
+        self.set_finalizers(kind, name, json!(["test.example/hold"]))
+    }
+
+    /// Takes every finalizer off an object.
+    pub fn let_go(&self, kind: &str, name: &str) -> Result<()> {
+        self.set_finalizers(kind, name, Value::Null)
+    }
+
+    fn set_finalizers(&self, kind: &str, name: &str, finalizers: Value) -> Result<()> {
+        self.patch(kind, name, &json!({"metadata": {"finalizers": finalizers}}))
+    }
+
+    /// Suspends a widget and waits until its status says so.
+    pub fn suspend(&self, name: &str) -> Result<()> {
+        self.annotate(name, json!({"chartwright.dev/suspend": "true"}))?;
+        self.await_condition(name, "Suspended", "True").map(drop)
+    }
+
     pub fn await_gone(&self, kind: &str, name: &str) -> Result<()> {
         let waited = eventually(&format!("{kind} {name} is gone"), SOON, || {
             let object = self.get(kind, name)?;
@@ -491,25 +530,21 @@ impl World {
 
     /// Reasons and notes of the events about the world's custom resources of one name.
     pub fn events(&self, name: &str) -> Result<Vec<(String, String)>> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let events = self.kubectl.list("events", "")?;
-        let about =
-            |event: &&Value| event["involvedObject"]["name"] == name && event["involvedObject"]["kind"] == "Widget";
-        Ok(events
-            .iter()
-            .filter(about)
-            .map(|event| (text(&event["reason"]), text(&event["message"])))
-            .collect())
+        let mut events = self.kubectl.list("events", "")?;
+        events.retain(|event| {
+            let about = &event["involvedObject"];
+            about["name"] == name && about["kind"] == "Widget"
+        });
+        let told = |event: &Value| (text(&event["reason"]).to_owned(), text(&event["message"]).to_owned());
+        Ok(events.iter().map(told).collect())
     }
 
-    /// Waits for an event; gives its note.
-    pub fn await_event(&self, name: &str, reason: &str) -> Result<String> {
-        eventually(&format!("{name} has an event {reason}"), PROMPT, || {
+    /// Waits for an event whose note has all of these parts; gives the note.
+    pub fn await_event(&self, name: &str, reason: &str, parts: &[&str]) -> Result<String> {
+        eventually(&format!("{name} has an event {reason} {parts:?}"), PROMPT, || {
             let events = self.events(name)?;
-            let found = events
-                .iter()
-                .find(|(found, _)| found == reason)
-                .map(|(_, note)| note.clone());
+            let is_it = |event: &&(String, String)| event.0 == reason && says(&event.1, parts).is_ok();
+            let found = events.iter().find(is_it).map(|(_, note)| note.clone());
             Ok(Some(found.with_context(|| format!("there are {events:?}"))?))
         })
     }
@@ -554,32 +589,31 @@ impl World {
             if requests.is_empty() {
                 return Ok(());
             }
-            ensure!(
-                Instant::now() < deadline,
-                "the operator never comes to rest:\n{requests}"
-            );
+            ensure!(Instant::now() < deadline, "{requests}");
         }
+    }
+
+    /// For so long, an operator asks for nothing.
+    pub fn asks_nothing(&self, operator: &Operator, seconds: f64) -> Result<()> {
+        let start = self.mark()?;
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        let requests = self.requests(operator, start)?;
+        ensure!(requests.is_empty(), "{requests}");
+        Ok(())
     }
 
     /// What a failed test wants to know: a status and the end of each log.
     pub fn story(&self, name: &str) -> String {
-        let widget = if name.is_empty() {
-            None
-        } else {
-            self.get(&self.widgets(), name).ok().flatten()
-        };
-        let status = widget.map(|widget| widget["status"].to_string()).unwrap_or_default();
-        let logs = (0..9).filter_map(|n| fs::read_to_string(self.dir.path().join(format!("operator-{n}.log"))).ok());
-        let tail = |log: String| {
-            log.lines()
-                .skip(log.lines().count().saturating_sub(25))
-                .collect::<Vec<_>>()
-                .join("\n")
-        };
-        format!(
-            "status: {status}\nlog:\n{}",
-            logs.map(tail).collect::<Vec<_>>().join("\n--\n")
-        )
+        let widget = self.get(&self.widgets(), name).ok().flatten().unwrap_or_default();
+        let mut story = format!("status: {}\n", widget["status"]);
+        for number in 0..9 {
+            let Ok(log) = fs::read_to_string(self.dir.path().join(format!("operator-{number}.log"))) else {
+                break;
+            };
+            let lines: Vec<&str> = log.lines().collect();
+            story += &format!("log:\n{}\n", lines[lines.len().saturating_sub(25)..].join("\n"));
+        }
+        story
     }
 }
 
@@ -588,16 +622,38 @@ pub fn served_changed() {
     *SERVED_CHANGED.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(Instant::now());
 }
 
-/// What an operator may do with a kind of members.
-pub fn member_rule(group: &str, resource: &str) -> Value {
-    let verbs = ["get", "list", "watch", "create", "patch", "delete"];
-    json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
+/// A ConfigMap.
+pub fn config_map(name: &str, data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
 }
 
-fn rules_of(path: &Path) -> Result<Vec<Value>> {
-    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let role: Value = serde_yaml::from_str(&text)?;
-    Ok(role["rules"].as_array().cloned().unwrap_or_default())
+/// A ConfigMap with an annotation.
+pub fn annotated_map(name: &str, key: &str, value: &str) -> Value {
+    let metadata = json!({"name": name, "annotations": {key: value}});
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+}
+
+/// The schema of an object with any fields.
+pub fn any_fields() -> Value {
+    json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}
+
+/// A CustomResourceDefinition of namespaced objects with any fields in spec and status.
+pub fn crd(group: &str, kind: &str) -> Value {
+    let plural = format!("{}s", kind.to_lowercase());
+    let properties = json!({"spec": any_fields(), "status": any_fields()});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
+            }],
+        },
+    })
 }
 
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {

@@ -36,14 +36,10 @@ pub struct Request {
     pub name: String,
     /// Who asked.
     pub user: String,
-    /// What the client calls itself.
-    pub user_agent: String,
     /// Path and query.
     pub uri: String,
     /// The HTTP status; 0 if there is none yet.
     pub status: u16,
-    /// When it arrived, RFC 3339 in UTC with microseconds.
-    pub received: String,
 }
 
 /// Requests in the order in which they were answered; the methods narrow them down.
@@ -58,9 +54,6 @@ impl Audit {
 
     /// The end of the log as it is. The server writes a request down when it has answered it, so one whose answer came
     /// only just now may be missing; let a moment pass.
-    ///
-    /// # Errors
-    /// The log cannot be read.
     pub fn mark(&self) -> anyhow::Result<Mark> {
         match std::fs::metadata(&self.path) {
             Ok(metadata) => Ok(Mark(metadata.len())),
@@ -70,17 +63,11 @@ impl Audit {
     }
 
     /// All requests so far.
-    ///
-    /// # Errors
-    /// The log cannot be read, or a line of it is no audit event.
     pub fn requests(&self) -> anyhow::Result<Requests> {
         self.since(Mark::default())
     }
 
     /// The requests answered since a mark, and the watches that began.
-    ///
-    /// # Errors
-    /// As [`Audit::requests`].
     pub fn since(&self, mark: Mark) -> anyhow::Result<Requests> {
         let context = || format!("cannot read {}", self.path.display());
         let mut bytes = Vec::new();
@@ -144,10 +131,8 @@ impl Request {
             namespace: string(event, "/objectRef/namespace"),
             name: string(event, "/objectRef/name"),
             user: string(event, "/user/username"),
-            user_agent: string(event, "/userAgent"),
             uri: string(event, "/requestURI"),
             status: u16::try_from(status).unwrap_or_default(),
-            received: string(event, "/requestReceivedTimestamp"),
         }
     }
 
@@ -163,38 +148,18 @@ impl Request {
 impl std::fmt::Display for Request {
     /// One line, such as `patch apps/deployments/scale one/web 200 (operator)`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            verb,
-            group,
-            resource,
-            subresource,
-            namespace,
-            name,
-            user,
-            uri,
-            status,
-            ..
-        } = self;
+        let (verb, resource, status, user) = (&self.verb, &self.resource, self.status, &self.user);
         if resource.is_empty() {
-            return write!(f, "{verb} {uri} {status} ({user})");
+            return write!(f, "{verb} {} {status} ({user})", self.uri);
         }
-        let slash = |part: &str| {
-            if part.is_empty() {
-                String::new()
-            } else {
-                format!("/{part}")
-            }
-        };
-        let group = if group.is_empty() {
-            String::new()
-        } else {
-            format!("{group}/")
-        };
+        // Parts that may be empty, with their slash.
+        let after = |part: &str| format!("{}{part}", if part.is_empty() { "" } else { "/" });
+        let before = |part: &str| format!("{part}{}", if part.is_empty() { "" } else { "/" });
+        let (group, subresource, name) = (before(&self.group), after(&self.subresource), after(&self.name));
         write!(
             f,
-            "{verb} {group}{resource}{} {namespace}{} {status} ({user})",
-            slash(subresource),
-            slash(name)
+            "{verb} {group}{resource}{subresource} {}{name} {status} ({user})",
+            self.namespace
         )
     }
 }
@@ -223,12 +188,6 @@ impl Requests {
     #[must_use]
     pub fn resource(self, resource: &str) -> Self {
         self.filter(|request| request.resource == resource)
-    }
-
-    /// Those in one namespace.
-    #[must_use]
-    pub fn in_namespace(self, namespace: &str) -> Self {
-        self.filter(|request| request.namespace == namespace)
     }
 
     /// Those about objects of one name.

@@ -57,8 +57,6 @@ fn text(value: &Value) -> String {
 }
 
 impl Client {
-    /// # Errors
-    /// The kubeconfig can't be read.
     pub fn new(kubeconfig: &Path) -> Result<Self> {
         let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig)?;
         let client = wait(async move {
@@ -74,9 +72,6 @@ impl Client {
     }
 
     /// One request. `content` is the type of the body, and the body.
-    ///
-    /// # Errors
-    /// The server doesn't answer, or with an error.
     pub fn request(&self, method: &str, path: &str, content: Option<(&str, &Value)>) -> Result<Value> {
         let (kind, body) = content.map_or(("application/json", Vec::new()), |(kind, body)| {
             (kind, body.to_string().into_bytes())
@@ -101,9 +96,6 @@ impl Client {
     }
 
     /// A GET, `None` if there is nothing of that name. That the whole kind isn't there is an error.
-    ///
-    /// # Errors
-    /// As [`Client::request`].
     pub fn find(&self, path: &str) -> Result<Option<Value>> {
         match self.request("GET", path, None) {
             Ok(found) => Ok(Some(found)),
@@ -113,9 +105,6 @@ impl Client {
     }
 
     /// A kind by the names that kubectl takes: `pods`, `deploy`, `widgets.example.com`, `job.v1.batch`.
-    ///
-    /// # Errors
-    /// The server has none of that name.
     pub fn resource(&self, name: &str) -> Result<Resource> {
         let lower = name.to_lowercase();
         let (name, rest) = lower.split_once('.').unwrap_or((&lower, ""));
@@ -129,9 +118,6 @@ impl Client {
     }
 
     /// The kind of an object.
-    ///
-    /// # Errors
-    /// The server has none such.
     pub fn resource_of(&self, object: &Value) -> Result<Resource> {
         let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
         let is_it = |resource: &Resource| resource.api_version == api_version && resource.kind == kind;

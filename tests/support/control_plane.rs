@@ -17,11 +17,13 @@ use super::kubectl::Kubectl;
 use super::parts::{self, Binaries, Ports};
 use super::watchdog::Watchdog;
 
+/// How long it may take to become ready, building the parts apart.
+const READY: Duration = Duration::from_secs(60);
+
 /// What a control plane shall be like.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Builder {
     pods: bool,
-    timeout: Duration,
 }
 
 /// etcd, kube-apiserver, kube-controller-manager and, if asked for, what makes pods run, on free ports of 127.0.0.1
@@ -47,15 +49,6 @@ struct Process {
     arguments: Vec<std::ffi::OsString>,
 }
 
-impl Default for Builder {
-    fn default() -> Self {
-        Self {
-            pods: false,
-            timeout: Duration::from_secs(60),
-        }
-    }
-}
-
 impl Builder {
     /// With kube-scheduler, kwok and one Node, so that Deployments become ready and Jobs complete. Off at first.
     #[must_use]
@@ -64,23 +57,13 @@ impl Builder {
         self
     }
 
-    /// How long it may take to become ready, building the parts apart. 60 s at first.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
     /// Starts it and waits until it works. Builds the parts before, if they are nowhere to be found.
-    ///
-    /// # Errors
-    /// A part cannot be had, doesn't start or isn't ready in time; the message has the end of its log.
     pub fn start(self) -> anyhow::Result<ControlPlane> {
         let binaries = Binaries::resolve(self.pods)?;
         // Between looking for a free port and listening on it somebody else can take it.
         let mut attempt = 1;
         loop {
-            match ControlPlane::start(&binaries, self.timeout) {
+            match ControlPlane::start(&binaries) {
                 Err(error) if attempt < 4 && format!("{error:#}").contains("address already in use") => attempt += 1,
                 outcome => return outcome,
             }
@@ -113,9 +96,6 @@ impl ControlPlane {
 
     /// Writes a kubeconfig for any user in up to two groups; the API server adds `system:authenticated`. A ServiceAccount
     /// as an RBAC subject is the user `system:serviceaccount:<namespace>:<name>`, whether the account exists or not.
-    ///
-    /// # Errors
-    /// More than two groups, or the file cannot be written.
     pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> anyhow::Result<PathBuf> {
         let identity = self.authority.client(user, groups)?;
         let text = credentials::kubeconfig(&self.server, self.authority.certificate(), user, &identity)?;
@@ -159,9 +139,6 @@ impl ControlPlane {
     }
 
     /// Kills one of its processes.
-    ///
-    /// # Errors
-    /// There is none of that name, or it can't be killed.
     pub fn kill_part(&self, name: &str) -> anyhow::Result<()> {
         let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
         let process = processes.iter_mut().find(|process| process.name == name);
@@ -172,17 +149,11 @@ impl ControlPlane {
     }
 
     /// Starts a process again that was killed.
-    ///
-    /// # Errors
-    /// There is none of that name, or it can't be started.
     pub fn start_part(&self, name: &str) -> anyhow::Result<()> {
         self.start_part_with(name, &[])
     }
 
     /// The same with further flags.
-    ///
-    /// # Errors
-    /// As [`ControlPlane::start_part`].
     pub fn start_part_with(&self, name: &str, flags: &[&str]) -> anyhow::Result<()> {
         let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
         let place = processes.iter().position(|process| process.name == name);
@@ -194,9 +165,6 @@ impl ControlPlane {
 
     /// Has etcd forget what every object was before now, as kube-apiserver does every few minutes with what is older
     /// than that.
-    ///
-    /// # Errors
-    /// etcd doesn't do it.
     pub fn compact(&self) -> anyhow::Result<()> {
         let now = self.ask_etcd("kv/range", r#"{"key": "AA=="}"#)?;
         let now: serde_json::Value = serde_json::from_str(&now).context("etcd's answer")?;
@@ -226,8 +194,8 @@ impl ControlPlane {
         drop(self);
     }
 
-    fn start(binaries: &Binaries, timeout: Duration) -> anyhow::Result<Self> {
-        let deadline = Instant::now() + timeout;
+    fn start(binaries: &Binaries) -> anyhow::Result<Self> {
+        let deadline = Instant::now() + READY;
         let dir = tempfile::Builder::new()
             .prefix("chartwright-")
             .tempdir()

@@ -30,9 +30,6 @@ pub struct Authority {
 
 impl Authority {
     /// A new authority with a key of its own.
-    ///
-    /// # Errors
-    /// The key cannot be generated.
     pub fn new() -> anyhow::Result<Self> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.distinguished_name = name("chartwright test authority", &[])?;
@@ -53,9 +50,6 @@ impl Authority {
     }
 
     /// The certificate that the API server shows.
-    ///
-    /// # Errors
-    /// The key cannot be generated.
     pub fn server(&self) -> anyhow::Result<Identity> {
         let names = [
             "127.0.0.1",
@@ -71,9 +65,6 @@ impl Authority {
     }
 
     /// A client certificate. Kubernetes takes the user from the common name and the groups from the organizations.
-    ///
-    /// # Errors
-    /// More than two groups, or the key cannot be generated.
     pub fn client(&self, user: &str, groups: &[&str]) -> anyhow::Result<Identity> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.distinguished_name = name(user, groups)?;
@@ -112,18 +103,12 @@ fn name(common_name: &str, organizations: &[&str]) -> anyhow::Result<Distinguish
 }
 
 /// A key as the API server wants it for signing service account tokens, PEM: the private and the public half.
-///
-/// # Errors
-/// The key cannot be generated.
 pub fn signing_key() -> anyhow::Result<(String, String)> {
     let key = KeyPair::generate()?;
     Ok((key.serialize_pem(), key.public_key_pem()))
 }
 
 /// A kubeconfig that holds its certificates itself, so that it can be copied anywhere.
-///
-/// # Errors
-/// It cannot be written as YAML.
 pub fn kubeconfig(server: &str, authority: &str, user: &str, identity: &Identity) -> anyhow::Result<String> {
     let encode = |pem: &str| BASE64.encode(pem.as_bytes());
     let config = json!({
@@ -147,9 +132,6 @@ pub fn kubeconfig(server: &str, authority: &str, user: &str, identity: &Identity
 }
 
 /// Writes a file that only its owner can read.
-///
-/// # Errors
-/// The file exists already or cannot be written.
 pub fn write_private(path: &Path, content: &str) -> anyhow::Result<()> {
     let mut file = fs::OpenOptions::new()
         .write(true)

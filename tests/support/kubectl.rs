@@ -78,17 +78,11 @@ impl Kubectl {
     }
 
     /// Standard output of one kubectl call.
-    ///
-    /// # Errors
-    /// kubectl cannot be run, or fails; the message is what it said.
     pub fn run<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<String> {
         self.run_with_input(arguments, "")
     }
 
     /// The same with text on its standard input.
-    ///
-    /// # Errors
-    /// As [`Kubectl::run`].
     pub fn run_with_input<A: AsRef<OsStr>>(
         &self,
         arguments: impl IntoIterator<Item = A>,
@@ -119,17 +113,11 @@ impl Kubectl {
     }
 
     /// Server-side apply of YAML or JSON documents in the name of a field manager, which takes over the fields of others.
-    ///
-    /// # Errors
-    /// The server refuses one.
     pub fn take_over(&self, manager: &str, documents: &str) -> Result<()> {
         self.apply_as(&format!("fieldManager={manager}&force=true"), documents)
     }
 
     /// Server-side apply of YAML or JSON documents, with kubectl's own field manager.
-    ///
-    /// # Errors
-    /// The server refuses one.
     pub fn apply(&self, documents: &str) -> Result<()> {
         self.apply_as("fieldManager=kubectl", documents)
     }
@@ -192,17 +180,11 @@ impl Kubectl {
     }
 
     /// One object, if it is there. `kind` is anything that kubectl takes, such as `statefulsets.apps`.
-    ///
-    /// # Errors
-    /// There is no such kind, or the server doesn't answer.
     pub fn get(&self, kind: &str, name: &str) -> Result<Option<Value>> {
         self.at(kind, name, |client, path| client.find(path))
     }
 
     /// The objects of one kind, or of several (`configmaps,secrets`), that a label selector takes; all with `""`.
-    ///
-    /// # Errors
-    /// There is no such kind, or the server doesn't answer.
     pub fn list(&self, kinds: &str, selector: &str) -> Result<Vec<Value>> {
         let client = self.client()?;
         let mut all = Vec::new();
@@ -221,25 +203,16 @@ impl Kubectl {
     }
 
     /// A merge patch (RFC 7386).
-    ///
-    /// # Errors
-    /// The server refuses it.
     pub fn patch(&self, kind: &str, name: &str, patch: &Value) -> Result<()> {
         self.patch_as("kubectl-patch", kind, name, patch)
     }
 
     /// Changes the status of an object by a merge patch.
-    ///
-    /// # Errors
-    /// The server refuses it.
     pub fn patch_status(&self, kind: &str, name: &str, patch: &Value) -> Result<()> {
         self.patch_as("kubectl-patch", kind, &format!("{name}/status"), patch)
     }
 
     /// Sets the replicas of a Deployment as an autoscaler does: through the subresource, in the name of a field manager.
-    ///
-    /// # Errors
-    /// The server refuses it.
     pub fn scale(&self, manager: &str, deployment: &str, replicas: u32) -> Result<()> {
         let patch = json!({"spec": {"replicas": replicas}});
         self.patch_as(manager, "deployments", &format!("{deployment}/scale"), &patch)
@@ -254,9 +227,6 @@ impl Kubectl {
     }
 
     /// Deletes an object and waits until it is gone; one that isn't there is no error.
-    ///
-    /// # Errors
-    /// The server refuses it, or it takes more than a minute.
     pub fn delete(&self, kind: &str, name: &str) -> Result<()> {
         let Some(object) = self.get(kind, name)? else {
             return Ok(());
@@ -270,9 +240,6 @@ impl Kubectl {
     }
 
     /// Deletes an object that must be there, and doesn't wait.
-    ///
-    /// # Errors
-    /// The server refuses it.
     pub fn begin_delete(&self, kind: &str, name: &str) -> Result<()> {
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
         self.at(kind, name, |client, path| {
@@ -283,9 +250,6 @@ impl Kubectl {
     }
 
     /// Waits until a condition of an object, which need not be there yet, is true.
-    ///
-    /// # Errors
-    /// It takes longer than `timeout`.
     pub fn wait(&self, condition: &str, kind: &str, name: &str, timeout: Duration) -> Result<()> {
         eventually(&format!("{kind} {name}: {condition}"), timeout, || {
             let object = self.get(kind, name)?.context("it is not there")?;
@@ -296,9 +260,6 @@ impl Kubectl {
     }
 
     /// Creates a namespace and gives kubectl in it.
-    ///
-    /// # Errors
-    /// The server refuses it; in particular when there is one of that name.
     pub fn create_namespace(&self, name: &str) -> Result<Self> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         let content = ("application/json", &namespace);

@@ -30,10 +30,6 @@ pub use kubectl::Kubectl;
 use std::time::{Duration, Instant};
 
 /// Calls `check` every 100 ms until it gives something.
-///
-/// # Errors
-/// After `timeout`: says that `what` did not happen, and the last error of `check` if it ended with one. An error of
-/// `check` does not end the wait, since objects come and go meanwhile.
 pub fn eventually<T>(
     what: &str,
     timeout: Duration,

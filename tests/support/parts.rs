@@ -22,9 +22,6 @@ pub struct Binaries {
 
 impl Binaries {
     /// Finds the binaries, or builds what is missing, which takes minutes; the progress is on standard error.
-    ///
-    /// # Errors
-    /// Something that is needed is missing; the build script has said what.
     pub fn resolve(pods: bool) -> anyhow::Result<Self> {
         let mut parts = vec!["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"];
         if pods {
@@ -74,9 +71,6 @@ pub struct Ports {
 
 impl Ports {
     /// Three ports that nobody listens on just now. Somebody may by the time they are used.
-    ///
-    /// # Errors
-    /// No port can be had.
     pub fn free() -> anyhow::Result<Self> {
         let listen = || std::net::TcpListener::bind(("127.0.0.1", 0));
         // All are held before the first is given back, or the same one could come three times.
@@ -202,9 +196,6 @@ pub fn scheduler(dir: &Path) -> Arguments {
 }
 
 /// kwok has no stages of its own; each of ours is a file.
-///
-/// # Errors
-/// The folder with the stages cannot be read or is empty.
 pub fn kwok(dir: &Path) -> anyhow::Result<Arguments> {
     let mut flags = arguments([
         format!("--kubeconfig={}", dir.join("kwok.kubeconfig").display()),

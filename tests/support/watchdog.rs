@@ -33,9 +33,6 @@ pub struct Watchdog {
 
 impl Watchdog {
     /// Starts the shell. `remove` is the directory to remove when all is killed.
-    ///
-    /// # Errors
-    /// There is no `bash` on PATH, or no process can be started.
     pub fn start(remove: &Path) -> io::Result<Self> {
         let mut shell = Command::new("bash")
             .args(["--norc", "-c", SCRIPT, "watchdog"])
