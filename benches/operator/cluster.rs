@@ -39,26 +39,9 @@ pub async fn client(kubeconfig: &Path) -> Result<Client> {
 
 /// Installs the kind.
 pub fn install(kubectl: &Kubectl) -> Result<()> {
-    let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let crd = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("threes.{GROUP}")},
-        "spec": {
-            "group": GROUP, "scope": "Namespaced",
-            "names": {"kind": "Three", "plural": "threes", "singular": "three", "listKind": "ThreeList"},
-            "versions": [{
-                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": free, "status": free}}},
-            }],
-        },
-    });
-    kubectl.apply(&crd.to_string())?;
-    kubectl.wait(
-        "Established",
-        "crd",
-        &format!("threes.{GROUP}"),
-        Duration::from_secs(30),
-    )?;
+    kubectl.apply(include_str!("crd.yaml"))?;
+    let name = format!("threes.{GROUP}");
+    kubectl.wait("Established", "crd", &name, Duration::from_secs(30))?;
     Ok(())
 }
 

@@ -266,30 +266,31 @@ fn round(number: f64) -> Value {
 }
 
 fn print(row: &Value) {
-    let text = |value: &Value| value.to_string().trim_matches('"').to_owned();
     println!(
         "\n{}: {} custom resources x 3 objects; the bare client's five applies each took {} s, with its status and \
          watches {} s (converge: x {})",
-        text(&row["operator"]),
+        row["operator"].as_str().unwrap_or_default(),
         row["custom_resources"],
         row["floor_seconds"],
         row["watched_floor_seconds"],
         row["phases"]["converge"]["ratio_to_watched_floor"],
     );
-    println!(
-        "{:<10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
-        "phase", "s", "x floor", "CPU s", "MiB", "peak MiB", "requests"
-    );
+    let columns = [
+        "seconds",
+        "ratio_to_floor",
+        "cpu_seconds",
+        "resident_mib",
+        "peak_mib",
+        "requests",
+    ];
+    let heads = ["s", "x floor", "CPU s", "MiB", "peak MiB", "requests"];
+    println!("{:<10}{}", "phase", heads.map(|head| format!(" {head:>9}")).concat());
     for phase in ["converge", "idle", "restart", "edit", "delete"] {
         let row = &row["phases"][phase];
-        let ratio = row.get("ratio_to_floor").map(text).unwrap_or_default();
+        let cell = |column: &str| row.get(column).map(Value::to_string).unwrap_or_default();
         println!(
-            "{phase:<10} {:>9} {ratio:>9} {:>9} {:>9} {:>9} {:>9}",
-            text(&row["seconds"]),
-            text(&row["cpu_seconds"]),
-            text(&row["resident_mib"]),
-            text(&row["peak_mib"]),
-            text(&row["requests"]),
+            "{phase:<10}{}",
+            columns.map(|column| format!(" {:>9}", cell(column))).concat()
         );
         for (verb, count) in row["by_verb"].as_object().into_iter().flatten() {
             println!("{:<10} {count:>9} {verb}", "");

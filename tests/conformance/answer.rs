@@ -30,21 +30,9 @@ impl Helm {
     /// When the program can't be started.
     pub fn start(oracle: &Path) -> Result<Helm, String> {
         let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", oracle.display());
-        // Nothing of this machine's Helm or cluster may play a part.
-        let home = std::env::temp_dir().join("chartwright-conformance-helm");
-        let mut command = Command::new(oracle);
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("HELM") {
-                command.env_remove(name);
-            }
-        }
-        let mut process = command
+        // It sees to it that nothing of this machine's Helm or cluster plays a part.
+        let mut process = Command::new(oracle)
             .args(["-j", "1", "-timeout", "120s"])
-            .env("HELM_CONFIG_HOME", home.join("config"))
-            .env("HELM_CACHE_HOME", home.join("cache"))
-            .env("HELM_DATA_HOME", home.join("data"))
-            .env("KUBECONFIG", "/dev/null")
-            .env("TZ", "UTC")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

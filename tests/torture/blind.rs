@@ -97,7 +97,8 @@ async fn version_ends(restarts: bool) -> Result<()> {
         history.restart(true).await?;
     }
     tokio::time::sleep(60 * SECOND).await;
-    history.take_part("shop", "a-part").await?;
+    let part = "/apis/parts.test/v1/namespaces/shop/parts/a-part";
+    history.ask("DELETE", part, "hand", json!({})).await?;
     tokio::time::sleep(60 * SECOND).await;
     history.is_as_wanted().context("a member was deleted a minute ago")?;
     history.end().await

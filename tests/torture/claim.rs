@@ -28,7 +28,7 @@ async fn taken_off(fail: &str, restarts: bool) -> Result<()> {
         history.edit("a", failing).await?;
         tokio::time::sleep(60 * SECOND).await;
     }
-    let since = history.model.store().version();
+    let since = history.model.store().version;
     let bare = json!({"metadata": {"finalizers": Value::Null}});
     history.ask("MERGE", &Place::of("a").path(), "user", bare).await?;
     ensure!(!is_held(&history), "it was not taken off");

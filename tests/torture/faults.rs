@@ -48,36 +48,20 @@ const FAULTS: [(Fault, usize); 15] = [
 /// Calls about a release that any scenario makes.
 const POSITIONS: usize = 20;
 
-#[derive(Clone, Copy, Debug)]
-struct Case {
-    scenario: Scenario,
-    fault: Fault,
-    times: usize,
-    position: usize,
-}
-
-impl Case {
-    fn new(scenario: Scenario, fault: Fault, times: usize, position: usize) -> Self {
-        Case {
-            scenario,
-            fault,
-            times,
-            position,
-        }
-    }
-}
+/// What goes wrong, how many calls in a row, and the first of them.
+type Case = (Scenario, Fault, usize, usize);
 
 fn all_cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for scenario in SCENARIOS {
         for (fault, times) in FAULTS {
-            cases.extend((1..=POSITIONS).map(|position| Case::new(scenario, fault, times, position)));
+            cases.extend((1..=POSITIONS).map(|position| (scenario, fault, times, position)));
         }
     }
     // Each of these takes as long as a request may take.
     if everything() {
         for scenario in [Scenario::Upgrade, Scenario::Delete] {
-            cases.extend((1..=8).map(|position| Case::new(scenario, Fault::Hang, 1, position)));
+            cases.extend((1..=8).map(|position| (scenario, Fault::Hang, 1, position)));
         }
     }
     cases
@@ -90,7 +74,7 @@ fn cases_of(scenarios: &[Scenario]) -> Vec<Case> {
         for scenario in scenarios {
             // Others for each fault, so that all are hit by some.
             let positions = (1 + index % 4..=2 * POSITIONS).step_by(4);
-            cases.extend(positions.map(|position| Case::new(*scenario, fault, times, position)));
+            cases.extend(positions.map(|position| (*scenario, fault, times, position)));
         }
     }
     cases
@@ -101,10 +85,10 @@ type Unreached = Mutex<HashMap<(Scenario, Fault, usize), usize>>;
 
 /// Runs one case; true if the position was reached.
 async fn run(lane: &mut Lane, case: Case, release: &str) -> Result<bool> {
-    let Case { scenario, .. } = case;
+    let (scenario, fault, times, position) = case;
     let before = scenario.prepare(lane, release).await?;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    lane.arm(release, Plan::new(case.fault, case.position, case.times, |_| true));
+    lane.arm(release, Plan::new(fault, position, times, |_| true));
     scenario.act(lane, release).await?;
     let done = lane.until("it converges", async || {
         if scenario != Scenario::Delete && scenario != Scenario::Drift {
@@ -117,7 +101,7 @@ async fn run(lane: &mut Lane, case: Case, release: &str) -> Result<bool> {
     let log = lane.faults.log();
     let hit = lane.faults.heal();
     let careful = scenario.was_careful(lane, release, &before).await;
-    let careful = careful.and(order_was_kept(lane, case, release, &log));
+    let careful = careful.and(order_was_kept(lane, scenario, release, &log));
     careful.with_context(|| {
         let calls = log.iter();
         let calls: Vec<String> = calls
@@ -130,11 +114,11 @@ async fn run(lane: &mut Lane, case: Case, release: &str) -> Result<bool> {
 }
 
 /// Nothing that is still rendered is deleted, and nothing at all before everything that is rendered was applied.
-fn order_was_kept(lane: &Lane, case: Case, release: &str, log: &[Entry]) -> Result<()> {
-    if case.scenario == Scenario::Delete {
+fn order_was_kept(lane: &Lane, scenario: Scenario, release: &str, log: &[Entry]) -> Result<()> {
+    if scenario == Scenario::Delete {
         return Ok(());
     }
-    let rendered = members_of(lane, release, &case.scenario.spec());
+    let rendered = members_of(lane, release, &scenario.spec());
     let rendered: BTreeSet<&str> = rendered.keys().map(|(_, name)| name.as_str()).collect();
     let mut uncertain: BTreeSet<String> = BTreeSet::new();
     for entry in log {
@@ -165,16 +149,16 @@ async fn lane_of(name: &str, flavour: Flavour, cases: &[Case], unreached: &Unrea
     let mut lane = Lane::new(name, flavour, &[]).await?;
     let mut reached = 0;
     for (number, case) in cases.iter().enumerate() {
-        let key = (case.scenario, case.fault, case.times);
-        let end = unreached.lock().unwrap().get(&key).copied();
-        if end.is_some_and(|end| end <= case.position) {
+        let (scenario, fault, times, position) = *case;
+        let end = unreached.lock().unwrap().get(&(scenario, fault, times)).copied();
+        if end.is_some_and(|end| end <= position) {
             continue;
         }
         let outcome = run(&mut lane, *case, &format!("f{number}")).await;
         lane.faults.heal();
         match report.case(case, outcome) {
             Some(true) => reached += 1,
-            Some(false) => drop(unreached.lock().unwrap().insert(key, case.position)),
+            Some(false) => drop(unreached.lock().unwrap().insert((scenario, fault, times), position)),
             None => {}
         }
     }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{self, Call};
 use crate::fault::{Fault, Faults, Plan};
-use crate::look::{OPERATOR, PART_OF, condition, uid};
+use crate::look::{OPERATOR, PART_OF, TRACKING, annotation, condition, text, uid};
 use crate::model::Model;
 pub use crate::place::NAMESPACE;
 use crate::place::Place;
@@ -88,7 +88,7 @@ pub fn writes_a_member(call: &Call) -> bool {
 }
 
 /// What a release is meant to be.
-#[derive(Clone, Debug)]
+#[derive(Default)]
 pub struct Wanted {
     pub spec: Value,
     pub suspended: bool,
@@ -251,10 +251,8 @@ impl History {
             .map(|(_, uid)| uid)
             .collect();
         let is_left = |object: &Value| {
-            let tracking = object["metadata"]["annotations"][applyset::TRACKING_ANNOTATION].as_str();
-            tracking
-                .and_then(applyset::parse_tracking_id)
-                .is_some_and(|id| gone.contains(&id.owner_uid))
+            let tracked = annotation(object, TRACKING).and_then(applyset::parse_tracking_id);
+            tracked.is_some_and(|id| gone.contains(&id.owner_uid))
         };
         let objects = store.objects.iter();
         let left: Vec<_> = objects
@@ -338,10 +336,7 @@ impl History {
         let path = format!("{}?force=true", place.path());
         let (status, answer) = self.ask("APPLY", &path, "user", widget).await?;
         ensure!(status < 300, "{answer}");
-        let known = self.wanted.get(name);
-        let (suspended, since) = known.map_or((false, [0, 0]), |wanted| (wanted.suspended, wanted.since));
-        let wanted = Wanted { spec, suspended, since };
-        self.wanted.insert(name.to_owned(), wanted);
+        self.wanted.entry(name.to_owned()).or_default().spec = spec;
         Ok(())
     }
 
@@ -358,12 +353,7 @@ impl History {
         let path = place.collection();
         let (status, answer) = self.ask("POST", &path, "other", widget).await?;
         ensure!(status == 201, "{answer}");
-        let wanted = Wanted {
-            spec: spec.clone(),
-            suspended: false,
-            since: [0, 0],
-        };
-        self.wanted.insert(name.to_owned(), wanted);
+        self.wanted.insert(name.to_owned(), Wanted::default());
         self.edit(name, spec).await
     }
 
@@ -389,10 +379,8 @@ impl History {
 
     /// Suspends or resumes. A suspension is waited for, so that from then on nothing may be written (P1).
     pub async fn suspend(&mut self, name: &str, suspended: bool) -> Result<()> {
-        let Some(wanted) = self.wanted.get(name).cloned() else {
-            return Ok(());
-        };
-        if wanted.suspended == suspended {
+        let wanted = self.wanted.get(name);
+        if wanted.is_none_or(|wanted| wanted.suspended == suspended) {
             return Ok(());
         }
         if !suspended {
@@ -408,11 +396,7 @@ impl History {
         let length = |running: &Option<Running>| running.as_ref().map_or(0, |running| running.faults.log().len());
         let since = self.running.each_ref().map(length);
         if let Some(wanted) = self.wanted.get_mut(name) {
-            *wanted = Wanted {
-                suspended,
-                since,
-                ..wanted.clone()
-            };
+            (wanted.suspended, wanted.since) = (suspended, since);
         }
         Ok(())
     }
@@ -465,8 +449,8 @@ impl History {
         let path = place.maps();
         let (status, answer) = self.ask("POST", &path, "other", object).await?;
         ensure!(status == 201, "{answer}");
-        let version = answer["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        self.foreign.insert(name.to_owned(), version.to_owned());
+        let version = text(&answer["metadata"]["resourceVersion"]).to_owned();
+        self.foreign.insert(name.to_owned(), version);
         Ok(())
     }
 
@@ -487,13 +471,6 @@ impl History {
             Some(word) => self.ask("APPLY", &path, "other", map(word)).await?,
             None => self.ask("DELETE", &path, "other", json!({})).await?,
         };
-        Ok(())
-    }
-
-    /// Somebody deletes a member of the kind Part.
-    pub async fn take_part(&self, namespace: &str, name: &str) -> Result<()> {
-        let path = format!("/apis/parts.test/v1/namespaces/{namespace}/parts/{name}");
-        self.ask("DELETE", &path, "hand", json!({})).await?;
         Ok(())
     }
 

@@ -195,7 +195,7 @@ async fn run(steps: &[Step]) -> Result<()> {
     }
     tokio::time::sleep(60 * SECOND).await;
     history.is_as_wanted().context("before he comes")?;
-    let since = history.model.store().version();
+    let since = history.model.store().version;
     let mut watched = Ok(());
     for step in steps {
         watched = watched.and(watches_little(&history));

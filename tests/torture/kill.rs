@@ -16,14 +16,10 @@ use crate::scenario::Scenario;
 /// More writes than any scenario has.
 const MANY: usize = 60;
 
-/// The writes at which the operator is killed: from the first, each `step`-th.
-#[derive(Clone, Copy)]
-struct Positions {
-    first: usize,
-    step: usize,
-}
+/// The writes at which the operator is killed: from the first, each so many.
+type Positions = (usize, usize);
 
-const EACH: Positions = Positions { first: 1, step: 1 };
+const EACH: Positions = (1, 1);
 
 /// Kills at the write `position`. False if there are fewer.
 async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize) -> Result<bool> {
@@ -75,9 +71,9 @@ async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize
 }
 
 /// Each position until there is none. A failure doesn't keep the others from being tried.
-async fn enumerate(lane: &mut Lane, scenario: Scenario, fault: Fault, positions: Positions) -> Result<()> {
+async fn enumerate(lane: &mut Lane, scenario: Scenario, fault: Fault, (first, step): Positions) -> Result<()> {
     let mut report = Report::new(&format!("{}-{scenario:?}", lane.world.name).to_lowercase());
-    for position in (positions.first..=MANY).step_by(positions.step) {
+    for position in (first..=MANY).step_by(step) {
         let outcome = case(lane, scenario, fault, position).await;
         match report.case((scenario, fault, position), outcome) {
             Some(true) => {}
@@ -85,7 +81,7 @@ async fn enumerate(lane: &mut Lane, scenario: Scenario, fault: Fault, positions:
                 // Those on the many members of a long release don't count.
                 let least = if lane.flavour == Flavour::Long { 2 } else { 4 };
                 ensure!(position > least, "only {} writes were seen", position - 1);
-                return report.end(&format!("fewer than {position} writes, each {}.", positions.step));
+                return report.end(&format!("fewer than {position} writes, each {step}."));
             }
             None => {
                 lane.faults.heal();
@@ -134,7 +130,7 @@ fn both(scenario: Scenario) -> Result<()> {
 fn sampled(scenarios: &[Scenario], flavour: Flavour, step: usize) -> Result<()> {
     let positions = |first| match everything() {
         true => EACH,
-        false => Positions { first, step },
+        false => (first, step),
     };
     cut(scenarios, flavour, [positions(2), positions(1 + step / 2)])
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use kube::Client;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
+use kube::{Client, ResourceExt};
 use serde_json::Value;
 
 use crate::call::Call;
@@ -27,7 +27,7 @@ const HEALED: Duration = Duration::from_secs(60);
 pub struct Lane {
     pub world: World,
     pub faults: Arc<Faults>,
-    pub admin: Client,
+    admin: Client,
     pub flavour: Flavour,
     /// There is a release besides those that the cases are about.
     pub has_resident: bool,
@@ -113,7 +113,7 @@ impl Lane {
     }
 
     /// The end of the operator's log.
-    pub fn log(&self) -> String {
+    fn log(&self) -> String {
         let log = self.operator.as_ref().map(Operator::log).unwrap_or_default();
         let skip = log.lines().count().saturating_sub(30);
         log.lines().skip(skip).collect::<Vec<_>>().join("\n")
@@ -245,18 +245,18 @@ impl Lane {
     pub async fn live(&self, name: &str) -> Result<Vec<Value>> {
         let mut found = Vec::new();
         for (_, kind) in KINDS {
-            let prefix = member_prefix(&self.world.name, kind, name);
-            for object in self.of_kind(kind).list(&ListParams::default()).await? {
-                if object
-                    .metadata
-                    .name
-                    .as_ref()
-                    .is_some_and(|name| name.starts_with(&prefix))
-                {
-                    let mut object = serde_json::to_value(object)?;
-                    object["kind"] = kind.into();
-                    found.push(object);
-                }
+            let prefix = match kind {
+                "PriorityClass" => format!("{}-{name}", self.world.name),
+                _ => format!("{name}-"),
+            };
+            let objects = self.of_kind(kind).list(&ListParams::default()).await?;
+            for object in objects
+                .into_iter()
+                .filter(|object| object.name_any().starts_with(&prefix))
+            {
+                let mut object = serde_json::to_value(object)?;
+                object["kind"] = kind.into();
+                found.push(object);
             }
         }
         Ok(found)
@@ -279,37 +279,28 @@ impl Lane {
     }
 }
 
-/// How the names of a release's members begin.
-fn member_prefix(namespace: &str, kind: &str, name: &str) -> String {
-    match kind {
-        "PriorityClass" => format!("{namespace}-{name}"),
-        _ => format!("{name}-"),
-    }
-}
-
 /// Whether a call is about a release: its custom resource, one of its members or an event about it.
 fn is_about(call: &Call, namespace: &str, release: &str) -> bool {
     let Some(target) = call.target() else { return false };
     if target.resource == "leases" {
         return false;
     }
-    // The operator's own Secrets are named after UIDs, and only one release is at work at a time.
-    let is_kept = |name: &str| name.starts_with("chartwright-kept-") || name.starts_with("chartwright-record-");
     let names_it = |name: &str| {
         name == release
-            || name.starts_with(&format!("{release}-"))
             || name == format!("{namespace}-{release}")
+            || name.starts_with(&format!("{release}-"))
             || name.starts_with(&format!("sh.helm.release.v1.{release}."))
-            || is_kept(name)
+            // The operator's own Secrets are named after UIDs, and only one release is at work at a time.
+            || name.starts_with("chartwright-kept-")
+            || name.starts_with("chartwright-record-")
     };
     if !target.name.is_empty() && target.resource != "events" {
         return names_it(&target.name);
     }
     if !call.is_write() {
         // Lists of one release's members; watches and their lists serve all.
-        return call
-            .parameter("labelSelector")
-            .is_some_and(|selector| selector.contains("part-of"));
+        let selector = call.parameter("labelSelector");
+        return selector.is_some_and(|selector| selector.contains("part-of"));
     }
     let body: Value = serde_json::from_slice(&call.body).unwrap_or_default();
     let regarding = body

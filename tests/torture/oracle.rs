@@ -86,11 +86,11 @@ impl History {
         self.until(1_000, Self::is_as_wanted).await?;
         // A watch that fell silent is begun anew after two minutes, and shows then what changed meanwhile.
         tokio::time::sleep(300 * SECOND).await;
-        let version = self.model.store().version();
+        let version = self.model.store().version;
         faults.clear_log();
         tokio::time::sleep(600 * SECOND).await;
         self.is_as_wanted().context("it does not stay so")?;
-        let now = self.model.store().version();
+        let now = self.model.store().version;
         let asked: Vec<String> = faults
             .log()
             .iter()

@@ -30,10 +30,8 @@ pub enum Scenario {
     TakeoverAbandoned,
 }
 
-/// A release before something goes wrong.
-pub struct Before {
-    versions: BTreeMap<Id, (String, String)>,
-}
+/// UIDs and versions of a release before something goes wrong.
+pub type Before = BTreeMap<Id, (String, String)>;
 
 fn first() -> Value {
     spec("blue", &["one", "two"], true)
@@ -70,7 +68,7 @@ impl Scenario {
 
     /// Brings a release to where the scenario begins.
     pub async fn prepare(self, lane: &mut Lane, release: &str) -> Result<Before> {
-        let versions = match self {
+        Ok(match self {
             Scenario::Install | Scenario::Abandoned => BTreeMap::new(),
             Scenario::Takeover | Scenario::TakeoverAbandoned => {
                 // Our operator comes when helm-operator is gone.
@@ -87,8 +85,7 @@ impl Scenario {
                 lane.await_release(release, &first()).await?;
                 versions(&live(lane, release).await?)
             }
-        };
-        Ok(Before { versions })
+        })
     }
 
     /// What starts the operator's work.
@@ -140,18 +137,18 @@ impl Scenario {
             Scenario::Install | Scenario::Delete | Scenario::Abandoned => Ok(()),
             Scenario::Takeover | Scenario::TakeoverAbandoned => {
                 for (id, (uid, _)) in &after {
-                    let was = before.versions.get(id).map(|(uid, _)| uid);
+                    let was = before.get(id).map(|(uid, _)| uid);
                     ensure!(was == Some(uid), "{id:?} was made anew");
                 }
                 Ok(())
             }
             // A member may have changed and changed back; what somebody edited or deleted is written again.
             Scenario::Reverted | Scenario::Drift => {
-                let mut before = before.versions.clone();
+                let mut before = before.clone();
                 before.retain(|id, _| !id.1.ends_with("-main") && !id.1.ends_with("-one"));
                 only_what_changed_was_written(lane, release, &before, &after, (&first(), &first()))
             }
-            _ => only_what_changed_was_written(lane, release, &before.versions, &after, (&first(), &self.spec())),
+            _ => only_what_changed_was_written(lane, release, before, &after, (&first(), &self.spec())),
         }
     }
 }

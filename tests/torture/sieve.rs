@@ -78,7 +78,7 @@ async fn story(disturbance: Disturbance, pause: Duration) -> Result<Counts> {
         if number == SUPPLANTED {
             counts = counted(&history);
         }
-        let before = history.model.store().version();
+        let before = history.model.store().version;
         if let Disturbance::Told(stale) = disturbance {
             history.model.store().stale = stale;
         }

@@ -184,7 +184,7 @@ impl Model {
         }
         // What is not known yet is told when it is.
         let until = store.read_version();
-        let is_late = until < store.version();
+        let is_late = until < store.version;
         *from = if is_late { until.max(*from) } else { until };
         (lines.concat(), loses)
     }

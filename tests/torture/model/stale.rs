@@ -40,12 +40,12 @@ impl Store {
 
     /// The version of what is read.
     pub fn read_version(&self) -> u64 {
-        self.stale.at.unwrap_or(u64::MAX).min(self.version())
+        self.stale.at.unwrap_or(u64::MAX).min(self.version)
     }
 
     /// What is read.
     pub fn read(&self) -> BTreeMap<Key, Arc<Value>> {
-        if self.read_version() == self.version() {
+        if self.read_version() == self.version {
             return self.objects.clone();
         }
         let mut objects = BTreeMap::new();

@@ -121,7 +121,8 @@ pub struct Store {
     pub stale: Stale,
     /// [`PART`] is served in [`EARLY`] as well, which the server prefers.
     pub has_early: bool,
-    version: u64,
+    /// Of the last change.
+    pub version: u64,
     begun: Instant,
 }
 
@@ -137,10 +138,6 @@ impl Store {
             version: 1,
             begun: Instant::now(),
         }
-    }
-
-    pub fn version(&self) -> u64 {
-        self.version
     }
 
     /// The time in RFC 3339, to the second. It goes with tokio's clock, which tests can turn.
@@ -265,24 +262,17 @@ impl Store {
     }
 }
 
-/// What there was at a time.
-pub struct Backup {
-    objects: BTreeMap<Key, Arc<Value>>,
-    version: u64,
-}
+/// What there was at a time, and its version.
+pub type Backup = (BTreeMap<Key, Arc<Value>>, u64);
 
 impl Store {
     pub fn backup(&self) -> Backup {
-        Backup {
-            objects: self.objects.clone(),
-            version: self.version,
-        }
+        (self.objects.clone(), self.version)
     }
 
     /// Goes back in time, as etcd does that is restored from a backup: versions and all.
     pub fn restore(&mut self, backup: Backup) {
-        self.objects = backup.objects;
-        self.version = backup.version;
+        (self.objects, self.version) = backup;
         self.changes.clear();
     }
 }
