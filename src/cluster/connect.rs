@@ -48,9 +48,10 @@ pub async fn connect_without_retries(kubeconfig: Option<&Path>) -> anyhow::Resul
 /// Its certificates can't be used. rustls takes X.509 version 3 alone; `openssl x509 -req` without extensions makes version
 /// 1, which Go, and so kubectl, takes as well.
 pub fn client(config: Config) -> anyhow::Result<Client> {
+    let file = config.auth_info.client_certificate.clone().unwrap_or_default();
     Client::try_from(config).map_err(|error| match chain(&error).contains("UnsupportedCertVersion") {
         true => anyhow::anyhow!(
-            "the client certificate of the kubeconfig's user is of X.509 version 1, and version 3 is needed: sign it anew \
+            "the client certificate {file} of the kubeconfig's user is of X.509 version 1, and version 3 is needed: sign it anew \
              with any extension, for example `openssl x509 -req -in client.csr -CA ca.crt -CAkey ca.key -CAcreateserial \
              -days 365 -extfile client.ext -out client.crt` with the line `extendedKeyUsage = clientAuth` in client.ext"
         ),
@@ -181,7 +182,8 @@ yvsEFCnLMAoGCCqGSM49BAMCA0gAMEUCIHgf292FiPJYzGBGXd1zJcCiikHynsPA
         let refused = connect(Some(&folder.path().join("config"))).await;
         let told = format!("{:#}", refused.err().unwrap());
         assert!(
-            told.contains("version 1") && told.contains("openssl x509 -req"),
+            told.contains("dev.crt of the kubeconfig's user is of X.509 version 1")
+                && told.contains("openssl x509 -req"),
             "{told}"
         );
     }

@@ -1,4 +1,4 @@
-//! Objects as the API server sends them, however deep they nest. It takes 10,000 levels, serde_json 127: with kube's own
+//! Objects as the API server sends them, however deep they nest. It takes 10,000 levels, serde_json 128: with kube's own
 //! types, one object that nests deeper, or its `managedFields`, makes a whole list or watch unreadable. Here everything
 //! but the metadata stays text until somebody asks for it, and what can't be read is told of each object by itself.
 
@@ -11,6 +11,12 @@ use kube::core::{DynamicResourceScope, ObjectMeta};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+use go_yaml::MAX_DEPTH;
+use helm_template::render::on_large_stack;
+
+/// So deep reads [`shallow`]: less than serde_json's own limit, and deeper than anything that is looked for.
+const LEVELS: usize = 120;
 
 /// An object with all that was sent of it.
 #[derive(Clone, Debug)]
@@ -33,10 +39,14 @@ pub trait Readable {
     fn problem(&self) -> Option<&str>;
 }
 
-/// A value nests deeper than serde_json reads.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nests too deep: at most 127 levels are read")]
-pub struct Unreadable;
+/// Why a value can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    #[error("nests {0} levels deep; at most {MAX_DEPTH} are read")]
+    TooDeep(usize),
+    #[error("can't be read: {0}")]
+    Malformed(String),
+}
 
 // === impl Whole ===
 
@@ -44,14 +54,14 @@ impl Whole {
     /// The object as data.
     ///
     /// # Errors
-    /// If it nests too deep.
+    /// If it nests deeper than [`MAX_DEPTH`].
     pub fn value(&self) -> Result<Value, Unreadable> {
-        serde_json::from_str(self.text.get()).map_err(|_| Unreadable)
+        deep(self.text.get().as_bytes())
     }
 
-    /// The object as data, but for fields that nest too deep.
+    /// The object as data, without what nests deeper than anybody looks.
     pub fn outline(&self) -> Value {
-        readable(self.text.get())
+        shallow(self.text.get()).unwrap_or_default()
     }
 
     /// Spec and status as they were sent.
@@ -162,7 +172,7 @@ fn metadata(object: &str) -> (ObjectMeta, Option<String>) {
         Ok(Fields { metadata: None }) => return (ObjectMeta::default(), None),
         Err(error) => return (ObjectMeta::default(), Some(error.to_string())),
     };
-    let value = readable(text);
+    let value = shallow(text).unwrap_or_default();
     let error = match ObjectMeta::deserialize(&value) {
         Ok(metadata) => return (metadata, None),
         Err(error) => error,
@@ -178,16 +188,85 @@ fn metadata(object: &str) -> (ObjectMeta, Option<String>) {
     (named, Some(format!("metadata: {error}")))
 }
 
-/// An object as data, but for fields that can't be read since they nest too deep.
-pub fn readable(object: &str) -> Value {
-    serde_json::from_str(object).unwrap_or_else(|_| {
-        let fields: BTreeMap<String, &RawValue> = serde_json::from_str(object).unwrap_or_default();
-        let read = |(name, text): (String, &RawValue)| {
-            let value: Value = serde_json::from_str(text.get()).ok()?;
-            Some((name, value))
-        };
-        fields.into_iter().filter_map(read).collect()
-    })
+/// Reads JSON that may nest up to [`MAX_DEPTH`] levels.
+///
+/// # Errors
+/// If it nests deeper.
+pub fn deep(text: &[u8]) -> Result<Value, Unreadable> {
+    let error = match serde_json::from_slice(text) {
+        Ok(value) => return Ok(value),
+        Err(error) => error,
+    };
+    let levels = nesting(text);
+    if levels > MAX_DEPTH {
+        return Err(Unreadable::TooDeep(levels));
+    }
+    if levels <= LEVELS {
+        return Err(malformed(error));
+    }
+    let read = || {
+        let mut reader = serde_json::Deserializer::from_slice(text);
+        reader.disable_recursion_limit();
+        Value::deserialize(&mut reader)
+    };
+    on_large_stack(read).map_err(malformed)
+}
+
+fn malformed(error: serde_json::Error) -> Unreadable {
+    Unreadable::Malformed(error.to_string())
+}
+
+/// Reads JSON down to a depth; what nests deeper is null.
+fn shallow(text: &str) -> serde_json::Result<Value> {
+    cut_off(text, LEVELS)
+}
+
+/// Each part that nests deep is read again level by level: only hostile objects have such.
+fn cut_off(text: &str, levels: usize) -> serde_json::Result<Value> {
+    if nesting(text.as_bytes()) <= levels {
+        return serde_json::from_str(text);
+    }
+    let below = |part: &RawValue| match nesting(part.get().as_bytes()) {
+        0 => serde_json::from_str(part.get()),
+        _ if levels == 1 => Ok(Value::Null),
+        _ => cut_off(part.get(), levels - 1),
+    };
+    match text.trim_start().as_bytes().first() {
+        Some(b'[') => serde_json::from_str::<Vec<&RawValue>>(text)?
+            .into_iter()
+            .map(below)
+            .collect(),
+        _ => {
+            let fields = serde_json::from_str::<BTreeMap<String, &RawValue>>(text)?.into_iter();
+            fields.map(|(name, part)| Ok((name, below(part)?))).collect()
+        }
+    }
+}
+
+/// [`shallow`], compact.
+pub fn shallow_bytes(text: &str) -> Option<Vec<u8>> {
+    serde_json::to_vec(&shallow(text).ok()?).ok()
+}
+
+/// How many levels of arrays and objects JSON has.
+fn nesting(text: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut quoted, mut escaped) = (false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'{' | b'[' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 #[cfg(test)]
@@ -211,28 +290,26 @@ mod tests {
 
     #[test]
     fn depth_keeps_no_object_from_being_read() {
-        for levels in [1, 100, 126, 300, 9_990] {
+        for levels in [1, 110, 126, 300, 990, 9_990] {
             let whole: Whole = serde_json::from_str(&text(levels)).unwrap();
             assert_eq!(
                 (whole.metadata.name.as_deref(), whole.problem()),
                 (Some("a"), None),
                 "{levels}"
             );
+            let manager = &whole.metadata.managed_fields.as_ref().unwrap()[0].manager;
+            assert_eq!(manager.as_deref(), Some("kubectl"), "{levels}");
+            assert_eq!(whole.outline()["status"]["observedGeneration"], 3, "{levels}");
             let slim: MetadataOnly = serde_json::from_str(&text(levels)).unwrap();
             assert_eq!((slim.metadata, slim.problem), (whole.metadata.clone(), None));
-            assert_eq!(whole.outline()["kind"], "Widget", "{levels}");
-            assert!(whole.spec_and_status().0.unwrap().len() > levels);
+            let spec = whole.spec_and_status().0.unwrap();
+            assert_eq!(nesting(spec.as_bytes()), levels);
             match whole.value() {
                 Ok(value) => {
                     let path = "/a".repeat(levels);
                     assert_eq!(value.pointer(&format!("/spec{path}")), Some(&json!(1)), "{levels}");
-                    let manager = &whole.metadata.managed_fields.as_ref().unwrap()[0].manager;
-                    assert_eq!(manager.as_deref(), Some("kubectl"), "{levels}");
                 }
-                Err(error) => assert!(
-                    levels > 120 && error.to_string().contains("at most 127 levels"),
-                    "{error}"
-                ),
+                Err(error) => assert_eq!((error, levels), (Unreadable::TooDeep(9_994), 9_990)),
             }
         }
     }
@@ -254,5 +331,11 @@ mod tests {
         }
         let none: MetadataOnly = serde_json::from_str("{}").unwrap();
         assert_eq!(none.problem(), None);
+    }
+
+    #[test]
+    fn texts_do_not_nest() {
+        assert_eq!(nesting(br#"{"a": "[[\"[[\\", "b": [[]]}"#), 3);
+        assert!(matches!(deep(b"[1"), Err(Unreadable::Malformed(_))));
     }
 }

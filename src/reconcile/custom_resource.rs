@@ -93,8 +93,7 @@ impl From<Whole> for CustomResource {
             Err(_) => text.as_bytes().into(),
         });
         // Of what others wrote there, nothing is read.
-        let status = status.and_then(|text| serde_json::to_vec(&decoding::readable(text)).ok());
-        let status = status.map(Arc::from);
+        let status = status.and_then(decoding::shallow_bytes).map(Arc::from);
         CustomResource::new(object.metadata, spec, status)
     }
 }
@@ -139,12 +138,10 @@ impl CustomResource {
     /// # Errors
     /// If it nests too deep.
     pub fn spec(&self) -> Result<Value, Unreadable> {
-        Ok(
-            match serde_json::from_slice(self.spec_bytes()).map_err(|_| Unreadable)? {
-                Value::Null => json!({}),
-                value => value,
-            },
-        )
+        Ok(match decoding::deep(self.spec_bytes())? {
+            Value::Null => json!({}),
+            value => value,
+        })
     }
 
     /// About how many bytes the API server keeps of it: what is kept here, without `managedFields`.

@@ -45,10 +45,15 @@ fn what_nests_deep_is_read_and_keeps_nobody_from_being_served() -> Result<()> {
     let main = json!({"color": "red", "note": "sibling-password-1", "extraDeploy": [world.custom("Gadget", "plain", json!({"size": 1}))]});
     world.install("a", main)?;
     let deep = json!({"color": "green", "deep": "DEEP", "extraDeploy": [made]});
-    apply_deep(&world, &world.widget("deep", deep), 100)?;
+    apply_deep(&world, &world.widget("deep", deep), 300)?;
     apply_deep(&world, &world.widget("deeper", json!({"deep": "DEEP"})), 5000)?;
     await_told(&world, "deep", "Ready", "True")?;
-    await_told(&world, "deeper", "Stalled", "at most 127 levels are read")?;
+    await_told(
+        &world,
+        "deeper",
+        "Stalled",
+        "nests 5001 levels deep; at most 1000 are read",
+    )?;
     ensure!(world.expect("configmap", "deep-main")?["data"]["color"] == "green");
 
     // One that anybody may make, with our label.

@@ -71,7 +71,7 @@ async fn is_as_made(lane: &Lane, made: &DynamicObject) -> Result<()> {
 /// The release says whose object is in its way, at once, and that object is as it was made.
 async fn is_refused(lane: &Lane, release: &str, member: &str, theirs: Theirs, made: &DynamicObject) -> Result<()> {
     let stalled = lane.await_reason(release, "Stalled", "Collision").await?;
-    says(text(&stalled["message"]), [member, theirs.facts().1])?;
+    says(text(&stalled["message"]), &[member, theirs.facts().1])?;
     is_as_made(lane, made).await?;
     let events = lane.world.events(release)?;
     let has = |reason: &str| events.iter().any(|(found, _)| found == reason);
