@@ -133,10 +133,10 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut O
     let (name, chart) = name_and_chart(args)?;
     let source = locate(dir, &chart)?;
     let (values, raw_texts) = args.value_options(dir).merge(stdin).map_err(|e| e.to_string())?;
-    let renderer = Engine::new(load(source, output)?).map_err(|e| e.to_string())?;
-    let mut renderer = renderer.with_fetch(Arc::new(fetch::get));
+    let mut renderer = Engine::new(load(source, output)?).map_err(|e| e.to_string())?;
+    renderer.fetch = Some(Arc::new(fetch::get));
     if args.enable_dns {
-        renderer = renderer.with_hosts(Arc::new(addresses));
+        renderer.hosts = Some(Arc::new(addresses));
     }
     let cluster = match args.asks_server() {
         true => Some(Arc::new(

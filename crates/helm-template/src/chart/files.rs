@@ -1,7 +1,5 @@
 //! A chart's files, sorted by role into a [`Chart`]. Facts: Helm's `pkg/chart/v2/loader/load.go`.
 
-use std::collections::HashMap;
-
 use super::schema::Schema;
 use super::{Chart, Error, File, Frozen, Metadata, Warning, archive, metadata, values};
 use go_yaml as yaml;
@@ -48,13 +46,11 @@ impl Tree<'_> {
     fn build(&mut self, files: Vec<File>) -> Result<Chart, Error> {
         let mut chart = Chart::default();
         let mut subcharts: Vec<(String, Vec<File>)> = Vec::new();
-        let mut places: HashMap<String, usize> = HashMap::new();
-        let mut metadata = None;
-        if let Some(file) = files.iter().rfind(|file| file.name == "Chart.yaml") {
-            let document = metadata.insert(read(file)?);
-            chart.metadata = read_metadata(document, file)?;
-        }
-        let mut has_metadata = metadata.is_some();
+        let Some(chart_yaml) = files.iter().rfind(|file| file.name == "Chart.yaml") else {
+            return Err(Error::Chart("Chart.yaml file is missing".to_owned()));
+        };
+        let mut document = read(chart_yaml)?;
+        chart.metadata = read_metadata(&document, chart_yaml)?;
         for file in files {
             match file.name.as_str() {
                 "Chart.yaml" => {}
@@ -66,22 +62,19 @@ impl Tree<'_> {
                 }
                 "values.schema.json" => chart.schema = Some(Schema::new(file.data)),
                 "requirements.yaml" => {
-                    has_metadata = true;
                     if !chart.is_v1() {
                         self.warnings.push(moved(
                             "Dependencies are handled in Chart.yaml",
                             "dependencies to Chart.yaml",
                         ));
                     }
-                    let document = metadata.get_or_insert_default();
                     document.extend(read(&file)?);
-                    chart.metadata = read_metadata(document, &file)?;
+                    chart.metadata = read_metadata(&document, &file)?;
                     if chart.is_v1() {
                         chart.files.push(file);
                     }
                 }
                 "requirements.lock" => {
-                    has_metadata = true;
                     read(&file)?;
                     match chart.is_v1() {
                         true => chart.files.push(file),
@@ -98,49 +91,47 @@ impl Tree<'_> {
                         name: inner,
                         data: file.data,
                     };
-                    match places.get(&folder) {
-                        Some(place) => subcharts[*place].1.push(file),
-                        None => {
-                            places.insert(folder.clone(), subcharts.len());
-                            subcharts.push((folder, vec![file]));
-                        }
+                    match subcharts.iter_mut().find(|(known, _)| *known == folder) {
+                        Some((_, files)) => files.push(file),
+                        None => subcharts.push((folder, vec![file])),
                     }
                 }
                 _ => chart.files.push(file),
             }
         }
-        if !has_metadata {
-            return Err(Error::Chart("Chart.yaml file is missing".to_owned()));
-        }
         chart.metadata.validate()?;
         chart.crds = chart.files.iter().filter(|file| is_crd(&file.name)).cloned().collect();
         for (folder, files) in subcharts {
-            if folder.starts_with(['_', '.']) {
-                continue;
+            if !folder.starts_with(['_', '.']) {
+                let subchart = self.subchart(folder, files, &chart.metadata.name)?;
+                chart.dependencies.push(subchart);
             }
-            if folder.ends_with(".tgz")
-                && let Some(file) = files.first().filter(|file| file.name != folder)
-            {
-                return Err(Error::Chart(format!(
-                    "error unpacking subchart tar in {}: expected {folder}, got {}",
-                    chart.metadata.name, file.name
-                )));
-            }
-            if self.depth == MAX_DEPTH {
-                return Err(Error::Chart(format!(
-                    "charts nest deeper than the limit of {MAX_DEPTH} levels"
-                )));
-            }
-            self.depth += 1;
-            let subchart = self.load_subchart(&folder, files).map_err(|source| Error::Subchart {
-                name: folder,
-                parent: chart.metadata.name.clone(),
-                source: Box::new(source),
-            })?;
-            self.depth -= 1;
-            chart.dependencies.push(subchart);
         }
         Ok(chart)
+    }
+
+    fn subchart(&mut self, folder: String, files: Vec<File>, parent: &str) -> Result<Chart, Error> {
+        if folder.ends_with(".tgz")
+            && let Some(file) = files.first().filter(|file| file.name != folder)
+        {
+            return Err(Error::Chart(format!(
+                "error unpacking subchart tar in {parent}: expected {folder}, got {}",
+                file.name
+            )));
+        }
+        if self.depth == MAX_DEPTH {
+            return Err(Error::Chart(format!(
+                "charts nest deeper than the limit of {MAX_DEPTH} levels"
+            )));
+        }
+        self.depth += 1;
+        let subchart = self.load_subchart(&folder, files).map_err(|source| Error::Subchart {
+            name: folder,
+            parent: parent.to_owned(),
+            source: Box::new(source),
+        })?;
+        self.depth -= 1;
+        Ok(subchart)
     }
 
     fn load_subchart(&mut self, folder: &str, files: Vec<File>) -> Result<Chart, Error> {

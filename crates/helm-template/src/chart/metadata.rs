@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::{Error, version};
+use super::Error;
+use crate::sprig::semver::Version;
 use go_template::quote::quote_go;
 use go_template::unicode::is_print;
 use go_yaml as yaml;
@@ -119,7 +120,7 @@ impl Metadata {
         if self.version.is_empty() {
             return refuse("chart.metadata.version is required".to_owned());
         }
-        if !version::is_valid(&self.version) {
+        if Version::parse(&self.version).is_err() {
             return refuse(format!("chart.metadata.version {} is invalid", quote_go(&self.version)));
         }
         if !matches!(self.kind.as_str(), "" | "application" | "library") {

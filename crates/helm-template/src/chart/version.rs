@@ -2,11 +2,6 @@
 
 use crate::sprig::semver::{Constraints, Version};
 
-/// Whether Helm accepts `text` as a chart's version (Masterminds/semver, loose).
-pub fn is_valid(text: &str) -> bool {
-    Version::parse(text).is_ok()
-}
-
 /// Whether `version` lies in the range `constraint`; false when either can't be parsed
 /// (Helm's `IsCompatibleRange`).
 pub fn compatible(constraint: &str, version: &str) -> bool {

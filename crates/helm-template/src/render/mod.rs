@@ -66,10 +66,10 @@ pub struct Engine {
     sets: Sets,
     /// The names and contents of `.Files` by chart.
     files: HashMap<ChartId, Vec<(Str, Str)>>,
-    /// For schemas that refer to others on the network.
-    fetch: Option<Fetch>,
-    /// For `getHostByName`.
-    hosts: Option<Hosts>,
+    /// For schemas that refer to others on the network. `None`: those are errors.
+    pub fetch: Option<Fetch>,
+    /// For `getHostByName`. `None`: it answers nothing.
+    pub hosts: Option<Hosts>,
 }
 
 /// What one render depends on, beside the chart.
@@ -175,18 +175,6 @@ impl Engine {
             fetch: None,
             hosts: None,
         })
-    }
-
-    /// The same, for charts whose schemas refer to others on the network; without, those are errors.
-    pub fn with_fetch(mut self, fetch: Fetch) -> Self {
-        self.fetch = Some(fetch);
-        self
-    }
-
-    /// The same, with `getHostByName`; without, it answers nothing.
-    pub fn with_hosts(mut self, hosts: Hosts) -> Self {
-        self.hosts = Some(hosts);
-        self
     }
 
     /// About the bytes that the chart takes once it was rendered.
