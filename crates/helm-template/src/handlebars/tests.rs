@@ -105,8 +105,9 @@ fn limits_end_a_render() {
     let inline = "{{#*inline \"x\"}}{{> x}}{{/inline}}{{> x}}";
     type Files<'f> = &'f [(&'f str, &'f str)];
     let mutual: Files<'_> = &[("_a.hbs", recursion), ("_b.hbs", "{{> a}}"), ("t.hbs", "{{> a}}")];
-    let depth: fn(&mut Limits) = |_| {};
-    let table: [(Files<'_>, fn(&mut Limits), Limit); 7] = [
+    type Change = fn(&mut Limits);
+    let depth: Change = |_| {};
+    let table: [(Files<'_>, Change, Limit); 7] = [
         (&[("t.hbs", nested)], |it| it.steps = 10_000, Limit::Steps(10_000)),
         (&[("t.hbs", silent)], |it| it.steps = 10_000, Limit::Steps(10_000)),
         (&[("t.hbs", nested)], |it| it.output = 5_000, Limit::Output(5_000)),

@@ -67,7 +67,8 @@ fn a_seed_makes_a_render_repeatable() {
 fn limits_end_a_render_and_are_named() {
     let loops = "{{ range until 100000 }}{{ range until 100000 }}x{{ end }}{{ end }}";
     let endless = "{{ define \"a\" }}{{ template \"a\" }}{{ end }}{{ template \"a\" }}";
-    let table: [(&str, fn(&mut Limits), &str); 4] = [
+    type Change = fn(&mut Limits);
+    let table: [(&str, Change, &str); 4] = [
         (loops, |limits| limits.steps = 10_000, "10000 steps"),
         (loops, |limits| limits.output = 5_000, "5000 bytes of output"),
         (

@@ -184,16 +184,14 @@ impl Report<'_> {
             ErrorKind::Enum { want } if want.iter().any(is_compound) => "'enum' failed".to_owned(),
             ErrorKind::Enum { want } => match want.as_slice() {
                 [one] => format!("value must be {}", shown(one)),
-                many => {
-                    let many: Vec<String> = many.iter().map(shown).collect();
-                    format!("value must be one of {}", many.join(", "))
-                }
+                many => format!(
+                    "value must be one of {}",
+                    many.iter().map(shown).collect::<Vec<_>>().join(", ")
+                ),
             },
             ErrorKind::Const { want } if is_compound(want) => "'const' failed".to_owned(),
             ErrorKind::Const { want } => format!("value must be {}", shown(want)),
-            ErrorKind::Format { got, want, err } => {
-                format!("{} is not valid {}: {err}", shown(got), want)
-            }
+            ErrorKind::Format { got, want, err } => format!("{} is not valid {want}: {err}", shown(got)),
             ErrorKind::MinProperties { got, want } => size("minProperties", got, want),
             ErrorKind::MaxProperties { got, want } => size("maxProperties", got, want),
             ErrorKind::MinItems { got, want } => size("minItems", got, want),
