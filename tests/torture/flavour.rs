@@ -106,7 +106,7 @@ pub async fn rows(lane: &Lane, release: &str, widget: &Value, members: usize) ->
         anyhow::bail!("there are {} records", records.len());
     };
     let record: Value = serde_json::from_str(&file(secret, "record.json.gz")?)?;
-    Ok(record["entries"].as_array().cloned().unwrap_or_default())
+    Ok(record["record"]["entries"].as_array().cloned().unwrap_or_default())
 }
 
 fn lies_in_secrets(lane: &Lane, members: usize) -> bool {
