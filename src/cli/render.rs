@@ -324,7 +324,7 @@ fn print(prepared: &Prepared, is_keyed: bool, out: &mut String) -> anyhow::Resul
             unknown.source, unknown.group_kind, unknown.version
         );
     }
-    for hook in &prepared.hooks {
+    for hook in &prepared.not_run {
         eprintln!("not run: {hook}");
     }
     for member in &prepared.desired.members {
@@ -332,10 +332,18 @@ fn print(prepared: &Prepared, is_keyed: bool, out: &mut String) -> anyhow::Resul
         if is_keyed {
             object = Cow::Owned(signed(&object, &member.digest));
         }
+        let (source, text) = (&member.source, yaml::to_string(object.as_ref())?);
+        out.push_str(&format!("---\n# Source: {source}\n{text}"));
+    }
+    for hook in prepared.desired.hooks.iter().filter(|hook| hook.is_of_an_operation()) {
+        let (source, text) = (
+            &hook.member.source,
+            yaml::to_string(content(&hook.member, None).as_ref())?,
+        );
+        let events: Vec<&str> = hook.events.iter().map(|event| event.name()).collect();
         out.push_str(&format!(
-            "---\n# Source: {}\n{}",
-            member.source,
-            yaml::to_string(object.as_ref())?
+            "---\n# Source: {source}\n# Hook: {}\n{text}",
+            events.join(",")
         ));
     }
     Ok(())

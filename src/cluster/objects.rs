@@ -58,6 +58,7 @@ pub fn live(metadata: &ObjectMeta) -> Live {
         wave: annotation(annotations::WAVE)
             .and_then(|wave| wave.trim().parse().ok())
             .unwrap_or_default(),
+        is_of_hook: annotation(annotations::HOOK_RUN).is_some(),
         force: annotation(annotations::FORCE).is_some_and(|value| value.trim() == "true"),
         scaled_by: fingerprint::scaled_by(managed_fields),
         finished: false,
@@ -333,9 +334,24 @@ impl Deleted {
 ///
 /// What the object makes by itself (a Deployment's pods) goes after it, in the background, as with Helm.
 pub async fn delete(client: &Client, resource: &Resource, id: &ObjectId, seen: &Live) -> Result<Deleted> {
+    delete_by(PropagationPolicy::Background, client, resource, id, seen).await
+}
+
+/// The same, but it stays until all that it made is gone: a Job until none of its pods runs.
+pub async fn delete_after_its_own(client: &Client, resource: &Resource, id: &ObjectId, seen: &Live) -> Result<Deleted> {
+    delete_by(PropagationPolicy::Foreground, client, resource, id, seen).await
+}
+
+async fn delete_by(
+    propagation: PropagationPolicy,
+    client: &Client,
+    resource: &Resource,
+    id: &ObjectId,
+    seen: &Live,
+) -> Result<Deleted> {
     let api = resource.api_in::<MetadataOnly>(client, namespace(id));
     let parameters = DeleteParams {
-        propagation_policy: Some(PropagationPolicy::Background),
+        propagation_policy: Some(propagation),
         preconditions: Some(Preconditions {
             uid: Some(seen.uid.clone()),
             resource_version: Some(seen.resource_version.clone()),

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::ListParams;
+use kube::api::{ListParams, LogParams};
 use kube::{Api, Client};
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::connect::bounded;
 use super::error::{Error, Result};
 use crate::plan::health::pods;
+use crate::plan::identity::ObjectId;
 
 /// Pods of one workload that are looked at: enough to see what ails them.
 const FEW: u32 = 50;
@@ -129,6 +130,54 @@ impl List {
         }
         Ok(List { troubles, is_part })
     }
+}
+
+/// Lines of a log that are shown, and bytes of them.
+const LINES: i64 = 10;
+const LINES_BYTES: usize = 1000;
+
+/// What a Job's last pod, or a Pod, wrote last: of the container that failed, or else of the first.
+///
+/// # Errors
+/// The pods can't be listed, or the log can't be read.
+pub async fn last_lines(client: &Client, id: &ObjectId) -> Result<String> {
+    let api = pods_in(client, &id.namespace);
+    let pod = match id.group_kind.kind.as_str() {
+        "Pod" => bounded(api.get_opt(&id.name)).await?,
+        _ => {
+            let parameters = ListParams::default()
+                .labels(&format!("batch.kubernetes.io/job-name={}", id.name))
+                .limit(FEW);
+            let pods = bounded(api.list(&parameters)).await?.items;
+            pods.into_iter()
+                .max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0))
+        }
+    };
+    let Some(pod) = pod else {
+        return Ok(String::new());
+    };
+    let statuses = pod
+        .status
+        .iter()
+        .flat_map(|status| status.container_statuses.iter().flatten());
+    let failed = statuses.filter(|container| {
+        let state = container.state.as_ref().and_then(|state| state.terminated.as_ref());
+        state.is_some_and(|ended| ended.exit_code != 0)
+    });
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let container = failed
+        .map(|container| &container.name)
+        .chain(containers.map(|container| &container.name))
+        .next();
+    let parameters = LogParams {
+        container: container.cloned(),
+        tail_lines: Some(LINES),
+        ..LogParams::default()
+    };
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let text = bounded(api.logs(name, &parameters)).await?;
+    let start = text.len().saturating_sub(LINES_BYTES);
+    Ok(text[text.ceil_char_boundary(start)..].trim_end().to_owned())
 }
 
 fn pods_in(client: &Client, namespace: &str) -> Api<Pod> {

@@ -34,6 +34,12 @@ pub const FORCE: &str = "chartwright.dev/force";
 pub const RECONCILE: &str = "chartwright.dev/reconcile";
 /// On a member: a whole number. Lower waves come first.
 pub const WAVE: &str = "chartwright.dev/wave";
+/// On a hook: how long it may take, as a Go duration.
+pub const TIMEOUT: &str = "chartwright.dev/timeout";
+/// On a hook that runs after an installation or an upgrade: `healthy` lets it wait until all members are.
+pub const AFTER: &str = "chartwright.dev/after";
+/// On an object that a hook made, written by us: which run of the hook it is.
+pub const HOOK_RUN: &str = "chartwright.dev/hook-run";
 /// On a member, from Helm: `keep` leaves it behind.
 pub const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 const SDK_RECONCILE_PERIOD: &str = "helm.sdk.operatorframework.io/reconcile-period";
@@ -45,7 +51,7 @@ const SDK_ROLLBACK_FORCE: &str = "helm.sdk.operatorframework.io/rollback-force";
 /// What all annotations of ours begin with.
 const PREFIX: &str = "chartwright.dev/";
 /// All of them, on whatever objects: a member may be a custom resource itself.
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 18] = [
     SUSPEND,
     RECONCILE_PERIOD,
     REQUESTED_AT,
@@ -59,6 +65,9 @@ const KNOWN: [&str; 15] = [
     FORCE,
     RECONCILE,
     WAVE,
+    TIMEOUT,
+    AFTER,
+    HOOK_RUN,
     TRACKING_ANNOTATION,
     DIGEST_ANNOTATION,
 ];
@@ -101,6 +110,11 @@ pub fn unknown<'k>(keys: impl Iterator<Item = &'k str>) -> Vec<String> {
         None => format!("{key} is unknown and has no effect"),
     });
     told.collect()
+}
+
+/// Says of an annotation of an object that its value has no effect.
+pub fn bad_value(key: &str, value: &str, valid: &str) -> String {
+    format!("{key}: {value:?} has no effect: it must be {valid}")
 }
 
 /// What stands in the annotations of a custom resource and has not the effect that its author may hope for.

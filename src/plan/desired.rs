@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::applyset;
 use super::digest::Key;
+use super::hooks::Hook;
 use super::identity::{GroupKind, ObjectId};
 use super::ownership::Owner;
 use super::policy::Policy;
@@ -67,6 +68,8 @@ pub struct Identity {
 pub struct Desired {
     /// In the order in which they are applied.
     pub members: Vec<Member>,
+    /// In install order.
+    pub hooks: Vec<Hook>,
     /// Kinds that the API server does not serve, with their template: they wait for their CRD.
     pub unknown: Vec<Unknown>,
     /// Why manifests cannot become members, each with its template.
@@ -115,30 +118,49 @@ impl Stage {
 pub fn desired(rendered: Vec<Rendered>, identity: &Identity, namespaced: &IsNamespaced<'_>, key: &Key) -> Desired {
     let mut result = Desired::default();
     let mut sources: HashMap<ObjectId, String> = HashMap::new();
-    for Rendered { mut object, source } in rendered {
+    for one in rendered {
+        let Some(member) = result.read(one, identity, namespaced, key) else {
+            continue;
+        };
+        match sources.insert(member.id.clone(), member.source.clone()) {
+            None => result.members.push(member),
+            Some(first) => {
+                let Member { id, source, .. } = member;
+                let problem = format!("{id} is rendered twice: by {first} and by {source}");
+                result.problems.push(problem);
+            }
+        }
+    }
+    result.members.sort_by_key(Member::turn);
+    result
+}
+
+impl Desired {
+    /// Makes a member of a manifest; takes note of why that can't be.
+    fn read(
+        &mut self,
+        Rendered { mut object, source }: Rendered,
+        identity: &Identity,
+        namespaced: &IsNamespaced<'_>,
+        key: &Key,
+    ) -> Option<Member> {
         let (id, version) = match identify(&object, &source, &identity.namespace, namespaced) {
             Ok(Ok(known)) => known,
             Ok(Err(unknown)) => {
-                result.unknown.push(unknown);
-                continue;
+                self.unknown.push(unknown);
+                return None;
             }
             Err(problem) => {
-                result.problems.push(format!("{source}: {problem}"));
-                continue;
+                self.problems.push(format!("{source}: {problem}"));
+                return None;
             }
         };
-        if let Some(first) = sources.insert(id.clone(), source.clone()) {
-            let problem = format!("{id} is rendered twice: by {first} and by {source}");
-            result.problems.push(problem);
-            continue;
-        }
         let (policy, warnings) = Policy::of(&object);
         let warnings = warnings.into_iter().map(|text| format!("{source}: {id}: {text}"));
-        result.warnings.extend(warnings);
+        self.warnings.extend(warnings);
         if let Err(field) = prepare(&mut object, &id, identity) {
-            let problem = format!("{source}: {id}: {field} must be a mapping");
-            result.problems.push(problem);
-            continue;
+            self.problems.push(format!("{source}: {id}: {field} must be a mapping"));
+            return None;
         }
         let mut member = Member {
             version,
@@ -151,10 +173,47 @@ pub fn desired(rendered: Vec<Rendered>, identity: &Identity, namespaced: &IsName
             id,
         };
         member.seal(key);
-        result.members.push(member);
+        Some(member)
     }
-    result.members.sort_by_key(Member::turn);
-    result
+}
+
+/// Adds the hooks of a render, in install order. Several may have one name, if they run at different events.
+pub fn add_hooks(
+    desired: &mut Desired,
+    rendered: Vec<Rendered>,
+    identity: &Identity,
+    namespaced: &IsNamespaced<'_>,
+    key: &Key,
+) {
+    for Rendered { mut object, source } in rendered {
+        give_name(&mut object, key);
+        let Some(member) = desired.read(Rendered { object, source }, identity, namespaced, key) else {
+            continue;
+        };
+        let told = format!("{}: {}", member.source, member.id);
+        if let Some(other) = desired.members.iter().find(|other| other.id == member.id) {
+            let problem = format!("{told} is a hook, and {} renders it as well", other.source);
+            desired.problems.push(problem);
+            continue;
+        }
+        let (hook, problems) = Hook::of(member);
+        let problems = problems.into_iter().map(|text| format!("{told}: {text}"));
+        desired.warnings.extend(problems);
+        desired.hooks.push(hook);
+    }
+}
+
+/// A hook with `generateName` gets a name that lasts as long as it is rendered like this.
+fn give_name(object: &mut Value, key: &Key) {
+    let digest = key.digest(&[object.to_string().as_bytes()]);
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let has_name = metadata.get("name").is_some_and(|name| name.as_str() != Some(""));
+    if let Some(Value::String(prefix)) = metadata.get("generateName").filter(|_| !has_name).cloned() {
+        metadata.remove("generateName");
+        metadata.insert("name".into(), format!("{prefix}{}", &digest[..8]).into());
+    }
 }
 
 /// Who a manifest is, and the version of its kind.

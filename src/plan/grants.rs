@@ -122,8 +122,8 @@ fn allows_namespace(allow: &Allow, namespace: &str) -> bool {
 // === impl Baseline ===
 
 impl Baseline {
-    /// Of these members of the default render.
-    pub fn of(members: Vec<Member>) -> Self {
+    /// Of these members and hooks of the default render.
+    pub fn of(members: impl IntoIterator<Item = Member>) -> Self {
         Baseline(members.into_iter().map(|member| (member.id, member.object)).collect())
     }
 }

@@ -31,6 +31,8 @@ pub struct Live {
     pub disabled: bool,
     /// Annotation `chartwright.dev/wave`, 0 where there is none.
     pub wave: i32,
+    /// Annotation `chartwright.dev/hook-run`: a hook made it.
+    pub is_of_hook: bool,
     /// Annotation `chartwright.dev/force: "true"`: may be made anew where a field can't be changed.
     pub force: bool,
     /// The autoscaler that owns `spec.replicas` through the subresource `scale`.

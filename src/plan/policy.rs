@@ -40,9 +40,7 @@ impl Policy {
         let mut policy = Policy::default();
         let keys = object.pointer("/metadata/annotations").and_then(Value::as_object);
         let mut problems = annotations::unknown(keys.into_iter().flatten().map(|(key, _)| key.as_str()));
-        let mut bad = |key: &str, value: &str, valid: &str| {
-            problems.push(format!("{key}: {value:?} has no effect: it must be {valid}"));
-        };
+        let mut bad = |key: &str, value: &str, valid: &str| problems.push(annotations::bad_value(key, value, valid));
         match annotation(UPDATE) {
             None | Some("InPlace") => {}
             Some("Recreate") => policy.update = Update::Recreate,

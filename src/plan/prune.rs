@@ -94,7 +94,8 @@ impl Knowledge {
     }
 }
 
-/// Live or recorded objects of the release that are not desired, last applied first.
+/// Live or recorded objects of the release that are not desired, last applied first. What a hook made isn't among them:
+/// it goes by the hook's policy, or with the release.
 pub fn orphans(members: &Members, record: &Record, desired: &HashSet<&ObjectId>, owner: &Owner) -> Vec<ObjectId> {
     let mut found: BTreeSet<ObjectId> = members.of_set(&owner.set).into_iter().collect();
     let mut ordered: Vec<ObjectId> = Vec::new();
@@ -104,7 +105,7 @@ pub fn orphans(members: &Members, record: &Record, desired: &HashSet<&ObjectId>,
             ordered.push(entry.id.clone());
         }
     }
-    found.retain(|id| !desired.contains(id));
+    found.retain(|id| !desired.contains(id) && !members.get(id).is_some_and(|live| live.is_of_hook));
     // What no record lists has no order; it goes before what others may depend on.
     found.into_iter().chain(ordered).collect()
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::desired::Member;
+use super::hooks::Progress;
 use super::identity::ObjectId;
 use super::request::Handled;
 
@@ -63,6 +64,9 @@ pub struct Record {
     /// When the first of the kept certificates is to be renewed: a render from then on does it.
     pub renewal: Option<jiff::Timestamp>,
     pub handled: Handled,
+    /// How far its hooks have come.
+    #[serde(skip_serializing_if = "Progress::is_empty")]
+    pub hooks: Progress,
 }
 
 /// What a status holds of a record.
@@ -171,6 +175,7 @@ impl Record {
             capabilities: texts("capabilities"),
             renewal: text("renewal").and_then(|time| time.parse().ok()),
             handled: Handled::of_status(status),
+            hooks: Progress::deserialize(&status["hooks"]).unwrap_or_default(),
         }
     }
 
@@ -244,7 +249,7 @@ mod tests {
                 "capabilities": ["KubeVersion"], "renewal": "2026-02-03T04:05:06Z",
             },
             "lastHandledRegenerateAt": "once", "lastHandledReconcileAt": "1", "lastHandledForceAt": "2",
-            "lastHandledResetAt": "3",
+            "lastHandledResetAt": "3", "hooks": {"revision": 3, "attempt": 1, "digest": "d", "stored": "s"},
             "inventory": [{
                 "group": "apps", "version": "v1", "kind": "Deployment", "namespace": "shop", "name": "web",
                 "uid": "u", "wave": -3, "digest": "d", "fingerprint": "00000000000000ab", "finished": true,
@@ -262,6 +267,7 @@ mod tests {
             record.renewal.map(|time| time.to_string()).as_deref(),
             Some("2026-02-03T04:05:06Z")
         );
+        assert_eq!(record.hooks.told(&[]).as_ref(), Some(&status["hooks"]));
         let mut told = serde_json::Map::new();
         record.handled.tell(&mut told);
         assert!(

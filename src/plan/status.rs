@@ -56,6 +56,10 @@ pub enum Reason {
     Progressing,
     /// It can't be told how members are, or what a lookup finds: their watch does not work.
     WatchFailed,
+    /// A hook runs, or what an earlier one left is on its way out.
+    HookRunning,
+    /// A hook failed, or took too long.
+    HookFailed,
     /// A member says that it failed.
     MemberFailed,
     /// A member is being deleted and will be made anew.
@@ -80,8 +84,6 @@ pub struct Changes {
     pub reclaimed: Vec<String>,
     /// Members that were there though no record named them.
     pub found: usize,
-    /// Hooks that were rendered and not run.
-    pub hooks: Vec<String>,
     /// Why nothing could be pruned yet, although nothing else is missing.
     pub gap: Option<String>,
     /// What a guard holds back, and how to allow it.
@@ -124,8 +126,8 @@ pub struct Chart {
 #[derive(Clone, Debug)]
 pub struct Render<'a> {
     pub namespace: &'a str,
-    /// Hooks that were rendered and not run.
-    pub hooks: &'a [String],
+    /// Hooks that were rendered and that no operation runs.
+    pub not_run: &'a [String],
     pub notes: Option<&'a str>,
 }
 
@@ -275,7 +277,6 @@ impl Changes {
             ("made anew", &self.recreated),
             ("pruned", &self.pruned),
             ("replicas set by the chart again", &self.reclaimed),
-            ("hooks not run", &self.hooks),
         ] {
             if !items.is_empty() {
                 parts.push(format!("{what}: {}", shown(items).join(", ")));
@@ -369,19 +370,41 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
                 let notes = report.secrets.redact(notes);
                 status.insert("notes".into(), conditions::cut(&notes, 8 * NOTES_BYTES).into());
             }
-            if !render.hooks.is_empty() {
-                status.insert("hooks".into(), json!({"notRun": shown(render.hooks)}));
-            }
         }
-        None => keep(&mut status, &["notes", "hooks"]),
+        None => keep(&mut status, &["notes"]),
+    }
+    if !report.brief
+        && let Some(hooks) = hooks(report, previous)
+    {
+        status.insert("hooks".into(), hooks);
     }
     let mut status = Value::Object(status);
-    for texts in ["/notes", "/hooks", "/release/lookups", "/release/capabilities"] {
+    for texts in ["/notes", "/hooks/notRun", "/release/lookups", "/release/capabilities"] {
         if let Some(value) = status.pointer_mut(texts) {
             redact(value, report.secrets);
         }
     }
+    let runs = status.pointer_mut("/hooks/runs").and_then(Value::as_array_mut);
+    for message in runs.into_iter().flatten().filter_map(|run| run.get_mut("message")) {
+        redact(message, report.secrets);
+    }
     status
+}
+
+/// `status.hooks`: how far they have come, and those that nothing runs.
+fn hooks(report: &Report<'_>, previous: &Value) -> Option<Value> {
+    if report.record_unread {
+        return previous.get("hooks").cloned();
+    }
+    let not_run = match &report.render {
+        Some(render) => shown(render.not_run),
+        None => {
+            let told = previous.pointer("/hooks/notRun").cloned();
+            told.and_then(|told| serde_json::from_value(told).ok())
+                .unwrap_or_default()
+        }
+    };
+    report.record.hooks.told(&not_run)
 }
 
 /// Takes secret values out of every text. What only programs read is spared: the inventory must name objects as they

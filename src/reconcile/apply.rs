@@ -225,7 +225,9 @@ impl Run<'_> {
     /// Step 6: one write on the custom resource, before the first member: finalizer, ApplySet label, and where members
     /// may be from now on.
     pub(super) async fn claim(&mut self, release: &Release, prepared: &Prepared) -> Result<(), Error> {
-        let desired = Superset::of_objects(prepared.desired.members.iter().map(|member| &member.id));
+        let hooks = prepared.desired.hooks.iter().map(|hook| &hook.member);
+        let members = prepared.desired.members.iter().chain(hooks);
+        let desired = Superset::of_objects(members.map(|member| &member.id));
         let recorded = Superset::of_record(&release.record);
         let proven = recorded.union(desired);
         let superset = Superset::of_resource(&self.written).union(proven.clone());

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use helm_template::render::HookEvent;
+
 use super::dispose::{Candidate, Removed};
 use super::preflight::list;
 use super::release::Release;
@@ -67,24 +69,29 @@ impl Run<'_> {
             &self.written.annotations,
             self.written.cascade,
         );
+        let has_hooks = !listed && !suspended && policy != DeletionPolicy::Orphan;
+        let has_hooks = has_hooks && !release.record.hooks.stored.is_empty();
+        if has_hooks {
+            self.run_delete_hooks(release, HookEvent::PreDelete).await?;
+        }
         match suspended {
             true => self.detach_former_members(release).await?,
             false => self.mark_orphans(release, &HashSet::new()).await?,
         }
         let removed = match suspended {
             true => self.disown_members(release, listed).await,
-            false => self.delete_members(release, policy, listed).await,
+            false => self.delete_members(release, policy, listed, has_hooks).await,
         };
-        let removed = removed.unwrap_or_else(|error| Removed {
-            failures: vec![error.to_string()],
-            ..Removed::default()
-        });
-        if !removed.failures.is_empty() {
-            return Err(Phase::failed(Reason::DeleteFailed, list(removed.failures)));
+        if let Some(going) = settled(removed)? {
+            return Ok(Gone::Going(going));
         }
-        if removed.awaited.is_some() {
-            return Ok(Gone::Going(removed.open));
+        if has_hooks {
+            self.run_delete_hooks(release, HookEvent::PostDelete).await?;
+            if let Some(going) = settled(self.delete_members(release, policy, listed, false).await)? {
+                return Ok(Gone::Going(going));
+            }
         }
+        self.forget_delete_hooks(release).await?;
         self.forget_stored().await?;
         self.forget_kept().await?;
         self.forget_record(release).await?;
@@ -174,18 +181,21 @@ impl Run<'_> {
         Ok(found.into_iter().collect())
     }
 
+    /// One round of deletes. What is settled leaves the record. With `spares_hooks`, what hooks made stays for now.
     async fn delete_members(
         &self,
         release: &mut Release,
         policy: DeletionPolicy,
         listed: bool,
+        spares_hooks: bool,
     ) -> Result<Removed, Error> {
         let owner = self.written.owner(&self.unit.group_kind);
         let purpose = match policy {
             DeletionPolicy::Orphan => Purpose::Orphan,
             DeletionPolicy::Delete | DeletionPolicy::WaitForTermination => Purpose::Delete,
         };
-        let found = self.find_members(release, &owner, listed).await?;
+        let mut found = self.find_members(release, &owner, listed).await?;
+        found.retain(|(_, candidate)| !(spares_hooks && candidate.is_of_hook()));
         let wave = |(_, candidate): &(ObjectId, Candidate)| candidate.wave();
         let turns = sequence::removal(found, |(id, _)| id, wave, &release.record, policy);
         let removed = self.remove(turns, &owner, purpose).await;
@@ -201,6 +211,21 @@ impl Run<'_> {
         Ok(self
             .remove(vec![Turn::Members(found)], &owner, Purpose::Suspended)
             .await)
+    }
+}
+
+/// What has to be gone before a removal goes on, if there is anything.
+///
+/// # Errors
+/// The phase of a release of which something could not be deleted.
+fn settled(removed: Result<Removed, Error>) -> Result<Option<Vec<ObjectId>>, Phase> {
+    let removed = removed.unwrap_or_else(|error| Removed {
+        failures: vec![error.to_string()],
+        ..Removed::default()
+    });
+    match removed.failures.is_empty() {
+        true => Ok(removed.awaited.map(|_| removed.open)),
+        false => Err(Phase::failed(Reason::DeleteFailed, list(removed.failures))),
     }
 }
 

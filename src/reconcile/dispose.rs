@@ -47,6 +47,14 @@ impl Candidate {
             Candidate::Unknown => None,
         }
     }
+
+    /// True if a hook made it.
+    pub(super) fn is_of_hook(&self) -> bool {
+        match self {
+            Candidate::Read(live) | Candidate::Watched(live) => live.is_of_hook,
+            Candidate::Unknown => false,
+        }
+    }
 }
 
 /// What became of all objects of a removal, or of those before one that has to wait.

@@ -14,9 +14,11 @@ mod budget;
 mod context;
 pub mod custom_resource;
 mod delete;
+mod delete_hooks;
 mod dispose;
 mod earlier;
 mod health;
+mod hooks;
 mod inputs;
 mod kept;
 mod pods;
@@ -218,7 +220,7 @@ impl Run<'_> {
         }
         self.hold_again(release).await?;
         self.note_finished_jobs(release);
-        if self.former_release.is_none() && self.is_converged(release) {
+        if self.former_release.is_none() && !release.record.hooks.is_open() && self.is_converged(release) {
             self.tell_leftovers(release).await;
             return Ok(self.health_of_record(release).await.into());
         }
@@ -268,6 +270,7 @@ impl Run<'_> {
             format!("{:?} {}", prepared.notes, objects.collect::<String>())
         });
         self.note_intent(release, prepared, before.is_empty());
+        self.begin_operation(release, prepared, &before).await?;
         let forced = self.requested(release, Request::Force);
         let is_forced = forced.is_some();
         let mut applied = self.apply(release, prepared, forced).await;
@@ -279,6 +282,7 @@ impl Run<'_> {
         // Now that an autoscaler which the chart no longer has is gone.
         self.reclaim_replicas(release, prepared, is_forced, &mut applied.changes)
             .await?;
-        self.conclude(release, prepared, applied, pruned).await.map(Some)
+        let (phase, changes) = self.conclude(release, prepared, applied, pruned).await?;
+        Ok(Some(self.end_operation(release, prepared, phase, changes).await))
     }
 }

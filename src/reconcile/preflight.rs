@@ -34,9 +34,8 @@ impl Run<'_> {
             let allow = &self.unit.watch.allow;
             grants::may_create(&member.id, &member.object, namespace, baseline, allow).err()
         };
-        let members = &prepared.desired.members;
-        let suspicious: Vec<&Member> = members
-            .iter()
+        let hooks = prepared.desired.hooks.iter().map(|hook| &hook.member);
+        let suspicious: Vec<&Member> = (prepared.desired.members.iter().chain(hooks))
             .filter(|member| refused(member, None).is_some())
             .collect();
         if suspicious.is_empty() {
@@ -97,7 +96,10 @@ impl Run<'_> {
             share: Arc::new(Mutex::new(self.context.budget.another().await)),
         };
         match work.rounds(prepared.revision, &prepared.memory.kept, answers).await {
-            Ok((_, desired)) => Ok(Some(Baseline::of(desired.members))),
+            Ok((_, desired)) => {
+                let hooks = desired.hooks.into_iter().map(|hook| hook.member);
+                Ok(Some(Baseline::of(desired.members.into_iter().chain(hooks))))
+            }
             Err(failed @ Phase::Failed { .. }) => Err(failed),
             Err(_) => Ok(None),
         }

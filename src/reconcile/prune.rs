@@ -175,8 +175,9 @@ impl Run<'_> {
         let snapshot = self.context.discovery.snapshot();
         let recorded = Superset::of_record(&release.record);
         let mut read = self.find_unwatched(before, &recorded, knowledge).await;
-        let desired: HashSet<&ObjectId> = prepared.ids().collect();
-        read.retain(|id, _| !desired.contains(id));
+        let hooks = prepared.desired.hooks.iter().map(|hook| &hook.member.id);
+        let desired: HashSet<&ObjectId> = prepared.ids().chain(hooks).collect();
+        read.retain(|id, live| !desired.contains(id) && !live.is_of_hook);
         let watched = {
             let members = self.context.members();
             // A kind that is no longer served, while discovery is complete, has no objects.
@@ -355,10 +356,6 @@ impl Run<'_> {
     ) -> Result<(), Phase> {
         changes.installed = release.record.revision == 0;
         changes.upgraded = !changes.installed && prepared.revision > release.record.revision;
-        // Told once for each revision, not with every correction.
-        if changes.installed || changes.upgraded {
-            changes.hooks = prepared.hooks.clone();
-        }
         changes.applied += std::mem::take(&mut release.applied_before);
         // What is no longer rendered only waits to be deleted, and doesn't make the next render another one.
         let desired: HashSet<&ObjectId> = prepared.ids().collect();
@@ -368,6 +365,7 @@ impl Run<'_> {
             }
         }
         release.record.revision = prepared.revision;
+        release.record.hooks.hooks.clone_from(&prepared.hooks_digest);
         release.last_render.inputs.clone_from(&prepared.inputs);
         release.last_render.capabilities.clone_from(&prepared.capabilities);
         self.settle(release, prepared).await

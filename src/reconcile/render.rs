@@ -20,13 +20,14 @@ use crate::cluster::{lookup, objects};
 use crate::plan::dependencies;
 use crate::plan::desired::{self, Desired, Identity, Member, Rendered as Manifest};
 use crate::plan::grants;
+use crate::plan::hooks::Hook;
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::record::Entry;
 use crate::plan::references;
 use crate::plan::status::{Phase, Reason};
 use crate::telemetry::redact::Secrets;
 use helm_template::render::{
-    Engine, Error as RenderError, Hook, HookEvent, Input, Kept, LookupKey, Randomness, Release as Facts, Rendered,
+    Engine, Error as RenderError, Input, Kept, LookupKey, Randomness, Release as Facts, Rendered,
 };
 
 /// A chart whose lookups depend on each other may need several rounds; one that never ends is an error.
@@ -38,8 +39,10 @@ const LOOKUPS: usize = 2000;
 pub struct Prepared {
     pub identity: Identity,
     pub desired: Desired,
-    /// Hooks that were rendered and are not run.
-    pub hooks: Vec<String>,
+    /// Hooks that were rendered and that no operation runs.
+    pub not_run: Vec<String>,
+    /// Keyed digest of the hooks that operations run; empty without.
+    pub(super) hooks_digest: String,
     pub notes: Option<String>,
     pub warnings: Vec<String>,
     /// Digest of what this render depended on.
@@ -227,7 +230,8 @@ fn differs(prepared: &Prepared, release: &Release) -> bool {
     }
     // Without those that only wait to be deleted.
     let rendered = record.entries.iter().filter(|entry| !entry.digest.is_empty());
-    members.len() != rendered.count()
+    (prepared.hooks_digest != record.hooks.hooks && !release.under_takeover)
+        || members.len() != rendered.count()
         || members.iter().any(|member| {
             let known = record.entry(&member.id);
             known.is_none_or(|known| has_other_digest(member, known))
@@ -409,7 +413,9 @@ impl Work<'_> {
                 }?;
                 secrets::learn_render(&learning, &ChartText::of(Some(renderer.chart())), &rendered);
                 let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
-                let desired = desired::desired(manifests(&rendered.objects), &identity, &namespaced, &key);
+                let mut desired = desired::desired(manifests(rendered.objects.iter()), &identity, &namespaced, &key);
+                let hooks = manifests(rendered.hooks.iter().map(|hook| &hook.manifest));
+                desired::add_hooks(&mut desired, hooks, &identity, &namespaced, &key);
                 Ok((rendered, desired))
             };
             helm_template::render::on_large_stack(|| secrets.during(render))
@@ -444,22 +450,33 @@ impl Work<'_> {
         // Without a UID, it is rendered for nobody.
         if self.unit.watch.refers_to_owners() && !self.resource.uid.is_empty() {
             let reference = Arc::new(self.resource.owner_reference(&self.unit.resource));
-            let at_deletion = |event: &HookEvent| matches!(event, HookEvent::PreDelete | HookEvent::PostDelete);
-            let has_hooks = rendered.hooks.iter().any(|hook| hook.events.iter().any(at_deletion));
+            let has_hooks = desired.hooks.iter().any(Hook::is_of_deletion);
             references::refer(
                 &mut desired.members,
                 &self.resource.key.namespace,
                 &reference,
                 has_hooks,
             );
+            let is_ordered = has_hooks || desired.members.iter().any(|member| member.policy.wave != 0);
+            for hook in &mut desired.hooks {
+                let member = std::slice::from_mut(&mut hook.member);
+                references::refer(member, &self.resource.key.namespace, &reference, is_ordered);
+            }
         }
         self.secrets.publish(&self.identity.namespace);
-        for member in &desired.members {
+        let hooks = desired.hooks.iter().map(|hook| &hook.member);
+        for member in desired.members.iter().chain(hooks) {
             self.secrets.publish(&member.id.name);
             self.secrets.publish(&member.id.namespace);
             self.secrets.publish(&member.id.group_kind.kind);
         }
-        let hooks = rendered.hooks.iter().map(describe_hook).collect();
+        let (run, not_run): (Vec<&Hook>, Vec<&Hook>) = desired.hooks.iter().partition(|hook| hook.is_of_an_operation());
+        let not_run = not_run.into_iter().map(describe_hook).collect();
+        let digests: Vec<&[u8]> = run.iter().map(|hook| hook.member.digest.as_bytes()).collect();
+        let hooks_digest = match digests.is_empty() {
+            true => String::new(),
+            false => self.context.key.digest(&digests),
+        };
         let version = |key: &LookupKey| answers.get(key).map(dependencies::version).unwrap_or_default();
         let now = |key: &LookupKey| self.earlier.and_then(|earlier| earlier.version_now(key));
         let mut lookups = Vec::with_capacity(rendered.used_lookups.len());
@@ -474,7 +491,8 @@ impl Work<'_> {
         Prepared {
             identity: self.identity.clone(),
             desired,
-            hooks,
+            not_run,
+            hooks_digest,
             notes: rendered.notes,
             warnings: rendered.warnings.iter().map(ToString::to_string).collect(),
             inputs,
@@ -495,19 +513,13 @@ impl Work<'_> {
 
 /// A hook as the status lists it: what it is, when it would run, and where it comes from.
 fn describe_hook(hook: &Hook) -> String {
-    let name = hook.manifest.object().pointer("/metadata/name");
-    let name = name.and_then(Value::as_str).unwrap_or("?");
-    let events: Vec<String> = hook.events.iter().map(|event| event.name().to_owned()).collect();
-    format!(
-        "{} {name} ({}; {})",
-        hook.manifest.kind(),
-        events.join(","),
-        hook.manifest.source
-    )
+    let events: Vec<&str> = hook.events.iter().map(|event| event.name()).collect();
+    let Member { id, source, .. } = &hook.member;
+    format!("{} {} ({}; {source})", id.group_kind.kind, id.name, events.join(","))
 }
 
-fn manifests(objects: &[helm_template::render::Manifest]) -> Vec<Manifest> {
-    let flat = objects.iter().flat_map(|manifest| {
+fn manifests<'m>(objects: impl Iterator<Item = &'m helm_template::render::Manifest>) -> Vec<Manifest> {
+    let flat = objects.flat_map(|manifest| {
         manifest.objects().into_iter().map(|object| Manifest {
             object: object.clone(),
             source: manifest.source.clone(),

@@ -27,6 +27,8 @@ pub(super) struct Tried {
     /// What was looked up.
     pub(super) answers: Answers,
     refused: HashMap<ObjectId, Refusal>,
+    /// When the hook that failed is tried again.
+    pub(super) hook_retry: Option<Instant>,
 }
 
 /// The API server refuses an object as it is written.

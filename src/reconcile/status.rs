@@ -59,6 +59,16 @@ impl Run<'_> {
         release.was_seen_whole |= phase.is_ready();
         let failures = release.backoff.failures;
         let mut again = self.next_look(release, &conclusion);
+        if matches!(
+            phase,
+            Phase::Failed {
+                reason: Reason::HookFailed,
+                ..
+            }
+        ) {
+            let retry = tokio::time::Instant::now() + again.unwrap_or_default();
+            release.tried.hook_retry.get_or_insert(retry);
+        }
         if self.is_only_put_off(release, phase) {
             return Outcome {
                 again,
@@ -151,7 +161,7 @@ impl Run<'_> {
             brief: release.refused > Refused::Nothing,
             render: conclusion.prepared.as_ref().map(|prepared| status::Render {
                 namespace: &prepared.identity.namespace,
-                hooks: &prepared.hooks,
+                not_run: &prepared.not_run,
                 notes: prepared.notes.as_deref(),
             }),
             contested: release.contests.message(),
@@ -238,6 +248,22 @@ impl Run<'_> {
             self.written.size(),
         );
         self.warn_once(release, "StatusUnwritten", note).await;
+    }
+
+    /// Writes down how far hooks have come before what follows can't be told from what went before.
+    ///
+    /// # Errors
+    /// The phase of a release of which it can't be written.
+    pub(super) async fn store_progress(&mut self, release: &mut Release, message: String) -> Result<(), Phase> {
+        self.save_record(release).await?;
+        let next = self.status(release, &Phase::waiting(Reason::HookRunning, message).into());
+        match self.write_status(release, &next).await && !self.missing {
+            true => Ok(()),
+            false => Err(Phase::failed(
+                Reason::Record,
+                "how far the hooks have come can't be written into the status now",
+            )),
+        }
     }
 
     /// When to look again: as the phase asks, or when a certificate is to be renewed.

@@ -45,9 +45,10 @@ impl Superset {
         Superset { kinds, namespaces }
     }
 
-    /// Where the recorded members are.
+    /// Where the recorded members are, and what hooks made.
     pub fn of_record(record: &Record) -> Self {
-        Superset::of_objects(record.entries.iter().map(|entry| &entry.id))
+        let members = Superset::of_objects(record.entries.iter().map(|entry| &entry.id));
+        members.union(Superset::of_objects(record.hooks.ids()))
     }
 
     pub fn of_objects<'a>(ids: impl IntoIterator<Item = &'a ObjectId>) -> Self {

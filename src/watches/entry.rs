@@ -11,7 +11,7 @@ use super::overrides;
 use super::reader::{Fields, Report, describe, suggestion};
 use super::{Allow, Collisions, DeletionPolicy, Outside, Watch, duration};
 
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 18] = [
     "group",
     "version",
     "kind",
@@ -22,6 +22,8 @@ const KNOWN: [&str; 16] = [
     "watchDependentResources",
     "maxConcurrentReconciles",
     "dryRunOption",
+    "timeout",
+    "wait",
     "targetNamespace",
     "deletionPolicy",
     "ownerReferences",
@@ -30,7 +32,7 @@ const KNOWN: [&str; 16] = [
     "lookups",
 ];
 /// Keys of the format that this version doesn't act on yet.
-const LATER: [&str; 10] = [
+const LATER: [&str; 9] = [
     "values",
     "valuesFrom",
     "patches",
@@ -39,7 +41,6 @@ const LATER: [&str; 10] = [
     "crds",
     "releaseName",
     "serviceAccountName",
-    "timeout",
     "retries",
 ];
 const DRY_RUN_OPTIONS: [&str; 6] = ["", "client", "server", "none", "true", "false"];
@@ -67,12 +68,19 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
         group: group.unwrap_or_default(),
         override_values: override_values.unwrap_or_default(),
         selector,
-        reconcile_period: read_period(&fields, report),
-        watch_dependent_resources: read_bool(&fields, "watchDependentResources", report),
+        reconcile_period: read_duration(
+            &fields,
+            "reconcilePeriod",
+            "means the period of the flag --reconcile-period, not never",
+            report,
+        ),
+        timeout: read_duration(&fields, "timeout", "means 5 minutes, not for ever", report),
+        wait: read_bool(&fields, "wait", false, report),
+        watch_dependent_resources: read_bool(&fields, "watchDependentResources", true, report),
         max_concurrent_reconciles: read_count(&fields, "maxConcurrentReconciles", 1, report),
         target_namespace,
         deletion_policy: read_choice(&fields, "deletionPolicy", DeletionPolicy::NAMES, report),
-        owner_references: read_bool(&fields, "ownerReferences", report),
+        owner_references: read_bool(&fields, "ownerReferences", true, report),
         collisions: read_choice(&fields, "collisions", Collisions::NAMES, report),
         allow: read_allow(&fields, "allow", report),
         lookups: read_allow(&fields, "lookups", report),
@@ -226,41 +234,39 @@ fn check_built_in(
     );
 }
 
-fn read_period(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<std::time::Duration> {
-    let node = fields.get("reconcilePeriod")?;
+/// A duration; `zero` says what 0 means.
+fn read_duration(fields: &Fields<'_>, name: &str, zero: &str, report: &mut Report<'_>) -> Option<std::time::Duration> {
+    let node = fields.get(name)?;
     let text = match &node.data {
         Data::String(text) => text.clone(),
         Data::Number(number) => number.to_string(),
         _ => {
-            report.mistyped(node, "reconcilePeriod", "a duration such as 1m30s");
+            report.mistyped(node, name, "a duration such as 1m30s");
             return None;
         }
     };
     match duration::parse(&text) {
         Ok(period) if period.is_zero() => {
-            report.warn(
-                node,
-                "`reconcilePeriod: 0` means the period of the flag --reconcile-period, not never",
-            );
+            report.warn(node, format!("`{name}: 0` {zero}"));
             None
         }
         Ok(period) => Some(period),
         Err(error) => {
-            report.error(node, format!("`reconcilePeriod`: {error}"));
+            report.error(node, format!("`{name}`: {error}"));
             None
         }
     }
 }
 
-/// A bool that is true unless it is said otherwise.
-fn read_bool(fields: &Fields<'_>, name: &str, report: &mut Report<'_>) -> bool {
+/// A bool; `usual` unless it is said otherwise.
+fn read_bool(fields: &Fields<'_>, name: &str, usual: bool, report: &mut Report<'_>) -> bool {
     match fields.get(name).map(|node| (node, &node.data)) {
         Some((_, Data::Bool(value))) => *value,
         Some((node, _)) => {
             report.mistyped(node, name, "true or false");
-            true
+            usual
         }
-        None => true,
+        None => usual,
     }
 }
 

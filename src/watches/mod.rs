@@ -49,6 +49,10 @@ pub struct Watch {
     pub watch_dependent_resources: bool,
     /// At least 1. `None`: the limit of the flag.
     pub max_concurrent_reconciles: Option<usize>,
+    /// How long each hook may take. `None`: 5 minutes, as with Helm.
+    pub timeout: Option<Duration>,
+    /// Hooks that follow an installation or an upgrade wait until all members are healthy.
+    pub wait: bool,
     /// A namespace, or a Go template over the custom resource that makes one.
     pub target_namespace: Option<String>,
     /// What becomes of a release's members when its custom resource is deleted.

@@ -1,34 +1,12 @@
-//! Hooks, notes, events, and the annotation that suspends.
+//! Notes, events, and the annotation that suspends.
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use crate::look::{inventory, says, text, versions};
+use crate::look::{says, text, versions};
 use crate::world::World;
-
-#[test]
-fn hooks_are_told_and_not_applied() -> Result<()> {
-    let world = World::new("hooks-told")?;
-    let _operator = world.start()?;
-    let widget = world.install("a", json!({"hook": true}))?;
-    ensure!(world.get("configmap", "a-hook")?.is_none(), "{widget}");
-    ensure!(inventory(&widget) == ["ConfigMap a-main"], "{widget}");
-    let hooks = &widget["status"]["hooks"]["notRun"];
-    ensure!(hooks.as_array().is_some_and(|hooks| hooks.len() == 1), "{hooks}");
-    let told = hooks[0].as_str().unwrap_or_default();
-    says(
-        told,
-        &["ConfigMap a-hook", "pre-install", "pre-upgrade", "templates/hook.yaml"],
-    )?;
-    let events = world.events("a")?;
-    let is_told = |(_, note): &(String, String)| note.contains("a-hook") && note.contains("pre-install");
-    ensure!(events.iter().any(is_told), "{events:?}");
-    let widget = world.update("a", json!({"hook": false}))?;
-    ensure!(widget["status"]["hooks"].is_null(), "{widget}");
-    Ok(())
-}
 
 #[test]
 fn notes_and_events_tell_what_happened() -> Result<()> {

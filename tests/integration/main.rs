@@ -19,6 +19,7 @@ mod failure;
 mod former;
 mod gone;
 mod guards;
+mod hook_runs;
 mod hooks;
 mod kept;
 mod leader;

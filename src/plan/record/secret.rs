@@ -22,7 +22,7 @@ pub enum Found {
     Nothing,
     /// `generation`: of the custom resource, when this was written.
     Record {
-        record: Record,
+        record: Box<Record>,
         generation: i64,
         stamp: String,
     },
@@ -98,7 +98,7 @@ impl Found {
         }
         match serde_json::from_slice::<Form<'_>>(&json) {
             Ok(form) if form.owner == owner => Found::Record {
-                record: form.record.into_owned(),
+                record: Box::new(form.record.into_owned()),
                 generation: form.generation,
                 stamp: stamp(&json),
             },
@@ -131,6 +131,7 @@ mod tests {
             capabilities: vec!["batch/v1".into()],
             renewal: Some("2026-02-03T04:05:06Z".parse().unwrap()),
             handled,
+            hooks: Default::default(),
         };
         for members in [0, 1, 3000] {
             let entry = |n: usize| entry(&id("Deployment.apps", &format!("member-{n}")));
@@ -142,7 +143,7 @@ mod tests {
             assert_eq!(
                 Found::read(&bytes, "u"),
                 Found::Record {
-                    record,
+                    record: Box::new(record),
                     generation,
                     stamp
                 }

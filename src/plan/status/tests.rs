@@ -135,7 +135,7 @@ fn the_same_report_makes_the_same_status() {
     // A reconcile that renders nothing knows the notes from before.
     let render = Some(Render {
         namespace: "shop",
-        hooks: &[],
+        not_run: &[],
         notes: Some("Have fun."),
     });
     let rendered = Report {
@@ -163,7 +163,7 @@ fn what_an_author_can_make_longer_has_a_bound() {
     };
     let render = Some(Render {
         namespace: "shop",
-        hooks: &hooks,
+        not_run: &hooks,
         notes: Some(&long),
     });
     let report = Report {

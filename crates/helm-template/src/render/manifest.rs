@@ -113,7 +113,8 @@ impl HookEvent {
         found.map_or("", |(name, _)| name)
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    /// Reads one of the events of `helm.sh/hook`, in lower case and without spaces around it.
+    pub fn parse(text: &str) -> Option<Self> {
         let found = Self::NAMES.into_iter().find(|(name, _)| *name == text);
         found.map(|(_, event)| event)
     }

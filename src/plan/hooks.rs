@@ -1,0 +1,617 @@
+//! Helm's hooks: what runs around an installation, an upgrade and a deletion, how far it has come, and what is next.
+//! Facts: Helm's `pkg/action/hooks.go`.
+//!
+//! A hook is applied with our labels, like a member, and with the run that it is for as an annotation: after a crash the
+//! object that runs, or ran, is known by that. Progress is part of the record. Nobody waits inside a reconcile: what runs
+//! is looked at when its watch tells something, or when its time is over.
+
+use std::time::Duration;
+
+use helm_template::render::HookEvent;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::annotations::{AFTER, TIMEOUT, bad_value};
+use super::desired::{Member, Stage};
+use super::health::{self, Status};
+use super::identity::{GroupKind, ObjectId};
+use super::policy::Policy;
+use super::prune::is_protected;
+use crate::watches::duration;
+
+/// The longest message of a run in the status, in bytes.
+const MESSAGE_BYTES: usize = 512;
+
+/// Why a hook failed that somebody interfered with.
+pub const DELETED: &str = "its object was deleted before it ended";
+
+/// What happens to a release, with hooks before and after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Operation {
+    Install,
+    Upgrade,
+    Delete,
+}
+
+/// One hook, as it is applied but for the annotation that names its run.
+#[derive(Clone, Debug)]
+pub struct Hook {
+    pub member: Member,
+    pub events: Vec<HookEvent>,
+    /// `helm.sh/hook-delete-policy`: the object goes before it is made anew, once all hooks of the event have succeeded, or
+    /// when it failed.
+    pub deleted_before: bool,
+    pub deleted_on_success: bool,
+    pub deleted_on_failure: bool,
+    /// `helm.sh/hook-output-log-policy`: its success tells the last lines of its log. A failure always does.
+    pub tells_log: bool,
+    /// `chartwright.dev/timeout`; `None`: that of the watch.
+    pub timeout: Option<Duration>,
+    /// `chartwright.dev/after: healthy`: after an operation, it waits for the members' health.
+    pub after_healthy: bool,
+}
+
+/// A hook as a Secret keeps it for the deletion, when there may be no chart any more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredHook {
+    pub source: String,
+    /// With our labels.
+    pub object: Value,
+}
+
+/// How far the hooks of a release have come: `status.hooks`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Progress {
+    /// The last operation, under way unless it is `done`; `None`: no hook ever ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<Operation>,
+    /// The revision that the operation makes or ends.
+    pub revision: i64,
+    /// Counts the attempts at this revision: another render, or a hook that is tried again.
+    pub attempt: u32,
+    /// Keyed digest of the members and hooks that the operation is for.
+    pub digest: String,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub done: bool,
+    /// Keyed digest of the hooks of the recorded revision; empty if it has none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub hooks: String,
+    /// The same of the hooks that are stored for the deletion.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub stored: String,
+    /// Somebody else's release was taken over: its hooks may have left objects without our marks.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub taken_over: bool,
+    /// The last run of each hook.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<HookRun>,
+}
+
+/// How a hook ran last.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HookRun {
+    /// As `helm.sh/hook` writes it.
+    pub event: String,
+    #[serde(flatten)]
+    pub object: ObjectId,
+    /// What the annotation of its object says: event, revision and attempt.
+    pub run: String,
+    /// Of its object, once that was made.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    pub phase: RunPhase,
+    pub started: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Its delete policy is carried out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleted: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RunPhase {
+    Running,
+    Succeeded,
+    /// It is tried again.
+    Failed,
+    /// It is not: a deletion goes on without it.
+    GivenUp,
+}
+
+/// What is next about the hooks of an event.
+#[derive(Debug)]
+pub enum Next<'h> {
+    /// To be made, after whatever an earlier run left of it.
+    Start(&'h Hook),
+    /// It runs; its object tells how that goes.
+    Await(&'h Hook, HookRun),
+    /// It failed.
+    Retry(&'h Hook, HookRun),
+    /// All are over.
+    Done,
+}
+
+/// How a hook that runs is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// With what there is to say of it.
+    Running(String),
+    Succeeded,
+    Failed(String),
+    /// It can't run any more: its namespace goes.
+    Hopeless(String),
+}
+
+// === impl StoredHook ===
+
+impl StoredHook {
+    pub fn of(hook: &Hook) -> Self {
+        StoredHook {
+            source: hook.member.source.clone(),
+            object: hook.member.object.clone(),
+        }
+    }
+
+    /// The hook; `None` if it isn't one, which nobody but another than us can have written.
+    pub fn read(self) -> Option<Hook> {
+        let (group_kind, version) = GroupKind::of(&self.object)?;
+        let text = |field: &str| self.object["metadata"][field].as_str().unwrap_or_default();
+        let id = ObjectId::new(group_kind, text("namespace"), text("name"));
+        let member = Member {
+            stage: Stage::of(&id.group_kind),
+            id,
+            version,
+            source: self.source,
+            digest: String::new(),
+            policy: Policy::default(),
+            owner: None,
+            object: self.object,
+        };
+        Some(Hook::of(member).0)
+    }
+}
+
+// === impl Operation ===
+
+impl Operation {
+    /// The event of the hooks that are over before the first member is touched.
+    pub fn before(self) -> HookEvent {
+        match self {
+            Operation::Install => HookEvent::PreInstall,
+            Operation::Upgrade => HookEvent::PreUpgrade,
+            Operation::Delete => HookEvent::PreDelete,
+        }
+    }
+
+    /// The event of the hooks that begin after the last one.
+    pub fn after(self) -> HookEvent {
+        match self {
+            Operation::Install => HookEvent::PostInstall,
+            Operation::Upgrade => HookEvent::PostUpgrade,
+            Operation::Delete => HookEvent::PostDelete,
+        }
+    }
+}
+
+// === impl Hook ===
+
+impl Hook {
+    /// Reads the annotations of a hook. What means nothing has no effect, and comes back as sentences about it.
+    pub fn of(member: Member) -> (Self, Vec<String>) {
+        let annotations = member.object.pointer("/metadata/annotations");
+        let text = |key: &str| annotations.and_then(|all| all.get(key)?.as_str()).map(str::trim);
+        let list = |key: &str| -> Vec<String> {
+            let items = text(key).unwrap_or_default().split(',');
+            items
+                .map(|item| item.trim().to_lowercase())
+                .filter(|item| !item.is_empty())
+                .collect()
+        };
+        let mut problems = Vec::new();
+        let events = list("helm.sh/hook");
+        let policies = list("helm.sh/hook-delete-policy");
+        let logs = list("helm.sh/hook-output-log-policy");
+        let has = |policy: &str| policies.iter().any(|item| item == policy);
+        let timeout = match text(TIMEOUT).map(|text| (text, duration::parse(text))) {
+            None => None,
+            Some((_, Ok(timeout))) if !timeout.is_zero() => Some(timeout),
+            Some((text, _)) => {
+                problems.push(bad_value(TIMEOUT, text, "a duration such as 10m"));
+                None
+            }
+        };
+        let after_healthy = match text(AFTER) {
+            None => false,
+            Some("healthy") => true,
+            Some(other) => {
+                problems.push(bad_value(AFTER, other, "healthy"));
+                false
+            }
+        };
+        let hook = Hook {
+            events: events.iter().filter_map(|event| HookEvent::parse(event)).collect(),
+            deleted_before: policies.is_empty() || has("before-hook-creation"),
+            deleted_on_success: has("hook-succeeded"),
+            deleted_on_failure: has("hook-failed"),
+            tells_log: logs.iter().any(|policy| policy == "hook-succeeded"),
+            timeout,
+            after_healthy,
+            member,
+        };
+        (hook, problems)
+    }
+
+    /// True if its end is awaited: Helm waits for Jobs and Pods, and takes others for done once they are applied.
+    pub fn is_awaited(&self) -> bool {
+        let GroupKind { group, kind } = &self.member.id.group_kind;
+        matches!((group.as_str(), kind.as_str()), ("batch", "Job") | ("", "Pod"))
+    }
+
+    /// True if what an earlier run left of it goes before it is made. What ran can't run again; what takes data with it
+    /// stays.
+    pub fn is_made_anew(&self) -> bool {
+        (self.deleted_before || self.is_awaited()) && !is_protected(&self.member.id.group_kind)
+    }
+
+    fn runs_at(&self, event: HookEvent) -> bool {
+        self.events.contains(&event)
+    }
+
+    /// True if one of the operations that a release goes through by itself runs it.
+    pub fn is_of_an_operation(&self) -> bool {
+        let operations = [Operation::Install, Operation::Upgrade, Operation::Delete];
+        operations
+            .iter()
+            .any(|operation| self.runs_at(operation.before()) || self.runs_at(operation.after()))
+    }
+
+    /// True if it runs when the release goes.
+    pub fn is_of_deletion(&self) -> bool {
+        self.runs_at(HookEvent::PreDelete) || self.runs_at(HookEvent::PostDelete)
+    }
+
+    /// True if a run that was seen, and whose object is gone, may be over: something removes it when it has ended.
+    pub fn may_vanish(&self) -> bool {
+        let ttl = self.member.object.pointer("/spec/ttlSecondsAfterFinished");
+        ttl.is_some_and(Value::is_number)
+    }
+}
+
+/// How a Job or a Pod is that a hook made.
+pub fn state(mut object: Value) -> State {
+    let Some((group_kind, _)) = GroupKind::of(&object) else {
+        return State::Succeeded;
+    };
+    // What has ended has, though its TTL takes it away by now.
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    let deleting = metadata
+        .and_then(|metadata| metadata.remove("deletionTimestamp"))
+        .is_some();
+    let health = health::health(&group_kind, &object, Timestamp::now());
+    let phase = object.pointer("/status/phase").and_then(Value::as_str);
+    let suspended = object.pointer("/spec/suspend") == Some(&Value::Bool(true));
+    let state = match (group_kind.kind.as_str(), phase, health.status) {
+        // A Pod is well while it runs, and as a hook it has to end.
+        ("Pod", Some("Succeeded"), _) => State::Succeeded,
+        ("Pod", Some("Failed"), _) => State::Failed(health.message),
+        ("Pod", ..) => State::Running(health.message),
+        (_, _, Status::Current) if !suspended => State::Succeeded,
+        (_, _, Status::Failed) => State::Failed(health.message),
+        _ => State::Running(health.message),
+    };
+    match state {
+        State::Running(_) if deleting => State::Failed(DELETED.to_owned()),
+        state => state,
+    }
+}
+
+/// The hooks of an event in the order in which they run: by weight, then kind (in install order, in which they come), then
+/// name.
+pub fn in_order(hooks: &[Hook], event: HookEvent) -> Vec<&Hook> {
+    let mut chosen: Vec<&Hook> = hooks.iter().filter(|hook| hook.runs_at(event)).collect();
+    let weight = |hook: &Hook| -> i64 {
+        let weight = hook.member.object.pointer("/metadata/annotations/helm.sh~1hook-weight");
+        weight
+            .and_then(Value::as_str)
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or_default()
+    };
+    let kinds: Vec<&str> = chosen
+        .iter()
+        .map(|hook| hook.member.id.group_kind.kind.as_str())
+        .collect();
+    let rank = |hook: &Hook| kinds.iter().position(|kind| *kind == hook.member.id.group_kind.kind);
+    chosen.sort_by_cached_key(|hook| (weight(hook), rank(hook), hook.member.id.name.clone()));
+    chosen
+}
+
+/// What is next about hooks, which are those of an event in their order.
+pub fn next<'h>(hooks: &[&'h Hook], event: HookEvent, progress: &Progress) -> Next<'h> {
+    for hook in hooks {
+        let id = &hook.member.id;
+        match progress.run(event, id) {
+            None => return Next::Start(hook),
+            Some(run) => match run.phase {
+                RunPhase::Succeeded | RunPhase::GivenUp => {}
+                RunPhase::Running => return Next::Await(hook, run.clone()),
+                RunPhase::Failed => return Next::Retry(hook, run.clone()),
+            },
+        }
+    }
+    Next::Done
+}
+
+// === impl Progress ===
+
+impl Progress {
+    pub fn is_empty(&self) -> bool {
+        *self == Progress::default()
+    }
+
+    /// True if hooks of an operation are still to be run.
+    pub fn is_open(&self) -> bool {
+        self.operation.is_some() && !self.done
+    }
+
+    /// True if this operation is under way or over.
+    pub fn is_of(&self, operation: Operation, revision: i64, digest: &str) -> bool {
+        self.operation == Some(operation) && self.revision == revision && self.digest == digest
+    }
+
+    /// An operation begins, or begins anew with another render. What ran for the same events is forgotten.
+    pub fn begin(&mut self, operation: Operation, revision: i64, digest: &str) {
+        let again = self.operation == Some(operation) && self.revision == revision;
+        self.attempt = if again { self.attempt.saturating_add(1) } else { 1 };
+        self.operation = Some(operation);
+        self.revision = revision;
+        digest.clone_into(&mut self.digest);
+        self.done = false;
+        let events = [operation.before().name(), operation.after().name()];
+        self.runs.retain(|run| !events.contains(&run.event.as_str()));
+    }
+
+    /// What names the run of an event that begins now.
+    pub fn name(&self, event: HookEvent) -> String {
+        format!("{}.{}.{}", event.name(), self.revision, self.attempt)
+    }
+
+    pub fn run(&self, event: HookEvent, id: &ObjectId) -> Option<&HookRun> {
+        self.runs
+            .iter()
+            .find(|run| run.event == event.name() && run.object == *id)
+    }
+
+    /// Takes note of a run, in the place of an earlier one.
+    pub fn note(&mut self, run: HookRun) {
+        let same = |known: &&mut HookRun| known.event == run.event && known.object == run.object;
+        match self.runs.iter_mut().find(same) {
+            Some(known) => *known = run,
+            None => self.runs.push(run),
+        }
+    }
+
+    /// What runs, or may.
+    pub fn running(&self) -> impl Iterator<Item = &HookRun> {
+        self.runs.iter().filter(|run| run.phase == RunPhase::Running)
+    }
+
+    /// The objects that hooks made.
+    pub fn ids(&self) -> impl Iterator<Item = &ObjectId> {
+        self.runs.iter().map(|run| &run.object)
+    }
+
+    /// Forgets hooks that the chart has no more and that ran for an operation before the last one.
+    pub fn forget_all_but(&mut self, hooks: &[Hook]) {
+        let is_hook = |run: &HookRun| hooks.iter().any(|hook| hook.member.id == run.object);
+        self.runs.retain(|run| is_hook(run) || run.phase == RunPhase::Running);
+    }
+
+    /// `status.hooks`; `None` if there is nothing to say. `not_run`: descriptions of hooks that no operation runs.
+    pub fn told(&self, not_run: &[String]) -> Option<Value> {
+        let mut told = match self.is_empty() {
+            true => json!({}),
+            false => json!(self),
+        };
+        if !not_run.is_empty() {
+            told["notRun"] = json!(not_run);
+        }
+        (told != json!({})).then_some(told)
+    }
+}
+
+// === impl HookRun ===
+
+impl HookRun {
+    /// One that begins now.
+    pub fn begins(event: HookEvent, id: &ObjectId, run: String) -> Self {
+        HookRun {
+            event: event.name().to_owned(),
+            object: id.clone(),
+            run,
+            uid: String::new(),
+            phase: RunPhase::Running,
+            started: second(Timestamp::now()),
+            ended: None,
+            message: String::new(),
+            deleted: false,
+        }
+    }
+
+    pub fn ends(self, phase: RunPhase, message: &str) -> Self {
+        HookRun {
+            phase,
+            ended: Some(second(Timestamp::now())),
+            message: crate::telemetry::cut(message, MESSAGE_BYTES),
+            ..self
+        }
+    }
+
+    /// How much of its time is left.
+    pub fn time_left(&self, timeout: Duration) -> Duration {
+        let elapsed = Duration::try_from(Timestamp::now() - self.started).unwrap_or_default();
+        timeout.saturating_sub(elapsed)
+    }
+}
+
+fn second(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::testing::{id, member};
+
+    fn hook(kind: &str, name: &str, annotations: Value) -> Hook {
+        let mut member = member(&id(kind, name));
+        member.object = json!({"metadata": {"annotations": annotations}});
+        Hook::of(member).0
+    }
+
+    #[test]
+    fn annotations_make_a_hook() {
+        let policies = |text: Option<&str>| {
+            let mut annotations = json!({"helm.sh/hook": "pre-install, POST-Upgrade,crd-install"});
+            if let Some(text) = text {
+                annotations["helm.sh/hook-delete-policy"] = text.into();
+            }
+            let hook = hook("Job.batch", "a", annotations);
+            assert_eq!(hook.events, [HookEvent::PreInstall, HookEvent::PostUpgrade]);
+            (hook.deleted_before, hook.deleted_on_success, hook.deleted_on_failure)
+        };
+        for (text, expected) in [
+            (None, (true, false, false)),
+            (Some("hook-succeeded"), (false, true, false)),
+            (Some("before-hook-creation, hook-failed"), (true, false, true)),
+        ] {
+            assert_eq!(policies(text), expected, "{text:?}");
+        }
+        for (key, value, is_valid) in [
+            (TIMEOUT, "90s", true),
+            (TIMEOUT, "0", false),
+            (TIMEOUT, "soon", false),
+            (AFTER, "healthy", true),
+            (AFTER, "ready", false),
+        ] {
+            let mut member = member(&id("Job.batch", "a"));
+            member.object = json!({"metadata": {"annotations": {key: value}}});
+            let (hook, problems) = Hook::of(member);
+            assert_eq!(problems.is_empty(), is_valid, "{key}={value}: {problems:?}");
+            assert_eq!(hook.timeout.is_some() || hook.after_healthy, is_valid, "{key}={value}");
+        }
+    }
+
+    #[test]
+    fn hooks_of_an_event_run_by_weight_then_kind_then_name() {
+        let of = |kind, name, event: &str, weight: &str| {
+            hook(
+                kind,
+                name,
+                json!({"helm.sh/hook": event, "helm.sh/hook-weight": weight}),
+            )
+        };
+        let hooks = [
+            of("ServiceAccount", "z", "pre-install", "0"),
+            of("Job.batch", "b", "pre-install", "0"),
+            of("Job.batch", "a", "pre-install,post-install", "x"),
+            of("Job.batch", "early", "pre-install", "-5"),
+            of("Job.batch", "other", "post-install", "-9"),
+        ];
+        let names = |event| -> Vec<String> {
+            let hooks = in_order(&hooks, event);
+            hooks.into_iter().map(|hook| hook.member.id.name.clone()).collect()
+        };
+        assert_eq!(names(HookEvent::PreInstall), ["early", "z", "a", "b"]);
+        assert_eq!(names(HookEvent::PostInstall), ["other", "a"]);
+        assert!(names(HookEvent::PreDelete).is_empty());
+    }
+
+    #[test]
+    fn each_run_is_told_apart() {
+        let event = HookEvent::PreUpgrade;
+        let hooks = [hook("Job.batch", "a", json!({})), hook("Job.batch", "b", json!({}))];
+        let hooks: Vec<&Hook> = hooks.iter().collect();
+        let mut progress = Progress::default();
+        let told = |progress: &Progress| match next(&hooks, event, progress) {
+            Next::Start(hook) => format!("start {}", hook.member.id.name),
+            Next::Await(hook, run) => format!("await {} {}", hook.member.id.name, run.run),
+            Next::Retry(hook, run) => format!("retry {} {}", hook.member.id.name, run.run),
+            Next::Done => "done".to_owned(),
+        };
+        let note = |progress: &mut Progress, name: &str, phase| {
+            let run = HookRun::begins(event, &id("Job.batch", name), progress.name(event));
+            progress.note(match phase {
+                RunPhase::Running => run,
+                phase => run.ends(phase, ""),
+            });
+        };
+        progress.begin(Operation::Upgrade, 4, "d");
+        assert_eq!(told(&progress), "start a");
+        note(&mut progress, "a", RunPhase::Running);
+        assert_eq!(told(&progress), "await a pre-upgrade.4.1");
+        note(&mut progress, "a", RunPhase::Succeeded);
+        assert_eq!(told(&progress), "start b");
+        note(&mut progress, "b", RunPhase::Failed);
+        assert_eq!(told(&progress), "retry b pre-upgrade.4.1");
+        progress.attempt += 1;
+        note(&mut progress, "b", RunPhase::Running);
+        assert_eq!(told(&progress), "await b pre-upgrade.4.2");
+        // It outlives the status.
+        let read: Progress = serde_json::from_value(progress.told(&["x".into()]).unwrap()).unwrap();
+        assert_eq!(read, progress);
+        note(&mut progress, "b", RunPhase::GivenUp);
+        assert_eq!(told(&progress), "done");
+        // Another render of the same revision, and then another revision, run all of them again.
+        for (revision, digest, run) in [(4, "e", "pre-upgrade.4.3"), (5, "e", "pre-upgrade.5.1")] {
+            assert!(!progress.is_of(Operation::Upgrade, revision, digest));
+            progress.begin(Operation::Upgrade, revision, digest);
+            assert_eq!(
+                (told(&progress).as_str(), progress.name(event).as_str()),
+                ("start a", run)
+            );
+        }
+    }
+
+    #[test]
+    fn jobs_and_pods_have_to_end() {
+        let condition = |kind: &str| json!({"conditions": [{"type": kind, "status": "True", "message": "why"}]});
+        for (kind, spec, status, deleting, expected) in [
+            ("batch/v1 Job", json!({}), json!({}), false, "Running"),
+            ("batch/v1 Job", json!({}), condition("Complete"), false, "Succeeded"),
+            ("batch/v1 Job", json!({}), condition("Complete"), true, "Succeeded"),
+            ("batch/v1 Job", json!({}), condition("Failed"), false, "Failed"),
+            (
+                "batch/v1 Job",
+                json!({"suspend": true}),
+                condition("Suspended"),
+                false,
+                "Running",
+            ),
+            ("batch/v1 Job", json!({}), json!({}), true, "Failed"),
+            ("v1 Pod", json!({}), json!({"phase": "Succeeded"}), false, "Succeeded"),
+            ("v1 Pod", json!({}), json!({"phase": "Failed"}), false, "Failed"),
+            (
+                "v1 Pod",
+                json!({}),
+                json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}),
+                false,
+                "Running",
+            ),
+        ] {
+            let (version, kind) = kind.split_once(' ').unwrap();
+            let mut object =
+                json!({"apiVersion": version, "kind": kind, "metadata": {}, "spec": spec, "status": status});
+            if deleting {
+                object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+            }
+            let text = format!("{:?}", state(object.clone()));
+            assert!(text.starts_with(expected), "{object}: {text}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The hooks of a deletion. They are kept in a Secret from the moment in which a release has them: when it goes, there may
+//! be no chart any more, or one that is broken.
+
+use std::io::{Read, Write};
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use helm_template::render::HookEvent;
+
+use super::Run;
+use super::kept;
+use super::release::Release;
+use super::superset::{self, Superset};
+use crate::cluster::error::Error;
+use crate::cluster::secrets::{self, Files, Form, Place};
+use crate::plan::hooks::{Hook, Operation, RunPhase, StoredHook, in_order};
+use crate::plan::status::{Phase, Reason};
+use crate::telemetry::metrics;
+
+const SECRET_TYPE: &str = "chartwright.dev/delete-hooks";
+const FILE: &str = "hooks.json.gz";
+/// What takes more than this unpacked was not written by us, in bytes.
+const MAX_UNPACKED: u64 = 16 << 20;
+
+impl Run<'_> {
+    fn delete_hooks_place(&self) -> Place {
+        Place {
+            name: format!("chartwright-hooks-{}", self.written.uid),
+            ..kept::place(self.context, &self.written)
+        }
+    }
+
+    fn delete_hooks_failed(&self, error: &Error) -> Phase {
+        let hint = match error {
+            Error::Forbidden(_) => {
+                "; a chart with hooks that run at deletion needs the rights to get, create, patch and delete Secrets there"
+            }
+            _ => "",
+        };
+        Phase::Failed {
+            reason: Reason::Record,
+            message: format!(
+                "{}, which keeps the hooks for the deletion: {error}{hint}",
+                self.delete_hooks_place()
+            ),
+        }
+    }
+
+    /// Keeps the hooks that run when the release goes, or forgets those that the chart has no more.
+    ///
+    /// # Errors
+    /// The phase of a release for which that can't be written.
+    pub(super) async fn store_delete_hooks(&mut self, release: &mut Release, hooks: &[Hook]) -> Result<(), Phase> {
+        let hooks: Vec<&Hook> = hooks.iter().filter(|hook| hook.is_of_deletion()).collect();
+        let digests: Vec<&[u8]> = hooks.iter().map(|hook| hook.member.digest.as_bytes()).collect();
+        let digest = match digests.is_empty() {
+            true => String::new(),
+            false => self.context.key.digest(&digests),
+        };
+        if digest == release.record.hooks.stored {
+            return Ok(());
+        }
+        if hooks.is_empty() {
+            self.forget_delete_hooks(release).await?;
+        } else {
+            let form = Form {
+                kind: SECRET_TYPE,
+                what: "the hooks for the deletion",
+                about: &format!("{} {}", self.unit.group_kind, self.written.key),
+                uid: Some(&self.written.uid),
+            };
+            let stored: Vec<StoredHook> = hooks.iter().map(|hook| StoredHook::of(hook)).collect();
+            let files = Files::from([(FILE.to_owned(), packed(&stored))]);
+            let written = secrets::write(&self.context.client, &self.delete_hooks_place(), files, &form, None).await;
+            written.map_err(|error| self.delete_hooks_failed(&error))?;
+            self.context.metrics.wrote("Secret", metrics::Operation::Apply);
+        }
+        release.record.hooks.stored = digest;
+        Ok(())
+    }
+
+    /// Runs the hooks of a deletion, at most as long as they may take.
+    ///
+    /// # Errors
+    /// The phase of a release whose hooks aren't over.
+    pub(super) async fn run_delete_hooks(&mut self, release: &mut Release, event: HookEvent) -> Result<(), Phase> {
+        let hooks = self.stored_hooks().await?;
+        let ids: Vec<_> = hooks.iter().map(|hook| hook.member.id.clone()).collect();
+        let set = self.written.set(&self.unit.group_kind);
+        superset::want(self.context, &set, &Superset::of_objects(&ids));
+        let stored = release.record.hooks.stored.clone();
+        if release.record.hooks.operation != Some(Operation::Delete) {
+            self.stop_hooks(release).await?;
+            let revision = release.record.revision;
+            release.record.hooks.begin(Operation::Delete, revision, &stored);
+            self.store_progress(release, "hooks run before the first object is deleted".into())
+                .await?;
+        }
+        self.run_hooks(release, &in_order(&hooks, event), event, None).await?;
+        for run in release.record.hooks.runs.clone() {
+            if run.phase == RunPhase::GivenUp && run.event == event.name() {
+                let note = format!(
+                    "the {} hook {} {} failed for as long as it may take: the deletion goes on without it. {}",
+                    run.event, run.object.group_kind.kind, run.object.name, run.message
+                );
+                self.warn_once(release, "HookGivenUp", note).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// The hooks as they were stored; none if somebody deleted them.
+    async fn stored_hooks(&self) -> Result<Vec<Hook>, Phase> {
+        let place = self.delete_hooks_place();
+        let found = secrets::read(&self.context.client, &place).await;
+        let found = found.map_err(|error| self.delete_hooks_failed(&error))?;
+        let stored = found.and_then(|(files, _)| unpacked(files.get(FILE)?));
+        if stored.is_none() {
+            tracing::warn!(resource = %self.written.key, "{place} is lost: the hooks for the deletion are not run");
+        }
+        let hooks = stored.unwrap_or_default().into_iter().filter_map(StoredHook::read);
+        Ok(hooks.collect())
+    }
+
+    /// Removes what is stored for the deletion of a release that goes.
+    ///
+    /// # Errors
+    /// The phase of a release of which it can't be removed.
+    pub(super) async fn forget_delete_hooks(&self, release: &Release) -> Result<(), Phase> {
+        if release.record.hooks.stored.is_empty() {
+            return Ok(());
+        }
+        let removed = secrets::remove(&self.context.client, &self.delete_hooks_place()).await;
+        removed.map(drop).map_err(|error| self.delete_hooks_failed(&error))
+    }
+}
+
+fn packed(hooks: &[StoredHook]) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    // Memory takes whatever is written, and objects are all JSON.
+    let _ = packed.write_all(&serde_json::to_vec(hooks).unwrap_or_default());
+    packed.finish().unwrap_or_default()
+}
+
+fn unpacked(bytes: &[u8]) -> Option<Vec<StoredHook>> {
+    let mut json = Vec::new();
+    GzDecoder::new(bytes).take(MAX_UNPACKED).read_to_end(&mut json).ok()?;
+    serde_json::from_slice(&json).ok()
+}

@@ -1,0 +1,504 @@
+//! Runs Helm's hooks around an installation, an upgrade and a deletion. What is next, `plan::hooks` decides; here it is
+//! carried out, one hook after the other, as far as nothing has to be waited for.
+
+use std::time::Duration;
+
+use helm_template::render::HookEvent;
+use serde_json::Value;
+
+use super::Run;
+use super::delete::POLL;
+use super::release::Release;
+use super::render::Prepared;
+use super::superset::Superset;
+use crate::cluster::discovery::Resource;
+use crate::cluster::error::Error;
+use crate::cluster::objects::{self, Deleted, Onto};
+use crate::cluster::pods::last_lines;
+use crate::plan::annotations::HOOK_RUN;
+use crate::plan::apply::content;
+use crate::plan::hooks::{self, Hook, HookRun, Next, Operation, RunPhase, State, in_order};
+use crate::plan::identity::ObjectId;
+use crate::plan::members::Live;
+use crate::plan::ownership::{Ownership, ownership};
+use crate::plan::prune::{Purpose, Verdict, verdict};
+use crate::plan::status::{Changes, Phase, Reason};
+use crate::telemetry::metrics;
+
+/// How long a hook may take if neither it nor the watch says so: as with Helm.
+const TIMEOUT: Duration = Duration::from_secs(300);
+/// Helm writes this on hooks, and on nothing else.
+const HOOK_ANNOTATION: &str = "helm.sh/hook";
+
+/// What there is under the name of a hook.
+enum Found {
+    Nothing,
+    /// This run of it.
+    Run(Value),
+    /// Somebody else's, or an earlier run's.
+    Other(Box<Live>, Value),
+}
+
+fn failed(message: String) -> Phase {
+    Phase::failed(Reason::HookFailed, message)
+}
+
+/// A hook, for people.
+fn describe(event: &str, id: &ObjectId) -> String {
+    format!("{event} hook {} {}", id.group_kind.kind, id.name)
+}
+
+impl Run<'_> {
+    /// Before the first member: an installation or an upgrade begins with its hooks, if there are any. What hooks of an
+    /// earlier operation still do is ended first. `before`: where members may have been before this reconcile.
+    ///
+    /// # Errors
+    /// The phase of a release whose hooks have not come so far that members may be touched.
+    pub(super) async fn begin_operation(
+        &mut self,
+        release: &mut Release,
+        prepared: &Prepared,
+        before: &Superset,
+    ) -> Result<(), Phase> {
+        let progress = &release.record.hooks;
+        if prepared.hooks_digest.is_empty() && progress.is_empty() {
+            return Ok(());
+        }
+        if self.former_release.is_some() {
+            // Whoever had it before has run them.
+            self.store_delete_hooks(release, &prepared.desired.hooks).await?;
+            release.record.hooks.taken_over = true;
+            return Ok(());
+        }
+        let revision = release.record.revision;
+        let operation = match revision {
+            0 => Operation::Install,
+            _ if prepared.revision > revision => Operation::Upgrade,
+            // What was begun is not asked for any more.
+            _ if progress.is_open() && progress.revision > revision => {
+                self.stop_hooks(release).await?;
+                release.record.hooks.done = true;
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        let hooks = &prepared.desired.hooks;
+        let members = prepared
+            .desired
+            .members
+            .iter()
+            .chain(hooks.iter().map(|hook| &hook.member));
+        let digests: Vec<&[u8]> = members.map(|member| member.digest.as_bytes()).collect();
+        let digest = self.context.key.digest(&digests);
+        if !progress.is_of(operation, prepared.revision, &digest) {
+            let was_there = self.was_there(release, prepared, before).await?;
+            self.stop_hooks(release).await?;
+            self.store_delete_hooks(release, hooks).await?;
+            release.record.done_for = None;
+            release
+                .record
+                .entries
+                .retain(|entry| !hooks.iter().any(|hook| hook.member.id == entry.id));
+            let progress = &mut release.record.hooks;
+            progress.begin(operation, prepared.revision, &digest);
+            progress.forget_all_but(hooks);
+            progress.done = was_there;
+            self.store_progress(release, "hooks run before the first object is applied".into())
+                .await?;
+        }
+        if release.record.hooks.done {
+            return Ok(());
+        }
+        let event = operation.before();
+        self.run_hooks(release, &in_order(hooks, event), event, None).await
+    }
+
+    /// True if a release that is about to be installed is there already, and its record is lost: its hooks have run.
+    async fn was_there(&self, release: &Release, prepared: &Prepared, before: &Superset) -> Result<bool, Phase> {
+        let is_new = release.record.revision == 0 && release.record.hooks.operation.is_none();
+        if !is_new || before.is_empty() {
+            return Ok(false);
+        }
+        let found = self.find_members(release, &prepared.identity.owner, true).await;
+        let found = found.map_err(|error| failed(format!("whether the release is there already: {error}")))?;
+        Ok(!found.is_empty())
+    }
+
+    /// After everything is applied and pruned: the hooks that end the operation. `phase` is that of the members.
+    pub(super) async fn end_operation(
+        &mut self,
+        release: &mut Release,
+        prepared: &Prepared,
+        phase: Phase,
+        mut changes: Changes,
+    ) -> (Phase, Changes) {
+        let progress = &release.record.hooks;
+        let (Some(operation), true) = (progress.operation, progress.is_open()) else {
+            return (phase, changes);
+        };
+        if progress.revision != release.record.revision {
+            return (phase, changes);
+        }
+        let event = operation.after();
+        let hooks = in_order(&prepared.desired.hooks, event);
+        let unready = Some(&phase).filter(|phase| !phase.is_ready());
+        let ended = self.run_hooks(release, &hooks, event, unready).await;
+        let is_over = ended.is_ok();
+        release.record.hooks.done = is_over;
+        // Told once, and not before the hooks are over.
+        changes.installed = is_over && operation == Operation::Install;
+        changes.upgraded = is_over && operation == Operation::Upgrade;
+        if let Err(phase) = ended {
+            release.applied_before += std::mem::take(&mut changes.applied);
+            release.record.done_for = None;
+            return (phase, changes);
+        }
+        (phase, changes)
+    }
+
+    /// Runs the hooks of an event, which come in their order. `unready`: how the members are, unless they are well.
+    ///
+    /// # Errors
+    /// The phase of a release in which one of them runs, waits or has failed.
+    pub(super) async fn run_hooks(
+        &mut self,
+        release: &mut Release,
+        hooks: &[&Hook],
+        event: HookEvent,
+        unready: Option<&Phase>,
+    ) -> Result<(), Phase> {
+        loop {
+            let (hook, run) = match hooks::next(hooks, event, &release.record.hooks) {
+                Next::Done => break,
+                Next::Await(hook, run) => (hook, run),
+                Next::Start(hook) => {
+                    if let Some(unready) = unready.filter(|_| hook.after_healthy || self.unit.watch.wait) {
+                        return Err(unready.clone());
+                    }
+                    let name = release.record.hooks.name(event);
+                    (hook, HookRun::begins(event, &hook.member.id, name))
+                }
+                Next::Retry(hook, run) => match self.retry(release, hook, event, run)? {
+                    Some(run) => (hook, run),
+                    None => continue,
+                },
+            };
+            self.advance(release, hook, run).await?;
+        }
+        self.remove_succeeded(release, hooks, event).await
+    }
+
+    /// The next run of a hook that failed; `None` if a deletion goes on without it.
+    fn retry(
+        &self,
+        release: &mut Release,
+        hook: &Hook,
+        event: HookEvent,
+        run: HookRun,
+    ) -> Result<Option<HookRun>, Phase> {
+        let what = describe(&run.event, &hook.member.id);
+        let progress = &mut release.record.hooks;
+        let at_deletion = progress.operation == Some(Operation::Delete);
+        let left = run.time_left(self.timeout(hook));
+        if at_deletion && left.is_zero() {
+            progress.note(HookRun {
+                phase: RunPhase::GivenUp,
+                ..run
+            });
+            return Ok(None);
+        }
+        let now = tokio::time::Instant::now();
+        if let Some(wait) = release
+            .tried
+            .hook_retry
+            .and_then(|retry| retry.checked_duration_since(now))
+        {
+            let wait = if at_deletion { wait.min(left) } else { wait };
+            release.contests.wait_for(wait);
+            // It is the failure that was counted.
+            release.backoff.failures = release.backoff.failures.saturating_sub(1);
+            return Err(failed(format!("{what} failed: {}", run.message)));
+        }
+        release.tried.hook_retry = None;
+        progress.attempt = progress.attempt.saturating_add(1);
+        let mut next = HookRun::begins(event, &hook.member.id, progress.name(event));
+        if at_deletion {
+            // Its time is that of all attempts.
+            next.started = run.started;
+        }
+        Ok(Some(next))
+    }
+
+    fn timeout(&self, hook: &Hook) -> Duration {
+        hook.timeout.or(self.unit.watch.timeout).unwrap_or(TIMEOUT)
+    }
+
+    /// Brings a run further, and takes note of how it is.
+    ///
+    /// # Errors
+    /// The phase of a release whose hook isn't over.
+    async fn advance(&mut self, release: &mut Release, hook: &Hook, mut run: HookRun) -> Result<(), Phase> {
+        let id = &hook.member.id;
+        let what = describe(&run.event, id);
+        let left = run.time_left(self.timeout(hook));
+        match self.look_after(release, hook, &mut run).await? {
+            State::Succeeded => {
+                let lines = match hook.tells_log {
+                    true => self.last_lines(hook).await,
+                    false => String::new(),
+                };
+                tracing::info!(kind = %self.unit.group_kind, resource = %self.written.key, "{what} succeeded{lines}");
+                if !lines.is_empty() {
+                    let about = self.written.reference(&self.unit.resource);
+                    let note = format!("{what} succeeded{lines}");
+                    self.context
+                        .events
+                        .normal(&about, "HookSucceeded", "Reconcile", &note)
+                        .await;
+                }
+                release.record.hooks.note(run.ends(RunPhase::Succeeded, ""));
+                Ok(())
+            }
+            State::Running(message) if !left.is_zero() => {
+                let often = if id.group_kind.kind == "Pod" { POLL } else { left };
+                release.contests.wait_for(left.min(often));
+                release.record.hooks.note(run);
+                Err(Phase::waiting(Reason::HookRunning, format!("{what}: {message}")))
+            }
+            State::Running(message) => {
+                let message = format!("it did not end within {:?}: {message}", self.timeout(hook));
+                self.fail(release, hook, run, &what, message).await
+            }
+            State::Hopeless(message) if release.record.hooks.operation == Some(Operation::Delete) => {
+                release.record.hooks.note(run.ends(RunPhase::GivenUp, &message));
+                Ok(())
+            }
+            State::Failed(message) | State::Hopeless(message) => self.fail(release, hook, run, &what, message).await,
+        }
+    }
+
+    async fn fail(
+        &mut self,
+        release: &mut Release,
+        hook: &Hook,
+        run: HookRun,
+        what: &str,
+        message: String,
+    ) -> Result<(), Phase> {
+        let message = message + &self.last_lines(hook).await;
+        release.record.hooks.note(run.ends(RunPhase::Failed, &message));
+        if hook.deleted_on_failure {
+            self.clear(&hook.member.id).await?;
+        }
+        Err(failed(format!("{what} failed: {message}")))
+    }
+
+    /// How a run is, after what there was to be done about its object.
+    ///
+    /// # Errors
+    /// The phase of a release that could not find out, or that waits until an earlier run is gone.
+    async fn look_after(&mut self, release: &Release, hook: &Hook, run: &mut HookRun) -> Result<State, Phase> {
+        let Hook { member, .. } = hook;
+        let snapshot = self.context.discovery.snapshot();
+        let Some(resource) = snapshot.resource(&member.id.group_kind, &member.version) else {
+            return Ok(State::Failed("the API server does not serve its kind".into()));
+        };
+        let found = match self.find(resource, &member.id, &run.run).await {
+            Ok(found) => found,
+            Err(error) => return self.state_of(&member.id, error),
+        };
+        match found {
+            Found::Run(object) => {
+                uid(&object).clone_into(&mut run.uid);
+                Ok(match hook.is_awaited() {
+                    true => hooks::state(object),
+                    false => State::Succeeded,
+                })
+            }
+            // It was there.
+            Found::Nothing | Found::Other(..) if !run.uid.is_empty() => Ok(match hook.may_vanish() {
+                true => State::Succeeded,
+                false => State::Failed(hooks::DELETED.into()),
+            }),
+            Found::Nothing => self.make(resource, hook, run, Onto::Nothing).await,
+            Found::Other(live, object) => {
+                let owner = self.written.owner(&self.unit.group_kind);
+                let is_left_behind = release.record.hooks.taken_over
+                    && live.tracking.is_none()
+                    && live.controller.is_none()
+                    && object["metadata"]["annotations"].get(HOOK_ANNOTATION).is_some();
+                match ownership(&member.id, &live, &owner) {
+                    Ownership::Ours => {}
+                    _ if is_left_behind => {}
+                    other => return Ok(State::Failed(format!("{} is left untouched: {other}", member.id))),
+                }
+                if !live.deleting && !hook.is_made_anew() {
+                    return self.make(resource, hook, run, Onto::Object(&live.uid)).await;
+                }
+                match self.delete_hook(resource, &member.id, &live).await {
+                    Ok(true) => self.make(resource, hook, run, Onto::Nothing).await,
+                    Ok(false) => Ok(State::Running("waiting until what an earlier run left is gone".into())),
+                    Err(error) => self.state_of(&member.id, error),
+                }
+            }
+        }
+    }
+
+    /// Applies the object of a hook.
+    async fn make(&self, resource: &Resource, hook: &Hook, run: &mut HookRun, onto: Onto<'_>) -> Result<State, Phase> {
+        let id = &hook.member.id;
+        let mut object = content(&hook.member, None).into_owned();
+        object["metadata"]["annotations"][HOOK_RUN] = run.run.as_str().into();
+        match objects::apply(&self.context.client, resource, id, &object, onto).await {
+            Ok(live) => {
+                self.context
+                    .metrics
+                    .wrote(&id.group_kind.kind, metrics::Operation::Apply);
+                run.uid = live.uid;
+                Ok(match hook.is_awaited() {
+                    true => State::Running("has not started yet".into()),
+                    false => State::Succeeded,
+                })
+            }
+            Err(error) => self.state_of(id, error),
+        }
+    }
+
+    /// What an error means for a hook.
+    ///
+    /// # Errors
+    /// The phase of a release, where the error says nothing about the hook.
+    fn state_of(&self, id: &ObjectId, error: Error) -> Result<State, Phase> {
+        match error {
+            error if error.may_pass() || matches!(error, Error::Conflict(_)) => {
+                Err(Phase::failed(Reason::ApplyFailed, format!("{id}: {error}")))
+            }
+            Error::Terminating(_) => Ok(State::Hopeless(error.to_string())),
+            error => Ok(State::Failed(error.to_string())),
+        }
+    }
+
+    async fn find(&self, resource: &Resource, id: &ObjectId, run: &str) -> Result<Found, Error> {
+        let found = objects::read(&self.context.client, resource, id).await?;
+        let Some((live, object)) = found else {
+            return Ok(Found::Nothing);
+        };
+        let is_ours = ownership(id, &live, &self.written.owner(&self.unit.group_kind)) == Ownership::Ours;
+        let is_run = object["metadata"]["annotations"][HOOK_RUN] == run;
+        Ok(match is_ours && is_run {
+            true => Found::Run(object),
+            false => Found::Other(Box::new(live), object),
+        })
+    }
+
+    /// Deletes what a hook made. True if it is gone by now.
+    async fn delete_hook(&self, resource: &Resource, id: &ObjectId, live: &Live) -> Result<bool, Error> {
+        let client = &self.context.client;
+        if !live.deleting {
+            match objects::delete_after_its_own(client, resource, id, live).await? {
+                Deleted::Absent => return Ok(true),
+                Deleted::Changed => return Ok(false),
+                Deleted::Accepted => self
+                    .context
+                    .metrics
+                    .wrote(&id.group_kind.kind, metrics::Operation::Delete),
+            }
+        }
+        Ok(objects::look(client, resource, id).await?.is_none())
+    }
+
+    /// Deletes what a hook made, if it is ours. True if nothing of it is left.
+    ///
+    /// # Errors
+    /// The phase of a release of which that can't be deleted.
+    async fn clear(&self, id: &ObjectId) -> Result<bool, Phase> {
+        let snapshot = self.context.discovery.snapshot();
+        let failed = |error: &dyn std::fmt::Display| {
+            Phase::failed(Reason::DeleteFailed, format!("{id}, which a hook made: {error}"))
+        };
+        let Some(resource) = snapshot.served(&id.group_kind).map_err(|error| failed(&error))? else {
+            return Ok(true);
+        };
+        let found = objects::look(&self.context.client, resource, id).await;
+        let Some(live) = found.map_err(|error| failed(&error))? else {
+            return Ok(true);
+        };
+        match verdict(id, &live, &self.written.owner(&self.unit.group_kind), Purpose::Prune) {
+            Verdict::Delete | Verdict::Going => {
+                let deleted = self.delete_hook(resource, id, &live).await;
+                deleted.map_err(|error| failed(&error))
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// Ends what hooks of an earlier operation still do: their objects are gone before anything else begins.
+    ///
+    /// # Errors
+    /// The phase of a release that waits for that.
+    pub(super) async fn stop_hooks(&mut self, release: &mut Release) -> Result<(), Phase> {
+        let running: Vec<HookRun> = release.record.hooks.running().cloned().collect();
+        for run in running {
+            let id = run.object.clone();
+            if !self.clear(&id).await? {
+                release.contests.wait_for(POLL);
+                let what = describe(&run.event, &id);
+                return Err(Phase::waiting(
+                    Reason::HookRunning,
+                    format!("{what} is not wanted any more: waiting until it is gone"),
+                ));
+            }
+            let ended = run.ends(RunPhase::Failed, "stopped: something else is asked for since");
+            release.record.hooks.note(ended);
+        }
+        Ok(())
+    }
+
+    /// Carries out `hook-succeeded`, once all hooks of an event are over: until then one may need what another made. That
+    /// they succeeded is written down first: what is gone tells nothing any more.
+    async fn remove_succeeded(
+        &mut self,
+        release: &mut Release,
+        hooks: &[&Hook],
+        event: HookEvent,
+    ) -> Result<(), Phase> {
+        let progress = &release.record.hooks;
+        let due = |hook: &&&Hook| {
+            let run = progress.run(event, &hook.member.id);
+            hook.deleted_on_success && run.is_some_and(|run| run.phase == RunPhase::Succeeded && !run.deleted)
+        };
+        let due: Vec<ObjectId> = hooks.iter().filter(due).map(|hook| hook.member.id.clone()).collect();
+        if due.is_empty() {
+            return Ok(());
+        }
+        self.store_progress(release, format!("{} hooks have succeeded", event.name()))
+            .await?;
+        for id in due.iter().rev() {
+            self.clear(id).await?;
+            if let Some(run) = release.record.hooks.run(event, id).cloned() {
+                release.record.hooks.note(HookRun { deleted: true, ..run });
+            }
+        }
+        Ok(())
+    }
+
+    /// What the pods of a hook wrote last, as a part of a sentence; empty if there is nothing to be had.
+    async fn last_lines(&self, hook: &Hook) -> String {
+        if !hook.is_awaited() {
+            return String::new();
+        }
+        let lines = last_lines(&self.context.client, &hook.member.id).await;
+        match lines {
+            Ok(lines) if lines.is_empty() => String::new(),
+            Ok(lines) => format!("; its log ends with:\n{lines}"),
+            Err(error) => {
+                tracing::debug!(object = %hook.member.id, %error, "its log can't be read");
+                String::new()
+            }
+        }
+    }
+}
+
+fn uid(object: &Value) -> &str {
+    object["metadata"]["uid"].as_str().unwrap_or_default()
+}

@@ -1,0 +1,323 @@
+//! Helm's hooks: when they run, what waits for them, what becomes of them, and that no crash runs one twice.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::look::{condition, uid};
+use crate::operator::Operator;
+use crate::support::eventually;
+use crate::world::{SOON, World, member_rule};
+
+/// Labels of a pod that never ends, and of one that fails.
+const HANGS: &str = "chartwright.test/fails";
+const CRASHES: &str = "chartwright.test/crashes";
+
+fn staged() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/integration/staged")
+}
+
+/// A world whose widgets have hooks.
+fn world(name: &str, keys: &[&str]) -> Result<World> {
+    let world = World::new(name)?;
+    world.write_watches_of(&[("Widget", &staged(), keys)])?;
+    world.grant("hooks", &[member_rule("batch", "jobs"), member_rule("", "secrets")])?;
+    Ok(world)
+}
+
+fn hook(name: &str, at: &str) -> Value {
+    json!({"name": name, "at": at})
+}
+
+fn with(mut hook: Value, field: &str, value: Value) -> Value {
+    hook[field] = value;
+    hook
+}
+
+/// The run of a hook as the status tells it, once it is in a phase.
+fn await_run(world: &World, hook: &str, event: &str, phase: &str) -> Result<Value> {
+    eventually(&format!("{event} hook {hook} is {phase}"), SOON, || {
+        let widget = world.expect(&world.widgets(), "a")?;
+        let runs = widget["status"]["hooks"]["runs"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let found = runs
+            .into_iter()
+            .find(|run| run["name"] == hook && run["event"] == event && run["phase"] == phase);
+        Ok(Some(found.with_context(|| widget["status"].to_string())?))
+    })
+}
+
+fn job(world: &World, name: &str) -> Result<Value> {
+    world.expect("job", name)
+}
+
+fn created(object: &Value) -> Result<jiff::Timestamp> {
+    let text = object["metadata"]["creationTimestamp"].as_str().unwrap_or_default();
+    Ok(text.parse()?)
+}
+
+fn ended(job: &Value) -> Result<jiff::Timestamp> {
+    Ok(job["status"]["completionTime"].as_str().unwrap_or_default().parse()?)
+}
+
+fn restart(world: &World, operator: Operator) -> Result<Operator> {
+    operator.kill()?;
+    world.start_and_settle()
+}
+
+#[test]
+fn hooks_run_once_around_an_installation_and_once_around_each_upgrade() -> Result<()> {
+    let world = world("hooks-order", &[])?;
+    let operator = world.start()?;
+    let hooks = json!([
+        hook("before", "pre-install,pre-upgrade"),
+        with(hook("config", "pre-install"), "kind", "ConfigMap".into()),
+        hook("after", "post-install"),
+        hook("upgraded", "post-upgrade"),
+        hook("check", "test"),
+    ]);
+    let widget = world.install("a", json!({"hooks": hooks}))?;
+    let first = job(&world, "a-before")?;
+    let main = world.expect("configmap", "a-main")?;
+    ensure!(ended(&first)? <= created(&main)?, "{first}\n{main}");
+    ensure!(created(&main)? <= created(&job(&world, "a-after")?)?);
+    world.expect("configmap", "a-config")?;
+    ensure!(world.get("job", "a-upgraded")?.is_none() && world.get("job", "a-check")?.is_none());
+    let told = &widget["status"]["hooks"];
+    ensure!(told["operation"] == "install" && told["done"] == true, "{told}");
+    ensure!(
+        told["notRun"][0].as_str().is_some_and(|text| text.contains("a-check")),
+        "{told}"
+    );
+    for name in ["a-before", "a-config", "a-after"] {
+        let runs = told["runs"].as_array().context("there are runs")?;
+        ensure!(
+            runs.iter()
+                .any(|run| run["name"] == name && run["phase"] == "Succeeded"),
+            "{name}: {told}"
+        );
+    }
+
+    // Neither drift nor a restart nor somebody's request runs one again, and theirs is no drift.
+    world.paint("a-main", "by hand")?;
+    world.await_color("a-main", "blue")?;
+    world.kubectl.delete("job", "a-after")?;
+    world.annotate("a", json!({"chartwright.dev/requested-at": "now"}))?;
+    world.await_ready("a")?;
+    let operator = restart(&world, operator)?;
+    ensure!(uid(&job(&world, "a-before")?) == uid(&first) && world.get("job", "a-after")?.is_none());
+
+    let widget = world.update("a", json!({"color": "red"}))?;
+    let second = job(&world, "a-before")?;
+    ensure!(uid(&second) != uid(&first), "{second}");
+    job(&world, "a-upgraded")?;
+    ensure!(widget["status"]["hooks"]["operation"] == "upgrade", "{widget}");
+    world.await_color("a-main", "red")?;
+
+    // They carry the release's marks, and go with it.
+    world.await_quiet(&operator)?;
+    world.delete("a")?;
+    for (kind, name) in [("job", "a-before"), ("job", "a-upgraded"), ("configmap", "a-config")] {
+        world.await_gone(kind, name)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_failed_hook_leaves_the_members_and_is_tried_again() -> Result<()> {
+    let world = world("hooks-failed", &[])?;
+    let _operator = world.start()?;
+    world.install("a", json!({"hooks": []}))?;
+    let failing = with(hook("migrate", "pre-upgrade"), "pod", json!({CRASHES: "true"}));
+    world.edit("a", json!({"color": "red", "hooks": [failing]}))?;
+    let run = await_run(&world, "a-migrate", "pre-upgrade", "Failed")?;
+    let first = run["uid"].clone();
+    let widget = world.expect(&world.widgets(), "a")?;
+    let ready = condition(&widget, "Ready").context("Ready")?;
+    let message = ready["message"].as_str().unwrap_or_default();
+    ensure!(
+        ready["reason"] == "HookFailed"
+            && message.contains("pre-upgrade hook Job a-migrate")
+            && message.contains("backoff"),
+        "{ready}"
+    );
+    world.await_event("a", "HookFailed", &["a-migrate"])?;
+    let again = eventually("it is tried with a new Job", SOON, || {
+        let job = world.get("job", "a-migrate")?;
+        Ok(job.filter(|job| first != uid(job).as_str()))
+    })?;
+    ensure!(
+        again["metadata"]["annotations"]["chartwright.dev/hook-run"] != run["run"],
+        "{again}"
+    );
+    ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "blue");
+
+    let widget = world.update("a", json!({"hooks": [hook("migrate", "pre-upgrade")]}))?;
+    ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
+    ensure!(widget["status"]["release"]["revision"] == 2, "{widget}");
+    Ok(())
+}
+
+#[test]
+fn a_hanging_hook_holds_nobody_else_up_and_a_newer_edit_ends_it() -> Result<()> {
+    let world = world("hooks-hanging", &["maxConcurrentReconciles: 1"])?;
+    let _operator = world.start()?;
+    let hanging = with(hook("wait", "pre-install"), "pod", json!({HANGS: "true"}));
+    world.apply(&world.widget("a", json!({"hooks": [hanging]})))?;
+    let run = await_run(&world, "a-wait", "pre-install", "Running")?;
+    world.install("b", json!({}))?;
+    ensure!(world.get("configmap", "a-main")?.is_none());
+    world.update("a", json!({"hooks": [hook("other", "pre-install")]}))?;
+    world.await_gone("job", "a-wait")?;
+    job(&world, "a-other")?;
+
+    // One that takes too long has failed.
+    let annotations = json!({"chartwright.dev/timeout": "1s"});
+    let late = with(
+        with(hook("late", "pre-upgrade"), "pod", json!({HANGS: "true"})),
+        "annotations",
+        annotations,
+    );
+    world.edit("a", json!({"hooks": [late]}))?;
+    let failed = await_run(&world, "a-late", "pre-upgrade", "Failed")?;
+    ensure!(
+        failed["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("did not end within 1s")),
+        "{failed}"
+    );
+    ensure!(
+        run["run"] == "pre-install.1.1" && failed["run"] == "pre-upgrade.2.1",
+        "{run}\n{failed}"
+    );
+    // It doesn't keep the release from going.
+    world.delete("a")
+}
+
+#[test]
+fn a_crash_continues_with_what_runs() -> Result<()> {
+    let world = world("hooks-crash", &[])?;
+    let mut operator = world.start()?;
+    let slow = with(hook("slow", "pre-install"), "pod", json!({HANGS: "true"}));
+    world.apply(&world.widget("a", json!({"hooks": [slow, hook("after", "post-install")]})))?;
+    let running = await_run(&world, "a-slow", "pre-install", "Running")?;
+    operator = restart(&world, operator)?;
+    await_run(&world, "a-slow", "pre-install", "Running")?;
+    ensure!(running["uid"] == uid(&job(&world, "a-slow")?).as_str());
+    // It ends while nobody looks.
+    operator.kill()?;
+    let pod = &world.list("pods", "batch.kubernetes.io/job-name=a-slow")?[0];
+    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+    let status = json!({"status": {"phase": "Succeeded"}}).to_string();
+    world.run([
+        "patch",
+        "pod",
+        name,
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        &status,
+    ])?;
+    world.kubectl.wait("Complete", "job", "a-slow", SOON)?;
+    let _operator = world.start()?;
+    world.await_ready("a")?;
+    ensure!(running["uid"] == uid(&job(&world, "a-slow")?).as_str(), "it ran twice");
+    job(&world, "a-after").map(drop)
+}
+
+#[test]
+fn policies_say_what_becomes_of_a_hook() -> Result<()> {
+    let world = world("hooks-policies", &["timeout: 2s"])?;
+    let _operator = world.start()?;
+    let policy = |hook: Value, policy: &str| with(hook, "annotations", json!({"helm.sh/hook-delete-policy": policy}));
+    let hooks = json!([
+        policy(hook("gone", "pre-install"), "hook-succeeded"),
+        policy(hook("stays", "pre-install"), "hook-failed"),
+        with(
+            policy(hook("map", "pre-install"), "hook-succeeded"),
+            "kind",
+            "ConfigMap".into()
+        ),
+    ]);
+    let widget = world.install("a", json!({"hooks": hooks}))?;
+    ensure!(
+        world.get("job", "a-gone")?.is_none() && world.get("configmap", "a-map")?.is_none(),
+        "{widget}"
+    );
+    job(&world, "a-stays")?;
+    let failing = with(
+        policy(hook("fails", "pre-upgrade"), "hook-failed"),
+        "pod",
+        json!({CRASHES: "true"}),
+    );
+    world.edit("a", json!({"hooks": [failing], "color": "red"}))?;
+    await_run(&world, "a-fails", "pre-upgrade", "Failed")?;
+    // The watch's time-out is for all of them; and what waits for health doesn't begin before.
+    let after = with(
+        hook("after", "post-upgrade"),
+        "annotations",
+        json!({"chartwright.dev/after": "healthy"}),
+    );
+    let late = with(hook("late", "post-upgrade"), "pod", json!({HANGS: "true"}));
+    world.edit("a", json!({"hooks": [after], "deployment": {HANGS: "true"}}))?;
+    world.await_object("deployment", "a-web", "is there", |_| true)?;
+    std::thread::sleep(Duration::from_secs(2));
+    ensure!(world.get("job", "a-after")?.is_none());
+    world.update("a", json!({"deployment": {HANGS: null, "ready": "yes"}}))?;
+    job(&world, "a-after")?;
+    world.edit("a", json!({"hooks": [late], "color": "green"}))?;
+    let failed = await_run(&world, "a-late", "post-upgrade", "Failed")?;
+    ensure!(
+        failed["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("did not end within 2s")),
+        "{failed}"
+    );
+    // After everything is applied.
+    world.await_color("a-main", "green").map(drop)
+}
+
+#[test]
+fn a_deletion_runs_what_was_stored_whatever_became_of_the_chart() -> Result<()> {
+    let world = world("hooks-delete", &["timeout: 3s"])?;
+    let operator = world.start()?;
+    let hooks = json!([hook("bye", "pre-delete"), hook("gone", "post-delete")]);
+    let widget = world.install("a", json!({"hooks": hooks}))?;
+    ensure!(world.expect("configmap", "a-main")?["metadata"]["ownerReferences"].is_null());
+    let secret = format!("chartwright-hooks-{}", uid(&widget));
+    world.expect("secret", &secret)?;
+    let hanging = with(hook("bye", "pre-delete"), "pod", json!({HANGS: "true"}));
+    let before = json!([hanging]);
+    world.install("b", json!({"hooks": before}))?;
+    world.await_quiet(&operator)?;
+    operator.terminate()?;
+    world.write_watches_of(&[("Widget", Path::new("/nowhere"), &["timeout: 3s"])])?;
+    let start = world.mark()?;
+    let operator = world.start()?;
+    world.delete("a")?;
+    let requests = world.all_requests(&operator, start)?;
+    let position = |verb: &str, name: &str| {
+        let found = requests
+            .iter()
+            .position(|request| request.verb == verb && request.name == name);
+        found.with_context(|| format!("{verb} {name}:\n{requests}"))
+    };
+    let order = [
+        position("patch", "a-bye")?,
+        position("delete", "a-main")?,
+        position("patch", "a-gone")?,
+        position("delete", "a-gone")?,
+    ];
+    ensure!(order.is_sorted(), "{order:?}:\n{requests}");
+    for (kind, name) in [("job", "a-bye"), ("job", "a-gone"), ("secret", secret.as_str())] {
+        world.await_gone(kind, name)?;
+    }
+    // It waits for as long as the hook may take, says that it goes on, and leaves nothing.
+    world.delete("b")?;
+    world.await_event("b", "HookGivenUp", &["b-bye"])?;
+    world.await_gone("job", "b-bye")
+}
