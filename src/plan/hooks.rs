@@ -249,8 +249,7 @@ impl Hook {
 
     /// True if its end is awaited: Helm waits for Jobs and Pods, and takes others for done once they are applied.
     pub fn is_awaited(&self) -> bool {
-        let GroupKind { group, kind } = &self.member.id.group_kind;
-        matches!((group.as_str(), kind.as_str()), ("batch", "Job") | ("", "Pod"))
+        ends(&self.member.id)
     }
 
     /// True if what an earlier run left of it goes before it is made. What ran can't run again; what takes data with it
@@ -281,6 +280,16 @@ impl Hook {
         let ttl = self.member.object.pointer("/spec/ttlSecondsAfterFinished");
         ttl.is_some_and(Value::is_number)
     }
+}
+
+/// True for the kinds that run and end.
+fn ends(id: &ObjectId) -> bool {
+    let GroupKind { group, kind } = &id.group_kind;
+    matches!((group.as_str(), kind.as_str()), ("batch", "Job") | ("", "Pod"))
+}
+
+fn is_hook(id: &ObjectId, hooks: &[Hook]) -> bool {
+    hooks.iter().any(|hook| hook.member.id == *id)
 }
 
 /// How a Job or a Pod is that a hook made.
@@ -364,8 +373,8 @@ impl Progress {
         self.operation == Some(operation) && self.revision == revision && self.digest == digest
     }
 
-    /// An operation begins, or begins anew with another render. What ran for the same events is forgotten.
-    pub fn begin(&mut self, operation: Operation, revision: i64, digest: &str) {
+    /// An operation begins, or begins anew with another render: these hooks run at its events, whatever they did before.
+    pub fn begin(&mut self, operation: Operation, revision: i64, digest: &str, hooks: &[Hook]) {
         let again = self.operation == Some(operation) && self.revision == revision;
         self.attempt = if again { self.attempt.saturating_add(1) } else { 1 };
         self.operation = Some(operation);
@@ -373,7 +382,19 @@ impl Progress {
         digest.clone_into(&mut self.digest);
         self.done = false;
         let events = [operation.before().name(), operation.after().name()];
-        self.runs.retain(|run| !events.contains(&run.event.as_str()));
+        let runs_again = |run: &HookRun| events.contains(&run.event.as_str()) && is_hook(&run.object, hooks);
+        self.runs.retain(|run| !runs_again(run));
+    }
+
+    /// Jobs and Pods of hooks that the chart has no more: nobody needs what has ended. What else hooks made stays, for the
+    /// members may need it, and goes with the release.
+    pub fn dropped(&self, hooks: &[Hook]) -> Vec<ObjectId> {
+        let objects = self.runs.iter().map(|run| &run.object);
+        objects.filter(|id| ends(id) && !is_hook(id, hooks)).cloned().collect()
+    }
+
+    pub fn forget(&mut self, id: &ObjectId) {
+        self.runs.retain(|run| run.object != *id);
     }
 
     /// What names the run of an event that begins now.
@@ -404,12 +425,6 @@ impl Progress {
     /// The objects that hooks made.
     pub fn ids(&self) -> impl Iterator<Item = &ObjectId> {
         self.runs.iter().map(|run| &run.object)
-    }
-
-    /// Forgets hooks that the chart has no more and that ran for an operation before the last one.
-    pub fn forget_all_but(&mut self, hooks: &[Hook]) {
-        let is_hook = |run: &HookRun| hooks.iter().any(|hook| hook.member.id == run.object);
-        self.runs.retain(|run| is_hook(run) || run.phase == RunPhase::Running);
     }
 
     /// `status.hooks`; `None` if there is nothing to say. `not_run`: descriptions of hooks that no operation runs.
@@ -535,8 +550,8 @@ mod tests {
     #[test]
     fn each_run_is_told_apart() {
         let event = HookEvent::PreUpgrade;
-        let hooks = [hook("Job.batch", "a", json!({})), hook("Job.batch", "b", json!({}))];
-        let hooks: Vec<&Hook> = hooks.iter().collect();
+        let all = [hook("Job.batch", "a", json!({})), hook("Job.batch", "b", json!({}))];
+        let hooks: Vec<&Hook> = all.iter().collect();
         let mut progress = Progress::default();
         let told = |progress: &Progress| match next(&hooks, event, progress) {
             Next::Start(hook) => format!("start {}", hook.member.id.name),
@@ -551,7 +566,7 @@ mod tests {
                 phase => run.ends(phase, ""),
             });
         };
-        progress.begin(Operation::Upgrade, 4, "d");
+        progress.begin(Operation::Upgrade, 4, "d", &all);
         assert_eq!(told(&progress), "start a");
         note(&mut progress, "a", RunPhase::Running);
         assert_eq!(told(&progress), "await a pre-upgrade.4.1");
@@ -570,7 +585,7 @@ mod tests {
         // Another render of the same revision, and then another revision, run all of them again.
         for (revision, digest, run) in [(4, "e", "pre-upgrade.4.3"), (5, "e", "pre-upgrade.5.1")] {
             assert!(!progress.is_of(Operation::Upgrade, revision, digest));
-            progress.begin(Operation::Upgrade, revision, digest);
+            progress.begin(Operation::Upgrade, revision, digest, &all);
             assert_eq!(
                 (told(&progress).as_str(), progress.name(event).as_str()),
                 ("start a", run)

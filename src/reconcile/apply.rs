@@ -225,9 +225,8 @@ impl Run<'_> {
     /// Step 6: one write on the custom resource, before the first member: finalizer, ApplySet label, and where members
     /// may be from now on.
     pub(super) async fn claim(&mut self, release: &Release, prepared: &Prepared) -> Result<(), Error> {
-        let hooks = prepared.desired.hooks.iter().map(|hook| &hook.member);
-        let members = prepared.desired.members.iter().chain(hooks);
-        let desired = Superset::of_objects(members.map(|member| &member.id));
+        let members = prepared.desired.members.iter().map(|member| &member.id);
+        let desired = Superset::of_objects(members.chain(prepared.hook_ids()));
         let recorded = Superset::of_record(&release.record);
         let proven = recorded.union(desired);
         let superset = Superset::of_resource(&self.written).union(proven.clone());

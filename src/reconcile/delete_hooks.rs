@@ -93,9 +93,7 @@ impl Run<'_> {
         if release.record.hooks.operation != Some(Operation::Delete) {
             self.stop_hooks(release).await?;
             let revision = release.record.revision;
-            release.record.hooks.begin(Operation::Delete, revision, &stored);
-            self.store_progress(release, "hooks run before the first object is deleted".into())
-                .await?;
+            release.record.hooks.begin(Operation::Delete, revision, &stored, &hooks);
         }
         self.run_hooks(release, &in_order(&hooks, event), event, None).await?;
         for run in release.record.hooks.runs.clone() {

@@ -121,6 +121,11 @@ impl Prepared {
         self.desired.members.iter().map(|member| &member.id).chain(&self.stay)
     }
 
+    /// What its hooks make.
+    pub(super) fn hook_ids(&self) -> impl Iterator<Item = &ObjectId> {
+        self.desired.hooks.iter().map(|hook| &hook.member.id)
+    }
+
     /// Members that this render has otherwise, lacks or adds stay as they are applied.
     pub(super) fn stay_as_applied(&mut self, release: &Release) {
         let record = &release.record;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::Run;
 use super::delete::POLL;
+use super::dispose::Candidate;
 use super::release::Release;
 use super::render::Prepared;
 use super::superset::Superset;
@@ -100,9 +101,12 @@ impl Run<'_> {
                 .entries
                 .retain(|entry| !hooks.iter().any(|hook| hook.member.id == entry.id));
             let progress = &mut release.record.hooks;
-            progress.begin(operation, prepared.revision, &digest);
-            progress.forget_all_but(hooks);
+            progress.begin(operation, prepared.revision, &digest, hooks);
             progress.done = was_there;
+            for id in progress.dropped(hooks) {
+                self.clear(&id).await?;
+                release.record.hooks.forget(&id);
+            }
             self.store_progress(release, "hooks run before the first object is applied".into())
                 .await?;
         }
@@ -121,7 +125,13 @@ impl Run<'_> {
         }
         let found = self.find_members(release, &prepared.identity.owner, true).await;
         let found = found.map_err(|error| failed(format!("whether the release is there already: {error}")))?;
-        Ok(!found.is_empty())
+        let is_member = |(id, candidate): &(ObjectId, Candidate)| match candidate {
+            Candidate::Read(live) | Candidate::Watched(live) => {
+                !live.is_of_hook && ownership(id, live, &prepared.identity.owner) == Ownership::Ours
+            }
+            Candidate::Unknown => false,
+        };
+        Ok(found.iter().any(is_member))
     }
 
     /// After everything is applied and pruned: the hooks that end the operation. `phase` is that of the members.

@@ -175,8 +175,7 @@ impl Run<'_> {
         let snapshot = self.context.discovery.snapshot();
         let recorded = Superset::of_record(&release.record);
         let mut read = self.find_unwatched(before, &recorded, knowledge).await;
-        let hooks = prepared.desired.hooks.iter().map(|hook| &hook.member.id);
-        let desired: HashSet<&ObjectId> = prepared.ids().chain(hooks).collect();
+        let desired: HashSet<&ObjectId> = prepared.ids().chain(prepared.hook_ids()).collect();
         read.retain(|id, live| !desired.contains(id) && !live.is_of_hook);
         let watched = {
             let members = self.context.members();
@@ -329,7 +328,8 @@ impl Run<'_> {
             return Err(Phase::failed(Reason::PruneFailed, list(pruned.failures)));
         }
         if pruned.gap.is_none() {
-            let superset = Superset::of_record(&release.record);
+            let hooks = Superset::of_objects(prepared.hook_ids());
+            let superset = Superset::of_record(&release.record).union(hooks);
             let written = self.write_superset(&superset, keeps).await;
             written.map_err(|error| self.unclaimed(&error))?;
             // What a guard holds is watched, though no record may name it.
