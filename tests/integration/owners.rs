@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::look::{PART_OF, is_marked, label, uid};
 use crate::support::eventually;
-use crate::world::{SOON, Setup, World, annotated_map};
+use crate::world::{SOON, Setup, World, annotated_map, member_rule};
 
 /// The garbage collector learns of a new kind every 30 s.
 const COLLECTED: Duration = Duration::from_secs(75);
@@ -127,6 +127,8 @@ fn all_members_of_a_cluster_scoped_custom_resource_refer_to_it() -> Result<()> {
 #[test]
 fn a_release_that_goes_in_an_order_has_no_owner_references() -> Result<()> {
     let world = World::new("owner-order")?;
+    // The hooks of a deletion are stored.
+    world.grant("secrets", &[member_rule("", "secrets")])?;
     let _operator = world.start()?;
     for (name, other) in [
         ("a", annotated_map("a-later", "chartwright.dev/wave", "1")),

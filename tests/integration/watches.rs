@@ -36,7 +36,7 @@ fn everything_that_is_wrong_with_watches_yaml_is_told_at_once_with_its_place() -
         "- group: a.test\n  version: v1\n  kind: Widget\n  chart: {chart}\n  reconcilPeriod: 1m\n\
          - group: a.test\n  version: v1\n  kind: Gadget\n  chart: {chart}\n\
          - group: a.test\n  version: v1\n  kind: Gizmo\n  chart: {chart}\n  maxConcurrentReconciles: many\n\
-         - group: a.test\n  version: v1\n  kind: Widget\n  chart: {chart}\n  timeout: 5m\n"
+         - group: a.test\n  version: v1\n  kind: Widget\n  chart: {chart}\n  retries: 3\n"
     ))?;
     says(
         &errors,
@@ -44,7 +44,7 @@ fn everything_that_is_wrong_with_watches_yaml_is_told_at_once_with_its_place() -
             "watches.yaml:5:3: unknown key `reconcilPeriod`: did you mean `reconcilePeriod`?",
             "watches.yaml:14:",
             "whole number",
-            "watches.yaml:19:3: `timeout` is not supported yet",
+            "watches.yaml:19:3: `retries` is not supported yet",
         ],
     )?;
     let twice = refusal(&format!(

@@ -123,10 +123,12 @@ pub async fn holds(lane: &Lane, release: &str, widget: &Value, members: usize) -
     match lane.flavour {
         Flavour::Plain | Flavour::Lossy | Flavour::Long => {}
         Flavour::Hooked => {
-            let hooks = &widget["status"]["hooks"]["notRun"];
-            let told = hooks[0].as_str().unwrap_or_default();
+            let hooks = &widget["status"]["hooks"];
+            let name = format!("{release}-hook");
+            let runs = hooks["runs"].as_array().into_iter().flatten();
+            let has_run = |run: &Value| run["name"] == name.as_str() && run["phase"] == "Succeeded";
             ensure!(
-                told.contains(&format!("ConfigMap {release}-hook")),
+                hooks["done"] == true && runs.clone().any(has_run),
                 "the hooks are {hooks}"
             );
         }
