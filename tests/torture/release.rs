@@ -104,7 +104,9 @@ pub async fn holds(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
             "{found:?}"
         );
     }
-    let live = live(lane, release).await?;
+    let mut live = live(lane, release).await?;
+    // What a hook made is no member.
+    live.retain(|_, object| annotation(object, "chartwright.dev/hook-run").is_none());
     let expected = members_of(lane, release, spec);
     let found: BTreeSet<&Id> = live.keys().collect();
     ensure!(
