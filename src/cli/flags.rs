@@ -10,6 +10,7 @@ use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, Args};
 
 use super::memory;
+use crate::plan::annotations::parse_bool;
 use crate::telemetry::logging::LogOptions;
 use crate::telemetry::server::{BindAddress, InvalidAddress};
 use crate::watches::duration;
@@ -232,11 +233,7 @@ pub(super) fn as_switch(arg: Arg, read: fn(&str) -> Result<bool, String>) -> Arg
 
 /// Go's `strconv.ParseBool`, which reads the flags of Go programs.
 pub(super) fn go_bool(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
-        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
-        _ => Err("use true or false".to_owned()),
-    }
+    parse_bool(text).ok_or_else(|| "use true or false".to_owned())
 }
 
 #[cfg(test)]

@@ -75,8 +75,8 @@ const KNOWN: [&str; 18] = [
 /// Of one object.
 pub type Annotations = BTreeMap<String, String>;
 
-/// Go's `strconv.ParseBool`, as operator-sdk reads its annotations; `None` for what is no bool.
-fn parse_bool(text: &str) -> Option<bool> {
+/// Go's `strconv.ParseBool`, as operator-sdk reads its flags and annotations; `None` for what is no bool.
+pub fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),

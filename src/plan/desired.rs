@@ -262,6 +262,15 @@ fn identify(
     Ok(Ok((id, version)))
 }
 
+/// Keyed digest of members; empty for none.
+pub fn digest<'m>(key: &Key, members: impl Iterator<Item = &'m Member>) -> String {
+    let digests: Vec<&[u8]> = members.map(|member| member.digest.as_bytes()).collect();
+    match digests.is_empty() {
+        true => String::new(),
+        false => key.digest(&digests),
+    }
+}
+
 impl Member {
     /// When it is applied: whatever has a lower turn is applied, and healthy, before.
     pub fn turn(&self) -> (Stage, i32) {

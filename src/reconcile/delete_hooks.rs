@@ -1,27 +1,23 @@
 //! The hooks of a deletion. They are kept in a Secret from the moment in which a release has them: when it goes, there may
 //! be no chart any more, or one that is broken.
 
-use std::io::{Read, Write};
-
-use flate2::Compression;
-use flate2::read::GzDecoder;
-use flate2::write::GzEncoder;
 use helm_template::render::HookEvent;
 
 use super::Run;
 use super::kept;
 use super::release::Release;
+use super::status::rights;
 use super::superset::{self, Superset};
 use crate::cluster::error::Error;
 use crate::cluster::secrets::{self, Files, Form, Place};
+use crate::plan::desired;
 use crate::plan::hooks::{Hook, Operation, RunPhase, StoredHook, in_order};
+use crate::plan::record::secret::{pack, unpack};
 use crate::plan::status::{Phase, Reason};
 use crate::telemetry::metrics;
 
 const SECRET_TYPE: &str = "chartwright.dev/delete-hooks";
 const FILE: &str = "hooks.json.gz";
-/// What takes more than this unpacked was not written by us, in bytes.
-const MAX_UNPACKED: u64 = 16 << 20;
 
 impl Run<'_> {
     fn delete_hooks_place(&self) -> Place {
@@ -32,19 +28,13 @@ impl Run<'_> {
     }
 
     fn delete_hooks_failed(&self, error: &Error) -> Phase {
-        let hint = match error {
-            Error::Forbidden(_) => {
-                "; a chart with hooks that run at deletion needs the rights to get, create, patch and delete Secrets there"
-            }
-            _ => "",
-        };
-        Phase::Failed {
-            reason: Reason::Record,
-            message: format!(
-                "{}, which keeps the hooks for the deletion: {error}{hint}",
-                self.delete_hooks_place()
-            ),
-        }
+        let hint = rights(
+            error,
+            "a chart with hooks that run at deletion needs the rights to get, create, patch and delete Secrets there",
+        );
+        let place = self.delete_hooks_place();
+        let message = format!("{place}, which keeps the hooks for the deletion: {error}{hint}");
+        Phase::failed(Reason::Record, message)
     }
 
     /// Keeps the hooks that run when the release goes, or forgets those that the chart has no more.
@@ -53,11 +43,7 @@ impl Run<'_> {
     /// The phase of a release for which that can't be written.
     pub(super) async fn store_delete_hooks(&mut self, release: &mut Release, hooks: &[Hook]) -> Result<(), Phase> {
         let hooks: Vec<&Hook> = hooks.iter().filter(|hook| hook.is_of_deletion()).collect();
-        let digests: Vec<&[u8]> = hooks.iter().map(|hook| hook.member.digest.as_bytes()).collect();
-        let digest = match digests.is_empty() {
-            true => String::new(),
-            false => self.context.key.digest(&digests),
-        };
+        let digest = desired::digest(&self.context.key, hooks.iter().map(|hook| &hook.member));
         if digest == release.record.hooks.stored {
             return Ok(());
         }
@@ -71,7 +57,7 @@ impl Run<'_> {
                 uid: Some(&self.written.uid),
             };
             let stored: Vec<StoredHook> = hooks.iter().map(|hook| StoredHook::of(hook)).collect();
-            let files = Files::from([(FILE.to_owned(), packed(&stored))]);
+            let files = Files::from([(FILE.to_owned(), pack(&serde_json::to_vec(&stored).unwrap_or_default()))]);
             let written = secrets::write(&self.context.client, &self.delete_hooks_place(), files, &form, None).await;
             written.map_err(|error| self.delete_hooks_failed(&error))?;
             self.context.metrics.wrote("Secret", metrics::Operation::Apply);
@@ -113,7 +99,8 @@ impl Run<'_> {
         let place = self.delete_hooks_place();
         let found = secrets::read(&self.context.client, &place).await;
         let found = found.map_err(|error| self.delete_hooks_failed(&error))?;
-        let stored = found.and_then(|(files, _)| unpacked(files.get(FILE)?));
+        let stored: Option<Vec<StoredHook>> =
+            found.and_then(|(files, _)| serde_json::from_slice(&unpack(files.get(FILE)?)?).ok());
         if stored.is_none() {
             tracing::warn!(resource = %self.written.key, "{place} is lost: the hooks for the deletion are not run");
         }
@@ -132,17 +119,4 @@ impl Run<'_> {
         let removed = secrets::remove(&self.context.client, &self.delete_hooks_place()).await;
         removed.map(drop).map_err(|error| self.delete_hooks_failed(&error))
     }
-}
-
-fn packed(hooks: &[StoredHook]) -> Vec<u8> {
-    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
-    // Memory takes whatever is written, and objects are all JSON.
-    let _ = packed.write_all(&serde_json::to_vec(hooks).unwrap_or_default());
-    packed.finish().unwrap_or_default()
-}
-
-fn unpacked(bytes: &[u8]) -> Option<Vec<StoredHook>> {
-    let mut json = Vec::new();
-    GzDecoder::new(bytes).take(MAX_UNPACKED).read_to_end(&mut json).ok()?;
-    serde_json::from_slice(&json).ok()
 }

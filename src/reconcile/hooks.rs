@@ -18,6 +18,7 @@ use crate::cluster::objects::{self, Deleted, Onto};
 use crate::cluster::pods::last_lines;
 use crate::plan::annotations::HOOK_RUN;
 use crate::plan::apply::content;
+use crate::plan::desired;
 use crate::plan::hooks::{self, Hook, HookRun, Next, Operation, RunPhase, State, in_order};
 use crate::plan::identity::ObjectId;
 use crate::plan::members::Live;
@@ -84,13 +85,9 @@ impl Run<'_> {
             _ => return Ok(()),
         };
         let hooks = &prepared.desired.hooks;
-        let members = prepared
-            .desired
-            .members
-            .iter()
-            .chain(hooks.iter().map(|hook| &hook.member));
-        let digests: Vec<&[u8]> = members.map(|member| member.digest.as_bytes()).collect();
-        let digest = self.context.key.digest(&digests);
+        let members = &prepared.desired.members;
+        let all = members.iter().chain(hooks.iter().map(|hook| &hook.member));
+        let digest = desired::digest(&self.context.key, all);
         if !progress.is_of(operation, prepared.revision, &digest) {
             let was_there = self.was_there(release, prepared, before).await?;
             self.stop_hooks(release).await?;
@@ -158,12 +155,14 @@ impl Run<'_> {
         // Told once, and not before the hooks are over.
         changes.installed = is_over && operation == Operation::Install;
         changes.upgraded = is_over && operation == Operation::Upgrade;
-        if let Err(phase) = ended {
-            release.applied_before += std::mem::take(&mut changes.applied);
-            release.record.done_for = None;
-            return (phase, changes);
+        match ended {
+            Ok(()) => (phase, changes),
+            Err(unfinished) => {
+                release.applied_before += std::mem::take(&mut changes.applied);
+                release.record.done_for = None;
+                (unfinished, changes)
+            }
         }
-        (phase, changes)
     }
 
     /// Runs the hooks of an event, which come in their order. `unready`: how the members are, unless they are well.
@@ -257,14 +256,10 @@ impl Run<'_> {
                     true => self.last_lines(hook).await,
                     false => String::new(),
                 };
-                tracing::info!(kind = %self.unit.group_kind, resource = %self.written.key, "{what} succeeded{lines}");
-                if !lines.is_empty() {
-                    let about = self.written.reference(&self.unit.resource);
-                    let note = format!("{what} succeeded{lines}");
-                    self.context
-                        .events
-                        .normal(&about, "HookSucceeded", "Reconcile", &note)
-                        .await;
+                let note = format!("{what} succeeded{lines}");
+                match lines.is_empty() {
+                    true => tracing::info!(kind = %self.unit.group_kind, resource = %self.written.key, "{note}"),
+                    false => self.inform("HookSucceeded", &note).await,
                 }
                 release.record.hooks.note(run.ends(RunPhase::Succeeded, ""));
                 Ok(())

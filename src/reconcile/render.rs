@@ -472,11 +472,7 @@ impl Work<'_> {
         }
         let (run, not_run): (Vec<&Hook>, Vec<&Hook>) = desired.hooks.iter().partition(|hook| hook.is_of_an_operation());
         let not_run = not_run.into_iter().map(describe_hook).collect();
-        let digests: Vec<&[u8]> = run.iter().map(|hook| hook.member.digest.as_bytes()).collect();
-        let hooks_digest = match digests.is_empty() {
-            true => String::new(),
-            false => self.context.key.digest(&digests),
-        };
+        let hooks_digest = desired::digest(&self.context.key, run.iter().map(|hook| &hook.member));
         let version = |key: &LookupKey| answers.get(key).map(dependencies::version).unwrap_or_default();
         let now = |key: &LookupKey| self.earlier.and_then(|earlier| earlier.version_now(key));
         let mut lookups = Vec::with_capacity(rendered.used_lookups.len());

@@ -12,8 +12,23 @@ use sha2::{Digest, Sha256};
 
 use super::{Record, VERSION};
 
-/// What takes more than this unpacked is no record of ours, in bytes.
+/// What takes more than this unpacked was not written by us, in bytes.
 const MAX_UNPACKED: u64 = 16 << 20;
+
+/// Packs what a Secret of a release keeps.
+pub fn pack(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    // Memory takes whatever is written.
+    let _ = packed.write_all(bytes);
+    packed.finish().unwrap_or_default()
+}
+
+/// Unpacks it; `None` for what is broken.
+pub fn unpack(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut unpacked = Vec::new();
+    let read = GzDecoder::new(bytes).take(MAX_UNPACKED).read_to_end(&mut unpacked);
+    read.is_ok().then_some(unpacked)
+}
 
 /// What a Secret holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,10 +86,7 @@ impl Packed {
 
     /// The bytes that are stored.
     pub fn bytes(&self) -> Vec<u8> {
-        let mut packed = GzEncoder::new(Vec::new(), Compression::default());
-        // Memory takes whatever is written.
-        let _ = packed.write_all(&self.json);
-        packed.finish().unwrap_or_default()
+        pack(&self.json)
     }
 }
 
@@ -87,10 +99,9 @@ impl Found {
         struct Version {
             version: u64,
         }
-        let mut json = Vec::new();
-        if GzDecoder::new(bytes).take(MAX_UNPACKED).read_to_end(&mut json).is_err() {
+        let Some(json) = unpack(bytes) else {
             return Found::Nothing;
-        }
+        };
         match serde_json::from_slice(&json) {
             Ok(Version { version }) if version > VERSION => return Found::Later(version),
             Ok(_) => {}
