@@ -263,9 +263,13 @@ async fn prepare(args: &RenderArgs, watches: &[Watch], object: Value) -> anyhow:
         own_namespace,
     );
     let prepared = reconcile::prepare(&context, &unit, &resource, &mut release, &mut Answers::new()).await;
+    let hint = match watch.has_sources() && !args.server {
+        true => " (the watch takes values from Secrets and ConfigMaps: --server reads them)",
+        false => "",
+    };
     let prepared = prepared.map_err(|phase| match phase {
         Phase::Stalled { reason, message, .. } | Phase::Failed { reason, message } => {
-            anyhow::anyhow!("{reason:?}: {message}")
+            anyhow::anyhow!("{reason:?}: {message}{hint}")
         }
         other => anyhow::anyhow!("{other:?}"),
     })?;

@@ -4,6 +4,7 @@ use super::Run;
 use super::context::{Context, Unit};
 use super::custom_resource::CustomResource;
 use super::release::{Release, split};
+use super::sources;
 use crate::cluster::discovery::{Snapshot, group_of};
 use crate::cluster::lookup;
 use crate::plan::apply::is_as_recorded;
@@ -30,10 +31,10 @@ pub fn digest(key: &Key, unit: &Unit, resource: &CustomResource, snapshot: &Snap
         [question.as_bytes(), answer.as_bytes()]
     });
     let capabilities = key.digest(&answers.collect::<Vec<_>>());
-    let data = match &unit.watch.target_namespace {
-        // The name of the namespace may depend on anything in the custom resource.
-        Some(_) => resource.as_data(&unit.resource).to_string(),
-        None => String::new(),
+    // The names of its namespace and of what holds its values may depend on anything in the custom resource.
+    let data = match unit.watch.reads_resource() {
+        true => resource.as_data(&unit.resource).to_string(),
+        false => String::new(),
     };
     let given = key.digest(&[
         ENGINE.as_bytes(),
@@ -56,6 +57,8 @@ pub(super) fn follow_recorded(context: &Context, unit: &Unit, resource: &CustomR
     let lookups = record.lookups.iter();
     let mut keys: Vec<LookupKey> = lookups.filter_map(|text| lookup::parse(split(text).0)).collect();
     keys.retain(|key| may_look_up(unit, resource, &namespace, &snapshot, key).is_ok());
+    let sources = sources::sources(unit, resource).unwrap_or_default();
+    keys.extend(sources.into_iter().map(|source| source.key));
     context.follow_lookups(&resource.set(&unit.group_kind), keys.iter());
 }
 

@@ -32,6 +32,7 @@ mod retry;
 mod scale;
 mod secrets;
 mod send;
+mod sources;
 mod status;
 mod superset;
 mod takeover;

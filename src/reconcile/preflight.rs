@@ -77,7 +77,7 @@ impl Run<'_> {
     /// What the chart renders for this release with nobody's values but the operator's: with its name, its namespace and
     /// its random results. `None` for a chart that needs values to render.
     async fn baseline(&self, prepared: &Prepared, answers: &mut Answers) -> Result<Option<Baseline>, Phase> {
-        let nobodys = values::values(self.unit, Value::Object(Default::default()));
+        let nobodys = values::values(self.unit, &[], Value::Object(Default::default()));
         let (Ok(renderer), Ok(values)) = (&self.unit.renderer, nobodys) else {
             return Ok(None);
         };
@@ -88,6 +88,7 @@ impl Run<'_> {
             renderer,
             identity: prepared.identity.clone(),
             values,
+            sources: Answers::new(),
             snapshot: self.context.discovery.snapshot(),
             clock: self.written.created,
             known: None,

@@ -13,7 +13,8 @@ use super::earlier::Earlier;
 use super::kept::Memory;
 use super::release::Release;
 use super::secrets::ChartText;
-use super::{Run, inputs, secrets, values};
+use super::sources::Source;
+use super::{Run, inputs, secrets, sources, values};
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Error;
 use crate::cluster::{lookup, objects};
@@ -80,6 +81,8 @@ pub(super) struct Work<'a> {
     pub renderer: &'a Arc<Engine>,
     pub identity: Identity,
     pub values: Value,
+    /// What Secrets and ConfigMaps those come from.
+    pub sources: Answers,
     pub snapshot: Arc<Snapshot>,
     /// What `now` answers.
     pub clock: jiff::Timestamp,
@@ -182,7 +185,8 @@ pub async fn prepare(
             operator: context.operator.clone(),
             namespace: values::release_namespace(unit, resource).map_err(invalid)?,
         },
-        values: values::values(unit, spec).map_err(invalid)?,
+        values: Value::Null,
+        sources: Answers::new(),
         snapshot: context.discovery.snapshot(),
         clock: jiff::Timestamp::now(),
         known: Some(&release.tried.answers),
@@ -191,6 +195,8 @@ pub async fn prepare(
         share: share.clone(),
     };
     secrets::publish_names(&work.secrets, resource, &unit.group_kind);
+    let found = work.read_sources(answers).await?;
+    work.values = values::values(unit, &found, spec).map_err(invalid)?;
     let mut memory = Memory::read(context, resource, release).await?;
     release.tried.kept = memory.known();
     let inputs = |asked: &[String]| inputs::digest(&context.key, unit, resource, &work.snapshot, asked);
@@ -261,7 +267,7 @@ impl Work<'_> {
             }
             *memory = remembered;
             self.earlier = None;
-            answers.clear();
+            answers.clone_from(&self.sources);
             settled = self.settled(recorded.max(1), memory, answers).await;
         }
         let mut prepared = self.assemble(recorded.max(1), settled?, answers);
@@ -273,7 +279,7 @@ impl Work<'_> {
             return Ok(prepared);
         }
         prepared.revision = recorded + 1;
-        if self.unit.reads_release_facts || mentions_release_facts(self.resource.spec_bytes()) {
+        if self.unit.reads_release_facts || mentions_release_facts(self.values.to_string().as_bytes()) {
             self.earlier = None;
             let settled = self.settled(recorded + 1, memory, answers).await?;
             prepared = self.assemble(recorded + 1, settled, answers);
@@ -327,11 +333,42 @@ impl Work<'_> {
             let message = format!("the chart looks up more than {LOOKUPS} objects");
             return Err(Phase::stalled(Reason::RenderFailed, message));
         }
-        let mut found: Vec<(LookupKey, Value)> = Vec::with_capacity(missing.len());
-        let mut unknown: Vec<LookupKey> = Vec::new();
         for key in missing {
             inputs::may_look_up(self.unit, self.resource, &self.identity.namespace, &self.snapshot, key)
                 .map_err(|refused| Phase::stalled(Reason::Refused, refused.to_string()))?;
+        }
+        for (key, answer) in self.fetch(missing).await? {
+            let answer = match self.earlier {
+                Some(earlier) => earlier.answer(&key, answer),
+                None => answer,
+            };
+            secrets::learn_object(&self.secrets, &self.chart_text(), &answer);
+            answers.insert(key, answer);
+        }
+        Ok(())
+    }
+
+    /// What Secrets and ConfigMaps the values come from, the weakest first. Also if the values are wrong, the answers tell
+    /// what may cure them.
+    async fn read_sources(&mut self, answers: &mut Answers) -> Result<Vec<(Source, Value)>, Phase> {
+        let invalid = |error: values::Error| Phase::stalled(error.reason(), error.to_string());
+        let sources = sources::sources(self.unit, self.resource).map_err(invalid)?;
+        let keys: Vec<LookupKey> = sources.iter().map(|source| source.key.clone()).collect();
+        self.sources = self.fetch(&keys).await?.into_iter().collect();
+        answers.clone_from(&self.sources);
+        let found = sources.into_iter().map(|source| {
+            let object = self.sources.get(&source.key).cloned().unwrap_or_default();
+            secrets::learn_source(&self.secrets, &self.chart_text(), &source, &object);
+            (source, object)
+        });
+        Ok(found.collect())
+    }
+
+    /// What stands in the cluster: from memory where a watch shows that it is still so.
+    async fn fetch(&self, keys: &[LookupKey]) -> Result<Vec<(LookupKey, Value)>, Phase> {
+        let mut found: Vec<(LookupKey, Value)> = Vec::with_capacity(keys.len());
+        let mut unknown: Vec<LookupKey> = Vec::new();
+        for key in keys {
             match self.known(key) {
                 Some(answer) => found.push((key.clone(), answer)),
                 None => unknown.push(key.clone()),
@@ -347,15 +384,7 @@ impl Work<'_> {
             }
         })?;
         found.extend(unknown.into_iter().zip(fetched));
-        for (key, answer) in found {
-            let answer = match self.earlier {
-                Some(earlier) => earlier.answer(&key, answer),
-                None => answer,
-            };
-            secrets::learn_object(&self.secrets, &self.chart_text(), &answer);
-            answers.insert(key, answer);
-        }
-        Ok(())
+        Ok(found)
     }
 
     fn chart_text(&self) -> ChartText<'_> {
@@ -475,9 +504,9 @@ impl Work<'_> {
         let hooks_digest = desired::digest(&self.context.key, run.iter().map(|hook| &hook.member));
         let version = |key: &LookupKey| answers.get(key).map(dependencies::version).unwrap_or_default();
         let now = |key: &LookupKey| self.earlier.and_then(|earlier| earlier.version_now(key));
-        let mut lookups = Vec::with_capacity(rendered.used_lookups.len());
-        let mut seen = Vec::with_capacity(rendered.used_lookups.len());
-        for key in &rendered.used_lookups {
+        let used = &rendered.used_lookups;
+        let (mut lookups, mut seen) = (Vec::with_capacity(used.len()), Vec::with_capacity(used.len()));
+        for key in self.sources.keys().filter(|key| !used.contains(key)).chain(used) {
             let (text, version) = (lookup::describe(key), version(key));
             seen.push(format!("{text}@{}", now(key).as_ref().unwrap_or(&version)));
             lookups.push(format!("{text}@{version}"));

@@ -4,9 +4,10 @@
 use std::cell::{Cell, OnceCell};
 
 use data_encoding::BASE64;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::custom_resource::CustomResource;
+use super::sources::Source;
 use crate::plan::identity::GroupKind;
 use crate::plan::lost_results::Pin;
 use crate::telemetry::redact::Secrets;
@@ -98,6 +99,15 @@ pub(super) fn learn_object(secrets: &Secrets, chart: &ChartText<'_>, object: &Va
             }
             None => learn(secrets, chart, text),
         });
+    }
+}
+
+/// Learns what values come from, if it is a Secret: its texts, and what stands in those.
+pub(super) fn learn_source(secrets: &Secrets, chart: &ChartText<'_>, source: &Source, object: &Value) {
+    learn_object(secrets, chart, object);
+    let mut values = Map::new();
+    if source.is_secret() && source.add(object, &mut values).is_ok() {
+        scalars(&Value::Object(values), &mut |text| learn(secrets, chart, text));
     }
 }
 

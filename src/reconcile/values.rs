@@ -4,11 +4,13 @@ use serde_json::{Map, Value};
 
 use super::context::Unit;
 use super::custom_resource::CustomResource;
+use super::sources::{self, Source};
 use crate::cluster::decoding::Unreadable;
 use crate::plan::grants;
 use crate::plan::status::Reason;
 use crate::watches::names::is_dns_label;
 use helm_template::chart::strvals::{self, Mode};
+use helm_template::chart::values::merge_maps;
 use helm_template::render::render_text;
 
 /// Why a release has no values or no name.
@@ -18,6 +20,8 @@ pub enum Error {
     SpecIsNoMapping,
     #[error(".spec {0}")]
     SpecIsUnreadable(#[from] Unreadable),
+    #[error("{0}")]
+    Source(String),
     #[error("overrideValues: {key}: {message}")]
     Override { key: String, message: String },
     #[error("targetNamespace {template:?}: {message}")]
@@ -41,14 +45,21 @@ impl Error {
     }
 }
 
-/// The user's values: `.spec`, then `overrideValues` as strings at their `--set` paths (operator-sdk's meaning).
+/// The user's values, each over those before: the watch's, those of its sources, `.spec`, then `overrideValues` as strings
+/// at their `--set` paths (operator-sdk's meaning).
 ///
 /// # Errors
 /// If the spec is no mapping or an override does not parse.
-pub fn values(unit: &Unit, spec: Value) -> Result<Value, Error> {
-    let Value::Object(mut values) = spec else {
+pub(super) fn values(unit: &Unit, found: &[(Source, Value)], mut spec: Value) -> Result<Value, Error> {
+    sources::without_list(unit, &mut spec);
+    let Value::Object(spec) = spec else {
         return Err(Error::SpecIsNoMapping);
     };
+    let mut values = unit.watch.values.clone();
+    for (source, object) in found {
+        source.add(object, &mut values)?;
+    }
+    merge_maps(&mut values, spec);
     for override_value in &unit.watch.override_values {
         let error = |message: String| Error::Override {
             key: override_value.key.clone(),

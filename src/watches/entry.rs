@@ -9,9 +9,9 @@ use kube::core::{Expression, Selector};
 use super::names;
 use super::overrides;
 use super::reader::{Fields, Report, describe, suggestion};
-use super::{Allow, Collisions, DeletionPolicy, Outside, Watch, duration};
+use super::{Allow, Collisions, DeletionPolicy, Outside, Watch, sources};
 
-const KNOWN: [&str; 18] = [
+const KNOWN: [&str; 21] = [
     "group",
     "version",
     "kind",
@@ -24,6 +24,9 @@ const KNOWN: [&str; 18] = [
     "dryRunOption",
     "timeout",
     "wait",
+    "values",
+    "valuesFrom",
+    "valuesFromField",
     "targetNamespace",
     "deletionPolicy",
     "ownerReferences",
@@ -32,9 +35,7 @@ const KNOWN: [&str; 18] = [
     "lookups",
 ];
 /// Keys of the format that this version doesn't act on yet.
-const LATER: [&str; 9] = [
-    "values",
-    "valuesFrom",
+const LATER: [&str; 7] = [
     "patches",
     "drift",
     "ignoreDifferences",
@@ -61,27 +62,29 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
     check_built_in(&fields, group.as_deref(), kind.as_deref(), &selector, report);
     check_dry_run_option(&fields, report);
     let is_namespace = |name: &str| name.contains("{{") || names::is_dns_label(name);
-    let target_namespace = checked(&fields, "targetNamespace", report, is_namespace, |name| {
+    let target_namespace = report.checked(&fields, "targetNamespace", is_namespace, |name| {
         format!("`targetNamespace` must be a namespace or a template such as x-{{{{ .metadata.name }}}}, not {name:?}")
     });
     let watch = Watch {
         group: group.unwrap_or_default(),
+        values: sources::read_values(&fields, report),
+        values_from: sources::read_sources(&fields, report),
+        values_from_field: sources::read_field(&fields, report),
         override_values: override_values.unwrap_or_default(),
         selector,
-        reconcile_period: read_duration(
+        reconcile_period: report.duration(
             &fields,
             "reconcilePeriod",
             "means the period of the flag --reconcile-period, not never",
-            report,
         ),
-        timeout: read_duration(&fields, "timeout", "means 5 minutes, not for ever", report),
-        wait: read_bool(&fields, "wait", false, report),
-        watch_dependent_resources: read_bool(&fields, "watchDependentResources", true, report),
-        max_concurrent_reconciles: read_count(&fields, "maxConcurrentReconciles", 1, report),
+        timeout: report.duration(&fields, "timeout", "means 5 minutes, not for ever"),
+        wait: report.bool(&fields, "wait", false),
+        watch_dependent_resources: report.bool(&fields, "watchDependentResources", true),
+        max_concurrent_reconciles: report.count(&fields, "maxConcurrentReconciles", 1),
         target_namespace,
-        deletion_policy: read_choice(&fields, "deletionPolicy", DeletionPolicy::NAMES, report),
-        owner_references: read_bool(&fields, "ownerReferences", true, report),
-        collisions: read_choice(&fields, "collisions", Collisions::NAMES, report),
+        deletion_policy: report.choice(&fields, "deletionPolicy", DeletionPolicy::NAMES),
+        owner_references: report.bool(&fields, "ownerReferences", true),
+        collisions: report.choice(&fields, "collisions", Collisions::NAMES),
         allow: read_allow(&fields, "allow", report),
         lookups: read_allow(&fields, "lookups", report),
         line: node.line,
@@ -124,17 +127,17 @@ fn warn_of_traps(watch: &Watch, fields: &Fields<'_>, report: &mut Report<'_>) {
 /// Group, version and kind.
 fn read_kind(fields: &Fields<'_>, report: &mut Report<'_>) -> (Option<String>, Option<String>, Option<String>) {
     let is_group = |group: &str| group.is_empty() || names::is_dns_subdomain(group);
-    let group = checked(fields, "group", report, is_group, |group| {
+    let group = report.checked(fields, "group", is_group, |group| {
         let hint = match group.contains('/') {
             true => ": write the part after `/` as `version`",
             false => "",
         };
         format!("`group` must be a DNS name such as cache.example.com, not {group:?}{hint}")
     });
-    let version = checked(fields, "version", report, names::is_version, |version| {
+    let version = report.checked(fields, "version", names::is_version, |version| {
         format!("`version` must be an API version such as v1alpha1, not {version:?}")
     });
-    let kind = checked(fields, "kind", report, names::is_kind, |kind| {
+    let kind = report.checked(fields, "kind", names::is_kind, |kind| {
         format!("`kind` must be a kind such as Memcached, letters and digits only, not {kind:?}")
     });
     if let (Some(kind), Some(at)) = (&kind, fields.get("kind"))
@@ -150,29 +153,12 @@ fn read_kind(fields: &Fields<'_>, report: &mut Report<'_>) -> (Option<String>, O
 
 /// Where the chart is, and whether there is one.
 fn read_chart(fields: &Fields<'_>, outside: &Outside<'_>, report: &mut Report<'_>) -> Option<PathBuf> {
-    let chart = checked(fields, "chart", report, |_| true, str::to_owned)?;
+    let chart = report.checked(fields, "chart", |_| true, str::to_owned)?;
     let path = outside.folder.join(&chart);
     if let (false, Some(at), Err(message)) = (chart.is_empty(), fields.get("chart"), check_chart(&path)) {
         report.warn(at, format!("{message}; its releases can only be deleted"));
     }
     Some(path)
-}
-
-/// A string, which `message` is reported of unless it is valid.
-fn checked(
-    fields: &Fields<'_>,
-    name: &str,
-    report: &mut Report<'_>,
-    is_valid: impl Fn(&str) -> bool,
-    message: impl Fn(&str) -> String,
-) -> Option<String> {
-    let (text, node) = report.string(fields, name)?;
-    if text.is_empty() && name != "group" {
-        report.error(node, format!("`{name}` is empty"));
-    } else if !is_valid(text) {
-        report.error(node, message(text));
-    }
-    Some(text.to_owned())
 }
 
 /// Whether something that can be a chart is there. Reading it is the business of a higher floor.
@@ -232,80 +218,6 @@ fn check_built_in(
              for it when it is deleted; values come from its `.spec` alone, and its status is never written"
         ),
     );
-}
-
-/// A duration; `zero` says what 0 means.
-fn read_duration(fields: &Fields<'_>, name: &str, zero: &str, report: &mut Report<'_>) -> Option<std::time::Duration> {
-    let node = fields.get(name)?;
-    let text = match &node.data {
-        Data::String(text) => text.clone(),
-        Data::Number(number) => number.to_string(),
-        _ => {
-            report.mistyped(node, name, "a duration such as 1m30s");
-            return None;
-        }
-    };
-    match duration::parse(&text) {
-        Ok(period) if period.is_zero() => {
-            report.warn(node, format!("`{name}: 0` {zero}"));
-            None
-        }
-        Ok(period) => Some(period),
-        Err(error) => {
-            report.error(node, format!("`{name}`: {error}"));
-            None
-        }
-    }
-}
-
-/// A bool; `usual` unless it is said otherwise.
-fn read_bool(fields: &Fields<'_>, name: &str, usual: bool, report: &mut Report<'_>) -> bool {
-    match fields.get(name).map(|node| (node, &node.data)) {
-        Some((_, Data::Bool(value))) => *value,
-        Some((node, _)) => {
-            report.mistyped(node, name, "true or false");
-            usual
-        }
-        None => usual,
-    }
-}
-
-/// A whole number of at least `least`, which is 0 or 1.
-fn read_count(fields: &Fields<'_>, name: &str, least: usize, report: &mut Report<'_>) -> Option<usize> {
-    let node = fields.get(name)?;
-    let count = match &node.data {
-        Data::Number(number) => number.as_u64().and_then(|count| usize::try_from(count).ok()),
-        _ => None,
-    };
-    let count = count.filter(|count| *count >= least);
-    if count.is_none() {
-        let expected = ["a whole number", "a whole number from 1 on"];
-        report.mistyped(node, name, expected[least.min(1)]);
-    }
-    count
-}
-
-/// One of several words; the default if there is none, or another, which is reported.
-fn read_choice<T: Copy + Default, const N: usize>(
-    fields: &Fields<'_>,
-    name: &str,
-    choices: [(&'static str, T); N],
-    report: &mut Report<'_>,
-) -> T {
-    let Some((text, node)) = report.string(fields, name) else {
-        return T::default();
-    };
-    if let Some((_, choice)) = choices.iter().find(|(word, _)| *word == text) {
-        return *choice;
-    }
-    let words = choices.map(|(word, _)| word);
-    let hint = suggestion(text, words).map(|best| format!(": did you mean {best}?"));
-    let hint = hint.unwrap_or_default();
-    report.error(
-        node,
-        format!("`{name}` must be one of {}, not {text:?}{hint}", words.join(", ")),
-    );
-    T::default()
 }
 
 /// operator-sdk's choice between dry runs: nothing here needs it, since `lookup` always sees the cluster.
@@ -383,7 +295,7 @@ fn read_expression(node: &Node, report: &mut Report<'_>) -> Option<Expression> {
     });
     let items = report.list(&fields, "values");
     let values = items.iter().filter_map(|item| label_value(item, report)).collect();
-    let operator = read_choice(&fields, "operator", OPERATORS.map(|name| (name, name)), report);
+    let operator = report.choice(&fields, "operator", OPERATORS.map(|name| (name, name)));
     let takes_values = match operator {
         "" => return None,
         "In" | "NotIn" => true,
@@ -447,7 +359,7 @@ fn read_allow(fields: &Fields<'_>, name: &str, report: &mut Report<'_>) -> Allow
     let Some(fields) = Fields::open(node, name, known, &[], report) else {
         return Allow::default();
     };
-    let depth = read_count(&fields, "depth", 0, report);
+    let depth = report.count(&fields, "depth", 0);
     let kinds = report.strings(&fields, "kinds", |text| {
         let (kind, object) = text
             .split_once('/')

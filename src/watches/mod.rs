@@ -12,6 +12,7 @@ mod overrides;
 mod policies;
 mod reader;
 pub mod selector;
+pub mod sources;
 
 pub(crate) use reader::suggestion;
 
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kube::core::Selector;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use go_yaml::{self as yaml, Data};
@@ -29,6 +31,7 @@ pub use overrides::OverrideValue;
 pub use policies::{Collisions, DeletionPolicy};
 
 use reader::{Report, describe};
+use sources::{ValuesFrom, ValuesFromField};
 
 /// One entry of `watches.yaml`: a kind, and the chart that its custom resources become.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +42,12 @@ pub struct Watch {
     pub kind: String,
     /// A folder with a Chart.yaml, or a .tgz. Relative paths are joined to the working directory.
     pub chart: PathBuf,
+    /// Values that the custom resource's win over.
+    pub values: Map<String, Value>,
+    /// Where more of them come from: the later ones win, and the custom resource over all.
+    pub values_from: Vec<ValuesFrom>,
+    /// Where a custom resource may name sources of its own, which win over those.
+    pub values_from_field: Option<ValuesFromField>,
     /// In the order of the file.
     pub override_values: Vec<OverrideValue>,
     /// The custom resources that this watch is for; empty for all.
@@ -211,6 +220,17 @@ impl Watch {
         }
     }
 
+    /// Whether something of a release depends on more of its custom resource than name, namespace and spec.
+    pub fn reads_resource(&self) -> bool {
+        let mut names = self.values_from.iter().map(|source| &source.name);
+        self.target_namespace.is_some() || self.values_from_field.is_some() || names.any(|name| name.contains("{{"))
+    }
+
+    /// Whether values come from Secrets or ConfigMaps.
+    pub fn has_sources(&self) -> bool {
+        !self.values_from.is_empty() || self.values_from_field.is_some()
+    }
+
     /// Whether members carry owner references. Not where they are to stay: the garbage collector would be faster than the
     /// operator when a custom resource is deleted in the foreground.
     pub fn refers_to_owners(&self) -> bool {
@@ -236,6 +256,7 @@ impl Watch {
                 &self.group,
                 &self.version,
                 &self.kind,
+                (&self.values, &self.values_from, &self.values_from_field),
                 overrides,
                 &self.target_namespace,
                 self.refers_to_owners(),

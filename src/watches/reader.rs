@@ -2,6 +2,7 @@
 
 use go_yaml::{Data, Node};
 
+use super::duration;
 use super::finding::{Errors, Finding, Warning};
 
 /// Collects what a file has to be told about.
@@ -137,6 +138,97 @@ impl<'a> Report<'a> {
             }
         }
         out
+    }
+
+    /// A string, which `message` is reported of unless it is valid.
+    pub(super) fn checked(
+        &mut self,
+        fields: &Fields<'_>,
+        name: &str,
+        is_valid: impl Fn(&str) -> bool,
+        message: impl Fn(&str) -> String,
+    ) -> Option<String> {
+        let (text, node) = self.string(fields, name)?;
+        if text.is_empty() && name != "group" {
+            self.error(node, format!("`{name}` is empty"));
+        } else if !is_valid(text) {
+            self.error(node, message(text));
+        }
+        Some(text.to_owned())
+    }
+
+    /// A duration; `zero` says what 0 means.
+    pub(super) fn duration(&mut self, fields: &Fields<'_>, name: &str, zero: &str) -> Option<std::time::Duration> {
+        let node = fields.get(name)?;
+        let text = match &node.data {
+            Data::String(text) => text.clone(),
+            Data::Number(number) => number.to_string(),
+            _ => {
+                self.mistyped(node, name, "a duration such as 1m30s");
+                return None;
+            }
+        };
+        match duration::parse(&text) {
+            Ok(period) if period.is_zero() => {
+                self.warn(node, format!("`{name}: 0` {zero}"));
+                None
+            }
+            Ok(period) => Some(period),
+            Err(error) => {
+                self.error(node, format!("`{name}`: {error}"));
+                None
+            }
+        }
+    }
+
+    /// A bool; `usual` unless it is said otherwise.
+    pub(super) fn bool(&mut self, fields: &Fields<'_>, name: &str, usual: bool) -> bool {
+        match fields.get(name).map(|node| (node, &node.data)) {
+            Some((_, Data::Bool(value))) => *value,
+            Some((node, _)) => {
+                self.mistyped(node, name, "true or false");
+                usual
+            }
+            None => usual,
+        }
+    }
+
+    /// A whole number of at least `least`, which is 0 or 1.
+    pub(super) fn count(&mut self, fields: &Fields<'_>, name: &str, least: usize) -> Option<usize> {
+        let node = fields.get(name)?;
+        let count = match &node.data {
+            Data::Number(number) => number.as_u64().and_then(|count| usize::try_from(count).ok()),
+            _ => None,
+        };
+        let count = count.filter(|count| *count >= least);
+        if count.is_none() {
+            let expected = ["a whole number", "a whole number from 1 on"];
+            self.mistyped(node, name, expected[least.min(1)]);
+        }
+        count
+    }
+
+    /// One of several words; the default if there is none, or another, which is reported.
+    pub(super) fn choice<T: Copy + Default, const N: usize>(
+        &mut self,
+        fields: &Fields<'_>,
+        name: &str,
+        choices: [(&'static str, T); N],
+    ) -> T {
+        let Some((text, node)) = self.string(fields, name) else {
+            return T::default();
+        };
+        if let Some((_, choice)) = choices.iter().find(|(word, _)| *word == text) {
+            return *choice;
+        }
+        let words = choices.map(|(word, _)| word);
+        let hint = suggestion(text, words).map(|best| format!(": did you mean {best}?"));
+        let hint = hint.unwrap_or_default();
+        self.error(
+            node,
+            format!("`{name}` must be one of {}, not {text:?}{hint}", words.join(", ")),
+        );
+        T::default()
     }
 }
 

@@ -95,6 +95,9 @@ fn the_digest_covers_what_matters() {
         "  overrideValues: {a: b}\n",
         "  overrideValues: {a: $TAG}\n",
         "  targetNamespace: x\n",
+        "  values: {a: b}\n",
+        "  valuesFrom: [{kind: Secret, name: a}]\n",
+        "  valuesFromField: spec.from\n",
         // Members of these carry no owner references.
         "  deletionPolicy: Orphan\n",
         "  ownerReferences: false\n",

@@ -41,6 +41,7 @@ mod retry;
 mod rights;
 mod schema;
 mod scope;
+mod sources;
 mod takeover;
 mod takeover_many;
 mod traps;
