@@ -265,7 +265,9 @@ impl Run<'_> {
                 Ok(())
             }
             State::Running(message) if !left.is_zero() => {
-                let often = if id.group_kind.kind == "Pod" { POLL } else { left };
+                // No watch shows when what a former owner left in its place is gone.
+                let is_unseen = id.group_kind.kind == "Pod" || run.uid.is_empty();
+                let often = if is_unseen { POLL } else { left };
                 release.contests.wait_for(left.min(often));
                 release.record.hooks.note(run);
                 Err(Phase::waiting(Reason::HookRunning, format!("{what}: {message}")))

@@ -285,6 +285,61 @@ fn policies_say_what_becomes_of_a_hook() -> Result<()> {
 }
 
 #[test]
+fn the_last_lines_of_a_log_are_told_without_what_is_secret() -> Result<()> {
+    let source = "valuesFrom: [{kind: Secret, name: token, valuesKey: color, targetPath: color}]";
+    let world = world("hooks-log", &[source])?;
+    let logs = json!({"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]});
+    world.grant("logs", &[logs])?;
+    let operator = world.start()?;
+    let color = json!({"color": "Logged-secret-1d7f"});
+    world.apply(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}, "stringData": color}))?;
+    let told = with(
+        hook("told", "pre-install"),
+        "annotations",
+        json!({"helm.sh/hook-output-log-policy": "hook-succeeded"}),
+    );
+    world.install("a", json!({"hooks": [told, hook("silent", "post-install")]}))?;
+    let last = ["line 4", "line 12", "signed in with [redacted]"];
+    world.await_event(
+        "a",
+        "HookSucceeded",
+        &["pre-install hook Job a-told succeeded", last[1], last[2]],
+    )?;
+    let failing = with(hook("fails", "pre-upgrade"), "pod", json!({CRASHES: "true"}));
+    world.edit("a", json!({"hooks": [failing]}))?;
+    world.await_unready("a", "HookFailed", &last)?;
+    world.await_event("a", "HookFailed", &last)?;
+    let events = format!("{:?}", world.events("a")?);
+    ensure!(!events.contains("line 3") && !events.contains("a-silent"), "{events}");
+    for text in [
+        events,
+        operator.log(),
+        world.expect(&world.widgets(), "a")?["status"].to_string(),
+    ] {
+        ensure!(!text.contains("Logged-secret"), "{text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_namespace_that_terminates_does_not_wait_for_hooks_that_can_not_run() -> Result<()> {
+    let world = world("hooks-namespace", &[])?;
+    let operator = world.start()?;
+    let elsewhere = world.kubectl.create_namespace("hooks-namespace-2")?;
+    let hooks = json!([hook("bye", "pre-delete"), hook("gone", "post-delete")]);
+    let mut widget = world.widget("a", json!({"hooks": hooks}));
+    widget["metadata"]["namespace"] = "hooks-namespace-2".into();
+    elsewhere.apply(&widget.to_string())?;
+    elsewhere.wait("Ready", &world.widgets(), "a", SOON)?;
+    world.kubectl.begin_delete("namespace", "hooks-namespace-2")?;
+    eventually("the namespace is gone", Duration::from_secs(60), || {
+        let space = world.get("namespace", "hooks-namespace-2")?;
+        ensure!(space.is_none(), "{space:?}\n{}", operator.log());
+        Ok(Some(()))
+    })
+}
+
+#[test]
 fn a_deletion_runs_what_was_stored_whatever_became_of_the_chart() -> Result<()> {
     let world = world("hooks-delete", &["timeout: 3s"])?;
     let operator = world.start()?;

@@ -82,9 +82,21 @@ fn a_custom_resource_names_sources_of_its_own_where_the_watch_lets_it() -> Resul
     world.await_color("a-main", "red")?;
     await_size(&world, "2")?;
     for (entry, reason, told) in [
-        (json!({"kind": "Pod", "name": "x"}), "ValuesInvalid", "spec.more.from[0]: unknown variant `Pod`"),
-        (json!({"kind": "Secret", "name": ""}), "ValuesInvalid", "name and valuesKey must not be empty"),
-        (json!({"kind": "Secret", "name": "../kube-system/x"}), "LookupFailed", "../kube-system/x"),
+        (
+            json!({"kind": "Pod", "name": "x"}),
+            "ValuesInvalid",
+            "spec.more.from[0]: unknown variant `Pod`",
+        ),
+        (
+            json!({"kind": "Secret", "name": ""}),
+            "ValuesInvalid",
+            "name and valuesKey must not be empty",
+        ),
+        (
+            json!({"kind": "Secret", "name": "../kube-system/x"}),
+            "LookupFailed",
+            "../kube-system/x",
+        ),
     ] {
         world.edit("a", json!({"more": {"from": [entry]}}))?;
         world.await_stalled("a", reason, &[told])?;

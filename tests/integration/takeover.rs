@@ -130,6 +130,36 @@ fn helm_operators_release_is_taken_over_without_touching_a_pod() -> Result<()> {
 }
 
 #[test]
+fn hooks_of_a_release_that_is_taken_over_have_run() -> Result<()> {
+    let world = World::new("take-hooks")?.use_chart("../takeover/charts/store")?;
+    former::grant(&world)?;
+    world.write_watches()?;
+    let hook = |at: &str| {
+        let container = json!([{"name": "main", "image": "example/main"}]);
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": "shop-hook", "annotations": {"helm.sh/hook": at}},
+            "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": container}}},
+        })
+    };
+    let events = "post-install,pre-upgrade";
+    world.write_template("hook.yaml", &hook(events).to_string())?;
+    let former = restore(&world, SDK, "shop", as_it_was)?;
+    world.apply(&hook(events))?;
+    let left = uid(&world.expect("job", "shop-hook")?);
+    let _operator = takes_over(&world, &former)?;
+    let widget = world.expect(&world.widgets(), "shop")?;
+    ensure!(widget["status"]["hooks"]["runs"].is_null(), "{widget}");
+    ensure!(uid(&world.expect("job", "shop-hook")?) == left, "it ran again");
+
+    // The next upgrade runs it, in the place of what helm-operator left.
+    world.patch(&world.widgets(), "shop", &json!({"spec": {"color": "green"}}))?;
+    let job = world.await_object("job", "shop-hook", "is made anew", |job| uid(job) != left)?;
+    ensure!(is_marked(&job), "{job}");
+    world.await_ready("shop").map(drop)
+}
+
+#[test]
 fn the_release_of_the_memcached_chart_is_taken_over() -> Result<()> {
     let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/memcached");
     let world = of_chart("take-memcached", &chart, &[])?;

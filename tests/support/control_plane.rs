@@ -229,6 +229,8 @@ impl ControlPlane {
             ("service-account.key", &signing_key),
             ("service-account.pub", &verification_key),
             ("audit-policy.yaml", parts::AUDIT_POLICY),
+            ("pod.log", &parts::pod_log()),
+            ("pod-logs.yaml", &parts::pod_logs(&self.dir.join("pod.log"))),
         ] {
             credentials::write_private(&self.dir.join(name), content)?;
         }
@@ -272,7 +274,7 @@ impl ControlPlane {
         if let Some((scheduler, kwok)) = &binaries.pods {
             self.spawn("kube-scheduler", scheduler, parts::scheduler(&self.dir))?;
             kubectl.apply(parts::POD_OBJECTS)?;
-            self.spawn("kwok", kwok, parts::kwok(&self.dir)?)?;
+            self.spawn("kwok", kwok, parts::kwok(&self.dir, ports)?)?;
             self.await_part("kwok", deadline, || {
                 let node = kubectl.get("node", "node-1")?.context("there is no Node")?;
                 if node.pointer("/status/phase").is_none() {

@@ -67,18 +67,21 @@ pub struct Ports {
     pub etcd: u16,
     pub etcd_peer: u16,
     pub api_server: u16,
+    /// Where the API server asks for the logs of pods.
+    pub kubelet: u16,
 }
 
 impl Ports {
-    /// Three ports that nobody listens on just now. Somebody may by the time they are used.
+    /// Ports that nobody listens on just now. Somebody may by the time they are used.
     pub fn free() -> anyhow::Result<Self> {
         let listen = || std::net::TcpListener::bind(("127.0.0.1", 0));
         // All are held before the first is given back, or the same one could come three times.
-        let (etcd, peer, api_server) = (listen()?, listen()?, listen()?);
+        let (etcd, peer, api_server, kubelet) = (listen()?, listen()?, listen()?, listen()?);
         Ok(Self {
             etcd: etcd.local_addr()?.port(),
             etcd_peer: peer.local_addr()?.port(),
             api_server: api_server.local_addr()?.port(),
+            kubelet: kubelet.local_addr()?.port(),
         })
     }
 }
@@ -112,6 +115,23 @@ metadata:
     storageclass.kubernetes.io/is-default-class: 'true'
 provisioner: chartwright.test/volumes
 ";
+
+/// What every container has written, as a kubelet keeps it.
+pub fn pod_log() -> String {
+    let lines = (1..=12).map(|line| format!("line {line}"));
+    let lines = lines.chain(["signed in with Logged-secret-1d7f".to_owned()]);
+    lines
+        .map(|line| format!("2026-01-01T00:00:00.000000000Z stdout F {line}\n"))
+        .collect()
+}
+
+/// Gives kwok the file that holds it.
+pub fn pod_logs(file: &Path) -> String {
+    let file = file.display();
+    format!(
+        "{{apiVersion: kwok.x-k8s.io/v1alpha1, kind: ClusterLogs, metadata: {{name: all}}, spec: {{logs: [{{logsFile: {file}}}]}}}}\n"
+    )
+}
 
 type Arguments = Vec<OsString>;
 
@@ -155,6 +175,7 @@ pub fn api_server(dir: &Path, ports: Ports) -> Arguments {
         format!("--service-account-key-file={}", file("service-account.pub")),
         "--service-cluster-ip-range=10.0.0.0/16".into(),
         "--allow-privileged=true".into(),
+        "--kubelet-preferred-address-types=InternalIP".into(),
         format!("--audit-policy-file={}", file("audit-policy.yaml")),
         format!("--audit-log-path={}", file("audit.log")),
         // In megabytes: beyond it the file would be renamed, and readers would lose their place.
@@ -195,11 +216,18 @@ pub fn scheduler(dir: &Path) -> Arguments {
     ])
 }
 
-/// kwok has no stages of its own; each of ours is a file.
-pub fn kwok(dir: &Path) -> anyhow::Result<Arguments> {
+/// kwok has no stages of its own; each of ours is a file. It answers like a kubelet for the logs of pods.
+pub fn kwok(dir: &Path, ports: Ports) -> anyhow::Result<Arguments> {
+    let file = |name: &str| dir.join(name).display().to_string();
     let mut flags = arguments([
-        format!("--kubeconfig={}", dir.join("kwok.kubeconfig").display()),
+        format!("--kubeconfig={}", file("kwok.kubeconfig")),
         "--manage-all-nodes=true".into(),
+        "--node-ip=127.0.0.1".into(),
+        format!("--node-port={}", ports.kubelet),
+        format!("--server-address=127.0.0.1:{}", ports.kubelet),
+        format!("--tls-cert-file={}", file("server.crt")),
+        format!("--tls-private-key-file={}", file("server.key")),
+        format!("--config={}", file("pod-logs.yaml")),
     ]);
     let folder = Path::new(SOURCE).join("stages");
     let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
