@@ -98,7 +98,7 @@ pub struct HookRun {
     pub event: String,
     #[serde(flatten)]
     pub object: ObjectId,
-    /// What the annotation of its object says: event, revision and attempt.
+    /// What the annotation of its object says: event, revision, attempt and a part of the digest.
     pub run: String,
     /// Of its object, once that was made.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -397,9 +397,11 @@ impl Progress {
         self.runs.retain(|run| run.object != *id);
     }
 
-    /// What names the run of an event that begins now.
+    /// What names the run of an event that begins now: the same for the same revision, attempt and render alone, whoever
+    /// counts them.
     pub fn name(&self, event: HookEvent) -> String {
-        format!("{}.{}.{}", event.name(), self.revision, self.attempt)
+        let digest = self.digest.get(..8).unwrap_or(&self.digest);
+        format!("{}.{}.{}.{digest}", event.name(), self.revision, self.attempt)
     }
 
     pub fn run(&self, event: HookEvent, id: &ObjectId) -> Option<&HookRun> {
@@ -569,21 +571,21 @@ mod tests {
         progress.begin(Operation::Upgrade, 4, "d", &all);
         assert_eq!(told(&progress), "start a");
         note(&mut progress, "a", RunPhase::Running);
-        assert_eq!(told(&progress), "await a pre-upgrade.4.1");
+        assert_eq!(told(&progress), "await a pre-upgrade.4.1.d");
         note(&mut progress, "a", RunPhase::Succeeded);
         assert_eq!(told(&progress), "start b");
         note(&mut progress, "b", RunPhase::Failed);
-        assert_eq!(told(&progress), "retry b pre-upgrade.4.1");
+        assert_eq!(told(&progress), "retry b pre-upgrade.4.1.d");
         progress.attempt += 1;
         note(&mut progress, "b", RunPhase::Running);
-        assert_eq!(told(&progress), "await b pre-upgrade.4.2");
+        assert_eq!(told(&progress), "await b pre-upgrade.4.2.d");
         // It outlives the status.
         let read: Progress = serde_json::from_value(progress.told(&["x".into()]).unwrap()).unwrap();
         assert_eq!(read, progress);
         note(&mut progress, "b", RunPhase::GivenUp);
         assert_eq!(told(&progress), "done");
         // Another render of the same revision, and then another revision, run all of them again.
-        for (revision, digest, run) in [(4, "e", "pre-upgrade.4.3"), (5, "e", "pre-upgrade.5.1")] {
+        for (revision, digest, run) in [(4, "e", "pre-upgrade.4.3.e"), (5, "e", "pre-upgrade.5.1.e")] {
             assert!(!progress.is_of(Operation::Upgrade, revision, digest));
             progress.begin(Operation::Upgrade, revision, digest, &all);
             assert_eq!(

@@ -64,6 +64,7 @@ fn charts() -> &'static [PathBuf; 2] {
                 fs::copy(crate::world::widget_chart().join(file), chart.join(file)).unwrap();
             }
             add_template(chart, "part.yaml").unwrap();
+            add_template(chart, "hooks.yaml").unwrap();
         }
         add_template(&charts[1], "added.yaml").unwrap();
         charts
@@ -118,6 +119,8 @@ pub struct History {
     pub labelled: BTreeSet<(String, String)>,
     /// Something that only a change may end went wrong, such as a 422.
     pub refused: bool,
+    /// Two operators ran at the same time.
+    pub had_twin: bool,
     /// UIDs of custom resources, and when they were deleted.
     deleted: Vec<(Instant, String)>,
 }
@@ -143,9 +146,11 @@ impl History {
             foreign: BTreeMap::new(),
             labelled: BTreeSet::new(),
             refused: false,
+            had_twin: false,
             deleted: Vec::new(),
         };
         tokio::spawn(history.model.clone().collect_garbage());
+        tokio::spawn(history.model.clone().end_jobs());
         history.start(0)?;
         Ok(history)
     }
@@ -277,7 +282,10 @@ impl History {
     /// Another operator of the same name comes, or goes.
     pub async fn twin(&mut self, runs: bool) -> Result<()> {
         match (runs, self.running[1].is_some()) {
-            (true, false) => self.start(1),
+            (true, false) => {
+                self.had_twin = true;
+                self.start(1)
+            }
             (false, true) => self.stop(1, false).await,
             _ => Ok(()),
         }

@@ -8,10 +8,13 @@ use serde_json::{Value, json};
 
 use crate::fault::Faults;
 use crate::history::{History, MEMBERS, SECOND, SOURCE};
-use crate::look::{is_marked, uid};
-use crate::model::store::Key;
+use crate::look::{TRACKING, annotation, is_marked, uid};
+use crate::model::store::{JOB, Key};
 use crate::place::Place;
 use crate::release::{claims_ready, content, members};
+
+/// Says which run of a hook an object is.
+const HOOK_RUN: &str = "chartwright.dev/hook-run";
 
 impl History {
     /// As [`History::careful`], for all operators.
@@ -64,6 +67,7 @@ impl History {
     pub async fn end(mut self) -> Result<()> {
         let faults = self.faults();
         self.all_careful()?;
+        self.nothing_ran_twice()?;
         faults.heal();
         self.twin(false).await?;
         let names: Vec<String> = self.wanted.keys().cloned().collect();
@@ -71,6 +75,9 @@ impl History {
             self.suspend(&name, false).await?;
             let mut spec = self.wanted[&name].spec.clone();
             spec["fail"] = "".into();
+            if spec["hooks"].as_str().is_some_and(|hooks| !hooks.is_empty()) {
+                spec["hooks"] = "ends".into();
+            }
             self.edit(&name, spec).await?;
             if self.refused {
                 let patch = json!({"metadata": {"annotations": {"chartwright.dev/requested-at": "the end"}}});
@@ -90,6 +97,7 @@ impl History {
         faults.clear_log();
         tokio::time::sleep(600 * SECOND).await;
         self.is_as_wanted().context("it does not stay so")?;
+        self.nothing_ran_twice()?;
         let now = self.model.store().version;
         let asked: Vec<String> = faults
             .log()
@@ -174,6 +182,36 @@ impl History {
         Ok(())
     }
 
+    /// No run of a hook was ever made twice. What one of two operators has ended, a late request of the other's may begin
+    /// again: only a Lease keeps that from happening.
+    fn nothing_ran_twice(&self) -> Result<()> {
+        if self.had_twin {
+            return Ok(());
+        }
+        let store = self.model.store();
+        let changes = store.changes.iter();
+        let made = changes.filter(|change| change.key.0 == JOB.plural && change.before.is_none());
+        let mut runs = BTreeSet::new();
+        for job in made.filter_map(|change| change.after.as_deref()) {
+            let run = (annotation(job, TRACKING), annotation(job, HOOK_RUN));
+            ensure!(runs.insert(run), "it ran twice: {job}");
+        }
+        Ok(())
+    }
+
+    /// What is there of hooks belongs to a release that has some.
+    fn hooks_are_as_wanted(&self) -> Result<()> {
+        let has_hooks = |key: &Key| {
+            let mut releases = self.wanted.iter().filter(|(_, wanted)| wanted.spec["hooks"] == "ends");
+            releases.any(|(name, _)| Place::of(name).has(&key.1, &key.2))
+        };
+        let store = self.model.store();
+        let mut jobs = store.objects.keys().filter(|key| key.0 == JOB.plural);
+        let left = jobs.find(|key| !has_hooks(key));
+        ensure!(left.is_none(), "{left:?} is left of a hook");
+        Ok(())
+    }
+
     /// Objects with our marks.
     pub fn live(&self) -> BTreeMap<Key, Value> {
         let store = self.model.store();
@@ -203,6 +241,7 @@ impl History {
             keys.cloned().collect()
         };
         let wanted: BTreeSet<Key> = self.wanted.keys().map(|name| Place::of(name).key()).collect();
+        self.hooks_are_as_wanted()?;
         ensure!(there == wanted, "custom resources: {there:?}");
         let live = self.live();
         ensure!(

@@ -46,12 +46,13 @@ fn spec() -> impl Strategy<Value = Value> {
     let extras = proptest::sample::subsequence(EXTRAS.to_vec(), 0..=3);
     let color = proptest::sample::select(vec!["blue", "red"]);
     let fail = proptest::bool::weighted(0.1);
-    let more = (any::<bool>(), any::<bool>());
+    let hooks = proptest::sample::select(vec!["", "", "", "ends", "ends", "fails", "hangs"]);
+    let more = (any::<bool>(), any::<bool>(), hooks);
     (color, extras, any::<bool>(), any::<bool>(), fail, more).prop_map(|(color, extra, secret, class, fail, more)| {
         json!({
             "color": color, "extra": extra, "secret": {"enabled": secret, "password": color},
             "priorityClass": {"enabled": class}, "fail": if fail { "on purpose" } else { "" },
-            "lookup": if more.0 { SOURCE } else { "" }, "part": more.1,
+            "lookup": if more.0 { SOURCE } else { "" }, "part": more.1, "hooks": more.2,
         })
     })
 }

@@ -37,6 +37,8 @@ const LOST_UNTIL: Duration = Duration::from_secs(60);
 
 /// How long the garbage collector takes.
 const COLLECTED_WITHIN: Duration = Duration::from_secs(1);
+/// How long a Job runs, at most.
+const JOBS_TAKE: Duration = Duration::from_secs(3);
 
 impl Server for Model {
     fn answer(&self, call: Call) -> BoxFuture<'static, Answer> {
@@ -332,6 +334,14 @@ impl Model {
     }
 
     /// Deletes what has lost its owners, a second after each change, for as long as somebody asks.
+    /// Is the controller of Jobs.
+    pub async fn end_jobs(self) {
+        loop {
+            tokio::time::sleep(JOBS_TAKE).await;
+            self.store().end_jobs();
+        }
+    }
+
     pub async fn collect_garbage(self) {
         let mut latest = self.store().latest.subscribe();
         while latest.changed().await.is_ok() {

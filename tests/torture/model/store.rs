@@ -67,7 +67,10 @@ const SCALER: Kind = Kind {
     )
 };
 
-pub static KINDS: [Kind; 24] = [
+/// Its objects end by themselves.
+pub const JOB: Kind = kind("batch", "Job", "jobs", true);
+
+pub static KINDS: [Kind; 25] = [
     WIDGET,
     GADGET,
     PART,
@@ -82,6 +85,7 @@ pub static KINDS: [Kind; 24] = [
     kind("", "Service", "services", true),
     kind("", "ServiceAccount", "serviceaccounts", true),
     kind("", "Pod", "pods", true),
+    JOB,
     kind("apps", "Deployment", "deployments", true),
     kind("apps", "StatefulSet", "statefulsets", true),
     SCALER,
@@ -240,6 +244,25 @@ impl Store {
             after,
         });
         self.latest.send_replace(self.version);
+    }
+
+    /// Jobs end as a label of their pods says: well (`ends`), in failure (`fails`), or not at all.
+    pub fn end_jobs(&mut self) {
+        let is_open = |object: &Value| object["status"].is_null();
+        let jobs = self
+            .objects
+            .iter()
+            .filter(|(key, job)| key.0 == JOB.plural && is_open(job));
+        let jobs: Vec<_> = jobs.map(|(key, job)| (key.clone(), (**job).clone())).collect();
+        for (key, mut job) in jobs {
+            let end = match job["spec"]["template"]["metadata"]["labels"]["outcome"].as_str() {
+                Some("ends") => "Complete",
+                Some("fails") => "Failed",
+                _ => continue,
+            };
+            job["status"] = json!({"conditions": [{"type": end, "status": "True", "message": "as it is told"}]});
+            self.put(&JOB, key, job);
+        }
     }
 
     /// Deletes what has owners of which none is there, as the garbage collector does. True if there was something.
