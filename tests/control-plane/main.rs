@@ -4,29 +4,27 @@
 mod support;
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use support::{Audit, ControlPlane, eventually};
+use support::{Audit, ControlPlane, eventually, until};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A Deployment, StatefulSet (with a volume for each pod) or Job with one container and the given labels on its pods.
 fn workload(kind: &str, name: &str, replicas: u32, labels: &str) -> String {
-    let (group, spec) = match kind {
-        "Job" => ("batch/v1", "backoffLimit: 0".to_owned()),
-        _ => (
-            "apps/v1",
-            format!("replicas: {replicas}, selector: {{matchLabels: {{app: {name}}}}}"),
-        ),
-    };
     let volume =
         "{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}";
-    let spec = match kind {
-        "StatefulSet" => format!("{spec}, serviceName: {name}, volumeClaimTemplates: [{volume}]"),
-        _ => spec,
+    let many = format!("replicas: {replicas}, selector: {{matchLabels: {{app: {name}}}}}");
+    let (group, spec) = match kind {
+        "Job" => ("batch/v1", "backoffLimit: 0".to_owned()),
+        "StatefulSet" => (
+            "apps/v1",
+            format!("{many}, serviceName: {name}, volumeClaimTemplates: [{volume}]"),
+        ),
+        _ => ("apps/v1", many),
     };
     let restart = if kind == "Job" { "restartPolicy: Never, " } else { "" };
     format!(
@@ -42,21 +40,20 @@ fn workloads_run() -> anyhow::Result<()> {
     let kubectl = ControlPlane::shared().kubectl().create_namespace("workloads")?;
     let fails = ", chartwright.test/fails: 'true'";
     let crashes = ", chartwright.test/crashes: 'true'";
-    kubectl.apply(
-        &[
-            workload("Deployment", "web", 3, ""),
-            workload("StatefulSet", "db", 2, ""),
-            workload("Job", "once", 1, ""),
-            workload("Deployment", "broken", 1, fails),
-            workload("Job", "crashing", 1, crashes),
-        ]
-        .join("\n---\n"),
-    )?;
+    for (kind, name, replicas, labels) in [
+        ("Deployment", "web", 3, ""),
+        ("StatefulSet", "db", 2, ""),
+        ("Job", "once", 1, ""),
+        ("Deployment", "broken", 1, fails),
+        ("Job", "crashing", 1, crashes),
+    ] {
+        kubectl.apply(&workload(kind, name, replicas, labels))?;
+    }
     kubectl.wait("Available", "deployment", "web", PATIENCE)?;
     for (kind, name, replicas) in [("deployment", "web", 3), ("statefulset", "db", 2)] {
-        eventually("all replicas are ready", PATIENCE, || {
+        until("all replicas are ready", PATIENCE, || {
             let workload = kubectl.get(kind, name)?.context("it was applied")?;
-            Ok((workload["status"]["readyReplicas"] == replicas).then_some(()))
+            Ok(workload["status"]["readyReplicas"] == replicas)
         })?;
     }
     assert_eq!(kubectl.list("persistentvolumeclaims", "")?.len(), 2);
@@ -65,10 +62,8 @@ fn workloads_run() -> anyhow::Result<()> {
 
     let reason = "/status/containerStatuses/0/state/waiting/reason";
     let broken = eventually("the failing pod has a status", PATIENCE, || {
-        Ok(kubectl
-            .list("pods", "app=broken")?
-            .into_iter()
-            .find(|pod| pod.pointer(reason).is_some()))
+        let mut pods = kubectl.list("pods", "app=broken")?.into_iter();
+        Ok(pods.find(|pod| pod.pointer(reason).is_some()))
     })?;
     assert_eq!(broken.pointer(reason), Some(&"ImagePullBackOff".into()));
     assert_eq!(broken.pointer("/status/phase"), Some(&"Pending".into()));
@@ -76,14 +71,14 @@ fn workloads_run() -> anyhow::Result<()> {
     assert_eq!(deployment.pointer("/status/readyReplicas"), None);
 
     kubectl.run(["delete", "statefulset,persistentvolumeclaim", "--all", "--timeout=30s"])?;
-    eventually("the volumes of deleted claims are gone", PATIENCE, || {
-        Ok(kubectl.list("persistentvolumes", "")?.is_empty().then_some(()))
+    until("the volumes of deleted claims are gone", PATIENCE, || {
+        Ok(kubectl.list("persistentvolumes", "")?.is_empty())
     })?;
 
     // The garbage collector takes what the Deployment owned, and the pods' own end is not waited for in vain.
     kubectl.delete("deployment", "web")?;
-    eventually("the pods of a deleted Deployment are gone", PATIENCE, || {
-        Ok(kubectl.list("pods,replicasets", "app=web")?.is_empty().then_some(()))
+    until("the pods of a deleted Deployment are gone", PATIENCE, || {
+        Ok(kubectl.list("pods,replicasets", "app=web")?.is_empty())
     })
 }
 
@@ -121,30 +116,18 @@ fn an_audit_log_that_is_being_written_can_be_read() -> anyhow::Result<()> {
     let file = tempfile::NamedTempFile::new()?;
     let audit = Audit::new(file.path());
     // A watch that began, a request, the watch's end, and half a line.
-    let lines = [
-        event("1", "watch", 200),
-        event("2", "update", 409),
-        event("1", "watch", 200),
-        "{\"audit".to_owned(),
-    ];
-    std::fs::write(file.path(), lines.join("\n"))?;
-    let lines: Vec<_> = audit.requests()?.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        lines,
-        [
-            "watch coordination.k8s.io/leases n/l 200 (u)",
-            "update coordination.k8s.io/leases n/l 409 (u)"
-        ]
-    );
+    let (watch, update) = (event("1", "watch", 200), event("2", "update", 409));
+    std::fs::write(file.path(), format!("{watch}\n{update}\n{watch}\n{{\"audit"))?;
+    let about = "coordination.k8s.io/leases n/l";
+    let expected = format!("watch {about} 200 (u)\nupdate {about} 409 (u)\n");
+    assert_eq!(audit.requests()?.to_string(), expected);
     assert!(audit.requests()?.without_idling().is_empty());
 
     // A mark in the middle of a line: that line was under way before.
     let mark = audit.mark()?;
     let rest = format!("ID\": \"3\"}}\n{}\n", event("4", "get", 200));
-    std::io::Write::write_all(
-        &mut std::fs::OpenOptions::new().append(true).open(file.path())?,
-        rest.as_bytes(),
-    )?;
+    let mut log = std::fs::OpenOptions::new().append(true).open(file.path())?;
+    std::io::Write::write_all(&mut log, rest.as_bytes())?;
     assert_eq!((audit.since(mark)?.len(), audit.since(mark)?.verb("get").len()), (1, 1));
     assert_eq!(audit.requests()?.len(), 4);
     Ok(())
@@ -190,19 +173,11 @@ fn a_killed_process_leaves_nothing() -> anyhow::Result<()> {
         .stdout(Stdio::piped())
         .spawn()?;
     let lines = BufReader::new(victim.stdout.take().context("it is piped")?).lines();
-    let mut dir = None;
-    for line in lines {
-        // The name of the test may stand before it on the line.
-        if let Some((_, path)) = line?.split_once("victim in ") {
-            dir = Some(std::path::PathBuf::from(path));
-            break;
-        }
-    }
-    let dir = dir.context("it did not start")?;
-    ensure!(
-        !processes_of(&dir)?.is_empty(),
-        "the processes of a control plane can be told by its directory"
-    );
+    // The name of the test may stand before it on the line.
+    let path = |line: String| line.split_once("victim in ").map(|(_, path)| PathBuf::from(path));
+    let dir = lines.map_while(Result::ok).find_map(path).context("it did not start")?;
+    // The processes of a control plane can be told by its directory.
+    ensure!(!processes_of(&dir)?.is_empty());
     victim.kill()?;
     victim.wait()?;
     gone(&dir)
@@ -220,14 +195,9 @@ fn gone(dir: &Path) -> anyhow::Result<()> {
 /// The command lines with this directory in them, as Linux' /proc shows them.
 fn processes_of(dir: &Path) -> anyhow::Result<Vec<String>> {
     let dir = dir.to_str().context("temporary directories have plain names")?;
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc")? {
-        // Processes end while we look.
-        let line = std::fs::read(entry?.path().join("cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        if line.contains(dir) {
-            found.push(line);
-        }
-    }
-    Ok(found)
+    let entries = std::fs::read_dir("/proc")?.flatten();
+    // Processes end while we look.
+    let lines = entries.map(|entry| std::fs::read(entry.path().join("cmdline")).unwrap_or_default());
+    let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    Ok(lines.filter(|line| line.contains(dir)).collect())
 }

@@ -1,11 +1,11 @@
 //! What was asked of the API server, from its audit log.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use serde_json::Value;
 
 /// The audit log of an API server.
@@ -73,15 +73,13 @@ impl Audit {
         let mut bytes = Vec::new();
         let mut file = File::open(&self.path).with_context(context)?;
         // The mark may have been taken in the middle of a line; that line belongs to what was before it.
-        file.seek(SeekFrom::Start(mark.0.saturating_sub(1)))
-            .with_context(context)?;
+        let before = SeekFrom::Start(mark.0.saturating_sub(1));
+        file.seek(before).with_context(context)?;
         file.read_to_end(&mut bytes).with_context(context)?;
+        let line_end = bytes.iter().position(|&byte| byte == b'\n');
         let start = match mark.0 {
             0 => 0,
-            _ => bytes
-                .iter()
-                .position(|&byte| byte == b'\n')
-                .map_or(bytes.len(), |end| end + 1),
+            _ => line_end.map_or(bytes.len(), |end| end + 1),
         };
         let text = String::from_utf8_lossy(bytes.get(start..).unwrap_or_default());
         parse(&text).with_context(|| format!("{} is no audit log", self.path.display()))
@@ -97,7 +95,7 @@ fn parse(text: &str) -> anyhow::Result<Requests> {
         let Some(line) = line.strip_suffix('\n') else { break };
         let event: Value = serde_json::from_str(line)?;
         let request = Request::from_event(&event);
-        let id = string(&event, "/auditID");
+        let id = string(&event["auditID"]);
         match places.get(&id).and_then(|&place| requests.get_mut(place)) {
             Some(known) => *known = request,
             None => {
@@ -109,39 +107,30 @@ fn parse(text: &str) -> anyhow::Result<Requests> {
     Ok(Requests(requests))
 }
 
-fn string(event: &Value, pointer: &str) -> String {
-    event
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned()
+fn string(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 impl Request {
     fn from_event(event: &Value) -> Self {
-        let status = event
-            .pointer("/responseStatus/code")
-            .and_then(Value::as_u64)
-            .unwrap_or_default();
+        let status = event["responseStatus"]["code"].as_u64().unwrap_or_default();
+        let about = &event["objectRef"];
         Self {
-            verb: string(event, "/verb"),
-            group: string(event, "/objectRef/apiGroup"),
-            resource: string(event, "/objectRef/resource"),
-            subresource: string(event, "/objectRef/subresource"),
-            namespace: string(event, "/objectRef/namespace"),
-            name: string(event, "/objectRef/name"),
-            user: string(event, "/user/username"),
-            uri: string(event, "/requestURI"),
+            verb: string(&event["verb"]),
+            group: string(&about["apiGroup"]),
+            resource: string(&about["resource"]),
+            subresource: string(&about["subresource"]),
+            namespace: string(&about["namespace"]),
+            name: string(&about["name"]),
+            user: string(&event["user"]["username"]),
+            uri: string(&event["requestURI"]),
             status: u16::try_from(status).unwrap_or_default(),
         }
     }
 
     /// Whether it is of a kind that changes something, however it ended.
     pub fn is_write(&self) -> bool {
-        matches!(
-            self.verb.as_str(),
-            "create" | "update" | "patch" | "delete" | "deletecollection" | "post" | "put"
-        )
+        !["get", "list", "watch", "head", "options"].contains(&self.verb.as_str())
     }
 }
 
@@ -156,11 +145,8 @@ impl std::fmt::Display for Request {
         let after = |part: &str| format!("{}{part}", if part.is_empty() { "" } else { "/" });
         let before = |part: &str| format!("{part}{}", if part.is_empty() { "" } else { "/" });
         let (group, subresource, name) = (before(&self.group), after(&self.subresource), after(&self.name));
-        write!(
-            f,
-            "{verb} {group}{resource}{subresource} {}{name} {status} ({user})",
-            self.namespace
-        )
+        let name = format!("{}{name}", self.namespace);
+        write!(f, "{verb} {group}{resource}{subresource} {name} {status} ({user})")
     }
 }
 
@@ -216,6 +202,35 @@ impl Requests {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Fails if there are any.
+    pub fn none(&self) -> anyhow::Result<()> {
+        ensure!(self.is_empty(), "{self}");
+        Ok(())
+    }
+
+    /// How many there are of each `verb resource/subresource`.
+    pub fn kinds(&self) -> BTreeMap<String, usize> {
+        let mut kinds = BTreeMap::new();
+        for request in self.iter() {
+            let kind = format!("{} {}/{}", request.verb, request.resource, request.subresource);
+            *kinds.entry(kind.trim_end_matches(['/', ' ']).to_owned()).or_default() += 1;
+        }
+        kinds
+    }
+
+    /// Fails unless they are these, in any order, as `verb resource/subresource`, with a number before it where there are
+    /// several of a kind.
+    pub fn are(&self, expected: &str) -> anyhow::Result<()> {
+        let kinds = self.kinds();
+        let told = kinds.iter().map(|(kind, count)| match count {
+            1 => kind.clone(),
+            count => format!("{count} {kind}"),
+        });
+        let told = told.collect::<Vec<_>>().join(", ");
+        ensure!(told == expected, "{told}, not {expected}:\n{self}");
+        Ok(())
     }
 
     /// One after the other.

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -127,23 +127,23 @@ impl Client {
 
     /// Forgets a kind that may not be there any more.
     pub fn forget(&self, resource: &Resource) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|known| known.api_version != resource.api_version);
+        self.known().retain(|known| known.api_version != resource.api_version);
+    }
+
+    fn known(&self) -> MutexGuard<'_, Vec<Resource>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known_or(&self, is_it: impl Fn(&Resource) -> bool, learn: impl Fn() -> Result<()>) -> Result<Resource> {
         for _ in 0..20 {
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(found) = known.iter().find(|resource| is_it(resource)) {
-                return Ok(found.clone());
+            let known = || self.known().iter().find(|resource| is_it(resource)).cloned();
+            if let Some(found) = known() {
+                return Ok(found);
             }
-            drop(known);
             learn()?;
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            if known.iter().any(&is_it) {
-                continue;
+            if let Some(found) = known() {
+                return Ok(found);
             }
-            drop(known);
             // A new kind is told of a moment after it is established.
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -185,7 +185,7 @@ impl Client {
             }
         });
         let found: Vec<Resource> = found.filter(|resource| !resource.plural.contains('/')).collect();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known();
         known.retain(|resource| resource.api_version != api_version);
         known.extend(found);
         Ok(())
@@ -196,17 +196,12 @@ impl Resource {
     /// The path of an object, or of all with `""`.
     pub fn path(&self, namespace: &str, name: &str) -> String {
         let root = if self.api_version.contains('/') { "apis" } else { "api" };
-        let namespace = if self.namespaced {
-            format!("/namespaces/{namespace}")
-        } else {
-            String::new()
+        let namespace = match self.namespaced {
+            true => format!("/namespaces/{namespace}"),
+            false => String::new(),
         };
-        let name = if name.is_empty() {
-            String::new()
-        } else {
-            format!("/{name}")
-        };
-        format!("/{root}/{}{namespace}/{}{name}", self.api_version, self.plural)
+        let path = format!("/{root}/{}{namespace}/{}/{name}", self.api_version, self.plural);
+        path.trim_end_matches('/').to_owned()
     }
 }
 

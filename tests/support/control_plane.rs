@@ -1,15 +1,14 @@
 //! Starting a control plane, waiting until it works, and ending it.
 
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 use super::audit::Audit;
 use super::credentials::{self, Authority, Identity};
@@ -140,7 +139,7 @@ impl ControlPlane {
 
     /// Kills one of its processes.
     pub fn kill_part(&self, name: &str) -> anyhow::Result<()> {
-        let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut processes = self.processes();
         let process = processes.iter_mut().find(|process| process.name == name);
         let process = process.with_context(|| format!("there is no {name}"))?;
         process.child.kill()?;
@@ -155,7 +154,7 @@ impl ControlPlane {
 
     /// The same with further flags.
     pub fn start_part_with(&self, name: &str, flags: &[&str]) -> anyhow::Result<()> {
-        let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut processes = self.processes();
         let place = processes.iter().position(|process| process.name == name);
         let mut process = processes.remove(place.with_context(|| format!("there is no {name}"))?);
         drop(processes);
@@ -176,11 +175,10 @@ impl ControlPlane {
     /// One call of etcd's JSON gateway.
     fn ask_etcd(&self, call: &str, body: &str) -> anyhow::Result<String> {
         let mut connection = TcpStream::connect(("127.0.0.1", self.etcd_port))?;
-        let head = format!(
-            "POST /v3/{call} HTTP/1.0\r\nHost: etcd\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-            body.len()
-        );
-        connection.write_all(format!("{head}{body}").as_bytes())?;
+        let (host, length) = ("Host: etcd", body.len());
+        let head = format!("POST /v3/{call} HTTP/1.0\r\n{host}\r\nContent-Length: {length}");
+        let request = format!("{head}\r\nContent-Type: application/json\r\n\r\n{body}");
+        connection.write_all(request.as_bytes())?;
         let mut answer = String::new();
         connection.read_to_string(&mut answer)?;
         match answer.split_once("\r\n\r\n") {
@@ -196,11 +194,8 @@ impl ControlPlane {
 
     fn start(binaries: &Binaries) -> anyhow::Result<Self> {
         let deadline = Instant::now() + READY;
-        let dir = tempfile::Builder::new()
-            .prefix("chartwright-")
-            .tempdir()
-            .context("no temporary directory")?
-            .keep();
+        let dir = tempfile::Builder::new().prefix("chartwright-").tempdir();
+        let dir = dir.context("no temporary directory")?.keep();
         let watchdog = Watchdog::start(&dir).context("cannot run bash, which watches over the control plane")?;
         let ports = Ports::free()?;
         let authority = Authority::new()?;
@@ -229,8 +224,8 @@ impl ControlPlane {
             ("service-account.key", &signing_key),
             ("service-account.pub", &verification_key),
             ("audit-policy.yaml", parts::AUDIT_POLICY),
-            ("pod.log", &parts::pod_log()),
-            ("pod-logs.yaml", &parts::pod_logs(&self.dir.join("pod.log"))),
+            ("pod.log", parts::POD_LOG),
+            ("pod-logs.yaml", &parts::in_dir(parts::POD_LOGS, &self.dir)),
         ] {
             credentials::write_private(&self.dir.join(name), content)?;
         }
@@ -253,70 +248,52 @@ impl ControlPlane {
         let listens = |port: u16| move || TcpStream::connect(("127.0.0.1", port)).map(drop).map_err(Into::into);
         let kubectl = &self.kubectl;
 
-        self.spawn("etcd", &binaries.etcd, parts::etcd(&self.dir, ports))?;
+        let spawn = |name: &'static str, binary: &Path, more| {
+            let flags = [parts::flags(name, &self.dir, ports)?, more].concat();
+            self.spawn(name, binary, flags)
+        };
+
+        spawn("etcd", &binaries.etcd, Vec::new())?;
         self.await_part("etcd", deadline, listens(ports.etcd))?;
 
-        self.spawn(
-            "kube-apiserver",
-            &binaries.api_server,
-            parts::api_server(&self.dir, ports),
-        )?;
+        spawn("kube-apiserver", &binaries.api_server, Vec::new())?;
         self.await_part("kube-apiserver", deadline, listens(ports.api_server))?;
-        self.await_part("kube-apiserver", deadline, || {
-            kubectl.run(["get", "--raw", "/readyz"]).map(drop)
-        })?;
+        let is_ready = || kubectl.run(["get", "--raw", "/readyz"]).map(drop);
+        self.await_part("kube-apiserver", deadline, is_ready)?;
 
-        self.spawn(
-            "kube-controller-manager",
-            &binaries.controller_manager,
-            parts::controller_manager(&self.dir),
-        )?;
+        spawn("kube-controller-manager", &binaries.controller_manager, Vec::new())?;
         if let Some((scheduler, kwok)) = &binaries.pods {
-            self.spawn("kube-scheduler", scheduler, parts::scheduler(&self.dir))?;
+            spawn("kube-scheduler", scheduler, Vec::new())?;
             kubectl.apply(parts::POD_OBJECTS)?;
-            self.spawn("kwok", kwok, parts::kwok(&self.dir, ports)?)?;
+            spawn("kwok", kwok, parts::stages()?)?;
             self.await_part("kwok", deadline, || {
                 let node = kubectl.get("node", "node-1")?.context("there is no Node")?;
-                if node.pointer("/status/phase").is_none() {
-                    bail!("the Node is not initialised");
-                }
-                match node.pointer("/spec/taints") {
-                    None => Ok(()),
-                    Some(taints) => bail!("the Node still has taints: {taints}"),
-                }
+                ensure!(!node["status"]["phase"].is_null(), "the Node is not initialised");
+                let taints = &node["spec"]["taints"];
+                ensure!(taints.is_null(), "the Node still has taints: {taints}");
+                Ok(())
             })?;
         }
+        let in_default = kubectl.in_namespace("default");
         self.await_part("kube-controller-manager", deadline, || {
-            kubectl
-                .in_namespace("default")
-                .get("serviceaccount", "default")?
-                .context("no default account")
-                .map(drop)
+            let account = in_default.get("serviceaccount", "default")?;
+            account.context("no default account").map(drop)
         })
     }
 
     fn spawn(&self, name: &'static str, binary: &Path, arguments: Vec<std::ffi::OsString>) -> anyhow::Result<()> {
         let log = File::create(self.log(name)).with_context(|| format!("no log for {name}"))?;
         let mut command = Command::new(binary);
-        command
-            .args(&arguments)
-            .current_dir(&self.dir)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log);
-        let child = self
-            .adopt(&mut command)
-            .spawn()
-            .with_context(|| format!("cannot run {}", binary.display()))?;
-        self.processes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Process {
-                name,
-                child,
-                binary: binary.to_owned(),
-                arguments,
-            });
+        command.args(&arguments).current_dir(&self.dir);
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let child = self.adopt(&mut command).spawn();
+        let child = child.with_context(|| format!("cannot run {}", binary.display()))?;
+        self.processes().push(Process {
+            name,
+            child,
+            binary: binary.to_owned(),
+            arguments,
+        });
         Ok(())
     }
 
@@ -328,23 +305,22 @@ impl ControlPlane {
             self.all_alive()?;
             let Err(error) = outcome else { return Ok(()) };
             if Instant::now() >= deadline {
-                bail!(
-                    "{part} is not ready in time: {error:#}; the end of its log:\n{}",
-                    self.log_tail(part)
-                );
+                let log = self.log_tail(part);
+                bail!("{part} is not ready in time: {error:#}; the end of its log:\n{log}");
             }
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
+    fn processes(&self) -> MutexGuard<'_, Vec<Process>> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn all_alive(&self) -> anyhow::Result<()> {
-        for process in self.processes.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
-            if let Some(status) = process.child.try_wait()? {
-                bail!(
-                    "{} ended with {status}; the end of its log:\n{}",
-                    process.name,
-                    self.log_tail(process.name)
-                );
+        for Process { name, child, .. } in self.processes().iter_mut() {
+            if let Some(status) = child.try_wait()? {
+                let log = self.log_tail(name);
+                bail!("{name} ended with {status}; the end of its log:\n{log}");
             }
         }
         Ok(())
@@ -358,12 +334,8 @@ impl ControlPlane {
         let bytes = fs::read(self.log(part)).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<&str> = text.lines().collect();
-        let mut tail = String::new();
-        for line in lines.iter().skip(lines.len().saturating_sub(20)) {
-            // Writing to a string cannot fail.
-            let _ = writeln!(tail, "  {line}");
-        }
-        tail
+        let tail = lines.iter().skip(lines.len().saturating_sub(20));
+        tail.map(|line| format!("  {line}\n")).collect()
     }
 }
 

@@ -51,14 +51,9 @@ impl Authority {
 
     /// The certificate that the API server shows.
     pub fn server(&self) -> anyhow::Result<Identity> {
-        let names = [
-            "127.0.0.1",
-            "localhost",
-            "kubernetes",
-            "kubernetes.default",
-            "kubernetes.default.svc",
-        ];
-        let mut params = CertificateParams::new(names.map(String::from))?;
+        let names = "127.0.0.1 localhost kubernetes kubernetes.default kubernetes.default.svc";
+        let names: Vec<String> = names.split(' ').map(String::from).collect();
+        let mut params = CertificateParams::new(names)?;
         params.distinguished_name = name("kube-apiserver", &[])?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.sign(params)
@@ -88,12 +83,8 @@ impl Authority {
 fn name(common_name: &str, organizations: &[&str]) -> anyhow::Result<DistinguishedName> {
     // rcgen keeps one value per attribute type; the same object identifier spelled out counts as a second type.
     let types = [DnType::OrganizationName, DnType::CustomDnType(vec![2, 5, 4, 10])];
-    ensure!(
-        organizations.len() <= types.len(),
-        "{common_name}: at most {} groups fit into a client certificate here, not {}",
-        types.len(),
-        organizations.len()
-    );
+    let (most, count) = (types.len(), organizations.len());
+    ensure!(count <= most, "{common_name}: at most {most} groups, not {count}");
     let mut name = DistinguishedName::new();
     for (kind, organization) in types.into_iter().zip(organizations) {
         name.push(kind, *organization);
@@ -111,34 +102,25 @@ pub fn signing_key() -> anyhow::Result<(String, String)> {
 /// A kubeconfig that holds its certificates itself, so that it can be copied anywhere.
 pub fn kubeconfig(server: &str, authority: &str, user: &str, identity: &Identity) -> anyhow::Result<String> {
     let encode = |pem: &str| BASE64.encode(pem.as_bytes());
+    let cluster = json!({"server": server, "certificate-authority-data": encode(authority)});
+    let (certificate, key) = (encode(&identity.certificate), encode(&identity.key));
+    let credentials = json!({"client-certificate-data": certificate, "client-key-data": key});
     let config = json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{
-            "name": "chartwright",
-            "cluster": {"server": server, "certificate-authority-data": encode(authority)},
-        }],
-        "users": [{
-            "name": user,
-            "user": {
-                "client-certificate-data": encode(&identity.certificate),
-                "client-key-data": encode(&identity.key),
-            },
-        }],
+        "apiVersion": "v1", "kind": "Config", "current-context": "chartwright",
+        "clusters": [{"name": "chartwright", "cluster": cluster}], "users": [{"name": user, "user": credentials}],
         "contexts": [{"name": "chartwright", "context": {"cluster": "chartwright", "user": user}}],
-        "current-context": "chartwright",
     });
     Ok(serde_yaml::to_string(&config)?)
 }
 
 /// Writes a file that only its owner can read.
 pub fn write_private(path: &Path, content: &str) -> anyhow::Result<()> {
-    let mut file = fs::OpenOptions::new()
+    let file = fs::OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
-        .open(path)
-        .with_context(|| format!("cannot create {}", path.display()))?;
+        .open(path);
+    let mut file = file.with_context(|| format!("cannot create {}", path.display()))?;
     file.write_all(content.as_bytes())
         .with_context(|| format!("cannot write {}", path.display()))
 }

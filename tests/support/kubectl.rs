@@ -90,12 +90,12 @@ impl Kubectl {
     ) -> Result<String> {
         let mut command = self.command();
         command.args(arguments);
-        let mut child = command
+        command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("cannot run {}", self.binary.display()))?;
+            .stderr(Stdio::piped());
+        let child = command.spawn();
+        let mut child = child.with_context(|| format!("cannot run {}", self.binary.display()))?;
         if let Some(mut stdin) = child.stdin.take() {
             // kubectl reads its input before it writes more than a pipe holds; a broken pipe shows in its exit code.
             let _ = stdin.write_all(input.as_bytes());
@@ -103,11 +103,8 @@ impl Kubectl {
         let output = child.wait_with_output()?;
         if !output.status.success() {
             let arguments: Vec<_> = command.get_args().skip(4).map(OsStr::to_string_lossy).collect();
-            bail!(
-                "kubectl {}: {}",
-                arguments.join(" "),
-                String::from_utf8_lossy(&output.stderr).trim_end()
-            );
+            let errors = String::from_utf8_lossy(&output.stderr);
+            bail!("kubectl {}: {}", arguments.join(" "), errors.trim_end());
         }
         Ok(String::from_utf8(output.stdout)?)
     }
@@ -126,11 +123,10 @@ impl Kubectl {
     fn apply_as(&self, query: &str, documents: &str) -> Result<()> {
         let mut outcome = Ok(());
         // What is JSON may be larger and deeper than a YAML reader takes.
+        let yaml = || serde_yaml::Deserializer::from_str(documents).map(Value::deserialize);
         let documents = match serde_json::from_str(documents) {
             Ok(document) => vec![document],
-            Err(_) => serde_yaml::Deserializer::from_str(documents)
-                .map(Value::deserialize)
-                .collect::<Result<_, _>>()?,
+            Err(_) => yaml().collect::<Result<_, _>>()?,
         };
         for mut document in documents {
             let objects = match document.get_mut("items").map(Value::take) {
@@ -242,10 +238,9 @@ impl Kubectl {
     /// Deletes an object that must be there, and doesn't wait.
     pub fn begin_delete(&self, kind: &str, name: &str) -> Result<()> {
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
+        let content = ("application/json", &options);
         self.at(kind, name, |client, path| {
-            client
-                .request("DELETE", path, Some(("application/json", &options)))
-                .map(drop)
+            client.request("DELETE", path, Some(content)).map(drop)
         })
     }
 

@@ -50,3 +50,8 @@ pub fn eventually<T>(
         std::thread::sleep(Duration::from_millis(100));
     }
 }
+
+/// Calls `check` every 100 ms until it is true.
+pub fn until(what: &str, timeout: Duration, mut check: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    eventually(what, timeout, || Ok(check()?.then_some(())))
+}

@@ -1,10 +1,11 @@
 //! The programs of a control plane: where their binaries are, and how each is called.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 
 /// The folder with the build script and the Stage files.
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/control-plane");
@@ -35,18 +36,10 @@ impl Binaries {
             .stderr(Stdio::inherit())
             .output()
             .with_context(|| format!("cannot run {}", script.display()))?;
-        ensure!(
-            output.status.success(),
-            "the control plane cannot be had: {} has said why",
-            script.display()
-        );
+        ensure!(output.status.success(), "{} has said why it fails", script.display());
         let paths = String::from_utf8(output.stdout)?;
         let mut paths = paths.lines().map(PathBuf::from);
-        let mut next = |part: &str| {
-            paths
-                .next()
-                .with_context(|| format!("{} names no {part}", script.display()))
-        };
+        let mut next = |part: &str| paths.next().with_context(|| format!("the build names no {part}"));
         Ok(Self {
             etcd: next("etcd")?,
             api_server: next("kube-apiserver")?,
@@ -86,162 +79,51 @@ impl Ports {
     }
 }
 
-/// Requests are recorded once, when they have been answered (and a watch also when it begins), without their bodies.
-pub const AUDIT_POLICY: &str = "\
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-  - level: Metadata
-";
+/// What is recorded of requests.
+pub const AUDIT_POLICY: &str = include_str!("../control-plane/audit-policy.yaml");
 
-/// What pods need besides the programs: the Node they run on, whose status kwok fills in, and the default class of
-/// their volumes, which a Stage provisions.
-pub const POD_OBJECTS: &str = "\
-apiVersion: v1
-kind: Node
-metadata:
-  name: node-1
-  labels:
-    kubernetes.io/arch: amd64
-    kubernetes.io/hostname: node-1
-    kubernetes.io/os: linux
----
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata:
-  name: standard
-  annotations:
-    storageclass.kubernetes.io/is-default-class: 'true'
-provisioner: chartwright.test/volumes
-";
+/// What pods need besides the programs.
+pub const POD_OBJECTS: &str = include_str!("../control-plane/pods.yaml");
 
-/// What every container has written, as a kubelet keeps it.
-pub fn pod_log() -> String {
-    let lines = (1..=12).map(|line| format!("line {line}"));
-    let lines = lines.chain(["signed in with Logged-secret-1d7f".to_owned()]);
-    lines
-        .map(|line| format!("2026-01-01T00:00:00.000000000Z stdout F {line}\n"))
-        .collect()
-}
-
-/// Gives kwok the file that holds it.
-pub fn pod_logs(file: &Path) -> String {
-    let file = file.display();
-    format!(
-        "{{apiVersion: kwok.x-k8s.io/v1alpha1, kind: ClusterLogs, metadata: {{name: all}}, spec: {{logs: [{{logsFile: {file}}}]}}}}\n"
-    )
-}
+/// What every container has written, as a kubelet keeps it, and what gives kwok the file that holds it.
+pub const POD_LOG: &str = include_str!("../control-plane/pod.log");
+pub const POD_LOGS: &str = include_str!("../control-plane/pod-logs.yaml");
 
 type Arguments = Vec<OsString>;
 
-fn arguments<const N: usize>(flags: [String; N]) -> Arguments {
-    flags.into_iter().map(OsString::from).collect()
+/// A file of `tests/control-plane` for the control plane of a directory.
+pub fn in_dir(text: &str, dir: &Path) -> String {
+    text.replace("$DIR", &dir.display().to_string())
 }
 
-/// What is written is gone with the directory anyway, so etcd needn't wait for the disk.
-pub fn etcd(dir: &Path, ports: Ports) -> Arguments {
-    let client = format!("http://127.0.0.1:{}", ports.etcd);
-    let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
-    arguments([
-        format!("--data-dir={}", dir.join("etcd").display()),
-        format!("--listen-client-urls={client}"),
-        format!("--advertise-client-urls={client}"),
-        format!("--listen-peer-urls={peer}"),
-        format!("--initial-advertise-peer-urls={peer}"),
-        format!("--initial-cluster=default={peer}"),
-        "--unsafe-no-fsync".into(),
-        "--logger=zap".into(),
-        "--log-level=warn".into(),
-    ])
+/// How a program is called, by `tests/control-plane/flags.yaml`.
+pub fn flags(program: &str, dir: &Path, ports: Ports) -> anyhow::Result<Arguments> {
+    let mut text = in_dir(include_str!("../control-plane/flags.yaml"), dir);
+    let ports = [
+        ("$ETCD", ports.etcd),
+        ("$PEER", ports.etcd_peer),
+        ("$PORT", ports.api_server),
+        ("$KUBELET", ports.kubelet),
+    ];
+    for (name, port) in ports {
+        text = text.replace(name, &port.to_string());
+    }
+    let mut all: BTreeMap<String, Vec<String>> = serde_yaml::from_str(&text)?;
+    let flags = all.remove(program).with_context(|| format!("no flags for {program}"))?;
+    Ok(flags.into_iter().map(OsString::from).collect())
 }
 
-/// No endpoint reconciler: it would refuse to publish a loopback address in the `kubernetes` Service, over and over.
-pub fn api_server(dir: &Path, ports: Ports) -> Arguments {
-    let file = |name: &str| dir.join(name).display().to_string();
-    arguments([
-        format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
-        "--bind-address=127.0.0.1".into(),
-        "--advertise-address=127.0.0.1".into(),
-        format!("--secure-port={}", ports.api_server),
-        "--endpoint-reconciler-type=none".into(),
-        "--authorization-mode=RBAC".into(),
-        format!("--client-ca-file={}", file("ca.crt")),
-        format!("--tls-cert-file={}", file("server.crt")),
-        format!("--tls-private-key-file={}", file("server.key")),
-        format!("--cert-dir={}", file("certificates")),
-        "--service-account-issuer=https://kubernetes.default.svc".into(),
-        format!("--service-account-signing-key-file={}", file("service-account.key")),
-        format!("--service-account-key-file={}", file("service-account.pub")),
-        "--service-cluster-ip-range=10.0.0.0/16".into(),
-        "--allow-privileged=true".into(),
-        "--kubelet-preferred-address-types=InternalIP".into(),
-        format!("--audit-policy-file={}", file("audit-policy.yaml")),
-        format!("--audit-log-path={}", file("audit.log")),
-        // In megabytes: beyond it the file would be renamed, and readers would lose their place.
-        "--audit-log-maxsize=100000".into(),
-        "--profiling=false".into(),
-    ])
-}
-
-/// The garbage collector and the node lifecycle controller stay on: without the first, deletion tests pass falsely;
-/// without the second, no new node ever loses its taint. Each controller has an account and a role of its own; the
-/// manager's own user may hardly do anything.
-pub fn controller_manager(dir: &Path) -> Arguments {
-    let file = |name: &str| dir.join(name).display().to_string();
-    arguments([
-        format!("--kubeconfig={}", file("kube-controller-manager.kubeconfig")),
-        "--secure-port=0".into(),
-        "--leader-elect=false".into(),
-        "--use-service-account-credentials=true".into(),
-        // kwok gives no sign of life for its Node: after the usual 50 s every pod would be taken for not ready.
-        "--node-monitor-grace-period=24h".into(),
-        format!("--root-ca-file={}", file("ca.crt")),
-        format!("--service-account-private-key-file={}", file("service-account.key")),
-        "--kube-api-qps=200".into(),
-        "--kube-api-burst=400".into(),
-        "--profiling=false".into(),
-    ])
-}
-
-/// The scheduler, without leader election and without a port of its own.
-pub fn scheduler(dir: &Path) -> Arguments {
-    arguments([
-        format!("--kubeconfig={}", dir.join("kube-scheduler.kubeconfig").display()),
-        "--secure-port=0".into(),
-        "--leader-elect=false".into(),
-        "--kube-api-qps=200".into(),
-        "--kube-api-burst=400".into(),
-        "--profiling=false".into(),
-    ])
-}
-
-/// kwok has no stages of its own; each of ours is a file. It answers like a kubelet for the logs of pods.
-pub fn kwok(dir: &Path, ports: Ports) -> anyhow::Result<Arguments> {
-    let file = |name: &str| dir.join(name).display().to_string();
-    let mut flags = arguments([
-        format!("--kubeconfig={}", file("kwok.kubeconfig")),
-        "--manage-all-nodes=true".into(),
-        "--node-ip=127.0.0.1".into(),
-        format!("--node-port={}", ports.kubelet),
-        format!("--server-address=127.0.0.1:{}", ports.kubelet),
-        format!("--tls-cert-file={}", file("server.crt")),
-        format!("--tls-private-key-file={}", file("server.key")),
-        format!("--config={}", file("pod-logs.yaml")),
-    ]);
+/// kwok has no stages of its own; each of ours is a file, which these flags name.
+pub fn stages() -> anyhow::Result<Arguments> {
     let folder = Path::new(SOURCE).join("stages");
     let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    let mut stages = entries
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<Vec<_>, _>>()?;
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    let mut stages = paths.collect::<Result<Vec<_>, _>>()?;
     stages.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
-    if stages.is_empty() {
-        bail!("there are no kwok stages in {}", folder.display());
-    }
+    ensure!(!stages.is_empty(), "there are no kwok stages in {}", folder.display());
     stages.sort();
-    for stage in stages {
-        flags.push("--config".into());
-        flags.push(stage.into());
-    }
-    Ok(flags)
+    Ok(stages
+        .into_iter()
+        .flat_map(|stage| ["--config".into(), stage.into()])
+        .collect())
 }
