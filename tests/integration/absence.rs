@@ -5,15 +5,13 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use crate::look::versions;
-use crate::support::eventually;
-use crate::world::{SOON, Setup, World, member_rule};
+use crate::look::{says, versions};
+use crate::support::{eventually, until};
+use crate::world::{SOON, Setup, World};
 
 #[test]
 fn an_api_server_that_goes_away_and_comes_back_costs_nothing_but_time() -> Result<()> {
-    let world = World::with("absence", Setup::ALONE)?;
-    world.install_crd("Gadget")?;
-    world.grant("gadgets", &[member_rule(&world.group(), "gadgets")])?;
+    let world = World::with("absence", Setup::ALONE)?.with_gadgets()?;
     let mut operator = world.start_and_settle()?;
     world.install("a", json!({"extra": ["one"]}))?;
     world.install("b", json!({"extra": ["two"]}))?;
@@ -25,10 +23,8 @@ fn an_api_server_that_goes_away_and_comes_back_costs_nothing_but_time() -> Resul
     ensure!(operator.is_running());
     world.control_plane.start_part("kube-apiserver")?;
     // At the first moment at which it answers: it doesn't know its CustomResourceDefinitions yet.
-    eventually("the API server answers", SOON, || {
-        Ok(world.kubectl.begin_delete(&world.widgets(), "c").ok())
-    })?;
-    world.await_gone(&world.widgets(), "c")?;
+    eventually("the API server answers", SOON, || Ok(world.begin_delete("c").ok()))?;
+    world.await_deleted("c")?;
     world.absent(&world.resource("Gadget"), ["made"])?;
     let mut after = before;
     after.retain(|name, _| !name.contains("c-main"));
@@ -39,8 +35,7 @@ fn an_api_server_that_goes_away_and_comes_back_costs_nothing_but_time() -> Resul
     world.await_gone("configmap", "a-one")?;
     world.await_ready("a")?;
     world.kubectl.delete("configmap", "b-two")?;
-    world.await_there("configmap", "b-two")?;
-    Ok(())
+    world.await_there("configmap", "b-two").map(drop)
 }
 
 /// The operator sleeps while its watches end; when it begins them again, etcd has forgotten the versions of before.
@@ -57,34 +52,27 @@ fn watches_whose_versions_were_compacted_away_begin_anew_and_miss_nothing() -> R
     operator.signal("STOP")?;
     world.control_plane.kill_part("kube-apiserver")?;
     // Its cache of watches would refuse old versions whatever etcd still knows.
-    world
-        .control_plane
-        .start_part_with("kube-apiserver", &["--watch-cache=false"])?;
-    eventually("the API server answers", SOON, || {
-        Ok(world.get(&world.widgets(), "a").ok())
-    })?;
+    let uncached = ["--watch-cache=false"];
+    world.control_plane.start_part_with("kube-apiserver", &uncached)?;
+    until("the API server answers", SOON, || Ok(world.live("a").is_ok()))?;
     world.paint("a-main", "pink")?;
     world.kubectl.delete("configmap", "a-one")?;
     world.edit("b", json!({"color": "green", "extra": []}))?;
     world.apply_widget("c", json!({}))?;
-    world.kubectl.begin_delete(&world.widgets(), "d")?;
+    world.begin_delete("d")?;
     world.control_plane.compact()?;
     operator.signal("CONT")?;
 
     world.await_color("a-main", "blue")?;
     world.await_there("configmap", "a-one")?;
     world.await_gone("configmap", "b-one")?;
-    world.await_gone(&world.widgets(), "d")?;
+    world.await_deleted("d")?;
     for name in ["a", "b", "c"] {
         world.await_ready(name)?;
     }
     ensure!(world.expect("configmap", "b-main")?["data"]["color"] == "green");
     world.absent("configmap", ["d-main"])?;
-    ensure!(
-        operator.log().contains("the watch begins anew with a list"),
-        "no version was too old:\n{}",
-        operator.log()
-    );
+    says(&operator.log(), &["the watch begins anew with a list"])?;
     ensure!(version()? == before, "written though nothing was wrong with it");
     // From now on they watch again.
     world.paint("a-main", "pink")?;

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::look::{condition, versions};
 use crate::operator::METERED;
-use crate::support::eventually;
-use crate::world::{SOON, World, annotated_map, member_rule};
+use crate::support::until;
+use crate::world::{SOON, World, annotated_map};
 
 fn annotate(world: &World, key: &str, value: Option<&str>) -> Result<()> {
     world.annotate("a", json!({key: value}))
@@ -32,14 +32,15 @@ fn requests_are_carried_out_once_and_acknowledged() -> Result<()> {
     await_handled(&world, "lastHandledReconcileAt", "t1")?;
     ensure!(renders()? > rendered, "nothing was rendered");
     let requests = world.requests(&operator, start)?;
-    let members = requests.resource("configmaps");
-    ensure!(members.is_empty(), "unchanged members are not sent:\n{members}");
+    requests.resource("configmaps").none()?;
 
     let start = world.mark()?;
     annotate(&world, "chartwright.dev/force-at", Some("t2"))?;
     await_handled(&world, "lastHandledForceAt", "t2")?;
-    world.await_quiet(&operator)?;
-    let sent = world.requests(&operator, start)?.resource("configmaps").verb("patch");
+    let sent = world
+        .requests_until_quiet(&operator, start)?
+        .resource("configmaps")
+        .verb("patch");
     ensure!(sent.len() == 3, "every member, once:\n{sent}");
     ensure!(versions(&world.labelled("configmaps")?) == before);
 
@@ -48,8 +49,10 @@ fn requests_are_carried_out_once_and_acknowledged() -> Result<()> {
     let operator = world.start_and_settle()?;
     let start = world.mark()?;
     world.update("a", json!({"color": "red"}))?;
-    world.await_quiet(&operator)?;
-    let sent = world.requests(&operator, start)?.resource("configmaps").verb("patch");
+    let sent = world
+        .requests_until_quiet(&operator, start)?
+        .resource("configmaps")
+        .verb("patch");
     ensure!(sent.len() == 1, "{sent}");
 
     // P1: a suspended release does nothing of the kind, and doesn't say so either.
@@ -60,18 +63,15 @@ fn requests_are_carried_out_once_and_acknowledged() -> Result<()> {
         annotate(&world, &format!("chartwright.dev/{key}"), Some("t3"))?;
     }
     std::thread::sleep(Duration::from_secs(1));
-    let widget = world.expect(&world.widgets(), "a")?;
-    let status = &widget["status"];
-    ensure!(status["lastHandledReconcileAt"] == "t1");
-    ensure!(status["lastHandledForceAt"] == "t2");
-    ensure!(status["lastHandledResetAt"].is_null(), "{status}");
-    ensure!(world.get("configmap", "a-one")?.is_none(), "{status}");
+    let widget = world.live("a")?;
+    let handled = ["Reconcile", "Force", "Reset"].map(|what| &widget["status"][format!("lastHandled{what}At")]);
+    ensure!(handled == [&json!("t1"), &json!("t2"), &Value::Null], "{handled:?}");
+    world.absent("configmap", ["a-one"])?;
     annotate(&world, "chartwright.dev/suspend", None)?;
     for field in ["lastHandledReconcileAt", "lastHandledForceAt", "lastHandledResetAt"] {
         await_handled(&world, field, "t3")?;
     }
-    world.await_there("configmap", "a-one")?;
-    Ok(())
+    world.await_there("configmap", "a-one").map(drop)
 }
 
 #[test]
@@ -88,18 +88,17 @@ fn a_request_is_not_done_while_a_member_fails() -> Result<()> {
     world.await_quiet(&operator)?;
     let start = world.mark()?;
     annotate(&world, "chartwright.dev/force-at", Some("t1"))?;
-    eventually("the others are sent", SOON, || {
+    until("the others are sent", SOON, || {
         let sent = world.requests(&operator, start)?.name("a-main").verb("patch");
-        Ok((!sent.is_empty()).then_some(()))
+        Ok(!sent.is_empty())
     })?;
     world.await_quiet(&operator)?;
     world.await_stalled("a", "ObjectInvalid", &[])?;
-    let status = &world.expect(&world.widgets(), "a")?["status"];
+    let status = &world.live("a")?["status"];
     ensure!(status["lastHandledForceAt"].is_null(), "{status}");
     world.edit("a", odd("data"))?;
     await_handled(&world, "lastHandledForceAt", "t1")?;
-    world.await_ready("a")?;
-    Ok(())
+    world.await_ready("a").map(drop)
 }
 
 #[test]
@@ -114,13 +113,11 @@ fn what_an_annotation_cannot_mean_is_told_and_harmless() -> Result<()> {
     });
     world.apply(&widget)?;
     let widget = world.await_ready("a")?;
-    ensure!(condition(&widget, "Suspended").is_none());
+    ensure!(condition(&widget, "Suspended").is_null());
     let told = world.events("a")?;
     for part in ["not a duration", "counts as \"false\"", "upgrade-force has no effect"] {
-        let found = told
-            .iter()
-            .filter(|(reason, note)| reason == "AnnotationInvalid" && note.contains(part));
-        ensure!(found.count() == 1, "{part}: {told:?}");
+        let is_it = |(reason, note): &&(String, String)| reason == "AnnotationInvalid" && note.contains(part);
+        ensure!(told.iter().filter(is_it).count() == 1, "{part}: {told:?}");
     }
     // A good one counts, operator-sdk's own as well: without the watches' help, time brings the member back.
     annotate(&world, "chartwright.dev/reconcile-period", None)?;
@@ -128,14 +125,12 @@ fn what_an_annotation_cannot_mean_is_told_and_harmless() -> Result<()> {
     world.await_ready("a")?;
     std::thread::sleep(Duration::from_millis(1500));
     world.kubectl.delete("configmap", "a-main")?;
-    world.await_there("configmap", "a-main")?;
-    Ok(())
+    world.await_there("configmap", "a-main").map(drop)
 }
 
 #[test]
 fn waves_open_one_after_the_other_and_an_edit_ends_the_waiting() -> Result<()> {
-    let world = World::new("waves")?;
-    world.grant("jobs", &[member_rule("batch", "jobs")])?;
+    let world = World::new("waves")?.granted("batch", "jobs")?;
     let _operator = world.start()?;
     let map = |name: &str, wave: &str| annotated_map(name, "chartwright.dev/wave", wave);
     // Wave 0 never gets ready by itself.
@@ -147,15 +142,14 @@ fn waves_open_one_after_the_other_and_an_edit_ends_the_waiting() -> Result<()> {
     };
     world.apply_widget("a", spec(true))?;
     world.await_there("deployment", "a")?;
-    let ready = world.await_condition("a", "Ready", "False")?;
+    world.await_condition("a", "Ready", "False")?;
     std::thread::sleep(Duration::from_secs(1));
-    ensure!(world.get("configmap", "early")?.is_some(), "{ready}");
-    ensure!(world.get("configmap", "late")?.is_none(), "{ready}");
+    world.expect("configmap", "early")?;
+    world.absent("configmap", ["late"])?;
     // P7, and the newest generation wins: nobody waits for the old one.
     world.edit("a", spec(false))?;
     world.await_there("configmap", "late")?;
-    world.await_ready("a")?;
-    Ok(())
+    world.await_ready("a").map(drop)
 }
 
 /// As many of them as there are threads, and more: none of them may keep one to itself.
@@ -168,9 +162,7 @@ fn a_period_that_is_too_short_starves_nobody() -> Result<()> {
         widget["metadata"]["annotations"] = json!({"chartwright.dev/reconcile-period": "1ns"});
         world.apply(&widget)?;
     }
-    for number in 0..5 {
-        world.await_ready(&format!("often{number}"))?;
-    }
+    (0..5).try_for_each(|number| world.await_ready(&format!("often{number}")).map(drop))?;
     let before = operator.reconciles();
     std::thread::sleep(Duration::from_secs(4));
     let more = operator.reconciles() - before;

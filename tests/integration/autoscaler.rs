@@ -3,22 +3,14 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::world::{World, member_rule};
+use crate::world::{IMAGE, World};
 
 fn autoscaled(name: &str) -> Result<World> {
-    let world = World::of_chart(name, "autoscaled")?;
-    world.grant("scale", &[member_rule("autoscaling", "horizontalpodautoscalers")])?;
-    Ok(world)
+    World::of_chart(name, "autoscaled")?.granted("autoscaling", "horizontalpodautoscalers")
 }
 
 fn replicas(world: &World) -> Result<Value> {
     Ok(world.expect("deployment", "a")?["spec"]["replicas"].clone())
-}
-
-fn force(world: &World, token: &str) -> Result<()> {
-    world.annotate("a", json!({"chartwright.dev/force-at": token}))?;
-    world.await_field(&world.widgets(), "a", "/status/lastHandledForceAt", token)?;
-    Ok(())
 }
 
 #[test]
@@ -32,11 +24,8 @@ fn replicas_are_the_charts_again_when_it_drops_its_autoscaler() -> Result<()> {
     world.update("a", json!({"autoscaler": false}))?;
     world.await_gone("hpa", "a")?;
     world.await_field("deployment", "a", "/spec/replicas", 2)?;
-    world.await_event(
-        "a",
-        "UpgradeSuccessful",
-        &["replicas set by the chart again: Deployment.apps scale-chart/a"],
-    )?;
+    let told = ["replicas set by the chart again: Deployment.apps scale-chart/a"];
+    world.await_event("a", "UpgradeSuccessful", &told)?;
     world.await_ready("a")?;
     world.await_quiet(&operator)
 }
@@ -51,19 +40,17 @@ fn replicas_are_left_to_an_autoscaler_that_somebody_else_made_until_it_is_gone()
     let start = world.mark()?;
     world.kubectl.scale("kube-controller-manager", "a", 4)?;
     std::thread::sleep(std::time::Duration::from_secs(2));
-    let writes = world.requests(&operator, start)?.resource("deployments").writes();
-    ensure!(writes.is_empty(), "nothing is to be written:\n{writes}");
+    world
+        .requests(&operator, start)?
+        .resource("deployments")
+        .writes()
+        .none()?;
     // Nor by another edit, nor when something else drifts; which is put right.
     world.update("a", json!({"color": "red"}))?;
     world.run(["set", "image", "deployment/a", "app=example/other:1"])?;
-    world.await_field(
-        "deployment",
-        "a",
-        "/spec/template/spec/containers/0/image",
-        "example/app:1",
-    )?;
+    world.await_field("deployment", "a", IMAGE, "example/app:1")?;
     ensure!(replicas(&world)? == 4, "the autoscaler was overruled by the way");
-    force(&world, "once")?;
+    world.force("a", "once")?;
     ensure!(replicas(&world)? == 4, "the autoscaler was overruled");
     world.kubectl.delete("hpa", "a")?;
     world.update("a", json!({"color": "green"}))?;
@@ -74,8 +61,9 @@ fn replicas_are_left_to_an_autoscaler_that_somebody_else_made_until_it_is_gone()
     world.await_quiet(&operator)?;
     world.update("a", json!({"color": "blue"}))?;
     ensure!(replicas(&world)? == 5, "an autoscaler was overruled");
-    force(&world, "twice")?;
+    world.force("a", "twice")?;
     world.await_field("deployment", "a", "/spec/replicas", 2)?;
-    world.await_event("a", "ReplicasTakenBack", &["Deployment.apps scale-other/a"])?;
-    Ok(())
+    world
+        .await_event("a", "ReplicasTakenBack", &["Deployment.apps scale-other/a"])
+        .map(drop)
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::look::inventory;
 use crate::operator::METERED;
 use crate::support::eventually;
-use crate::world::{SOON, World, annotated_map, config_map, member_rule};
+use crate::world::{SOON, World, annotated_map, config_map};
 
 /// A mapping that nests so deep. (As text: serde_json reads 128 levels.)
 fn nested(levels: usize) -> String {
@@ -37,9 +37,7 @@ fn await_told(world: &World, name: &str, condition: &str, text: &str) -> Result<
 
 #[test]
 fn what_nests_deep_is_read_and_keeps_nobody_from_being_served() -> Result<()> {
-    let world = World::new("bounds-deep")?;
-    world.install_crd("Gadget")?;
-    world.grant("gadgets", &[member_rule(&world.group(), "gadgets")])?;
+    let world = World::new("bounds-deep")?.with_gadgets()?;
     let operator = world.start()?;
     let mut made = world.custom("Gadget", "made", json!({"deep": "DEEP"}));
     let main = json!({"color": "red", "note": "sibling-password-1", "extraDeploy": [world.custom("Gadget", "plain", json!({"size": 1}))]});
@@ -48,12 +46,8 @@ fn what_nests_deep_is_read_and_keeps_nobody_from_being_served() -> Result<()> {
     apply_deep(&world, &world.widget("deep", deep), 300)?;
     apply_deep(&world, &world.widget("deeper", json!({"deep": "DEEP"})), 5000)?;
     await_told(&world, "deep", "Ready", "True")?;
-    await_told(
-        &world,
-        "deeper",
-        "Stalled",
-        "nests 5001 levels deep; at most 1000 are read",
-    )?;
+    let deeper = "nests 5001 levels deep; at most 1000 are read";
+    await_told(&world, "deeper", "Stalled", deeper)?;
     ensure!(world.expect("configmap", "deep-main")?["data"]["color"] == "green");
 
     // One that anybody may make, with our label.
@@ -95,11 +89,8 @@ fn a_custom_resource_without_room_is_told_of_and_goes_when_it_is_deleted() -> Re
     let world = World::new("bounds-large")?;
     let operator = world.launch(&METERED)?;
     apply_largest(&world, "big", &json!({"color": "red"}))?;
-    world.await_event(
-        "big",
-        "Claim",
-        &["request is too large", "make it smaller (it has about 157"],
-    )?;
+    let told = ["request is too large", "make it smaller (it has about 157"];
+    world.await_event("big", "Claim", &told)?;
     world.await_quiet(&operator)?;
     world.absent("configmap", ["big-main"])?;
     ensure!(operator.metric("chartwright_refused_writes_total{kind=\"Widget\"}")? >= 2.0);
@@ -111,8 +102,7 @@ fn a_custom_resource_without_room_is_told_of_and_goes_when_it_is_deleted() -> Re
 
 #[test]
 fn a_status_without_room_says_the_least_and_its_siblings_say_all() -> Result<()> {
-    let world = World::new("bounds-status")?;
-    world.grant("secrets", &[member_rule("", "secrets")])?;
+    let world = World::new("bounds-status")?.granted("", "secrets")?;
     let operator = world.start()?;
     world.install("a", json!({"extra": ["one"]}))?;
     world.install("big", json!({}))?;
@@ -131,14 +121,7 @@ fn a_status_without_room_says_the_least_and_its_siblings_say_all() -> Result<()>
     world.await_there("configmap", "big-n3")?;
     let patch =
         json!([{"op": "remove", "path": "/spec/filler"}, {"op": "replace", "path": "/spec/extra", "value": ["n1"]}]);
-    world.run([
-        "patch",
-        &world.widgets(),
-        "big",
-        "--type=json",
-        "-p",
-        &patch.to_string(),
-    ])?;
+    world.patch_by("json", &world.widgets(), "big", &patch)?;
     let big = world.await_ready("big")?;
     ensure!(inventory(&big) == ["ConfigMap big-main", "ConfigMap big-n1"], "{big}");
     world.await_quiet(&operator)?;

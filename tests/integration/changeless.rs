@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{condition, inventory, is_marked, uid};
+use crate::look::{condition, inventory, is_marked, says, uid};
 use crate::world::{World, annotated_map, crd, member_rule};
 
 fn job(image: &str, annotations: Value) -> Value {
@@ -20,25 +20,15 @@ fn job(image: &str, annotations: Value) -> Value {
 
 #[test]
 fn an_immutable_field_is_named_and_the_rest_goes_on() -> Result<()> {
-    let world = World::new("immutable-job")?;
-    world.grant("jobs", &[member_rule("batch", "jobs")])?;
+    let world = World::new("immutable-job")?.granted("batch", "jobs")?;
     let _operator = world.start()?;
     world.install("a", json!({"extraDeploy": [job("example/app:1", json!({}))]}))?;
     let first = uid(&world.expect("job", "a-job")?);
 
-    let changed = json!({"color": "red", "extraDeploy": [job("example/app:2", json!({}))]});
-    world.edit("a", changed)?;
-    let message = world.await_stalled(
-        "a",
-        "Immutable",
-        &[
-            "Job.batch immutable-job/a-job",
-            "templates/extra.yaml",
-            "spec.template",
-            "can't be changed",
-            "Recreate",
-        ],
-    )?;
+    let second = job("example/app:2", json!({}));
+    world.edit("a", json!({"color": "red", "extraDeploy": [second]}))?;
+    let message = world.await_stalled("a", "Immutable", &["Job.batch immutable-job/a-job", "Recreate"])?;
+    says(&message, &["templates/extra.yaml", "spec.template", "can't be changed"])?;
     ensure!(!message.contains("example/app"), "values don't belong there: {message}");
     ensure!(uid(&world.expect("job", "a-job")?) == first, "it was replaced");
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
@@ -69,8 +59,7 @@ fn an_immutable_field_is_named_and_the_rest_goes_on() -> Result<()> {
 
 #[test]
 fn nothing_with_data_is_made_anew_without_a_second_word() -> Result<()> {
-    let world = World::new("immutable-claim")?;
-    world.grant("claims", &[member_rule("", "persistentvolumeclaims")])?;
+    let world = World::new("immutable-claim")?.granted("", "persistentvolumeclaims")?;
     let _operator = world.start()?;
     let claim = |mode: &str| {
         json!({"extraDeploy": [{
@@ -85,10 +74,11 @@ fn nothing_with_data_is_made_anew_without_a_second_word() -> Result<()> {
     world.await_stalled("a", "Immutable", &["data", "chartwright.dev/prune=true"])?;
     ensure!(uid(&world.expect("pvc", "a-data")?) == first, "its data went");
     world.run(["annotate", "pvc", "a-data", "chartwright.dev/prune=true"])?;
-    world.await_object("pvc", "a-data", "is made anew", |claim| {
-        uid(claim) != first && claim["spec"]["accessModes"][0] == "ReadWriteMany"
-    })?;
-    Ok(())
+    world
+        .await_object("pvc", "a-data", "is made anew", |claim| {
+            uid(claim) != first && claim["spec"]["accessModes"][0] == "ReadWriteMany"
+        })
+        .map(drop)
 }
 
 /// Trap 9: "is immutable" is only text. What could not be made anew is never deleted.
@@ -155,15 +145,13 @@ fn members_are_left_alone_where_an_annotation_says_so() -> Result<()> {
     world.update("a", json!({"color": "green", "size": 2}))?;
     std::thread::sleep(Duration::from_secs(1));
     let main = world.expect("configmap", "a-main")?;
-    ensure!(main["data"]["color"] == "mine", "{}", main["data"]);
-    ensure!(main["data"]["size"] == "1", "{}", main["data"]);
+    ensure!(main["data"] == json!({"color": "mine", "size": "1"}), "{main}");
     world.await_quiet(&operator)?;
     world.run(["annotate", "configmap", "a-main", "chartwright.dev/reconcile-"])?;
     world.await_object("configmap", "a-main", "follows the chart again", |main| {
         main["data"]["color"] == "green" && main["data"]["size"] == "2"
     })?;
-    world.await_ready("a")?;
-    Ok(())
+    world.await_ready("a").map(drop)
 }
 
 #[test]
@@ -180,15 +168,14 @@ fn what_server_side_apply_refuses_is_put_right_or_named() -> Result<()> {
     world.edit("a", json!({"color": "red"}))?;
     world.await_stalled("a", "ObjectInvalid", &["templates/odd.yaml:10", "spec.repliccas"])?;
     let widget = world.update("a", json!({"color": "blue"}))?;
-    ensure!(condition(&widget, "Stalled").is_none());
+    ensure!(condition(&widget, "Stalled").is_null());
     Ok(())
 }
 
 /// Trap 12. Their pods are made by kwok, which ends those of Jobs.
 #[test]
 fn a_finished_job_that_its_ttl_removes_is_satisfied() -> Result<()> {
-    let world = World::new("job-ttl")?;
-    world.grant("jobs", &[member_rule("batch", "jobs")])?;
+    let world = World::new("job-ttl")?.granted("batch", "jobs")?;
     let operator = world.start()?;
     let job = |image: &str| {
         let mut job = job(image, json!({}));
@@ -201,10 +188,8 @@ fn a_finished_job_that_its_ttl_removes_is_satisfied() -> Result<()> {
     world.await_gone("job", "a-job")?;
     let widget = world.await_ready("a")?;
     let rows = widget["status"]["inventory"].as_array().context("no inventory")?;
-    ensure!(
-        rows.iter().any(|row| row["kind"] == "Job" && row["finished"] == true),
-        "{rows:?}"
-    );
+    let is_finished = |row: &Value| row["kind"] == "Job" && row["finished"] == true;
+    ensure!(rows.iter().any(is_finished), "{rows:?}");
     std::thread::sleep(Duration::from_secs(1));
     world.absent("job", ["a-job"])?;
     // Nor after a restart, nor with another edit.
@@ -214,6 +199,7 @@ fn a_finished_job_that_its_ttl_removes_is_satisfied() -> Result<()> {
     world.absent("job", ["a-job"])?;
     // Another Job is another matter.
     world.edit("a", job("example/app:2"))?;
-    world.await_object("job", "a-job", "runs", |job| uid(job) != first)?;
-    Ok(())
+    world
+        .await_object("job", "a-job", "runs", |job| uid(job) != first)
+        .map(drop)
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use serde_json::json;
 
-use crate::look::{condition, text};
+use crate::look::{condition, says, text};
 use crate::support::eventually;
 use crate::world::{SOON, World};
 
@@ -37,15 +37,11 @@ fn a_controller_that_fights_back_is_named_and_not_fought_for_ever() -> Result<()
     let applies = requests.clone().resource("configmaps").verb("patch");
     ensure!(applies.len() <= 9, "{requests}");
 
-    let widget = world.expect(&world.widgets(), "a")?;
-    let Some(drifted) = condition(&widget, "Drifted") else {
-        bail!("no Drifted: {}", widget["status"])
-    };
-    let message = text(&drifted["message"]);
-    ensure!(drifted["reason"] == "Contested", "{drifted}");
-    ensure!(message.contains("data.color"), "{drifted}");
-    ensure!(message.contains("rival"), "{drifted}");
-    ensure!(message.contains("ConfigMap contest/a-main"), "{drifted}");
+    let widget = world.live("a")?;
+    let drifted = condition(&widget, "Drifted");
+    ensure!(drifted["reason"] == "Contested", "{}", widget["status"]);
+    let parts = ["data.color", "rival", "ConfigMap contest/a-main"];
+    says(text(&drifted["message"]), &parts)?;
     world.await_event("a", "DriftContested", &["data.color changed by rival"])?;
     let told = world.events("a")?;
     let contested = told.iter().filter(|(reason, _)| reason == "DriftContested");
@@ -55,15 +51,9 @@ fn a_controller_that_fights_back_is_named_and_not_fought_for_ever() -> Result<()
 
     // Peace: it comes back, and after a while the condition goes by itself.
     eventually("the contest is over", SOON, || {
-        let widget = world.expect(&world.widgets(), "a")?;
-        ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "blue");
-        ensure!(
-            condition(&widget, "Drifted").is_none(),
-            "{}",
-            widget["status"]["conditions"]
-        );
-        Ok(Some(()))
+        let drifted = condition(&world.live("a")?, "Drifted");
+        ensure!(drifted.is_null(), "{drifted}");
+        Ok((world.expect("configmap", "a-main")?["data"]["color"] == "blue").then_some(()))
     })?;
-    world.await_ready("a")?;
-    Ok(())
+    world.await_ready("a").map(drop)
 }

@@ -7,19 +7,8 @@ use serde_json::json;
 
 use crate::look::{is_ready, versions};
 use crate::operator::METERED;
-use crate::support::{Requests, eventually};
-use crate::world::{SOON, World, annotated_map};
-
-/// `verb resource/subresource`, sorted.
-fn kinds(requests: &Requests) -> Vec<String> {
-    let mut kinds: Vec<String> = requests
-        .iter()
-        .map(|request| format!("{} {}/{}", request.verb, request.resource, request.subresource))
-        .map(|kind| kind.trim_end_matches('/').to_owned())
-        .collect();
-    kinds.sort();
-    kinds
-}
+use crate::support::{eventually, until};
+use crate::world::{SOON, World, annotated_map, config_map};
 
 #[test]
 fn an_unchanged_release_makes_no_request() -> Result<()> {
@@ -33,22 +22,18 @@ fn an_unchanged_release_makes_no_request() -> Result<()> {
     let start = world.mark()?;
     world.asks_nothing(&operator, 6.0)?;
     let later = operator.reconciles();
-    ensure!(
-        later >= before + 4,
-        "the resync period is 2 s, and nothing was looked at: {before}, then {later}"
-    );
+    // The resync period is 2 s.
+    ensure!(later >= before + 4, "nothing was looked at: {before}, then {later}");
     ensure!(operator.renders()? == rendered, "rendered although nothing changed");
     let watches = world.all_requests(&operator, start)?.verb("watch");
     ensure!(watches.len() <= 3, "watches begin anew all the time:\n{watches}");
 
     // Nor does what leaves the release as it is: a foreign label on the custom resource, the same spec once more.
     let start = world.mark()?;
-    world.patch(&world.widgets(), "a", &json!({"metadata": {"labels": {"team": "x"}}}))?;
+    world.patch_widget("a", &json!({"metadata": {"labels": {"team": "x"}}}))?;
     world.edit("a", json!({"extra": ["one"]}))?;
     std::thread::sleep(Duration::from_secs(1));
-    let requests = world.requests(&operator, start)?;
-    ensure!(requests.is_empty(), "{requests}");
-    Ok(())
+    world.requests(&operator, start)?.none()
 }
 
 #[test]
@@ -57,9 +42,9 @@ fn many_new_releases_look_at_nothing_and_still_find_what_is_in_the_way() -> Resu
     let releases = 60;
     let names = || (0..releases).map(|n| format!("w{n}"));
     // None of its fields is one of the chart's: an apply would meet no conflict.
-    world.kubectl.apply(
-        "{apiVersion: v1, kind: ConfigMap, metadata: {name: w30-two}, data: {theirs: stays}, immutable: false}",
-    )?;
+    let mut theirs = config_map("w30-two", json!({"theirs": "stays"}));
+    theirs["immutable"] = false.into();
+    world.apply(&theirs)?;
     let theirs = world.expect("configmap", "w30-two")?["metadata"]["resourceVersion"].clone();
     let widgets: Vec<String> = names()
         .map(|name| world.widget(&name, json!({"extra": ["one", "two"]})).to_string())
@@ -68,9 +53,9 @@ fn many_new_releases_look_at_nothing_and_still_find_what_is_in_the_way() -> Resu
     let start = world.mark()?;
     let operator = world.start()?;
     world.await_stalled("w30", "Collision", &["ConfigMap", "w30-two"])?;
-    eventually("the others are ready", SOON, || {
+    until("the others are ready", SOON, || {
         let widgets = world.list(&world.widgets(), "")?;
-        Ok((widgets.iter().filter(|widget| is_ready(widget)).count() == releases - 1).then_some(()))
+        Ok(widgets.iter().filter(|widget| is_ready(widget)).count() == releases - 1)
     })?;
     let now = world.expect("configmap", "w30-two")?;
     ensure!(now["metadata"]["resourceVersion"] == theirs, "it was touched: {now}");
@@ -92,41 +77,25 @@ fn a_release_costs_what_changes_and_no_more() -> Result<()> {
 
     let start = world.mark()?;
     world.install("b", json!({"extra": ["one", "two"]}))?;
-    world.await_quiet(&operator)?;
-    let requests = world.requests(&operator, start)?;
-    let expected = [
-        "create events",
-        "patch configmaps",
-        "patch configmaps",
-        "patch configmaps",
-        "patch widgets",
-        "patch widgets/status",
-    ];
-    ensure!(kinds(&requests) == expected, "{requests}");
+    let requests = world.requests_until_quiet(&operator, start)?;
+    requests.are("create events, 3 patch configmaps, patch widgets, patch widgets/status")?;
+    // A member before the finalizer would be left behind by whoever deletes the custom resource now.
     let first = requests.clone().writes();
-    ensure!(
-        first.iter().next().is_some_and(|write| write.resource == "widgets"),
-        "a member before the finalizer: whoever deletes the custom resource now leaves it behind\n{first}"
-    );
+    let begins = first.iter().next().map(|write| write.resource.as_str());
+    ensure!(begins == Some("widgets"), "{first}");
 
     let start = world.mark()?;
     world.update("b", json!({"color": "red"}))?;
-    world.await_quiet(&operator)?;
-    let requests = world.requests(&operator, start)?;
-    ensure!(
-        kinds(&requests) == ["create events", "patch configmaps", "patch widgets/status"],
-        "an edit:\n{requests}"
-    );
+    let requests = world.requests_until_quiet(&operator, start)?;
+    requests.are("create events, patch configmaps, patch widgets/status")?;
 
     let start = world.mark()?;
     world.paint("b-main", "pink")?;
     world.await_color("b-main", "red")?;
-    world.await_quiet(&operator)?;
-    let requests = world.requests(&operator, start)?;
-    ensure!(
-        requests.clone().resource("configmaps").writes().len() == 1 && requests.len() <= 4,
-        "a correction, after a look at which field it is and who changed it:\n{requests}"
-    );
+    let requests = world.requests_until_quiet(&operator, start)?;
+    // A correction, after a look at which field it is and who changed it.
+    let corrections = requests.clone().resource("configmaps").writes();
+    ensure!(corrections.len() == 1 && requests.len() <= 4, "{requests}");
     Ok(())
 }
 
@@ -135,12 +104,8 @@ fn a_restart_lists_and_watches_and_does_nothing_else() -> Result<()> {
     let world = World::new("cost-restart")?;
     let operator = world.start()?;
     let names = ["a", "b", "c", "d", "e"];
-    for name in names {
-        world.apply_widget(name, json!({"extra": ["one"], "deployment": {"enabled": name == "a"}}))?;
-    }
-    for name in names {
-        world.await_ready(name)?;
-    }
+    let spec = |name: &str| json!({"extra": ["one"], "deployment": {"enabled": name == "a"}});
+    world.install_all(&names, spec)?;
     world.await_quiet(&operator)?;
     let objects = || world.list(&format!("configmaps,deployments,{}", world.widgets()), "");
     let before = versions(&objects()?);
@@ -150,22 +115,19 @@ fn a_restart_lists_and_watches_and_does_nothing_else() -> Result<()> {
     let operator = world.launch(&METERED)?;
     operator.await_log("watching")?;
     std::thread::sleep(Duration::from_secs(2));
-    world.await_quiet(&operator)?;
-    let requests = world.requests(&operator, start)?;
-    ensure!(requests.clone().writes().is_empty(), "{}", requests.writes());
+    let requests = world.requests_until_quiet(&operator, start)?;
+    requests.clone().writes().none()?;
     let reads = requests.filter(|request| request.verb == "get" && !request.resource.is_empty());
     ensure!(reads.iter().all(|read| read.resource == "secrets"), "{reads}");
     ensure!(versions(&objects()?) == before);
     ensure!(operator.renders()? == 0.0);
-    let looked = operator.metric("chartwright_reconcile_total")?;
-    ensure!(looked > 0.0, "nothing was reconciled");
+    ensure!(operator.metric("chartwright_reconcile_total")? > 0.0);
 
     // Awake all the same.
     world.update("c", json!({"color": "red"}))?;
     ensure!(operator.renders()? > 0.0);
     world.kubectl.delete("configmap", "d-one")?;
-    world.await_there("configmap", "d-one")?;
-    Ok(())
+    world.await_there("configmap", "d-one").map(drop)
 }
 
 /// Why a pod isn't ready is looked up, not watched: a process that has just begun must not tell less than the one before.
@@ -190,10 +152,9 @@ fn a_restart_while_members_are_unhealthy_applies_nothing() -> Result<()> {
         })
     };
     for name in &names {
-        let what = if name == "waves" {
-            "Deployment waves"
-        } else {
-            "ImagePullBackOff"
+        let what = match name.as_str() {
+            "waves" => "Deployment waves",
+            _ => "ImagePullBackOff",
         };
         told(name, what)?;
     }
@@ -210,11 +171,9 @@ fn a_restart_while_members_are_unhealthy_applies_nothing() -> Result<()> {
     operator.await_log("watching")?;
     // Longer than it takes until the pods of what has just begun are looked at.
     std::thread::sleep(Duration::from_secs(8));
-    world.await_quiet(&operator)?;
-    let requests = world.requests(&operator, start)?;
+    let requests = world.requests_until_quiet(&operator, start)?;
     ensure!(!requests.clone().resource("pods").is_empty(), "{requests}");
-    let writes = requests.writes();
-    ensure!(writes.is_empty(), "{writes}");
+    requests.writes().none()?;
     ensure!(versions(&objects()?) == before);
     Ok(())
 }

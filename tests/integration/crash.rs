@@ -6,18 +6,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{inventory, is_ready};
-use crate::support::eventually;
+use crate::look::{inventory, is_ready, text};
+use crate::support::{eventually, until};
 use crate::world::{SOON, World};
 
 const COUNT: usize = 20;
 
-fn names() -> Vec<String> {
-    (0..COUNT).map(|number| format!("w{number:02}")).collect()
-}
-
 fn apply_all(world: &World, spec: &Value) -> Result<()> {
-    let items: Vec<Value> = names().iter().map(|name| world.widget(name, spec.clone())).collect();
+    let widget = |number| world.widget(&format!("w{number:02}"), spec.clone());
+    let items: Vec<Value> = (0..COUNT).map(widget).collect();
     world.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}))
 }
 
@@ -34,12 +31,8 @@ fn await_all_ready(world: &World) -> Result<Vec<Value>> {
 /// Every object with the operator's label is in the inventory of a widget, and the other way round.
 fn nothing_leaks(world: &World, widgets: &[Value]) -> Result<()> {
     let listed: BTreeSet<String> = widgets.iter().flat_map(inventory).collect();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let live = world.labelled("configmaps,deployments")?;
-    let live: BTreeSet<String> = live
-        .iter()
-        .map(|object| format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"])))
-        .collect();
+    let named = |object: &Value| format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"]));
+    let live: BTreeSet<String> = world.labelled("configmaps,deployments")?.iter().map(named).collect();
     ensure!(live == listed);
     Ok(())
 }
@@ -49,16 +42,12 @@ fn sigterm_ends_in_time_whatever_is_going_on() -> Result<()> {
     let world = World::new("crash-term")?;
     apply_all(&world, &json!({"extra": ["one", "two", "three"]}))?;
     let operator = world.start()?;
-    eventually("the work has begun", SOON, || {
-        Ok((!world.labelled("configmaps")?.is_empty()).then_some(()))
-    })?;
+    let begun = || Ok(!world.labelled("configmaps")?.is_empty());
+    until("the work has begun", SOON, begun)?;
     let asked = Instant::now();
-    let status = operator.terminate()?;
-    ensure!(
-        status.success() && asked.elapsed() < Duration::from_secs(8),
-        "{status} after {:?}",
-        asked.elapsed()
-    );
+    ensure!(operator.terminate()?.success());
+    let took = asked.elapsed();
+    ensure!(took < Duration::from_secs(8), "after {took:?}");
     // What had begun was ended, not cut off: each release is whole, or not begun.
     for widget in world.list(&world.widgets(), "")? {
         let claimed = widget["metadata"]["finalizers"].is_array();
@@ -78,16 +67,15 @@ fn what_changes_while_no_operator_runs_is_put_right_by_the_next() -> Result<()> 
     operator.kill()?;
     world.kubectl.delete("configmap", "a-one")?;
     world.paint("a-main", "pink")?;
-    world.kubectl.begin_delete(&world.widgets(), "b")?;
+    world.begin_delete("b")?;
     world.edit("c", json!({"extra": []}))?;
     world.apply_widget("d", json!({}))?;
     let _operator = world.start()?;
     world.await_there("configmap", "a-one")?;
     world.await_color("a-main", "blue")?;
-    world.await_gone(&world.widgets(), "b")?;
+    world.await_deleted("b")?;
     world.absent("configmap", ["b-main", "b-one"])?;
     world.await_ready("c")?;
     world.absent("configmap", ["c-one"])?;
-    world.await_ready("d")?;
-    Ok(())
+    world.await_ready("d").map(drop)
 }

@@ -31,16 +31,12 @@ fn crds_of_the_folder_belong_to_the_watch() -> Result<()> {
     let widget = world.install("a", json!({}))?;
     served_changed();
     ensure!(!widget.to_string().contains("CustomResourceDefinition"), "{widget}");
-    let name = format!("parts.{}", world.group());
+    let name = world.resource("Part");
     world.absent("crd", [&name])?;
     world.absent("configmap", ["stray"])?;
     grant(&world)?;
     let made = world.await_there("crd", &name)?;
-    ensure!(
-        made["metadata"]["labels"].is_null(),
-        "it is nobody's member: {}",
-        made["metadata"]
-    );
+    ensure!(made["metadata"]["labels"].is_null(), "it is nobody's member: {made}");
     ensure!(operator.terminate()?.success());
 
     // A restart sends none that is there.
@@ -49,8 +45,9 @@ fn crds_of_the_folder_belong_to_the_watch() -> Result<()> {
     let requests = world
         .all_requests(&operator, start)?
         .resource("customresourcedefinitions");
-    let others = requests.filter(|request| !["list", "watch"].contains(&request.verb.as_str()));
-    ensure!(others.is_empty(), "{others}");
+    requests
+        .filter(|request| !["list", "watch"].contains(&request.verb.as_str()))
+        .none()?;
     // One that somebody deletes is made by the next start, not before.
     ensure!(operator.terminate()?.success());
     world.kubectl.delete("crd", &name)?;
@@ -73,14 +70,12 @@ fn a_crd_among_the_templates_comes_before_its_objects() -> Result<()> {
         crd(&world.group(), "Part"),
     ]});
     let _operator = world.start()?;
-    world.apply_widget("a", spec)?;
-    world.await_ready("a")?;
+    world.install("a", spec)?;
     served_changed();
-    let part = world.get(&format!("parts.{}", world.group()), "one")?;
-    ensure!(part.is_some(), "the object of the new kind is there");
+    world.expect(&world.resource("Part"), "one")?;
     // The kind goes with the release; that it is gone must not keep the release from going.
-    world.kubectl.delete(&world.widgets(), "a")?;
-    world.await_gone("crd", &format!("parts.{}", world.group()))?;
+    world.delete("a")?;
+    world.await_gone("crd", &world.resource("Part"))?;
     served_changed();
     Ok(())
 }
@@ -92,28 +87,20 @@ fn a_wave_of_crds_renders_anew_a_few_times_not_once_for_each() -> Result<()> {
     let operator = world.launch(&METERED)?;
     world.install("a", json!({"group": world.group()}))?;
     world.await_quiet(&operator)?;
-    let renders = || operator.renders();
-    let (start, began) = (renders()?, Instant::now());
+    let (start, began) = (operator.renders()?, Instant::now());
     let kinds: Vec<String> = (0..10).map(|number| format!("Wave{number}")).collect();
     for kind in &kinds {
         world.apply(&crd(&world.group(), kind))?;
         // Each is served before the next one comes.
         std::thread::sleep(Duration::from_millis(400));
     }
-    world.await_object("configmap", "a-served", "has a mark for each", |map| {
-        map["data"]["marks"] == "x".repeat(10)
-    })?;
-    let (renders, elapsed) = (renders()? - start, began.elapsed());
+    world.await_field("configmap", "a-served", "/data/marks", "x".repeat(10))?;
+    let (renders, elapsed) = (operator.renders()? - start, began.elapsed());
     // Changes are gathered for a second and a half.
     let most = elapsed.as_secs_f64() / 1.5 + 1.0;
-    ensure!(
-        renders <= most,
-        "{renders} renders for ten kinds that came in {elapsed:?}"
-    );
+    ensure!(renders <= most, "{renders} renders for ten kinds in {elapsed:?}");
     for kind in &kinds {
-        world
-            .kubectl
-            .delete("crd", &format!("{}s.{}", kind.to_lowercase(), world.group()))?;
+        world.kubectl.delete("crd", &world.resource(kind))?;
     }
     served_changed();
     Ok(())

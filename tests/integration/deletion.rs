@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{PART_OF, condition, inventory, is_marked, is_ready, label, uid};
-use crate::support::eventually;
-use crate::world::{SOON, World, member_rule, objects, served_changed};
+use crate::look::{PART_OF, condition, inventory, is_marked, label, text, uid};
+use crate::support::until;
+use crate::world::{SOON, World, objects, served_changed};
 
 #[test]
 fn a_member_with_a_foreign_finalizer_keeps_nothing_but_itself() -> Result<()> {
@@ -35,22 +35,22 @@ fn wait_for_termination_means_that_the_last_member_is_gone() -> Result<()> {
     let operator = world.start()?;
     world.install("a", json!({"extra": ["one", "two"]}))?;
     world.hold("configmap", "a-one")?;
-    world.kubectl.begin_delete(&world.widgets(), "a")?;
+    world.begin_delete("a")?;
     world.await_unready("a", "Uninstalling", &["ConfigMap del-wait/a-one"])?;
     world.await_gone("configmap", "a-main")?;
     // Its watch tells when it is gone; until then nothing is asked.
     world.await_quiet(&operator)?;
     let start = world.mark()?;
     world.asks_nothing(&operator, 6.0)?;
-    let widget = world.expect(&world.widgets(), "a")?;
+    let widget = world.live("a")?;
     ensure!(inventory(&widget) == ["ConfigMap a-one"], "{widget}");
-    let deployed = condition(&widget, "Deployed").unwrap_or_default();
+    let deployed = condition(&widget, "Deployed");
     ensure!(deployed["status"] == "False", "{deployed}");
     ensure!(deployed["reason"] == "UninstallSuccessful", "{deployed}");
     world.let_go("configmap", "a-one")?;
-    world.await_gone(&world.widgets(), "a")?;
-    let deletes = world.requests(&operator, start)?.verb("delete");
-    ensure!(deletes.is_empty(), "deleted once is enough:\n{deletes}");
+    world.await_deleted("a")?;
+    // Deleted once is enough.
+    world.requests(&operator, start)?.verb("delete").none()?;
 
     // operator-sdk's annotation wins over the watch.
     world.install("b", json!({}))?;
@@ -67,48 +67,35 @@ fn the_annotation_of_operator_sdk_makes_a_release_wait() -> Result<()> {
     world.install("a", json!({}))?;
     world.annotate("a", json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}))?;
     world.hold("configmap", "a-main")?;
-    world.kubectl.begin_delete(&world.widgets(), "a")?;
+    world.begin_delete("a")?;
     world.await_unready("a", "Uninstalling", &["a-main"])?;
     // Nor does a new process forget it.
-    operator.kill()?;
-    let _operator = world.start_and_settle()?;
-    world.expect(&world.widgets(), "a")?;
+    let _operator = world.replace_and_settle(operator)?;
+    world.live("a")?;
     world.let_go("configmap", "a-main")?;
-    world.await_gone(&world.widgets(), "a")
+    world.await_deleted("a")
 }
 
 #[test]
 fn orphans_stay_as_they_are_without_the_marks_of_a_release() -> Result<()> {
     let world = World::new("del-orphan")?.watch_key("deletionPolicy: Orphan");
     let _operator = world.start()?;
-    world.install(
-        "a",
-        json!({"extra": ["one"], "kept": true, "deployment": {"enabled": true}}),
-    )?;
-    let names = [
-        ("configmap", "a-main"),
-        ("configmap", "a-one"),
-        ("configmap", "a-kept"),
-        ("deployment", "a"),
-    ];
-    let before: Vec<Value> = names
-        .iter()
-        .map(|(kind, name)| world.expect(kind, name))
-        .collect::<Result<_>>()?;
+    let spec = json!({"extra": ["one"], "kept": true, "deployment": {"enabled": true}});
+    world.install("a", spec)?;
+    let maps = ["a-main", "a-one", "a-kept"].map(|name| world.expect("configmap", name));
+    let members = maps.into_iter().chain([world.expect("deployment", "a")]);
+    let members = members.collect::<Result<Vec<Value>>>()?;
     world.delete("a")?;
-    for ((kind, name), before) in names.iter().zip(before) {
-        let after = world.expect(kind, name)?;
-        ensure!(!is_marked(&after), "{after}");
-        ensure!(uid(&after) == uid(&before));
-        ensure!(after["data"] == before["data"]);
-        ensure!(after["spec"] == before["spec"]);
+    for before in members {
+        let after = world.expect(text(&before["kind"]), text(&before["metadata"]["name"]))?;
+        ensure!(!is_marked(&after) && uid(&after) == uid(&before), "{after}");
+        ensure!(after["data"] == before["data"] && after["spec"] == before["spec"]);
         let chart_label = label(&before, "app.kubernetes.io/instance");
         ensure!(label(&after, "app.kubernetes.io/instance") == chart_label, "{after}");
     }
     // Nobody's, from now on: a successor doesn't take what may have another owner by then.
     world.apply_widget("a", json!({}))?;
-    world.await_stalled("a", "Collision", &[])?;
-    Ok(())
+    world.await_stalled("a", "Collision", &[]).map(drop)
 }
 
 #[test]
@@ -127,23 +114,22 @@ fn kubectl_cascade_orphan_leaves_the_members_and_foreground_waits_for_them() -> 
     world.await_unready("b", "Uninstalling", &["b-one"])?;
     // The garbage collector learns of a new kind every 30 s, and takes its finalizers off only then.
     let minute = Duration::from_secs(75);
-    let gone = |name: &str| Ok(world.get(&world.widgets(), name)?.is_none().then_some(()));
-    eventually("c is gone at once", SOON, || gone("c"))?;
-    eventually("a is gone", minute, || gone("a"))?;
+    world.await_deleted("c")?;
+    world.await_gone_within(minute, &world.widgets(), "a")?;
     for name in ["a-main", "a-one"] {
         let orphan = world.expect("configmap", name)?;
         ensure!(!is_marked(&orphan), "{orphan}");
         ensure!(orphan["metadata"]["deletionTimestamp"].is_null(), "{orphan}");
     }
     // Its own finalizer is long gone when its members are.
-    eventually("the collector is through with b", minute, || {
-        let widget = world.expect(&world.widgets(), "b")?;
+    until("the collector is through with b", minute, || {
+        let widget = world.live("b")?;
         let finalizers = &widget["metadata"]["finalizers"];
-        Ok((*finalizers == json!(["chartwright.dev/release"])).then_some(()))
+        Ok(*finalizers == json!(["chartwright.dev/release"]))
     })?;
     world.absent("configmap", ["b-main"])?;
     world.let_go("configmap", "b-one")?;
-    world.await_gone(&world.widgets(), "b")?;
+    world.await_deleted("b")?;
     world.let_go("configmap", "c-one")
 }
 
@@ -160,17 +146,12 @@ fn a_suspended_release_goes_and_leaves_everything_as_it_is() -> Result<()> {
     ensure!(left.len() == 2 && before.len() == 2, "{left:?}");
     for (after, mut before) in left.iter().zip(before) {
         // The reference alone goes, or they would go with their owner.
-        let strip = |object: &mut Value| {
-            let metadata = object["metadata"].as_object_mut();
-            metadata.map(|metadata| {
-                metadata
-                    .retain(|key, _| !["ownerReferences", "resourceVersion", "managedFields"].contains(&key.as_str()))
-            })
-        };
         let mut after = after.clone();
         ensure!(before["metadata"]["ownerReferences"].is_array() && after["metadata"]["ownerReferences"].is_null());
-        strip(&mut before);
-        strip(&mut after);
+        for field in ["ownerReferences", "resourceVersion", "managedFields"] {
+            before["metadata"][field].take();
+            after["metadata"][field].take();
+        }
         ensure!(after == before, "{after}");
     }
     let writes = world.requests(&operator, start)?.writes().resource("configmaps");
@@ -185,24 +166,17 @@ fn a_suspended_release_goes_and_leaves_everything_as_it_is() -> Result<()> {
 
 #[test]
 fn members_whose_crd_is_gone_keep_no_release() -> Result<()> {
-    let world = World::new("del-crdless")?;
-    world.install_crd("Gadget")?;
-    world.grant("gadgets", &[member_rule(&world.group(), "gadgets")])?;
+    let world = World::new("del-crdless")?.with_gadgets()?;
     let operator = world.start()?;
-    let gadget = world.custom("Gadget", "made", json!({}));
     for name in ["a", "b"] {
-        let mut gadget = gadget.clone();
-        gadget["metadata"]["name"] = name.into();
-        world.install(name, json!({"extraDeploy": [gadget]}))?;
+        world.install(name, json!({"extraDeploy": [world.custom("Gadget", name, json!({}))]}))?;
     }
-    let crd = world.resource("Gadget");
     served_changed();
-    world.kubectl.delete("crd", &crd)?;
+    world.kubectl.delete("crd", &world.resource("Gadget"))?;
     world.delete("a")?;
     world.absent("configmap", ["a-main"])?;
     // The same for an operator that has never seen the kind.
-    operator.kill()?;
-    let _operator = world.start()?;
+    let _operator = world.replace(operator)?;
     world.delete("b")?;
     world.absent("configmap", ["b-main"])
 }
@@ -210,26 +184,14 @@ fn members_whose_crd_is_gone_keep_no_release() -> Result<()> {
 #[test]
 fn a_namespace_that_terminates_takes_its_releases_along() -> Result<()> {
     let world = World::new("del-namespace")?;
-    let operator = world.start()?;
+    let _operator = world.start()?;
     let elsewhere = world.kubectl.create_namespace("del-namespace-2")?;
     let mut widget = world.widget("a", json!({"extra": ["one"], "deployment": {"enabled": true}}));
     widget["metadata"]["namespace"] = "del-namespace-2".into();
     elsewhere.apply(&widget.to_string())?;
-    eventually("it is ready", SOON, || {
-        let widget = elsewhere.get(&world.widgets(), "a")?.context("it is there")?;
-        Ok(is_ready(&widget).then_some(()))
-    })?;
+    elsewhere.wait("Ready", &world.widgets(), "a", SOON)?;
     world.kubectl.begin_delete("namespace", "del-namespace-2")?;
-    eventually("the namespace is gone", Duration::from_secs(60), || {
-        let space = world.get("namespace", "del-namespace-2")?;
-        ensure!(
-            space.is_none(),
-            "{}\n{}",
-            space.unwrap_or_default()["status"],
-            operator.log()
-        );
-        Ok(Some(()))
-    })
+    world.await_gone_within(Duration::from_secs(60), "namespace", "del-namespace-2")
 }
 
 /// Refuses to delete ConfigMaps whose name ends in `-held`, with words of its own.
@@ -237,12 +199,8 @@ fn forbid_deletes(world: &World) -> Result<()> {
     let may_go = "!oldObject.metadata.name.endsWith('-held')";
     world.deny("DELETE", may_go, "not before the audit")?;
     world.run(["create", "configmap", "probe-held"])?;
-    eventually("the policy is in force", SOON, || {
-        let refused = world
-            .run(["delete", "configmap", "probe-held", "--dry-run=server"])
-            .is_err();
-        Ok(refused.then_some(()))
-    })
+    let probe = ["delete", "configmap", "probe-held", "--dry-run=server"];
+    until("the policy is in force", SOON, || Ok(world.run(probe).is_err()))
 }
 
 #[test]
@@ -253,21 +211,20 @@ fn a_refused_delete_is_told_and_tried_again_whether_it_is_a_prune_or_not() -> Re
         world.install(name, json!({"extra": ["one", "held"]}))?;
     }
     forbid_deletes(&world)?;
-    world.kubectl.begin_delete(&world.widgets(), "a")?;
+    world.begin_delete("a")?;
     world.edit("b", json!({"extra": []}))?;
     world.await_unready("a", "DeleteFailed", &["a-held", "not before the audit"])?;
     world.await_event("a", "DeleteFailed", &["not before the audit"])?;
     world.absent("configmap", ["a-one"])?;
-    let widget = world.expect(&world.widgets(), "a")?;
+    let widget = world.live("a")?;
     ensure!(inventory(&widget).contains(&"ConfigMap a-held".to_owned()), "{widget}");
     world.await_unready("b", "PruneFailed", &["b-held", "not before the audit"])?;
-    let widget = world.expect(&world.widgets(), "b")?;
+    let widget = world.live("b")?;
     ensure!(inventory(&widget) == ["ConfigMap b-held", "ConfigMap b-main"]);
     // A crash doesn't lose it.
-    operator.kill()?;
-    let _operator = world.start()?;
+    let _operator = world.replace(operator)?;
     world.deny_no_more()?;
-    world.await_gone(&world.widgets(), "a")?;
+    world.await_deleted("a")?;
     world.absent("configmap", ["a-held"])?;
     world.await_gone("configmap", "b-held")?;
     let widget = world.await_ready("b")?;
@@ -291,22 +248,14 @@ fn what_a_forged_status_or_annotation_names_is_not_deleted() -> Result<()> {
     let mut forged = objects("forged-rows")?;
     forged[0]["uid"] = uid(&world.expect("configmap", "victim")?).into();
     forged[1]["uid"] = uid(&world.expect("configmap", "b-main")?).into();
-    world
-        .kubectl
-        .patch_status(&world.widgets(), "a", &json!({"status": {"inventory": forged}}))?;
+    world.patch_status("a", &json!({"status": {"inventory": forged}}))?;
     let annotations = json!({
         "applyset.kubernetes.io/contains-group-kinds": "ConfigMap,PriorityClass.scheduling.k8s.io,Nothing.nowhere.test",
         "applyset.kubernetes.io/additional-namespaces": "del-forged-2",
     });
-    world.patch(
-        &world.widgets(),
-        "a",
-        &json!({"metadata": {"annotations": annotations}}),
-    )?;
+    world.annotate("a", annotations)?;
     // Half a disguise: the label without the annotation that only the operator gives.
-    let set = label(&widget, "applyset.kubernetes.io/id")
-        .unwrap_or_default()
-        .to_owned();
+    let set = label(&widget, "applyset.kubernetes.io/id");
     let disguise = json!({"metadata": {"labels": {PART_OF: set, "chartwright.dev/operator": world.name}}});
     other.patch("configmap", "victim", &disguise)?;
 
@@ -332,9 +281,7 @@ fn what_a_forged_status_leaves_out_is_deleted_all_the_same() -> Result<()> {
     let operator = world.start()?;
     world.install("a", json!({"extra": ["one"]}))?;
     ensure!(operator.terminate()?.success());
-    world
-        .kubectl
-        .patch_status(&world.widgets(), "a", &json!({"status": null}))?;
+    world.patch_status("a", &json!({"status": null}))?;
     let _operator = world.start()?;
     world.delete("a")?;
     ensure!(world.labelled("configmaps")?.is_empty());
@@ -346,14 +293,13 @@ fn a_kind_that_may_not_be_listed_keeps_the_custom_resource_and_is_named() -> Res
     let world = World::new("del-unlisted")?;
     let _operator = world.start()?;
     world.install("a", json!({}))?;
-    let kinds =
-        |text: &str| json!({"metadata": {"annotations": {"applyset.kubernetes.io/contains-group-kinds": text}}});
+    let kinds = |text: &str| json!({"applyset.kubernetes.io/contains-group-kinds": text});
     // Nothing of this release is there, but that is not known: the right may have been taken away.
-    world.patch(&world.widgets(), "a", &kinds("ConfigMap,Lease.coordination.k8s.io"))?;
-    world.kubectl.begin_delete(&world.widgets(), "a")?;
+    world.annotate("a", kinds("ConfigMap,Lease.coordination.k8s.io"))?;
+    world.begin_delete("a")?;
     world.await_unready("a", "DeleteFailed", &["leases"])?;
-    world.patch(&world.widgets(), "a", &kinds("ConfigMap"))?;
-    world.await_gone(&world.widgets(), "a")?;
+    world.annotate("a", kinds("ConfigMap"))?;
+    world.await_deleted("a")?;
     world.absent("configmap", ["a-main"])
 }
 
@@ -366,23 +312,8 @@ fn a_deletion_asks_for_nothing_that_the_watches_have_told() -> Result<()> {
     world.await_quiet(&operator)?;
     let start = world.mark()?;
     world.delete("a")?;
-    world.await_quiet(&operator)?;
-    let requests = world.requests(&operator, start)?;
-    let mut asked: Vec<String> = requests
-        .iter()
-        .map(|request| format!("{} {}", request.verb, request.resource))
-        .collect();
-    asked.sort();
-    let expected = [
-        "create events",
-        "delete configmaps",
-        "delete configmaps",
-        "delete configmaps",
-        "delete deployments",
-        "patch widgets",
-    ];
-    ensure!(asked == expected, "{requests}");
-    Ok(())
+    let requests = world.requests_until_quiet(&operator, start)?;
+    requests.are("create events, 3 delete configmaps, delete deployments, patch widgets")
 }
 
 #[test]
@@ -392,18 +323,12 @@ fn a_member_that_changed_since_its_watch_told_is_looked_at_again() -> Result<()>
     world.install("a", json!({"extra": ["one"]}))?;
     // Kept at the last moment, and handed to somebody else: while the operator can't see it.
     ensure!(operator.terminate()?.success());
-    world.kubectl.begin_delete(&world.widgets(), "a")?;
+    world.begin_delete("a")?;
     world.run(["annotate", "configmap", "a-one", "helm.sh/resource-policy=keep"])?;
-    world.run([
-        "annotate",
-        "--overwrite",
-        "configmap",
-        "a-main",
-        "chartwright.dev/tracking-id=x",
-    ])?;
+    let theirs = json!({"metadata": {"annotations": {"chartwright.dev/tracking-id": "x"}}});
+    world.patch("configmap", "a-main", &theirs)?;
     let _operator = world.start()?;
-    world.await_gone(&world.widgets(), "a")?;
+    world.await_deleted("a")?;
     ensure!(!is_marked(&world.expect("configmap", "a-one")?));
-    world.expect("configmap", "a-main")?;
-    Ok(())
+    world.expect("configmap", "a-main").map(drop)
 }

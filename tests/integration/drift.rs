@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::look::{OPERATOR, PART_OF, TRACKING, annotation, is_marked, label, uid};
-use crate::world::World;
+use crate::world::{IMAGE, World, config_map};
 
 /// No timer of the operator may be what puts things right: [`crate::world::PROMPT`] is shorter than any of them.
 #[test]
@@ -19,19 +19,15 @@ fn a_member_that_is_deleted_or_changed_comes_back() -> Result<()> {
     })?;
     world.await_event("a", "DriftCorrected", &["a-main", "deleted"])?;
 
-    let color = |color: &'static str| move |main: &Value| main["data"]["color"] == color;
     world.paint("a-main", "pink")?;
-    world.await_object("configmap", "a-main", "is blue again", color("blue"))?;
+    world.await_color("a-main", "blue")?;
     world.patch("configmap", "a-main", &json!({"data": {"color": null}}))?;
-    world.await_object("configmap", "a-main", "has a color again", color("blue"))?;
+    world.await_color("a-main", "blue")?;
     // By another server-side applier, who takes the fields over.
-    world.kubectl.take_over(
-        "rival",
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a-main}\ndata: {color: green}\n",
-    )?;
-    world.await_object("configmap", "a-main", "is not green", color("blue"))?;
-    world.await_ready("a")?;
-    Ok(())
+    let green = config_map("a-main", json!({"color": "green"}));
+    world.kubectl.take_over("rival", &green.to_string())?;
+    world.await_color("a-main", "blue")?;
+    world.await_ready("a").map(drop)
 }
 
 #[test]
@@ -75,8 +71,7 @@ fn what_others_add_survives_and_is_no_drift() -> Result<()> {
     let foreign = json!({"metadata": {"labels": {"team": "x"}, "annotations": {"note": "y"}}, "data": {"key": "z"}});
     world.patch("configmap", "a-main", &foreign)?;
     std::thread::sleep(std::time::Duration::from_secs(1));
-    let requests = world.requests(&operator, start)?;
-    ensure!(requests.is_empty(), "foreign fields are nobody's business:\n{requests}");
+    world.requests(&operator, start)?.none()?;
 
     let survives = |main: &Value| {
         label(main, "team") == Some("x") && annotation(main, "note") == Some("y") && main["data"]["key"] == "z"
@@ -97,30 +92,25 @@ fn cluster_scoped_members_and_those_of_other_namespaces_are_watched_too() -> Res
         .watch_key("allow: {kinds: [PriorityClass.scheduling.k8s.io], namespaces: [drift-far-2]}");
     let elsewhere = world.kubectl.create_namespace("drift-far-2")?;
     let _operator = world.start()?;
-    world.install(
-        "a",
-        json!({"priorityClass": {"enabled": true}, "elsewhere": "drift-far-2"}),
-    )?;
+    let spec = json!({"priorityClass": {"enabled": true}, "elsewhere": "drift-far-2"});
+    world.install("a", spec)?;
 
     let class = world.expect("priorityclass", "drift-far-a")?;
-    world.patch(
-        "priorityclass",
-        "drift-far-a",
-        &json!({"metadata": {"labels": {PART_OF: null, OPERATOR: null}}}),
-    )?;
-    world.await_object("priorityclass", "drift-far-a", "is marked again", |class| {
-        label(class, PART_OF).is_some()
-    })?;
+    let await_class = |what: &str, holds: &dyn Fn(&Value) -> bool| {
+        world
+            .await_object("priorityclass", "drift-far-a", what, holds)
+            .map(drop)
+    };
+    let unmarked = json!({"metadata": {"labels": {PART_OF: null, OPERATOR: null}}});
+    world.patch("priorityclass", "drift-far-a", &unmarked)?;
+    await_class("is marked again", &|class| label(class, PART_OF).is_some())?;
     world.kubectl.delete("priorityclass", "drift-far-a")?;
-    world.await_object("priorityclass", "drift-far-a", "is made anew", |again| {
-        uid(again) != uid(&class)
-    })?;
+    await_class("is made anew", &|again| uid(again) != uid(&class))?;
 
     elsewhere.patch("configmap", "a-elsewhere", &json!({"data": {"from": "nowhere"}}))?;
     world.await_object("namespace", "drift-far-2", "has its member as it was", |_| {
         matches!(elsewhere.get("configmap", "a-elsewhere"), Ok(Some(object)) if object["data"]["from"] == "drift-far")
-    })?;
-    Ok(())
+    }).map(drop)
 }
 
 #[test]
@@ -131,23 +121,12 @@ fn a_deployment_scaled_or_edited_by_hand_is_put_right() -> Result<()> {
     world.run(["scale", "deployment", "a", "--replicas=4"])?;
     world.await_field("deployment", "a", "/spec/replicas", 2)?;
     world.run(["set", "image", "deployment/a", "app=example/other:1"])?;
-    let deployment = world.await_field(
-        "deployment",
-        "a",
-        "/spec/template/spec/containers/0/image",
-        "example/app:7",
-    )?;
-    let fields = deployment["metadata"]["managedFields"]
-        .as_array()
-        .context("no managedFields")?;
-    ensure!(
-        fields
-            .iter()
-            .any(|entry| entry["manager"] == "chartwright" && entry["operation"] == "Apply"),
-        "{fields:?}"
-    );
-    world.await_ready("a")?;
-    Ok(())
+    let deployment = world.await_field("deployment", "a", IMAGE, "example/app:7")?;
+    let fields = deployment["metadata"]["managedFields"].as_array();
+    let fields = fields.context("no managedFields")?;
+    let is_ours = |entry: &Value| entry["manager"] == "chartwright" && entry["operation"] == "Apply";
+    ensure!(fields.iter().any(is_ours), "{fields:?}");
+    world.await_ready("a").map(drop)
 }
 
 #[test]
@@ -159,6 +138,5 @@ fn a_watch_can_leave_its_members_alone_until_the_next_look() -> Result<()> {
     std::thread::sleep(std::time::Duration::from_secs(3));
     world.absent("configmap", ["a-main"])?;
     world.annotate("a", json!({"look": "now"}))?;
-    world.await_there("configmap", "a-main")?;
-    Ok(())
+    world.await_there("configmap", "a-main").map(drop)
 }

@@ -62,13 +62,10 @@ pub fn restore_as(
     }
     let wanted = packed(items)?;
     create(world, &wanted)?;
-    let objects = wanted
-        .iter()
-        .map(|object| restore_fields(world, object))
-        .collect::<Result<_>>()?;
+    let objects = wanted.iter().map(|object| restore_fields(world, object));
     Ok(Former {
         name: name.to_owned(),
-        objects,
+        objects: objects.collect::<Result<_>>()?,
     })
 }
 
@@ -76,25 +73,18 @@ pub fn restore_as(
 pub fn read(world: &World, file: &str, former_name: &str, name: &str) -> Result<Vec<Value>> {
     let path = folder().join(format!("{file}.json"));
     let mut text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    for (there, here) in [
-        (NAMESPACE, world.name.as_str()),
-        ("FixtureStore", "Widget"),
-        (former_name, name),
-    ] {
-        text = text.replace(there, here);
-    }
-    for kind in ["FixtureCache", "FixtureWidget"] {
+    for kind in ["FixtureStore", "FixtureCache", "FixtureWidget"] {
         text = text.replace(kind, "Widget");
     }
+    text = text.replace(NAMESPACE, &world.name).replace(former_name, name);
     let mut list: Value = serde_json::from_str(&text)?;
     list["items"].take().as_array().cloned().context("a list")
 }
 
 /// The same objects, owned by a custom resource with another UID.
 pub fn owned_by(items: &[Value], former_uid: &str, now: &str) -> Result<Vec<Value>> {
-    Ok(serde_json::from_str(
-        &serde_json::to_string(items)?.replace(former_uid, now),
-    )?)
+    let text = serde_json::to_string(items)?.replace(former_uid, now);
+    Ok(serde_json::from_str(&text)?)
 }
 
 /// The same objects, with the releases in their Secrets as Helm packs them.
@@ -138,13 +128,9 @@ fn restore_custom_resource(world: &World, mut resource: Value) -> Result<String>
     let metadata = resource["metadata"].as_object_mut().context("metadata")?;
     metadata.retain(|field, _| field != "uid" && field != "managedFields");
     create(world, &[resource])?;
-    world
-        .kubectl
-        .patch_status(&world.widgets(), &name, &json!({"status": status}))?;
-    world
-        .kubectl
-        .patch(&world.widgets(), &name, &json!({"metadata": {"managedFields": fields}}))?;
-    Ok(uid(&world.expect(&world.widgets(), &name)?))
+    world.patch_status(&name, &json!({"status": status}))?;
+    world.patch_widget(&name, &json!({"metadata": {"managedFields": fields}}))?;
+    Ok(uid(&world.live(&name)?))
 }
 
 fn create(world: &World, items: &[Value]) -> Result<()> {
@@ -157,17 +143,14 @@ fn create(world: &World, items: &[Value]) -> Result<()> {
 fn restore_fields(world: &World, wanted: &Value) -> Result<Value> {
     let (kind, name) = (kind(wanted), text(&wanted["metadata"]["name"]));
     let fields = &wanted["metadata"]["managedFields"];
-    world
-        .kubectl
-        .patch(&kind, name, &json!({"metadata": {"managedFields": fields}}))?;
+    world.patch(&kind, name, &json!({"metadata": {"managedFields": fields}}))?;
     world.expect(&kind, name)
 }
 
 /// `kind.group` for kubectl.
 pub fn kind(object: &Value) -> String {
-    let api_version = object["apiVersion"].as_str().unwrap_or_default();
-    let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
-    match api_version.split_once('/') {
+    let kind = text(&object["kind"]).to_lowercase();
+    match text(&object["apiVersion"]).split_once('/') {
         Some((group, version)) => format!("{kind}.{version}.{group}"),
         None => kind,
     }
@@ -180,22 +163,17 @@ fn pack(release: &Value) -> Result<String> {
     Ok(BASE64.encode(BASE64.encode(&gzip.finish()?).as_bytes()))
 }
 
-// === impl Former ===
-
 impl Former {
     /// The members: everything but Helm's own Secrets.
     pub fn members(&self) -> impl Iterator<Item = &Value> {
-        self.objects
-            .iter()
-            .filter(|object| object["type"] != "helm.sh/release.v1")
+        let objects = self.objects.iter();
+        objects.filter(|object| object["type"] != "helm.sh/release.v1")
     }
 
     /// The release Secrets that are still there.
     pub fn secrets(&self, world: &World) -> Result<usize> {
-        Ok(world
-            .kubectl
-            .list("secrets", &format!("owner=helm,name={}", self.name))?
-            .len())
+        let of_release = format!("owner=helm,name={}", self.name);
+        Ok(world.list("secrets", &of_release)?.len())
     }
 
     /// Waits until the workloads run; gives the UIDs of their pods.
@@ -219,7 +197,7 @@ impl Former {
 /// The same, however long it takes.
 pub fn await_taken(world: &World, name: &str, patience: Duration) -> Result<Value> {
     let taken = eventually("the release is taken over", patience, || {
-        let widget = world.expect(&world.widgets(), name)?;
+        let widget = world.live(name)?;
         let marker = &widget["metadata"]["annotations"]["chartwright.dev/takeover"];
         let ours = widget["metadata"]["finalizers"] == json!(["chartwright.dev/release"]);
         ensure!(ours && marker.is_null(), "{}", widget["metadata"]);

@@ -30,11 +30,12 @@ impl World {
             _ => "namespaced/role.yaml",
         };
         let mut rules = self.project_rules(role)?;
-        let gadgets: Vec<Value> = rules
+        let own = rules
             .iter()
-            .filter(|rule| rule.to_string().contains("widgets"))
-            .map(|rule| serde_json::from_str(&rule.to_string().replace("widgets", "gadgets")))
-            .collect::<serde_json::Result<_>>()?;
+            .map(Value::to_string)
+            .filter(|rule| rule.contains("widgets"));
+        let gadgets = own.map(|rule| serde_json::from_str(&rule.replace("widgets", "gadgets")));
+        let gadgets: Vec<Value> = gadgets.collect::<serde_json::Result<_>>()?;
         rules.extend(gadgets);
         rules.push(member_rule("apps", "deployments"));
         rules.push(member_rule("scheduling.k8s.io", "priorityclasses"));
@@ -55,12 +56,11 @@ impl World {
         ];
         match setup.only_in {
             [] => objects.push(self.binding("ClusterRole", &self.name, None)),
-            names => {
-                let bindings = names
+            names => objects.extend(
+                names
                     .iter()
-                    .map(|name| self.binding("ClusterRole", &self.name, Some(name)));
-                objects.extend(bindings);
-            }
+                    .map(|name| self.binding("ClusterRole", &self.name, Some(name))),
+            ),
         }
         self.apply_rbac(objects)
     }
@@ -90,10 +90,7 @@ impl World {
     /// Takes away what [`World::grant`] gave.
     pub fn revoke(&self, role: &str) -> Result<()> {
         let name = format!("{}-{role}", self.name);
-        self.control_plane
-            .kubectl()
-            .delete("clusterrolebinding", &name)
-            .map(drop)
+        self.kubectl.delete("clusterrolebinding", &name)
     }
 
     fn binding(&self, kind: &str, role: &str, namespace: Option<&str>) -> Value {
@@ -114,8 +111,7 @@ impl World {
             object["apiVersion"] = "rbac.authorization.k8s.io/v1".into();
         }
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        self.control_plane.kubectl().apply(&list.to_string())?;
-        Ok(())
+        self.control_plane.kubectl().apply(&list.to_string())
     }
 }
 

@@ -6,15 +6,14 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::look::{PART_OF, TRACKING, annotation, inventory, label, says, text, uid};
-use crate::support::eventually;
-use crate::world::{SOON, World, crd, member_rule, objects, served_changed};
+use crate::support::{eventually, until};
+use crate::world::{SOON, World, crd, objects, served_changed};
 
 const ALLOW: &str = "chartwright.dev/prune";
 
 /// Allows an object, or a custom resource's whole release, to go.
 fn allow(world: &World, kind: &str, name: &str) -> Result<()> {
-    let patch = json!({"metadata": {"annotations": {ALLOW: "true"}}});
-    world.patch(kind, name, &patch)
+    world.patch(kind, name, &json!({"metadata": {"annotations": {ALLOW: "true"}}}))
 }
 
 fn claim(name: &str) -> Value {
@@ -28,60 +27,40 @@ fn claim(name: &str) -> Value {
 fn namespaces_crds_and_claims_are_pruned_only_with_leave() -> Result<()> {
     let world = World::new("guard-kinds")?
         .watch_key("allow: {kinds: [Namespace, CustomResourceDefinition.apiextensions.k8s.io]}");
-    world.grant(
-        "guarded",
-        &[
-            member_rule("", "namespaces"),
-            member_rule("", "persistentvolumeclaims"),
-            member_rule("apiextensions.k8s.io", "customresourcedefinitions"),
-        ],
-    )?;
+    let world = world.granted("", "namespaces")?.granted("", "persistentvolumeclaims")?;
+    let world = world.granted("apiextensions.k8s.io", "customresourcedefinitions")?;
     let operator = world.start()?;
     let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "guard-kinds-2"}});
     let gauge = crd(&world.group(), "Gauge");
     served_changed();
     // A claim that no pod uses stays Pending for ever: the release is not Ready, and that is another matter.
-    world.apply_widget(
-        "a",
-        json!({"extraDeploy": [space, gauge, claim("data")], "extra": ["one"]}),
-    )?;
+    let spec = json!({"extraDeploy": [space, gauge, claim("data")], "extra": ["one"]});
+    world.apply_widget("a", spec)?;
     world.await_condition("a", "Deployed", "True")?;
-    let three = [
-        ("persistentvolumeclaim", "data"),
-        ("namespace", "guard-kinds-2"),
-        ("crd", "gauges.guard-kinds.test"),
-    ];
-    eventually("all are there", SOON, || {
-        let missing = three
-            .iter()
-            .find(|(kind, name)| !matches!(world.get(kind, name), Ok(Some(_))));
-        ensure!(missing.is_none(), "{missing:?}");
-        Ok(Some(()))
-    })?;
+    world.await_there("persistentvolumeclaim", "data")?;
+    world.await_there("namespace", "guard-kinds-2")?;
+    world.await_there("crd", "gauges.guard-kinds.test")?;
 
     world.edit("a", json!({"extraDeploy": [], "extra": []}))?;
     let held = world.await_condition("a", "PruneHeld", "True")?;
-    says(
-        text(&held["message"]),
-        &[
-            "PersistentVolumeClaim guard-kinds/data",
-            "Namespace guard-kinds-2",
-            "gauges.guard-kinds.test",
-            ALLOW,
-        ],
-    )?;
+    let message = text(&held["message"]);
+    says(message, &["PersistentVolumeClaim guard-kinds/data", ALLOW])?;
+    says(message, &["Namespace guard-kinds-2", "gauges.guard-kinds.test"])?;
     let widget = world.await_ready("a")?;
     world.absent("configmap", ["a-one"])?;
     ensure!(inventory(&widget).len() == 4, "what is held stays listed: {widget}");
 
     // A hold outlives the process, and what is allowed is noticed at once, one by one.
-    operator.kill()?;
-    let _operator = world.start()?;
+    let _operator = world.replace(operator)?;
     allow(&world, "persistentvolumeclaim", "data")?;
     world.await_gone("persistentvolumeclaim", "data")?;
-    eventually("the claim is no longer held", SOON, || {
-        let held = world.await_condition("a", "PruneHeld", "True")?;
-        Ok((!held["message"].to_string().contains("PersistentVolumeClaim")).then_some(()))
+    let held = || {
+        world
+            .await_condition("a", "PruneHeld", "True")
+            .map(|held| held.to_string())
+    };
+    until("the claim is no longer held", SOON, || {
+        Ok(!held()?.contains("PersistentVolumeClaim"))
     })?;
     world.expect("namespace", "guard-kinds-2")?;
     served_changed();
@@ -96,8 +75,7 @@ fn namespaces_crds_and_claims_are_pruned_only_with_leave() -> Result<()> {
 
 #[test]
 fn a_hold_ends_when_the_object_is_rendered_again_and_deletion_does_not_ask() -> Result<()> {
-    let world = World::new("guard-again")?;
-    world.grant("guarded", &[member_rule("", "persistentvolumeclaims")])?;
+    let world = World::new("guard-again")?.granted("", "persistentvolumeclaims")?;
     let _operator = world.start()?;
     let with_claim = json!({"extraDeploy": [claim("data")]});
     world.apply_widget("a", with_claim.clone())?;
@@ -125,10 +103,9 @@ fn while_a_lookup_is_not_answered_nothing_is_pruned() -> Result<()> {
     std::thread::sleep(Duration::from_secs(2));
     world.expect("configmap", "a-maybe")?;
     // The answer is that there is none.
-    world.grant("secrets", &[member_rule("", "secrets")])?;
+    let world = world.granted("", "secrets")?;
     world.await_gone("configmap", "a-maybe")?;
-    world.await_ready("a")?;
-    Ok(())
+    world.await_ready("a").map(drop)
 }
 
 #[test]
@@ -145,29 +122,22 @@ fn while_the_chart_on_disk_is_not_the_one_that_was_read_nothing_is_pruned() -> R
     // A deletion needs no chart.
     world.install("b", json!({}))?;
     world.delete("b")?;
-    ensure!(operator.terminate()?.success());
-    let _operator = world.start()?;
+    let _operator = world.restart(operator)?;
     world.await_gone("configmap", "a-one")
 }
 
 #[test]
 fn what_controllers_copy_our_labels_to_is_no_candidate() -> Result<()> {
-    let world = World::new("guard-copies")?;
-    world.grant(
-        "copies",
-        &[
-            member_rule("", "services"),
-            member_rule("", "pods"),
-            member_rule("apps", "replicasets"),
-            member_rule("discovery.k8s.io", "endpointslices"),
-        ],
-    )?;
+    let world = World::new("guard-copies")?
+        .granted("", "services")?
+        .granted("", "pods")?;
+    let world = world
+        .granted("apps", "replicasets")?
+        .granted("discovery.k8s.io", "endpointslices")?;
     let operator = world.start()?;
     let [service, slice, pod, mut deployment] = objects("copies")?.try_into().ok().context("four")?;
     let widget = world.install("a", json!({"extraDeploy": [service, slice, pod]}))?;
-    let set = label(&widget, "applyset.kubernetes.io/id")
-        .unwrap_or_default()
-        .to_owned();
+    let set = label(&widget, "applyset.kubernetes.io/id").unwrap_or_default();
     // Our labels in a pod template: its ReplicaSet and its pods carry them.
     deployment["spec"]["template"]["metadata"]["labels"] =
         json!({"app": "web", PART_OF: set, "chartwright.dev/operator": world.name});
@@ -205,12 +175,11 @@ fn what_controllers_copy_our_labels_to_is_no_candidate() -> Result<()> {
     world.delete("a")?;
     let deletes = world.requests(&operator, start)?.verb("delete");
     let ours = ["configmaps", "deployments", "services"];
-    let others = deletes.filter(|request| !ours.contains(&request.resource.as_str()));
-    ensure!(others.is_empty(), "{others}");
-    eventually("the collector has taken the copies", SOON, || {
-        let left = world.list("pods,replicasets,endpointslices", &selector)?;
-        ensure!(left.is_empty(), "{left:?}");
-        Ok(Some(()))
+    deletes
+        .filter(|request| !ours.contains(&request.resource.as_str()))
+        .none()?;
+    until("the collector has taken the copies", SOON, || {
+        Ok(world.list("pods,replicasets,endpointslices", &selector)?.is_empty())
     })
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{condition, uid};
+use crate::look::{annotation, condition, says, text, uid};
 use crate::operator::Operator;
 use crate::support::eventually;
 use crate::world::{SOON, World, member_rule};
@@ -39,15 +39,10 @@ fn with(mut hook: Value, field: &str, value: Value) -> Value {
 /// The run of a hook as the status tells it, once it is in a phase.
 fn await_run(world: &World, hook: &str, event: &str, phase: &str) -> Result<Value> {
     eventually(&format!("{event} hook {hook} is {phase}"), SOON, || {
-        let widget = world.expect(&world.widgets(), "a")?;
-        let runs = widget["status"]["hooks"]["runs"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
-        let found = runs
-            .into_iter()
-            .find(|run| run["name"] == hook && run["event"] == event && run["phase"] == phase);
-        Ok(Some(found.with_context(|| widget["status"].to_string())?))
+        let widget = world.live("a")?;
+        let mut runs = widget["status"]["hooks"]["runs"].as_array().into_iter().flatten();
+        let found = runs.find(|run| run["name"] == hook && run["event"] == event && run["phase"] == phase);
+        Ok(Some(found.with_context(|| widget["status"].to_string())?.clone()))
     })
 }
 
@@ -56,12 +51,11 @@ fn job(world: &World, name: &str) -> Result<Value> {
 }
 
 fn created(object: &Value) -> Result<jiff::Timestamp> {
-    let text = object["metadata"]["creationTimestamp"].as_str().unwrap_or_default();
-    Ok(text.parse()?)
+    Ok(text(&object["metadata"]["creationTimestamp"]).parse()?)
 }
 
 fn ended(job: &Value) -> Result<jiff::Timestamp> {
-    Ok(job["status"]["completionTime"].as_str().unwrap_or_default().parse()?)
+    Ok(text(&job["status"]["completionTime"]).parse()?)
 }
 
 fn restart(world: &World, operator: Operator) -> Result<Operator> {
@@ -89,17 +83,11 @@ fn hooks_run_once_around_an_installation_and_once_around_each_upgrade() -> Resul
     ensure!(world.get("job", "a-upgraded")?.is_none() && world.get("job", "a-check")?.is_none());
     let told = &widget["status"]["hooks"];
     ensure!(told["operation"] == "install" && told["done"] == true, "{told}");
-    ensure!(
-        told["notRun"][0].as_str().is_some_and(|text| text.contains("a-check")),
-        "{told}"
-    );
+    says(text(&told["notRun"][0]), &["a-check"])?;
     for name in ["a-before", "a-config", "a-after"] {
         let runs = told["runs"].as_array().context("there are runs")?;
-        ensure!(
-            runs.iter()
-                .any(|run| run["name"] == name && run["phase"] == "Succeeded"),
-            "{name}: {told}"
-        );
+        let has_run = |run: &Value| run["name"] == name && run["phase"] == "Succeeded";
+        ensure!(runs.iter().any(has_run), "{name}: {told}");
     }
 
     // Neither drift nor a restart nor somebody's request runs one again, and theirs is no drift.
@@ -126,8 +114,7 @@ fn hooks_run_once_around_an_installation_and_once_around_each_upgrade() -> Resul
     world.expect("configmap", "a-config")?;
     world.await_quiet(&operator)?;
     world.delete("a")?;
-    world.await_gone("configmap", "a-config")?;
-    Ok(())
+    world.await_gone("configmap", "a-config")
 }
 
 #[test]
@@ -139,24 +126,17 @@ fn a_failed_hook_leaves_the_members_and_is_tried_again() -> Result<()> {
     world.edit("a", json!({"color": "red", "hooks": [failing]}))?;
     let run = await_run(&world, "a-migrate", "pre-upgrade", "Failed")?;
     let first = run["uid"].clone();
-    let widget = world.expect(&world.widgets(), "a")?;
-    let ready = condition(&widget, "Ready").context("Ready")?;
-    let message = ready["message"].as_str().unwrap_or_default();
-    ensure!(
-        ready["reason"] == "HookFailed"
-            && message.contains("pre-upgrade hook Job a-migrate")
-            && message.contains("backoff"),
-        "{ready}"
-    );
+    let widget = world.live("a")?;
+    let ready = condition(&widget, "Ready");
+    ensure!(ready["reason"] == "HookFailed", "{ready}");
+    says(text(&ready["message"]), &["pre-upgrade hook Job a-migrate", "backoff"])?;
     world.await_event("a", "HookFailed", &["a-migrate"])?;
     let again = eventually("it is tried with a new Job", SOON, || {
         let job = world.get("job", "a-migrate")?;
         Ok(job.filter(|job| first != uid(job).as_str()))
     })?;
-    ensure!(
-        again["metadata"]["annotations"]["chartwright.dev/hook-run"] != run["run"],
-        "{again}"
-    );
+    let again = annotation(&again, "chartwright.dev/hook-run");
+    ensure!(again != run["run"].as_str(), "{again:?}");
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "blue");
 
     let widget = world.update("a", json!({"hooks": [hook("migrate", "pre-upgrade")]}))?;
@@ -179,25 +159,13 @@ fn a_hanging_hook_holds_nobody_else_up_and_a_newer_edit_ends_it() -> Result<()> 
     job(&world, "a-other")?;
 
     // One that takes too long has failed.
-    let annotations = json!({"chartwright.dev/timeout": "1s"});
-    let late = with(
-        with(hook("late", "pre-upgrade"), "pod", json!({HANGS: "true"})),
-        "annotations",
-        annotations,
-    );
+    let late = with(hook("late", "pre-upgrade"), "pod", json!({HANGS: "true"}));
+    let late = with(late, "annotations", json!({"chartwright.dev/timeout": "1s"}));
     world.edit("a", json!({"hooks": [late]}))?;
     let failed = await_run(&world, "a-late", "pre-upgrade", "Failed")?;
-    ensure!(
-        failed["message"]
-            .as_str()
-            .is_some_and(|text| text.contains("did not end within 1s")),
-        "{failed}"
-    );
-    let is_named = |run: &Value, name: &str| run["run"].as_str().is_some_and(|run| run.starts_with(name));
-    ensure!(
-        is_named(&run, "pre-install.1.1.") && is_named(&failed, "pre-upgrade.2.1."),
-        "{run}\n{failed}"
-    );
+    says(text(&failed["message"]), &["did not end within 1s"])?;
+    ensure!(text(&run["run"]).starts_with("pre-install.1.1."), "{run}");
+    ensure!(text(&failed["run"]).starts_with("pre-upgrade.2.1."), "{failed}");
     // It doesn't keep the release from going.
     world.delete("a")
 }
@@ -215,17 +183,10 @@ fn a_crash_continues_with_what_runs() -> Result<()> {
     // It ends while nobody looks.
     operator.kill()?;
     let pod = &world.list("pods", "batch.kubernetes.io/job-name=a-slow")?[0];
-    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-    let status = json!({"status": {"phase": "Succeeded"}}).to_string();
-    world.run([
-        "patch",
-        "pod",
-        name,
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        &status,
-    ])?;
+    let ended = json!({"status": {"phase": "Succeeded"}});
+    world
+        .kubectl
+        .patch_status("pod", text(&pod["metadata"]["name"]), &ended)?;
     world.kubectl.wait("Complete", "job", "a-slow", SOON)?;
     let _operator = world.start()?;
     world.await_ready("a")?;
@@ -238,34 +199,23 @@ fn policies_say_what_becomes_of_a_hook() -> Result<()> {
     let world = world("hooks-policies", &["timeout: 2s"])?;
     let _operator = world.start()?;
     let policy = |hook: Value, policy: &str| with(hook, "annotations", json!({"helm.sh/hook-delete-policy": policy}));
+    let map = with(hook("map", "pre-install"), "kind", "ConfigMap".into());
     let hooks = json!([
         policy(hook("gone", "pre-install"), "hook-succeeded"),
         policy(hook("stays", "pre-install"), "hook-failed"),
-        with(
-            policy(hook("map", "pre-install"), "hook-succeeded"),
-            "kind",
-            "ConfigMap".into()
-        ),
+        policy(map, "hook-succeeded"),
     ]);
-    let widget = world.install("a", json!({"hooks": hooks}))?;
-    ensure!(
-        world.get("job", "a-gone")?.is_none() && world.get("configmap", "a-map")?.is_none(),
-        "{widget}"
-    );
+    world.install("a", json!({"hooks": hooks}))?;
+    world.absent("job", ["a-gone"])?;
+    world.absent("configmap", ["a-map"])?;
     job(&world, "a-stays")?;
-    let failing = with(
-        policy(hook("fails", "pre-upgrade"), "hook-failed"),
-        "pod",
-        json!({CRASHES: "true"}),
-    );
+    let failing = with(hook("fails", "pre-upgrade"), "pod", json!({CRASHES: "true"}));
+    let failing = policy(failing, "hook-failed");
     world.edit("a", json!({"hooks": [failing], "color": "red"}))?;
     await_run(&world, "a-fails", "pre-upgrade", "Failed")?;
     // The watch's time-out is for all of them; and what waits for health doesn't begin before.
-    let after = with(
-        hook("after", "post-upgrade"),
-        "annotations",
-        json!({"chartwright.dev/after": "healthy"}),
-    );
+    let healthy = json!({"chartwright.dev/after": "healthy"});
+    let after = with(hook("after", "post-upgrade"), "annotations", healthy);
     let late = with(hook("late", "post-upgrade"), "pod", json!({HANGS: "true"}));
     world.edit("a", json!({"hooks": [after], "deployment": {HANGS: "true"}}))?;
     world.await_object("deployment", "a-web", "is there", |_| true)?;
@@ -275,12 +225,7 @@ fn policies_say_what_becomes_of_a_hook() -> Result<()> {
     job(&world, "a-after")?;
     world.edit("a", json!({"hooks": [late], "color": "green"}))?;
     let failed = await_run(&world, "a-late", "post-upgrade", "Failed")?;
-    ensure!(
-        failed["message"]
-            .as_str()
-            .is_some_and(|text| text.contains("did not end within 2s")),
-        "{failed}"
-    );
+    says(text(&failed["message"]), &["did not end within 2s"])?;
     // After everything is applied.
     world.await_color("a-main", "green").map(drop)
 }
@@ -365,13 +310,11 @@ fn a_deletion_runs_what_was_stored_whatever_became_of_the_chart() -> Result<()> 
             .position(|request| request.verb == verb && request.name == name);
         found.with_context(|| format!("{verb} {name}:\n{requests}"))
     };
-    let order = [
-        position("patch", "a-bye")?,
-        position("delete", "a-main")?,
-        position("patch", "a-gone")?,
-        position("delete", "a-gone")?,
-    ];
-    ensure!(order.is_sorted(), "{order:?}:\n{requests}");
+    let bye = position("patch", "a-bye")?..position("delete", "a-main")?;
+    let gone = position("patch", "a-gone")?..position("delete", "a-gone")?;
+    ensure!(bye.start <= bye.end, "{requests}");
+    ensure!(bye.end <= gone.start, "{requests}");
+    ensure!(gone.start <= gone.end, "{requests}");
     for (kind, name) in [("job", "a-bye"), ("job", "a-gone"), ("secret", secret.as_str())] {
         world.await_gone(kind, name)?;
     }

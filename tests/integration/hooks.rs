@@ -13,10 +13,8 @@ fn notes_and_events_tell_what_happened() -> Result<()> {
     let world = World::new("hooks-events")?;
     let operator = world.start()?;
     let widget = world.install("a", json!({"extra": ["one"]}))?;
-    ensure!(
-        text(&widget["status"]["notes"]).trim() == "Widget a is blue.",
-        "{widget}"
-    );
+    let notes = text(&widget["status"]["notes"]);
+    ensure!(notes.trim() == "Widget a is blue.", "{notes}");
     world.await_event("a", "InstallSuccessful", &["2 objects applied"])?;
     let widget = world.update("a", json!({"color": "red"}))?;
     says(text(&widget["status"]["notes"]), &["red"])?;
@@ -24,17 +22,12 @@ fn notes_and_events_tell_what_happened() -> Result<()> {
     world.update("a", json!({"extra": []}))?;
     world.await_quiet(&operator)?;
     let events = world.events("a")?;
-    ensure!(
-        events
-            .iter()
-            .any(|(_, note)| note.contains("pruned") && note.contains("a-one")),
-        "{events:?}"
-    );
+    let tells = |note: &str| note.contains("pruned") && note.contains("a-one");
+    ensure!(events.iter().any(|(_, note)| tells(note)), "{events:?}");
     world.edit("a", json!({"fail": "oh no"}))?;
     world.await_event("a", "RenderFailed", &["oh no"])?;
     world.delete("a")?;
-    world.await_event("a", "UninstallSuccessful", &[])?;
-    Ok(())
+    world.await_event("a", "UninstallSuccessful", &[]).map(drop)
 }
 
 #[test]
@@ -54,14 +47,13 @@ fn a_suspended_release_is_neither_changed_nor_uninstalled() -> Result<()> {
     ensure!(versions(&world.labelled("configmaps")?) == before);
 
     // Nor by another process that meets it suspended.
-    operator.kill()?;
-    let _operator = world.start()?;
+    let _operator = world.replace(operator)?;
     world.install("c", json!({}))?;
     world.delete("c")?;
     ensure!(versions(&world.labelled("configmaps")?) == before);
     world.annotate("a", json!({"chartwright.dev/suspend": null}))?;
     let widget = world.await_ready("a")?;
-    ensure!(crate::look::condition(&widget, "Suspended").is_none(), "{widget}");
+    ensure!(crate::look::condition(&widget, "Suspended").is_null(), "{widget}");
     world.absent("configmap", ["a-one"])?;
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
     Ok(())

@@ -23,7 +23,7 @@ fn data(world: &World) -> Result<Value> {
 
 /// The Secret that keeps the results of widget `a`.
 fn kept(world: &World) -> Result<Option<Value>> {
-    let widget = world.expect(&world.widgets(), "a")?;
+    let widget = world.live("a")?;
     let secret = world.get("secret", &format!("chartwright-kept-{}", uid(&widget)))?;
     if let Some(secret) = &secret {
         ensure!(label(secret, "chartwright.dev/release-uid") == Some(uid(&widget).as_str()));
@@ -42,10 +42,8 @@ fn results_outlive_edits_restarts_and_a_deleted_member() -> Result<()> {
     let operator = world.start_and_settle()?;
     let start = world.mark()?;
     world.install("a", json!({}))?;
-    world.await_quiet(&operator)?;
-    let requests = world.requests(&operator, start)?;
     // Two members, the kept results, finalizer, status, Event.
-    let writes = requests.filter(|request| ["create", "patch", "update", "delete"].contains(&request.verb.as_str()));
+    let writes = world.requests_until_quiet(&operator, start)?.writes();
     ensure!(writes.len() == 6, "{writes}");
     let made = data(&world)?;
     let stored = kept(&world)?.context("nothing is kept")?;
@@ -53,8 +51,7 @@ fn results_outlive_edits_restarts_and_a_deleted_member() -> Result<()> {
 
     let start = world.mark()?;
     world.update("a", json!({"color": "red"}))?;
-    world.await_quiet(&operator)?;
-    let secrets = world.requests(&operator, start)?.resource("secrets");
+    let secrets = world.requests_until_quiet(&operator, start)?.resource("secrets");
     ensure!(secrets.iter().all(|request| request.verb == "get"), "{secrets}");
     ensure!(data(&world)? == made, "an edit rotated something");
     let operator = restart(&world, operator)?;
@@ -91,24 +88,16 @@ fn an_upgrade_that_adds_another_call_before_rotates_nothing() -> Result<()> {
     let more = template.replace("  password:", "  admin: {{ randAlphaNum 24 | b64enc }}\n  password:");
     world.write_template("random.yaml", &more)?;
     let operator = restart(&world, operator)?;
-    let secret = world.await_object("secret", "a-random", "has the new password", |secret| {
-        !secret["data"]["admin"].is_null()
-    })?;
+    let has_admin = |secret: &Value| !secret["data"]["admin"].is_null();
+    let secret = world.await_object("secret", "a-random", "has the new password", has_admin)?;
     let mut data = secret["data"].clone();
     let admin = data.as_object_mut().and_then(|data| data.remove("admin"));
-    ensure!(
-        data == made,
-        "the new call took the result of an old one: {data} {made}"
-    );
+    ensure!(data == made, "the new call took an old one's result: {data} {made}");
     ensure!(admin.as_ref() != Some(&made["password"]), "two passwords are one");
     // And back again: what is gone is forgotten, what stays is the same.
     world.add_template("random.yaml")?;
     let _operator = restart(&world, operator)?;
-    let secret = world.await_object("secret", "a-random", "has no second password", |secret| {
-        secret["data"]["admin"].is_null()
-    })?;
-    ensure!(secret["data"] == made, "{}", secret["data"]);
-    Ok(())
+    world.await_field("secret", "a-random", "/data", made).map(drop)
 }
 
 #[test]
@@ -137,18 +126,16 @@ fn a_renewal_that_is_due_makes_a_render() -> Result<()> {
     let world = world("kept-renewal")?;
     let operator = world.start()?;
     let widget = world.install("a", json!({}))?;
-    let renewal = widget["status"]["release"]["renewal"]
-        .as_str()
-        .unwrap_or_default()
-        .to_owned();
+    let renewal = text(&widget["status"]["release"]["renewal"]);
     // The certificate lives 90 days, its authority 365: two thirds of 90 come first.
     let due: jiff::Timestamp = renewal.parse().with_context(|| widget["status"].to_string())?;
     let days = (due - jiff::Timestamp::now()).total(jiff::Unit::Hour)? / 24.0;
     ensure!((59.0..=60.0).contains(&days), "{days}");
     operator.terminate()?;
     let past = json!({"status": {"release": {"renewal": "2020-01-01T00:00:00Z"}}});
-    world.kubectl.patch_status(&world.widgets(), "a", &past)?;
+    world.patch_status("a", &past)?;
     let _operator = world.start()?;
-    world.await_field(&world.widgets(), "a", "/status/release/renewal", renewal)?;
-    Ok(())
+    world
+        .await_field(&world.widgets(), "a", "/status/release/renewal", renewal)
+        .map(drop)
 }

@@ -1,10 +1,10 @@
 //! From the first apply of a custom resource to its deletion.
 
 use anyhow::{Result, ensure};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::look::{OPERATOR, PART_OF, TRACKING, annotation, inventory, is_marked, label, says, text, uid, versions};
-use crate::world::World;
+use crate::world::{World, config_map};
 
 #[test]
 fn a_release_is_installed_updated_and_deleted() -> Result<()> {
@@ -16,13 +16,8 @@ fn a_release_is_installed_updated_and_deleted() -> Result<()> {
     ensure!(widget["metadata"]["finalizers"] == json!(["chartwright.dev/release"]));
     ensure!(widget["status"]["observedGeneration"] == widget["metadata"]["generation"]);
     let release = &widget["status"]["release"];
-    ensure!(
-        (&release["name"], &release["namespace"], &release["revision"]) == (&json!("a"), &json!(world.name), &json!(1))
-    );
-    ensure!(
-        (&release["chart"], &release["version"], &release["appVersion"])
-            == (&json!("widget"), &json!("1.2.3"), &json!("7"))
-    );
+    ensure!(release["name"] == "a" && release["namespace"] == world.name.as_str() && release["revision"] == 1);
+    ensure!(release["chart"] == "widget" && release["version"] == "1.2.3" && release["appVersion"] == "7");
 
     let main = world.expect("configmap", "a-main")?;
     ensure!(main["data"] == json!({"color": "blue", "size": "1"}), "{main}");
@@ -42,11 +37,7 @@ fn a_release_is_installed_updated_and_deleted() -> Result<()> {
     ensure!(versions(&before) == versions(&others()?));
 
     world.delete("a")?;
-    ensure!(
-        world.labelled("configmaps")?.is_empty(),
-        "left: {:?}",
-        world.labelled("configmaps")?
-    );
+    ensure!(world.labelled("configmaps")?.is_empty());
     Ok(())
 }
 
@@ -55,12 +46,12 @@ fn what_is_no_longer_rendered_is_pruned_be_it_one_object_or_a_whole_kind() -> Re
     let world = World::new("life-prune")?;
     let _operator = world.start()?;
     let widget = world.install("a", json!({"extra": ["one", "two"], "deployment": {"enabled": true}}))?;
-    let kinds = |widget: &Value| annotation(widget, "applyset.kubernetes.io/contains-group-kinds").map(str::to_owned);
-    ensure!(kinds(&widget).as_deref() == Some("ConfigMap,Deployment.apps"));
+    let kinds = "applyset.kubernetes.io/contains-group-kinds";
+    ensure!(annotation(&widget, kinds) == Some("ConfigMap,Deployment.apps"));
     // Of the same name as a member might have, and with the labels that the chart gives: still somebody else's.
-    world.kubectl.apply(
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a-three, labels: {app.kubernetes.io/instance: a}}\n",
-    )?;
+    let mut three = config_map("a-three", json!({}));
+    three["metadata"]["labels"] = json!({"app.kubernetes.io/instance": "a"});
+    world.apply(&three)?;
     let kept = uid(&world.expect("configmap", "a-two")?);
 
     let widget = world.update("a", json!({"extra": ["two"]}))?;
@@ -71,14 +62,15 @@ fn what_is_no_longer_rendered_is_pruned_be_it_one_object_or_a_whole_kind() -> Re
     let widget = world.update("a", json!({"deployment": {"enabled": false}}))?;
     world.await_gone("deployment", "a")?;
     ensure!(inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-two"]);
-    ensure!(kinds(&widget).as_deref() == Some("ConfigMap"));
+    ensure!(annotation(&widget, kinds) == Some("ConfigMap"));
     ensure!(uid(&world.expect("configmap", "a-two")?) == kept);
     world.expect("configmap", "a-three")?;
     // The garbage collector takes what the Deployment made: it was deleted in the background, not orphaned.
-    world.await_object("namespace", &world.name, "holds no pods", |_| {
-        world.list("pods,replicasets", "").is_ok_and(|left| left.is_empty())
-    })?;
-    Ok(())
+    world
+        .await_object("namespace", &world.name, "holds no pods", |_| {
+            world.list("pods,replicasets", "").is_ok_and(|left| left.is_empty())
+        })
+        .map(drop)
 }
 
 #[test]
@@ -87,10 +79,8 @@ fn cluster_scoped_members_go_with_the_release_and_kept_ones_stay_without_our_mar
     let _operator = world.start()?;
     let class = |name: &str| format!("life-keep-{name}");
     world.install("a", json!({"kept": true, "priorityClass": {"enabled": true}}))?;
-    world.install(
-        "b",
-        json!({"kept": true, "priorityClass": {"enabled": true, "keep": true}}),
-    )?;
+    let spec = json!({"kept": true, "priorityClass": {"enabled": true, "keep": true}});
+    world.install("b", spec)?;
     ensure!(is_marked(&world.expect("priorityclass", &class("a"))?));
 
     world.delete("a")?;
@@ -114,16 +104,15 @@ fn a_member_in_another_namespace_is_made_pruned_and_deleted() -> Result<()> {
     let world = World::new("life-elsewhere")?.watch_key("allow: {namespaces: [life-elsewhere-2]}");
     let elsewhere = world.kubectl.create_namespace("life-elsewhere-2")?;
     let _operator = world.start()?;
-    let namespaces =
-        |widget: &Value| annotation(widget, "applyset.kubernetes.io/additional-namespaces").map(str::to_owned);
+    let key = "applyset.kubernetes.io/additional-namespaces";
     let there = || elsewhere.get("configmap", "a-elsewhere");
 
     let widget = world.install("a", json!({"elsewhere": "life-elsewhere-2"}))?;
     ensure!(there()?.is_some_and(|object| object["data"]["from"] == "life-elsewhere"));
-    ensure!(namespaces(&widget).as_deref() == Some("life-elsewhere-2"), "{widget}");
+    ensure!(annotation(&widget, key) == Some("life-elsewhere-2"), "{widget}");
     let widget = world.update("a", json!({"elsewhere": ""}))?;
     ensure!(there()?.is_none(), "{widget}");
-    ensure!(namespaces(&widget).unwrap_or_default().is_empty(), "{widget}");
+    ensure!(annotation(&widget, key).unwrap_or_default().is_empty(), "{widget}");
     world.update("a", json!({"elsewhere": "life-elsewhere-2"}))?;
     ensure!(there()?.is_some());
     world.delete("a")?;
@@ -148,14 +137,14 @@ fn ready_means_that_the_members_are_healthy() -> Result<()> {
     world.await_unready("a", "Progressing", &[])?;
     // A pod says why, once the Deployment has had its time.
     world.await_object(&world.widgets(), "a", "Ready tells why", |widget| {
-        let ready = crate::look::condition(widget, "Ready").unwrap_or_default();
+        let ready = crate::look::condition(widget, "Ready");
         ready["message"] == "Deployment a: 0 of 1 available: ImagePullBackOff: Back-off pulling image \"example/app:7\""
     })?;
 
     let widget = world.update("a", json!({"deployment": {"failing": false}}))?;
     let deployment = world.expect("deployment", "a")?;
     ensure!(deployment["status"]["readyReplicas"] == 1, "{deployment}");
-    ensure!(crate::look::condition(&widget, "Reconciling").is_none(), "{widget}");
+    ensure!(crate::look::condition(&widget, "Reconciling").is_null(), "{widget}");
     Ok(())
 }
 

@@ -11,28 +11,25 @@ pub const OPERATOR: &str = "chartwright.dev/operator";
 /// The annotation by which it recognises them.
 pub const TRACKING: &str = "chartwright.dev/tracking-id";
 
-/// A condition of an object, if it is there.
-pub fn condition(object: &Value, kind: &str) -> Option<Value> {
-    object["status"]["conditions"]
-        .as_array()?
-        .iter()
-        .find(|condition| condition["type"] == kind)
+/// A condition of an object; `null` if it is not there.
+pub fn condition(object: &Value, kind: &str) -> Value {
+    let mut all = object["status"]["conditions"].as_array().into_iter().flatten();
+    all.find(|condition| condition["type"] == kind)
         .cloned()
+        .unwrap_or_default()
 }
 
 /// Whether a custom resource is ready at its generation.
 pub fn is_ready(object: &Value) -> bool {
-    condition(object, "Ready").is_some_and(|ready| {
-        ready["status"] == "True" && ready["observedGeneration"] == object["metadata"]["generation"]
-    })
+    let ready = condition(object, "Ready");
+    ready["status"] == "True" && ready["observedGeneration"] == object["metadata"]["generation"]
 }
 
 /// The inventory of a custom resource, as `Kind name`, sorted.
 pub fn inventory(resource: &Value) -> Vec<String> {
     let rows = resource["status"]["inventory"].as_array().into_iter().flatten();
-    let mut rows: Vec<String> = rows
-        .map(|row| format!("{} {}", text(&row["kind"]), text(&row["name"])))
-        .collect();
+    let row = |row: &Value| format!("{} {}", text(&row["kind"]), text(&row["name"]));
+    let mut rows: Vec<String> = rows.map(row).collect();
     rows.sort();
     rows
 }
@@ -51,7 +48,7 @@ pub fn says(text: &str, parts: &[&str]) -> Result<()> {
 }
 
 pub fn uid(object: &Value) -> String {
-    object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+    text(&object["metadata"]["uid"]).to_owned()
 }
 
 pub fn label<'o>(object: &'o Value, key: &str) -> Option<&'o str> {

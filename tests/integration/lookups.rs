@@ -3,12 +3,11 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::look::{inventory, says, text, uid};
 use crate::operator::{METERED, Operator};
-use crate::support::eventually;
 use crate::world::{World, config_map, member_rule};
 
 fn world(name: &str, template: &str) -> Result<World> {
@@ -22,9 +21,7 @@ fn source(text: &str) -> Value {
 }
 
 fn await_copy(world: &World, text: &str) -> Result<Value> {
-    world.await_object("configmap", "a-copy", &format!("says {text}"), |copy| {
-        copy["data"]["of"] == text
-    })
+    world.await_field("configmap", "a-copy", "/data/of", text)
 }
 
 fn launch(world: &World) -> Result<Operator> {
@@ -43,13 +40,8 @@ fn a_release_follows_what_it_looked_up() -> Result<()> {
     await_copy(&world, "two")?;
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "more"}});
     world.apply(&account)?;
-    let count = |copy: &Value| {
-        copy["data"]["count"]
-            .as_str()
-            .and_then(|count| count.parse::<u32>().ok())
-    };
-    let more = count(&first).map(|count| count + 1);
-    world.await_object("configmap", "a-copy", "counts one more", |copy| count(copy) == more)?;
+    let more: u32 = text(&first["data"]["count"]).parse()?;
+    world.await_field("configmap", "a-copy", "/data/count", (more + 1).to_string())?;
     world.await_quiet(&operator)?;
 
     // A change that leaves the render as it is costs a look and writes nothing; what nobody looked up costs nothing.
@@ -57,15 +49,13 @@ fn a_release_follows_what_it_looked_up() -> Result<()> {
     let (start, before) = (world.mark()?, renders()?);
     let label = json!({"metadata": {"labels": {"team": "x"}}});
     world.patch("configmap", "source", &label)?;
-    world.await_quiet(&operator)?;
-    let requests = world.requests(&operator, start)?;
+    let requests = world.requests_until_quiet(&operator, start)?;
     ensure!(requests.clone().writes().is_empty(), "{requests}");
     ensure!(renders()? > before, "a looked-up object changed, and nobody looked");
     let (start, before) = (world.mark()?, renders()?);
     world.apply(&config_map("else", json!({})))?;
-    world.patch(&world.widgets(), "a", &label)?;
-    world.await_quiet(&operator)?;
-    let requests = world.requests(&operator, start)?;
+    world.patch_widget("a", &label)?;
+    let requests = world.requests_until_quiet(&operator, start)?;
     ensure!(requests.is_empty() && renders()? == before, "{requests}");
     Ok(())
 }
@@ -79,20 +69,10 @@ fn a_name_that_needs_escaping_is_not_found_and_one_that_would_change_the_path_is
     world.install("a", json!({"source": "{{ template \"fullname\" . }} ä?x=1#y"}))?;
     await_copy(&world, "nothing")?;
     world.await_quiet(&operator)?;
-    for (name, source, wrong) in [
-        (
-            "slash",
-            "../../secrets/x",
-            "invalid resource name \"../../secrets/x\": [may not contain '/']",
-        ),
-        (
-            "percent",
-            "a%2Fb",
-            "invalid resource name \"a%2Fb\": [may not contain '%']",
-        ),
-    ] {
+    for (name, source, wrong) in [("slash", "../../secrets/x", '/'), ("percent", "a%2Fb", '%')] {
         world.apply_widget(name, json!({"source": source}))?;
-        world.await_stalled(name, "LookupFailed", &[wrong])?;
+        let told = format!("invalid resource name {source:?}: [may not contain '{wrong}']");
+        world.await_stalled(name, "LookupFailed", &[&told])?;
     }
     Ok(())
 }
@@ -110,11 +90,7 @@ fn a_restart_does_not_look_again() -> Result<()> {
     let operator = launch(&world)?;
     operator.await_log("\"reconciled\"")?;
     world.await_quiet(&operator)?;
-    let renders = operator.renders()?;
-    ensure!(
-        renders == 0.0,
-        "{renders} renders of a release that nothing happened to"
-    );
+    ensure!(operator.renders()? == 0.0, "nothing had happened to it");
     drop(operator);
 
     // What changed while nobody watched is found out.
@@ -139,14 +115,11 @@ fn a_release_that_stalls_for_what_is_missing_goes_on_when_it_comes() -> Result<(
 #[test]
 fn what_only_an_answer_drops_waits_for_the_answer_to_hold_still() -> Result<()> {
     let world = World::of_chart("lookup-flap", "optional")?;
-    let operator = launch(&world)?;
+    let _operator = launch(&world)?;
     world.apply(&source("one"))?;
     world.install("a", json!({"always": true}))?;
     world.install("empty", json!({"always": false}))?;
     let before = uid(&world.expect("configmap", "a-copy")?);
-    let revision = |name: &str| -> Result<Value> {
-        Ok(world.expect(&world.widgets(), name)?["status"]["release"]["revision"].clone())
-    };
 
     // A flap: it goes and comes back.
     world.kubectl.delete("configmap", "source")?;
@@ -158,17 +131,14 @@ fn what_only_an_answer_drops_waits_for_the_answer_to_hold_still() -> Result<()> 
     world.await_field("configmap", "a-copy", "/data/text", "two")?;
     world.await_released("a")?;
     ensure!(uid(&world.expect("configmap", "a-copy")?) == before, "made anew");
-    ensure!(revision("a")? == 3);
+    ensure!(world.live("a")?["status"]["release"]["revision"] == 3);
 
     // It goes for good, and somebody edits something else meanwhile.
     world.kubectl.delete("configmap", "source")?;
     let begun = Instant::now();
     world.await_condition("a", "PruneHeld", "True")?;
     world.edit("a", json!({"always": true, "unrelated": 1}))?;
-    eventually("it is pruned", Duration::from_secs(45), || {
-        Ok(world.get("configmap", "a-copy")?.is_none().then_some(()))
-    })
-    .with_context(|| operator.log())?;
+    world.await_gone_within(Duration::from_secs(45), "configmap", "a-copy")?;
     let waited = begun.elapsed();
     ensure!(waited > Duration::from_secs(25), "after {waited:?} only");
     // The status follows.
@@ -179,14 +149,12 @@ fn what_only_an_answer_drops_waits_for_the_answer_to_hold_still() -> Result<()> 
     world.expect("configmap", "empty-copy")?;
     world.await_condition("empty", "PruneHeld", "True")?;
     world.edit("empty", json!({"always": true}))?;
-    world.await_ready("empty")?;
-    Ok(())
+    world.await_ready("empty").map(drop)
 }
 
 #[test]
 fn what_a_release_made_itself_does_not_upgrade_it() -> Result<()> {
-    let world = World::new("lookup-own")?;
-    world.grant("secrets", &[crate::world::member_rule("", "secrets")])?;
+    let world = World::new("lookup-own")?.granted("", "secrets")?;
     world.add_template("password.yaml")?;
     let operator = launch(&world)?;
     world.install("a", json!({"extra": ["one"]}))?;
@@ -205,9 +173,7 @@ fn what_a_release_made_itself_does_not_upgrade_it() -> Result<()> {
     world.await_there("configmap", "a-one")?;
     world.run(["label", "secret", "a-auth", "team=x"])?;
     world.patch("secret", "a-auth", &json!({"data": {"found": "cGluaw=="}}))?;
-    world.await_object("secret", "a-auth", "is put right", |secret| {
-        secret["data"] == applied["data"]
-    })?;
+    world.await_field("secret", "a-auth", "/data", applied["data"].clone())?;
     world.await_quiet(&operator)?;
     is_as_applied()?;
     let renders = operator.renders()?;
@@ -244,8 +210,7 @@ fn a_chart_that_follows_its_own_objects_is_rendered_when_somebody_asks() -> Resu
         world.kubectl.delete("configmap", "a-one")?;
         world.await_there("configmap", "a-one")?;
     }
-    world.await_event("a", "KeptAsApplied", &["a-count"])?;
-    Ok(())
+    world.await_event("a", "KeptAsApplied", &["a-count"]).map(drop)
 }
 
 #[test]
@@ -257,15 +222,16 @@ fn lookups_beyond_the_limit_are_told_and_none_of_them_is_sent() -> Result<()> {
     let start = world.mark()?;
     world.apply_widget("a", json!({"many": 2001}))?;
     world.await_stalled("a", "RenderFailed", &["the chart looks up more than 2000 objects"])?;
-    let looked_up = world.requests(&operator, start)?.resource("configmaps").verb("get");
-    ensure!(looked_up.is_empty(), "{looked_up}");
+    world
+        .requests(&operator, start)?
+        .resource("configmaps")
+        .verb("get")
+        .none()?;
     world.install("b", json!({"many": 2000}))?;
     world.await_quiet(&operator)?;
     // Many of one namespace are one list.
-    let read = world
-        .requests(&operator, start)?
-        .resource("configmaps")
-        .filter(|request| !request.is_write());
+    let asked = world.requests(&operator, start)?.resource("configmaps");
+    let read = asked.filter(|request| !request.is_write());
     ensure!(read.len() < 20, "{read}");
     Ok(())
 }

@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use chartwright::cluster;
 use futures::{StreamExt, TryStreamExt};
-use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client};
+use kube::Api;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::json;
+use tokio::runtime::Runtime;
 
 use crate::look::uid;
 use crate::operator::METERED;
@@ -20,16 +21,9 @@ const AT_ONCE: usize = 16;
 
 /// Creates custom resources and deletes each after its delay, from 0 to 100 ms.
 async fn create_and_delete(world: &World, count: u32) -> Result<()> {
-    let admin = Kubeconfig::read_from(world.control_plane.kubeconfig())?;
-    let admin = kube::Config::from_custom_kubeconfig(admin, &KubeConfigOptions::default()).await?;
-    let resource = ApiResource {
-        group: world.group(),
-        version: "v1".into(),
-        api_version: format!("{}/v1", world.group()),
-        kind: "Widget".into(),
-        plural: "widgets".into(),
-    };
-    let api: Api<DynamicObject> = Api::namespaced_with(Client::try_from(admin)?, &world.name, &resource);
+    let admin = cluster::connect(Some(world.control_plane.kubeconfig())).await?;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(&world.group(), "v1", "Widget"));
+    let api: Api<DynamicObject> = Api::namespaced_with(admin, &world.name, &resource);
     let all = (0..count).map(|number| {
         let api = api.clone();
         async move {
@@ -49,18 +43,13 @@ async fn create_and_delete(world: &World, count: u32) -> Result<()> {
 
 /// Nothing is left of custom resources that live for a moment.
 fn nothing_is_left(name: &str, keys: &[&str], count: u32) -> Result<()> {
-    let world = World::new(name)?;
-    world.grant("secrets", &[crate::world::member_rule("", "secrets")])?;
+    let world = World::new(name)?.granted("", "secrets")?;
     let world = keys.iter().fold(world, |world, key| world.watch_key(key));
     world.add_template("password-only.yaml")?;
     let operator = world.start()?;
     world.install("first", json!({}))?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
     let begun = std::time::Instant::now();
-    runtime.block_on(create_and_delete(&world, count))?;
+    Runtime::new()?.block_on(create_and_delete(&world, count))?;
     println!("{name}: {count} came and went in {:?}", begun.elapsed());
     let patience = SOON + Duration::from_millis(100) * count;
     eventually("all are gone with all that was theirs", patience, || {
@@ -69,10 +58,8 @@ fn nothing_is_left(name: &str, keys: &[&str], count: u32) -> Result<()> {
         let secrets = world.labelled("secrets")?.len();
         let kept = world.list("secrets", "chartwright.dev/release-uid")?.len();
         let left = (widgets, maps, secrets, kept);
-        ensure!(
-            left == (1, 1, 1, 1),
-            "{left:?}: custom resources, ConfigMaps, Secrets and what was kept"
-        );
+        // Custom resources, ConfigMaps, Secrets and what was kept.
+        ensure!(left == (1, 1, 1, 1), "{left:?}");
         Ok(Some(()))
     })
     .with_context(|| world.story(""))?;
@@ -102,14 +89,12 @@ fn nothing_is_left_of_thousands_of_custom_resources_that_live_for_a_moment() -> 
 
 #[test]
 fn a_custom_resource_whose_finalizer_somebody_took_off_is_let_go_and_told() -> Result<()> {
-    let keys = ["deletionPolicy: WaitForTermination", "ownerReferences: false"];
-    let world = keys
-        .iter()
-        .fold(World::new("lost-freed")?, |world, key| world.watch_key(key));
+    let world = World::new("lost-freed")?.watch_key("deletionPolicy: WaitForTermination");
+    let world = world.watch_key("ownerReferences: false");
     let operator = world.start()?;
     world.install("a", json!({"extra": ["one"]}))?;
     world.hold("configmap", "a-one")?;
-    world.kubectl.begin_delete(&world.widgets(), "a")?;
+    world.begin_delete("a")?;
     world.await_condition("a", "Ready", "False")?;
     world.await_quiet(&operator)?;
     world.let_go(&world.widgets(), "a")?;
@@ -131,7 +116,7 @@ fn what_is_left_is_counted_named_and_removed_on_request() -> Result<()> {
         world.install(name, json!({"extra": ["one"], "kept": name == "gone"}))?;
     }
     world.suspend("suspended")?;
-    let suspended = uid(&world.expect(&world.widgets(), "suspended")?);
+    let suspended = uid(&world.live("suspended")?);
     world.delete("suspended")?;
     operator.kill()?;
     // It goes while nobody looks.
@@ -163,6 +148,5 @@ fn what_is_left_is_counted_named_and_removed_on_request() -> Result<()> {
     let (done, text) = leftovers(&world, &here)?;
     ensure!(done && text.contains("Nothing is left"), "{text}");
     ensure!(world.labelled("configmaps")?.len() == 2);
-    world.expect("configmap", "gone-kept")?;
-    Ok(())
+    world.expect("configmap", "gone-kept").map(drop)
 }

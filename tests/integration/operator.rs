@@ -8,11 +8,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::support::{ControlPlane, eventually};
+use crate::support::{ControlPlane, eventually, until};
 use crate::world::SOON;
 
 /// How an operator is started; most tests need none of this.
-#[derive(Default)]
 pub struct Launch<'a> {
     pub arguments: &'a [&'a str],
     pub environment: &'a [(&'a str, &'a str)],
@@ -22,26 +21,45 @@ pub struct Launch<'a> {
     pub metrics: bool,
 }
 
-/// One that serves metrics.
-pub const METERED: Launch<'static> = Launch {
+/// The usual one.
+pub const UNELECTED: Launch<'static> = Launch {
     arguments: &[],
     environment: &[],
     replica: 0,
-    metrics: true,
+    metrics: false,
 };
+
+/// One that serves metrics.
+pub const METERED: Launch<'static> = Launch {
+    metrics: true,
+    ..UNELECTED
+};
+
+impl<'a> Launch<'a> {
+    /// One with variables in its environment.
+    pub fn with(environment: &'a [(&'a str, &'a str)]) -> Self {
+        Launch {
+            environment,
+            ..UNELECTED
+        }
+    }
+
+    /// The same, serving metrics.
+    pub fn metered(self) -> Self {
+        Launch { metrics: true, ..self }
+    }
+}
 
 /// One that works only while it holds a lease.
 pub const ELECTED: Launch<'static> = Launch {
     arguments: &["--leader-elect", "--leader-election-id=widgets"],
-    metrics: false,
-    ..METERED
+    ..UNELECTED
 };
 
 /// One that tries a watch again that fails, such as one that is forbidden, within a second.
 pub const IMPATIENT: Launch<'static> = Launch {
     environment: &[("CHARTWRIGHT_TEST_LONGEST_PAUSE_MS", "1000")],
-    metrics: false,
-    ..METERED
+    ..UNELECTED
 };
 
 /// A running operator. Killed when it is dropped.
@@ -105,8 +123,8 @@ impl Operator {
     }
 
     pub fn await_log(&self, text: &str) -> Result<()> {
-        eventually(&format!("the log says {text:?}"), SOON, || {
-            Ok(self.log().contains(text).then_some(()))
+        until(&format!("the log says {text:?}"), SOON, || {
+            Ok(self.log().contains(text))
         })
         .with_context(|| self.log())
     }

@@ -5,30 +5,26 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{PART_OF, is_marked, label, uid};
-use crate::support::eventually;
-use crate::world::{SOON, Setup, World, annotated_map, member_rule};
+use crate::look::{PART_OF, is_marked, label, text, uid};
+use crate::support::until;
+use crate::world::{Setup, World, annotated_map, config_map, member_rule};
 
 /// The garbage collector learns of a new kind every 30 s.
 const COLLECTED: Duration = Duration::from_secs(75);
 
 /// The UIDs in the owner references of an object.
 fn owners(object: &Value) -> Vec<&str> {
-    let references = object["metadata"]["ownerReferences"].as_array();
-    references
-        .into_iter()
-        .flatten()
-        .filter_map(|owner| owner["uid"].as_str())
-        .collect()
+    let references = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    references.map(|owner| text(&owner["uid"])).collect()
 }
 
 fn revision(world: &World, name: &str) -> Result<Value> {
-    Ok(world.expect(&world.widgets(), name)?["status"]["release"]["revision"].clone())
+    Ok(world.live(name)?["status"]["release"]["revision"].clone())
 }
 
-fn annotate(world: &World, kind: &str, name: &str, key: &str, value: Value) -> Result<()> {
-    let patch = json!({"metadata": {"annotations": {key: value}}});
-    world.patch(kind, name, &patch)
+fn keep(world: &World, name: &str) -> Result<()> {
+    let policy = json!({"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}});
+    world.patch("configmap", name, &policy)
 }
 
 #[test]
@@ -45,9 +41,8 @@ fn members_refer_to_their_custom_resource_beside_other_owners() -> Result<()> {
         Ok::<_, anyhow::Error>(json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid(&object)}))
     };
     let (parent, second) = (reference("parent")?, reference("second")?);
-    let own = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a-own", "ownerReferences": [parent]},
-    });
+    let mut own = config_map("a-own", Value::Null);
+    own["metadata"]["ownerReferences"] = json!([parent]);
     let spec = json!({
         "extra": ["one"], "kept": true, "elsewhere": "owner-refs-2", "priorityClass": {"enabled": true},
         "extraDeploy": [own],
@@ -60,33 +55,29 @@ fn members_refer_to_their_custom_resource_beside_other_owners() -> Result<()> {
     ensure!(main["metadata"]["ownerReferences"] == json!([expected]));
     ensure!(owners(&world.expect("configmap", "a-own")?) == [theirs, ours.as_str()]);
     let class = world.expect("priorityclass", "owner-refs-a")?;
-    let elsewhere = world
-        .kubectl
-        .in_namespace("owner-refs-2")
-        .get("configmap", "a-elsewhere")?;
-    let kept = world.expect("configmap", "a-kept")?;
-    for other in [&class, &elsewhere.context("a-elsewhere")?, &kept] {
+    let elsewhere = world.kubectl.in_namespace("owner-refs-2");
+    let elsewhere = elsewhere.get("configmap", "a-elsewhere")?.context("a-elsewhere")?;
+    for other in [&class, &elsewhere, &world.expect("configmap", "a-kept")?] {
         ensure!(label(other, PART_OF).is_some() && owners(other).is_empty(), "{other}");
     }
 
+    let await_owners = |name: &str, wanted: &[&str]| {
+        world.await_object("configmap", name, "has its owners", |object| owners(object) == wanted)
+    };
     // Another's reference survives, whatever is applied.
-    let add = json!([{"op": "add", "path": "/metadata/ownerReferences/-", "value": second}]).to_string();
-    world.run(["patch", "configmap", "a-main", "--type=json", "-p", &add])?;
+    let add = json!([{"op": "add", "path": "/metadata/ownerReferences/-", "value": second}]);
+    world.patch_by("json", "configmap", "a-main", &add)?;
     world.edit("a", json!({"color": "red"}))?;
     let both = |object: &Value| object["data"]["color"] == "red" && owners(object).len() == 2;
     world.await_object("configmap", "a-main", "red, with both owners", both)?;
     // Ours comes back.
-    let none = json!([{"op": "remove", "path": "/metadata/ownerReferences"}]).to_string();
-    world.run(["patch", "configmap", "a-one", "--type=json", "-p", &none])?;
-    world.await_object("configmap", "a-one", "its owner is back", |object| {
-        owners(object) == [ours.as_str()]
-    })?;
+    let none = json!([{"op": "remove", "path": "/metadata/ownerReferences"}]);
+    world.patch_by("json", "configmap", "a-one", &none)?;
+    await_owners("a-one", &[&ours])?;
     world.await_event("a", "DriftCorrected", &["metadata.ownerReferences"])?;
     // What somebody wants to be kept has none.
-    annotate(&world, "configmap", "a-one", "helm.sh/resource-policy", "keep".into())?;
-    world.await_object("configmap", "a-one", "without an owner", |object| {
-        owners(object).is_empty()
-    })?;
+    keep(&world, "a-one")?;
+    await_owners("a-one", &[])?;
 
     // Without them nothing else changes: it is no upgrade.
     world.await_quiet(&operator)?;
@@ -96,12 +87,11 @@ fn members_refer_to_their_custom_resource_beside_other_owners() -> Result<()> {
     world.write_watches()?;
     let operator = world.start()?;
     let second = second["uid"].as_str().unwrap_or_default();
-    world.await_object("configmap", "a-main", "only the other owner", |object| {
-        owners(object) == [second]
-    })?;
-    world.await_object("configmap", "a-own", "only the chart's owner", |object| {
-        owners(object) == [theirs]
-    })?;
+    let await_owner = |name: &str, owner: &str| {
+        world.await_object("configmap", name, "has one owner", |object| owners(object) == [owner])
+    };
+    await_owner("a-main", second)?;
+    await_owner("a-own", theirs)?;
     world.await_quiet(&operator)?;
     ensure!(revision(&world, "a")? == before);
     world.delete("a")?;
@@ -114,11 +104,8 @@ fn all_members_of_a_cluster_scoped_custom_resource_refer_to_it() -> Result<()> {
     let world = World::with("owner-cluster", Setup::CLUSTER_SCOPED)?.watch_key("targetNamespace: owner-cluster");
     let _operator = world.start()?;
     let widget = world.install("owner-cluster", json!({"priorityClass": {"enabled": true}}))?;
-    for (kind, name) in [
-        ("configmap", "owner-cluster-main"),
-        ("priorityclass", "owner-cluster-owner-cluster"),
-    ] {
-        let member = world.expect(kind, name)?;
+    let main = world.expect("configmap", "owner-cluster-main")?;
+    for member in [main, world.expect("priorityclass", "owner-cluster-owner-cluster")?] {
         ensure!(owners(&member) == [uid(&widget)], "{member}");
     }
     world.delete("owner-cluster")
@@ -148,20 +135,14 @@ fn a_release_that_goes_in_an_order_has_no_owner_references() -> Result<()> {
 fn what_an_operator_that_is_gone_leaves_behind_is_collected() -> Result<()> {
     let world = World::new("owner-gone")?;
     let operator = world.start()?;
-    world.install(
-        "a",
-        json!({"extra": ["one"], "kept": true, "deployment": {"enabled": true}}),
-    )?;
+    let spec = json!({"extra": ["one"], "kept": true, "deployment": {"enabled": true}});
+    world.install("a", spec)?;
     operator.kill()?;
     world.let_go(&world.widgets(), "a")?;
     world.delete("a")?;
-    eventually("its members are collected", COLLECTED, || {
-        let left = [world.labelled("configmaps")?, world.labelled("deployments")?].concat();
-        ensure!(left.len() <= 1, "{left:?}");
-        Ok(Some(()))
-    })?;
-    world.expect("configmap", "a-kept")?;
-    Ok(())
+    let left = || anyhow::Ok(world.labelled("configmaps")?.len() + world.labelled("deployments")?.len());
+    until("its members are collected", COLLECTED, || Ok(left()? <= 1))?;
+    world.expect("configmap", "a-kept").map(drop)
 }
 
 #[test]
@@ -171,43 +152,17 @@ fn what_stays_is_cut_off_before_its_custom_resource_goes() -> Result<()> {
     for name in ["suspended", "orphaned", "kept"] {
         world.install(name, json!({"extra": ["one"]}))?;
     }
-    annotate(
-        &world,
-        &world.widgets(),
-        "suspended",
-        "chartwright.dev/suspend",
-        "true".into(),
-    )?;
-    world.await_condition("suspended", "Suspended", "True")?;
+    world.suspend("suspended")?;
     // Before the operator hears of it, it has a reference and is to be kept.
-    annotate(
-        &world,
-        "configmap",
-        "kept-one",
-        "helm.sh/resource-policy",
-        "keep".into(),
-    )?;
+    keep(&world, "kept-one")?;
     world.run(["delete", &world.widgets(), "kept", "suspended"])?;
-    world.run([
-        "delete",
-        &world.widgets(),
-        "orphaned",
-        "--cascade=orphan",
-        "--wait=false",
-    ])?;
-    eventually("all are gone", COLLECTED, || {
-        ensure!(world.list(&world.widgets(), "")?.is_empty());
-        Ok(Some(()))
-    })?;
+    let widgets = world.widgets();
+    world.run(["delete", &widgets, "orphaned", "--cascade=orphan", "--wait=false"])?;
+    let are_gone = || Ok(world.list(&world.widgets(), "")?.is_empty());
+    until("all are gone", COLLECTED, are_gone)?;
     // The collector would have taken them within moments.
     std::thread::sleep(Duration::from_secs(5));
-    for name in [
-        "suspended-main",
-        "suspended-one",
-        "orphaned-main",
-        "orphaned-one",
-        "kept-one",
-    ] {
+    for name in "suspended-main suspended-one orphaned-main orphaned-one kept-one".split(' ') {
         let left = world.expect("configmap", name)?;
         let stays = owners(&left).is_empty() && left["metadata"]["deletionTimestamp"].is_null();
         ensure!(stays && is_marked(&left) == name.starts_with("suspended"), "{left}");
@@ -226,10 +181,8 @@ fn what_stays_is_cut_off_before_its_custom_resource_goes() -> Result<()> {
 fn the_foreground_takes_neither_orphans_nor_what_has_an_order() -> Result<()> {
     let world = World::new("owner-front")?;
     world.install_crd("Gadget")?;
-    world.write_watches_of(&[
-        ("Widget", &world.chart(), &[]),
-        ("Gadget", &world.chart(), &["deletionPolicy: Orphan"]),
-    ])?;
+    let (chart, keys) = (world.chart(), ["deletionPolicy: Orphan"]);
+    world.write_watches_of(&[("Widget", &chart, &[]), ("Gadget", &chart, &keys)])?;
     let _operator = world.start()?;
     let later = annotated_map("a-later", "chartwright.dev/wave", "1");
     world.install("a", json!({"extraDeploy": [later]}))?;
@@ -244,9 +197,8 @@ fn the_foreground_takes_neither_orphans_nor_what_has_an_order() -> Result<()> {
     foreground(world.widgets(), "a")?;
     foreground(world.widgets(), "b")?;
     foreground(world.resource("Gadget"), "g")?;
-    let is_gone = |resource: &str, name: &str| Ok(world.get(resource, name)?.is_none().then_some(()));
-    eventually("g is gone", COLLECTED, || is_gone(&world.resource("Gadget"), "g"))?;
-    eventually("b is gone", COLLECTED, || is_gone(&world.widgets(), "b"))?;
+    world.await_gone_within(COLLECTED, &world.resource("Gadget"), "g")?;
+    world.await_gone_within(COLLECTED, &world.widgets(), "b")?;
     world.absent("configmap", ["b-main", "b-one"])?;
     for name in ["g-main", "g-one"] {
         let orphan = world.expect("configmap", name)?;
@@ -255,6 +207,6 @@ fn the_foreground_takes_neither_orphans_nor_what_has_an_order() -> Result<()> {
     let main = world.expect("configmap", "a-main")?;
     ensure!(main["metadata"]["deletionTimestamp"].is_null());
     world.let_go("configmap", "a-later")?;
-    eventually("a is gone", SOON, || is_gone(&world.widgets(), "a"))?;
+    world.await_deleted("a")?;
     world.absent("configmap", ["a-main"])
 }

@@ -3,12 +3,12 @@
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::look::{condition, inventory, says, text, uid};
 use crate::operator::{IMPATIENT, METERED};
-use crate::support::eventually;
+use crate::support::until;
 use crate::world::{PROMPT, SOON, Setup, World, crd, member_rule};
 
 #[test]
@@ -32,10 +32,8 @@ fn while_a_watch_is_forbidden_nothing_is_pruned() -> Result<()> {
     let blind = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "create", "patch", "delete"]});
     world.grant("blind", &[blind])?;
     let operator = world.launch(&IMPATIENT)?;
-    world.apply_widget(
-        "a",
-        json!({"extra": ["one"], "secret": {"enabled": true, "password": "hunter2"}}),
-    )?;
+    let spec = json!({"extra": ["one"], "secret": {"enabled": true, "password": "hunter2"}});
+    world.apply_widget("a", spec)?;
     world.await_field("secret", "a-secret", "/data/password", "aHVudGVyMg==")?;
     world.await_condition("a", "Deployed", "True")?;
     world.edit("a", json!({"extra": [], "color": "red"}))?;
@@ -48,9 +46,7 @@ fn while_a_watch_is_forbidden_nothing_is_pruned() -> Result<()> {
 
     world.grant("seeing", &[member_rule("", "secrets")])?;
     // As soon as it works.
-    eventually("what had to wait is pruned", PROMPT, || {
-        Ok(world.get("configmap", "a-one")?.is_none().then_some(()))
-    })?;
+    world.await_gone_within(PROMPT, "configmap", "a-one")?;
     world.await_ready("a")?;
     ensure!(!operator.log().contains("hunter2"), "a secret value is in the log");
     Ok(())
@@ -59,10 +55,9 @@ fn while_a_watch_is_forbidden_nothing_is_pruned() -> Result<()> {
 /// The group of a member's kind; in the API server's eyes it moves from a CRD to a Service that isn't there, and back.
 #[test]
 fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
-    let world = World::with("fail-discovery", Setup::ALONE)?;
-    world.grant("gizmos", &[member_rule("down.test", "gizmos")])?;
+    let world = World::with("fail-discovery", Setup::ALONE)?.granted("down.test", "gizmos")?;
     world.serve(&crd("down.test", "Gizmo"))?;
-    let operator = world.start()?;
+    let _operator = world.start()?;
     let gizmo = json!([{
         "apiVersion": "down.test/v1", "kind": "Gizmo", "metadata": {"name": "{{ .Release.Name }}-gizmo"},
     }]);
@@ -74,15 +69,13 @@ fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
         "spec": {"insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "nowhere"}},
     });
     world.patch("apiservice", "v1.down.test", &down)?;
-    eventually("the group is down", SOON, || {
-        Ok(world.list("gizmos.down.test", "").is_err().then_some(()))
-    })?;
+    let is_down = || Ok(world.list("gizmos.down.test", "").is_err());
+    until("the group is down", SOON, is_down)?;
     // The operator hears of it by a watch, as it does of every APIService.
     std::thread::sleep(Duration::from_secs(4));
     world.update("a", json!({"extra": ["two"], "color": "red", "extraDeploy": []}))?;
-    let widget = world.expect(&world.widgets(), "a")?;
-    let ready = condition(&widget, "Ready").unwrap_or_default();
-    says(text(&ready["message"]), &["down.test"])?;
+    let widget = world.live("a")?;
+    says(text(&condition(&widget, "Ready")["message"]), &["down.test"])?;
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
     world.expect("configmap", "a-one")?;
     ensure!(inventory(&widget).contains(&"Gizmo a-gizmo".to_owned()), "{widget}");
@@ -92,8 +85,8 @@ fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
     let told = world.await_condition("c", "Ready", "False")?;
     says(text(&told["message"]), &["down.test"])?;
     world.expect("configmap", "c-one")?;
-    let widget = world.expect(&world.widgets(), "c")?;
-    ensure!(inventory(&widget).contains(&"Gizmo c-gizmo".to_owned()), "{widget}");
+    let listed = inventory(&world.live("c")?);
+    ensure!(listed.contains(&"Gizmo c-gizmo".to_owned()), "{listed:?}");
     // What holds a prune back does not hold a deletion: its kinds are known.
     world.install("b", json!({"extra": ["one"]}))?;
     world.delete("b")?;
@@ -101,16 +94,12 @@ fn while_an_api_group_does_not_answer_nothing_is_pruned() -> Result<()> {
 
     // The API server makes it anew, of the CRD.
     world.kubectl.delete("apiservice", "v1.down.test")?;
-    eventually("what had to wait is pruned", Duration::from_secs(75), || {
-        Ok(world.get("configmap", "a-one")?.is_none().then_some(()))
-    })
-    .with_context(|| operator.log())?;
+    world.await_gone_within(Duration::from_secs(75), "configmap", "a-one")?;
     world.expect("configmap", "a-two")?;
     world.await_gone("gizmos.down.test", "a-gizmo")?;
     world.await_gone("configmap", "c-one")?;
     world.await_ready("c")?;
-    let gizmo = world.expect("gizmos.down.test", "c-gizmo")?;
-    ensure!(uid(&gizmo) == made, "it was made anew");
+    ensure!(uid(&world.expect("gizmos.down.test", "c-gizmo")?) == made, "made anew");
     Ok(())
 }
 
@@ -122,7 +111,7 @@ fn an_edit_that_leaves_nothing_to_render_is_carried_out() -> Result<()> {
     world.edit("a", json!({"on": false}))?;
     world.await_gone("configmap", "a-only")?;
     let widget = world.await_ready("a")?;
-    ensure!(condition(&widget, "PruneHeld").is_none(), "{widget}");
+    ensure!(condition(&widget, "PruneHeld").is_null(), "{widget}");
     ensure!(inventory(&widget).is_empty(), "{widget}");
     ensure!(widget["status"]["release"]["revision"] == 2, "{widget}");
     // Also if nobody was there when it was edited.
@@ -154,8 +143,7 @@ fn a_chart_that_renders_nothing_any_more_prunes_nothing_unless_it_is_allowed() -
     let widget = world.await_field(&world.widgets(), "a", "/status/lastHandledReconcileAt", "now")?;
     ensure!(revision(&widget) == before, "{widget}");
     // A new process holds it, too; and nothing is lost when it was a mistake.
-    operator.kill()?;
-    let operator = world.start_and_settle()?;
+    let operator = world.replace_and_settle(operator)?;
     world.expect("configmap", "a-only")?;
     ensure!(operator.terminate()?.success());
     world.write_template("map.yaml", &template)?;
@@ -179,8 +167,7 @@ fn an_api_that_does_not_answer_and_that_nobody_uses_costs_nothing() -> Result<()
     world.install("a", json!({"extra": ["one", "two"]}))?;
     world.install("b", json!({}))?;
     // Somebody else's: one kind that comes, and one whose API server is nowhere.
-    let renders = || operator.renders();
-    let before = renders()?;
+    let before = operator.renders()?;
     world.install_crd("Foreign")?;
     let down = json!({
         "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.nowhere.test"},
@@ -193,9 +180,8 @@ fn an_api_that_does_not_answer_and_that_nobody_uses_costs_nothing() -> Result<()
     std::thread::sleep(Duration::from_secs(15));
     let start = world.mark()?;
     std::thread::sleep(Duration::from_secs(15));
-    let requests = world.all_requests(&operator, start)?.without_idling();
-    ensure!(requests.is_empty(), "{requests}");
-    ensure!(renders()? == before, "rendered for an API that nobody asked for");
+    world.all_requests(&operator, start)?.without_idling().none()?;
+    ensure!(operator.renders()? == before, "rendered for nothing");
 
     world.edit("a", json!({"extra": ["two"]}))?;
     world.await_gone("configmap", "a-one")?;

@@ -6,25 +6,24 @@ use std::io::Write;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{text, uid, versions};
+use crate::look::{PART_OF, is_ready, label, text, uid, versions};
 use crate::operator::Operator;
-use crate::support::eventually;
-use crate::world::{SOON, Setup, World, member_rule};
+use crate::support::{eventually, until};
+use crate::world::{SOON, Setup, World};
 
 fn world(name: &str, setup: Setup<'_>) -> Result<World> {
-    let world = World::with(name, setup)?.use_chart("many")?;
-    world.grant("secrets", &[member_rule("", "secrets")])?;
+    let world = World::with(name, setup)?.use_chart("many")?.granted("", "secrets")?;
     Ok(world)
 }
 
 /// The Secrets that hold records, by name.
 fn records(world: &World) -> Result<BTreeMap<String, Value>> {
     let secrets = world.list("secrets", "app.kubernetes.io/managed-by=chartwright")?;
-    let name = |secret: &Value| text(&secret["metadata"]["name"]).to_owned();
-    Ok(secrets
+    let records = secrets
         .into_iter()
-        .filter(|secret| secret["type"] == "chartwright.dev/record")
-        .map(|secret| (name(&secret), secret))
+        .filter(|secret| secret["type"] == "chartwright.dev/record");
+    Ok(records
+        .map(|secret| (text(&secret["metadata"]["name"]).to_owned(), secret))
         .collect())
 }
 
@@ -75,9 +74,8 @@ fn a_long_inventory_lies_in_secrets() -> Result<()> {
 
     // Beyond what the status shows, things are known as well: a member that goes, and one whose label somebody took.
     world.run(["label", "configmap", "a-340", "applyset.kubernetes.io/part-of-"])?;
-    world.await_object("configmap", "a-340", "is labelled again", |member| {
-        member["metadata"]["labels"]["applyset.kubernetes.io/part-of"].is_string()
-    })?;
+    let is_labelled = |member: &Value| label(member, PART_OF).is_some();
+    world.await_object("configmap", "a-340", "is labelled again", is_labelled)?;
     world.update("a", json!({"members": 320}))?;
     await_members(&world, 320)?;
 
@@ -85,7 +83,7 @@ fn a_long_inventory_lies_in_secrets() -> Result<()> {
     world.update("a", json!({"members": 3}))?;
     await_members(&world, 3)?;
     eventually("the Secrets are gone", SOON, || {
-        let widget = world.expect(&world.widgets(), "a")?;
+        let widget = world.live("a")?;
         let status = &widget["status"];
         ensure!(records(&world)?.is_empty(), "{status}");
         ensure!(status["release"]["record"].is_null(), "{status}");
@@ -108,19 +106,13 @@ fn three_thousand_members_are_recorded() -> Result<()> {
     let world = world("record-huge", Setup::USUAL)?;
     let operator = world.start_and_settle()?;
     world.apply_widget("a", json!({"members": 3000}))?;
-    eventually("the widget is ready", 12 * SOON, || {
-        let widget = world.expect(&world.widgets(), "a")?;
-        let ready = crate::look::condition(&widget, "Ready").context("no condition")?;
-        ensure!(ready["status"] == "True", "{ready}");
-        Ok(Some(()))
-    })?;
+    until("the widget is ready", 12 * SOON, || Ok(is_ready(&world.live("a")?)))?;
     ensure!(records(&world)?.len() == 1);
     world.await_quiet(&operator)?;
     operator.kill()?;
     let mark = world.mark()?;
     let operator = world.start_and_settle()?;
-    world.await_quiet(&operator)?;
-    let asked = world.requests(&operator, mark)?;
+    let asked = world.requests_until_quiet(&operator, mark)?;
     let writes = asked.clone().writes();
     ensure!(writes.is_empty(), "{writes}");
     ensure!(asked.resource("configmaps").verb("get").is_empty());
@@ -156,7 +148,7 @@ fn a_lost_record_is_made_anew_from_what_is_there() -> Result<()> {
         let (mut before, after) = (uids(&before), uids(&after));
         before.remove(&format!("a-{}", members - 1));
         ensure!(before == after, "an object was made anew");
-        let widget = world.expect(&world.widgets(), "a")?;
+        let widget = world.live("a")?;
         let release = &widget["status"]["release"];
         match what {
             // Nothing but the status told of it; an Event says why the count begins anew.
@@ -179,7 +171,7 @@ fn a_lost_record_is_made_anew_from_what_is_there() -> Result<()> {
 
 /// Takes the whole status away, as a restore from a backup does.
 fn wipe_status(world: &World) -> Result<()> {
-    let mut widget = world.expect(&world.widgets(), "a")?;
+    let mut widget = world.live("a")?;
     widget["status"] = json!({});
     widget["metadata"]["managedFields"] = Value::Null;
     world
@@ -238,12 +230,11 @@ fn what_others_write_into_the_record_is_not_believed() -> Result<()> {
     ensure!(members(&world)?.len() == 304);
     let stored = stored_record(&world.expect("secret", &name)?)?;
     ensure!(stored.contains("\"version\":2"), "{stored}");
-    let status = &world.expect(&world.widgets(), "a")?["status"];
+    let status = &world.live("a")?["status"];
     ensure!(status["release"]["record"]["members"] == 304, "{status}");
     world.delete("a")?;
     ensure!(members(&world)?.is_empty());
-    world.expect("configmap", "bystander")?;
-    Ok(())
+    world.expect("configmap", "bystander").map(drop)
 }
 
 /// The file of the Secret.
@@ -253,9 +244,8 @@ const FILE: &str = "record.json.gz";
 fn stored_record(secret: &Value) -> Result<String> {
     let packed = secret["data"][FILE].as_str().context("no record")?;
     let packed = data_encoding::BASE64.decode(packed.as_bytes())?;
-    Ok(std::io::read_to_string(flate2::read::GzDecoder::new(
-        packed.as_slice(),
-    ))?)
+    let unpacked = flate2::read::GzDecoder::new(packed.as_slice());
+    Ok(std::io::read_to_string(unpacked)?)
 }
 
 /// The story of a release whose status says nothing: Events tell it, Secrets keep it.

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
+use crate::look::{says, text};
 use crate::operator::{Launch, METERED, Operator, PANIC};
 use crate::world::{World, member_rule};
 
@@ -21,54 +22,42 @@ impl Story {
         let world = World::of_chart(name, "tells")?;
         world.grant("secrets", &[member_rule("", "secrets")])?;
         let outside = "Outside!\"quoted\"-6d1f";
-        let token = json!({
+        world.apply(&json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "outside"}, "stringData": {"token": outside},
-        });
-        world.apply(&token)?;
+        }))?;
         let launch = Launch {
             arguments: &[&format!("--zap-encoder={encoder}")],
-            metrics: true,
-            ..Launch::default()
+            ..METERED
         };
         let operator = world.launch(&launch)?;
         operator.await_log("watching")?;
-        let mut story = Story {
+        let mut secrets = [outside, "Pass/word<&>9c", "Hook%word#77aa"]
+            .map(str::to_owned)
+            .to_vec();
+        world.install("a", json!({"password": secrets[1], "hooked": secrets[2]}))?;
+        let random = world.expect("configmap", "a-config")?["data"]["random"].clone();
+        secrets.push(random.as_str().context("no random result")?.to_owned());
+        Ok(Story {
             world,
             operator,
-            secrets: vec![
-                outside.to_owned(),
-                "Pass/word<&>9c".to_owned(),
-                "Hook%word#77aa".to_owned(),
-            ],
-        };
-        let spec = json!({"password": story.secrets[1], "hooked": story.secrets[2]});
-        story.world.install("a", spec)?;
-        let random = story.world.expect("configmap", "a-config")?["data"]["random"].clone();
-        story
-            .secrets
-            .push(random.as_str().context("no random result")?.to_owned());
-        Ok(story)
+            secrets,
+        })
     }
 
     /// Makes an error of which all channels tell, with the secrets left out.
     fn fails(&self, mode: &str, reason: &str) -> Result<()> {
         let before = self.operator.log().len();
         self.world.edit("a", json!({"mode": mode}))?;
-        let message = self
-            .world
-            .await_stalled("a", reason, &[])
-            .with_context(|| mode.to_owned())?;
-        ensure!(message.contains(MARK), "{mode}: {message}");
+        self.world.await_stalled("a", reason, &[MARK])?;
         self.world.await_event("a", reason, &[MARK])?;
         self.world.await_quiet(&self.operator)?;
-        let log = self.operator.log();
-        ensure!(log[before..].contains(MARK), "{mode}: {}", &log[before..]);
-        self.is_silent().with_context(|| mode.to_owned())
+        says(&self.operator.log()[before..], &[MARK])?;
+        self.is_silent()
     }
 
     /// Looks through everything that the operator emits.
     fn is_silent(&self) -> Result<()> {
-        let widget = self.world.expect(&self.world.widgets(), "a")?;
+        let widget = self.world.live("a")?;
         let events = self.world.list("events", "")?;
         let outlets = [
             ("the log", self.operator.log()),
@@ -104,10 +93,10 @@ fn texts(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{text}\n"),
         Value::Array(items) => items.iter().map(texts).collect(),
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(key, value)| format!("{key}\n{}", texts(value)))
-            .collect(),
+        Value::Object(fields) => {
+            let field = |(key, value): (&String, &Value)| format!("{key}\n{}", texts(value));
+            fields.iter().map(field).collect()
+        }
         _ => String::new(),
     }
 }
@@ -116,23 +105,18 @@ fn texts(value: &Value) -> String {
 fn no_error_tells_a_secret() -> Result<()> {
     let story = Story::begin("redaction-json", "json")?;
     story.is_silent()?;
-    let widget = story.world.expect(&story.world.widgets(), "a")?;
+    let widget = story.world.live("a")?;
     // NOTES.txt, in the status and in the condition that is cut after the first kilobyte, and the name of a lookup.
-    let notes = widget["status"]["notes"].as_str().unwrap_or_default();
+    let notes = text(&widget["status"]["notes"]);
     ensure!(notes.matches(MARK).count() >= 6, "{notes}");
     let lookups = &widget["status"]["release"]["lookups"];
     ensure!(lookups.to_string().contains(MARK), "{lookups}");
 
-    for (mode, reason) in [
-        ("fail", "RenderFailed"),
-        ("required", "RenderFailed"),
-        ("function", "RenderFailed"),
-        ("label", "ObjectInvalid"),
-        ("address", "ObjectInvalid"),
-        ("field", "ObjectInvalid"),
-        ("data", "ObjectInvalid"),
-    ] {
-        story.fails(mode, reason)?;
+    for mode in ["fail", "required", "function"] {
+        story.fails(mode, "RenderFailed").context(mode)?;
+    }
+    for mode in ["label", "address", "field", "data"] {
+        story.fails(mode, "ObjectInvalid").context(mode)?;
     }
     // These name a place and no value, or begin to: whatever they say, it is no secret.
     for mode in ["head", "metadata"] {
@@ -150,9 +134,8 @@ fn no_error_tells_a_secret() -> Result<()> {
 
     // One that was looked up, and is another one now.
     let other = "AnotherOne+6d1f";
-    story
-        .world
-        .patch("secret", "outside", &json!({"stringData": {"token": other}}))?;
+    let token = json!({"stringData": {"token": other}});
+    story.world.patch("secret", "outside", &token)?;
     story.world.edit("a", json!({"mode": "fail"}))?;
     let message = story.world.await_stalled("a", "RenderFailed", &[])?;
     ensure!(message.contains(MARK) && !message.contains(other), "{message}");
@@ -203,12 +186,7 @@ fn a_panic_tells_no_secret() -> Result<()> {
     let mut story = Story::begin("redaction-panic", "json")?;
     for (at, color) in [("a", "red"), ("a/render", "green")] {
         story.operator.terminate()?;
-        let launch = Launch {
-            environment: &[(PANIC, at)],
-            metrics: true,
-            ..Launch::default()
-        };
-        story.operator = story.world.launch(&launch)?;
+        story.operator = story.world.launch(&Launch::with(&[(PANIC, at)]).metered())?;
         story.operator.await_log("watching")?;
         story.world.edit("a", json!({"color": color}))?;
         let ready = story.world.await_condition("a", "Ready", "False")?;
@@ -216,12 +194,9 @@ fn a_panic_tells_no_secret() -> Result<()> {
         story.world.await_event("a", "Panicked", &[])?;
         story.world.await_quiet(&story.operator)?;
         let log = story.operator.log();
-        let told: Vec<&str> = log
-            .lines()
-            .filter(|line| line.contains("CHARTWRIGHT_TEST_PANIC"))
-            .collect();
-        ensure!(!told.is_empty(), "{at}: {told:?}");
-        ensure!(told.iter().all(|line| line.contains(MARK)), "{at}: {told:?}");
+        let told: Vec<&str> = log.lines().filter(|line| line.contains(PANIC)).collect();
+        let is_marked = told.iter().all(|line| line.contains(MARK));
+        ensure!(!told.is_empty() && is_marked, "{at}: {told:?}");
         story.is_silent().with_context(|| at.to_owned())?;
     }
     Ok(())
@@ -230,20 +205,15 @@ fn a_panic_tells_no_secret() -> Result<()> {
 /// The API server quotes what it refuses, and a Secret may hold numbers, though it may not.
 #[test]
 fn a_number_in_a_secret_is_told_to_nobody() -> Result<()> {
-    let world = World::of_chart("redaction-number", "numbers")?;
-    world.grant("secrets", &[member_rule("", "secrets")])?;
+    let world = World::of_chart("redaction-number", "numbers")?.granted("", "secrets")?;
     let operator = world.start()?;
     world.apply_widget("a", json!({"pw": 7_391_528_460_u64}))?;
     world.await_stalled("a", "ObjectInvalid", &[MARK, ".stringData.pw"])?;
     world.await_event("a", "ObjectInvalid", &[])?;
     world.await_quiet(&operator)?;
-    let widget = world.expect(&world.widgets(), "a")?;
-    let told = [
-        widget["status"].to_string(),
-        format!("{:?}", world.events("a")?),
-        operator.log(),
-    ];
-    for text in told {
+    let widget = world.live("a")?;
+    let events = format!("{:?}", world.events("a")?);
+    for text in [widget["status"].to_string(), events, operator.log()] {
         ensure!(!text.contains("739152846") && !text.contains("7.3915"), "{text}");
     }
     Ok(())

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::look::{condition, versions};
-use crate::operator::{Launch, Operator};
+use crate::operator::{Launch, Operator, UNELECTED};
 use crate::support::{Requests, eventually};
 use crate::world::{SOON, Start, World, member_rule};
 
@@ -23,10 +23,11 @@ impl Pair {
         world.add_template("password-only.yaml")?;
         world.grant("secrets", &[member_rule("", "secrets")])?;
         let launch = |replica| {
+            let arguments = &["--leader-elect=false"];
             world.launch(&Launch {
-                arguments: &["--leader-elect=false"],
+                arguments,
                 replica,
-                ..Launch::default()
+                ..UNELECTED
             })
         };
         let operators = [launch(0)?, launch(1)?];
@@ -74,18 +75,8 @@ impl Pair {
 fn two_at_work_on_the_same_releases_do_not_fight() -> Result<()> {
     let pair = Pair::new("replicas")?;
     let world = &pair.world;
-    let widgets: Vec<String> = NAMES
-        .iter()
-        .map(|name| {
-            world
-                .widget(name, json!({"extra": ["one", "two"], "deployment": {"enabled": true}}))
-                .to_string()
-        })
-        .collect();
-    world.kubectl.apply(&widgets.join("\n---\n"))?;
-    for name in NAMES {
-        world.await_ready(name)?;
-    }
+    let spec = json!({"extra": ["one", "two"], "deployment": {"enabled": true}});
+    world.install_all(&NAMES, |_| spec.clone())?;
     pair.rest()?;
     let passwords = pair.passwords()?;
 
@@ -104,18 +95,17 @@ fn two_at_work_on_the_same_releases_do_not_fight() -> Result<()> {
     let pruned = pair.deleted(start, "configmaps")?;
     ensure!(pruned == ["a-one", "b-one", "c-one"], "{pruned:?}");
     for name in &NAMES[..3] {
-        let widget = world.expect(&world.widgets(), name)?;
+        let widget = world.live(name)?;
         ensure!(widget["status"]["release"]["revision"] == 2, "{}", widget["status"]);
-        ensure!(condition(&widget, "Ready").context("Ready")?["status"] == "True");
+        ensure!(condition(&widget, "Ready")["status"] == "True");
     }
     ensure!(pair.passwords()? == passwords, "random results changed");
 
     // Others are drawn once, for both.
     let start = world.mark()?;
     world.run(["annotate", &world.widgets(), "a", "chartwright.dev/regenerate=now"])?;
-    world.await_object("secret", "a-random", "has another password", |secret| {
-        secret["data"] != passwords[0]
-    })?;
+    let is_another = |secret: &Value| secret["data"] != passwords[0];
+    world.await_object("secret", "a-random", "has another password", is_another)?;
     pair.rest()?;
     let [one, two] = pair.requests(start)?;
     let kept = one.into_iter().chain(two).filter(|request| {
@@ -139,14 +129,10 @@ fn two_at_work_on_the_same_releases_do_not_fight() -> Result<()> {
     // A deletion.
     let start = world.mark()?;
     world.delete("d")?;
-    for (kind, member) in [
-        ("configmap", "d-main"),
-        ("configmap", "d-two"),
-        ("secret", "d-random"),
-        ("deployment", "d"),
-    ] {
-        world.await_gone(kind, member)?;
-    }
+    world.await_gone("configmap", "d-main")?;
+    world.await_gone("configmap", "d-two")?;
+    world.await_gone("secret", "d-random")?;
+    world.await_gone("deployment", "d")?;
     pair.rest()?;
     let gone = pair.deleted(start, "configmaps")?;
     ensure!(gone == ["d-main", "d-one", "d-two"], "{gone:?}");
@@ -155,9 +141,9 @@ fn two_at_work_on_the_same_releases_do_not_fight() -> Result<()> {
     let before = versions(&world.labelled("configmaps,secrets,deployments")?);
     let start = world.mark()?;
     std::thread::sleep(Duration::from_secs(10));
-    let [one, two] = pair.requests(start)?;
-    ensure!(one.is_empty(), "they never leave it alone:\n{one}and\n{two}");
-    ensure!(two.is_empty(), "they never leave it alone:\n{one}and\n{two}");
+    for requests in pair.requests(start)? {
+        requests.none().context("they never leave it alone")?;
+    }
     ensure!(versions(&world.labelled("configmaps,secrets,deployments")?) == before);
     Ok(())
 }

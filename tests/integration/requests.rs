@@ -14,8 +14,8 @@ use chartwright::plan::members::Live;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::look::uid;
-use crate::world::World;
+use crate::look::{text, uid};
+use crate::{world, world::World};
 
 fn connect(world: &World, runtime: &Runtime) -> Result<(kube::Client, Arc<Snapshot>)> {
     runtime.block_on(async {
@@ -33,36 +33,29 @@ fn a_delete_means_the_object_that_was_looked_at() -> Result<()> {
     let id = ObjectId::new(GroupKind::new("", "ConfigMap"), &world.name, "a");
     world.run(["create", "configmap", "a"])?;
     let resource = snapshot.preferred(&id.group_kind).context("ConfigMap is served")?;
-    let seen = runtime
-        .block_on(objects::look(&client, resource, &id))?
-        .context("it is there")?;
+    let look = || {
+        runtime
+            .block_on(objects::look(&client, resource, &id))?
+            .context("it is there")
+    };
+    let delete = |seen: &Live| runtime.block_on(objects::delete(&client, resource, &id, seen));
+    let seen = look()?;
     world.kubectl.delete("configmap", "a")?;
     world.run(["create", "configmap", "a"])?;
 
-    let gone = runtime.block_on(objects::delete(&client, resource, &id, &seen))?;
-    ensure!(gone == Deleted::Changed);
+    ensure!(delete(&seen)? == Deleted::Changed);
     world.expect("configmap", "a")?;
     let released = runtime.block_on(objects::release(&client, resource, &id, &seen))?;
     ensure!(released == Deleted::Changed, "its successor keeps its marks");
 
-    let now = runtime
-        .block_on(objects::look(&client, resource, &id))?
-        .context("it is there")?;
+    let now = look()?;
     world.run(["annotate", "configmap", "a", "helm.sh/resource-policy=keep"])?;
-    ensure!(
-        runtime.block_on(objects::delete(&client, resource, &id, &now))? == Deleted::Changed,
-        "the same object in another state may be one that is to be kept"
-    );
-    let now = runtime
-        .block_on(objects::look(&client, resource, &id))?
-        .context("it is there")?;
-    ensure!(
-        runtime.block_on(objects::delete(&client, resource, &id, &now))? == Deleted::Accepted,
-        "the one that is there goes"
-    );
+    // The same object in another state may be one that is to be kept.
+    ensure!(delete(&now)? == Deleted::Changed);
+    let now = look()?;
+    ensure!(delete(&now)? == Deleted::Accepted, "the one that is there goes");
     world.await_gone("configmap", "a")?;
-    let again = runtime.block_on(objects::delete(&client, resource, &id, &now))?;
-    ensure!(again == Deleted::Absent, "{again:?}");
+    ensure!(delete(&now)? == Deleted::Absent);
     Ok(())
 }
 
@@ -72,41 +65,36 @@ fn no_write_brings_a_deleted_custom_resource_back() -> Result<()> {
     let runtime = Runtime::new()?;
     let (client, snapshot) = connect(&world, &runtime)?;
     world.apply_widget("a", json!({}))?;
-    let metadata = world.expect(&world.widgets(), "a")?["metadata"].take();
-    let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+    let metadata = world.live("a")?["metadata"].take();
     let kind = GroupKind::new(world.group(), "Widget");
     let resource = snapshot.resource(&kind, "v1").context("Widget is served")?.clone();
     let target = Target {
         resource,
         namespace: Some(world.name.clone()),
         name: "a".into(),
-        uid: text("uid"),
-        version: text("resourceVersion").parse()?,
+        uid: text(&metadata["uid"]).to_owned(),
+        version: text(&metadata["resourceVersion"]).parse()?,
     };
-    world.kubectl.delete(&world.widgets(), "a")?;
+    world.delete("a")?;
     let (labels, annotations) = Default::default();
-    let claimed = runtime
-        .block_on(apply_metadata(&client, &target, &labels, &annotations))
-        .map(drop);
-    ensure!(matches!(claimed, Err(Error::Conflict(_))), "{claimed:?}");
-    let reported = runtime.block_on(apply_status(&client, &target, &json!({}))).map(drop);
-    ensure!(reported.is_err(), "{reported:?}");
+    let claimed = runtime.block_on(apply_metadata(&client, &target, &labels, &annotations));
+    ensure!(matches!(claimed, Err(Error::Conflict(_))));
+    ensure!(runtime.block_on(apply_status(&client, &target, &json!({}))).is_err());
     world.absent(&world.widgets(), ["a"])?;
     // Nor does its successor get its status, whose subresource would take any UID.
     world.apply_widget("a", json!({}))?;
     let status = json!({"observedGeneration": 1});
     let reported = runtime.block_on(apply_status(&client, &target, &status)).map(drop);
     ensure!(matches!(reported, Err(Error::NotFound(_))), "{reported:?}");
-    let successor = world.expect(&world.widgets(), "a")?;
+    let successor = world.live("a")?;
     ensure!(successor["status"].is_null(), "{successor}");
     // Who only lags behind is told what is there now.
-    let metadata = &successor["metadata"];
     let late = Target {
-        uid: metadata["uid"].as_str().unwrap_or_default().to_owned(),
+        uid: uid(&successor),
         ..target
     };
     runtime.block_on(apply_status(&client, &late, &status))?;
-    let successor = world.expect(&world.widgets(), "a")?;
+    let successor = world.live("a")?;
     ensure!(successor["status"]["observedGeneration"] == 1, "{successor}");
     Ok(())
 }
@@ -117,9 +105,7 @@ fn is_conflict(result: &Result<Live, Error>) -> bool {
 
 /// What controllers do to a new object is none of our business here: its labels and what we add to them are.
 fn labels(object: Option<&Value>) -> Value {
-    object
-        .map(|object| object["metadata"]["labels"].clone())
-        .unwrap_or_default()
+    object.map_or(Value::Null, |object| object["metadata"]["labels"].clone())
 }
 
 #[test]
@@ -127,10 +113,8 @@ fn an_apply_is_for_what_was_seen_whatever_the_kind() -> Result<()> {
     let world = World::new("creation")?;
     let runtime = Runtime::new()?;
     let (client, snapshot) = connect(&world, &runtime)?;
-    let objects: Vec<Value> = serde_yaml::from_str(include_str!("../fixtures/integration/every-kind.yaml"))?;
-    for mut object in objects {
-        let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
-        let (api_version, kind) = (text("apiVersion"), text("kind"));
+    for mut object in world::objects("every-kind")? {
+        let [api_version, kind] = ["apiVersion", "kind"].map(|field| text(&object[field]).to_owned());
         let named = format!("{api_version} {kind}");
         let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
         let group_kind = GroupKind::new(group, kind.as_str());
@@ -145,11 +129,8 @@ fn an_apply_is_for_what_was_seen_whatever_the_kind() -> Result<()> {
         if is_namespaced {
             object["metadata"]["namespace"] = world.name.as_str().into();
         }
-        let changed = {
-            let mut changed = object.clone();
-            changed["metadata"]["labels"] = json!({"stolen": "1"});
-            changed
-        };
+        let mut changed = object.clone();
+        changed["metadata"]["labels"] = json!({"stolen": "1"});
         let resource = snapshot.resource(&id.group_kind, version);
         let resource = resource.with_context(|| format!("{named} is served"))?;
         let apply = |object: &Value, onto| runtime.block_on(objects::apply(&client, resource, &id, object, onto));
@@ -167,17 +148,12 @@ fn an_apply_is_for_what_was_seen_whatever_the_kind() -> Result<()> {
         ensure!(is_conflict(&again), "{named}, which is there, was taken: {again:?}");
         let other = apply(&changed, Onto::Object("8d1b9a1c-0000-4000-8000-000000000000"));
         ensure!(is_conflict(&other), "the successor of {named} was taken: {other:?}");
-        let after = get()?;
-        ensure!(
-            labels(after.as_ref()) == labels(Some(&found)),
-            "{named} was written: {after:?}"
-        );
+        let after = labels(get()?.as_ref());
+        ensure!(after == labels(Some(&found)), "{named} was written: {after}");
 
         let same = apply(&object, Onto::Object(&created.uid)).with_context(|| format!("{named}, as it is"))?;
-        ensure!(
-            same.fingerprint == created.fingerprint,
-            "{named}: what is a condition became a field"
-        );
+        // What is a condition became no field.
+        ensure!(same.fingerprint == created.fingerprint, "{named}");
         if !is_namespaced {
             world.run(["delete", &id.group_kind.to_string(), &id.name, "--wait=false"])?;
         }

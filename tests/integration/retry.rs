@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::condition;
+use crate::look::{condition, inventory};
 use crate::operator::{Launch, PANIC};
-use crate::support::eventually;
+use crate::support::{Request, eventually, until};
 use crate::world::{SOON, World, any_fields, config_map, crd, member_rule, served_changed};
 
 fn limit_range() -> Value {
@@ -23,7 +23,7 @@ fn limits() -> Value {
 
 fn failures(world: &World, name: &str, at_least: u64) -> Result<Value> {
     eventually(&format!("{at_least} failures"), SOON, || {
-        let widget = world.expect(&world.widgets(), name)?;
+        let widget = world.live(name)?;
         let count = widget["status"]["failures"].as_u64().unwrap_or_default();
         ensure!(count >= at_least, "{}", widget["status"]);
         Ok(Some(widget))
@@ -37,9 +37,9 @@ fn failures_are_counted_until_they_pass_or_something_changes() -> Result<()> {
     let start = world.mark()?;
     world.apply_widget("a", limits())?;
     let widget = failures(&world, "a", 3)?;
-    let retrying = condition(&widget, "Reconciling").unwrap_or_default();
+    let retrying = condition(&widget, "Reconciling");
     ensure!(retrying["reason"] == "ProgressingWithRetry", "{widget}");
-    ensure!(condition(&widget, "Stalled").is_none(), "{widget}");
+    ensure!(condition(&widget, "Stalled").is_null(), "{widget}");
     // Trap 22: a generation is observed when it is decided, not when it is tried.
     let observed = &widget["status"]["observedGeneration"];
     ensure!(observed.as_i64() != widget["metadata"]["generation"].as_i64());
@@ -51,36 +51,28 @@ fn failures_are_counted_until_they_pass_or_something_changes() -> Result<()> {
 
     // A new process goes on counting: nothing has changed.
     ensure!(operator.terminate()?.success());
-    let count = || -> Result<u64> {
-        let widget = world.expect(&world.widgets(), "a")?;
-        Ok(widget["status"]["failures"].as_u64().unwrap_or_default())
-    };
+    let count = || anyhow::Ok(world.live("a")?["status"]["failures"].as_u64());
     let before = count()?;
     let _operator = world.start()?;
     let next = eventually("it is tried again", SOON, || {
         Ok(Some(count()?).filter(|next| *next != before))
     })?;
-    ensure!(next > before, "{next} after {before}");
+    ensure!(next > before, "{next:?} after {before:?}");
 
     // A change starts it afresh, whatever it was waiting for.
     world.annotate("a", json!({"chartwright.dev/reset-at": "now"}))?;
-    let widget = eventually("it counts afresh", SOON, || {
-        let widget = world.expect(&world.widgets(), "a")?;
-        ensure!(widget["status"]["lastHandledResetAt"] == "now", "{}", widget["status"]);
-        Ok(Some(widget))
-    })?;
+    let widget = world.await_field(&world.widgets(), "a", "/status/lastHandledResetAt", "now")?;
     ensure!(widget["status"]["failures"].as_u64() < Some(3), "{}", widget["status"]);
     failures(&world, "a", 2)?;
     world.update("a", json!({"extraDeploy": []}))?;
-    let widget = world.expect(&world.widgets(), "a")?;
+    let widget = world.live("a")?;
     ensure!(widget["status"]["failures"].is_null(), "{}", widget["status"]);
 
     // And without one it is tried until it works.
     world.edit("a", limits())?;
     failures(&world, "a", 1)?;
     world.grant("limits", &[member_rule("", "limitranges")])?;
-    world.await_ready("a")?;
-    Ok(())
+    world.await_ready("a").map(drop)
 }
 
 #[test]
@@ -91,12 +83,12 @@ fn what_a_policy_denies_is_tried_until_the_policy_goes() -> Result<()> {
     let not_pink = "!has(object.data) || !('color' in object.data) || object.data.color != 'pink'";
     world.deny("CREATE, UPDATE", not_pink, "pink is immutable")?;
     let pink = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: probe}\ndata: {color: pink}\n";
-    eventually("the policy is at work", SOON, || {
-        let refused = world
+    let probe = || {
+        world
             .kubectl
-            .run_with_input(["create", "--dry-run=server", "-f", "-"], pink);
-        Ok(refused.is_err().then_some(()))
-    })?;
+            .run_with_input(["create", "--dry-run=server", "-f", "-"], pink)
+    };
+    until("the policy is at work", SOON, || Ok(probe().is_err()))?;
     world.edit("a", json!({"color": "pink"}))?;
     world.await_unready("a", "Denied", &["pink is immutable"])?;
     world.deny_no_more()?;
@@ -156,34 +148,24 @@ fn a_retry_sends_nothing_that_was_refused_and_deletes_nothing_that_is_gone() -> 
     world.install_crd("Gizmo")?;
     admin.run(["label", "crd", &gadgets, "team=x"])?;
     let enough = (reconciles("a") + 1).max(4);
-    eventually("it is tried again", SOON, || {
-        Ok((reconciles("a") >= enough).then_some(()))
-    })?;
+    until("it is tried again", SOON, || Ok(reconciles("a") >= enough))?;
     let requests = world.requests(&operator, start)?;
-    let mut members = requests.clone().filter(|request| {
-        let kinds = ["configmaps", "secrets", "gadgets"];
-        kinds.contains(&request.resource.as_str()) && request.name.starts_with('a')
-    });
-    ensure!(members.clone().verb("patch").len() == members.len(), "{members}");
-    ensure!(members.len() == 5, "{members}");
-    let kept = requests
-        .resource("secrets")
-        .filter(|request| request.name.starts_with("chartwright-kept-"));
-    ensure!(kept.clone().verb("delete").is_empty(), "{kept}");
-    ensure!(kept.clone().verb("get").is_empty(), "{kept}");
-    ensure!(kept.len() == 1, "{kept}");
+    let is_of = |request: &Request| ["configmaps", "secrets", "gadgets"].contains(&request.resource.as_str());
+    let members = requests
+        .clone()
+        .filter(|request| is_of(request) && request.name.starts_with('a'));
+    members.are("3 patch configmaps, patch gadgets, patch secrets")?;
+    let kept = requests.filter(|request| request.name.starts_with("chartwright-kept-"));
+    kept.are("patch secrets")?;
 
     // What it is judged by changes.
     served_changed();
     let start = world.mark()?;
-    let any = json!([{"op": "replace", "path": SPEC, "value": any_fields()}]).to_string();
-    admin.run(["patch", "crd", &gadgets, "--type=json", "-p", &any])?;
-    eventually("it is sent again", 2 * SOON, || {
-        Ok(world.get(&gadgets, "a")?.is_some().then_some(()))
-    })?;
+    let any = json!([{"op": "replace", "path": SPEC, "value": any_fields()}]);
+    world.patch_by("json", "crd", &gadgets, &any)?;
+    until("it is sent again", 2 * SOON, || Ok(world.get(&gadgets, "a")?.is_some()))?;
     world.await_ready("a")?;
-    members = world.requests(&operator, start)?.resource("configmaps");
-    ensure!(members.is_empty(), "{members}");
+    world.requests(&operator, start)?.resource("configmaps").none()?;
 
     // One can't be pruned; the random results went with the Secret that had them.
     world.install("b", drawn(json!([limit_range()])))?;
@@ -196,7 +178,7 @@ fn a_retry_sends_nothing_that_was_refused_and_deletes_nothing_that_is_gone() -> 
     let secrets = requests.clone().resource("secrets");
     let (looks, deletes) = (secrets.clone().verb("get"), secrets.clone().verb("delete"));
     ensure!(looks.len() <= 1 && deletes.len() == 2, "{secrets}");
-    ensure!(requests.clone().resource("configmaps").is_empty(), "{requests}");
+    requests.resource("configmaps").none()?;
 
     // One can't be rendered, for want of a right.
     world.install("c", drawn(json!([])))?;
@@ -217,20 +199,10 @@ fn one_release_that_panics_does_not_stop_the_others() -> Result<()> {
     let operator = world.start()?;
     world.install("bad", json!({"extra": ["one"]}))?;
     ensure!(operator.terminate()?.success());
-    let mut operator = world.launch(&Launch {
-        environment: &[(PANIC, "bad")],
-        metrics: true,
-        ..Launch::default()
-    })?;
+    let mut operator = world.launch(&Launch::with(&[(PANIC, "bad")]).metered())?;
     world.edit("bad", json!({"color": "red"}))?;
     world.await_unready("bad", "Panicked", &[])?;
-    let before = world.expect(&world.widgets(), "bad")?;
-    ensure!(
-        before["status"]["inventory"]
-            .as_array()
-            .is_some_and(|rows| rows.len() == 2),
-        "the record is lost: {before}"
-    );
+    ensure!(inventory(&world.live("bad")?).len() == 2, "the record is lost");
     world.install("good", json!({}))?;
     world.kubectl.delete("configmap", "good-main")?;
     world.await_there("configmap", "good-main")?;
@@ -254,17 +226,14 @@ fn a_change_ends_what_is_under_way() -> Result<()> {
     let count = || -> Result<usize> { Ok(world.labelled("configmaps")?.len()) };
     world.apply_widget("a", json!({"extra": names}))?;
     world.await_there("configmap", "a-m010")?;
-    let suspend = |value: Value| json!({"metadata": {"annotations": {"chartwright.dev/suspend": value}}});
-    world.patch(&world.widgets(), "a", &suspend("true".into()))?;
-    world.await_condition("a", "Suspended", "True")?;
+    world.suspend("a")?;
     let made = count()?;
     ensure!(made < MANY, "it was finished although it was suspended: {made}");
     // What is recorded is what is there.
-    let widget = world.expect(&world.widgets(), "a")?;
-    let recorded = widget["status"]["inventory"].as_array().map(Vec::len);
-    ensure!(recorded == Some(made), "{recorded:?} of {made}");
-    world.patch(&world.widgets(), "a", &suspend(Value::Null))?;
-    eventually("it goes on", SOON, || Ok((count()? > made).then_some(())))?;
+    let recorded = inventory(&world.live("a")?).len();
+    ensure!(recorded == made, "{recorded} of {made}");
+    world.annotate("a", json!({"chartwright.dev/suspend": null}))?;
+    until("it goes on", SOON, || Ok(count()? > made))?;
     world.update("a", json!({"extra": ["last"]}))?;
     ensure!(world.labelled("configmaps")?.len() == 2, "{}", count()?);
     Ok(())

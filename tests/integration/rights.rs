@@ -1,25 +1,23 @@
 //! What an operator does without a right that it needs, and when it gets it: it says which, goes on by itself, and
 //! deletes nothing meanwhile.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{condition, is_ready, says};
+use crate::look::{condition, inventory, is_ready, says, text, uid};
 use crate::operator::{ELECTED, IMPATIENT, Launch};
-use crate::support::eventually;
+use crate::support::{eventually, until};
 use crate::world::{SOON, Setup, World, crd, member_rule};
 
 fn without(name: &str, resources: &[&str]) -> Result<World> {
-    World::with(
-        name,
-        Setup {
-            without: resources,
-            ..Setup::USUAL
-        },
-    )
+    World::with(name, Setup::without(resources))
 }
+
+const NEEDS_RIGHTS: &str = "the operator needs the rights";
 
 fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
@@ -37,14 +35,8 @@ fn a_status_that_may_not_be_written_is_told_by_an_event_and_tried_ever_more_seld
     let world = without("rights-status", &["widgets/status"])?;
     let operator = world.start()?;
     world.apply_widget("a", json!({"extra": ["one"]}))?;
-    world.await_event(
-        "a",
-        "StatusUnwritten",
-        &[
-            "cannot patch resource \"widgets/status\"",
-            "the operator needs the rights",
-        ],
-    )?;
+    let told = ["cannot patch resource \"widgets/status\"", NEEDS_RIGHTS];
+    world.await_event("a", "StatusUnwritten", &told)?;
     world.await_there("configmap", "a-one")?;
     let start = world.mark()?;
     std::thread::sleep(Duration::from_secs(6));
@@ -59,7 +51,7 @@ fn a_status_that_may_not_be_written_is_told_by_an_event_and_tried_ever_more_seld
     world.await_gone("configmap", "a-one")?;
     world.grant("status", &[rule(&world.group(), "widgets/status", &["patch"])])?;
     let widget = world.await_ready("a")?;
-    ensure!(crate::look::inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-two"]);
+    ensure!(inventory(&widget) == ["ConfigMap a-main", "ConfigMap a-two"]);
     Ok(())
 }
 
@@ -74,8 +66,7 @@ fn events_that_may_not_be_written_are_told_by_the_log() -> Result<()> {
     world.grant("events", &[rule("events.k8s.io", "events", &["create", "patch"])])?;
     std::thread::sleep(Duration::from_secs(1));
     world.update("a", json!({"color": "red"}))?;
-    world.await_event("a", "UpgradeSuccessful", &[])?;
-    Ok(())
+    world.await_event("a", "UpgradeSuccessful", &[]).map(drop)
 }
 
 #[test]
@@ -86,27 +77,20 @@ fn without_the_right_to_leases_nobody_leads_and_whoever_loses_one_ends() -> Resu
     operator.await_log("leader election needs get, create and update on leases")?;
     std::thread::sleep(Duration::from_secs(2));
     ensure!(operator.is_running() && world.labelled("configmaps")?.is_empty());
-    world.grant(
-        "leases",
-        &[rule("coordination.k8s.io", "leases", &["get", "create", "update"])],
-    )?;
+    let leases = rule("coordination.k8s.io", "leases", &["get", "create", "update"]);
+    world.grant("leases", &[leases])?;
     world.await_ready("a")?;
 
     let theirs = json!({"spec": {"holderIdentity": "somebody"}});
     world.patch("lease", "widgets", &theirs)?;
-    let status = operator.wait()?;
-    let log = operator.log();
-    ensure!(
-        status.code() == Some(1) && log.contains("leadership lost: lease rights-leases/widgets is held by somebody"),
-        "{status:?}\n{log}"
-    );
-    Ok(())
+    ensure!(operator.wait()?.code() == Some(1), "{}", operator.log());
+    let told = "leadership lost: lease rights-leases/widgets is held by somebody";
+    says(&operator.log(), &[told])
 }
 
 #[test]
 fn a_kind_of_members_without_rights_is_named_and_nothing_is_pruned_until_they_are_given() -> Result<()> {
-    let world = without("rights-member", &["configmaps"])?;
-    world.grant("secrets", &[member_rule("", "secrets")])?;
+    let world = without("rights-member", &["configmaps"])?.granted("", "secrets")?;
     let _operator = world.start()?;
     let spec =
         |color: &str, secret: bool| json!({"color": color, "secret": {"enabled": secret, "password": "hunter2"}});
@@ -137,37 +121,24 @@ fn what_an_operator_may_not_do_to_its_own_kind_is_told() -> Result<()> {
     world.apply_widget("a", json!({}))?;
     operator.await_log("cannot list resource \\\"widgets\\\"")?;
     world.grant("look", &[rule(&world.group(), "widgets", &["get", "list", "watch"])])?;
-    world.await_event("a", "Claim", &["finalizer", "the operator needs the rights"])?;
+    world.await_event("a", "Claim", &["finalizer", NEEDS_RIGHTS])?;
     ensure!(world.labelled("configmaps")?.is_empty(), "made without a claim");
     let touch = [rule(&world.group(), "widgets", &["patch"])];
     world.grant("touch", &touch)?;
     world.await_ready("a")?;
 
     revoke(&world, "touch")?;
-    world.kubectl.begin_delete(&world.widgets(), "a")?;
-    world.await_event(
-        "a",
-        "DeleteFailed",
-        &["chartwright.dev/release", "the operator needs the rights"],
-    )?;
-    let widget = world.expect(&world.widgets(), "a")?;
-    ensure!(
-        condition(&widget, "Ready").is_some_and(|ready| ready["reason"] == "DeleteFailed"),
-        "{widget}"
-    );
+    world.begin_delete("a")?;
+    world.await_event("a", "DeleteFailed", &["chartwright.dev/release", NEEDS_RIGHTS])?;
+    let widget = world.live("a")?;
+    ensure!(condition(&widget, "Ready")["reason"] == "DeleteFailed", "{widget}");
     world.grant("touch", &touch)?;
-    world.await_gone(&world.widgets(), "a")
+    world.await_deleted("a")
 }
 
 #[test]
 fn a_namespace_without_rights_keeps_no_other_from_working() -> Result<()> {
-    let world = World::with(
-        "rights-one",
-        Setup {
-            only_in: &["rights-one"],
-            ..Setup::USUAL
-        },
-    )?;
+    let world = World::with("rights-one", Setup::only_in(&["rights-one"]))?;
     let other = world.control_plane.kubectl().create_namespace("rights-other")?;
     let operator = world.launch(&Launch {
         arguments: &["--watch-namespace=rights-one,rights-other"],
@@ -181,19 +152,13 @@ fn a_namespace_without_rights_keeps_no_other_from_working() -> Result<()> {
     let mut widget = world.widget("b", json!({}));
     widget["metadata"]["namespace"] = "rights-other".into();
     other.apply(&widget.to_string())?;
-    world.grant(
-        "other",
-        &[
-            member_rule("", "configmaps"),
-            rule(&world.group(), "widgets", &["get", "list", "watch", "patch"]),
-            rule(&world.group(), "widgets/status", &["patch"]),
-        ],
-    )?;
+    let own = rule(&world.group(), "widgets", &["get", "list", "watch", "patch"]);
+    let status = rule(&world.group(), "widgets/status", &["patch"]);
+    world.grant("other", &[member_rule("", "configmaps"), own, status])?;
     eventually("the other namespace works, too", SOON, || {
-        let widget = other.get(&world.widgets(), "b")?;
-        Ok(widget.filter(is_ready))
-    })?;
-    Ok(())
+        Ok(other.get(&world.widgets(), "b")?.filter(is_ready))
+    })
+    .map(drop)
 }
 
 #[test]
@@ -203,25 +168,16 @@ fn forcing_leaves_replicas_while_it_cannot_be_seen_who_sets_them() -> Result<()>
     world.install("a", json!({}))?;
     world.kubectl.scale("kube-controller-manager", "a", 4)?;
     world.await_quiet(&operator)?;
-    let force = |token: &str| -> Result<()> {
-        world.annotate("a", json!({"chartwright.dev/force-at": token}))?;
-        world.await_field(&world.widgets(), "a", "/status/lastHandledForceAt", token)?;
-        Ok(())
-    };
-    force("once")?;
-    world.await_event(
-        "a",
-        "ReplicasLeft",
-        &["Deployment.apps rights-scale/a", "list horizontalpodautoscalers"],
-    )?;
+    world.force("a", "once")?;
+    let told = ["Deployment.apps rights-scale/a", "list horizontalpodautoscalers"];
+    world.await_event("a", "ReplicasLeft", &told)?;
     world.await_quiet(&operator)?;
     ensure!(world.expect("deployment", "a")?["spec"]["replicas"] == 4);
     world.await_ready("a")?;
     world.grant("look", &[rule("autoscaling", "horizontalpodautoscalers", &["list"])])?;
     std::thread::sleep(Duration::from_secs(1));
-    force("twice")?;
-    world.await_field("deployment", "a", "/spec/replicas", 2)?;
-    Ok(())
+    world.force("a", "twice")?;
+    world.await_field("deployment", "a", "/spec/replicas", 2).map(drop)
 }
 
 const ROLES: [&str; 3] = [
@@ -230,6 +186,10 @@ const ROLES: [&str; 3] = [
     "rbac/hmac_key_role.yaml",
 ];
 const MEMBER_VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
+
+fn memcached() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/memcached")
+}
 
 /// Everything that charts/memcached can make.
 fn all_of_memcached() -> Value {
@@ -246,26 +206,19 @@ fn texts(list: &Value) -> Vec<String> {
 
 #[test]
 fn each_resource_that_is_taken_away_is_missed() -> Result<()> {
-    let chart = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/memcached");
     let whole = World::new("rights-missed")?;
-    let mut resources = Vec::new();
+    let mut resources = BTreeSet::new();
     for role in ROLES {
-        resources.extend(
-            whole
-                .project_rules(role)?
-                .iter()
-                .flat_map(|rule| texts(&rule["resources"])),
-        );
+        let rules = whole.project_rules(role)?;
+        resources.extend(rules.iter().flat_map(|rule| texts(&rule["resources"])));
     }
-    resources.sort();
-    resources.dedup();
     // Autoscalers have a test of their own, and nobody serves ServiceMonitors here.
     resources.retain(|resource| !["horizontalpodautoscalers", "servicemonitors"].contains(&resource.as_str()));
     ensure!(resources.len() >= 14, "{resources:?}");
     let mut running = Vec::new();
     for (number, resource) in resources.iter().enumerate() {
         let world = without(&format!("rights-missed-{number}"), &[resource])?;
-        world.write_watches_of(&[("Widget", &chart, &[])])?;
+        world.write_watches_of(&[("Widget", &memcached(), &[])])?;
         let start = world.mark()?;
         let operator = world.launch(&ELECTED)?;
         let mut spec = all_of_memcached();
@@ -276,10 +229,10 @@ fn each_resource_that_is_taken_away_is_missed() -> Result<()> {
     }
     for (resource, world, operator, start) in &running {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-        eventually(&format!("{resource}/{subresource} is missed"), SOON, || {
+        until(&format!("{resource}/{subresource} is missed"), SOON, || {
             let asked = world.all_requests(operator, *start)?.resource(resource);
             let refused = asked.filter(|request| request.status == 403 && request.subresource == subresource);
-            Ok((!refused.is_empty()).then_some(()))
+            Ok(!refused.is_empty())
         })?;
     }
     Ok(())
@@ -290,8 +243,8 @@ fn each_resource_that_is_taken_away_is_missed() -> Result<()> {
 fn every_right_of_the_project_is_used_and_none_is_missing() -> Result<()> {
     let world = World::with("rights-used", Setup::ALONE)?;
     world.serve(&crd("monitoring.coreos.com", "ServiceMonitor"))?;
-    let chart = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/memcached");
-    world.write_watches_of(&[("Widget", &chart, &[])])?;
+
+    world.write_watches_of(&[("Widget", &memcached(), &[])])?;
     let operator = world.launch(&ELECTED)?;
     world.apply_widget("a", all_of_memcached())?;
     // No pod runs here, so that it is asked why.
@@ -316,22 +269,14 @@ fn every_right_of_the_project_is_used_and_none_is_missing() -> Result<()> {
     // Events that say the same become one, which is patched from the third on.
     for _ in 0..3 {
         let maps = world.list("configmap", "app.kubernetes.io/instance=a")?;
-        let (name, before) = (
-            maps[0]["metadata"]["name"].as_str().unwrap_or_default(),
-            crate::look::uid(&maps[0]),
-        );
+        let (name, before) = (text(&maps[0]["metadata"]["name"]), uid(&maps[0]));
         world.kubectl.delete("configmap", name)?;
-        world.await_object("configmap", name, "is back", |map| crate::look::uid(map) != before)?;
+        world.await_object("configmap", name, "is back", |map| uid(map) != before)?;
     }
     world.await_condition("a", "Deployed", "True")?;
-    eventually("the pods are looked at", SOON, || {
-        let pods = world
-            .control_plane
-            .audit()
-            .requests()?
-            .by_user(&operator.user)
-            .resource("pods");
-        Ok((!pods.is_empty()).then_some(()))
+    until("the pods are looked at", SOON, || {
+        let asked = world.control_plane.audit().requests()?.by_user(&operator.user);
+        Ok(!asked.resource("pods").is_empty())
     })?;
     world.delete("a")?;
     all(false)?;
@@ -350,19 +295,15 @@ fn every_right_of_the_project_is_used_and_none_is_missing() -> Result<()> {
         })
     };
     let mut unused = Vec::new();
-    for role in [
-        "rbac/role.yaml",
-        "rbac/leader_election_role.yaml",
-        "rbac/hmac_key_role.yaml",
-    ] {
+    for role in ROLES {
         for rule in world.project_rules(role)? {
             let [groups, resources, verbs, names] =
                 ["apiGroups", "resources", "verbs", "resourceNames"].map(|field| texts(&rule[field]));
+            let of_members = verbs == MEMBER_VERBS;
             for (group, resource) in groups
                 .iter()
                 .flat_map(|group| resources.iter().map(move |one| (group, one)))
             {
-                let of_members = verbs == MEMBER_VERBS;
                 for verb in &verbs {
                     let is_used = match (verb.as_str(), resource.as_str()) {
                         // What an apply needs beside patch where nothing is there yet: one request, of the verb patch.
@@ -396,7 +337,7 @@ fn the_rules_for_one_namespace_are_those_for_the_cluster_but_for_what_lies_in_no
     };
     let rest: Vec<Value> = whole.into_iter().filter(|rule| !lies_in_none(rule)).collect();
     ensure!(world.project_rules("namespaced/role.yaml")? == rest);
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("config/namespaced");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/namespaced");
     let dry = ["apply", "--dry-run=server", "-k", &folder.display().to_string()];
     let told = world.kubectl.run(dry)?;
     says(&told, &["rolebinding", "chartwright-manager-role "])
@@ -413,9 +354,8 @@ fn without_the_right_to_watch_crds_discovery_is_read_now_and_then() -> Result<()
     world.await_condition("b", "Ready", "False")?;
     let start = world.mark()?;
     std::thread::sleep(Duration::from_secs(6));
-    let reads = world
-        .all_requests(&operator, start)?
-        .filter(|request| request.uri == "/apis" || request.uri == "/api");
+    let asked = world.all_requests(&operator, start)?;
+    let reads = asked.filter(|request| request.uri == "/apis" || request.uri == "/api");
     ensure!(reads.len() <= 4, "{reads}");
     Ok(())
 }

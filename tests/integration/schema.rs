@@ -6,34 +6,27 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::look::uid;
-use crate::support::eventually;
-use crate::world::{SOON, World, any_fields, member_rule, served_changed};
+use crate::world::{SOON, World, any_fields, served_changed};
 
 /// Gives the kind other schemas. The API server takes a moment to mind them.
 fn change_schema(world: &World, spec: &Value, status: &Value) -> Result<()> {
     let schema = json!({"type": "object", "properties": {"spec": spec, "status": status}});
     let patch = json!([{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema", "value": schema}]);
     served_changed();
-    let (kubectl, name, patch) = (world.control_plane.kubectl(), world.widgets(), patch.to_string());
-    kubectl.run(["patch", "crd", &name, "--type=json", "-p", &patch])?;
+    world.patch_by("json", "crd", &world.widgets(), &patch)?;
     std::thread::sleep(Duration::from_secs(3));
     Ok(())
 }
 
 fn delete_crd(world: &World) -> Result<()> {
     served_changed();
-    let (kubectl, name) = (world.control_plane.kubectl(), world.widgets());
-    kubectl.run(["delete", "crd", &name, "--wait=false"])?;
-    Ok(())
+    world.kubectl.begin_delete("crd", &world.widgets())
 }
 
 fn secrets(world: &World) -> Result<usize> {
     let key = format!("{}-hmac-key", world.name);
-    let secrets = world.list("secrets", "")?;
-    Ok(secrets
-        .iter()
-        .filter(|secret| secret["metadata"]["name"] != key.as_str())
-        .count())
+    let is_another = |secret: &&Value| secret["metadata"]["name"] != key.as_str();
+    Ok(world.list("secrets", "")?.iter().filter(is_another).count())
 }
 
 /// The API server then refuses every write on what was made before: status, finalizer and all.
@@ -56,22 +49,19 @@ fn a_custom_resource_that_a_later_schema_refuses_is_told_of_and_costs_no_other()
     world.update("b", json!({"color": "green"}))?;
     ensure!(secrets(&world)? == 0, "the status of the others keeps their records");
 
-    world.kubectl.begin_delete(&world.widgets(), "a")?;
+    world.begin_delete("a")?;
     world.await_event("a", "DeleteFailed", &["finalizer", "spec.needed"])?;
     world.absent("configmap", ["a-main"])?;
     world.expect("configmap", "b-main")?;
     change_schema(&world, &any_fields(), &any_fields())?;
-    eventually("it goes when it may", 2 * SOON, || {
-        Ok(world.get(&world.widgets(), "a")?.is_none().then_some(()))
-    })?;
+    world.await_gone_within(2 * SOON, &world.widgets(), "a")?;
     ensure!(!operator.log().contains("are kept in Secrets"), "{}", operator.log());
     Ok(())
 }
 
 #[test]
 fn a_status_whose_values_the_schema_refuses_is_kept_elsewhere() -> Result<()> {
-    let world = World::new("schema-status")?;
-    world.grant("secrets", &[member_rule("", "secrets")])?;
+    let world = World::new("schema-status")?.granted("", "secrets")?;
     let mut status = any_fields();
     status["properties"] = json!({"conditions": {"type": "array", "maxItems": 1, "items": any_fields()}});
     change_schema(&world, &any_fields(), &status)?;
@@ -80,8 +70,7 @@ fn a_status_whose_values_the_schema_refuses_is_kept_elsewhere() -> Result<()> {
     world.await_event("a", "Ready", &["2 members are ready"])?;
     world.await_quiet(&operator)?;
     ensure!(secrets(&world)? == 1);
-    operator.kill()?;
-    let operator = world.start_and_settle()?;
+    let operator = world.replace_and_settle(operator)?;
     world.edit("a", json!({"extra": []}))?;
     world.await_gone("configmap", "a-one")?;
     world.await_quiet(&operator)?;
@@ -102,10 +91,8 @@ fn a_crd_that_is_removed_takes_its_releases_along_and_may_come_back() -> Result<
     operator.await_log("no longer serves")?;
     world.install_crd("Widget")?;
     world.install("a", json!({"extra": ["two"]}))?;
-    let (main, two) = (
-        world.expect("configmap", "a-main")?,
-        world.expect("configmap", "a-two")?,
-    );
+    let main = world.expect("configmap", "a-main")?;
+    let two = world.expect("configmap", "a-two")?;
 
     // While no operator runs, and with force: the custom resources go, and nothing of theirs.
     operator.kill()?;

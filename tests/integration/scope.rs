@@ -3,41 +3,32 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::look::{inventory, uid, versions};
-use crate::operator::{Launch, METERED};
-use crate::support::eventually;
-use crate::world::{Setup, World, member_rule};
+use crate::look::{inventory, says, text, uid, versions};
+use crate::operator::{ELECTED, Launch, METERED, UNELECTED};
+use crate::support::{Request, eventually, until};
+use crate::world::{PROMPT, SOON, Setup, World, member_rule};
 
 #[test]
 fn of_two_replicas_one_works_and_the_other_takes_over() -> Result<()> {
     let world = World::new("scope-leader")?;
-    let replica = |replica: usize| {
-        let arguments: &[&str] = &["--leader-elect", "--leader-election-id=widgets"];
-        world.launch(&Launch {
-            arguments,
-            replica,
-            ..Launch::default()
-        })
-    };
+    let replica = |replica: usize| world.launch(&Launch { replica, ..ELECTED });
     let first = replica(1)?;
     world.install("a", json!({}))?;
     let start = world.mark()?;
     let second = replica(2)?;
     world.install("b", json!({}))?;
     std::thread::sleep(Duration::from_secs(3));
-    let requests = world.requests(&second, start)?;
-    ensure!(requests.is_empty(), "the replica that waits has worked:\n{requests}");
+    world.requests(&second, start)?.none()?;
     let waiting = world.all_requests(&second, start)?.resource("leases");
     ensure!(!waiting.is_empty(), "it does not even look at the lease");
 
     first.kill()?;
     world.apply_widget("c", json!({}))?;
     // The lease lasts fifteen seconds.
-    eventually("the other replica works", Duration::from_secs(45), || {
-        Ok(world.get("configmap", "c-main")?.is_some().then_some(()))
-    })?;
+    let works = || Ok(world.get("configmap", "c-main")?.is_some());
+    until("the other replica works", Duration::from_secs(45), works)?;
     world.await_ready("c")?;
     ensure!(!world.requests(&second, start)?.writes().is_empty());
 
@@ -68,11 +59,7 @@ fn a_crd_that_is_not_there_yet_is_waited_for() -> Result<()> {
     world.edit("a", json!({"extraDeploy": [gadget], "color": "red", "extra": []}))?;
     let waiting = world.await_condition("a", "Reconciling", "True")?;
     ensure!(waiting["reason"] == "KindUnknown", "{waiting}");
-    ensure!(
-        waiting["message"]
-            .as_str()
-            .is_some_and(|text| text.contains("Gadget") && text.contains("templates/extra.yaml"))
-    );
+    says(text(&waiting["message"]), &["Gadget", "templates/extra.yaml"])?;
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
     world.expect("configmap", "a-one")?;
     world.install_crd("Gadget")?;
@@ -93,6 +80,12 @@ fn a_crd_that_is_not_there_yet_is_waited_for() -> Result<()> {
     Ok(())
 }
 
+fn is_untouched(widget: &Value) -> Result<()> {
+    let (status, finalizers) = (&widget["status"], &widget["metadata"]["finalizers"]);
+    ensure!(status.is_null() && finalizers.is_null(), "{widget}");
+    Ok(())
+}
+
 /// The operator has rights in these namespaces and nowhere else.
 fn confined(name: &str, also: &[&str]) -> Result<()> {
     let mut namespaces = vec![name];
@@ -102,13 +95,7 @@ fn confined(name: &str, also: &[&str]) -> Result<()> {
     for namespace in also.iter().copied().chain([outside.as_str()]) {
         kubectl.create_namespace(namespace)?;
     }
-    let world = World::with(
-        name,
-        Setup {
-            only_in: &namespaces,
-            ..Setup::USUAL
-        },
-    )?;
+    let world = World::with(name, Setup::only_in(&namespaces))?;
     let widget = |namespace: &str| {
         let mut widget = world.widget("a", json!({"extra": ["one"]}));
         widget["metadata"]["namespace"] = namespace.into();
@@ -116,38 +103,22 @@ fn confined(name: &str, also: &[&str]) -> Result<()> {
     };
     let start = world.mark()?;
     let value = namespaces.join(",");
-    let operator = world.launch(&Launch {
-        environment: &[("WATCH_NAMESPACE", &value)],
-        ..Launch::default()
-    })?;
+    let operator = world.launch(&Launch::with(&[("WATCH_NAMESPACE", &value)]))?;
     kubectl.apply(&widget(&outside))?;
     for namespace in &namespaces {
         let place = kubectl.in_namespace(namespace);
         place.apply(&widget(namespace))?;
-        let what = format!("the widget in {namespace} is ready");
-        eventually(&what, Duration::from_secs(30), || {
-            let widget = place.get(&world.widgets(), "a")?.context("it is not there")?;
-            let ready = crate::look::condition(&widget, "Ready");
-            ensure!(ready.as_ref().is_some_and(|ready| ready["status"] == "True"));
-            Ok(Some(()))
-        })?;
+        place.wait("Ready", &world.widgets(), "a", SOON)?;
+        let has_one = || Ok(place.get("configmap", "a-one")?.is_some());
         place.run(["delete", "configmap", "a-one"])?;
-        eventually("a member is back", crate::world::PROMPT, || {
-            Ok(place.get("configmap", "a-one")?.map(drop))
-        })?;
+        until("a member is back", PROMPT, has_one)?;
         place.patch(&world.widgets(), "a", &json!({"spec": {"extra": []}}))?;
-        eventually("a member is pruned", crate::world::PROMPT, || {
-            Ok(place.get("configmap", "a-one")?.is_none().then_some(()))
-        })?;
+        until("a member is pruned", PROMPT, || Ok(!has_one()?))?;
         place.delete(&world.widgets(), "a")?;
         ensure!(place.get("configmap", "a-main")?.is_none());
     }
-    let untouched = kubectl
-        .in_namespace(&outside)
-        .get(&world.widgets(), "a")?
-        .context("it is gone")?;
-    ensure!(untouched["status"].is_null(), "{untouched}");
-    ensure!(untouched["metadata"]["finalizers"].is_null(), "{untouched}");
+    let untouched = kubectl.in_namespace(&outside).get(&world.widgets(), "a")?;
+    is_untouched(&untouched.context("it is gone")?)?;
     let requests = world.all_requests(&operator, start)?;
     let beyond = requests.filter(|request| {
         let ours = ["widgets", "configmaps", "secrets", "events", "leases"].contains(&request.resource.as_str());
@@ -174,18 +145,14 @@ fn a_selector_chooses_and_does_not_let_go_of_what_it_chose() -> Result<()> {
     let start = world.mark()?;
     world.apply_widget("other", json!({}))?;
     world.apply_widget("a", json!({}))?;
-    let team =
-        |team: serde_json::Value| world.patch(&world.widgets(), "a", &json!({"metadata": {"labels": {"team": team}}}));
+    let team = |team: Value| world.patch_widget("a", &json!({"metadata": {"labels": {"team": team}}}));
     team("blue".into())?;
     world.await_ready("a")?;
-    let other = world.expect(&world.widgets(), "other")?;
-    ensure!(other["status"].is_null(), "{other}");
-    ensure!(other["metadata"]["finalizers"].is_null(), "{other}");
-    let requests = world.requests(&operator, start)?.name("other");
-    ensure!(requests.is_empty(), "{requests}");
+    is_untouched(&world.live("other")?)?;
+    world.requests(&operator, start)?.name("other").none()?;
 
     // Its members are there: somebody must go on looking after them.
-    team(serde_json::Value::Null)?;
+    team(Value::Null)?;
     world.update("a", json!({"color": "red"}))?;
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "red");
     world.delete("a")?;
@@ -240,10 +207,9 @@ fn a_name_takes_no_release_into_another_namespace() -> Result<()> {
         world.await_stalled(name, "Refused", &[&format!("add \"{name}\" to `allow.namespaces`")])?;
     }
     world.install("scope-target", json!({}))?;
-    let beyond = world
-        .requests(&operator, start)?
-        .filter(|request| ["kube-system", "scope-target-2"].contains(&request.namespace.as_str()));
-    ensure!(beyond.is_empty(), "{beyond}");
+    let asked = world.requests(&operator, start)?;
+    let beyond = |request: &Request| ["kube-system", "scope-target-2"].contains(&request.namespace.as_str());
+    asked.filter(beyond).none()?;
     drop(operator);
 
     of_allowed("scope-target-2")?;
@@ -288,10 +254,7 @@ fn several_kinds_live_in_one_process_and_the_same_name_in_two_of_them() -> Resul
         ("Widget", &world.chart(), &["overrideValues: {color: $COLOR}"]),
         ("Gadget", &gadget, &["overrideValues: {word: fixed}"]),
     ])?;
-    let _operator = world.launch(&Launch {
-        environment: &[("COLOR", "green")],
-        ..Launch::default()
-    })?;
+    let _operator = world.launch(&Launch::with(&[("COLOR", "green")]))?;
     let gadgets = world.resource("Gadget");
     let gadget_ready = || world.await_condition_of(&gadgets, "a", "Ready", "True");
     world.apply(&world.custom("Gadget", "a", json!({"more": true, "word": "mine"})))?;
@@ -303,19 +266,15 @@ fn several_kinds_live_in_one_process_and_the_same_name_in_two_of_them() -> Resul
     ensure!(world.expect("configmap", "a-gadget")?["data"] == json!({"by": "gadgets", "word": "fixed"}));
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "green");
 
-    let maps = |names: [&str; 2]| {
-        names
-            .map(|name| world.expect("configmap", name))
-            .into_iter()
-            .collect::<Result<Vec<_>>>()
-    };
-    let widgets = maps(["a-main", "a-one"])?;
+    let map = |name: &str| world.expect("configmap", name);
+    let maps = || anyhow::Ok([map("a-main")?, map("a-one")?]);
+    let widgets = maps()?;
     world.patch(&gadgets, "a", &json!({"spec": {"more": false}}))?;
     world.await_gone("configmap", "a-more")?;
     gadget_ready()?;
     world.kubectl.delete(&gadgets, "a")?;
     world.absent("configmap", ["a-gadget"])?;
-    ensure!(versions(&maps(["a-main", "a-one"])?) == versions(&widgets));
+    ensure!(versions(&maps()?) == versions(&widgets));
     ensure!(uid(&world.await_ready("a")?) == uid(&widget));
     Ok(())
 }
@@ -324,14 +283,9 @@ fn several_kinds_live_in_one_process_and_the_same_name_in_two_of_them() -> Resul
 fn two_charts_share_a_kind_by_selectors_that_exclude_each_other() -> Result<()> {
     let world = World::new("scope-share")?;
     let other = world.second_chart("other")?;
-    world.write_watches_of(&[
-        ("Widget", &world.chart(), &["selector: {matchLabels: {chart: first}}"]),
-        (
-            "Widget",
-            &other,
-            &["selector: {matchExpressions: [{key: chart, operator: NotIn, values: [first]}]}"],
-        ),
-    ])?;
+    let first = "selector: {matchLabels: {chart: first}}";
+    let rest = "selector: {matchExpressions: [{key: chart, operator: NotIn, values: [first]}]}";
+    world.write_watches_of(&[("Widget", &world.chart(), &[first]), ("Widget", &other, &[rest])])?;
     let operator = world.launch(&METERED)?;
     let mut widget = world.widget("a", json!({}));
     widget["metadata"]["labels"] = json!({"chart": "first"});
@@ -339,11 +293,7 @@ fn two_charts_share_a_kind_by_selectors_that_exclude_each_other() -> Result<()> 
     ensure!(inventory(&world.await_ready("a")?) == ["ConfigMap a-main"]);
     ensure!(inventory(&world.install("b", json!({}))?) == ["ConfigMap b-other"]);
     // A custom resource that goes over to the other watch takes its release along.
-    world.patch(
-        &world.widgets(),
-        "a",
-        &json!({"metadata": {"labels": {"chart": "second"}}}),
-    )?;
+    world.patch_widget("a", &json!({"metadata": {"labels": {"chart": "second"}}}))?;
     world.await_there("configmap", "a-other")?;
     world.await_gone("configmap", "a-main")?;
     world.await_quiet(&operator)?;
@@ -351,8 +301,7 @@ fn two_charts_share_a_kind_by_selectors_that_exclude_each_other() -> Result<()> 
         "chartwright_release_ready{group=\"scope-share.test\",kind=\"Widget\",namespace=\"scope-share\",name=\"a\"}";
     ensure!(operator.metric(series)? == 1.0, "{}", operator.metrics()?);
     world.kubectl.delete("configmap", "a-other")?;
-    world.await_there("configmap", "a-other")?;
-    Ok(())
+    world.await_there("configmap", "a-other").map(drop)
 }
 
 const VERSIONED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-chart'}\n\
@@ -365,19 +314,11 @@ fn of_two_operators_of_one_name_the_one_that_stays_has_its_way() -> Result<()> {
     let chart = |version: &str| world.write_chart(version, &[("map.yaml", &VERSIONED.replace("VERSION", version))]);
     let start = |chart: &std::path::Path, replica: usize| {
         world.write_watches_of(&[("Widget", chart, &[])])?;
-        world.launch(&Launch {
-            replica,
-            ..Launch::default()
-        })
+        world.launch(&Launch { replica, ..UNELECTED })
     };
     let old = start(&chart("old")?, 1)?;
     let names: Vec<String> = (0..10).map(|n| format!("w{n}")).collect();
-    for name in &names {
-        world.apply_widget(name, json!({}))?;
-    }
-    for name in &names {
-        world.await_ready(name)?;
-    }
+    world.install_all(&names, |_| json!({}))?;
     let new = start(&chart("new")?, 2)?;
     new.await_log("another operator of the name")?;
     std::thread::sleep(Duration::from_secs(2));
@@ -392,7 +333,7 @@ fn of_two_operators_of_one_name_the_one_that_stays_has_its_way() -> Result<()> {
     // The old one may have written the last status before it went.
     eventually("and so they tell", Duration::from_secs(90), || {
         for name in &names {
-            let widget = world.expect(&world.widgets(), name)?;
+            let widget = world.live(name)?;
             ensure!(widget["status"]["release"]["chart"] == "new", "{widget}\n{}", new.log());
         }
         Ok(Some(()))

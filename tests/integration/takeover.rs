@@ -7,9 +7,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::former::{self, Former, kind, pods, restore, restore_as, store_chart};
-use crate::look::{TRACKING, annotation, inventory, is_marked, label, text, uid};
+use crate::look::{TRACKING, annotation, inventory, is_marked, label, says, text, uid};
 use crate::operator::Operator;
-use crate::world::World;
+use crate::support::Request;
+use crate::world::{World, widget_chart};
 
 const SDK: &str = "operator-sdk-store";
 
@@ -40,18 +41,13 @@ fn members_are_ours(world: &World, former: &Former) -> Result<()> {
         let had = before["metadata"]["ownerReferences"].is_array();
         ensure!(is_ours || !had && references.is_none(), "{now}");
         ensure!(label(&now, "helm.sdk.operatorframework.io/chart").is_none(), "{now}");
-        for gone in [
-            "meta.helm.sh/release-name",
-            "meta.helm.sh/release-namespace",
-            "operator-sdk/primary-resource",
-        ] {
-            ensure!(annotation(&now, gone).is_none(), "{gone}: {now}");
-        }
-        let entries = now["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-        let managers: Vec<(&str, &str)> = entries
-            .iter()
-            .filter(|entry| entry["subresource"] != "status")
-            .filter_map(|entry| Some((entry["manager"].as_str()?, entry["operation"].as_str()?)))
+        let annotations = now["metadata"]["annotations"].to_string();
+        let former = ["meta.helm.sh/release-name", "operator-sdk/primary-resource"];
+        ensure!(!former.iter().any(|gone| annotations.contains(gone)), "{now}");
+        let entries = now["metadata"]["managedFields"].as_array().into_iter().flatten();
+        let entries = entries.filter(|entry| entry["subresource"] != "status");
+        let managers: Vec<_> = entries
+            .map(|entry| (text(&entry["manager"]), text(&entry["operation"])))
             .collect();
         ensure!(managers == [("chartwright", "Apply")], "{name}: {managers:?}");
         if !before["spec"].is_null() && kind(before) != "job.v1.batch" {
@@ -88,29 +84,24 @@ fn helm_operators_release_is_taken_over_without_touching_a_pod() -> Result<()> {
     let start = world.mark()?;
     let operator = takes_over(&world, &former)?;
     // The revision goes on, and an unchanged render is none.
-    let widget = world.expect(&world.widgets(), "shop")?;
+    let widget = world.live("shop")?;
     ensure!(widget["status"]["release"]["revision"] == 5);
     world.await_event("shop", "TakenOver", &["helm-operator"])?;
 
     // In this order: our finalizer before the members, the release Secrets after everything but our own annotation.
-    let all = world.all_requests(&operator, start)?;
-    let writes: Vec<String> = all
-        .iter()
-        .filter(|request| ["patch", "create", "update", "delete"].contains(&request.verb.as_str()))
-        .map(|request| format!("{} {}/{}", request.verb, request.resource, request.subresource))
-        .collect();
+    let all = world.all_requests(&operator, start)?.writes();
+    let named = |request: &Request| format!("{} {}/{}", request.verb, request.resource, request.subresource);
+    let writes: Vec<String> = all.iter().map(named).collect();
     let count = |text: &str, among: &[String]| among.iter().filter(|write| *write == text).count();
     let at = |text: &str| writes.iter().position(|write| write == text);
     let claim = at("patch widgets/").with_context(|| format!("{writes:?}"))?;
     let (before, after) = writes.split_at(at("delete secrets/").with_context(|| format!("{writes:?}"))?);
-    ensure!(
-        at("patch configmaps/").is_some_and(|member| claim < member),
-        "{writes:?}"
-    );
+    let member = at("patch configmaps/");
+    ensure!(member.is_some_and(|member| claim < member), "{writes:?}");
     ensure!(count("patch widgets/", before) >= 2, "{writes:?}");
     ensure!(count("patch widgets/status", before) >= 2, "{writes:?}");
-    ensure!(count("patch deployments/", after) == 0);
-    ensure!(count("patch widgets/", after) == 1);
+    ensure!(count("patch deployments/", after) == 0, "{writes:?}");
+    ensure!(count("patch widgets/", after) == 1, "{writes:?}");
 
     // What the chart drops later goes, though it was helm-operator that had set it; what others set stays.
     world.run(["annotate", "configmap", "shop-config", "somebody=else"])?;
@@ -169,11 +160,8 @@ fn the_release_of_the_memcached_chart_is_taken_over() -> Result<()> {
 
 #[test]
 fn a_release_with_kept_secret_and_cluster_scoped_members_is_taken_over() -> Result<()> {
-    let world = of_chart(
-        "take-widget",
-        &crate::world::widget_chart(),
-        &["allow: {kinds: [PriorityClass.scheduling.k8s.io]}"],
-    )?;
+    let allow = "allow: {kinds: [PriorityClass.scheduling.k8s.io]}";
+    let world = of_chart("take-widget", &widget_chart(), &[allow])?;
     // The finalizer of helm-operator's early versions and of helm-operator-plugins.
     let legacy = |widget: &mut Value| widget["metadata"]["finalizers"] = json!(["uninstall-helm-release"]);
     let former = restore(&world, "operator-sdk-widget", "plain", legacy)?;
@@ -186,11 +174,11 @@ fn a_custom_resource_that_is_being_deleted_is_uninstalled_without_its_chart() ->
     let former = restore(&world, SDK, "shop", as_it_was)?;
     former.await_pods(&world)?;
     // Nobody serves it: helm-operator is gone, and we are not there yet.
-    world.kubectl.begin_delete(&world.widgets(), "shop")?;
+    world.begin_delete("shop")?;
     let broken = world.second_chart("broken")?;
     world.write_watches_of(&[("Widget", &broken, &[])])?;
     let _operator = world.start()?;
-    world.await_gone(&world.widgets(), "shop")?;
+    world.await_deleted("shop")?;
     for member in former.members() {
         let name = text(&member["metadata"]["name"]);
         if name != "shop-kept" {
@@ -226,10 +214,8 @@ fn a_suspended_release_stays_helm_operators_and_outlives_its_custom_resource() -
         }
         Ok::<_, anyhow::Error>(())
     };
-    former
-        .members()
-        .filter(|member| member["kind"] != "Job")
-        .try_for_each(same)?;
+    let mut members = former.members().filter(|member| member["kind"] != "Job");
+    members.try_for_each(same)?;
 
     world.delete("shop")?;
     // The garbage collector would have taken what the custom resource owned.
@@ -256,11 +242,9 @@ fn what_helm_installed_is_refused_by_name_and_adopted_when_the_watch_says_so() -
         let operator = world.start()?;
         world.apply_widget(name, json!({"color": "red"}))?;
         let message = world.await_stalled(name, "Collision", &[])?;
-        let wanted = format!(
-            "it belongs to the Helm release {}/{name}; to take it over, set `collisions: Adopt`",
-            world.name
-        );
-        ensure!(message.contains(&wanted), "{message}");
+        let owner = format!("it belongs to the Helm release {}/{name}", world.name);
+        let told = format!("{owner}; to take it over, set `collisions: Adopt`");
+        says(&message, &[&told])?;
         let untouched = world.expect("deployment", name)?;
         ensure!(!is_marked(&untouched) && former.secrets(&world)? == 1, "{untouched}");
         drop(operator);
@@ -283,19 +267,11 @@ fn what_helm_installed_is_refused_by_name_and_adopted_when_the_watch_says_so() -
 
 #[test]
 fn what_a_custom_resource_says_of_itself_takes_no_release_from_helm() -> Result<()> {
-    let finalizer = |name: &str| json!({"finalizers": [name]});
-    let cases = [
-        (
-            "take-forged-a",
-            finalizer("helm.sdk.operatorframework.io/uninstall-release"),
-        ),
-        ("take-forged-b", finalizer("uninstall-helm-release")),
-        (
-            "take-forged-c",
-            json!({"annotations": {"chartwright.dev/takeover": "operator-sdk"}}),
-        ),
-    ];
-    for (world, forged) in cases {
+    let sdk = json!({"finalizers": ["helm.sdk.operatorframework.io/uninstall-release"]});
+    let legacy = json!({"finalizers": ["uninstall-helm-release"]});
+    let taken = json!({"annotations": {"chartwright.dev/takeover": "operator-sdk"}});
+    for (letter, forged) in [("a", sdk), ("b", legacy), ("c", taken)] {
+        let world = &format!("take-forged-{letter}");
         let world = World::new(world)?;
         former::grant(&world)?;
         world.write_watches()?;
@@ -307,11 +283,8 @@ fn what_a_custom_resource_says_of_itself_takes_no_release_from_helm() -> Result<
             widget["metadata"][field] = value.clone();
         }
         world.apply(&widget)?;
-        world.await_stalled(
-            "mart",
-            "Collision",
-            &[&format!("the Helm release {}/mart exists", world.name)],
-        )?;
+        let exists = format!("the Helm release {}/mart exists", world.name);
+        world.await_stalled("mart", "Collision", &[&exists])?;
         world.absent("configmap", ["mart-main"])?;
         world.delete("mart")?;
         ensure!(former.secrets(&world)? == 1, "Helm's Secret is gone");
@@ -324,7 +297,7 @@ fn what_a_custom_resource_says_of_itself_takes_no_release_from_helm() -> Result<
         // Nor does one that is a release already, or goes.
         world.install("other", json!({}))?;
         let former = restore_as(&world, "helm-4-update", "wares", "other", as_it_was)?;
-        world.patch(&world.widgets(), "other", &json!({"metadata": forged}))?;
+        world.patch_widget("other", &json!({"metadata": forged}))?;
         world.await_quiet(&operator)?;
         ensure!(former.secrets(&world)? == 1, "Helm's Secret is gone");
         world.delete("other")?;
@@ -344,8 +317,9 @@ fn what_the_chart_lacks_of_a_helm_release_stays_with_helm() -> Result<()> {
     ensure!(!is_marked(&left), "{left}");
     ensure!(annotation(&left, "meta.helm.sh/release-name") == Some("mart"), "{left}");
     ensure!(former.secrets(&world)? == 1);
-    world.await_event("mart", "TakenOver", &["ConfigMap take-helm-part/mart-extra"])?;
-    Ok(())
+    world
+        .await_event("mart", "TakenOver", &["ConfigMap take-helm-part/mart-extra"])
+        .map(drop)
 }
 
 #[test]
@@ -356,15 +330,11 @@ fn foreign_objects_are_taken_only_by_force_and_another_release_s_never() -> Resu
             "apiVersion": "v1", "kind": "ConfigMap", "data": {"color": "old", "old": "yes"},
             "metadata": {"name": name, "annotations": annotations},
         });
-        world
-            .kubectl
-            .run_with_input(["apply", "-f", "-"], &object.to_string())
-            .map(drop)
+        world.kubectl.run_with_input(["apply", "-f", "-"], &object.to_string())
     };
-    let helm =
-        |release: &str| json!({"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "take-force"});
     make("a-main", json!({}))?;
-    make("b-main", helm("another"))?;
+    let helm = json!({"meta.helm.sh/release-name": "another", "meta.helm.sh/release-namespace": "take-force"});
+    make("b-main", helm)?;
 
     world.write_watches_of(&[("Widget", &world.chart(), &["collisions: Adopt"])])?;
     let operator = world.start()?;
@@ -382,8 +352,8 @@ fn foreign_objects_are_taken_only_by_force_and_another_release_s_never() -> Resu
         ensure!(is_marked(&main), "{main}");
         ensure!(main["data"] == json!({"color": "blue", "size": "1"}), "{main}");
         let applied = annotation(&main, "kubectl.kubernetes.io/last-applied-configuration");
-        ensure!(applied.is_none(), "{main}");
-        ensure!(annotation(&main, "meta.helm.sh/release-name").is_none(), "{main}");
+        let release = annotation(&main, "meta.helm.sh/release-name");
+        ensure!(applied.is_none() && release.is_none(), "{main}");
     }
     // The name of a member of a, rendered by c.
     let stolen = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a-main"}});

@@ -5,15 +5,14 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{annotation, inventory, is_marked, says, text};
-use crate::world::{PROMPT, World, member_rule, served_changed};
+use crate::look::{annotation, inventory, is_marked, is_ready, says, text};
+use crate::support::until;
+use crate::world::{PROMPT, SOON, World, served_changed};
 
 /// kubectl's `--prune` gives up when a kind of the set is gone, helm-operator's rollback loops.
 #[test]
 fn trap_05_a_crd_that_is_gone_stops_neither_a_prune_nor_what_comes_after() -> Result<()> {
-    let world = World::new("trap-05")?;
-    world.install_crd("Gadget")?;
-    world.grant("gadgets", &[member_rule(&world.group(), "gadgets")])?;
+    let world = World::new("trap-05")?.with_gadgets()?;
     let _operator = world.start()?;
     let gadget = world.custom("Gadget", "made", json!({}));
     let widget = world.install("a", json!({"extra": ["one"], "extraDeploy": [gadget]}))?;
@@ -40,13 +39,9 @@ fn trap_05_a_crd_that_is_gone_stops_neither_a_prune_nor_what_comes_after() -> Re
 /// health that others write badly keeps no release from being ready.
 #[test]
 fn trap_11_what_cannot_be_evaluated_is_told_at_once_and_never_unknown() -> Result<()> {
-    let world = World::new("trap-11")?;
-    world.install_crd("Gadget")?;
-    world.grant("gadgets", &[member_rule(&world.group(), "gadgets")])?;
-    world.write_template(
-        "reference.yaml",
-        "{{ if .Values.refer }}{{ .Values.no.such.thing }}{{ end }}\n",
-    )?;
+    let world = World::new("trap-11")?.with_gadgets()?;
+    let refers = "{{ if .Values.refer }}{{ .Values.no.such.thing }}{{ end }}\n";
+    world.write_template("reference.yaml", refers)?;
     let _operator = world.start()?;
     let begun = Instant::now();
     world.apply_widget("a", json!({"refer": true}))?;
@@ -58,26 +53,17 @@ fn trap_11_what_cannot_be_evaluated_is_told_at_once_and_never_unknown() -> Resul
     world.update("a", json!({"refer": false, "extraDeploy": [gadget]}))?;
     let told = world.events("a")?;
     for part in ["chartwright.dev/wave", "chartwright.dev/update"] {
-        let found = told
-            .iter()
-            .filter(|(reason, note)| reason == "AnnotationInvalid" && note.contains(part));
-        ensure!(found.count() == 1, "{part}: {told:?}");
+        let is_it = |(reason, note): &&(String, String)| reason == "AnnotationInvalid" && note.contains(part);
+        ensure!(told.iter().filter(is_it).count() == 1, "{part}: {told:?}");
     }
     // A controller that doesn't know, and one that writes nonsense.
-    let status = |status: Value| {
-        let resource = world.resource("Gadget");
-        world
-            .kubectl
-            .patch_status(&resource, "made", &json!({"status": status}))
-            .map(drop)
-    };
+    let gadgets = world.resource("Gadget");
+    let status = |status: Value| world.kubectl.patch_status(&gadgets, "made", &json!({"status": status}));
     status(json!({"conditions": [{"type": "Ready", "status": "Unknown", "message": "can't tell"}]}))?;
     let ready = world.await_condition("a", "Ready", "False")?;
     says(text(&ready["message"]), &["can't tell"])?;
-    for nonsense in [
-        json!({"conditions": "soon", "observedGeneration": "many"}),
-        json!({"conditions": [{"type": "Ready", "status": 7}, null, 3]}),
-    ] {
+    let soon = json!({"conditions": "soon", "observedGeneration": "many"});
+    for nonsense in [soon, json!({"conditions": [{"type": "Ready", "status": 7}, null, 3]})] {
         status(json!({"conditions": [{"type": "Ready", "status": "False"}]}))?;
         world.await_condition("a", "Ready", "False")?;
         status(nonsense)?;
@@ -95,8 +81,8 @@ fn trap_20_custom_resources_whose_watch_is_gone_can_be_freed() -> Result<()> {
         world.install(name, json!({"extra": ["one"]}))?;
     }
     ensure!(operator.terminate()?.success());
-    world.kubectl.begin_delete(&world.widgets(), "a")?;
-    world.kubectl.begin_delete(&world.widgets(), "b")?;
+    world.begin_delete("a")?;
+    world.begin_delete("b")?;
     let group = world.group();
     let of_group = |more: &[&str]| {
         let (status, said) = world.chartwright(&[&["release-finalizers", "--group", &group], more].concat())?;
@@ -117,25 +103,29 @@ fn trap_20_custom_resources_whose_watch_is_gone_can_be_freed() -> Result<()> {
     let said = of_group(&["--kind", "Widget", "-n", "trap-20", "--name", "a"])?;
     says(&said, &["Widget.trap-20.test trap-20/a, being deleted: freed"])?;
     ensure!(said.contains("applyset.kubernetes.io/part-of=applyset-"), "{said}");
-    world.await_gone(&world.widgets(), "a")?;
+    world.await_deleted("a")?;
     ensure!(world.labelled("configmaps")?.len() == 6);
 
     // Those in deletion, and their members are nobody's any more.
     let said = of_group(&["--deleting", "--orphan"])?;
     ensure!(said.contains("trap-20/b, being deleted: freed"), "{said}");
     ensure!(!said.contains("trap-20/c"), "{said}");
-    world.await_gone(&world.widgets(), "b")?;
+    world.await_deleted("b")?;
     ensure!(!is_marked(&world.expect("configmap", "b-main")?) && !is_marked(&world.expect("configmap", "b-one")?));
 
     // One that lives keeps everything but its finalizer.
-    let before = world.expect(&world.widgets(), "c")?;
-    let said = of_group(&[])?;
-    ensure!(said.contains("from any operator that still watches them"), "{said}");
-    let after = world.expect(&world.widgets(), "c")?;
+    let kept = |widget: &Value| {
+        json!([
+            widget["metadata"]["labels"],
+            widget["metadata"]["annotations"],
+            widget["status"]
+        ])
+    };
+    let before = world.live("c")?;
+    says(&of_group(&[])?, &["from any operator that still watches them"])?;
+    let after = world.live("c")?;
     ensure!(after["metadata"]["finalizers"].is_null(), "{after}");
-    ensure!(after["metadata"]["labels"] == before["metadata"]["labels"]);
-    ensure!(after["metadata"]["annotations"] == before["metadata"]["annotations"]);
-    ensure!(after["status"] == before["status"]);
+    ensure!(kept(&after) == kept(&before), "{after}");
     ensure!(of_group(&[])?.contains("No custom resource with the finalizer"));
 
     // What is wrong has its exit code.
@@ -158,13 +148,8 @@ fn trap_24_the_annotations_of_a_large_release_stay_small() -> Result<()> {
     let _operator = world.start()?;
     let names: Vec<String> = (0..120).map(|n| format!("{}-{n}", "x".repeat(180))).collect();
     world.apply_widget("a", json!({"extra": names}))?;
-    crate::support::eventually("all are applied", std::time::Duration::from_secs(60), || {
-        let widget = world.expect(&world.widgets(), "a")?;
-        let ready = crate::look::is_ready(&widget);
-        Ok(ready.then_some(()))
-    })?;
-    let widget = world.expect(&world.widgets(), "a")?;
-    let size = widget["metadata"]["annotations"].to_string().len();
+    until("all are applied", 2 * SOON, || Ok(is_ready(&world.live("a")?)))?;
+    let size = world.live("a")?["metadata"]["annotations"].to_string().len();
     ensure!(size < 1024, "{size} bytes of annotations for 121 members");
     world.delete("a")?;
     ensure!(world.labelled("configmaps")?.is_empty());

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use crate::look::{inventory, says, text, versions};
 use crate::operator::Operator;
-use crate::world::{World, member_rule, objects, served_changed};
+use crate::world::{World, objects, served_changed};
 
 /// For a while, nothing is asked: what is live is what was rendered.
 fn rests(world: &World, operator: &Operator) -> Result<()> {
@@ -35,19 +35,13 @@ fn rests(world: &World, operator: &Operator) -> Result<()> {
 #[test]
 fn trap_02_manifests_are_not_compared_as_text() -> Result<()> {
     let world = World::new("trap-02")?;
-    let template = world.chart().join("templates/text.yaml");
-    fs::write(
-        &template,
-        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: text\n  labels: {a: b, c: d}\ndata:\n  x: \"1\"\n  y: two\n",
-    )?;
+    world.add_template("text.yaml")?;
     let operator = world.start()?;
     world.install("a", json!({}))?;
     let before = versions(&world.labelled("configmaps")?);
     ensure!(operator.terminate()?.success());
-    fs::write(
-        &template,
-        "# A comment.\n---\n---\ndata: {y: 'two',   x: '1'}\nkind: ConfigMap\nmetadata:\n    labels:\n        c: d # why\n        a: b\n    name: text\napiVersion: v1\n---\n# nothing\n",
-    )?;
+    fs::remove_file(world.chart().join("templates/text.yaml"))?;
+    world.add_template("text-otherwise.yaml")?;
     let operator = world.start_and_settle()?;
     let widget = world.await_ready("a")?;
     ensure!(versions(&world.labelled("configmaps")?) == before);
@@ -62,13 +56,12 @@ fn trap_10_what_the_server_makes_of_a_manifest_is_no_drift() -> Result<()> {
     let world = World::new("trap-10")?.watch_key(
         "allow: {kinds: [Role.rbac.authorization.k8s.io, ClusterRole.rbac.authorization.k8s.io, PriorityClass.scheduling.k8s.io]}",
     );
-    let rules = [
-        member_rule(rbac, "roles"),
-        member_rule(rbac, "clusterroles"),
-        member_rule("", "services"),
-    ];
     let free = json!({"apiGroups": [rbac], "resources": ["roles", "clusterroles"], "verbs": ["escalate"]});
-    world.grant("roles", &[rules.to_vec(), vec![free]].concat())?;
+    world.grant("free", &[free])?;
+    let world = world
+        .granted(rbac, "roles")?
+        .granted(rbac, "clusterroles")?
+        .granted("", "services")?;
     let operator = world.start()?;
     world.install("a", json!({"extraDeploy": objects("defaulted")?}))?;
     world.await_object("clusterrole", "trap-10-views", "is aggregated", |role| {
@@ -108,9 +101,7 @@ fn trap_14_releases_of_two_kinds_with_one_name_are_two() -> Result<()> {
 /// A status in a manifest says nothing of how the object is, and no two write it.
 #[test]
 fn trap_16_a_status_that_the_chart_fills_in_is_no_health() -> Result<()> {
-    let world = World::new("trap-16")?;
-    world.install_crd("Gadget")?;
-    world.grant("gadgets", &[member_rule(&world.group(), "gadgets")])?;
+    let world = World::new("trap-16")?.with_gadgets()?;
     let operator = world.start()?;
     let mut gadget = world.custom("Gadget", "made", json!({}));
     gadget["status"] = json!({"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]});
@@ -144,57 +135,32 @@ fn trap_19_lists_and_empty_documents_are_what_they_hold() -> Result<()> {
 fn trap_23_lists_with_and_without_keys() -> Result<()> {
     let world = World::new("trap-23")?;
     let operator = world.start()?;
-    let deployment = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "{{ .Release.Name }}"},
-        "spec": {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": {
-            "metadata": {"labels": {"a": "b"}},
-            "spec": {"containers": [{
-                "name": "app", "image": "example/app:1", "command": ["run", "fast"],
-                "env": [{"name": "OURS", "value": "1"}], "ports": [{"containerPort": 80}],
-            }]},
-        }},
-    });
-    world.install("a", json!({"extraDeploy": [deployment]}))?;
+    world.install("a", json!({"extraDeploy": objects("keyed")?}))?;
     let container = |object: &Value| object["spec"]["template"]["spec"]["containers"][0].clone();
     // An item and a container of somebody else's.
     let foreign = json!({"spec": {"template": {"spec": {"containers": [
         {"name": "app", "env": [{"name": "THEIRS", "value": "2"}]},
         {"name": "sidecar", "image": "example/sidecar:1"},
     ]}}}});
-    world.run([
-        "patch",
-        "deployment",
-        "a",
-        "--type=strategic",
-        "-p",
-        &foreign.to_string(),
-    ])?;
+    world.patch_by("strategic", "deployment", "a", &foreign)?;
     rests(&world, &operator)?;
     let drift = json!({"spec": {"template": {"spec": {"containers": [
         {"name": "app", "command": ["run", "slowly"], "env": [{"name": "OURS", "value": "9"}]},
     ]}}}});
-    world.run(["patch", "deployment", "a", "--type=strategic", "-p", &drift.to_string()])?;
+    world.patch_by("strategic", "deployment", "a", &drift)?;
     let after = world.await_object("deployment", "a", "is as rendered", |object| {
         let container = container(object);
-        let ours = container["env"]
-            .as_array()
-            .is_some_and(|env| env.contains(&json!({"name": "OURS", "value": "1"})));
-        ours && container["command"] == json!(["run", "fast"])
+        let env = container["env"].as_array().cloned().unwrap_or_default();
+        env.contains(&json!({"name": "OURS", "value": "1"})) && container["command"] == json!(["run", "fast"])
     })?;
     let env = container(&after)["env"].clone();
     ensure!(env.as_array().is_some_and(|env| env.len() == 2), "{env}");
     let containers = &after["spec"]["template"]["spec"]["containers"];
-    ensure!(
-        containers.as_array().is_some_and(|list| list.len() == 2),
-        "{containers}"
-    );
-    world.await_event(
-        "a",
-        "DriftCorrected",
-        &[
-            "containers[name=app].command changed by kubectl-patch",
-            "env[name=OURS].value",
-        ],
-    )?;
+    ensure!(containers.as_array().map(Vec::len) == Some(2), "{containers}");
+    let told = [
+        "containers[name=app].command changed by kubectl-patch",
+        "env[name=OURS].value",
+    ];
+    world.await_event("a", "DriftCorrected", &told)?;
     rests(&world, &operator)
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::look::{condition, text, uid};
 use crate::operator::Operator;
 use crate::support::eventually;
-use crate::world::{SOON, World, member_rule};
+use crate::world::{SOON, World, member_rule, objects};
 
 fn world(name: &str) -> Result<(World, Operator)> {
     let world = World::new(name)?;
@@ -15,12 +15,6 @@ fn world(name: &str) -> Result<(World, Operator)> {
     world.grant("workloads", &kinds.map(|(group, kind)| member_rule(group, kind)))?;
     let operator = world.start()?;
     Ok((world, operator))
-}
-
-fn cases() -> Result<Vec<Value>> {
-    Ok(serde_yaml::from_str(include_str!(
-        "../fixtures/integration/unions.yaml"
-    ))?)
 }
 
 /// The object of a case in one of its states.
@@ -46,9 +40,9 @@ fn follow(world: &World, operator: &Operator, case: &Value) -> Result<()> {
         world.apply_widget("a", json!({"extraDeploy": [object], "step": index}))?;
         let path = state["path"].as_str().unwrap_or(text(&case["at"]));
         eventually(&format!("{kind}: {state}"), SOON, || {
-            let widget = world.expect(&world.widgets(), "a")?;
+            let widget = world.live("a")?;
             let stalled = condition(&widget, "Stalled");
-            ensure!(stalled.is_none(), "{stalled:?}");
+            ensure!(stalled.is_null(), "{stalled}");
             let live = world.expect(&kind, "web")?;
             let found = live.pointer(path).cloned().unwrap_or_default();
             ensure!(found == state["is"], "{found}");
@@ -58,7 +52,7 @@ fn follow(world: &World, operator: &Operator, case: &Value) -> Result<()> {
         ensure!(*first.get_or_insert(now.clone()) == now, "{kind}: {state}: made anew");
     }
     let widget = world.await_ready("a")?;
-    ensure!(condition(&widget, "Drifted").is_none(), "{widget}");
+    ensure!(condition(&widget, "Drifted").is_null(), "{widget}");
     world.await_quiet(operator)?;
     world.asks_nothing(operator, 1.5)?;
     ensure!(!operator.log().contains("DriftCorrected"), "{}", operator.log());
@@ -73,13 +67,15 @@ fn follow(world: &World, operator: &Operator, case: &Value) -> Result<()> {
 #[test]
 fn one_of_several_fields_can_be_replaced_by_another() -> Result<()> {
     let (world, operator) = world("union")?;
-    cases()?.iter().try_for_each(|case| follow(&world, &operator, case))
+    objects("unions")?
+        .iter()
+        .try_for_each(|case| follow(&world, &operator, case))
 }
 
 #[test]
 fn what_somebody_else_owns_is_not_taken_away() -> Result<()> {
     let (world, operator) = world("union-others")?;
-    let case = &cases()?[0];
+    let case = &objects("unions")?[0];
     world.install("a", json!({"extraDeploy": [object(case, &Value::Null)?]}))?;
     let theirs = r#"{"spec": {"strategy": {"rollingUpdate": {"maxSurge": 3}}}}"#;
     let patch = ["patch", "deployment", "web", "--type=merge", "--field-manager=somebody"];

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::look::{condition, inventory, is_ready, says};
 use crate::operator::{Launch, Operator};
-use crate::support::{ControlPlane, eventually};
-use crate::world::{SOON, World, member_rule, served_changed, widget_chart};
+use crate::support::{ControlPlane, eventually, until};
+use crate::world::{SOON, World, served_changed, widget_chart};
 
 /// Runs the operator on a watches file that it can't accept; gives what it said.
 fn refusal(text: &str) -> Result<String> {
@@ -30,30 +30,19 @@ fn refusal(text: &str) -> Result<String> {
 
 #[test]
 fn everything_that_is_wrong_with_watches_yaml_is_told_at_once_with_its_place() -> Result<()> {
-    let chart = widget_chart();
-    let chart = chart.display();
-    let errors = refusal(&format!(
-        "- group: a.test\n  version: v1\n  kind: Widget\n  chart: {chart}\n  reconcilPeriod: 1m\n\
-         - group: a.test\n  version: v1\n  kind: Gadget\n  chart: {chart}\n\
-         - group: a.test\n  version: v1\n  kind: Gizmo\n  chart: {chart}\n  maxConcurrentReconciles: many\n\
-         - group: a.test\n  version: v1\n  kind: Widget\n  chart: {chart}\n  retries: 3\n"
-    ))?;
-    says(
-        &errors,
-        &[
-            "watches.yaml:5:3: unknown key `reconcilPeriod`: did you mean `reconcilePeriod`?",
-            "watches.yaml:14:",
-            "whole number",
-            "watches.yaml:19:3: `retries` is not supported yet",
-        ],
-    )?;
-    let twice = refusal(&format!(
-        "- {{group: a.test, version: v1, kind: Widget, chart: {chart}}}\n- {{group: a.test, version: v2, kind: Widget, chart: {chart}}}\n"
-    ))?;
+    let chart = widget_chart().display().to_string();
+    let wrong =
+        |kind: &str, key: &str| format!("- group: a.test\n  version: v1\n  kind: {kind}\n  chart: {chart}\n{key}");
+    let watches = wrong("Widget", "  reconcilPeriod: 1m\n") + &wrong("Gadget", "");
+    let watches = watches + &wrong("Gizmo", "  maxConcurrentReconciles: many\n");
+    let errors = refusal(&(watches + &wrong("Widget", "  retries: 3\n")))?;
+    let misspelt = "watches.yaml:5:3: unknown key `reconcilPeriod`: did you mean `reconcilePeriod`?";
+    let unsupported = "watches.yaml:19:3: `retries` is not supported yet";
+    says(&errors, &[misspelt, "watches.yaml:14:", "whole number", unsupported])?;
+    let watch = |version: &str| format!("- {{group: a.test, version: {version}, kind: Widget, chart: {chart}}}\n");
+    let twice = refusal(&(watch("v1") + &watch("v2")))?;
     says(&twice, &["watches.yaml:2:", "selector"])?;
-    let broken = refusal("- group: [\n")?;
-    ensure!(broken.contains("watches.yaml:"), "{broken}");
-    Ok(())
+    says(&refusal("- group: [\n")?, &["watches.yaml:"])
 }
 
 /// `kubectl apply -k config/default`, and then the operator with nothing but the rights that this gave its account.
@@ -78,19 +67,12 @@ fn the_projects_own_manifests_are_accepted_and_are_enough() -> Result<()> {
     let user = format!("system:serviceaccount:chartwright-system:{account}");
     let kubeconfig = control_plane.kubeconfig_for(&user, &[])?;
     let scratch = tempfile::tempdir()?;
-    let launch = Launch {
-        environment: &[("POD_NAMESPACE", "chartwright-system")],
-        ..Launch::default()
-    };
+    let launch = Launch::with(&[("POD_NAMESPACE", "chartwright-system")]);
     let operator = Operator::start(control_plane, scratch.path(), &kubeconfig, &user, &arguments, &launch)?;
 
     let world = kubectl.create_namespace("watches-config")?;
-    world.run([
-        "apply",
-        "--server-side",
-        "-k",
-        &project.join("config/samples").display().to_string(),
-    ])?;
+    let samples = project.join("config/samples");
+    world.run(["apply", "--server-side", "-k", &samples.display().to_string()])?;
     let samples = world.list("memcacheds.cache.example.com", "")?;
     ensure!(!samples.is_empty());
     let ready = || {
@@ -109,15 +91,10 @@ fn the_projects_own_manifests_are_accepted_and_are_enough() -> Result<()> {
     let name = sample["metadata"]["name"].as_str().unwrap_or("?");
     world.patch("memcacheds", name, &json!({"spec": {"size": 2}}))?;
     ready()?;
-    eventually("two pods run", SOON, || {
-        Ok((world.list("pods", "")?.len() == 2).then_some(()))
-    })?;
+    until("two pods run", SOON, || Ok(world.list("pods", "")?.len() == 2))?;
     world.delete("memcacheds", name)?;
-    eventually("all is gone", SOON, || {
-        let left = world.list("statefulsets,deployments,services,poddisruptionbudgets,pods", "")?;
-        ensure!(left.is_empty(), "{left:?}");
-        Ok(Some(()))
-    })?;
+    let kinds = "statefulsets,deployments,services,poddisruptionbudgets,pods";
+    until("all is gone", SOON, || Ok(world.list(kinds, "")?.is_empty()))?;
     ensure!(!operator.log().contains("forbidden"), "{}", operator.log());
     ensure!(operator.terminate()?.success());
     Ok(())
@@ -125,21 +102,12 @@ fn the_projects_own_manifests_are_accepted_and_are_enough() -> Result<()> {
 
 #[test]
 fn an_object_of_kubernetes_own_kinds_is_a_release_only_where_a_selector_says_so() -> Result<()> {
-    let chart = widget_chart();
-    let chart = chart.display();
-    let every = refusal(&format!(
-        "- {{group: apps, version: v1, kind: Deployment, chart: {chart}}}\n"
-    ))?;
-    says(
-        &every,
-        &[
-            "watches.yaml:1:36: Deployment is one of Kubernetes' own kinds",
-            "selector",
-        ],
-    )?;
+    let chart = widget_chart().display().to_string();
+    let every = format!("- {{group: apps, version: v1, kind: Deployment, chart: {chart}}}\n");
+    let own = "watches.yaml:1:36: Deployment is one of Kubernetes' own kinds";
+    says(&refusal(&every)?, &[own, "selector"])?;
 
-    let world = World::new("watches-own")?;
-    world.grant("secrets", &[member_rule("", "secrets")])?;
+    let world = World::new("watches-own")?.granted("", "secrets")?;
     let labels = json!({"example.com/chart": "widget"});
     let watch = json!([{
         "group": "apps", "version": "v1", "kind": "Deployment", "chart": world.chart(), "selector": {"matchLabels": labels},
@@ -160,15 +128,11 @@ fn an_object_of_kubernetes_own_kinds_is_a_release_only_where_a_selector_says_so(
     world.await_there("configmap", "a-main")?;
     world.await_field("deployment", "a", "/status/readyReplicas", 1)?;
     world.await_quiet(&operator)?;
-    let status = &world.expect("deployment", "a")?["status"];
-    ensure!(
-        condition(&world.expect("deployment", "a")?, "Ready").is_none() && status["inventory"].is_null(),
-        "{status}"
-    );
-    let told = world
-        .requests(&operator, start)?
-        .filter(|request| request.subresource == "status");
-    ensure!(told.is_empty(), "{told}");
+    let made = world.expect("deployment", "a")?;
+    let told = condition(&made, "Ready");
+    ensure!(told.is_null() && made["status"]["inventory"].is_null(), "{made}");
+    let asked = world.requests(&operator, start)?;
+    asked.filter(|request| request.subresource == "status").none()?;
     world.absent("configmap", ["b-main"])?;
     ensure!(world.expect("deployment", "b")?["metadata"]["finalizers"].is_null());
     world.kubectl.delete("deployment", "a")?;

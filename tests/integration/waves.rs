@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 
 use crate::look::{inventory, text};
-use crate::support::eventually;
+use crate::support::{eventually, until};
 use crate::world::{SOON, World};
 
 /// A release whose higher wave somebody holds back while its custom resource is deleted.
@@ -14,7 +14,7 @@ fn held(name: &str, keys: &[&str]) -> Result<()> {
     let _operator = world.start()?;
     world.install("a", json!({}))?;
     world.hold("configmap", "a-high")?;
-    world.kubectl.begin_delete(&world.widgets(), "a")?;
+    world.begin_delete("a")?;
     let ready = world.await_unready("a", "Uninstalling", &["a-high"])?;
     ensure!(!text(&ready["message"]).contains("a-low"), "{ready}");
     // The only worker has time for others.
@@ -22,7 +22,7 @@ fn held(name: &str, keys: &[&str]) -> Result<()> {
     let low = world.expect("configmap", "a-low")?;
     ensure!(low["metadata"]["deletionTimestamp"].is_null(), "too early: {low}");
     world.let_go("configmap", "a-high")?;
-    world.await_gone(&world.widgets(), "a")?;
+    world.await_deleted("a")?;
     world.absent("configmap", ["a-low", "a-high"])
 }
 
@@ -41,12 +41,9 @@ fn what_is_pruned_goes_by_waves_as_well() -> Result<()> {
     let world = World::of_chart("waves-prune", "waves")?;
     let _operator = world.start()?;
     let widget = world.install("a", json!({}))?;
-    let rows = widget["status"]["inventory"].as_array().cloned().unwrap_or_default();
-    let waves: Vec<_> = rows
-        .iter()
-        .map(|row| (row["name"].clone(), row["wave"].clone()))
-        .collect();
-    ensure!(waves == [(json!("a-low"), json!(0)), (json!("a-high"), json!(5))]);
+    let rows = widget["status"]["inventory"].as_array().into_iter().flatten();
+    let waves: Vec<_> = rows.map(|row| json!([row["name"], row["wave"]])).collect();
+    ensure!(waves == [json!(["a-low", 0]), json!(["a-high", 5])]);
     world.hold("configmap", "a-high")?;
     world.edit("a", json!({"none": true}))?;
     eventually("the status says what is waited for", SOON, || {
@@ -59,10 +56,8 @@ fn what_is_pruned_goes_by_waves_as_well() -> Result<()> {
     ensure!(low["metadata"]["deletionTimestamp"].is_null(), "too early: {low}");
     world.let_go("configmap", "a-high")?;
     world.await_gone("configmap", "a-low")?;
-    eventually("nothing is left to be done", SOON, || {
-        let widget = world.expect(&world.widgets(), "a")?;
-        ensure!(inventory(&widget).is_empty(), "{widget}");
-        ensure!(!widget["status"]["release"]["inputs"].is_null(), "{widget}");
-        Ok(Some(()))
+    until("nothing is left to be done", SOON, || {
+        let widget = world.live("a")?;
+        Ok(inventory(&widget).is_empty() && !widget["status"]["release"]["inputs"].is_null())
     })
 }

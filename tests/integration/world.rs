@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::look::{brief, condition, says, text};
-use crate::operator::{Launch, Operator};
+use crate::operator::{Launch, Operator, UNELECTED};
 use crate::support::{ControlPlane, Kubectl, Mark, Request, Requests, eventually};
 
 #[path = "grants.rs"]
@@ -22,6 +22,9 @@ pub const SOON: Duration = Duration::from_secs(30);
 
 /// How long a watch may take to put something right. Any timer of the operator takes longer.
 pub const PROMPT: Duration = Duration::from_secs(10);
+
+/// Where a Deployment has the image of its first container.
+pub const IMAGE: &str = "/spec/template/spec/containers/0/image";
 
 /// When a test last changed what the API server serves. Every operator then reads discovery anew, for some seconds.
 static SERVED_CHANGED: Mutex<Option<Instant>> = Mutex::new(None);
@@ -39,9 +42,7 @@ pub fn objects(name: &str) -> Result<Vec<Value>> {
 }
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures/integration")
-        .join(name)
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/integration")).join(name)
 }
 
 /// A corner of the control plane that belongs to one test.
@@ -86,6 +87,22 @@ impl Setup<'_> {
         alone: false,
         without: &[],
     };
+    /// Without rights on some resources.
+    pub fn without<'a>(without: &'a [&'a str]) -> Setup<'a> {
+        Setup {
+            without,
+            ..Setup::USUAL
+        }
+    }
+
+    /// With rights in some namespaces alone.
+    pub fn only_in<'a>(only_in: &'a [&'a str]) -> Setup<'a> {
+        Setup {
+            only_in,
+            ..Setup::USUAL
+        }
+    }
+
     pub const CLUSTER_SCOPED: Self = Setup {
         cluster_scoped: true,
         ..Self::USUAL
@@ -125,6 +142,19 @@ impl World {
         Ok(folder)
     }
 
+    /// The same with the rights of [`member_rule`] on another kind of members.
+    pub fn granted(self, group: &str, resource: &str) -> Result<Self> {
+        self.grant(resource, &[member_rule(group, resource)])?;
+        Ok(self)
+    }
+
+    /// The same with a kind `Gadget` of this world's group, for members.
+    pub fn with_gadgets(self) -> Result<Self> {
+        self.install_crd("Gadget")?;
+        let group = self.group();
+        self.granted(&group, "gadgets")
+    }
+
     /// Adds a template to the chart, or has another content for it.
     pub fn write_template(&self, file: &str, text: &str) -> Result<()> {
         fs::write(self.chart().join("templates").join(file), text)?;
@@ -133,11 +163,7 @@ impl World {
 
     /// Adds a template of tests/fixtures/integration/templates to the chart.
     pub fn add_template(&self, file: &str) -> Result<()> {
-        fs::copy(
-            fixture("templates").join(file),
-            self.chart().join("templates").join(file),
-        )?;
-        Ok(())
+        self.write_template(file, &fs::read_to_string(fixture("templates").join(file))?)
     }
 
     pub fn with(name: &str, setup: Setup<'_>) -> Result<Self> {
@@ -171,10 +197,8 @@ impl World {
     pub fn write_chart(&self, name: &str, templates: &[(&str, &str)]) -> Result<PathBuf> {
         let folder = self.dir.path().join(name);
         fs::create_dir_all(folder.join("templates"))?;
-        fs::write(
-            folder.join("Chart.yaml"),
-            format!("apiVersion: v2\nname: {name}\nversion: 0.1.0\n"),
-        )?;
+        let about = format!("apiVersion: v2\nname: {name}\nversion: 0.1.0\n");
+        fs::write(folder.join("Chart.yaml"), about)?;
         for (file, text) in templates {
             fs::write(folder.join("templates").join(file), text)?;
         }
@@ -214,9 +238,9 @@ impl World {
     /// Applies a CustomResourceDefinition and waits until its kind is served.
     pub fn serve(&self, crd: &Value) -> Result<()> {
         served_changed();
-        let kubectl = self.control_plane.kubectl();
-        kubectl.apply(&crd.to_string())?;
-        kubectl.wait("Established", "crd", text(&crd["metadata"]["name"]), SOON)?;
+        self.apply(crd)?;
+        self.kubectl
+            .wait("Established", "crd", text(&crd["metadata"]["name"]), SOON)?;
         served_changed();
         Ok(())
     }
@@ -246,11 +270,8 @@ impl World {
     pub fn write_watches_of(&self, watches: &[(&str, &Path, &[&str])]) -> Result<()> {
         let mut text = String::new();
         for (kind, chart, keys) in watches {
-            let chart = chart.display();
-            text += &format!(
-                "- group: {}\n  version: v1\n  kind: {kind}\n  chart: {chart}\n",
-                self.group()
-            );
+            let (group, chart) = (self.group(), chart.display());
+            text += &format!("- group: {group}\n  version: v1\n  kind: {kind}\n  chart: {chart}\n");
             for line in keys.iter().flat_map(|key| key.lines()) {
                 text += &format!("  {line}\n");
             }
@@ -265,7 +286,7 @@ impl World {
 
     /// Starts the operator of this world on its watches file.
     pub fn start(&self) -> Result<Operator> {
-        self.launch(&Launch::default())
+        self.launch(&UNELECTED)
     }
 
     /// The same, and waits until it has come to rest: what it asks from then on has a reason.
@@ -276,22 +297,46 @@ impl World {
         Ok(operator)
     }
 
+    /// Ends an operator in order, and starts the next.
+    pub fn restart(&self, operator: Operator) -> Result<Operator> {
+        ensure!(operator.terminate()?.success());
+        self.start()
+    }
+
+    /// Kills an operator, and starts the next.
+    pub fn replace(&self, operator: Operator) -> Result<Operator> {
+        operator.kill()?;
+        self.start()
+    }
+
+    /// The same, and waits until that one has come to rest.
+    pub fn replace_and_settle(&self, operator: Operator) -> Result<Operator> {
+        operator.kill()?;
+        self.start_and_settle()
+    }
+
     pub fn launch(&self, launch: &Launch<'_>) -> Result<Operator> {
         if !self.watches_file().exists() {
             self.write_watches()?;
         }
         let user = format!("system:serviceaccount:{}:operator-{}", self.name, launch.replica);
         let kubeconfig = self.control_plane.kubeconfig_for(&user, &[&self.operators()])?;
-        let arguments = [
-            format!("--watches-file={}", self.watches_file().display()),
+        self.launch_as(&user, &kubeconfig, launch)
+    }
+
+    /// The same with the credentials in a kubeconfig.
+    pub fn launch_as(&self, user: &str, kubeconfig: &Path, launch: &Launch<'_>) -> Result<Operator> {
+        let watches = format!("--watches-file={}", self.watches_file().display());
+        let (name, namespace) = (
             format!("--operator-name={}", self.name),
             format!("--namespace={}", self.name),
-        ];
+        );
+        let arguments = [watches, name, namespace];
         Operator::start(
             self.control_plane,
             self.dir.path(),
-            &kubeconfig,
-            &user,
+            kubeconfig,
+            user,
             &arguments,
             launch,
         )
@@ -312,7 +357,7 @@ impl World {
     }
 
     pub fn apply(&self, object: &Value) -> Result<()> {
-        self.kubectl.apply(&object.to_string()).map(drop)
+        self.kubectl.apply(&object.to_string())
     }
 
     pub fn apply_widget(&self, name: &str, spec: Value) -> Result<()> {
@@ -325,11 +370,21 @@ impl World {
         self.await_ready(name)
     }
 
+    /// Applies widgets, each with its spec, and waits until all are ready.
+    pub fn install_all<N: AsRef<str>>(&self, names: &[N], spec: impl Fn(&str) -> Value) -> Result<()> {
+        let items: Vec<Value> = names
+            .iter()
+            .map(|name| self.widget(name.as_ref(), spec(name.as_ref())))
+            .collect();
+        self.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}))?;
+        names
+            .iter()
+            .try_for_each(|name| self.await_ready(name.as_ref()).map(drop))
+    }
+
     /// Changes the spec of a widget by a merge patch.
     pub fn edit(&self, name: &str, spec: Value) -> Result<()> {
-        self.kubectl
-            .patch(&self.widgets(), name, &json!({"spec": spec}))
-            .map(drop)
+        self.patch_widget(name, &json!({"spec": spec}))
     }
 
     /// The same, and waits until it is ready again.
@@ -340,10 +395,13 @@ impl World {
 
     /// Deletes a widget and waits until it is gone.
     pub fn delete(&self, name: &str) -> Result<()> {
-        self.kubectl
-            .delete(&self.widgets(), name)
-            .map(drop)
-            .with_context(|| self.story(name))
+        let deleted = self.kubectl.delete(&self.widgets(), name);
+        deleted.with_context(|| self.story(name))
+    }
+
+    /// Deletes a widget that must be there, and doesn't wait.
+    pub fn begin_delete(&self, name: &str) -> Result<()> {
+        self.kubectl.begin_delete(&self.widgets(), name)
     }
 
     /// The resource's full name for kubectl.
@@ -371,11 +429,30 @@ impl World {
 
     /// Sets annotations of a widget, or takes them off with `null`.
     pub fn annotate(&self, name: &str, annotations: Value) -> Result<()> {
-        self.patch(
-            &self.widgets(),
-            name,
-            &json!({"metadata": {"annotations": annotations}}),
-        )
+        self.patch_widget(name, &json!({"metadata": {"annotations": annotations}}))
+    }
+
+    /// Changes an object by a patch of another type: `json` or `strategic`.
+    pub fn patch_by(&self, patch_type: &str, kind: &str, name: &str, patch: &Value) -> Result<()> {
+        let (by, patch) = (format!("--type={patch_type}"), patch.to_string());
+        self.run(["patch", kind, name, &by, "-p", &patch]).map(drop)
+    }
+
+    /// Changes a widget by a merge patch.
+    pub fn patch_widget(&self, name: &str, patch: &Value) -> Result<()> {
+        self.patch(&self.widgets(), name, patch)
+    }
+
+    /// Changes the status of a widget by a merge patch.
+    pub fn patch_status(&self, name: &str, patch: &Value) -> Result<()> {
+        self.kubectl.patch_status(&self.widgets(), name, patch)
+    }
+
+    /// Asks for a widget to be forced, and waits until it was.
+    pub fn force(&self, name: &str, token: &str) -> Result<()> {
+        self.annotate(name, json!({"chartwright.dev/force-at": token}))?;
+        self.await_field(&self.widgets(), name, "/status/lastHandledForceAt", token)
+            .map(drop)
     }
 
     /// Changes the color of a ConfigMap by hand.
@@ -385,9 +462,7 @@ impl World {
 
     /// Waits until a ConfigMap has a color; gives it.
     pub fn await_color(&self, name: &str, color: &str) -> Result<Value> {
-        self.await_object("configmap", name, &format!("is {color}"), |map| {
-            map["data"]["color"] == color
-        })
+        self.await_field("configmap", name, "/data/color", color)
     }
 
     /// The output of a kubectl command.
@@ -397,14 +472,19 @@ impl World {
 
     /// An object that must be there.
     pub fn expect(&self, kind: &str, name: &str) -> Result<Value> {
-        self.get(kind, name)?
-            .with_context(|| format!("there is no {kind} {name}"))
+        let found = self.get(kind, name)?;
+        found.with_context(|| format!("there is no {kind} {name}"))
+    }
+
+    /// A widget that must be there.
+    pub fn live(&self, name: &str) -> Result<Value> {
+        self.expect(&self.widgets(), name)
     }
 
     /// The widget, when it is Ready at its current generation.
     pub fn await_ready(&self, name: &str) -> Result<Value> {
         self.await_condition(name, "Ready", "True")?;
-        self.expect(&self.widgets(), name)
+        self.live(name)
     }
 
     /// Several objects that must not be there.
@@ -444,9 +524,9 @@ impl World {
     /// Waits until no prune of a widget is held; gives the widget.
     pub fn await_released(&self, name: &str) -> Result<Value> {
         eventually("nothing is held", SOON, || {
-            let widget = self.expect(&self.widgets(), name)?;
+            let widget = self.live(name)?;
             let held = condition(&widget, "PruneHeld");
-            ensure!(held.is_none(), "{held:?}");
+            ensure!(held.is_null(), "{held}");
             Ok(Some(widget))
         })
     }
@@ -461,15 +541,10 @@ impl World {
         let waited = eventually(&what, SOON, || {
             let object = self.expect(resource, name)?;
             let generation = &object["metadata"]["generation"];
-            match condition(&object, kind) {
-                Some(found) if found["status"] == status && found["observedGeneration"] == *generation => {
-                    Ok(Some(found))
-                }
-                found => bail!(
-                    "generation {generation}, condition {found:?}, status {}",
-                    object["status"]
-                ),
-            }
+            let (found, told) = (condition(&object, kind), &object["status"]);
+            let holds = found["status"] == status && found["observedGeneration"] == *generation;
+            ensure!(holds, "generation {generation}, condition {found}, status {told}");
+            Ok(Some(found))
         });
         waited.with_context(|| self.story(name))
     }
@@ -477,8 +552,7 @@ impl World {
     /// Waits until something about an object holds; gives the object.
     pub fn await_object(&self, kind: &str, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value> {
         let waited = eventually(&format!("{kind} {name}: {what}"), PROMPT, || {
-            let object = self.get(kind, name)?;
-            match object {
+            match self.get(kind, name)? {
                 Some(object) if holds(&object) => Ok(Some(object)),
                 object => bail!("it is {}", brief(object.as_ref())),
             }
@@ -494,9 +568,8 @@ impl World {
     /// Waits until a field of an object, by its JSON pointer, has a value; gives the object.
     pub fn await_field(&self, kind: &str, name: &str, pointer: &str, value: impl Into<Value>) -> Result<Value> {
         let value = Some(value.into());
-        self.await_object(kind, name, &format!("{pointer} is {value:?}"), |object| {
-            object.pointer(pointer) == value.as_ref()
-        })
+        let is_it = |object: &Value| object.pointer(pointer) == value.as_ref();
+        self.await_object(kind, name, &format!("{pointer} is {value:?}"), is_it)
     }
 
     /// Has an object that is deleted stay on its way out.
@@ -519,8 +592,17 @@ impl World {
         self.await_condition(name, "Suspended", "True").map(drop)
     }
 
+    /// Waits until a widget is gone.
+    pub fn await_deleted(&self, name: &str) -> Result<()> {
+        self.await_gone(&self.widgets(), name)
+    }
+
     pub fn await_gone(&self, kind: &str, name: &str) -> Result<()> {
-        let waited = eventually(&format!("{kind} {name} is gone"), SOON, || {
+        self.await_gone_within(SOON, kind, name)
+    }
+
+    pub fn await_gone_within(&self, patience: Duration, kind: &str, name: &str) -> Result<()> {
+        let waited = eventually(&format!("{kind} {name} is gone"), patience, || {
             let object = self.get(kind, name)?;
             ensure!(object.is_none(), "it is {}", brief(object.as_ref()));
             Ok(Some(()))
@@ -530,13 +612,11 @@ impl World {
 
     /// Reasons and notes of the events about the world's custom resources of one name.
     pub fn events(&self, name: &str) -> Result<Vec<(String, String)>> {
-        let mut events = self.kubectl.list("events", "")?;
-        events.retain(|event| {
-            let about = &event["involvedObject"];
-            about["name"] == name && about["kind"] == "Widget"
-        });
+        let events = self.list("events", "")?;
+        let is_about = |about: &Value| about["name"] == name && about["kind"] == "Widget";
+        let events = events.iter().filter(|event| is_about(&event["involvedObject"]));
         let told = |event: &Value| (text(&event["reason"]).to_owned(), text(&event["message"]).to_owned());
-        Ok(events.iter().map(told).collect())
+        Ok(events.map(told).collect())
     }
 
     /// Waits for an event whose note has all of these parts; gives the note.
@@ -551,8 +631,7 @@ impl World {
 
     /// Objects of this operator in the world's namespace, by its label.
     pub fn labelled(&self, kinds: &str) -> Result<Vec<Value>> {
-        self.kubectl
-            .list(kinds, &format!("chartwright.dev/operator={}", self.name))
+        self.list(kinds, &format!("chartwright.dev/operator={}", self.name))
     }
 
     /// Where a later count of requests begins.
@@ -593,13 +672,17 @@ impl World {
         }
     }
 
+    /// What an operator asks until it comes to rest.
+    pub fn requests_until_quiet(&self, operator: &Operator, since: Start) -> Result<Requests> {
+        self.await_quiet(operator)?;
+        self.requests(operator, since)
+    }
+
     /// For so long, an operator asks for nothing.
     pub fn asks_nothing(&self, operator: &Operator, seconds: f64) -> Result<()> {
         let start = self.mark()?;
         std::thread::sleep(Duration::from_secs_f64(seconds));
-        let requests = self.requests(operator, start)?;
-        ensure!(requests.is_empty(), "{requests}");
-        Ok(())
+        self.requests(operator, start)?.none()
     }
 
     /// What a failed test wants to know: a status and the end of each log.

@@ -327,7 +327,7 @@ impl History {
     /// A condition of it; `null` if there is none.
     pub fn condition(&self, place: &str, kind: &str) -> Value {
         let widget = self.widget(place).unwrap_or_default();
-        condition(&widget, kind).unwrap_or_default()
+        condition(&widget, kind)
     }
 
     /// Creates or changes a custom resource; one of the same name that still goes is waited for.

@@ -148,8 +148,7 @@ fn is_unharmed(history: &History, since: u64) -> Result<()> {
                 change.after
             );
             if change.key == other.key() {
-                let ready = change.after.as_deref().and_then(|widget| condition(widget, "Ready"));
-                let ready = ready.unwrap_or_default();
+                let ready = condition(change.after.as_deref().unwrap_or(&Value::Null), "Ready");
                 ensure!(ready["status"] == "True", "{other}: {ready}");
             }
         }

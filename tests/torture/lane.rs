@@ -96,10 +96,7 @@ impl Lane {
             &kubeconfig,
             &self.user,
             &arguments,
-            &Launch {
-                environment: &self.environment,
-                ..Launch::default()
-            },
+            &Launch::with(&self.environment),
         )?);
         Ok(())
     }
@@ -205,7 +202,7 @@ impl Lane {
     /// A condition of a custom resource; `null` if there is none.
     pub async fn condition(&self, name: &str, kind: &str) -> Result<Value> {
         let widget = self.widget(name).await?.context("gone")?;
-        Ok(condition(&widget, kind).unwrap_or_default())
+        Ok(condition(&widget, kind))
     }
 
     /// Waits until a condition of a custom resource has this reason; gives the condition.

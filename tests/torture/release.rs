@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::flavour;
 use crate::lane::Lane;
-use crate::look::{OPERATOR, PART_OF, TRACKING, annotation, condition, is_marked, label, text, uid};
+use crate::look::{OPERATOR, PART_OF, TRACKING, annotation, condition, is_marked, is_ready, label, text, uid};
 
 /// Kind and name.
 pub type Id = (String, String);
@@ -84,8 +84,7 @@ pub async fn live(lane: &Lane, release: &str) -> Result<BTreeMap<Id, Value>> {
 
 /// A status that says of the current generation that it is ready.
 pub fn claims_ready(widget: &Value) -> bool {
-    let ready = condition(widget, "Ready").unwrap_or_default();
-    ready["status"] == "True" && ready["observedGeneration"] == widget["metadata"]["generation"]
+    is_ready(widget)
 }
 
 /// The release is what its spec says: members, marks, custom resource and status.
@@ -99,10 +98,7 @@ pub async fn holds(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
     );
     for kind in ["Reconciling", "Stalled", "PruneHeld"] {
         let found = condition(&widget, kind);
-        ensure!(
-            found.as_ref().is_none_or(|found| found["status"] == "False"),
-            "{found:?}"
-        );
+        ensure!(found.is_null() || found["status"] == "False", "{found}");
     }
     let mut live = live(lane, release).await?;
     // What a hook made is no member.
