@@ -60,9 +60,8 @@ fn others(value: &Value) -> Vec<Value> {
 
 /// A spec that sets one property.
 fn setting(path: &[String], value: &Value) -> Value {
-    path.iter()
-        .rev()
-        .fold(value.clone(), |inner, key| json!({(key): inner}))
+    let keys = path.iter().rev();
+    keys.fold(value.clone(), |inner, key| json!({(key): inner}))
 }
 
 /// Takes out maps without fields. Where one lost its last field, the API server leaves nothing, a null or an empty map,
@@ -85,11 +84,8 @@ type Uids = BTreeMap<String, String>;
 fn picture(history: &History) -> Result<(Value, Uids)> {
     let widget = history.widget("a").context("the custom resource is gone")?;
     let (ready, stalled) = (history.condition("a", "Ready"), history.condition("a", "Stalled"));
-    ensure!(
-        ready["observedGeneration"] == widget["metadata"]["generation"],
-        "nothing is said of this generation: {}",
-        widget["status"]
-    );
+    let is_said = ready["observedGeneration"] == widget["metadata"]["generation"];
+    ensure!(is_said, "nothing is said of this generation: {}", widget["status"]);
     let store = history.model.store();
     let mut uids = Uids::new();
     let mut picture = json!({"stalled": text(&stalled["reason"]), "members": {}});
@@ -98,14 +94,8 @@ fn picture(history: &History) -> Result<(Value, Uids)> {
         uids.insert(key.clone(), uid(object));
         let mut object: Value = serde_json::from_str(&object.to_string().replace(&uid(&widget), "UID"))?;
         if let Some(metadata) = object["metadata"].as_object_mut() {
-            let made = [
-                "uid",
-                "resourceVersion",
-                "creationTimestamp",
-                "generation",
-                "managedFields",
-            ];
-            metadata.retain(|field, _| !made.contains(&field.as_str()));
+            let made = "uid resourceVersion creationTimestamp generation managedFields";
+            metadata.retain(|field, _| !made.split(' ').any(|made| made == field));
         }
         without_empty(&mut object);
         picture["members"][key] = object;
@@ -142,7 +132,7 @@ async fn edited(history: &mut History, spec: Value) -> Result<(Value, Uids)> {
 
 /// The operator's key is the same each time: digests and what is drawn at random depend on it.
 async fn begin(chart: &Path) -> Result<History> {
-    let model = Model::new();
+    let model = Model::default();
     let key = ("secrets", NAMESPACE.to_owned(), "torture-hmac-key".to_owned());
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": {"key": BASE64.encode(&[7; 32])}});
     let kind = KINDS.iter().find(|kind| kind.plural == key.0).context("no Secrets")?;

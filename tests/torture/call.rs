@@ -74,12 +74,8 @@ impl Call {
         };
         let content = http::HeaderValue::from_static(content);
         let headers = HeaderMap::from_iter([(http::header::CONTENT_TYPE, content)]);
-        let body = if body.is_null() {
-            String::new()
-        } else {
-            body.to_string()
-        };
-        Call::of(method, uri.to_owned(), headers, body.into())
+        let body = Some(body).filter(|body| !body.is_null()).map(Value::to_string);
+        Call::of(method, uri.to_owned(), headers, body.unwrap_or_default().into())
     }
 
     pub async fn read<B>(request: Request<B>) -> Result<Self, BoxError>
@@ -187,15 +183,14 @@ fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
-        match byte {
-            b'+' => bytes.push(b' '),
+        bytes.push(match byte {
+            b'+' => b' ',
             b'%' => {
-                let hex: Vec<u8> = rest.by_ref().take(2).collect();
-                let hex = String::from_utf8_lossy(&hex).into_owned();
-                bytes.push(u8::from_str_radix(&hex, 16).unwrap_or(b'?'));
+                let hex: String = rest.by_ref().take(2).map(char::from).collect();
+                u8::from_str_radix(&hex, 16).unwrap_or(b'?')
             }
-            byte => bytes.push(byte),
-        }
+            byte => byte,
+        });
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -222,14 +217,12 @@ pub fn failure(code: u16, reason: &str, message: &str) -> Response<Body> {
         map.remove("reason");
     }
     // An object that isn't there is named; a path that isn't served names none.
-    if let Some((_, name)) = message
+    let named = message
         .strip_suffix("\" not found")
-        .and_then(|text| text.split_once('"'))
-    {
+        .and_then(|text| text.split_once('"'));
+    if let Some((_, name)) = named {
         status["details"] = json!({"name": name});
     }
-    answer(
-        StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
-        &status,
-    )
+    let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    answer(code, &status)
 }

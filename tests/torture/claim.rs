@@ -6,12 +6,11 @@ use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::fault::{Fault, Plan};
+use crate::flavour::OURS;
 use crate::history::{History, MEMBERS, SECOND, in_virtual_time};
 use crate::place::Place;
 use crate::release::spec;
 use crate::report::{Report, everything};
-
-const OURS: &str = "chartwright.dev/release";
 
 fn is_held(history: &History) -> bool {
     let finalizers = history.widget("a").unwrap_or_default()["metadata"]["finalizers"].take();

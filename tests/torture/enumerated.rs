@@ -52,16 +52,10 @@ enum Meanwhile {
     Removes,
 }
 
-const WORKS: [Work; 8] = [
-    Work::Install,
-    Work::Upgrade,
-    Work::OtherChart,
-    Work::Prune,
-    Work::Delete,
-    Work::Replace,
-    Work::Drift,
-    Work::Collision,
-];
+use Meanwhile::*;
+use Work::*;
+
+const WORKS: [Work; 8] = [Install, Upgrade, OtherChart, Prune, Delete, Replace, Drift, Collision];
 
 fn first() -> Value {
     spec("blue", &["one", "two"], true)
@@ -76,7 +70,7 @@ fn asks(call: &Call) -> bool {
 
 async fn begin(work: Work) -> Result<History> {
     match work {
-        Work::Install | Work::Collision => History::begin().await,
+        Install | Collision => History::begin().await,
         _ => History::with("a", first()).await,
     }
 }
@@ -95,34 +89,34 @@ async fn settle(history: &History, watched: bool) -> Result<Vec<String>> {
 /// One case; true if the position was reached.
 async fn case(work: Work, fault: Fault, position: usize, times: usize) -> Result<bool> {
     let mut history = begin(work).await?;
-    if work == Work::Collision {
+    if work == Collision {
         history.by_others("a-two", None).await?;
     }
     let plan = || Plan::new(fault, position, times, asks);
     history.set_plan(plan());
     match work {
-        Work::Install | Work::Collision => history.edit("a", first()).await?,
-        Work::Upgrade => history.edit("a", spec("red", &["two", "three"], true)).await?,
-        Work::OtherChart => {
+        Install | Collision => history.edit("a", first()).await?,
+        Upgrade => history.edit("a", spec("red", &["two", "three"], true)).await?,
+        OtherChart => {
             history.other_chart(true).await?;
             history.set_plan(plan());
         }
-        Work::Prune => history.edit("a", spec("blue", &["one", "two"], false)).await?,
-        Work::Delete => history.delete("a").await?,
-        Work::Replace => {
+        Prune => history.edit("a", spec("blue", &["one", "two"], false)).await?,
+        Delete => history.delete("a").await?,
+        Replace => {
             history.delete("a").await?;
             history.edit("a", spec("red", &["two"], true)).await?;
         }
-        Work::Drift => {
+        Drift => {
             history.by_hand("a-main", 0).await?;
             history.by_hand("a-one", 4).await?;
         }
-        Work::Hide => bail!("nothing is to be made good"),
+        Hide => bail!("nothing is to be made good"),
     }
     // Of another chart nobody knows before its operator has looked.
-    let watched = !matches!(work, Work::Drift | Work::OtherChart);
+    let watched = !matches!(work, Drift | OtherChart);
     let hit = settle(&history, watched).await?;
-    if work == Work::Collision {
+    if work == Collision {
         // A retry may wait six minutes.
         let told = history.until(400, |history| {
             let stalled = history.condition("a", "Stalled");
@@ -143,44 +137,40 @@ async fn interrupted(work: Work, meanwhile: Meanwhile, fault: Fault, position: u
     history.set_plan(Plan::new(fault, position, 1, asks));
     let labels = history.map("a-one").unwrap_or_default()["metadata"]["labels"].take();
     match work {
-        Work::Delete => history.delete("a").await?,
-        Work::Hide => {
+        Delete => history.delete("a").await?,
+        Hide => {
             let disabled = json!({"chartwright.dev/reconcile": "disabled"});
             let marks = json!({"labels": {(OPERATOR): null, (PART_OF): null}, "annotations": disabled});
             history.mark("a-one", marks).await?;
         }
-        Work::Upgrade => history.edit("a", spec("red", &["one"], true)).await?,
+        Upgrade => history.edit("a", spec("red", &["one"], true)).await?,
         _ => history.edit("a", first()).await?,
     }
     tokio::time::sleep(SECOND).await;
     let mut kept = false;
     let everything = spec("green", &["one", "two", "three"], true);
     match meanwhile {
-        Meanwhile::Deletes => history.delete("a").await?,
-        Meanwhile::Supplants => history.supplant("a", everything).await?,
-        Meanwhile::Edits => history.edit("a", spec("green", &["three"], false)).await?,
-        Meanwhile::Keeps => {
+        Deletes => history.delete("a").await?,
+        Supplants => history.supplant("a", everything).await?,
+        Edits => history.edit("a", spec("green", &["three"], false)).await?,
+        Keeps => {
             let policy = json!({"annotations": {"helm.sh/resource-policy": "keep"}});
             kept = history.mark("a-two", policy).await?;
         }
-        Meanwhile::Removes => {
+        Removes => {
             history.mark("a-one", json!({"labels": labels})).await?;
             history.by_hand("a-one", 4).await?;
         }
-        Meanwhile::Robs | Meanwhile::Usurps => {
-            let name = if meanwhile == Meanwhile::Robs {
-                "a-two"
-            } else {
-                "a-main"
-            };
+        Robs | Usurps => {
+            let name = if meanwhile == Robs { "a-two" } else { "a-main" };
             history.by_hand(name, 4).await?;
             history.by_others(name, None).await?;
         }
     }
-    let hit = settle(&history, !matches!(meanwhile, Meanwhile::Usurps | Meanwhile::Removes)).await?;
+    let hit = settle(&history, !matches!(meanwhile, Usurps | Removes)).await?;
     saw(&history, meanwhile, kept)
         .and_then(|()| match meanwhile {
-            Meanwhile::Robs | Meanwhile::Usurps | Meanwhile::Removes => Ok(()),
+            Robs | Usurps | Removes => Ok(()),
             _ => history.never_lied(),
         })
         .with_context(|| format!("hit {hit:?}"))?;
@@ -192,11 +182,11 @@ async fn interrupted(work: Work, meanwhile: Meanwhile, fault: Fault, position: u
 fn saw(history: &History, meanwhile: Meanwhile, kept: bool) -> Result<()> {
     let is_there = history.map("a-two").is_some();
     ensure!(!kept || is_there, "what is to be kept was deleted");
-    if meanwhile == Meanwhile::Usurps {
+    if meanwhile == Usurps {
         let stalled = history.condition("a", "Stalled");
         ensure!(stalled["reason"] == "Collision", "{stalled}");
     }
-    if meanwhile == Meanwhile::Supplants {
+    if meanwhile == Supplants {
         let finalizers = history.widget("a").unwrap_or_default()["metadata"]["finalizers"].take();
         let has_theirs = finalizers.as_array().is_some_and(|all| all.contains(&THEIRS.into()));
         ensure!(has_theirs, "somebody else's finalizer is gone: {finalizers}");
@@ -219,25 +209,21 @@ fn each_position(report: &mut Report, what: &str, mut run: impl AsyncFnMut(usize
 #[test]
 fn what_happens_during_any_request_is_seen_on_the_model() -> Result<()> {
     let mut report = Report::new("interrupted");
-    for (work, meanwhile) in [
-        (Work::Install, Meanwhile::Deletes),
-        (Work::Upgrade, Meanwhile::Deletes),
-        (Work::Install, Meanwhile::Supplants),
-        (Work::Upgrade, Meanwhile::Supplants),
-        (Work::Upgrade, Meanwhile::Robs),
-        (Work::Delete, Meanwhile::Robs),
-        (Work::Delete, Meanwhile::Supplants),
-        (Work::Upgrade, Meanwhile::Keeps),
-        (Work::Upgrade, Meanwhile::Edits),
-        (Work::Install, Meanwhile::Usurps),
-        (Work::Upgrade, Meanwhile::Usurps),
-        (Work::Hide, Meanwhile::Removes),
-    ] {
+    let cases: [(Meanwhile, &[Work]); 7] = [
+        (Deletes, &[Install, Upgrade]),
+        (Supplants, &[Install, Upgrade, Delete]),
+        (Robs, &[Upgrade, Delete]),
+        (Keeps, &[Upgrade]),
+        (Edits, &[Upgrade]),
+        (Usurps, &[Install, Upgrade]),
+        (Removes, &[Hide]),
+    ];
+    let each = |(meanwhile, works): (Meanwhile, &'static [Work])| works.iter().map(move |work| (*work, meanwhile));
+    for (work, meanwhile) in cases.into_iter().flat_map(each) {
         for fault in [Fault::Slow, Fault::Tardy] {
             let what = format!("{work:?}, {meanwhile:?}, {fault:?}");
-            each_position(&mut report, &what, async |position| {
-                interrupted(work, meanwhile, fault, position).await
-            })?;
+            let run = async |position| interrupted(work, meanwhile, fault, position).await;
+            each_position(&mut report, &what, run)?;
         }
     }
     report.end("")
@@ -255,9 +241,8 @@ fn any_fault_at_any_request_is_made_good_on_the_model() -> Result<()> {
         for fault in faults {
             for times in if everything() { &[1, 3][..] } else { &[1] } {
                 let what = format!("{work:?}, {times} x {fault:?}");
-                let reached = each_position(&mut report, &what, async |position| {
-                    case(work, *fault, position, *times).await
-                })?;
+                let run = async |position| case(work, *fault, position, *times).await;
+                let reached = each_position(&mut report, &what, run)?;
                 ensure!(reached > 1, "{what}: only {reached} requests were seen");
             }
         }

@@ -222,19 +222,16 @@ impl Faults {
             self.state().broken = Some((code, Instant::now() + how_long));
             self.end_watches(End::Cut);
         }
-        if let Some(code) = self.breaks(&call) {
+        let mut tell = |code, seconds| {
             entry.told = Some(code);
-            return Ok(status(code, 1));
+            Ok(status(code, seconds))
+        };
+        if let Some(code) = self.breaks(&call) {
+            return tell(code, 1);
         }
         match due {
-            Some(Fault::Status(code)) => {
-                entry.told = Some(code);
-                return Ok(status(code, 1));
-            }
-            Some(Fault::Busy(seconds)) => {
-                entry.told = Some(429);
-                return Ok(status(429, seconds));
-            }
+            Some(Fault::Status(code)) => return tell(code, 1),
+            Some(Fault::Busy(seconds)) => return tell(429, seconds),
             Some(Fault::CutBefore) => return Err("cut before the request".into()),
             Some(Fault::Tardy) => tokio::time::sleep(Duration::from_secs(2)).await,
             Some(Fault::Hang) => return std::future::pending().await,
@@ -248,25 +245,21 @@ impl Faults {
         }
         let answer = self.forward(call, entry).await;
         match due {
-            Some(Fault::Late) => {
-                entry.told = Some(504);
-                Ok(status(504, 1))
-            }
-            Some(Fault::CutAfter) => {
-                entry.told = None;
-                Err("cut before the answer".into())
-            }
-            Some(Fault::KillAfter) => {
-                entry.told = None;
-                self.kill();
-                Err("dead".into())
-            }
-            Some(Fault::Slow) => {
-                tokio::time::sleep(Duration::from_secs(2)).await;
-                answer
-            }
-            _ => answer,
+            Some(Fault::Late) => entry.told = Some(504),
+            Some(Fault::CutAfter | Fault::KillAfter) => entry.told = None,
+            _ => {}
         }
+        match due {
+            Some(Fault::Late) => return Ok(status(504, 1)),
+            Some(Fault::CutAfter) => return Err("cut before the answer".into()),
+            Some(Fault::KillAfter) => {
+                self.kill();
+                return Err("dead".into());
+            }
+            Some(Fault::Slow) => tokio::time::sleep(Duration::from_secs(2)).await,
+            _ => {}
+        }
+        answer
     }
 
     /// The client is dead: nothing that it still asks is heard.
@@ -308,28 +301,20 @@ impl Faults {
 
 /// What the API server answers with a status; with 429, that it may be asked again in so many seconds.
 fn status(code: u16, seconds: u64) -> Response<Body> {
-    let (reason, message) = match code {
-        403 => ("Forbidden", "forbidden: the rights of who asks don't reach that far"),
+    let told = match code {
+        403 => "Forbidden|forbidden: the rights of who asks don't reach that far",
         // As of a kind that isn't served: no object is named.
-        404 => ("NotFound", "the server could not find the requested resource"),
-        409 => (
-            "Conflict",
-            "Operation cannot be fulfilled: the object has been modified",
-        ),
-        410 => ("Expired", "the provided continue parameter is too old"),
-        413 => ("RequestEntityTooLarge", "Request entity too large: limit is 3145728"),
-        422 => ("Invalid", "is invalid: metadata: Invalid value: on purpose"),
-        429 => ("TooManyRequests", "too many requests, please try again later"),
-        503 => (
-            "ServiceUnavailable",
-            "the server is currently unable to handle the request",
-        ),
-        504 => ("Timeout", "request did not complete within the allotted timeout"),
-        _ => (
-            "InternalError",
-            "an error on the server has prevented the request from succeeding",
-        ),
+        404 => "NotFound|the server could not find the requested resource",
+        409 => "Conflict|Operation cannot be fulfilled: the object has been modified",
+        410 => "Expired|the provided continue parameter is too old",
+        413 => "RequestEntityTooLarge|Request entity too large: limit is 3145728",
+        422 => "Invalid|is invalid: metadata: Invalid value: on purpose",
+        429 => "TooManyRequests|too many requests, please try again later",
+        503 => "ServiceUnavailable|the server is currently unable to handle the request",
+        504 => "Timeout|request did not complete within the allotted timeout",
+        _ => "InternalError|an error on the server has prevented the request from succeeding",
     };
+    let (reason, message) = told.split_once('|').unwrap_or_default();
     let mut response = failure(code, reason, message);
     if code == 429 {
         response.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
@@ -343,10 +328,8 @@ fn without_group(bytes: &[u8], missing: &str) -> Bytes {
     let Ok(mut groups) = serde_json::from_slice::<Value>(bytes) else {
         return Bytes::copy_from_slice(bytes);
     };
-    for group in groups["items"].as_array_mut().into_iter().flatten() {
-        if group["metadata"]["name"] != missing {
-            continue;
-        }
+    let groups_there = groups["items"].as_array_mut().into_iter().flatten();
+    for group in groups_there.filter(|group| group["metadata"]["name"] == missing) {
         for version in group["versions"].as_array_mut().into_iter().flatten() {
             version["freshness"] = "Stale".into();
             version["resources"] = Value::Array(Vec::new());

@@ -15,16 +15,10 @@ use crate::history::SECOND;
 use crate::lane::{Lane, in_real_time};
 use crate::release::{members_of, status_is_no_lie};
 use crate::report::{Report, everything, runner, seed};
-use crate::scenario::Scenario;
+use crate::scenario::Scenario::{self, *};
 use crate::watches::End;
 
-const SCENARIOS: [Scenario; 5] = [
-    Scenario::Install,
-    Scenario::Upgrade,
-    Scenario::PruneKinds,
-    Scenario::Delete,
-    Scenario::Drift,
-];
+const SCENARIOS: [Scenario; 5] = [Install, Upgrade, PruneKinds, Delete, Drift];
 
 /// Each with how many calls in a row it hits.
 const FAULTS: [(Fault, usize); 15] = [
@@ -60,7 +54,7 @@ fn all_cases() -> Vec<Case> {
     }
     // Each of these takes as long as a request may take.
     if everything() {
-        for scenario in [Scenario::Upgrade, Scenario::Delete] {
+        for scenario in [Upgrade, Delete] {
             cases.extend((1..=8).map(|position| (scenario, Fault::Hang, 1, position)));
         }
     }
@@ -103,10 +97,8 @@ async fn run(lane: &mut Lane, case: Case, release: &str) -> Result<bool> {
     let careful = scenario.was_careful(lane, release, &before).await;
     let careful = careful.and(order_was_kept(lane, scenario, release, &log));
     careful.with_context(|| {
-        let calls = log.iter();
-        let calls: Vec<String> = calls
-            .map(|entry| format!("{} {:?} {:?}", entry.call, entry.done, entry.told))
-            .collect();
+        let call = |entry: &Entry| format!("{} {:?} {:?}", entry.call, entry.done, entry.told);
+        let calls: Vec<String> = log.iter().map(call).collect();
         format!("hit {hit:?}; all calls:\n{}", calls.join("\n"))
     })?;
     lane.clear(release).await?;
@@ -126,12 +118,9 @@ fn order_was_kept(lane: &Lane, scenario: Scenario, release: &str, log: &[Entry])
         let fine = entry.told.is_some_and(|code| code < 300);
         match entry.call.verb() {
             "delete" => {
-                ensure!(!rendered.contains(target.name.as_str()), "{} was deleted", target.name);
-                ensure!(
-                    uncertain.is_empty(),
-                    "{} was deleted before {uncertain:?} were applied",
-                    target.name
-                );
+                let name = &target.name;
+                ensure!(!rendered.contains(name.as_str()), "{name} was deleted");
+                ensure!(uncertain.is_empty(), "{name} went before {uncertain:?}");
             }
             "patch" | "get" if rendered.contains(target.name.as_str()) => match fine {
                 true => drop(uncertain.remove(&target.name)),
@@ -200,13 +189,13 @@ fn any_request_may_go_wrong() -> Result<()> {
 /// Of releases that keep more than their members, and of those that are taken over: a sample of each, in turn.
 #[test]
 fn any_request_about_what_is_kept_may_go_wrong() -> Result<()> {
-    let usual = &[Scenario::Install, Scenario::Upgrade, Scenario::Delete][..];
+    let usual = &[Install, Upgrade, Delete][..];
     let lanes = if everything() { 2 } else { 1 };
     let mut outcome = Ok(());
     for (name, flavour, scenarios) in [
         ("faults-random", Flavour::Random, usual),
         ("faults-lossy", Flavour::Lossy, usual),
-        ("faults-takeover", Flavour::Plain, &[Scenario::Takeover]),
+        ("faults-takeover", Flavour::Plain, &[Takeover]),
     ] {
         let ended = in_lanes(name, flavour, &drawn(cases_of(scenarios), 3)?, lanes);
         outcome = outcome.and(ended);

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use crate::history::add_template;
 use crate::lane::Lane;
+use crate::look::annotation;
 use crate::release::{Id, claims_ready, row_id};
-use crate::world::World;
+use crate::world::{World, any_fields};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flavour {
@@ -26,6 +27,9 @@ pub enum Flavour {
     Long,
 }
 
+/// The operator's finalizer.
+pub const OURS: &str = "chartwright.dev/release";
+
 /// With these, the usual release has two members more than a status lists.
 const FILLERS: usize = 297;
 
@@ -35,7 +39,7 @@ impl Flavour {
         match self {
             Flavour::Random => add_template(&world.chart(), "random.yaml")?,
             Flavour::Lossy => {
-                let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+                let any = any_fields();
                 let status = json!({"type": "object", "properties": {
                     "conditions": {"type": "array", "items": any}, "observedGeneration": {"type": "integer"},
                 }});
@@ -79,10 +83,8 @@ pub async fn keepers(lane: &Lane, release: &str) -> Result<Vec<Value>> {
 
 fn of_type<'s>(secrets: &'s [Value], kind: &str) -> Vec<&'s Value> {
     let kind = format!("chartwright.dev/{kind}");
-    secrets
-        .iter()
-        .filter(|secret| secret["type"] == kind.as_str())
-        .collect()
+    let found = secrets.iter().filter(|secret| secret["type"] == kind.as_str());
+    found.collect()
 }
 
 /// A file of a Secret; unpacked if its name says that it is packed.
@@ -116,10 +118,9 @@ fn lies_in_secrets(lane: &Lane, members: usize) -> bool {
 /// What such a release has besides members is as it must be.
 pub async fn holds(lane: &Lane, release: &str, widget: &Value, members: usize) -> Result<()> {
     let secrets = keepers(lane, release).await?;
-    ensure!(
-        lies_in_secrets(lane, members) || of_type(&secrets, "record").is_empty(),
-        "the record of the status lies in Secrets, too"
-    );
+    let has_record = !of_type(&secrets, "record").is_empty();
+    let may_have = lies_in_secrets(lane, members);
+    ensure!(may_have || !has_record, "the record of the status lies in Secrets, too");
     match lane.flavour {
         Flavour::Plain | Flavour::Lossy | Flavour::Long => {}
         Flavour::Hooked => {
@@ -127,10 +128,8 @@ pub async fn holds(lane: &Lane, release: &str, widget: &Value, members: usize) -
             let name = format!("{release}-hook");
             let runs = hooks["runs"].as_array().into_iter().flatten();
             let has_run = |run: &Value| run["name"] == name.as_str() && run["phase"] == "Succeeded";
-            ensure!(
-                hooks["done"] == true && runs.clone().any(has_run),
-                "the hooks are {hooks}"
-            );
+            ensure!(hooks["done"] == true, "the hooks are {hooks}");
+            ensure!(runs.clone().any(has_run), "the hooks are {hooks}");
         }
         Flavour::Random => {
             let kept = of_type(&secrets, "kept-results");
@@ -159,10 +158,10 @@ pub async fn is_no_lie(lane: &Lane, release: &str, members: &BTreeMap<Id, Value>
     let rows = rows(lane, release, &widget, members.len()).await;
     let rows = rows.context("the status is ready")?;
     let recorded: BTreeSet<Id> = rows.iter().map(row_id).collect();
+    let wanted: BTreeSet<Id> = members.keys().cloned().collect();
     ensure!(
-        recorded.iter().eq(members.keys()),
-        "the status is ready, and recorded are {recorded:?}, not {:?}",
-        members.keys()
+        recorded == wanted,
+        "ready, with the record {recorded:?}, not {wanted:?}"
     );
     Ok(())
 }
@@ -186,11 +185,8 @@ pub async fn is_forgotten(lane: &Lane, release: &str) -> Result<()> {
 pub async fn is_taken_over(lane: &Lane, release: &str) -> Result<()> {
     let widget = lane.widget(release).await?.context("the custom resource is gone")?;
     let metadata = &widget["metadata"];
-    ensure!(
-        metadata["finalizers"] == json!(["chartwright.dev/release"])
-            && metadata["annotations"]["chartwright.dev/takeover"].is_null(),
-        "{metadata}"
-    );
+    ensure!(metadata["finalizers"] == json!([OURS]), "{metadata}");
+    ensure!(annotation(&widget, "chartwright.dev/takeover").is_none(), "{metadata}");
     ensure!(widget["status"]["deployedRelease"].is_null(), "{}", widget["status"]);
     ensure!(release_secrets(lane, release).await? == 0, "release Secrets are left");
     let orphan = lane.of_kind("Deployment").get_opt(release).await?;
@@ -206,10 +202,8 @@ pub async fn former_owner_could_go_on(lane: &Lane, release: &str) -> Result<()> 
     let held = finalizers.as_array().is_some_and(|all| !all.is_empty());
     ensure!(held, "nothing holds the custom resource");
     let left = release_secrets(lane, release).await?;
-    ensure!(
-        left > 0 || *finalizers == json!(["chartwright.dev/release"]),
-        "the release Secrets went before {finalizers}"
-    );
+    let is_ours = *finalizers == json!([OURS]);
+    ensure!(left > 0 || is_ours, "the release Secrets went before {finalizers}");
     Ok(())
 }
 

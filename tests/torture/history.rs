@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use chartwright::controller::{self, Options};
 use chartwright::plan::applyset;
 use chartwright::telemetry::{metrics::Metrics, probes::Health};
@@ -21,6 +21,7 @@ use crate::call::{self, Call};
 use crate::fault::{Fault, Faults, Plan};
 use crate::look::{OPERATOR, PART_OF, TRACKING, annotation, condition, text, uid};
 use crate::model::Model;
+use crate::model::store::Key;
 pub use crate::place::NAMESPACE;
 use crate::place::Place;
 
@@ -33,16 +34,8 @@ pub const SECOND: Duration = Duration::from_secs(1);
 pub const SOURCE: &str = "source";
 
 /// What both charts have of the integration tests' chart.
-const FILES: [&str; 8] = [
-    "Chart.yaml",
-    "values.yaml",
-    "templates/_helpers.tpl",
-    "templates/configmap.yaml",
-    "templates/secret.yaml",
-    "templates/cluster.yaml",
-    "templates/extra.yaml",
-    "templates/fail.yaml",
-];
+const FILES: &str = "Chart.yaml values.yaml templates/_helpers.tpl templates/configmap.yaml templates/secret.yaml \
+    templates/cluster.yaml templates/extra.yaml templates/fail.yaml";
 
 /// A template of `tests/fixtures/torture`, besides those of the integration tests' chart.
 pub fn add_template(chart: &Path, name: &str) -> Result<()> {
@@ -60,7 +53,7 @@ fn charts() -> &'static [PathBuf; 2] {
         let charts = ["a", "b"].map(|name| folder.join(name));
         for chart in &charts {
             fs::create_dir_all(chart.join("templates")).unwrap();
-            for file in FILES {
+            for file in FILES.split(' ') {
                 fs::copy(crate::world::widget_chart().join(file), chart.join(file)).unwrap();
             }
             add_template(chart, "part.yaml").unwrap();
@@ -73,10 +66,8 @@ fn charts() -> &'static [PathBuf; 2] {
 
 /// Runs what happens in a history: tokio's clock goes on when everybody waits.
 pub fn in_virtual_time<T>(what: impl Future<Output = Result<T>>) -> Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()?;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build()?;
     let outcome = runtime.block_on(what);
     runtime.shutdown_background();
     outcome
@@ -103,6 +94,7 @@ pub struct Running {
     pub faults: Arc<Faults>,
 }
 
+#[derive(Default)]
 pub struct History {
     pub model: Model,
     /// The operator, and perhaps another one of the same name.
@@ -127,7 +119,7 @@ pub struct History {
 
 impl History {
     pub async fn begin() -> Result<Self> {
-        Self::begin_on(Model::new()).await
+        Self::begin_on(Model::default()).await
     }
 
     pub async fn begin_on(model: Model) -> Result<Self> {
@@ -139,15 +131,7 @@ impl History {
         let mut history = History {
             model,
             charts,
-            running: [None, None],
-            metrics: Arc::default(),
-            chart: 0,
-            wanted: BTreeMap::new(),
-            foreign: BTreeMap::new(),
-            labelled: BTreeSet::new(),
-            refused: false,
-            had_twin: false,
-            deleted: Vec::new(),
+            ..History::default()
         };
         tokio::spawn(history.model.clone().collect_garbage());
         tokio::spawn(history.model.clone().end_jobs());
@@ -180,11 +164,8 @@ impl History {
             )
         };
         let text = watch("Widget") + &watch("Gadget");
-        let env = |_: &str| None;
-        let outside = Outside {
-            folder: Path::new("/"),
-            env: &env,
-        };
+        let folder = Path::new("/");
+        let outside = Outside { folder, env: &|_| None };
         let parsed = watches::parse("watches.yaml", text.as_bytes(), &outside);
         let (watches, _) = parsed.map_err(|errors| anyhow::anyhow!("{errors}"))?;
         let faults = Faults::new(self.model.clone());
@@ -236,10 +217,8 @@ impl History {
             }
             false => running.stop.cancel(),
         }
-        let mut task = running.task;
-        if tokio::time::timeout(60 * SECOND, &mut task).await.is_err() {
-            bail!("the operator does not stop");
-        }
+        let ended = tokio::time::timeout(60 * SECOND, running.task).await;
+        ensure!(ended.is_ok(), "the operator does not stop");
         self.delete_leftovers();
         Ok(())
     }
@@ -251,19 +230,14 @@ impl History {
         let mut store = self.model.store();
         let there: BTreeSet<String> = store.objects.values().map(|object| uid(object)).collect();
         let deleted = std::mem::take(&mut self.deleted).into_iter();
-        let gone: BTreeSet<String> = deleted
-            .filter(|(when, uid)| *when > moment && !there.contains(uid))
-            .map(|(_, uid)| uid)
-            .collect();
+        let deleted = deleted.filter(|(when, uid)| *when > moment && !there.contains(uid));
+        let gone: BTreeSet<String> = deleted.map(|(_, uid)| uid).collect();
         let is_left = |object: &Value| {
             let tracked = annotation(object, TRACKING).and_then(applyset::parse_tracking_id);
             tracked.is_some_and(|id| gone.contains(&id.owner_uid))
         };
-        let objects = store.objects.iter();
-        let left: Vec<_> = objects
-            .filter(|(_, object)| is_left(object))
-            .map(|(key, _)| key.clone())
-            .collect();
+        let objects = store.objects.iter().filter(|(_, object)| is_left(object));
+        let left: Vec<_> = objects.map(|(key, _)| key.clone()).collect();
         left.into_iter().for_each(|key| store.remove(key));
     }
 
@@ -320,8 +294,11 @@ impl History {
 
     /// The custom resource at a place.
     pub fn widget(&self, place: &str) -> Option<Value> {
-        let key = Place::of(place).key();
-        self.model.store().objects.get(&key).map(|object| (**object).clone())
+        self.object(&Place::of(place).key())
+    }
+
+    fn object(&self, key: &Key) -> Option<Value> {
+        self.model.store().objects.get(key).map(|object| (**object).clone())
     }
 
     /// A condition of it; `null` if there is none.
@@ -333,11 +310,9 @@ impl History {
     /// Creates or changes a custom resource; one of the same name that still goes is waited for.
     pub async fn edit(&mut self, name: &str, spec: Value) -> Result<()> {
         if !self.wanted.contains_key(name) {
-            self.until(600, |history| {
-                ensure!(history.widget(name).is_none(), "{name} never goes");
-                Ok(())
-            })
-            .await?;
+            let is_gone = |history: &Self| history.widget(name).is_none();
+            let gone = |history: &Self| is_gone(history).then_some(()).context("it never goes");
+            self.until(600, gone).await?;
         }
         let place = Place::of(name);
         let widget = place.resource(json!({}), spec.clone());
@@ -367,10 +342,8 @@ impl History {
 
     /// Somebody sets labels or annotations of a member. False if it is gone.
     pub async fn mark(&mut self, member: &str, metadata: Value) -> Result<bool> {
-        let patch = json!({"metadata": metadata});
-        let path = Place::of(member).map_path();
-        let asked = self.ask("MERGE", &path, "hand", patch);
-        Ok(asked.await?.0 == 200)
+        let (path, patch) = (Place::of(member).map_path(), json!({"metadata": metadata}));
+        Ok(self.ask("MERGE", &path, "hand", patch).await?.0 == 200)
     }
 
     pub async fn delete(&mut self, name: &str) -> Result<()> {
@@ -411,8 +384,7 @@ impl History {
 
     /// The ConfigMap at a place.
     pub fn map(&self, place: &str) -> Option<Value> {
-        let key = Place::of(place).map_key();
-        self.model.store().objects.get(&key).map(|object| (**object).clone())
+        self.object(&Place::of(place).map_key())
     }
 
     /// Somebody changes a member by hand: another value, none, a label of his own, our marks taken off, or all of it.
@@ -446,9 +418,8 @@ impl History {
         if self.map(name).is_some() {
             return Ok(());
         }
-        let labels = copied_from
-            .and_then(|member| self.map(member))
-            .map(|member| member["metadata"]["labels"].clone());
+        let copied = copied_from.and_then(|member| self.map(member));
+        let labels = copied.map(|member| member["metadata"]["labels"].clone());
         let place = Place::of(name);
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": place.name, "labels": labels},

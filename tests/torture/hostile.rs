@@ -40,15 +40,13 @@ fn idea(history: &History, number: usize) -> Result<(String, Value)> {
     let mut status = a["status"].take();
     status["observedGeneration"] = 1_000_000.into();
     let status = status.to_string();
+    let yard = status.replace("\"namespace\":\"shop\"", "\"namespace\":\"yard\"");
     let set = a["metadata"]["labels"]["applyset.kubernetes.io/id"].as_str();
     let line = IDEAS[number]
         .replace("$UID", &uid(&a))
         .replace("$SET", set.unwrap_or_default())
         .replace("$STATUS", &status)
-        .replace(
-            "$YARD",
-            &status.replace("\"namespace\":\"shop\"", "\"namespace\":\"yard\""),
-        );
+        .replace("$YARD", &yard);
     let line = REPEATED.replace_all(&line, |found: &Captures| -> String {
         let count: usize = found[2].parse().unwrap_or_default();
         (0..count).map(|at| found[1].replace('#', &at.to_string())).collect()
@@ -142,11 +140,8 @@ fn is_unharmed(history: &History, since: u64) -> Result<()> {
         let (plural, namespace, name) = &change.key;
         for other in OTHERS.map(Place::of) {
             let is_member = !Place::PLURALS.contains(plural) && *plural != "events" && other.has(namespace, name);
-            ensure!(
-                !is_member,
-                "{plural} {namespace}/{name} of {other} was written: {:?}",
-                change.after
-            );
+            let after = &change.after;
+            ensure!(!is_member, "{plural} {name} of {other} was written: {after:?}");
             if change.key == other.key() {
                 let ready = condition(change.after.as_deref().unwrap_or(&Value::Null), "Ready");
                 ensure!(ready["status"] == "True", "{other}: {ready}");
@@ -220,11 +215,8 @@ fn is_red(history: &History, other: &str) -> Result<()> {
     let main = history.map(&format!("{}/{}-main", place.namespace, place.name));
     let main = main.unwrap_or_default();
     let widget = history.widget(other).unwrap_or_default();
-    ensure!(
-        main["data"]["color"] == "red" && claims_ready(&widget),
-        "{other}: {main} {}",
-        widget["status"]["conditions"]
-    );
+    ensure!(main["data"]["color"] == "red", "{other}: {main}");
+    ensure!(claims_ready(&widget), "{other}: {}", widget["status"]["conditions"]);
     Ok(())
 }
 

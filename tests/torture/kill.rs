@@ -11,7 +11,7 @@ use crate::flavour::{self, Flavour};
 use crate::lane::{Lane, in_real_time};
 use crate::release::status_is_no_lie;
 use crate::report::{Report, everything};
-use crate::scenario::Scenario;
+use crate::scenario::Scenario::{self, *};
 
 /// More writes than any scenario has.
 const MANY: usize = 60;
@@ -44,7 +44,7 @@ async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize
     let mut drawn = None;
     if killed {
         lane.stop()?;
-        if scenario != Scenario::Delete {
+        if scenario != Delete {
             status_is_no_lie(lane, &release, &scenario.spec()).await?;
         }
         if scenario.is_takeover() {
@@ -62,10 +62,8 @@ async fn case(lane: &mut Lane, scenario: Scenario, fault: Fault, position: usize
     let careful = scenario.was_careful(lane, &release, &before).await;
     careful.with_context(|| format!("killed at {hit:?}"))?;
     let now = flavour::password(lane, &release).await?;
-    ensure!(
-        drawn.is_none() || now.is_none() || drawn == now,
-        "killed at {hit:?}: a random result that was live was drawn anew"
-    );
+    let stays = drawn.is_none() || now.is_none() || drawn == now;
+    ensure!(stays, "killed at {hit:?}: a random result that was live was drawn anew");
     lane.clear(&release).await?;
     Ok(killed)
 }
@@ -128,89 +126,67 @@ fn both(scenario: Scenario) -> Result<()> {
 
 /// All of it with `make torture`, else each `step`-th write, another one for each cut.
 fn sampled(scenarios: &[Scenario], flavour: Flavour, step: usize) -> Result<()> {
-    let positions = |first| match everything() {
-        true => EACH,
-        false => (first, step),
-    };
+    let positions = |first| if everything() { EACH } else { (first, step) };
     cut(scenarios, flavour, [positions(2), positions(1 + step / 2)])
 }
 
 #[test]
 fn a_kill_at_any_write_of_an_install_is_made_good() -> Result<()> {
-    both(Scenario::Install)
+    both(Install)
 }
 
 #[test]
 fn a_kill_at_any_write_of_an_upgrade_is_made_good() -> Result<()> {
-    both(Scenario::Upgrade)
+    both(Upgrade)
 }
 
 #[test]
 fn a_kill_at_any_write_of_a_prune_is_made_good() -> Result<()> {
-    both(Scenario::PruneKinds)
+    both(PruneKinds)
 }
 
 #[test]
 fn a_kill_at_any_write_of_a_deletion_is_made_good() -> Result<()> {
-    both(Scenario::Delete)
+    both(Delete)
 }
 
 #[test]
 fn what_a_killed_install_left_goes_with_a_custom_resource_that_is_deleted_meanwhile() -> Result<()> {
-    both(Scenario::Abandoned)
+    both(Abandoned)
 }
 
 #[test]
 fn what_a_killed_upgrade_added_goes_when_it_is_taken_back_meanwhile() -> Result<()> {
-    both(Scenario::Reverted)
+    both(Reverted)
 }
 
 #[test]
 fn what_the_status_tells_of_hooks_outlives_a_kill() -> Result<()> {
-    sampled(&[Scenario::Upgrade], Flavour::Hooked, 3)
+    sampled(&[Upgrade], Flavour::Hooked, 3)
 }
 
 #[test]
 fn random_results_are_drawn_once_and_go_with_their_release_whatever_write_was_the_last() -> Result<()> {
-    let scenarios = [
-        Scenario::Install,
-        Scenario::Upgrade,
-        Scenario::Delete,
-        Scenario::Abandoned,
-    ];
     match everything() {
-        true => sampled(&scenarios, Flavour::Random, 1),
-        false => sampled(&[Scenario::Install, Scenario::Abandoned], Flavour::Random, 4),
+        true => sampled(&[Install, Upgrade, Delete, Abandoned], Flavour::Random, 1),
+        false => sampled(&[Install, Abandoned], Flavour::Random, 4),
     }
 }
 
 #[test]
 fn a_record_in_secrets_is_whole_after_a_kill() -> Result<()> {
-    let scenarios = [
-        // Without another release: each operator has to find out that the schema keeps no record.
-        Scenario::Abandoned,
-        Scenario::Install,
-        Scenario::Upgrade,
-        Scenario::PruneKinds,
-        Scenario::Delete,
-        Scenario::Reverted,
-    ];
+    // The first without another release: each operator has to find out that the schema keeps no record.
+    let scenarios = [Abandoned, Install, Upgrade, PruneKinds, Delete, Reverted];
     match everything() {
         true => sampled(&scenarios, Flavour::Lossy, 1),
-        false => sampled(&[Scenario::Upgrade, Scenario::Delete], Flavour::Lossy, 3),
+        false => sampled(&[Upgrade, Delete], Flavour::Lossy, 3),
     }
 }
 
 #[test]
 fn a_record_that_comes_to_secrets_and_back_is_whole_after_a_kill() -> Result<()> {
-    let scenarios = [
-        Scenario::Install,
-        Scenario::Upgrade,
-        Scenario::PruneKinds,
-        Scenario::Delete,
-    ];
     match everything() {
-        true => sampled(&scenarios, Flavour::Long, 1),
+        true => sampled(&[Install, Upgrade, PruneKinds, Delete], Flavour::Long, 1),
         // Each case installs 300 objects.
         false => Ok(()),
     }
@@ -219,8 +195,8 @@ fn a_record_that_comes_to_secrets_and_back_is_whole_after_a_kill() -> Result<()>
 #[test]
 fn a_takeover_that_is_killed_at_any_write_is_finished_or_deleted() -> Result<()> {
     match everything() {
-        true => sampled(&[Scenario::Takeover, Scenario::TakeoverAbandoned], Flavour::Plain, 1),
+        true => sampled(&[Takeover, TakeoverAbandoned], Flavour::Plain, 1),
         // The fixture is put back for each case.
-        false => sampled(&[Scenario::Takeover], Flavour::Plain, 6),
+        false => sampled(&[Takeover], Flavour::Plain, 6),
     }
 }

@@ -84,20 +84,11 @@ impl Lane {
         self.faults.revive();
         let kubeconfig = self.world.dir.path().join("proxy.kubeconfig");
         fs::write(&kubeconfig, proxy::kubeconfig(self.port))?;
-        let arguments = [
-            format!("--watches-file={}", self.world.watches_file().display()),
-            format!("--operator-name={}", self.world.name),
-            format!("--namespace={}", self.world.name),
-            "--leader-elect=false".to_owned(),
-        ];
-        self.operator = Some(Operator::start(
-            self.world.control_plane,
-            self.world.dir.path(),
-            &kubeconfig,
-            &self.user,
-            &arguments,
-            &Launch::with(&self.environment),
-        )?);
+        let launch = Launch {
+            arguments: &["--leader-elect=false"],
+            ..Launch::with(&self.environment)
+        };
+        self.operator = Some(self.world.launch_as(&self.user, &kubeconfig, &launch)?);
         Ok(())
     }
 
@@ -175,9 +166,8 @@ impl Lane {
 
     /// Waits until a release is what its spec says.
     pub async fn await_release(&self, name: &str, spec: &Value) -> Result<()> {
-        let what = format!("{name} is as it is to be");
-        self.until(&what, async || holds(self, name, spec).await.map(drop))
-            .await
+        let check = async || holds(self, name, spec).await.map(drop);
+        self.until(&format!("{name} is as it is to be"), check).await
     }
 
     /// Waits for a custom resource that says of its generation that it is ready.
@@ -192,11 +182,8 @@ impl Lane {
 
     /// Waits until the fault that is armed has hit.
     pub async fn await_hit(&self) -> Result<()> {
-        self.until("it goes wrong", async || {
-            ensure!(self.faults.has_hit(), "it does not");
-            Ok(())
-        })
-        .await
+        let has_hit = async || self.faults.has_hit().then_some(()).context("it does not");
+        self.until("it goes wrong", has_hit).await
     }
 
     /// A condition of a custom resource; `null` if there is none.
@@ -247,10 +234,10 @@ impl Lane {
                 _ => format!("{name}-"),
             };
             let objects = self.of_kind(kind).list(&ListParams::default()).await?;
-            for object in objects
-                .into_iter()
-                .filter(|object| object.name_any().starts_with(&prefix))
-            {
+            for object in objects {
+                if !object.name_any().starts_with(&prefix) {
+                    continue;
+                }
                 let mut object = serde_json::to_value(object)?;
                 object["kind"] = kind.into();
                 found.push(object);
@@ -300,20 +287,15 @@ fn is_about(call: &Call, namespace: &str, release: &str) -> bool {
         return selector.is_some_and(|selector| selector.contains("part-of"));
     }
     let body: Value = serde_json::from_slice(&call.body).unwrap_or_default();
-    let regarding = body
-        .pointer("/regarding/name")
-        .or_else(|| body.pointer("/metadata/name"));
     // An event that is repeated is patched by its own name, which begins with that of its object.
     let own = target.name.split('.').next().is_some_and(|name| name == release);
-    own || regarding.and_then(Value::as_str).is_some_and(names_it)
+    let named = body["regarding"]["name"].as_str().or(body["metadata"]["name"].as_str());
+    own || named.is_some_and(names_it)
 }
 
 /// Runs a test on a runtime of its own, whose clock is the real one. What it leaves under way ends with it.
 pub fn in_real_time<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Runtime::new()?;
     let outcome = runtime.block_on(work);
     runtime.shutdown_background();
     outcome

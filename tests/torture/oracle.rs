@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::fault::Faults;
-use crate::history::{History, MEMBERS, SECOND, SOURCE};
+use crate::history::{History, MEMBERS, SECOND, SOURCE, Wanted};
 use crate::look::{TRACKING, annotation, is_marked, uid};
 use crate::model::store::{JOB, Key};
 use crate::place::Place;
@@ -19,12 +19,9 @@ const HOOK_RUN: &str = "chartwright.dev/hook-run";
 impl History {
     /// As [`History::careful`], for all operators.
     pub fn all_careful(&self) -> Result<()> {
-        for (number, running) in self.running.iter().enumerate() {
-            running
-                .as_ref()
-                .map_or(Ok(()), |running| self.careful(number, &running.faults))?;
-        }
-        Ok(())
+        let running = self.running.iter().enumerate();
+        let mut running = running.filter_map(|(number, running)| Some((number, running.as_ref()?)));
+        running.try_for_each(|(number, running)| self.careful(number, &running.faults))
     }
 
     /// What must hold of everything that this operator asked so far.
@@ -35,29 +32,19 @@ impl History {
             let is_member = MEMBERS.contains(&target.resource.as_str()) && !target.name.starts_with("chartwright-");
             if entry.call.verb() == "delete" && is_member {
                 let options: Value = serde_json::from_slice(&entry.call.body).unwrap_or_default();
-                ensure!(
-                    options["preconditions"]["uid"].is_string(),
-                    "deleted whatever has the name: {}",
-                    entry.call
-                );
+                let uid = &options["preconditions"]["uid"];
+                ensure!(uid.is_string(), "deleted whatever has the name: {}", entry.call);
             }
             for (name, wanted) in self.wanted.iter().filter(|(_, wanted)| wanted.suspended) {
-                let of_it = Place::of(name).has(&target.namespace, &target.name);
-                ensure!(
-                    !(is_member && of_it && entry.call.is_write() && place >= wanted.since[number]),
-                    "written while {name} is suspended: {}",
-                    entry.call
-                );
+                let of_it = is_member && Place::of(name).has(&target.namespace, &target.name);
+                let written = of_it && entry.call.is_write() && place >= wanted.since[number];
+                ensure!(!written, "written while {name} is suspended: {}", entry.call);
             }
         }
         for (name, version) in &self.foreign {
-            let found = self
-                .map(name)
-                .with_context(|| format!("somebody else's {name} is gone"))?;
-            ensure!(
-                found["metadata"]["resourceVersion"] == version.as_str(),
-                "somebody else's {name} was written: {found}"
-            );
+            let found = self.map(name).unwrap_or_default();
+            let is_as_made = found["metadata"]["resourceVersion"] == version.as_str();
+            ensure!(is_as_made, "somebody else's {name} was written, or is gone: {found}");
         }
         Ok(())
     }
@@ -99,12 +86,9 @@ impl History {
         self.is_as_wanted().context("it does not stay so")?;
         self.nothing_ran_twice()?;
         let now = self.model.store().version;
-        let asked: Vec<String> = faults
-            .log()
-            .iter()
-            .filter(|entry| !entry.call.is_watch())
-            .map(|entry| entry.call.to_string())
-            .collect();
+        let log = faults.log();
+        let calls = log.iter().map(|entry| &entry.call).filter(|call| !call.is_watch());
+        let asked: Vec<String> = calls.map(ToString::to_string).collect();
         ensure!(version == now && asked.is_empty(), "it never comes to rest: {asked:?}");
         if let Some(running) = self.running[0].take() {
             running.stop.cancel();
@@ -135,17 +119,14 @@ impl History {
     /// A status that claims to be ready for the current generation is right about every member (P8). Not to be asked
     /// while somebody changes members.
     pub fn is_no_lie(&self) -> Result<()> {
-        for (name, wanted) in &self.wanted {
+        for (name, Wanted { spec, .. }) in &self.wanted {
             if !claims_ready(&self.widget(name).unwrap_or_default()) {
                 continue;
             }
             let live = self.live();
-            for (id, content_wanted) in self.members_of(name, &wanted.spec) {
-                let found = live.get(&id).map(content);
-                ensure!(
-                    found.as_ref() == Some(&content_wanted),
-                    "{name} says that it is ready while {id:?} is {found:?} instead of {content_wanted}"
-                );
+            for (id, wanted) in self.members_of(name, spec) {
+                let found = live.get(&id).map_or(Value::Null, content);
+                ensure!(found == wanted, "{name} is ready, and {id:?} {found}, not {wanted}");
             }
         }
         Ok(())
@@ -171,12 +152,8 @@ impl History {
             }
             let place = Place::by_key(&change.key);
             for (id, wanted) in made_of(&place, &widget["spec"]) {
-                let found = there.get(&id).map(|object| content(object));
-                ensure!(
-                    found.as_ref() == Some(&wanted),
-                    "{} was told to be ready while {id:?} was {found:?} instead of {wanted}",
-                    change.key.2
-                );
+                let found = there.get(&id).map_or(Value::Null, |object| content(object));
+                ensure!(found == wanted, "{place} was ready, and {id:?} {found}, not {wanted}");
             }
         }
         Ok(())
@@ -224,12 +201,8 @@ impl History {
         let mut expected = BTreeMap::new();
         for (name, wanted) in &self.wanted {
             let widget = self.widget(name).with_context(|| format!("{name} is gone"))?;
-            ensure!(
-                claims_ready(&widget),
-                "{name}: {}, generation {}",
-                widget["status"]["conditions"],
-                widget["metadata"]["generation"]
-            );
+            let (told, generation) = (&widget["status"]["conditions"], &widget["metadata"]["generation"]);
+            ensure!(claims_ready(&widget), "{name}: {told}, generation {generation}");
             let all = self.members_of(name, &wanted.spec);
             let rows = widget["status"]["inventory"].as_array().map_or(0, Vec::len);
             ensure!(rows == all.len(), "{name} lists {rows} members of {}", all.len());
@@ -244,12 +217,8 @@ impl History {
         self.hooks_are_as_wanted()?;
         ensure!(there == wanted, "custom resources: {there:?}");
         let live = self.live();
-        ensure!(
-            live.keys().eq(expected.keys()),
-            "live are {:?}, not {:?}",
-            live.keys(),
-            expected.keys()
-        );
+        let (found, wanted) = (live.keys(), expected.keys());
+        ensure!(found.clone().eq(wanted.clone()), "live are {found:?}, not {wanted:?}");
         for (id, object) in &live {
             let mut found = content(object);
             if let Some(data) = found.as_object_mut() {
@@ -257,10 +226,8 @@ impl History {
             }
             ensure!(found == expected[id], "{id:?} is {found}, not {}", expected[id]);
             let owns = self.labelled.contains(&(id.2.clone(), uid(object)));
-            ensure!(
-                !owns || object["metadata"]["labels"]["mine"] == "1",
-                "{id:?} lost a label of somebody else's"
-            );
+            let has_it = object["metadata"]["labels"]["mine"] == "1";
+            ensure!(!owns || has_it, "{id:?} lost a label of somebody else's");
         }
         Ok(())
     }

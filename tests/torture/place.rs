@@ -69,10 +69,8 @@ impl Place {
 
     /// Of all custom resources of its kind and namespace.
     pub fn collection(&self) -> String {
-        format!(
-            "/apis/torture.test/v1/namespaces/{}/{}",
-            self.namespace, self.kind.plural
-        )
+        let (namespace, plural) = (&self.namespace, self.kind.plural);
+        format!("/apis/torture.test/v1/namespaces/{namespace}/{plural}")
     }
 
     pub fn path(&self) -> String {

@@ -61,10 +61,8 @@ async fn overtake(lane: &Lane, release: &str, spec: &Value, member: &str, theirs
 async fn is_as_made(lane: &Lane, made: &DynamicObject) -> Result<()> {
     let name = made.metadata.name.clone().unwrap_or_default();
     let found = lane.maps().get_opt(&name).await?.context("it was deleted")?;
-    ensure!(
-        found.metadata.resource_version == made.metadata.resource_version,
-        "it was written: {found:?}"
-    );
+    let (is, was) = (&found.metadata, &made.metadata);
+    ensure!(is.resource_version == was.resource_version, "it was written: {found:?}");
     Ok(())
 }
 
@@ -87,10 +85,8 @@ async fn taken(lane: &Lane, theirs: Theirs) -> Result<()> {
     let made = overtake(lane, release, &spec("blue", &["one", "two"]), &two, theirs).await?;
     is_refused(lane, release, &two, theirs, &made).await?;
     let listed = inventory(&lane.widget(release).await?.context("gone")?);
-    ensure!(
-        listed.len() == 2 && !listed.contains(&format!("ConfigMap {two}")),
-        "{listed:?}"
-    );
+    ensure!(listed.len() == 2, "{listed:?}");
+    ensure!(!listed.contains(&format!("ConfigMap {two}")), "{listed:?}");
     lane.put(release, &spec("blue", &["one"])).await?;
     lane.await_ready(release).await?;
     is_as_made(lane, &made).await?;
@@ -126,10 +122,8 @@ async fn forces(lane: &Lane) -> Result<()> {
     lane.await_ready("forces").await?;
     let taken = lane.maps().get("forces-two").await?;
     ensure!(taken.metadata.uid == made.metadata.uid, "it was made anew");
-    ensure!(
-        is_marked(&serde_json::to_value(&taken)?) && taken.data["data"]["extra"] == "two",
-        "{taken:?}"
-    );
+    ensure!(is_marked(&serde_json::to_value(&taken)?), "{taken:?}");
+    ensure!(taken.data["data"]["extra"] == "two", "{taken:?}");
     lane.clear("forces").await
 }
 

@@ -53,10 +53,7 @@ pub fn members(namespace: &str, release: &str, spec: &Value) -> BTreeMap<Id, Val
 }
 
 fn id(object: &Value) -> Id {
-    (
-        text(&object["kind"]).to_owned(),
-        text(&object["metadata"]["name"]).to_owned(),
-    )
+    row_id(&json!({"kind": object["kind"], "name": object["metadata"]["name"]}))
 }
 
 /// The member that a row of an inventory is about.
@@ -90,12 +87,9 @@ pub fn claims_ready(widget: &Value) -> bool {
 /// The release is what its spec says: members, marks, custom resource and status.
 pub async fn holds(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
     let widget = lane.widget(release).await?.context("the custom resource is gone")?;
-    let generation = &widget["metadata"]["generation"];
-    ensure!(
-        claims_ready(&widget) && widget["status"]["observedGeneration"] == *generation,
-        "generation {generation}: {}",
-        widget["status"]
-    );
+    let (generation, status) = (&widget["metadata"]["generation"], &widget["status"]);
+    let is_ready = claims_ready(&widget) && status["observedGeneration"] == *generation;
+    ensure!(is_ready, "generation {generation}: {status}");
     for kind in ["Reconciling", "Stalled", "PruneHeld"] {
         let found = condition(&widget, kind);
         ensure!(found.is_null() || found["status"] == "False", "{found}");
@@ -104,57 +98,33 @@ pub async fn holds(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
     // What a hook made is no member.
     live.retain(|_, object| annotation(object, "chartwright.dev/hook-run").is_none());
     let expected = members_of(lane, release, spec);
-    let found: BTreeSet<&Id> = live.keys().collect();
-    ensure!(
-        found == expected.keys().collect(),
-        "live are {found:?}, the render has {:?}",
-        expected.keys()
-    );
+    let (found, wanted) = (live.keys(), expected.keys());
+    ensure!(found.clone().eq(wanted.clone()), "{found:?}, not {wanted:?}");
     let rows = flavour::rows(lane, release, &widget, expected.len()).await?;
     let recorded: BTreeMap<Id, &Value> = rows.iter().map(|row| (row_id(row), &row["uid"])).collect();
-    ensure!(
-        recorded.keys().eq(expected.keys()),
-        "the inventory lists {:?}, not {:?}",
-        recorded.keys(),
-        expected.keys()
-    );
+    let listed = recorded.keys();
+    ensure!(listed.clone().eq(wanted), "listed are {listed:?}");
     let set = widget["metadata"]["labels"]["applyset.kubernetes.io/id"].clone();
     for (id, object) in &live {
-        let wanted = &expected[id];
-        ensure!(
-            wanted.is_null() || content(object) == *wanted,
-            "{id:?} is {}, not {wanted}",
-            content(object)
-        );
-        ensure!(
-            object["metadata"]["deletionTimestamp"].is_null(),
-            "{id:?} is being deleted"
-        );
-        ensure!(
-            label(object, PART_OF) == set.as_str() && label(object, OPERATOR) == Some(&lane.world.name),
-            "{id:?} has the labels {}",
-            object["metadata"]["labels"]
-        );
+        let (is, wanted, metadata) = (content(object), &expected[id], &object["metadata"]);
+        ensure!(wanted.is_null() || is == *wanted, "{id:?} is {is}, not {wanted}");
+        ensure!(metadata["deletionTimestamp"].is_null(), "{id:?} is being deleted");
+        let of_set = label(object, PART_OF) == set.as_str();
+        let of_operator = label(object, OPERATOR) == Some(&lane.world.name);
+        ensure!(of_set && of_operator, "{id:?} has the labels {}", metadata["labels"]);
         let tracking = annotation(object, TRACKING).unwrap_or_default();
         ensure!(tracking.starts_with(&uid(&widget)), "{id:?} is tracked as {tracking}");
-        ensure!(
-            *recorded[id] == object["metadata"]["uid"],
-            "the inventory has another UID for {id:?}: {}",
-            recorded[id]
-        );
+        let listed = recorded[id];
+        ensure!(*listed == metadata["uid"], "{id:?} is listed with {listed}");
     }
-    let kinds: BTreeSet<&str> = expected
-        .keys()
-        .map(|(kind, _)| match kind.as_str() {
-            "PriorityClass" => "PriorityClass.scheduling.k8s.io",
-            kind => kind,
-        })
-        .collect();
+    let full = |(kind, _): &'_ Id| match kind.as_str() {
+        "PriorityClass" => "PriorityClass.scheduling.k8s.io".to_owned(),
+        kind => kind.to_owned(),
+    };
+    let kinds: BTreeSet<String> = expected.keys().map(full).collect();
     let told = annotation(&widget, "applyset.kubernetes.io/contains-group-kinds").unwrap_or_default();
-    ensure!(
-        told.split(',').collect::<BTreeSet<_>>() == kinds,
-        "the custom resource says that it has {told}, not {kinds:?}"
-    );
+    let told: BTreeSet<String> = told.split(',').map(str::to_owned).collect();
+    ensure!(told == kinds, "its kinds are told as {told:?}, not {kinds:?}");
     flavour::holds(lane, release, &widget, expected.len()).await?;
     Ok(widget)
 }
@@ -170,37 +140,27 @@ pub async fn status_is_no_lie(lane: &Lane, release: &str, spec: &Value) -> Resul
     flavour::is_no_lie(lane, release, &members).await?;
     for (id, wanted) in members {
         let found = live.get(&id).map(content);
-        ensure!(
-            found.is_some() && (wanted.is_null() || found.as_ref() == Some(&wanted)),
-            "the status says Ready while {id:?} is {found:?} instead of {wanted}"
-        );
+        let is_it = found.as_ref().is_some_and(|found| wanted.is_null() || *found == wanted);
+        ensure!(is_it, "Ready, while {id:?} is {found:?}, not {wanted}");
     }
     Ok(())
 }
 
 /// Nothing is left of it.
 pub async fn is_gone(lane: &Lane, release: &str) -> Result<()> {
-    ensure!(
-        lane.widget(release).await?.is_none(),
-        "the custom resource is still there"
-    );
+    let widget = lane.widget(release).await?;
+    ensure!(widget.is_none(), "the custom resource is still there");
     let mut left = lane.live(release).await?;
     // Only a takeover knows one that its policy keeps.
     left.retain(|object| is_marked(object) || !id(object).1.ends_with("-kept"));
-    ensure!(
-        left.is_empty(),
-        "these are left: {:?}",
-        left.iter().map(id).collect::<Vec<_>>()
-    );
+    let left: Vec<Id> = left.iter().map(id).collect();
+    ensure!(left.is_empty(), "these are left: {left:?}");
     flavour::is_forgotten(lane, release).await
 }
 
 /// UID and resource version by id.
 pub fn versions(live: &BTreeMap<Id, Value>) -> BTreeMap<Id, (String, String)> {
-    let version = |object: &Value| {
-        let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        (uid(object), version.to_owned())
-    };
+    let version = |object: &Value| (uid(object), text(&object["metadata"]["resourceVersion"]).to_owned());
     live.iter().map(|(id, object)| (id.clone(), version(object))).collect()
 }
 
@@ -219,10 +179,8 @@ pub fn only_what_changed_was_written(
             continue;
         };
         ensure!(was.0 == is.0, "{id:?} was replaced: {} is now {}", was.0, is.0);
-        ensure!(
-            old.get(id) != Some(wanted) || was.1 == is.1,
-            "{id:?} was written though nothing about it changed"
-        );
+        let needless = old.get(id) == Some(wanted) && was.1 != is.1;
+        ensure!(!needless, "{id:?} was written though nothing about it changed");
     }
     Ok(())
 }

@@ -37,22 +37,24 @@ fn first() -> Value {
     spec("blue", &["one", "two"], true)
 }
 
+use Scenario::*;
+
 impl Scenario {
     /// The spec at the end; the one at the beginning for a deletion.
     pub fn spec(self) -> Value {
         let mut spec = first();
         match self {
-            Scenario::Install | Scenario::Delete | Scenario::Drift | Scenario::Abandoned => {}
-            Scenario::Upgrade | Scenario::Reverted => {
+            Install | Delete | Drift | Abandoned => {}
+            Upgrade | Reverted => {
                 spec["color"] = "red".into();
                 spec["extra"] = json!(["two", "three"]);
             }
-            Scenario::PruneKinds => {
+            PruneKinds => {
                 spec["secret"]["enabled"] = false.into();
                 spec["priorityClass"]["enabled"] = false.into();
             }
             // Without the Deployment and one ConfigMap of the fixture.
-            Scenario::Takeover | Scenario::TakeoverAbandoned => {
+            Takeover | TakeoverAbandoned => {
                 spec = json!({
                     "color": "green", "extra": ["one"], "kept": true, "priorityClass": {"enabled": true},
                     "secret": {"enabled": true, "password": "hunter2"}, "deployment": {"enabled": false},
@@ -63,14 +65,14 @@ impl Scenario {
     }
 
     pub fn is_takeover(self) -> bool {
-        matches!(self, Scenario::Takeover | Scenario::TakeoverAbandoned)
+        matches!(self, Takeover | TakeoverAbandoned)
     }
 
     /// Brings a release to where the scenario begins.
     pub async fn prepare(self, lane: &mut Lane, release: &str) -> Result<Before> {
         Ok(match self {
-            Scenario::Install | Scenario::Abandoned => BTreeMap::new(),
-            Scenario::Takeover | Scenario::TakeoverAbandoned => {
+            Install | Abandoned => BTreeMap::new(),
+            Takeover | TakeoverAbandoned => {
                 // Our operator comes when helm-operator is gone.
                 lane.stop()?;
                 tokio::task::block_in_place(|| {
@@ -91,12 +93,10 @@ impl Scenario {
     /// What starts the operator's work.
     pub async fn act(self, lane: &mut Lane, release: &str) -> Result<()> {
         match self {
-            Scenario::Install | Scenario::Upgrade | Scenario::PruneKinds | Scenario::Abandoned | Scenario::Reverted => {
-                lane.put(release, &self.spec()).await
-            }
-            Scenario::Takeover | Scenario::TakeoverAbandoned => lane.start(),
-            Scenario::Delete => lane.delete(release).await,
-            Scenario::Drift => {
+            Install | Upgrade | PruneKinds | Abandoned | Reverted => lane.put(release, &self.spec()).await,
+            Takeover | TakeoverAbandoned => lane.start(),
+            Delete => lane.delete(release).await,
+            Drift => {
                 let maps = lane.maps();
                 let edit = kube::api::Patch::Merge(json!({"data": {"color": "pink"}}));
                 let main = format!("{release}-main");
@@ -110,8 +110,8 @@ impl Scenario {
     /// What happens between a kill and the next start.
     pub async fn meanwhile(self, lane: &Lane, release: &str) -> Result<()> {
         match self {
-            Scenario::Abandoned | Scenario::TakeoverAbandoned => lane.delete(release).await,
-            Scenario::Reverted => lane.put(release, &first()).await,
+            Abandoned | TakeoverAbandoned => lane.delete(release).await,
+            Reverted => lane.put(release, &first()).await,
             _ => Ok(()),
         }
     }
@@ -119,13 +119,13 @@ impl Scenario {
     /// It is as it must be in the end; `interrupted` if [`Scenario::meanwhile`] happened.
     pub async fn is_done(self, lane: &Lane, release: &str, interrupted: bool) -> Result<()> {
         match self {
-            Scenario::Delete => is_gone(lane, release).await,
-            Scenario::Abandoned | Scenario::TakeoverAbandoned if interrupted => is_gone(lane, release).await,
-            Scenario::Takeover | Scenario::TakeoverAbandoned => {
+            Delete => is_gone(lane, release).await,
+            Abandoned | TakeoverAbandoned if interrupted => is_gone(lane, release).await,
+            Takeover | TakeoverAbandoned => {
                 flavour::is_taken_over(lane, release).await?;
                 holds(lane, release, &self.spec()).await.map(drop)
             }
-            Scenario::Reverted if interrupted => holds(lane, release, &first()).await.map(drop),
+            Reverted if interrupted => holds(lane, release, &first()).await.map(drop),
             _ => holds(lane, release, &self.spec()).await.map(drop),
         }
     }
@@ -134,8 +134,8 @@ impl Scenario {
     pub async fn was_careful(self, lane: &Lane, release: &str, before: &Before) -> Result<()> {
         let after = versions(&live(lane, release).await?);
         match self {
-            Scenario::Install | Scenario::Delete | Scenario::Abandoned => Ok(()),
-            Scenario::Takeover | Scenario::TakeoverAbandoned => {
+            Install | Delete | Abandoned => Ok(()),
+            Takeover | TakeoverAbandoned => {
                 for (id, (uid, _)) in &after {
                     let was = before.get(id).map(|(uid, _)| uid);
                     ensure!(was == Some(uid), "{id:?} was made anew");
@@ -143,7 +143,7 @@ impl Scenario {
                 Ok(())
             }
             // A member may have changed and changed back; what somebody edited or deleted is written again.
-            Scenario::Reverted | Scenario::Drift => {
+            Reverted | Drift => {
                 let mut before = before.clone();
                 before.retain(|id, _| !id.1.ends_with("-main") && !id.1.ends_with("-one"));
                 only_what_changed_was_written(lane, release, &before, &after, (&first(), &first()))

@@ -105,7 +105,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 async fn run(steps: &[Step]) -> Result<()> {
-    let model = Model::new();
+    let model = Model::default();
     model.store().has_early = steps.iter().any(|step| matches!(step, Step::EarlyEnds));
     model.store().deletions_take = Duration::from_millis(50);
     let mut history = History::begin_on(model).await?;
@@ -115,9 +115,8 @@ async fn run(steps: &[Step]) -> Result<()> {
             Step::Delete(release) => history.delete(RELEASES[*release]).await?,
             Step::ByHand(release, member, what) => {
                 let member = ["main", "one", "two", "three"][*member];
-                history
-                    .by_hand(&format!("{}-{member}", RELEASES[*release]), *what)
-                    .await?;
+                let name = format!("{}-{member}", RELEASES[*release]);
+                history.by_hand(&name, *what).await?;
             }
             Step::ByOthers(release, member, copied) => {
                 let release = RELEASES[*release];
@@ -151,9 +150,8 @@ fn any_history_ends_as_the_custom_resources_say() -> Result<()> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/torture/regressions.txt");
     let file = FileFailurePersistence::Direct(file);
     let steps = proptest::collection::vec(step(), 1..25);
-    drawn("histories", cases, Some(Box::new(file)), &steps, async |steps| {
-        run(steps).await
-    })
+    let run = async |steps: &Vec<Step>| run(steps).await;
+    drawn("histories", cases, Some(Box::new(file)), &steps, run)
 }
 
 /// Those that once failed, as they were found: they stay the same when what is drawn changes.

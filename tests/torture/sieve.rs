@@ -60,9 +60,8 @@ async fn step(history: &mut History, number: usize) -> Result<bool> {
         7 => history.delete("a").await?,
         8 => history.edit("a", spec("green", &["one"], true)).await?,
         9 => {
-            history
-                .supplant("a", spec("green", &["one", "two", "three"], true))
-                .await?
+            let all = spec("green", &["one", "two", "three"], true);
+            history.supplant("a", all).await?
         }
         _ => return Ok(false),
     }
@@ -118,19 +117,16 @@ fn counted(history: &History) -> Counts {
 }
 
 fn disturbances() -> Vec<Disturbance> {
-    let late = |plural, delay, gathers| {
+    let told = |late, gathers, loses| {
         Disturbance::Told(Stale {
-            late: Some((plural, Duration::from_millis(delay))),
+            late,
             gathers,
+            loses,
             ..Stale::default()
         })
     };
-    let lost = |plural| {
-        Disturbance::Told(Stale {
-            loses: Some(plural),
-            ..Stale::default()
-        })
-    };
+    let late = |plural, delay, gathers| told(Some((plural, Duration::from_millis(delay))), gathers, None);
+    let lost = |plural| told(None, false, Some(plural));
     let mut all = vec![Disturbance::Read { anew: true }, Disturbance::Read { anew: false }];
     for plural in STREAMS {
         all.push(late(plural, 3_000, false));

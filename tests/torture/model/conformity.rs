@@ -76,12 +76,9 @@ impl Side<'_> {
     /// What must be the same on both: everything but names of versions, times and UIDs.
     fn essence(&self, object: &Value) -> Value {
         let metadata = &object["metadata"];
-        let mut owners: Vec<(String, String)> = metadata["ownerReferences"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|owner| (owner["name"].to_string(), owner["uid"].to_string()))
-            .collect();
+        let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+        let owners = owners.map(|owner| (owner["name"].to_string(), owner["uid"].to_string()));
+        let mut owners: Vec<(String, String)> = owners.collect();
         owners.sort();
         let named = |path: String| {
             let unnamed = |path: String, (name, uid): &(String, String)| path.replace(uid, name);
@@ -134,10 +131,8 @@ impl Side<'_> {
         let mut known = Value::Null;
         for (name, request, body) in self.operations()? {
             let seen = |field: &str| known["metadata"][field].as_str().unwrap_or("none");
-            let body = body
-                .to_string()
-                .replace("$UID", seen("uid"))
-                .replace("$RV", seen("resourceVersion"));
+            let body = body.to_string().replace("$UID", seen("uid"));
+            let body = body.replace("$RV", seen("resourceVersion"));
             let body = body
                 .replace("\"$OWNER1\"", &owners[0])
                 .replace("\"$OWNER2\"", &owners[1]);
@@ -191,15 +186,9 @@ impl Side<'_> {
         self.create("l3", json!({"of": "lists"})).await?;
         let mut told = Vec::new();
         for accept in [JSON, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"] {
-            for (selector, limit) in [
-                ("of=lists", 0),
-                ("of=lists,set=s", 0),
-                ("of=lists,set==other", 0),
-                ("set=nobody", 0),
-                ("of=lists", 1),
-                ("of=lists", 2),
-                ("of=lists", 3),
-            ] {
+            let selectors = ["of=lists", "of=lists,set=s", "of=lists,set==other", "set=nobody"];
+            let pages = (1..=3).map(|limit| (selectors[0], limit));
+            for (selector, limit) in selectors.map(|selector| (selector, 0)).into_iter().chain(pages) {
                 let mut token = String::new();
                 loop {
                     let query = format!("?labelSelector={selector}&limit={limit}&continue={token}");
@@ -239,28 +228,26 @@ fn the_model_answers_as_the_real_api_server() -> Result<()> {
     world.install_crd("Gadget")?;
     in_real_time(async {
         let real = proxy::client(world.control_plane.kubeconfig()).await?;
-        let model = Model::new();
+        let model = Model::default();
         let mut differences = Vec::new();
         let mut compared = 0;
-        for (kind, field, resource) in [
-            ("ConfigMap", "data", "configmaps"),
-            ("Secret", "data", "secrets"),
-            ("Widget", "spec", "widgets"),
-        ] {
+        for (kind, field) in [("ConfigMap", "data"), ("Secret", "data"), ("Widget", "spec")] {
+            let resource = format!("{}s", kind.to_lowercase());
             let on = async |server: &dyn Server, group: &str| {
                 let (root, api_version) = match field {
                     "data" => ("/api/v1".to_owned(), "v1".to_owned()),
                     _ => (format!("/apis/{group}/v1"), format!("{group}/v1")),
                 };
                 let collection = format!("{root}/namespaces/model/{resource}");
-                let side = Side {
+                Side {
                     server,
                     collection,
                     api_version,
                     kind,
                     field,
-                };
-                side.story().await
+                }
+                .story()
+                .await
             };
             let (on_real, on_model) = (on(&real, &world.group()).await?, on(&model, "torture.test").await?);
             ensure!(on_real.len() > 20, "the real server told little: {on_real:?}");

@@ -115,7 +115,7 @@ async fn both() -> Result<()> {
     let mut last = Ok(());
     // On a busy machine what is to come in between may come before.
     for prefix in ["x1", "x2", "x3"] {
-        let model = Model::new();
+        let model = Model::default();
         model.store().deletions_take = WINDOW;
         let (on_real, on_model) = tokio::try_join!(
             story(&real, &collection, &api_version, prefix),

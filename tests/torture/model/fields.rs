@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+use super::server::is_system;
 use super::store::KINDS;
+use crate::look::text;
 
 /// From the root; the last element may be `v:<finalizer>` or `k:{"uid":"<owner>"}`.
 pub type Path = Vec<String>;
@@ -16,24 +18,14 @@ pub type Set = BTreeSet<Path>;
 pub type Manager = (String, String, String);
 
 /// Fields that nobody owns (structured-merge-diff's strip set of the API server).
-const UNOWNED: [&[&str]; 11] = [
-    &["apiVersion"],
-    &["kind"],
-    &["metadata", "name"],
-    &["metadata", "namespace"],
-    &["metadata", "uid"],
-    &["metadata", "resourceVersion"],
-    &["metadata", "generation"],
-    &["metadata", "creationTimestamp"],
-    &["metadata", "managedFields"],
-    &["metadata", "deletionTimestamp"],
-    &["metadata", "deletionGracePeriodSeconds"],
-];
-
 fn is_unowned(path: &Path) -> bool {
-    UNOWNED
-        .iter()
-        .any(|unowned| path.len() >= unowned.len() && path.iter().zip(*unowned).all(|(a, b)| a == b))
+    match path.first().map(String::as_str) {
+        Some("apiVersion" | "kind") => true,
+        Some("metadata") => path
+            .get(1)
+            .is_some_and(|field| field == "name" || field == "namespace" || is_system(field)),
+        _ => false,
+    }
 }
 
 /// The lists of the metadata whose items are fields.
@@ -230,7 +222,7 @@ pub fn managers(object: &Value) -> BTreeMap<Manager, (Set, String)> {
             path.pop();
         }
     }
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let text = |value: &Value| text(value).to_owned();
     let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
     entries
         .map(|entry| {
@@ -238,11 +230,8 @@ pub fn managers(object: &Value) -> BTreeMap<Manager, (Set, String)> {
             if let Some(fields) = entry["fieldsV1"].as_object() {
                 walk(fields, &mut Vec::new(), &mut set);
             }
-            let manager = (
-                text(&entry["manager"]),
-                text(&entry["operation"]),
-                text(&entry["subresource"]),
-            );
+            let (name, operation) = (text(&entry["manager"]), text(&entry["operation"]));
+            let manager = (name, operation, text(&entry["subresource"]));
             (manager, (set, text(&entry["time"])))
         })
         .collect()
@@ -309,10 +298,10 @@ fn prune(merged: &mut Value, last: &Set, managers: &BTreeMap<Manager, (Set, Stri
         .filter(|path| !left.contains(*path) && !managed.contains(*path));
     let left = without(&unmanaged.cloned().collect());
     let free = KINDS.iter().any(|kind| kind.custom && merged["kind"] == kind.kind);
-    for path in there
+    let gone = there
         .iter()
-        .filter(|path| !left.contains(*path) && last.contains(*path))
-    {
+        .filter(|path| !left.contains(*path) && last.contains(*path));
+    for path in gone {
         // A name and a UID are always left of the metadata.
         if path.len() > 1 || path[0] != "metadata" {
             remove_at(merged, path, free && is_item(path));

@@ -20,7 +20,7 @@ use crate::look::text;
 use crate::watches::expired;
 
 /// Cheap to clone: all clones are the same server.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Model(Arc<Mutex<Store>>);
 
 /// Code, reason and message of a failure.
@@ -55,10 +55,6 @@ impl Server for Model {
 }
 
 impl Model {
-    pub fn new() -> Self {
-        Model(Arc::new(Mutex::new(Store::new())))
-    }
-
     pub fn store(&self) -> MutexGuard<'_, Store> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -103,11 +99,11 @@ impl Model {
         let store = self.store();
         let after = call.parameter("continue").and_then(|token| token.split_once('/'));
         let objects = store.read();
+        let comes_after = |key: &Key| after.is_none_or(|last| (key.1.as_str(), key.2.as_str()) > last);
         let found = objects
             .iter()
-            .filter(|(key, object)| view.covers(key) && view.selects(object))
-            .filter(|(key, _)| after.is_none_or(|last| (key.1.as_str(), key.2.as_str()) > last));
-        let found: Vec<_> = found.collect();
+            .filter(|(key, object)| view.covers(key) && view.selects(object));
+        let found: Vec<_> = found.filter(|(key, _)| comes_after(key)).collect();
         let limit = call.parameter("limit").and_then(|text| text.parse().ok());
         let page = &found[..found.len().min(limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX))];
         let items: Vec<Value> = page.iter().map(|(_, object)| view.show(object)).collect();
@@ -247,13 +243,8 @@ impl Model {
         };
         let base = live.unwrap_or_else(|| Arc::new(bare(&applied)));
         let force = call.parameter("force") == Some("true");
-        let merged = fields::apply(
-            &base,
-            &applied,
-            &manager(call, "Apply", subresource),
-            force,
-            &store.now(),
-        );
+        let manager = manager(call, "Apply", subresource);
+        let merged = fields::apply(&base, &applied, &manager, force, &store.now());
         let object = merged.map_err(|managers| {
             let text = format!("Apply failed with conflicts: conflicts with {}", managers.join(", "));
             (409, "Conflict", text)
@@ -283,7 +274,7 @@ impl Model {
         if changed["metadata"]["uid"] != live["metadata"]["uid"] && subresource.is_empty() {
             return Err(immutable_uid());
         }
-        for field in SYSTEM {
+        for field in SYSTEM.split(' ') {
             keep(&mut changed["metadata"], &live["metadata"], field);
         }
         if kind.custom {
@@ -380,14 +371,12 @@ fn invalid(reason: &str, message: &str) -> Response<Body> {
 /// Labels or annotations that are no texts.
 fn mistyped(object: &Value) -> Option<String> {
     let is_text = |value: &Value| value.is_string() || value.is_null();
-    let metadata = &object["metadata"];
-    let wrong = ["labels", "annotations"]
-        .into_iter()
-        .find(|field| match &metadata[*field] {
-            Value::Null => false,
-            Value::Object(map) => !map.values().all(is_text),
-            _ => true,
-        });
+    let is_wrong = |field: &&str| match &object["metadata"][*field] {
+        Value::Null => false,
+        Value::Object(map) => !map.values().all(is_text),
+        _ => true,
+    };
+    let wrong = ["labels", "annotations"].into_iter().find(is_wrong);
     wrong.map(|field| format!(".metadata.{field}: expected string"))
 }
 
@@ -408,15 +397,12 @@ fn bare(object: &Value) -> Value {
 }
 
 /// Metadata that no client writes.
-const SYSTEM: [&str; 7] = [
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "managedFields",
-];
+const SYSTEM: &str =
+    "uid resourceVersion generation creationTimestamp deletionTimestamp deletionGracePeriodSeconds managedFields";
+
+pub fn is_system(field: &str) -> bool {
+    SYSTEM.split(' ').any(|known| known == field)
+}
 
 /// A field stays as it is, or absent.
 fn keep(object: &mut Value, live: &Value, field: &str) {

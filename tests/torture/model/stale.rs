@@ -49,11 +49,8 @@ impl Store {
             return self.objects.clone();
         }
         let mut objects = BTreeMap::new();
-        for change in self
-            .changes
-            .iter()
-            .take_while(|change| change.version <= self.read_version())
-        {
+        let until = self.read_version();
+        for change in self.changes.iter().take_while(|change| change.version <= until) {
             match &change.after {
                 Some(object) => drop(objects.insert(change.key.clone(), object.clone())),
                 None => drop(objects.remove(&change.key)),
@@ -65,10 +62,8 @@ impl Store {
     /// What a watch that is at a version has to tell now.
     pub fn news(&self, from: u64) -> Vec<Change> {
         let until = self.read_version();
-        let news = self
-            .changes
-            .iter()
-            .filter(|change| change.version > from && change.version <= until);
+        let is_new = |change: &&Change| change.version > from && change.version <= until;
+        let news = self.changes.iter().filter(is_new);
         if !self.stale.gathers {
             return news.cloned().collect();
         }
@@ -77,9 +72,10 @@ impl Store {
             let before = match gathered.remove(&change.key) {
                 None => change.before.clone(),
                 // What came and went is told to have gone: who made it knows it from the answer.
-                Some(earlier) => earlier
-                    .before
-                    .or_else(|| change.before.clone().filter(|_| change.after.is_none())),
+                Some(earlier) => {
+                    let gone = || change.before.clone().filter(|_| change.after.is_none());
+                    earlier.before.or_else(gone)
+                }
             };
             let change = Change {
                 before,

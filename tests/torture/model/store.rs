@@ -51,20 +51,12 @@ pub const GADGET: Kind = Kind {
 pub const PART: Kind = kind("parts.test", "Part", "parts", true);
 pub const EARLY: &str = "v1alpha1";
 
-const DEFINITION: Kind = kind(
-    "apiextensions.k8s.io",
-    "CustomResourceDefinition",
-    "customresourcedefinitions",
-    false,
-);
+const CRD: &str = "CustomResourceDefinition";
+const DEFINITION: Kind = kind("apiextensions.k8s.io", CRD, "customresourcedefinitions", false);
+const HPA: &str = "HorizontalPodAutoscaler";
 const SCALER: Kind = Kind {
     version: "v2",
-    ..kind(
-        "autoscaling",
-        "HorizontalPodAutoscaler",
-        "horizontalpodautoscalers",
-        true,
-    )
+    ..kind("autoscaling", HPA, "horizontalpodautoscalers", true)
 };
 
 /// Its objects end by themselves.
@@ -130,8 +122,8 @@ pub struct Store {
     begun: Instant,
 }
 
-impl Store {
-    pub fn new() -> Self {
+impl Default for Store {
+    fn default() -> Self {
         Store {
             objects: BTreeMap::new(),
             changes: Vec::new(),
@@ -143,7 +135,9 @@ impl Store {
             begun: Instant::now(),
         }
     }
+}
 
+impl Store {
     /// The time in RFC 3339, to the second. It goes with tokio's clock, which tests can turn.
     pub fn now(&self) -> String {
         let start: jiff::Timestamp = "2026-01-02T03:04:05Z".parse().unwrap_or_default();
@@ -155,10 +149,8 @@ impl Store {
     pub fn kind_of(&self, target: &Target) -> Option<Kind> {
         let named = |kind: &&Kind| kind.group == target.group && kind.plural == target.resource;
         let kind = *KINDS.iter().find(named)?;
-        let version = self
-            .versions(&kind)
-            .into_iter()
-            .find(|version| *version == target.version)?;
+        let mut versions = self.versions(&kind).into_iter();
+        let version = versions.find(|version| *version == target.version)?;
         Some(Kind { version, ..kind })
     }
 
@@ -196,13 +188,10 @@ impl Store {
             metadata["creationTimestamp"] = self.now().into();
         }
         if kind.custom {
-            let generation = before
-                .as_ref()
-                .map_or(0, |before| before["metadata"]["generation"].as_i64().unwrap_or(0));
+            let was = before.as_deref().unwrap_or(&Value::Null);
+            let generation = was["metadata"]["generation"].as_i64().unwrap_or(0);
             let dying = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
-            let moved = before
-                .as_ref()
-                .is_none_or(|before| before["spec"] != object["spec"] || dying(before) != dying(&object));
+            let moved = was.is_null() || was["spec"] != object["spec"] || dying(was) != dying(&object);
             object["metadata"]["generation"] = (generation + i64::from(moved)).into();
         }
         let metadata = &object["metadata"];
@@ -237,8 +226,9 @@ impl Store {
             None => drop(self.objects.remove(&key)),
             Some(object) => drop(self.objects.insert(key.clone(), object.clone())),
         }
+        let version = self.version;
         self.changes.push(Change {
-            version: self.version,
+            version,
             key,
             before,
             after,
