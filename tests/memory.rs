@@ -70,9 +70,8 @@ fn render(template: &str, values: Value) -> (usize, Result<u64, String>) {
     chart.metadata.version = "1.0.0".to_owned();
     chart.templates = vec![file("templates/t.yaml", template)];
     let renderer = Engine::new(chart).unwrap();
-    let nothing_known = BTreeMap::new();
     let input = Input {
-        lookup: Arc::new(nothing_known),
+        lookup: Arc::new(BTreeMap::new()),
         limits: Limits::within(SHARE),
         read_objects: true,
         ..Input::new(Release::install("r", "n"), values)
@@ -81,10 +80,8 @@ fn render(template: &str, values: Value) -> (usize, Result<u64, String>) {
     PEAK.store(before, Relaxed);
     let result = renderer.render_with(&input);
     let peak = PEAK.load(Relaxed) - before;
-    (
-        peak,
-        result.map(|rendered| rendered.size).map_err(|error| error.to_string()),
-    )
+    let result = result.map(|rendered| rendered.size);
+    (peak, result.map_err(|error| error.to_string()))
 }
 
 #[test]
@@ -100,35 +97,21 @@ fn no_render_takes_more_than_its_share() {
     // As much as etcd holds.
     let maps: serde_json::Map<String, Value> = (0..180_000).map(|at| (format!("{at:x}"), json!({}))).collect();
     cases.push(fits("values of many maps", "", Value::Object(maps)));
-    cases.push(fits(
-        "values of many numbers",
-        "{{ toYaml .Values }}",
-        json!({"a": vec![0; 750_000]}),
-    ));
+    let numbers = json!({"a": vec![0; 750_000]});
+    cases.push(fits("values of many numbers", "{{ toYaml .Values }}", numbers));
     let only = std::env::var("ONLY").ok();
     let mut wrong = Vec::new();
-    for Case {
-        name,
-        template,
-        many,
-        ends,
-        values,
-    } in cases
-    {
-        if only.as_ref().is_some_and(|only| *only != name) {
+    for case in cases {
+        let name = &case.name;
+        if only.as_ref().is_some_and(|only| only != name) {
             continue;
         }
         let started = std::time::Instant::now();
-        let before = if many { MANY } else { "" };
-        let (peak, result) = render(&format!("{before}{template}"), values);
-        let text = result.as_ref().err().cloned().unwrap_or_default();
-        eprintln!(
-            "{name}: {} MiB in {:?}: {}",
-            peak >> 20,
-            started.elapsed(),
-            text.chars().take(120).collect::<String>()
-        );
-        let names_it = !ends || text.contains("the limit of 134217728 bytes of memory");
+        let before = if case.many { MANY } else { "" };
+        let (peak, result) = render(&format!("{before}{}", case.template), case.values);
+        let text = result.err().unwrap_or_default();
+        eprintln!("{name}: {} MiB in {:?}: {text:.120}", peak >> 20, started.elapsed());
+        let names_it = !case.ends || text.contains("the limit of 134217728 bytes of memory");
         if peak as f64 > SHARE as f64 * MOMENT || !names_it {
             wrong.push(format!("{name}: {} MiB: {text:.200}", peak >> 20));
         }
@@ -150,10 +133,6 @@ fn what_a_chart_takes() {
     PEAK.store(before, Relaxed);
     let rendered = renderer.render_with(&input).unwrap();
     let peak = PEAK.load(Relaxed) - before;
-    eprintln!(
-        "{} KiB, counted {:?}, size {}",
-        peak >> 10,
-        rendered.used,
-        rendered.size
-    );
+    let (kib, used, size) = (peak >> 10, rendered.used, rendered.size);
+    eprintln!("{kib} KiB, counted {used:?}, size {size}");
 }

@@ -32,25 +32,28 @@ pub struct Load {
 /// A client for a kubeconfig.
 pub async fn client(kubeconfig: &Path) -> Result<Client> {
     let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig)?;
-    Ok(Client::try_from(
-        Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?,
-    )?)
+    let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
+    Ok(Client::try_from(config)?)
 }
 
 /// Installs the kind.
 pub fn install(kubectl: &Kubectl) -> Result<()> {
     kubectl.apply(include_str!("crd.yaml"))?;
     let name = format!("threes.{GROUP}");
-    kubectl.wait("Established", "crd", &name, Duration::from_secs(30))?;
-    Ok(())
+    kubectl.wait("Established", "crd", &name, Duration::from_secs(30))
 }
 
 /// The watches file of an operator for the kind.
 pub fn watches(chart: &Path) -> String {
-    format!(
-        "- group: {GROUP}\n  version: v1\n  kind: Three\n  chart: {}\n",
-        chart.display()
-    )
+    let chart = chart.display();
+    format!("- group: {GROUP}\n  version: v1\n  kind: Three\n  chart: {chart}\n")
+}
+
+/// Objects by name, and whether each is ready.
+type Known = HashMap<String, bool>;
+
+fn members(objects: &Known) -> usize {
+    objects.keys().filter(|name| name.starts_with("load-")).count()
 }
 
 fn threes() -> ApiResource {
@@ -69,8 +72,6 @@ fn is_ready(object: &DynamicObject) -> bool {
             && condition["observedGeneration"].as_i64() == object.metadata.generation
     })
 }
-
-// === impl Load ===
 
 impl Load {
     /// Makes the namespace.
@@ -103,8 +104,8 @@ impl Load {
             let object = json!({
                 "apiVersion": format!("{GROUP}/v1"), "kind": "Three", "metadata": {"name": name}, "spec": {"size": 1},
             });
-            api.create(&Default::default(), &serde_json::from_value(object)?)
-                .await?;
+            let object = serde_json::from_value(object)?;
+            api.create(&Default::default(), &object).await?;
             Ok(())
         })
         .await
@@ -112,8 +113,7 @@ impl Load {
 
     /// Edits each of them so that one of three members changes.
     pub async fn edit(&self, color: &str) -> Result<()> {
-        let patch = Patch::Merge(json!({"spec": {"color": color}}));
-        self.patch(&patch).await
+        self.patch(&Patch::Merge(json!({"spec": {"color": color}}))).await
     }
 
     async fn patch(&self, patch: &Patch<Value>) -> Result<()> {
@@ -188,8 +188,8 @@ impl Load {
 
     /// Removes what the bare writes left.
     pub async fn clear(&self) -> Result<()> {
-        let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        self.patch(&bare).await?;
+        self.patch(&Patch::Merge(json!({"metadata": {"finalizers": null}})))
+            .await?;
         self.delete().await?;
         let (how, all) = (DeleteParams::default(), ListParams::default());
         self.api(&configmaps()).delete_collection(&how, &all).await?;
@@ -198,18 +198,14 @@ impl Load {
 
     /// Waits until all custom resources are Ready at their generation, told by one watch.
     pub async fn all_ready(&self) -> Result<()> {
-        self.watch_until("all custom resources are Ready", &threes(), |objects| {
-            objects.len() == self.count && objects.values().all(|ready| *ready)
-        })
-        .await
+        let all = |objects: &Known| objects.len() == self.count && objects.values().all(|ready| *ready);
+        self.watch_until("all custom resources are Ready", &threes(), all).await
     }
 
     /// Waits until all members are there, for operators whose conditions say something else.
     pub async fn all_members(&self) -> Result<()> {
-        self.watch_until("all members are there", &configmaps(), |objects| {
-            objects.keys().filter(|name| name.starts_with("load-")).count() == 3 * self.count
-        })
-        .await
+        let all = |objects: &Known| members(objects) == 3 * self.count;
+        self.watch_until("all members are there", &configmaps(), all).await
     }
 
     /// Waits until every `main` member has this color.
@@ -233,20 +229,13 @@ impl Load {
     pub async fn all_gone(&self) -> Result<()> {
         self.watch_until("all custom resources are gone", &threes(), HashMap::is_empty)
             .await?;
-        self.watch_until("all members are gone", &configmaps(), |objects| {
-            !objects.keys().any(|name| name.starts_with("load-"))
-        })
-        .await
+        let none = |objects: &Known| members(objects) == 0;
+        self.watch_until("all members are gone", &configmaps(), none).await
     }
 
-    async fn watch_until(
-        &self,
-        what: &str,
-        resource: &ApiResource,
-        holds: impl Fn(&HashMap<String, bool>) -> bool,
-    ) -> Result<()> {
+    async fn watch_until(&self, what: &str, resource: &ApiResource, holds: impl Fn(&Known) -> bool) -> Result<()> {
         let waiting = async {
-            let mut known: HashMap<String, bool> = HashMap::new();
+            let mut known = Known::new();
             let mut listed = false;
             let mut events = pin!(watcher(self.api(resource), watcher::Config::default()));
             while let Some(event) = events.try_next().await? {
@@ -264,8 +253,7 @@ impl Load {
             }
             anyhow::Ok(())
         };
-        tokio::time::timeout(PATIENCE, waiting)
-            .await
-            .with_context(|| format!("{what}: not within {PATIENCE:?}"))?
+        let outcome = tokio::time::timeout(PATIENCE, waiting).await;
+        outcome.with_context(|| format!("{what}: not within {PATIENCE:?}"))?
     }
 }

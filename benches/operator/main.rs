@@ -13,7 +13,6 @@ mod process;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -44,8 +43,8 @@ fn variable(name: &str) -> Option<String> {
 
 fn number(name: &str, default: usize) -> Result<usize> {
     let text = variable(name).unwrap_or_else(|| default.to_string());
-    text.parse()
-        .with_context(|| format!("{name}={text}: a whole number is wanted"))
+    let number = text.parse();
+    number.with_context(|| format!("{name}={text}: a whole number is wanted"))
 }
 
 fn run() -> Result<()> {
@@ -157,10 +156,8 @@ impl Bench<'_> {
         self.runtime.block_on(load.create())?;
         let mut phases = serde_json::Map::new();
 
-        eprintln!(
-            "{name}: {} custom resources, from the start to the last one ...",
-            self.count
-        );
+        let count = self.count;
+        eprintln!("{name}: {count} custom resources, from the start to the last one ...");
         let begun = self.begin(None)?;
         let mut operator = start(1)?;
         self.runtime.block_on(async {
@@ -229,18 +226,9 @@ impl Bench<'_> {
         // What it does when it has time, such as Events, belongs to the phase as well.
         self.await_quiet(user)?;
         let requests = self.requests(begun.mark, user)?;
-        let mut by_verb: BTreeMap<String, usize> = BTreeMap::new();
-        for request in requests.iter() {
-            let sub = match request.subresource.as_str() {
-                "" => String::new(),
-                sub => format!("/{sub}"),
-            };
-            let what = format!("{} {}{sub}", request.verb, request.resource);
-            *by_verb.entry(what.trim_end().to_owned()).or_default() += 1;
-        }
         Ok(json!({
             "seconds": round(elapsed.as_secs_f64()), "cpu_seconds": round(cpu - begun.cpu), "resident_mib": round(resident),
-            "peak_mib": round(peak), "requests": requests.len(), "by_verb": by_verb,
+            "peak_mib": round(peak), "requests": requests.len(), "by_verb": requests.kinds(),
         }))
     }
 
@@ -275,23 +263,14 @@ fn print(row: &Value) {
         row["watched_floor_seconds"],
         row["phases"]["converge"]["ratio_to_watched_floor"],
     );
-    let columns = [
-        "seconds",
-        "ratio_to_floor",
-        "cpu_seconds",
-        "resident_mib",
-        "peak_mib",
-        "requests",
-    ];
     let heads = ["s", "x floor", "CPU s", "MiB", "peak MiB", "requests"];
     println!("{:<10}{}", "phase", heads.map(|head| format!(" {head:>9}")).concat());
     for phase in ["converge", "idle", "restart", "edit", "delete"] {
         let row = &row["phases"][phase];
         let cell = |column: &str| row.get(column).map(Value::to_string).unwrap_or_default();
-        println!(
-            "{phase:<10}{}",
-            columns.map(|column| format!(" {:>9}", cell(column))).concat()
-        );
+        let columns = "seconds ratio_to_floor cpu_seconds resident_mib peak_mib requests";
+        let cells = columns.split(' ').map(|column| format!(" {:>9}", cell(column)));
+        println!("{phase:<10}{}", cells.collect::<String>());
         for (verb, count) in row["by_verb"].as_object().into_iter().flatten() {
             println!("{:<10} {count:>9} {verb}", "");
         }

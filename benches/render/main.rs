@@ -52,10 +52,8 @@ fn variable(name: &str) -> Option<String> {
 fn run() -> Result<(), Failure> {
     let runs = variable("RUNS").map_or(Ok(21), |text| text.parse::<usize>())?.max(1);
     let values_file = variable("VALUES");
-    let values = match &values_file {
-        Some(path) => chart::values::read(&std::fs::read(path)?)?,
-        None => Map::new(),
-    };
+    let read = |path| -> Result<_, Failure> { Ok(chart::values::read(&std::fs::read(path)?)?) };
+    let values = values_file.as_ref().map(read).transpose()?.unwrap_or_default();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir()?;
     let charts: Vec<PathBuf> = match variable("CHART") {
@@ -101,10 +99,8 @@ fn measure(
         helm(&mut theirs, chart, file, runs)?;
         ours(&mut own, chart, values, runs)?;
     }
-    line.insert(
-        "render_min_ms".into(),
-        json!(own.get("render_ms").map(|times| least(times))),
-    );
+    let fastest = own.get("render_ms").map(|times| least(times));
+    line.insert("render_min_ms".into(), json!(fastest));
     for (name, times) in theirs.into_iter().chain(own) {
         let is_least = name.contains("min_");
         line.insert(name, json!(if is_least { least(&times) } else { median(times) }));
@@ -125,11 +121,12 @@ fn helm(samples: &mut Samples, chart: &Path, values: Option<&str>, runs: usize) 
     if let Some(values) = values {
         request["values"] = json!(std::path::absolute(values)?);
     }
-    let mut child = Command::new(oracle)
+    let mut command = Command::new(oracle);
+    command
         .args(["-timeout", "600s"])
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
+        .stdout(Stdio::piped());
+    let mut child = command.spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
         writeln!(stdin, "{request}")?;
     }
@@ -252,21 +249,18 @@ fn median(mut samples: Vec<f64>) -> f64 {
     samples.get(samples.len() / 2).copied().unwrap_or_default()
 }
 
+const PARSED: &str = "parse_and_render_ms";
+
 /// What is compared: the group of columns, the names of Helm's and our value, and of their ratio.
 const COMPARED: [(&str, &str, &str, &str); 7] = [
     ("load ms", "helm_load_ms", "load_ms", "ratio_load"),
     ("render ms", "helm_render_ms", "render_ms", "ratio"),
     ("least ms", "helm_render_min_ms", "render_min_ms", "ratio_min"),
-    (
-        "with parsing",
-        "helm_render_ms",
-        "parse_and_render_ms",
-        "ratio_with_parse",
-    ),
+    ("with parsing", "helm_render_ms", PARSED, "ratio_with_parse"),
     (
         "and sort",
         "helm_render_and_sort_ms",
-        "parse_and_render_ms",
+        PARSED,
         "ratio_with_parse_and_sort",
     ),
     ("process ms", "helm_process_ms", "process_ms", "ratio_process"),
@@ -280,12 +274,9 @@ fn ratios(line: &mut Map<String, Value>) {
     }
     for (_, helm, ours, ratio) in COMPARED {
         if let (Some(helm), Some(ours)) = (number(line, helm), number(line, ours)) {
-            let (much, little) = if ratio == "memory_ratio" {
-                (ours, helm)
-            } else {
-                (helm, ours)
-            };
-            line.insert(ratio.into(), json!(much / little));
+            let is_memory = ratio == "memory_ratio";
+            let times = if is_memory { ours / helm } else { helm / ours };
+            line.insert(ratio.into(), json!(times));
         }
     }
 }
@@ -298,10 +289,10 @@ fn table(lines: &[Map<String, Value>]) {
     print!("{:<24}", "");
     COMPARED.iter().for_each(|(group, ..)| print!("{group:>27}"));
     print!("\n{:<24}", "chart");
-    COMPARED
-        .iter()
-        .for_each(|_| print!("{:>9}{:>9}{:>9}", "Helm", "ours", "x"));
-    println!();
+    println!(
+        "{}",
+        format!("{:>9}{:>9}{:>9}", "Helm", "ours", "x").repeat(COMPARED.len())
+    );
     for line in lines {
         print!("{:<24}", line.get("chart").and_then(Value::as_str).unwrap_or_default());
         for (_, helm, ours, ratio) in COMPARED {

@@ -25,10 +25,8 @@ pub fn write(folder: &Path, charts: &Path) -> io::Result<()> {
             let repeated = |part: &str| -> String { (0..times).map(|n| part.replace("@n", &n.to_string())).collect() };
             let parts = text.split("@@").enumerate();
             let parts = parts.map(|(at, part)| if at % 2 == 0 { part.to_owned() } else { repeated(part) });
-            fs::write(
-                folder.join(name.replace('#', &file.to_string())),
-                parts.collect::<String>(),
-            )?;
+            let path = folder.join(name.replace('#', &file.to_string()));
+            fs::write(path, parts.collect::<String>())?;
         }
     }
     copy(&charts.join("webstack"), &folder.join("charts/webstack"))

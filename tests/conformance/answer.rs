@@ -49,9 +49,7 @@ impl Helm {
 
     /// Runs `helm template` with these arguments. What keeps Helm from answering is told as its error.
     pub fn render(&mut self, arguments: &[String]) -> Answer {
-        let words: Vec<&str> = std::iter::once("template")
-            .chain(arguments.iter().map(String::as_str))
-            .collect();
+        let words = [&["template".to_owned()], arguments].concat();
         let request = json!({"op": "helm", "args": words, "dir": "/"});
         self.ask(&request).unwrap_or_else(|problem| Answer {
             stdout: String::new(),
@@ -85,13 +83,10 @@ impl Drop for Helm {
 
 /// A field that stands under its name, or in base64 under the name with `64` at its end.
 fn text(answer: &Value, name: &str) -> String {
-    if let Some(text) = answer.get(name).and_then(Value::as_str) {
+    if let Some(text) = answer[name].as_str() {
         return text.to_owned();
     }
-    let packed = answer
-        .get(format!("{name}64"))
-        .and_then(Value::as_str)
-        .unwrap_or_default();
+    let packed = answer[format!("{name}64")].as_str().unwrap_or_default();
     let bytes = data_encoding::BASE64.decode(packed.as_bytes()).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
 }

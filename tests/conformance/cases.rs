@@ -60,13 +60,15 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
 
 /// What a chart is rendered with.
 pub fn cases(root: &Path, chart: &Path, flip: bool) -> Vec<Case> {
-    let shown = chart.strip_prefix(root).unwrap_or(chart).to_string_lossy().into_owned();
+    let shown = chart.strip_prefix(root).unwrap_or(chart);
+    let shown = if shown.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        shown
+    };
+    let shown = shown.to_string_lossy().into_owned();
     let case = |name: String, arguments: Vec<String>| Case {
-        chart: if shown.is_empty() {
-            ".".to_owned()
-        } else {
-            shown.clone()
-        },
+        chart: shown.clone(),
         name,
         path: chart.to_path_buf(),
         arguments,
@@ -82,15 +84,10 @@ pub fn cases(root: &Path, chart: &Path, flip: bool) -> Vec<Case> {
         let name = file.strip_prefix(chart).unwrap_or(&file).to_string_lossy().into_owned();
         found.push(case(name, vec!["-f".to_owned(), file.to_string_lossy().into_owned()]));
     }
-    let upgrades: Vec<Case> = found
-        .iter()
-        .map(|install| {
-            let mut arguments = install.arguments.clone();
-            arguments.push("--is-upgrade".to_owned());
-            case(format!("{}, upgrade", install.name), arguments)
-        })
-        .collect();
-    found.extend(upgrades);
+    for install in found.clone() {
+        let arguments = [install.arguments, vec!["--is-upgrade".to_owned()]].concat();
+        found.push(case(format!("{}, upgrade", install.name), arguments));
+    }
     found
 }
 
@@ -170,28 +167,16 @@ mod tests {
             find(folder.path(), &only).unwrap()
         };
         let paths = |names: &[&str]| -> Vec<PathBuf> { names.iter().map(|name| folder.path().join(name)).collect() };
-        assert_eq!(
-            found(&[]),
-            paths(&["a", "charts/b", "charts/b/tests/other", "packed-1.0.0.tgz"])
-        );
-        assert_eq!(
-            found(&["tests", "packed"]),
-            paths(&["charts/b/tests/other", "packed-1.0.0.tgz"])
-        );
+        let all = paths(&["a", "charts/b", "charts/b/tests/other", "packed-1.0.0.tgz"]);
+        assert_eq!(found(&[]), all);
+        assert_eq!(found(&["tests", "packed"]), all[2..]);
     }
 
     #[test]
     fn each_values_file_makes_an_install_and_an_upgrade() {
-        let files = [
-            "Chart.yaml",
-            "values.yaml",
-            "values-dev.yaml",
-            "values.prod.yaml",
-            "values.schema.json",
-            "other.yaml",
-            "ci/min-values.yaml",
-        ];
-        let folder = folder(&files.map(|name| (name, "")));
+        let files = "Chart.yaml values.yaml values-dev.yaml values.prod.yaml values.schema.json other.yaml";
+        let files = files.split(' ').chain(["ci/min-values.yaml"]).map(|name| (name, ""));
+        let folder = folder(&files.collect::<Vec<_>>());
         let cases = cases(folder.path(), folder.path(), false);
         let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
         let each = ["defaults", "ci/min-values.yaml", "values-dev.yaml", "values.prod.yaml"];

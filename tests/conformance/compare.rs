@@ -40,9 +40,7 @@ pub fn judge(ours: &Answer, first: &Answer, others: &[Answer]) -> Result<Verdict
     if others.contains(ours) {
         return Ok(Verdict::Varies);
     }
-    let Some(last) = others.last() else {
-        return Err(Rerun::Now);
-    };
+    let last = others.last().ok_or(Rerun::Now)?;
     let all: Vec<&Answer> = std::iter::once(first).chain(others).collect();
     let fails = first.code != 0 && ours.code != 0;
     if fails && others.len() < MOST && all.iter().all(|helm| helm.error != ours.error) {
@@ -84,10 +82,8 @@ fn agrees(ours: &str, helms: &[&str]) -> bool {
         return is_reordered(ours, helms[0]);
     }
     if split.iter().all(|helm| helm.len() == lines.len()) {
-        return (0..lines.len()).all(|i| {
-            let variants: Vec<&str> = split.iter().map(|helm| helm[i]).collect();
-            line_agrees(lines[i], &variants)
-        });
+        let variants = |i: usize| split.iter().map(|helm| helm[i]).collect::<Vec<&str>>();
+        return (0..lines.len()).all(|i| line_agrees(lines[i], &variants(i)));
     }
     fits(&lines, &split)
 }
@@ -107,20 +103,19 @@ fn lines_of(text: &str) -> Vec<&str> {
 
 /// Whether both have the same lines, in whatever order.
 fn is_reordered(a: &str, b: &str) -> bool {
-    let sorted = |text: &str| {
-        let mut lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
-        lines.sort_unstable();
-        lines
-    };
-    a.len() == b.len() && sorted(a) == sorted(b)
+    has_parts_of(a, b, &['\n'])
 }
 
 /// Whether both lines have the same words, in whatever order.
 fn has_words_of(a: &str, b: &str) -> bool {
-    let sorted = |line: &str| {
-        let mut words: Vec<String> = line.split([' ', ',', ';']).map(str::to_owned).collect();
-        words.sort_unstable();
-        words
+    has_parts_of(a, b, &[' ', ',', ';'])
+}
+
+fn has_parts_of(a: &str, b: &str, separators: &[char]) -> bool {
+    let sorted = |text: &str| {
+        let mut parts: Vec<String> = text.split(separators).map(str::to_owned).collect();
+        parts.sort_unstable();
+        parts
     };
     a.len() == b.len() && sorted(a) == sorted(b)
 }
@@ -139,10 +134,8 @@ fn line_agrees(ours: &str, helms: &[&str]) -> bool {
     }
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=_-$.".contains(byte);
     let common = |length: fn(&[u8], &[u8]) -> usize| {
-        rest.iter()
-            .map(|helm| length(first.as_bytes(), helm.as_bytes()))
-            .min()
-            .unwrap_or(0)
+        let lengths = rest.iter().map(|helm| length(first.as_bytes(), helm.as_bytes()));
+        lengths.min().unwrap_or(0)
     };
     // Words of chance may begin or end alike by chance: the mask covers whole words.
     let mut prefix = common(|a, b| a.iter().zip(b).take_while(|(a, b)| a == b).count());
@@ -181,9 +174,8 @@ fn fits(ours: &[&str], helms: &[Vec<&str>]) -> bool {
             continue;
         }
         if open {
-            let Some(skip) = ours[at.min(ours.len())..].iter().position(|ours| ours == line) else {
-                return false;
-            };
+            let skip = ours[at.min(ours.len())..].iter().position(|ours| ours == line);
+            let Some(skip) = skip else { return false };
             at += skip;
         } else if ours.get(at) != Some(line) {
             return false;
@@ -274,10 +266,8 @@ mod tests {
         assert_eq!(judge(&two, &one, from_ref(&two)), Ok(Verdict::Varies));
         assert_eq!(judge(&two, &one, from_ref(&one)), Err(Rerun::Later));
         let lines = vec!["-b".to_owned(), "+c".to_owned()];
-        assert_eq!(
-            judge(&two, &one, &[one.clone(), one.clone()]),
-            Ok(Verdict::Different(lines))
-        );
+        let twice = [one.clone(), one.clone()];
+        assert_eq!(judge(&two, &one, &twice), Ok(Verdict::Different(lines)));
         let failed = Answer { code: 1, ..one.clone() };
         let lines = vec!["-exit code 0".to_owned(), "+exit code 1".to_owned()];
         let asked = vec![one.clone(); MOST];
@@ -297,7 +287,7 @@ mod tests {
         let lines = vec!["-z: no w, and more".to_owned(), "+x: no y".to_owned()];
         assert_eq!(judge(&mine, &theirs, &met), Ok(Verdict::Different(lines)));
         let turned = answer("b\na");
-        assert_eq!(judge(&turned, &one, &[one.clone(), one.clone()]), Err(Rerun::Now));
+        assert_eq!(judge(&turned, &one, &twice), Err(Rerun::Now));
     }
 
     #[test]

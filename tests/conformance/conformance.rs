@@ -98,19 +98,17 @@ fn run(options: &Options) -> Result<bool, String> {
     let charts = cases::find(&options.charts, &options.only)
         .map_err(|e| format!("the charts below {}: {e}", options.charts.display()))?;
     if charts.is_empty() {
+        let folder = options.charts.display();
         return Err(format!(
-            "no chart (a folder with a Chart.yaml, or a .tgz file) below {}",
-            options.charts.display()
+            "no chart (a folder with a Chart.yaml, or a .tgz file) below {folder}"
         ));
     }
-    let all = charts
-        .iter()
-        .flat_map(|chart| cases::cases(&options.charts, chart, options.flip));
+    let of_chart = |chart| cases::cases(&options.charts, chart, options.flip);
+    let all = charts.iter().flat_map(|chart| of_chart(chart));
     let all: Vec<Case> = all.step_by(options.sample).collect();
     let jobs = std::thread::available_parallelism().map_or(2, usize::from);
-    let helms = (0..jobs.min(all.len()))
-        .map(|_| Helm::start(&options.oracle))
-        .collect::<Result<Vec<_>, _>>()?;
+    let helms = (0..jobs.min(all.len())).map(|_| Helm::start(&options.oracle));
+    let helms = helms.collect::<Result<Vec<_>, _>>()?;
     let report = Mutex::new(Report::new(all.len()));
     let next = AtomicUsize::new(0);
     let start = Instant::now();

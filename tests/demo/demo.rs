@@ -88,9 +88,8 @@ fn edit(play: &mut Playground, costs: &mut Costs) -> Result<()> {
     show(play, &["patch", "memcached", SAMPLE, "--type=merge", "-p", &spec])?;
     let resource = play.ready(SAMPLE)?;
     println!("Ready again after {}; the ConfigMap is pruned", seconds(since));
-    play.until("the third pod is gone", |play| {
-        Ok((play.kubectl.list("pods", "")?.len() == 2).then_some(()))
-    })?;
+    let two = |play: &Playground| Ok((play.kubectl.list("pods", "")?.len() == 2).then_some(()));
+    play.until("the third pod is gone", two)?;
     members(play, &resource)?;
     let requests = settled(play, begin)?;
     println!("\nWhat the operator wrote:\n\n{}", requests.clone().writes());
@@ -127,15 +126,9 @@ fn status(play: &mut Playground) -> Result<()> {
         println!("{kind:<16} {value:<6} {reason:<20} {message}");
     }
     let release = &status["release"];
-    let (name, chart, version) = (
-        text(&release["name"]),
-        text(&release["chart"]),
-        text(&release["version"]),
-    );
-    println!(
-        "\nrelease {name}, revision {}, of the chart {chart} {version}",
-        release["revision"]
-    );
+    let [name, chart, version] = ["name", "chart", "version"].map(|field| text(&release[field]));
+    let revision = &release["revision"];
+    println!("\nrelease {name}, revision {revision}, of the chart {chart} {version}");
     let members = status["inventory"].as_array().map_or(0, Vec::len);
     println!("inventory of {members} members, each with two digests and never its content");
     let notes = text(&status["notes"]).lines().count();
@@ -197,10 +190,8 @@ fn stay_up(play: &mut Playground) -> Result<()> {
     let kubeconfig = play.kubectl.kubeconfig().display();
     println!("In another terminal:\n");
     println!("  export KUBECONFIG={kubeconfig} PATH=\"$PATH:{}\"", folder.display());
-    println!(
-        "  kubectl patch memcached {SAMPLE} --type=merge -p '{}'",
-        json!({"spec": {"size": 5}})
-    );
+    let five = json!({"spec": {"size": 5}});
+    println!("  kubectl patch memcached {SAMPLE} --type=merge -p '{five}'");
     println!("\nIt stays up until Ctrl-C. What the operator tells in Events shows up here:\n");
     let columns = "custom-columns=NAME:.involvedObject.name,REASON:.reason,MESSAGE:.message";
     let about = "involvedObject.kind=Memcached";

@@ -35,10 +35,8 @@ impl Playground {
     pub fn start() -> Result<Self> {
         println!("Starting etcd, kube-apiserver, controller manager, scheduler and kwok (about 10 s) ...");
         let control_plane = ControlPlane::builder().pods(true).start()?;
-        println!(
-            "A Kubernetes control plane with one node runs at {}",
-            control_plane.server()
-        );
+        let server = control_plane.server();
+        println!("A Kubernetes control plane with one node runs at {server}");
         install(control_plane.kubectl())?;
         println!("CRD, ServiceAccount and RBAC of config/ are installed");
         let log = control_plane.dir().join("operator.log");
@@ -51,10 +49,8 @@ impl Playground {
         play.until("the operator watches its kind", |play| {
             Ok(fs::read_to_string(&play.log)?.contains("watching").then_some(()))
         })?;
-        println!(
-            "The operator runs, with the rights of config/rbac; its log: {}",
-            play.log.display()
-        );
+        let log = play.log.display();
+        println!("The operator runs, with the rights of config/rbac; its log: {log}");
         Ok(play)
     }
 
@@ -112,9 +108,8 @@ pub fn condition<'o>(object: &'o Value, kind: &str) -> Option<&'o Value> {
 /// `config/default` without the Deployment, whose place this demo's own process takes, and the Service that leads to it.
 fn install(kubectl: &Kubectl) -> Result<()> {
     let yaml = kubectl.run(["kustomize", "config/default"])?;
-    let objects = serde_yaml::Deserializer::from_str(&yaml)
-        .map(Value::deserialize)
-        .collect::<Result<Vec<_>, _>>()?;
+    let objects = serde_yaml::Deserializer::from_str(&yaml).map(Value::deserialize);
+    let objects = objects.collect::<Result<Vec<_>, _>>()?;
     let left_out = |object: &Value| object["kind"] == "Deployment" || object["kind"] == "Service";
     let objects: Vec<Value> = objects.into_iter().filter(|object| !left_out(object)).collect();
     // The namespace first: kubectl applies a list in its order.

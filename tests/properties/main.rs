@@ -8,9 +8,10 @@ mod targets;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestError, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
 use pieces::PIECES;
+use serde_json::Value;
 
 /// How many inputs each target gets.
 const CASES: u32 = 400;
@@ -40,10 +41,7 @@ fn check(name: &str, target: fn(&[u8]), strategy: impl Strategy<Value = Vec<u8>>
         ..Config::default()
     };
     // The same cases in every run: CI must not fail by chance.
-    let mut runner = TestRunner::new_with_rng(
-        config,
-        proptest::test_runner::TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha),
-    );
+    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let outcome = runner.run(&strategy, |bytes| {
         let started = Instant::now();
         target(&bytes);
@@ -57,12 +55,9 @@ fn check(name: &str, target: fn(&[u8]), strategy: impl Strategy<Value = Vec<u8>>
 }
 
 fn run(name: &str) {
-    let (name, target) = *targets::ALL
-        .iter()
-        .find(|(known, _)| *known == name)
-        .expect("a target of this name");
-    let work = move || check(name, target, input());
-    helm_template::render::on_large_stack(work);
+    let known = targets::ALL.iter().find(|(known, _)| *known == name);
+    let (name, target) = *known.expect("a target of this name");
+    helm_template::render::on_large_stack(move || check(name, target, input()));
 }
 
 macro_rules! tests {
@@ -80,24 +75,20 @@ fn yaml_write() {
         prop::collection::vec(prop::sample::select(PIECES.as_slice()), 0..12).prop_map(|pieces| pieces.join(" ")),
     ];
     let leaf = prop_oneof![
-        Just(serde_json::Value::Null),
-        any::<bool>().prop_map(serde_json::Value::from),
-        any::<f64>().prop_map(serde_json::Value::from),
-        any::<i64>().prop_map(serde_json::Value::from),
-        text.clone().prop_map(serde_json::Value::from),
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        text.clone().prop_map(Value::from),
     ];
     let value = leaf.prop_recursive(4, 30, 5, move |inner| {
         prop_oneof![
-            prop::collection::vec(inner.clone(), 0..5).prop_map(serde_json::Value::from),
-            prop::collection::vec((text.clone(), inner), 0..5)
-                .prop_map(|entries| serde_json::Value::Object(entries.into_iter().collect())),
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            prop::collection::vec((text.clone(), inner), 0..5).prop_map(Value::from_iter),
         ]
     });
-    check(
-        "yaml_write",
-        targets::yaml_write,
-        value.prop_map(|value| value.to_string().into_bytes()),
-    );
+    let bytes = value.prop_map(|value: Value| value.to_string().into_bytes());
+    check("yaml_write", targets::yaml_write, bytes);
 }
 
 #[test]

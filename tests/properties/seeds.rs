@@ -34,9 +34,8 @@ pub fn all() -> Seeds {
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let paths = entries.map(|entry| entry.expect("an entry of a folder").path());
-    paths
-        .flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] })
-        .collect()
+    let below = paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] });
+    below.collect()
 }
 
 /// Adds an input of parts with zero bytes between.
@@ -117,19 +116,10 @@ fn literals(template: &str) -> Vec<String> {
 
 /// The files of a chart: as an archive, and each for what reads it.
 fn from_chart<'a>(field: impl Fn(&str) -> &'a Value, seeds: &mut Seeds) {
-    let files: Vec<(&str, &str)> = field("files")
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter_map(|(name, content)| Some((name.as_str(), content.as_str()?)))
-        .collect();
-    let content = |path: &str| {
-        files
-            .iter()
-            .find(|(name, _)| *name == path)
-            .map(|(_, content)| *content)
-    };
-    let values = content("c/values.yaml").unwrap_or_default();
+    let files = field("files").as_object().into_iter().flatten();
+    let files = files.filter_map(|(name, content)| Some((name.as_str(), content.as_str()?)));
+    let files: BTreeMap<&str, &str> = files.collect();
+    let values = files.get("c/values.yaml").copied().unwrap_or_default();
     for (name, text) in &files {
         let target = if name.contains("/templates/") {
             add(seeds, "render", &[text.as_bytes(), values.as_bytes()]);
@@ -141,24 +131,19 @@ fn from_chart<'a>(field: impl Fn(&str) -> &'a Value, seeds: &mut Seeds) {
         if name.ends_with(".yaml") && !name.starts_with("c/") {
             add(seeds, "merge", &[values.as_bytes(), text.as_bytes()]);
         }
-        if let Some(rules) = content("c/.helmignore") {
+        if let Some(rules) = files.get("c/.helmignore") {
             let path = name.strip_prefix("c/").unwrap_or(name);
             add(seeds, "globs", &[rules.as_bytes(), path.as_bytes()]);
         }
     }
     add(seeds, "merge", &[values.as_bytes(), b"a: 2\nglobal: {g: 2}\n"]);
-    let arguments = field("args").as_array().into_iter().flatten().filter_map(Value::as_str);
-    let mut after_set = false;
-    for argument in arguments {
-        if after_set {
-            add(seeds, "strvals", &[argument.as_bytes(), values.as_bytes()]);
+    for pair in field("args").as_array().map_or(&[][..], Vec::as_slice).windows(2) {
+        if text_of(&pair[0]).starts_with(b"--set") {
+            add(seeds, "strvals", &[text_of(&pair[1]), values.as_bytes()]);
         }
-        after_set = argument.starts_with("--set");
     }
-    let parts: Vec<Vec<u8>> = files
-        .iter()
-        .map(|(name, text)| [name.as_bytes(), text.as_bytes()].join(&0))
-        .collect();
+    let part = |(name, text): (&&str, &&str)| [name.as_bytes(), text.as_bytes()].join(&0);
+    let parts: Vec<Vec<u8>> = files.iter().map(part).collect();
     add(seeds, "archive", &[&parts.join(&0xFF)]);
     for archive in field("files64").as_object().into_iter().flat_map(Map::values) {
         if let Ok(bytes) = data_encoding::BASE64.decode(text_of(archive)) {

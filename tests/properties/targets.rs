@@ -46,12 +46,17 @@ pub fn template(data: &[u8]) {
     assert_eq!(parse(), parse());
 }
 
-/// A chart's file and its values through everything up to the sorted manifests, within small limits.
-pub fn render(data: &[u8]) {
-    let (file, values) = halves(data);
+fn named_chart() -> Chart {
     let mut chart = Chart::default();
     chart.metadata.name = "c".to_owned();
     chart.metadata.version = "0.1.0".to_owned();
+    chart
+}
+
+/// A chart's file and its values through everything up to the sorted manifests, within small limits.
+pub fn render(data: &[u8]) {
+    let (file, values) = halves(data);
+    let mut chart = named_chart();
     chart.templates = vec![File {
         name: "templates/t.yaml".to_owned(),
         data: file.as_bytes().into(),
@@ -68,10 +73,7 @@ pub fn render(data: &[u8]) {
         include_crds: true,
         ..Input::new(Release::install("r", "n"), values)
     };
-    let Ok(renderer) = Engine::new(chart) else {
-        return;
-    };
-    let _ = renderer.render_with(&input);
+    let _ = Engine::new(chart).map(|renderer| renderer.render_with(&input));
 }
 
 /// YAML in: what can be read can be written, and reads back as the same value.
@@ -121,17 +123,13 @@ pub fn merge(data: &[u8]) {
     for (key, value) in &above {
         assert!(once.contains_key(key) && (value.is_object() || once[key] == *value));
     }
-    let mut chart = Chart::default();
-    chart.metadata.name = "c".to_owned();
-    chart.metadata.version = "0.1.0".to_owned();
+    let mut chart = named_chart();
     chart.values = defaults;
-    let user = go_template::Value::from_json(&Value::Object(above));
-    if let go_template::Value::Map(user) = user {
+    if let go_template::Value::Map(user) = go_template::Value::from_json(&Value::Object(above)) {
         let mut warnings = Vec::new();
-        let Ok(node) = helm_template::chart::dependencies::process(&chart, &user, &mut warnings) else {
-            return;
-        };
-        let _ = values::coalesce(&node, &user, &mut warnings);
+        if let Ok(node) = helm_template::chart::dependencies::process(&chart, &user, &mut warnings) {
+            let _ = values::coalesce(&node, &user, &mut warnings);
+        }
     }
 }
 
@@ -139,14 +137,9 @@ pub fn merge(data: &[u8]) {
 pub fn set(data: &[u8]) {
     let (text, values) = halves(data);
     let values = values::read(values.as_bytes()).unwrap_or_default();
+    use strvals::Mode::{File, Json, Literal, Strings, Typed};
     let read = |path: &str| Ok::<_, String>(path.to_owned());
-    for mode in [
-        strvals::Mode::Typed,
-        strvals::Mode::Strings,
-        strvals::Mode::Json,
-        strvals::Mode::Literal,
-        strvals::Mode::File(&read),
-    ] {
+    for mode in [Typed, Strings, Json, Literal, File(&read)] {
         let mut target: Map<String, Value> = values.clone();
         let _ = strvals::parse_into(&text, &mode, &mut target);
     }
