@@ -10,7 +10,8 @@ use super::members::{Live, Members};
 use super::ownership::{Owner, Ownership, ownership};
 use super::record::Record;
 
-/// Everything that must hold before a prune. Each field is a source of partial knowledge.
+/// Everything that must hold before a prune. Each field is a source of partial knowledge. (A lookup that is not answered is
+/// none: it fails the render.)
 #[derive(Clone, Debug, Default)]
 pub struct Knowledge {
     /// Kinds in the render that the API server does not serve.
@@ -19,8 +20,6 @@ pub struct Knowledge {
     pub not_applied: Vec<String>,
     /// API groups that discovery could not list: an aggregated API server is down.
     pub failed_groups: Vec<String>,
-    /// Lookups that were not answered.
-    pub unanswered_lookups: Vec<String>,
     /// Kinds and namespaces of the release whose watch is not synced.
     pub unsynced: Vec<String>,
     /// Charts whose files changed since they were read: what was rendered may be half of one.
@@ -78,7 +77,6 @@ impl Knowledge {
             ("kinds that the API server does not serve", &self.unknown_kinds),
             ("not applied", &self.not_applied),
             ("API groups that discovery could not read", &self.failed_groups),
-            ("unanswered lookups", &self.unanswered_lookups),
             ("watches that are not synced", &self.unsynced),
             (
                 "charts that changed on disk since they were read (the operator reads them when it starts)",
@@ -178,13 +176,12 @@ mod tests {
     #[test]
     fn any_gap_in_knowledge_forbids_pruning() {
         assert_eq!(Knowledge::default().gap(), None);
-        let missing: [fn(&mut Knowledge) -> &mut Vec<String>; 6] = [
+        let missing: [fn(&mut Knowledge) -> &mut Vec<String>; 5] = [
             |knowledge| &mut knowledge.unsynced,
             |knowledge| &mut knowledge.unknown_kinds,
             |knowledge| &mut knowledge.not_applied,
             |knowledge| &mut knowledge.failed_groups,
             |knowledge| &mut knowledge.changed_charts,
-            |knowledge| &mut knowledge.unanswered_lookups,
         ];
         for list in missing {
             let mut knowledge = Knowledge::default();

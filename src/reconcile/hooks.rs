@@ -114,10 +114,12 @@ impl Run<'_> {
         self.run_hooks(release, &in_order(hooks, event), event, None).await
     }
 
-    /// True if a release that is about to be installed is there already, and its record is lost: its hooks have run.
+    /// True if a release that is about to be installed is there already, and its record is lost: its hooks have run. An
+    /// installation that failed lists what it made.
     async fn was_there(&self, release: &Release, prepared: &Prepared, before: &Superset) -> Result<bool, Phase> {
-        let is_new = release.record.revision == 0 && release.record.hooks.operation.is_none();
-        if !is_new || before.is_empty() {
+        let record = &release.record;
+        let has_record = record.revision > 0 || record.hooks.operation.is_some() || !record.entries.is_empty();
+        if has_record || before.is_empty() {
             return Ok(false);
         }
         let found = self.find_members(release, &prepared.identity.owner, true).await;

@@ -286,6 +286,17 @@ fn a_namespace_that_terminates_does_not_wait_for_hooks_that_can_not_run() -> Res
 }
 
 #[test]
+fn hooks_that_an_installation_gets_after_it_failed_are_run() -> Result<()> {
+    let world = world("hooks-late", &[])?;
+    let _operator = world.start()?;
+    world.apply_widget("a", json!({"hooks": [], "deployment": {"team": "no label!"}}))?;
+    world.await_unready("a", "ObjectInvalid", &["a-web"])?;
+    world.expect("configmap", "a-main")?;
+    world.update("a", json!({"hooks": [hook("first", "pre-install")], "deployment": null}))?;
+    job(&world, "a-first").map(drop)
+}
+
+#[test]
 fn a_deletion_runs_what_was_stored_whatever_became_of_the_chart() -> Result<()> {
     let world = world("hooks-delete", &["timeout: 3s"])?;
     let operator = world.start()?;
