@@ -86,6 +86,7 @@ pub struct Discovery {
     client: Client,
     snapshot: watch::Sender<Arc<Snapshot>>,
     reads: Arc<Reads>,
+    doubted: Arc<Notify>,
 }
 
 /// Those who want discovery to be read anew at one time share a read.
@@ -255,6 +256,7 @@ impl Discovery {
             client,
             snapshot: watch::Sender::default(),
             reads: Arc::default(),
+            doubted: Arc::default(),
         };
         discovery.refresh().await?;
         Ok(discovery)
@@ -272,6 +274,7 @@ impl Discovery {
             client,
             snapshot: watch::Sender::new(Arc::new(snapshot)),
             reads: Arc::default(),
+            doubted: Arc::default(),
         }
     }
 
@@ -287,6 +290,17 @@ impl Discovery {
     /// True if somebody needs a group that does not answer, as far as is known.
     pub fn misses(&self) -> bool {
         !self.snapshot().missed.groups().is_empty()
+    }
+
+    /// A kind that was discovered can't be watched: it may have changed between the reading of discovery and the first look
+    /// at what changes it.
+    pub fn doubt(&self) {
+        self.doubted.notify_one();
+    }
+
+    /// Until somebody [doubts](Discovery::doubt) what was read.
+    pub async fn doubted(&self) {
+        self.doubted.notified().await;
     }
 
     /// Until somebody needs one that nobody needed before.

@@ -83,6 +83,10 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
             () = stop.cancelled() => break,
             () = told.changed.notified() => {}
             () = discovery.missed() => continue,
+            () = discovery.doubted() => {
+                read = context.refresh_discovery().await;
+                continue;
+            }
             () = tokio::time::sleep(POLL_INCOMPLETE), if !read || discovery.misses() => {
                 read = context.refresh_discovery().await;
                 continue;

@@ -124,8 +124,14 @@ fn fails(context: &Context, scope: &Scope, error: String, refused: Option<Durati
     let mut members = context.members();
     members.set_failing(scope, error, Timestamp::now());
     let is_told = refused.is_some_and(|refused| refused >= TOLD);
-    let sets = is_told.then(|| members.tell_failing(scope));
+    let sets = match is_told {
+        true => members.tell_failing(scope),
+        false => Vec::new(),
+    };
     drop(members);
     context.count_failing(&scope.group_kind);
-    sets.unwrap_or_default()
+    if !sets.is_empty() {
+        context.discovery.doubt();
+    }
+    sets
 }

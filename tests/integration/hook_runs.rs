@@ -292,7 +292,10 @@ fn hooks_that_an_installation_gets_after_it_failed_are_run() -> Result<()> {
     world.apply_widget("a", json!({"hooks": [], "deployment": {"team": "no label!"}}))?;
     world.await_unready("a", "ObjectInvalid", &["a-web"])?;
     world.expect("configmap", "a-main")?;
-    world.update("a", json!({"hooks": [hook("first", "pre-install")], "deployment": null}))?;
+    world.update(
+        "a",
+        json!({"hooks": [hook("first", "pre-install")], "deployment": null}),
+    )?;
     job(&world, "a-first").map(drop)
 }
 

@@ -168,10 +168,18 @@ fn histories_that_once_failed_do_not_fail_again() -> Result<()> {
         // A version goes, and with it the watch that shows a member which the next edit drops.
         vec![
             Step::Edit(0, spec(&[])),
-            Step::Edit(2, with_part),
+            Step::Edit(2, with_part.clone()),
             Step::Suspend(0, true),
             Step::EarlyEnds,
             Step::Edit(2, spec(&[])),
+        ],
+        // The same before the CustomResourceDefinitions were listed, which is refused at first.
+        vec![
+            Step::Fault(Fault::Status(410), 1, 1, true),
+            Step::Wait(1),
+            Step::Edit(0, with_part.clone()),
+            Step::EarlyEnds,
+            Step::Fault(Fault::Status(403), 1, 1, false),
         ],
         // A LIST that is never answered.
         vec![
