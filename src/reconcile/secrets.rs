@@ -12,7 +12,7 @@ use crate::plan::identity::GroupKind;
 use crate::plan::lost_results::Pin;
 use crate::telemetry::redact::Secrets;
 use go_template::Value as Template;
-use go_template::format::display;
+use go_template::format;
 use helm_template::chart::Chart;
 use helm_template::render::{Kept, Manifest, Rendered};
 use memchr::memmem::Finder;
@@ -134,7 +134,7 @@ fn scalars(value: &Value, found: &mut dyn FnMut(&str)) {
 
 /// A number as Go's `%v` prints a float: `7.39152846e+09`.
 fn go_float(number: f64) -> String {
-    String::from_utf8_lossy(&display(&Template::Float64(number))).into_owned()
+    format::text(&Template::Float64(number))
 }
 
 /// What base64 says, where it says a text. The API server skips line breaks.

@@ -4,6 +4,7 @@ use super::compare;
 use super::escape;
 use super::exec::Reflected;
 use super::format::{sprint, sprintln};
+use super::meter::Meter;
 use super::printf::{MAX_TEXT, sprintf};
 use super::value::{List, ListKind, Map, MapKind, Named, Value};
 
@@ -85,7 +86,7 @@ impl Builtin {
     }
 
     /// Calls it; the number of arguments fits.
-    pub(super) fn call(self, args: &[Reflected]) -> Result<Reflected, String> {
+    pub(super) fn call(self, meter: &Meter, args: &[Reflected]) -> Result<Reflected, String> {
         let first = args.first().map_or(&Value::Nil, |arg| &arg.value);
         let second = args.get(1).map_or(&Value::Nil, |arg| &arg.value);
         let others = || args.get(1..).unwrap_or_default();
@@ -96,19 +97,19 @@ impl Builtin {
                 Value::Nil => Value::string("<no value>"),
                 value => value.clone(),
             });
-            sprint(&shown.collect::<Vec<_>>())
+            sprint(meter, &shown.collect::<Vec<_>>())
         };
         let value = match self {
             Builtin::And | Builtin::Or => return Err("unreachable".to_owned()),
             Builtin::Call => return Err("there are no functions as values".to_owned()),
             Builtin::Eq => {
                 let others: Vec<&Value> = others().iter().map(|arg| &arg.value).collect();
-                Value::Bool(compare::eq(first, &others)?)
+                Value::Bool(compare::eq(meter, first, &others)?)
             }
-            Builtin::Ne => Value::Bool(!compare::eq(first, &[second])?),
+            Builtin::Ne => Value::Bool(!compare::eq(meter, first, &[second])?),
             Builtin::Lt => Value::Bool(compare::lt(first, second)?),
-            Builtin::Le => Value::Bool(compare::le(first, second)?),
-            Builtin::Gt => Value::Bool(!compare::le(first, second)?),
+            Builtin::Le => Value::Bool(compare::le(meter, first, second)?),
+            Builtin::Gt => Value::Bool(!compare::le(meter, first, second)?),
             Builtin::Ge => Value::Bool(!compare::lt(first, second)?),
             Builtin::Not => Value::Bool(!first.truth()),
             Builtin::Index => {
@@ -122,8 +123,8 @@ impl Builtin {
                 Some(first) => Value::Int(len(first)?),
                 None => Value::Int(0),
             },
-            Builtin::Print => Value::string(sprint(&values())),
-            Builtin::Println => Value::string(sprintln(&values())),
+            Builtin::Print => Value::string(sprint(meter, &values())),
+            Builtin::Println => Value::string(sprintln(meter, &values())),
             Builtin::Printf => {
                 let args = values();
                 let format = if let Value::String(format) = first {
@@ -131,7 +132,7 @@ impl Builtin {
                 } else {
                     &[]
                 };
-                let text = sprintf(format, args.get(1..).unwrap_or_default());
+                let text = sprintf(meter, format, args.get(1..).unwrap_or_default());
                 if text.len() >= MAX_TEXT {
                     return Err(format!("result exceeds {MAX_TEXT} bytes"));
                 }

@@ -3,17 +3,17 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use super::meter;
+use super::meter::Meter;
 use super::printf::sprintf;
 use super::value::Value;
 
 /// `reflect.DeepEqual`: the same type and the same content; nil and empty differ, NaN differs from itself.
-/// Where it goes too deep or takes too long, that is reported to the [`meter`] and the result is not used.
-pub fn deep_equal(a: &Value, b: &Value) -> bool {
-    deep_equal_at(a, b, 0)
+/// Where it goes too deep or takes too long, that is reported to the [`Meter`] and the result is not used.
+pub fn deep_equal(meter: &Meter, a: &Value, b: &Value) -> bool {
+    deep_equal_at(meter, a, b, 0)
 }
 
-fn deep_equal_at(a: &Value, b: &Value, depth: usize) -> bool {
+fn deep_equal_at(meter: &Meter, a: &Value, b: &Value, depth: usize) -> bool {
     match (a, b) {
         (Value::List(a), Value::List(b)) => match (&a.items, &b.items) {
             _ if a.kind != b.kind => false,
@@ -21,8 +21,10 @@ fn deep_equal_at(a: &Value, b: &Value, depth: usize) -> bool {
             (Some(x), Some(y)) if Rc::ptr_eq(x, y) => true,
             (Some(x), Some(y)) => {
                 x.len() == y.len()
-                    && meter::visit(depth)
-                    && x.iter().zip(y.iter()).all(|(a, b)| deep_equal_at(a, b, depth + 1))
+                    && meter.visit(depth).is_ok()
+                    && x.iter()
+                        .zip(y.iter())
+                        .all(|(a, b)| deep_equal_at(meter, a, b, depth + 1))
             }
             _ => false,
         },
@@ -33,10 +35,10 @@ fn deep_equal_at(a: &Value, b: &Value, depth: usize) -> bool {
             (Some(a), Some(b)) => {
                 let (a, b) = (a.borrow(), b.borrow());
                 a.len() == b.len()
-                    && meter::visit(depth)
+                    && meter.visit(depth).is_ok()
                     && a.iter()
                         .zip(b.iter())
-                        .all(|((k, v), (l, w))| k == l && deep_equal_at(v, w, depth + 1))
+                        .all(|((k, v), (l, w))| k == l && deep_equal_at(meter, v, w, depth + 1))
             }
             _ => false,
         },
@@ -45,7 +47,8 @@ fn deep_equal_at(a: &Value, b: &Value, depth: usize) -> bool {
             match (x.structure(), y.structure()) {
                 (Some(x), Some(y)) => {
                     let pairs = || x.iter().zip(&y);
-                    meter::visit(depth) && pairs().all(|(x, y)| deep_equal_at(&x.value, &y.value, depth + 1))
+                    meter.visit(depth).is_ok()
+                        && pairs().all(|(x, y)| deep_equal_at(meter, &x.value, &y.value, depth + 1))
                 }
                 _ => same(a, b),
             }
@@ -118,29 +121,29 @@ fn incompatible(a: &Value, b: &Value) -> String {
 }
 
 /// `eq`: whether the first equals any of the others.
-pub(super) fn eq(first: &Value, others: &[&Value]) -> Result<bool, String> {
+pub(super) fn eq(meter: &Meter, first: &Value, others: &[&Value]) -> Result<bool, String> {
     if others.is_empty() {
         return Err("missing argument for comparison".to_owned());
     }
     for other in others {
-        if equal(first, other)? {
+        if equal(meter, first, other)? {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-fn equal(a: &Value, b: &Value) -> Result<bool, String> {
+fn equal(meter: &Meter, a: &Value, b: &Value) -> Result<bool, String> {
     match (Basic::of(a), Basic::of(b)) {
         (Some(x), Some(y)) => x.same(&y).ok_or_else(|| incompatible(a, b)),
-        (None, None) => equal_compound(a, b),
+        (None, None) => equal_compound(meter, a, b),
         _ if a.is_nil() || b.is_nil() => Ok(false),
         _ => Err(incompatible(a, b)),
     }
 }
 
 /// Lists, maps, objects and nil.
-fn equal_compound(a: &Value, b: &Value) -> Result<bool, String> {
+fn equal_compound(meter: &Meter, a: &Value, b: &Value) -> Result<bool, String> {
     if a.kind() != b.kind() && !a.is_nil() && !b.is_nil() {
         return Err(incompatible(a, b));
     }
@@ -150,7 +153,7 @@ fn equal_compound(a: &Value, b: &Value) -> Result<bool, String> {
     match b {
         Value::Object(_) => Ok(a.type_name() == b.type_name() && same(a, b)),
         _ => {
-            let shown = sprintf(b"%s", std::slice::from_ref(b));
+            let shown = sprintf(meter, b"%s", std::slice::from_ref(b));
             let shown = String::from_utf8_lossy(&shown);
             Err(format!("non-comparable type {shown}: {}", b.type_name()))
         }
@@ -180,6 +183,6 @@ pub(super) fn lt(a: &Value, b: &Value) -> Result<bool, String> {
 }
 
 /// `le`: `lt` or `eq`.
-pub(super) fn le(a: &Value, b: &Value) -> Result<bool, String> {
-    Ok(lt(a, b)? || equal(a, b)?)
+pub(super) fn le(meter: &Meter, a: &Value, b: &Value) -> Result<bool, String> {
+    Ok(lt(a, b)? || equal(meter, a, b)?)
 }

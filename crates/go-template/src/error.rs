@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::meter::Overrun;
 use super::quote::quote_go;
 
 /// A template that does not parse. Displays as Go's `template: NAME:LINE: MESSAGE`.
@@ -136,6 +137,12 @@ impl From<String> for CallError {
 impl From<&str> for CallError {
     fn from(text: &str) -> Self {
         CallError::Text(text.to_owned())
+    }
+}
+
+impl From<Overrun> for CallError {
+    fn from(overrun: Overrun) -> Self {
+        CallError::Text(overrun.to_string())
     }
 }
 

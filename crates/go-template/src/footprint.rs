@@ -38,6 +38,7 @@ const NOTHING: Notes = Notes {
     impure: false,
 };
 
+// Maps are read and changed through handles that know no context.
 thread_local! {
     static NEXT: Cell<u64> = const { Cell::new(1) };
     static NOTES: Cell<Notes> = const { Cell::new(NOTHING) };

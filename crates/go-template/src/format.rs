@@ -4,21 +4,21 @@ mod numbers;
 
 use std::rc::Rc;
 
-use super::meter;
+use super::meter::Meter;
 pub use super::quote::quote_go;
 use super::unicode::{decode_lossy, rune_count};
 use super::value::{Field, List, ListKind, Map, Object, Value};
 
-/// `fmt.Sprint` of one value: `%v`. A text over [`meter::MAX_TEXT`], or of a value that nests too deeply, is cut short and
-/// reported to the [`meter`].
-pub fn display(value: &Value) -> Vec<u8> {
+/// `fmt.Sprint` of one value: `%v`. A text over [`Meter::max_text`], or of a value that nests too deeply, is cut short and
+/// reported to the [`Meter`].
+pub fn display(meter: &Meter, value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    display_into(value, &mut out);
+    display_into(meter, value, &mut out);
     out
 }
 
 /// [`display`] at the end of a buffer.
-pub fn display_into(value: &Value, out: &mut Vec<u8>) {
+pub fn display_into(meter: &Meter, value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::String(text) => out.extend_from_slice(text.as_bytes()),
         Value::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
@@ -27,12 +27,17 @@ pub fn display_into(value: &Value, out: &mut Vec<u8>) {
         Value::Float64(n) if n.abs() < 1e6 && n.fract() == 0.0 && (*n != 0.0 || n.is_sign_positive()) => {
             write_decimal(*n as i64, out);
         }
-        other => Printer::new(out).print(other, 'v'),
+        other => Printer::new(meter, out).print(other, 'v'),
     }
 }
 
+/// [`display`] as text, where nothing is counted.
+pub fn text(value: &Value) -> String {
+    String::from_utf8_lossy(&display(&Meter::default(), value)).into_owned()
+}
+
 /// `fmt.Sprint`: `%v` of each, with spaces between those of which neither is a string.
-pub fn sprint(args: &[Value]) -> Vec<u8> {
+pub fn sprint(meter: &Meter, args: &[Value]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut after_string = true;
     for (i, arg) in args.iter().enumerate() {
@@ -40,36 +45,36 @@ pub fn sprint(args: &[Value]) -> Vec<u8> {
         if i > 0 && !is_string && !after_string {
             out.push(b' ');
         }
-        display_into(arg, &mut out);
+        display_into(meter, arg, &mut out);
         after_string = is_string;
     }
     out
 }
 
 /// `fmt.Sprintln`: `%v` of each, spaces between all, a newline at the end.
-pub fn sprintln(args: &[Value]) -> Vec<u8> {
+pub fn sprintln(meter: &Meter, args: &[Value]) -> Vec<u8> {
     let mut out = Vec::new();
     for (i, arg) in args.iter().enumerate() {
         if i > 0 {
             out.push(b' ');
         }
-        display_into(arg, &mut out);
+        display_into(meter, arg, &mut out);
     }
     out.push(b'\n');
     out
 }
 
 /// What `{{ . }}` prints: like [`display_into`], but what a pointer points to is printed without a `&`.
-pub(super) fn print_into(value: &Value, out: &mut Vec<u8>) {
+pub(super) fn print_into(meter: &Meter, value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Object(object) if object.kind() == "ptr" && !object.is_stringer() => {
             let from = out.len();
-            display_into(value, out);
+            display_into(meter, value, out);
             if out.get(from) == Some(&b'&') {
                 out.remove(from);
             }
         }
-        value => display_into(value, out),
+        value => display_into(meter, value, out),
     }
 }
 
@@ -123,6 +128,7 @@ pub(super) struct Flags {
 
 /// Prints values with flags at the end of a buffer.
 pub(super) struct Printer<'o> {
+    meter: &'o Meter,
     pub(super) out: &'o mut Vec<u8>,
     pub(super) flags: Flags,
     /// How many lists, maps and structs are open.
@@ -130,8 +136,9 @@ pub(super) struct Printer<'o> {
 }
 
 impl<'o> Printer<'o> {
-    pub(super) fn new(out: &'o mut Vec<u8>) -> Self {
+    pub(super) fn new(meter: &'o Meter, out: &'o mut Vec<u8>) -> Self {
         Printer {
+            meter,
             out,
             flags: Flags::default(),
             depth: 0,
@@ -170,11 +177,8 @@ impl<'o> Printer<'o> {
 
     /// Prints what has parts, unless that goes too deep or too far.
     fn nested(&mut self, print: impl FnOnce(&mut Self)) {
-        if self.out.len() > meter::max_text() {
-            meter::text_overrun();
-            return;
-        }
-        if meter::visit(self.depth) {
+        let fits = self.meter.text(self.out.len());
+        if fits.and_then(|()| self.meter.visit(self.depth)).is_ok() {
             self.depth += 1;
             print(self);
             self.depth -= 1;
@@ -356,7 +360,7 @@ impl<'o> Printer<'o> {
 
     /// As much of `count` bytes as the limit allows.
     fn room(&self, count: usize) -> usize {
-        count.min(meter::max_text().saturating_sub(self.out.len()))
+        count.min(self.meter.max_text().saturating_sub(self.out.len()))
     }
 
     pub(super) fn pad(&mut self, text: &[u8]) {

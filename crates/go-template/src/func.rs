@@ -5,6 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use super::error::CallError;
+pub use super::meter::Meter;
 use super::value::Value;
 
 pub use typed::{Args, Argument, Arguments, ContextFunction, Function, Given, Output, Rest, Signature};

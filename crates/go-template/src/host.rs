@@ -1,7 +1,7 @@
 //! What the evaluator asks of the context that a caller hands it: limits, options, methods of named types.
 
 use super::func::CallError;
-use super::meter;
+use super::meter::Meter;
 use super::value::Value;
 
 /// What a map lookup by `.field` does when the key is missing: Go's option `missingkey`. Only maps are asked;
@@ -17,12 +17,10 @@ pub enum MissingKey {
     Error,
 }
 
-/// The context of an execution. Everything but [`Host::depth`] has a default.
+/// The context of an execution. Everything but [`Host::meter`] has a default.
 pub trait Host {
-    /// The number of evaluation levels that are open on the native stack: template calls, bodies of control
-    /// structures and parenthesised pipelines, of nested executions too. The evaluator counts it up and down;
-    /// the host only stores it, starting from 0.
-    fn depth(&mut self) -> &mut usize;
+    /// What is made is counted here, by the evaluator and by functions, as is the depth.
+    fn meter(&self) -> &Meter;
 
     /// How many levels may be open. Beyond, execution fails with Go's text for runaway recursion. A level takes up to
     /// 1 KiB of native stack in a release build and up to 2 KiB in a debug build, without what functions add.
@@ -36,9 +34,11 @@ pub trait Host {
     }
 
     /// Called after every call of a function or method with the size of its arguments and of its result, in bytes and
-    /// without their parts, and with the size of the result if nothing else holds it; an error's text ends the execution. Whoever overrides it asks [`meter::take_overrun`].
+    /// without their parts, and with the size of the result if nothing else holds it; an error's text ends the execution. Whoever overrides it asks [`Meter::take_overrun`].
     fn called(&mut self, _given: usize, _made: usize, _fresh: u64) -> Result<(), String> {
-        meter::take_overrun().map_or(Ok(()), |overrun| Err(overrun.to_string()))
+        self.meter()
+            .take_overrun()
+            .map_or(Ok(()), |overrun| Err(overrun.into()))
     }
 
     /// Called after output was written with the length of the whole buffer so far, and by how much it has grown; an
@@ -61,11 +61,11 @@ pub trait Host {
 /// A host without limits other than depth, for templates that are our own.
 #[derive(Debug, Default)]
 pub struct Plain {
-    depth: usize,
+    meter: Meter,
 }
 
 impl Host for Plain {
-    fn depth(&mut self) -> &mut usize {
-        &mut self.depth
+    fn meter(&self) -> &Meter {
+        &self.meter
     }
 }

@@ -35,5 +35,6 @@ pub use error::{CallError, ExecError, ParseError, Place};
 pub use exec::exec;
 pub use func::{Func, FuncMap, Given, Param, Rest};
 pub use host::{Host, MissingKey};
+pub use meter::Meter;
 pub use set::Set;
 pub use value::{Entries, Field, List, ListKind, Map, MapKind, Named, Object, Str, Value};

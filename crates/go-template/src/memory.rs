@@ -13,6 +13,7 @@ use super::value::{Entries, Str, Value};
 /// How many levels are dropped by recursion before the rest is put off.
 const MAX_NESTED_DROPS: u32 = 64;
 
+// `Drop` has no parameters, and maps are changed through handles that know no context.
 thread_local! {
     /// How many drops are under way, one within the other.
     static DROPPING: Cell<u32> = const { Cell::new(0) };

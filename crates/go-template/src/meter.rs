@@ -1,7 +1,5 @@
-//! How much one render may still make, counted across all functions: a small value can have very many paths and a
-//! short template very large results, and functions such as `printf` or `deepEqual` have no context to ask.
-//!
-//! The meter belongs to the thread, as values do. Without an open [`Meter`] there is no bound but that of one text.
+//! How much one execution may still make, counted across all functions: a small value can have very many paths and a
+//! short template very large results.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -15,13 +13,7 @@ pub const MAX_VALUE_DEPTH: usize = 1_000;
 /// What visiting one element is charged with, in bytes: about what a copy of it takes.
 pub const ELEMENT: u64 = 32;
 
-thread_local! {
-    static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
-    static DEADLINE: Cell<Option<Duration>> = const { Cell::new(None) };
-    static OVERRUN: Cell<Option<Overrun>> = const { Cell::new(None) };
-}
-
-/// What a function ran into. Its result is cut short then, and the evaluator fails the call.
+/// What a function ran into. Its result is not used: the evaluator fails the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Overrun {
     /// The render's memory.
@@ -36,54 +28,13 @@ pub enum Overrun {
     Regex,
 }
 
-/// A bound on what this thread makes while it lives.
+/// A bound on what an execution makes, owned by its [`Host`](super::Host). The default bounds only each text.
 #[derive(Debug)]
 pub struct Meter {
-    outer: (u64, Option<Duration>),
-}
-
-/// Counts `bytes`. False if there is no more: the caller stops, whatever it then returns is not used.
-pub fn spend(bytes: u64) -> bool {
-    LEFT.with(|left| match left.get().checked_sub(bytes) {
-        Some(rest) => {
-            left.set(rest);
-            true
-        }
-        None => {
-            report(Overrun::Memory);
-            false
-        }
-    })
-}
-
-/// How much may still be made.
-pub fn left() -> u64 {
-    LEFT.with(Cell::get)
-}
-
-/// Whether there is room for `bytes`, of which nothing is counted yet. For what is made at once: the caller asks before.
-pub fn has_room(bytes: u64) -> bool {
-    let fits = bytes <= left();
-    if !fits {
-        report(Overrun::Memory);
-    }
-    fits
-}
-
-/// The longest text that a call may make now: [`MAX_TEXT`], or a quarter of what is left, since a text that grows is copied, and some
-/// functions work on its characters one by one.
-pub fn max_text() -> usize {
-    usize::try_from(left() / 4).map_or(MAX_TEXT, |quarter| quarter.min(MAX_TEXT))
-}
-
-/// What a text longer than [`max_text`] ran into. It is reported.
-pub fn text_overrun() -> Overrun {
-    let overrun = match max_text() {
-        MAX_TEXT => Overrun::Text,
-        _ => Overrun::Memory,
-    };
-    report(overrun);
-    overrun
+    left: Cell<u64>,
+    deadline: Cell<Option<Duration>>,
+    overrun: Cell<Option<Overrun>>,
+    depth: Cell<usize>,
 }
 
 /// The processor time that this thread has used. Unlike the time on a clock, it doesn't depend on what else the machine
@@ -93,77 +44,122 @@ pub fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Whether there is time left. For loops of which one turn may be long.
-pub fn in_time() -> bool {
-    let late = DEADLINE.with(|cell| cell.get().is_some_and(|deadline| cpu_time() > deadline));
-    if late {
-        report(Overrun::Time);
-    }
-    !late
-}
-
-/// Does what takes a time that chance decides, and counts none of it. For work that has its price in steps.
-pub fn off_the_clock<T>(work: impl FnOnce() -> T) -> T {
-    let start = cpu_time();
-    let made = work();
-    let took = cpu_time().saturating_sub(start);
-    DEADLINE.with(|cell| cell.set(cell.get().and_then(|deadline| deadline.checked_add(took))));
-    made
-}
-
-/// Counts one element at a depth of nesting. False if it is too deep, or there is no more.
-pub fn visit(depth: usize) -> bool {
-    if depth > MAX_VALUE_DEPTH {
-        report(Overrun::Depth);
-        return false;
-    }
-    spend(ELEMENT)
-}
-
-/// Notes that a result was cut short.
-pub fn report(overrun: Overrun) {
-    OVERRUN.with(|cell| cell.set(Some(cell.get().unwrap_or(overrun))));
-}
-
-/// Whether a result was cut short since [`take_overrun`] was called.
-pub fn has_overrun() -> bool {
-    OVERRUN.with(|cell| cell.get().is_some())
-}
-
-/// What was reported since the last call.
-pub fn take_overrun() -> Option<Overrun> {
-    OVERRUN.with(Cell::take)
-}
-
 // === impl Meter ===
 
+impl Default for Meter {
+    fn default() -> Self {
+        Meter::new(u64::MAX, None)
+    }
+}
+
 impl Meter {
-    /// From now on, `bytes` may be made, until the thread's processor time is `deadline`.
-    pub fn open(bytes: u64, deadline: Option<Duration>) -> Self {
-        OVERRUN.with(|cell| cell.set(None));
+    /// `bytes` may be made, until the thread's processor time is `deadline`.
+    pub fn new(bytes: u64, deadline: Option<Duration>) -> Self {
         Meter {
-            outer: (
-                LEFT.with(|left| left.replace(bytes)),
-                DEADLINE.with(|cell| cell.replace(deadline)),
-            ),
+            left: Cell::new(bytes),
+            deadline: Cell::new(deadline),
+            overrun: Cell::new(None),
+            depth: Cell::new(0),
         }
     }
 
-    /// What is left.
-    pub fn left(&self) -> u64 {
-        left()
+    /// Counts `bytes`. An error, which is reported, if there is no more: who goes on makes nothing that is used.
+    pub fn spend(&self, bytes: u64) -> Result<(), Overrun> {
+        self.has_room(bytes)?;
+        self.left.set(self.left.get() - bytes);
+        Ok(())
     }
-}
 
-impl Drop for Meter {
-    fn drop(&mut self) {
-        let _ = LEFT.try_with(|left| left.set(self.outer.0));
-        let _ = DEADLINE.try_with(|cell| cell.set(self.outer.1));
-        let _ = OVERRUN.try_with(|cell| cell.set(None));
+    /// How much may still be made.
+    pub fn left(&self) -> u64 {
+        self.left.get()
+    }
+
+    /// Whether there is room for `bytes`, of which nothing is counted yet. For what is made at once: the caller asks before.
+    pub fn has_room(&self, bytes: u64) -> Result<(), Overrun> {
+        match bytes <= self.left() {
+            true => Ok(()),
+            false => Err(self.report(Overrun::Memory)),
+        }
+    }
+
+    /// The longest text that a call may make now: [`MAX_TEXT`], or a quarter of what is left, since a text that grows is
+    /// copied, and some functions work on its characters one by one.
+    pub fn max_text(&self) -> usize {
+        usize::try_from(self.left() / 4).map_or(MAX_TEXT, |quarter| quarter.min(MAX_TEXT))
+    }
+
+    /// Whether a text may be so long, in bytes. If not, that is reported.
+    pub fn text(&self, len: usize) -> Result<(), Overrun> {
+        match self.max_text() {
+            most if len <= most => Ok(()),
+            MAX_TEXT => Err(self.report(Overrun::Text)),
+            _ => Err(self.report(Overrun::Memory)),
+        }
+    }
+
+    /// The number of evaluation levels that are open on the native stack: template calls, bodies of control structures and
+    /// parenthesised pipelines, of nested executions too.
+    pub fn depth(&self) -> usize {
+        self.depth.get()
+    }
+
+    pub(super) fn set_depth(&self, depth: usize) {
+        self.depth.set(depth);
+    }
+
+    /// Whether there is time left. For loops of which one turn may be long.
+    pub fn in_time(&self) -> bool {
+        let late = self.deadline.get().is_some_and(|deadline| cpu_time() > deadline);
+        if late {
+            self.report(Overrun::Time);
+        }
+        !late
+    }
+
+    /// Does what takes a time that chance decides, and counts none of it. For work that has its price in steps.
+    pub fn off_the_clock<T>(&self, work: impl FnOnce() -> T) -> T {
+        let start = cpu_time();
+        let made = work();
+        let took = cpu_time().saturating_sub(start);
+        let deadline = self.deadline.get();
+        self.deadline
+            .set(deadline.and_then(|deadline| deadline.checked_add(took)));
+        made
+    }
+
+    /// Counts one element at a depth of nesting. An error if it is too deep, or there is no more.
+    pub fn visit(&self, depth: usize) -> Result<(), Overrun> {
+        match depth > MAX_VALUE_DEPTH {
+            true => Err(self.report(Overrun::Depth)),
+            false => self.spend(ELEMENT),
+        }
+    }
+
+    /// Notes that a result was cut short.
+    pub fn report(&self, overrun: Overrun) -> Overrun {
+        self.overrun.set(Some(self.overrun.get().unwrap_or(overrun)));
+        overrun
+    }
+
+    /// Whether a result was cut short since [`take_overrun`](Self::take_overrun) was called.
+    pub fn has_overrun(&self) -> bool {
+        self.overrun.get().is_some()
+    }
+
+    /// What was reported since the last call.
+    pub fn take_overrun(&self) -> Option<Overrun> {
+        self.overrun.take()
     }
 }
 
 // === impl Overrun ===
+
+impl From<Overrun> for String {
+    fn from(overrun: Overrun) -> Self {
+        overrun.to_string()
+    }
+}
 
 impl std::fmt::Display for Overrun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,6 +1,7 @@
 //! `fmt.Sprintf`: the format string's rules. What a verb prints is in [`super::format`].
 
 use super::format::{Flags, Printer};
+use super::meter::Meter;
 use super::unicode::decode_lossy;
 use super::value::Value;
 
@@ -11,9 +12,10 @@ const MAX_NUMBER: usize = 10_000_000;
 
 /// `fmt.Sprintf(format, args...)`. There is no failure: what is wrong is reported inside the text, as Go does.
 /// Widths and precisions are filled up to a text of 64 MiB; the function `printf` refuses a text of that length.
-pub fn sprintf(format: &[u8], args: &[Value]) -> Vec<u8> {
+pub fn sprintf(meter: &Meter, format: &[u8], args: &[Value]) -> Vec<u8> {
     let mut out = Vec::with_capacity(format.len() + 16);
     let mut cursor = Cursor {
+        meter,
         format,
         at: 0,
         args,
@@ -24,13 +26,13 @@ pub fn sprintf(format: &[u8], args: &[Value]) -> Vec<u8> {
         cursor.verb(&mut out);
     }
     if !cursor.reordered && cursor.next_arg < args.len() {
-        extra(&mut out, args.get(cursor.next_arg..).unwrap_or_default());
+        extra(meter, &mut out, args.get(cursor.next_arg..).unwrap_or_default());
     }
     out
 }
 
 /// `%!(EXTRA type=value, ...)`.
-fn extra(out: &mut Vec<u8>, args: &[Value]) {
+fn extra(meter: &Meter, out: &mut Vec<u8>, args: &[Value]) {
     out.extend_from_slice(b"%!(EXTRA ");
     for (i, arg) in args.iter().enumerate() {
         if i > 0 {
@@ -40,12 +42,13 @@ fn extra(out: &mut Vec<u8>, args: &[Value]) {
             out.extend_from_slice(arg.type_name().as_bytes());
             out.push(b'=');
         }
-        Printer::new(out).print(arg, 'v');
+        Printer::new(meter, out).print(arg, 'v');
     }
     out.push(b')');
 }
 
 struct Cursor<'a> {
+    meter: &'a Meter,
     format: &'a [u8],
     at: usize,
     args: &'a [Value],
@@ -99,7 +102,7 @@ impl Cursor<'_> {
                     flags.sharp_v = std::mem::replace(&mut flags.sharp, false);
                     flags.plus_v = std::mem::replace(&mut flags.plus, false);
                 }
-                let mut printer = Printer::new(out);
+                let mut printer = Printer::new(self.meter, out);
                 printer.flags = flags;
                 printer.print(arg, verb);
                 self.next_arg += 1;

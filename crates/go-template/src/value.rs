@@ -12,6 +12,7 @@ pub use super::items::Items;
 pub use super::memory::Table;
 
 use super::func::Param;
+use super::meter::Meter;
 
 /// A Go `string`: arbitrary bytes, usually UTF-8. Cheap to clone; shared with the AST's constants, hence `Arc`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -141,7 +142,9 @@ pub trait Object {
     /// [structure](Object::structure).
     fn display(&self) -> String {
         let fields = self.structure().unwrap_or_default();
-        let values = fields.iter().map(|field| super::format::display(&field.value));
+        let values = fields
+            .iter()
+            .map(|field| super::format::display(&Meter::default(), &field.value));
         let text = values.collect::<Vec<_>>().join(&b' ');
         format!("{{{}}}", String::from_utf8_lossy(&text))
     }

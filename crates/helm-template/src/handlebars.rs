@@ -153,7 +153,7 @@ impl Templates {
     /// # Errors
     /// [`Error::Limit`] if a limit ended the render, else [`Error::At`].
     pub fn render(&self, context: &mut Context, path: &str, data: &Value) -> Result<Vec<u8>, Error> {
-        let data = data::of_template(data, self.uses_files).map_err(|e| Problem::at(path, 1, 1, e))?;
+        let data = data::of_template(context, data, self.uses_files).map_err(|e| Problem::at(path, 1, 1, e))?;
         context.render_as(path, |context| self.execute(context, path, data))
     }
 

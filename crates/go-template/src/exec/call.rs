@@ -4,7 +4,6 @@ use super::super::ast::{Identifier, Operand};
 use super::super::builtins::Builtin;
 use super::super::func::{CallError, Param};
 use super::super::host::Host;
-use super::super::meter;
 use super::super::quote::quote_go;
 use super::super::value::Value;
 use super::args::as_argument;
@@ -117,12 +116,11 @@ impl<'a, C: Host> State<'a, '_, C> {
         } else {
             1
         };
-        if builtin.takes_interfaces() && widest * given > meter::max_text() {
-            meter::text_overrun();
+        if builtin.takes_interfaces() && self.host.meter().text(widest * given).is_err() {
             self.host.called(0, 0, 0).map_err(|text| self.fail(text))?;
         }
         let result = builtin
-            .call(&values)
+            .call(self.host.meter(), &values)
             .map_err(|text| self.call_failed(CallError::Text(text), at, name))?;
         self.called(given, &result.value)?;
         Ok(result)

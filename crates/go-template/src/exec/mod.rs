@@ -42,7 +42,7 @@ pub fn exec<C: Host>(
         return Err(Box::new(ExecError::no_template(name, set.name())));
     };
     let missing_key = ctx.missing_key();
-    let depth = *ctx.depth();
+    let depth = ctx.meter().depth();
     let mut state = State {
         set,
         funcs,
@@ -58,7 +58,7 @@ pub fn exec<C: Host>(
     };
     let done = state.execute(Reflected::concrete(data.clone()));
     // An error leaves levels open.
-    *ctx.depth() = depth;
+    ctx.meter().set_depth(depth);
     done
 }
 
@@ -158,17 +158,17 @@ impl<'a, C: Host> State<'a, '_, C> {
     /// Opens one more level of native recursion.
     fn enter(&mut self) -> Result<(), Failure> {
         let max = self.host.max_depth();
-        let depth = self.host.depth();
-        if *depth >= max {
+        let meter = self.host.meter();
+        if meter.depth() >= max {
             return Err(self.fail("exceeded maximum template depth (100000)"));
         }
-        *depth += 1;
+        meter.set_depth(meter.depth() + 1);
         Ok(())
     }
 
     fn leave(&mut self) {
-        let depth = self.host.depth();
-        *depth = depth.saturating_sub(1);
+        let meter = self.host.meter();
+        meter.set_depth(meter.depth().saturating_sub(1));
     }
 
     fn step(&mut self) -> Result<(), Failure> {
@@ -303,10 +303,10 @@ impl<'a, C: Host> State<'a, '_, C> {
         match &value.value {
             Value::Nil => self.out.extend_from_slice(b"<no value>"),
             value @ (Value::List(_) | Value::Map(_) | Value::Object(_)) => {
-                format::print_into(value, self.out);
+                format::print_into(self.host.meter(), value, self.out);
                 self.host.called(0, 0, 0).map_err(|text| self.fail(text))?;
             }
-            value => format::display_into(value, self.out),
+            value => format::display_into(self.host.meter(), value, self.out),
         }
         self.written()
     }

@@ -5,7 +5,7 @@ use super::super::ast::{Branch, Pipe};
 use super::super::builtins::{element_of, entry_of};
 use super::super::format::print_into;
 use super::super::host::Host;
-use super::super::meter;
+use super::super::meter::{ELEMENT, Meter};
 use super::super::value::Value;
 use super::args::as_argument;
 use super::{Failure, Flow, Reflected, State};
@@ -33,7 +33,7 @@ impl<'a, C: Host> State<'a, '_, C> {
                 any
             }
             Value::Map(map) => {
-                if !meter::spend(meter::ELEMENT * map.len() as u64) {
+                if self.host.meter().spend(ELEMENT * map.len() as u64).is_err() {
                     self.host.called(0, 0, 0).map_err(|text| self.fail(text))?;
                 }
                 let entries = map.snapshot();
@@ -50,11 +50,11 @@ impl<'a, C: Host> State<'a, '_, C> {
                 Some(_) if branch.pipe.decl.names().count() > 1 => {
                     return Err(self.fail(format!(
                         "can't use {} to iterate over more than one variable",
-                        shown(number)
+                        shown(self.host.meter(), number)
                     )));
                 }
                 Some(count) => self.count_up(branch, number, count)?,
-                None => return Err(self.fail(format!("range can't iterate over {}", shown(number)))),
+                None => return Err(self.fail(format!("range can't iterate over {}", shown(self.host.meter(), number)))),
             },
         };
         // In Go a `break` in the alternative ends this `range`, not the one around it.
@@ -131,8 +131,8 @@ fn count(number: &Value) -> Option<u64> {
     }
 }
 
-fn shown(value: &Value) -> String {
+fn shown(meter: &Meter, value: &Value) -> String {
     let mut out = Vec::new();
-    print_into(&as_argument(value.clone()), &mut out);
+    print_into(meter, &as_argument(value.clone()), &mut out);
     String::from_utf8_lossy(&out).into_owned()
 }

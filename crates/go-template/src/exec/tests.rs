@@ -3,6 +3,7 @@
 use serde_json::Value as Json;
 
 use super::super::func::{Args, Argument, Func, FuncMap, Param, Rest, Signature};
+use super::super::meter::Meter;
 use super::super::value::{Entries, List, ListKind, Map, MapKind, Str};
 use super::*;
 use fixtures::{self, Outcome};
@@ -10,13 +11,13 @@ use fixtures::{self, Outcome};
 /// A host with the options that a case names.
 #[derive(Default)]
 struct Case {
-    depth: usize,
+    meter: Meter,
     missing_key: MissingKey,
 }
 
 impl Host for Case {
-    fn depth(&mut self) -> &mut usize {
-        &mut self.depth
+    fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     fn missing_key(&self) -> MissingKey {
@@ -79,7 +80,7 @@ fn strings(items: &[&str]) -> Value {
 }
 
 /// The typed functions that the oracle had.
-pub(super) fn funcs<C: 'static>() -> FuncMap<C> {
+pub(super) fn funcs<C: Host + 'static>() -> FuncMap<C> {
     [
         Func::new("upper", |text: &[u8]| text.to_ascii_uppercase()),
         Func::new("addi", |a: i64, b: i64| Value::Int(a + b)),
@@ -94,7 +95,9 @@ pub(super) fn funcs<C: 'static>() -> FuncMap<C> {
         Func::new("panics", |why: &[u8]| Err::<Value, _>(text(why))),
         Func::new("nilf", || Value::Nil),
         Func::new("ident", |value: &Value| value.clone()),
-        Func::new("cat", |all: Rest<&Value>| format::sprint(all.values)),
+        Func::new("cat", |meter: &Meter, all: Rest<&Value>| {
+            format::sprint(meter, all.values)
+        }),
         Func::new("pre", |first: &[u8], rest: Rest<&[u8]>| {
             [first, &rest.iter().collect::<Vec<_>>().join(&b","[..])].concat()
         }),
@@ -142,10 +145,13 @@ fn run(template: &str, json: &Json, missing_key: MissingKey) -> (Vec<u8>, String
     if let Err(error) = set.parse("dir/t.yaml", template, &funcs) {
         return (Vec::new(), error.to_string());
     }
-    let mut host = Case { depth: 0, missing_key };
+    let mut host = Case {
+        missing_key,
+        ..Case::default()
+    };
     let mut out = Vec::new();
     let done = exec(&set, "dir/t.yaml", &data(json), &funcs, &mut host, &mut out);
-    assert_eq!(host.depth, 0);
+    assert_eq!(host.meter.depth(), 0);
     (out, done.err().map(|error| error.to_string()).unwrap_or_default())
 }
 

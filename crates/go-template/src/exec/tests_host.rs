@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::super::func::{CallError, Func, Param};
 use super::super::host::Plain;
+use super::super::meter::Meter;
 use super::super::value::{MapKind, Named, Object, Str};
 use super::tests::data;
 use super::*;
@@ -13,15 +14,15 @@ use super::*;
 /// A host whose functions execute templates of the same set, as Helm's `include` does.
 struct Charts {
     set: Arc<Set>,
-    depth: usize,
+    meter: Meter,
     max_depth: usize,
     fuel: usize,
     max_output: usize,
 }
 
 impl Host for Charts {
-    fn depth(&mut self) -> &mut usize {
-        &mut self.depth
+    fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     fn max_depth(&self) -> usize {
@@ -77,7 +78,7 @@ fn run_with(text: &str, json: serde_json::Value, adjust: impl Fn(&mut Charts)) -
     let set = Arc::new(set);
     let mut host = Charts {
         set: set.clone(),
-        depth: 0,
+        meter: Meter::default(),
         max_depth: 250,
         fuel: 10_000,
         max_output: 10_000,
@@ -95,7 +96,7 @@ fn run_with(text: &str, json: serde_json::Value, adjust: impl Fn(&mut Charts)) -
     }
     let mut out = Vec::new();
     exec(&set, "t.yaml", &root, &funcs(), &mut host, &mut out)?;
-    assert_eq!(host.depth, 0);
+    assert_eq!(host.meter.depth(), 0);
     Ok(String::from_utf8(out).unwrap())
 }
 

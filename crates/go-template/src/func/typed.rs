@@ -3,6 +3,8 @@
 use std::marker::PhantomData;
 
 use super::{CallError, Func, Param};
+use crate::host::Host;
+use crate::meter::Meter;
 use crate::value::{List, Map, Str, Value};
 
 /// What a function takes, as its closure's type tells it.
@@ -16,6 +18,7 @@ pub struct Signature {
 pub struct Args<'a> {
     all: &'a [Value],
     taken: usize,
+    meter: Option<&'a Meter>,
 }
 
 /// A type that a parameter may have. Implement it for references to types of your own to take them back from
@@ -76,8 +79,8 @@ pub struct Given<'a>(pub &'a [Value]);
 
 // === impl Func ===
 
-impl<C: ?Sized + 'static> Func<C> {
-    /// A function that depends on its arguments alone, such as `|count: i64, text: &[u8]| text.repeat(count as usize)`.
+impl<C: Host + ?Sized + 'static> Func<C> {
+    /// A function that depends on its arguments, and on the [`Meter`] if that is one of its parameters, such as `|count: i64, text: &[u8]| text.repeat(count as usize)`.
     pub fn new<A, R, F>(name: &'static str, function: F) -> Self
     where
         A: for<'a> Arguments<'a>,
@@ -86,15 +89,14 @@ impl<C: ?Sized + 'static> Func<C> {
     {
         Func::of::<A>(
             name,
-            Box::new(move |_, args| {
-                function
-                    .call(<A as Arguments<'_>>::take(&mut Args::new(args))?)
-                    .into_result()
+            Box::new(move |context, args| {
+                let mut args = Args::new(args, Some(context.meter()));
+                function.call(<A as Arguments<'_>>::take(&mut args)?).into_result()
             }),
         )
     }
 
-    /// A function whose first parameter is the context.
+    /// A function whose first parameter is the context, which has the meter.
     pub fn with_context<A, R, F>(name: &'static str, function: F) -> Self
     where
         A: for<'a> Arguments<'a>,
@@ -104,7 +106,7 @@ impl<C: ?Sized + 'static> Func<C> {
         Func::of::<A>(
             name,
             Box::new(move |context, args| {
-                let args = <A as Arguments<'_>>::take(&mut Args::new(args))?;
+                let args = <A as Arguments<'_>>::take(&mut Args::new(args, None))?;
                 function.call(context, args).into_result()
             }),
         )
@@ -134,8 +136,8 @@ impl Signature {
 // === impl Args ===
 
 impl<'a> Args<'a> {
-    fn new(all: &'a [Value]) -> Self {
-        Args { all, taken: 0 }
+    fn new(all: &'a [Value], meter: Option<&'a Meter>) -> Self {
+        Args { all, taken: 0, meter }
     }
 
     fn mismatch(&self) -> CallError {
@@ -162,7 +164,7 @@ impl<'a> Iterator for Args<'a> {
 impl<'a, T: Argument<'a>> Rest<'a, T> {
     /// The arguments in their type.
     pub fn iter(&self) -> impl Iterator<Item = T::Output> + use<'a, T> {
-        let mut args = Args::new(self.values);
+        let mut args = Args::new(self.values, None);
         std::iter::from_fn(move || T::take(&mut args))
     }
 }
@@ -236,7 +238,7 @@ impl<'a, T: Argument<'a>> Argument<'a> for Rest<'_, T> {
 
     fn take(args: &mut Args<'a>) -> Option<Rest<'a, T>> {
         let values = args.all.get(args.taken..)?;
-        let mut rest = Args::new(values);
+        let mut rest = Args::new(values, None);
         // Other callers than the evaluator may give anything.
         while rest.taken < values.len() {
             T::take(&mut rest)?;
@@ -255,6 +257,17 @@ impl<'a> Argument<'a> for Given<'_> {
 
     fn take(args: &mut Args<'a>) -> Option<Given<'a>> {
         Some(Given(args.all))
+    }
+}
+
+/// What is made is counted here. It stands for no parameter.
+impl<'a> Argument<'a> for &Meter {
+    type Output = &'a Meter;
+
+    fn declare(_: &mut Signature) {}
+
+    fn take(args: &mut Args<'a>) -> Option<&'a Meter> {
+        args.meter
     }
 }
 
@@ -347,20 +360,21 @@ impl<T: Output, E: Into<CallError>> Output for Result<T, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::Plain;
 
     #[test]
     fn parameters_come_from_the_signature() {
-        let func: Func<()> = Func::new("f", |_: Given, _: i64, _: &[u8], _: Rest<&Map>| true);
+        let func: Func<Plain> = Func::new("f", |_: Given, _: &Meter, _: i64, _: &[u8], _: Rest<&Map>| true);
         assert_eq!(func.params, [Param::Int, Param::String]);
         assert_eq!(func.variadic, Some(Param::Map));
     }
 
     #[test]
     fn arguments_of_another_type_are_refused() {
-        let func: Func<()> = Func::new("f", |count: i64, rest: Rest<&[u8]>| {
+        let func: Func<Plain> = Func::new("f", |count: i64, rest: Rest<&[u8]>| {
             Value::Int(count + rest.iter().map(<[u8]>::len).sum::<usize>() as i64)
         });
-        let call = |args: &[Value]| (func.body)(&mut (), args);
+        let call = |args: &[Value]| (func.body)(&mut Plain::default(), args);
         let sum = call(&[Value::Int(1), Value::string("ab"), Value::string("c")]);
         assert!(matches!(sum, Ok(Value::Int(4))));
         for args in [&[][..], &[Value::string("a")], &[Value::Int(1), Value::Nil]] {

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::warning::Level;
 use super::{Chart, Dependency, Error, Metadata, Warning, values, version};
-use go_template::format::display;
+use go_template::format;
 use go_template::value::{Entries, Map, MapKind, Str, Value};
 use go_yaml as yaml;
 
@@ -286,6 +286,5 @@ fn nested(parent: &str, table: Map) -> Result<Map, Error> {
 
 /// Go's `%v` of a field of an entry in `import-values`.
 fn plain(value: Option<&Json>) -> String {
-    let value = Value::from_json(&yaml::all_floats(value.cloned().unwrap_or_default()));
-    String::from_utf8_lossy(&display(&value)).into_owned()
+    format::text(&Value::from_json(&yaml::all_floats(value.cloned().unwrap_or_default())))
 }

@@ -111,6 +111,7 @@ impl Node {
 mod tests {
     use super::*;
     use go_template::compare::deep_equal;
+    use go_template::meter::Meter;
     use serde_json::json;
 
     #[test]
@@ -118,13 +119,13 @@ mod tests {
         let json = json!({"a": {"b": [1.0, 1.5, "x", null, true, {"a": "x"}]}, "l": [], "m": {}, "n": null});
         let frozen = Frozen::new(json.as_object().unwrap().clone());
         let want = Value::from_json(&json);
-        assert!(deep_equal(&Value::Map(frozen.thaw()), &want));
+        assert!(deep_equal(&Meter::default(), &Value::Map(frozen.thaw()), &want));
         assert_eq!(Json::Object(frozen.to_json()), json);
         let (one, other) = (frozen.thaw(), frozen.thaw());
         let Some(Value::Map(inner)) = one.get(b"a") else {
             panic!()
         };
         inner.insert("c".into(), Value::Nil).unwrap();
-        assert!(deep_equal(&Value::Map(other), &want));
+        assert!(deep_equal(&Meter::default(), &Value::Map(other), &want));
     }
 }

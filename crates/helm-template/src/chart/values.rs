@@ -12,7 +12,8 @@ use super::dependencies::Node;
 use super::metadata::undecodable;
 use super::{Error, Warning};
 use crate::helm::data::VALUES;
-use go_template::format::display;
+use go_template::format;
+use go_template::meter::Meter;
 use go_template::printf::sprintf;
 use go_template::quote::quote_go;
 use go_template::value::{Entries, List, Map, MapKind, Str, Value};
@@ -160,7 +161,7 @@ impl<'w> Fold<'w> {
     }
 
     fn warn_about(&mut self, text: String, value: &Value) {
-        let value = String::from_utf8_lossy(&display(value)).into_owned();
+        let value = format::text(value);
         self.warnings.push(Warning::from(text).with_value(value));
     }
 
@@ -300,7 +301,7 @@ impl<'w> Fold<'w> {
 
 /// Go's `%t`, which Helm prints all values with here.
 fn printed(value: &Value) -> String {
-    String::from_utf8_lossy(&sprintf(b"%t", std::slice::from_ref(value))).into_owned()
+    String::from_utf8_lossy(&sprintf(&Meter::default(), b"%t", std::slice::from_ref(value))).into_owned()
 }
 
 fn join(prefix: &str, key: &str) -> String {

@@ -3,9 +3,8 @@
 use data_encoding::BASE64;
 
 use super::runes;
-use crate::limit;
 use crate::sprig::text;
-use go_template::meter;
+use go_template::meter::{ELEMENT, MAX_VALUE_DEPTH, Meter};
 use go_template::number::{format_float, shortest};
 use go_template::value::{ListKind, Value};
 
@@ -23,33 +22,31 @@ pub enum Style {
 }
 
 /// Writes a value as Go does: keys in byte order, `[]byte` as base64, nil lists and maps as `null`, invalid UTF-8 as
-/// U+FFFD. An error is the text of Go's error (NaN, infinities, values that contain themselves), or of [`limit`].
-pub fn marshal(value: &Value, style: Style) -> Result<Vec<u8>, String> {
-    let mut writer = Writer { out: Vec::new(), style };
+/// U+FFFD. An error is the text of Go's error (NaN, infinities, values that contain themselves), or that of a limit.
+pub fn marshal(meter: &Meter, value: &Value, style: Style) -> Result<Vec<u8>, String> {
+    let out = Vec::new();
+    let mut writer = Writer { meter, out, style };
     writer.value(value, 0)?;
     Ok(writer.out)
 }
 
-struct Writer {
+struct Writer<'m> {
+    meter: &'m Meter,
     out: Vec<u8>,
     style: Style,
 }
 
-impl Writer {
+impl Writer<'_> {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), String> {
-        if depth > limit::MAX_DEPTH {
+        if depth > MAX_VALUE_DEPTH {
             return Err(format!(
                 "json: unsupported value: encountered a cycle via {}",
                 value.type_name()
             ));
         }
-        if self.out.len() > meter::max_text() {
-            // `toJson` swallows errors, this one too; the evaluator then fails the call.
-            return Err(meter::text_overrun().to_string());
-        }
-        if !meter::spend(meter::ELEMENT) {
-            return Err(meter::Overrun::Memory.to_string());
-        }
+        // `toJson` swallows errors, these too; the evaluator then fails the call.
+        self.meter.text(self.out.len())?;
+        self.meter.spend(ELEMENT)?;
         match value {
             Value::Nil => self.out.extend_from_slice(b"null"),
             Value::Bool(b) => self.out.extend_from_slice(b.to_string().as_bytes()),

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use go_template::meter;
+use go_template::meter::Meter;
 use go_template::value::{Str, Value};
 
 /// What a node takes at most, in bytes, with what growing lists leave unused.
@@ -14,17 +14,10 @@ const BYTE: u64 = 64;
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn unmarshal(text: &[u8]) -> Result<Value, String> {
-    check_room(text)?;
+pub fn unmarshal(meter: &Meter, text: &[u8]) -> Result<Value, String> {
+    meter.has_room(BYTE * text.len() as u64)?;
     let parsed = serde_json::from_str(&String::from_utf8_lossy(text));
-    value(parsed.map_err(|e| plain(&e))?)
-}
-
-fn check_room(text: &[u8]) -> Result<(), String> {
-    match meter::has_room(BYTE * text.len() as u64) {
-        true => Ok(()),
-        false => Err(meter::Overrun::Memory.to_string()),
-    }
+    value(meter, parsed.map_err(|e| plain(&e))?)
 }
 
 /// Go's words.
@@ -37,25 +30,26 @@ fn plain(error: &serde_json::Error) -> String {
     }
 }
 
-fn value(json: Json) -> Result<Value, String> {
+fn value(meter: &Meter, json: Json) -> Result<Value, String> {
     let text = match &json {
         Json::String(text) => text.len(),
         Json::Object(entries) => entries.keys().map(String::len).sum(),
         _ => 0,
     };
-    if !meter::spend(NODE + text as u64) {
-        return Err(meter::Overrun::Memory.to_string());
-    }
+    meter.spend(NODE + text as u64)?;
     Ok(match json {
         Json::Null => Value::Nil,
         Json::Bool(truth) => Value::Bool(truth),
         Json::Number(number) => Value::Float64(number.as_f64().unwrap_or_default()),
         Json::String(text) => Value::string(text),
-        Json::Array(items) => Value::list(items.into_iter().map(value).collect::<Result<_, _>>()?),
+        Json::Array(items) => {
+            let items = items.into_iter().map(|item| value(meter, item));
+            Value::list(items.collect::<Result<_, _>>()?)
+        }
         Json::Object(entries) => {
             let entries = entries
                 .into_iter()
-                .map(|(key, item)| Ok((Str::from(key), value(item)?)));
+                .map(|(key, item)| Ok((Str::from(key), value(meter, item)?)));
             Value::map(entries.collect::<Result<_, String>>()?)
         }
     })
@@ -67,9 +61,9 @@ mod tests {
 
     #[test]
     fn deep_texts_and_large_ones_are_refused() {
-        assert!(unmarshal(&b"[".repeat(100_000)).is_err());
-        let _meter = meter::Meter::open(10_000, None);
-        assert!(unmarshal(b"[1, 2]").is_ok());
-        assert!(unmarshal(format!("[{}1]", "1,".repeat(200)).as_bytes()).is_err());
+        assert!(unmarshal(&Meter::default(), &b"[".repeat(100_000)).is_err());
+        let meter = Meter::new(10_000, None);
+        assert!(unmarshal(&meter, b"[1, 2]").is_ok());
+        assert!(unmarshal(&meter, format!("[{}1]", "1,".repeat(200)).as_bytes()).is_err());
     }
 }

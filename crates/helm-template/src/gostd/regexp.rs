@@ -9,7 +9,7 @@ use regex::{Captures, Regex, RegexBuilder};
 use super::{regexp_syntax, runes};
 use crate::limit;
 use go_template::func::CallError;
-use go_template::meter;
+use go_template::meter::{Meter, Overrun};
 use go_template::value::Str;
 
 /// How large the program of a pattern may be, in bytes: as few of these as do, so that what it takes is known to within
@@ -29,16 +29,22 @@ const MAX_CACHED: usize = 16 << 20;
 /// What an entry of the cache takes besides, in bytes.
 const CACHED: usize = 128;
 
-/// A compiled Go regular expression.
+/// A compiled Go regular expression. What is cut short is not used: the evaluator fails the call.
+pub struct GoRegex<'m> {
+    program: Arc<Program>,
+    /// Counts what is made.
+    meter: &'m Meter,
+}
+
 #[derive(Debug)]
-pub struct GoRegex {
+struct Program {
     regex: Regex,
-    /// More than its program takes, in bytes.
+    /// More than it takes, in bytes.
     size: usize,
 }
 
 /// A pattern, or what is wrong with it.
-type Compiled = Result<Arc<GoRegex>, String>;
+type Compiled = Result<Arc<Program>, String>;
 
 /// What was compiled, by pattern. It is the process's and not a chart's: many charts share what there is room for, and a
 /// result depends on nothing but the pattern.
@@ -55,17 +61,18 @@ static COMPILED: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
 ///
 /// # Errors
 /// What is wrong with the pattern.
-pub fn compile(pattern: &[u8]) -> Result<Arc<GoRegex>, String> {
-    if let Some(known) = locked().known.get(pattern) {
-        return known.clone();
-    }
-    // Others need not wait for that.
-    let compiled = GoRegex::new(pattern).map(Arc::new);
-    // What ran out of time or memory says nothing of the pattern.
-    if !meter::has_overrun() {
-        locked().insert(pattern, compiled.clone());
-    }
-    compiled
+pub fn compile<'m>(meter: &'m Meter, pattern: &[u8]) -> Result<GoRegex<'m>, String> {
+    let known = locked().known.get(pattern).cloned();
+    let compiled = known.unwrap_or_else(|| {
+        // Others need not wait for that.
+        let compiled = Program::new(meter, pattern).map(Arc::new);
+        // What ran out of time or memory says nothing of the pattern.
+        if !meter.has_overrun() {
+            locked().insert(pattern, compiled.clone());
+        }
+        compiled
+    });
+    compiled.map(|program| GoRegex { program, meter })
 }
 
 /// `regexp.QuoteMeta`.
@@ -85,7 +92,7 @@ pub(crate) fn quote_meta(text: &[u8]) -> Vec<u8> {
 /// # Errors
 /// As those of [`compile`].
 pub fn translated(pattern: &str) -> Result<String, String> {
-    compile(pattern.as_bytes())?;
+    compile(&Meter::default(), pattern.as_bytes())?;
     regexp_syntax::translate(pattern)
 }
 
@@ -97,7 +104,7 @@ impl Cache {
     /// Where there is no room left, all that was kept goes.
     fn insert(&mut self, pattern: &[u8], compiled: Compiled) {
         let own = match &compiled {
-            Ok(regex) => regex.size + AUTOMATA,
+            Ok(program) => program.size + AUTOMATA,
             Err(error) => error.len(),
         };
         let bytes = pattern.len() + CACHED + own;
@@ -114,18 +121,18 @@ impl Cache {
     }
 }
 
-impl GoRegex {
-    fn new(pattern: &[u8]) -> Result<Self, String> {
+impl Program {
+    fn new(meter: &Meter, pattern: &[u8]) -> Result<Self, String> {
         let pattern =
             std::str::from_utf8(pattern).map_err(|_| regexp_syntax::worded("invalid UTF-8", &runes::lossy(pattern)))?;
         let translated = regexp_syntax::translate(pattern)?;
         for size in PROGRAMS {
-            if !meter::in_time() || !meter::has_room(COMPILING * size as u64) {
+            if !meter.in_time() || meter.has_room(COMPILING * size as u64).is_err() {
                 break;
             }
             let mut builder = RegexBuilder::new(&translated);
             match builder.size_limit(size).dfa_size_limit(MAX_AUTOMATON).build() {
-                Ok(regex) => return Ok(GoRegex { regex, size }),
+                Ok(regex) => return Ok(Program { regex, size }),
                 Err(regex::Error::CompiledTooBig(_)) => {}
                 Err(error) => {
                     // The lines before show the translated pattern.
@@ -137,27 +144,29 @@ impl GoRegex {
         }
         Err(regexp_syntax::worded("expression too large", pattern))
     }
+}
 
+impl GoRegex<'_> {
     /// `MatchString`.
     pub fn is_match(&self, text: &[u8]) -> bool {
         let text = runes::lossy(text);
-        self.goes_on(&text) && self.regex.is_match(&text)
+        self.goes_on(&text) && self.program.regex.is_match(&text)
     }
 
     /// Whether to look for a match, or another one: that takes no more than [`MAX_WORK`], and there is time; if not, the
-    /// [`meter`] knows. What is cut short is not used: the evaluator fails the call.
+    /// meter knows.
     fn goes_on(&self, text: &str) -> bool {
-        if self.size.saturating_mul(text.len()) > MAX_WORK {
-            meter::report(meter::Overrun::Regex);
+        if self.program.size.saturating_mul(text.len()) > MAX_WORK {
+            self.meter.report(Overrun::Regex);
             return false;
         }
-        meter::in_time()
+        self.meter.in_time()
     }
 
     /// `FindString`: the first match, or nothing.
     pub(crate) fn find(&self, text: &[u8]) -> String {
         let text = runes::lossy(text);
-        let found = self.goes_on(&text).then(|| self.regex.find(&text)).flatten();
+        let found = self.goes_on(&text).then(|| self.program.regex.find(&text)).flatten();
         found.map_or("", |found| found.as_str()).to_owned()
     }
 
@@ -173,11 +182,11 @@ impl GoRegex {
     fn ranges(&self, text: &str, count: i64) -> Result<Vec<Range<usize>>, CallError> {
         let most = usize::try_from(count).unwrap_or(usize::MAX);
         let mut found = Vec::new();
-        let mut matches = self.regex.find_iter(text).take(most);
+        let mut matches = self.program.regex.find_iter(text).take(most);
         while self.goes_on(text)
             && let Some(one) = matches.next()
         {
-            limit::items(found.len() + 1)?;
+            limit::items(self.meter, found.len() + 1)?;
             found.push(one.range());
         }
         Ok(found)
@@ -200,14 +209,14 @@ impl GoRegex {
         let text = &*runes::lossy(text);
         let mut out = String::with_capacity(text.len());
         let mut done = 0;
-        let mut matches = self.regex.captures_iter(text);
+        let mut matches = self.program.regex.captures_iter(text);
         while self.goes_on(text)
             && let Some(captures) = matches.next()
         {
             let Some(whole) = captures.get(0) else { break };
             out.push_str(text.get(done..whole.start()).unwrap_or_default());
             write(&mut out, &captures);
-            limit::bytes(out.len())?;
+            limit::bytes(self.meter, out.len())?;
             done = whole.end();
         }
         out.push_str(text.get(done..).unwrap_or_default());
@@ -220,7 +229,7 @@ impl GoRegex {
         if count == 0 {
             return Ok(None);
         }
-        if text.is_empty() && !self.regex.as_str().is_empty() {
+        if text.is_empty() && !self.program.regex.as_str().is_empty() {
             return Ok(Some(vec![Str::from("")]));
         }
         let most = usize::try_from(count).unwrap_or(usize::MAX);
@@ -256,7 +265,7 @@ mod tests {
                 format!("{part}{}", ")".repeat(times)),
                 format!("[{part}"),
             ] {
-                let error = compile(pattern.as_bytes()).map(drop).unwrap_err();
+                let error = compile(&Meter::default(), pattern.as_bytes()).map(drop).unwrap_err();
                 assert!(error.starts_with("error parsing regexp: "), "{}", &error[..100]);
             }
         }
@@ -264,7 +273,7 @@ mod tests {
             r"\pL{1000}\pL{1000}\pL{1000}",
             "(((((a{1,30}){1,30}){1,30}){1,30}){1,30})",
         ] {
-            let error = compile(pattern.as_bytes()).map(drop).unwrap_err();
+            let error = compile(&Meter::default(), pattern.as_bytes()).map(drop).unwrap_err();
             assert_eq!(error, regexp_syntax::worded("expression too large", pattern));
         }
     }
@@ -272,7 +281,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded_in_bytes() {
         let mut cache = Cache::default();
-        let compiled = compile(b"a");
+        let compiled = Program::new(&Meter::default(), b"a").map(Arc::new);
         for at in 0..500_u32 {
             let before = cache.known.len();
             cache.insert(&at.to_le_bytes(), compiled.clone());
@@ -286,7 +295,7 @@ mod tests {
 
     #[test]
     fn what_one_thread_compiled_no_other_compiles_again() {
-        let work = || compile(b"only here+").unwrap();
+        let work = || compile(&Meter::default(), b"only here+").unwrap().program;
         let [a, b] = [0; 2].map(|_| std::thread::scope(|scope| scope.spawn(work).join().unwrap()));
         assert!(Arc::ptr_eq(&a, &b));
     }
@@ -294,10 +303,9 @@ mod tests {
     #[test]
     fn a_pattern_that_time_was_too_short_for_may_compile_later() {
         let pattern = b"^no-time-for-this{3}$";
-        let meter = meter::Meter::open(u64::MAX, Some(std::time::Duration::ZERO));
-        assert!(compile(pattern).is_err());
-        assert_eq!(meter::take_overrun(), Some(meter::Overrun::Time));
-        drop(meter);
-        assert!(compile(pattern).is_ok());
+        let meter = Meter::new(u64::MAX, Some(std::time::Duration::ZERO));
+        assert!(compile(&meter, pattern).is_err());
+        assert_eq!(meter.take_overrun(), Some(Overrun::Time));
+        assert!(compile(&Meter::default(), pattern).is_ok());
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map as Object, Number, Value as Json};
 
+use crate::helm::Context;
 use crate::helm::convert::to_json_value;
 use go_template::{Map, Value};
 
@@ -12,14 +13,14 @@ const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 ///
 /// # Errors
 /// Values that are no JSON: infinities, maps that contain themselves.
-pub(super) fn of_template(dot: &Value, with_files: bool) -> Result<Json, String> {
+pub(super) fn of_template(context: &Context, dot: &Value, with_files: bool) -> Result<Json, String> {
     let Value::Map(dot) = dot else {
-        return of_value(dot);
+        return of_value(context, dot);
     };
     let mut objects = Object::new();
     for name in ["Values", "Release", "Chart", "Capabilities", "Template"] {
         if let Some(value) = dot.get(name.as_bytes()) {
-            objects.insert(name.to_owned(), of_value(&value)?);
+            objects.insert(name.to_owned(), of_value(context, &value)?);
         }
     }
     if with_files && let Some(Value::Map(files)) = dot.get(b"Files") {
@@ -42,8 +43,8 @@ fn of_files(files: &Map) -> Json {
 ///
 /// # Errors
 /// As [`of_template`].
-pub(super) fn of_value(value: &Value) -> Result<Json, String> {
-    let mut json = to_json_value(value)?;
+pub(super) fn of_value(context: &Context, value: &Value) -> Result<Json, String> {
+    let mut json = to_json_value(context, value)?;
     whole(&mut json);
     Ok(json)
 }

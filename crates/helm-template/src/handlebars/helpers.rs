@@ -251,7 +251,7 @@ fn apply(state: &mut State<'_>, name: &str, args: &[&Json]) -> Result<Json, Stri
         CallError::Wrapped { prefix, error } => format!("{name}: {prefix}: {error}"),
     })?;
     state.context.called(0, result.shallow_size(), result.fresh_size())?;
-    data::of_value(&result).map_err(|e| format!("{name}: {e}"))
+    data::of_value(state.context, &result).map_err(|e| format!("{name}: {e}"))
 }
 
 fn kind(param: Param) -> &'static str {

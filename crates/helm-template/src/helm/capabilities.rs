@@ -245,9 +245,6 @@ mod tests {
             version: server,
             is_copy: true,
         };
-        assert_eq!(
-            format::display(&Value::Object(Rc::new(copy))),
-            b"{v1.33.4-gke.1  1 33+}"
-        );
+        assert_eq!(format::text(&Value::Object(Rc::new(copy))), "{v1.33.4-gke.1  1 33+}");
     }
 }

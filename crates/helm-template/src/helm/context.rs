@@ -95,13 +95,12 @@ pub struct Context {
     limits: Limits,
     steps: u64,
     started: Duration,
-    depth: usize,
     deepest: usize,
     /// Bytes of the files that are done.
     written: usize,
     exceeded: Option<Limit>,
-    /// What functions may still make. Before the scope: what is made is counted until the end.
-    meter: Meter,
+    /// What functions may still make.
+    pub(super) meter: Meter,
     /// Frees maps that hold themselves.
     _scope: Scope,
 }
@@ -137,11 +136,10 @@ impl Context {
             limits: environment.limits,
             steps: 0,
             started: meter::cpu_time(),
-            depth: 0,
             deepest: 0,
             written: 0,
             exceeded: None,
-            meter: Meter::open(
+            meter: Meter::new(
                 environment.limits.memory,
                 meter::cpu_time().checked_add(environment.limits.time),
             ),
@@ -175,7 +173,7 @@ impl Context {
         // What a file prints is seldom longer than the file.
         let length = self.set.get(name).map_or(0, |tree| tree.source_len());
         let text = self.execute_into(name, data, Vec::with_capacity(length));
-        if text.is_err() && self.exceeded.is_none() && meter::has_overrun() {
+        if text.is_err() && self.exceeded.is_none() && self.meter.has_overrun() {
             self.exceeded = Some(self.overrun());
         }
         if let Err(e) = &text
@@ -258,16 +256,11 @@ impl Context {
                 )));
             }
         }
-        if self.used.insert(key.clone()) && !meter::spend(LOOKED_UP) {
-            return Err(CallError::Text(Overrun::Memory.to_string()));
+        if self.used.insert(key.clone()) {
+            self.meter.spend(LOOKED_UP)?;
         }
         let answer = self.lookup.lookup(&key).map_err(CallError::Text)?;
-        if answer
-            .as_deref()
-            .is_some_and(|answer| !meter::spend(weight::of(answer)))
-        {
-            return Err(CallError::Text(Overrun::Memory.to_string()));
-        }
+        self.meter.spend(answer.as_deref().map_or(0, weight::of))?;
         match answer.map(|answer| Value::from_json(&answer)) {
             Some(answer) => Ok(answer),
             None => {
@@ -284,7 +277,7 @@ impl Context {
 
     /// The limit that a function reported.
     fn overrun(&self) -> Limit {
-        match meter::take_overrun() {
+        match self.meter.take_overrun() {
             Some(Overrun::Text) => Limit::Text(meter::MAX_TEXT),
             Some(Overrun::Depth) => Limit::Nesting(meter::MAX_VALUE_DEPTH),
             Some(Overrun::Regex) => Limit::Regex,
@@ -301,7 +294,7 @@ impl Context {
             return self.exceed(Limit::Steps(self.limits.steps));
         }
         // The clock is read seldom: it costs more than a step.
-        if before / STEPS_A_LOOK != self.steps / STEPS_A_LOOK && !meter::in_time() {
+        if before / STEPS_A_LOOK != self.steps / STEPS_A_LOOK && !self.meter.in_time() {
             return self.exceed(Limit::Time(self.limits.time));
         }
         Ok(())
@@ -321,15 +314,17 @@ impl Env for Context {
         make: impl FnOnce(&mut Source) -> Result<Drawn, CallError>,
     ) -> Result<Drawn, CallError> {
         footprint::impure();
-        if !meter::spend(DRAWN) {
-            return Err(CallError::Text(Overrun::Memory.to_string()));
-        }
+        self.meter.spend(DRAWN)?;
         let slot = match self.random.recall(&self.file, call, fits, self.clock) {
             Recall::Kept(drawn) => return Ok(drawn),
             Recall::Draw(slot) => slot,
         };
         self.work(call.cost)?;
-        let drawn = make(&mut self.random.source(&slot, self.clock))?;
+        let mut source = self.random.source(&slot, self.clock);
+        let drawn = match call.untimed {
+            true => self.meter.off_the_clock(|| make(&mut source)),
+            false => make(&mut source),
+        }?;
         self.random.store(slot, &drawn)?;
         Ok(drawn)
     }
@@ -340,8 +335,8 @@ impl Env for Context {
 }
 
 impl Host for Context {
-    fn depth(&mut self) -> &mut usize {
-        &mut self.depth
+    fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     fn max_depth(&self) -> usize {
@@ -349,12 +344,12 @@ impl Host for Context {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        self.deepest = self.deepest.max(self.depth);
+        self.deepest = self.deepest.max(self.meter.depth());
         self.work(1)
     }
 
     fn called(&mut self, given: usize, made: usize, fresh: u64) -> Result<(), String> {
-        if !meter::spend(fresh) || meter::has_overrun() {
+        if self.meter.spend(fresh).is_err() || self.meter.has_overrun() {
             let limit = self.overrun();
             return self.exceed(limit);
         }
@@ -366,7 +361,7 @@ impl Host for Context {
 
     fn output(&mut self, bytes: usize, added: usize) -> Result<(), String> {
         // A buffer that grows has room for as much again.
-        if !meter::spend(2 * added as u64) {
+        if self.meter.spend(2 * added as u64).is_err() {
             let limit = self.overrun();
             return self.exceed(limit);
         }
@@ -383,8 +378,8 @@ impl Host for Context {
                 let has = |known: &Value| matches!(known, Value::String(known) if known == wanted);
                 Ok(Value::Bool(list.items().iter().any(has)))
             }
-            (Value::Map(map), _) if map.kind == FILES => files::call(map, name, args),
-            (Value::Map(map), _) => values_method(map, name, args),
+            (Value::Map(map), _) if map.kind == FILES => files::call(self, map, name, args),
+            (Value::Map(map), _) => values_method(self, map, name, args),
             _ => Ok(Value::Nil),
         };
         result.map_err(CallError::Text)
@@ -392,7 +387,7 @@ impl Host for Context {
 }
 
 /// The methods of `common.Values` (Helm's `pkg/chart/common/values.go`).
-fn values_method(map: &Map, name: &str, args: &[Value]) -> Result<Value, String> {
+fn values_method(context: &Context, map: &Map, name: &str, args: &[Value]) -> Result<Value, String> {
     let path = match args.first() {
         Some(Value::String(text)) => text.to_text(),
         _ => "".into(),
@@ -400,7 +395,7 @@ fn values_method(map: &Map, name: &str, args: &[Value]) -> Result<Value, String>
     match name {
         "AsMap" if map.is_empty() => Ok(Value::map(Entries::new())),
         "AsMap" => Ok(Value::Map(map.with_kind(MapKind::Any))),
-        "YAML" => super::convert::yaml_text(&Value::Map(map.clone())).map(|text| Value::string(text + "\n")),
+        "YAML" => super::convert::yaml_text(context, &Value::Map(map.clone())).map(|text| Value::string(text + "\n")),
         "Table" => values::find_table(map, &path).map(|table| Value::Map(table.with_kind(VALUES))),
         "PathValue" if path.is_empty() => Err("YAML path cannot be empty".to_owned()),
         "PathValue" => values::path_value(map, &path).ok_or_else(|| {

@@ -2,12 +2,11 @@
 
 use serde_json::{Map as JsonMap, Value as Json};
 
-use super::{toml, toml_read};
+use super::{Context, toml, toml_read};
 use crate::chart::metadata::{mismatch, undecodable};
-use crate::gostd::json::{Style, marshal, unmarshal};
+use crate::gostd::json::unmarshal;
 use crate::render::weight;
-use go_template::func::{CallError, Func};
-use go_template::meter::{self, Overrun};
+use go_template::func::{CallError, Func, Meter};
 use go_template::value::{Entries, List, ListKind, Map, MapKind, Str, Value};
 use go_yaml as yaml;
 
@@ -18,24 +17,21 @@ const JSON_NODE: u64 = 80;
 ///
 /// # Errors
 /// Values that Go's JSON encoder refuses: infinities, NaN, maps that contain themselves.
-pub fn to_json_value(value: &Value) -> Result<Json, String> {
-    convert(value, 0)
+pub fn to_json_value(context: &Context, value: &Value) -> Result<Json, String> {
+    convert(context, value, 0)
 }
 
 /// Counts the copy of one value, without those in it.
-fn count(value: &Value) -> Result<(), String> {
+fn count(meter: &Meter, value: &Value) -> Result<(), String> {
     let bytes = match value {
         Value::String(text) => text.len() as u64,
         _ => 0,
     };
-    match meter::spend(JSON_NODE + bytes) {
-        true => Ok(()),
-        false => Err(Overrun::Memory.to_string()),
-    }
+    Ok(meter.spend(JSON_NODE + bytes)?)
 }
 
-fn convert(value: &Value, depth: usize) -> Result<Json, String> {
-    count(value)?;
+fn convert(context: &Context, value: &Value, depth: usize) -> Result<Json, String> {
+    count(&context.meter, value)?;
     // Deeper than what is written: then it is taken to contain itself.
     if depth > yaml::max_depth() + 1 {
         return Err(format!(
@@ -61,7 +57,7 @@ fn convert(value: &Value, depth: usize) -> Result<Json, String> {
         Value::List(list) => Json::Array(
             list.items()
                 .iter()
-                .map(|item| convert(item, depth + 1))
+                .map(|item| convert(context, item, depth + 1))
                 .collect::<Result<_, _>>()?,
         ),
         Value::Map(map) => match &map.entries {
@@ -74,7 +70,7 @@ fn convert(value: &Value, depth: usize) -> Result<Json, String> {
                         Value::String(data) if map.kind.of_bytes() => {
                             Json::String(data_encoding::BASE64.encode(data.as_bytes()))
                         }
-                        value => convert(value, depth + 1)?,
+                        value => convert(context, value, depth + 1)?,
                     };
                     object.insert(yaml::go_json_string(key.as_bytes()), value);
                 }
@@ -85,49 +81,51 @@ fn convert(value: &Value, depth: usize) -> Result<Json, String> {
             None => object.to_json()?,
             Some(fields) => {
                 let entries = fields.iter();
-                let entries = entries.map(|field| Ok((field.name.to_owned(), convert(&field.value, depth + 1)?)));
+                let entries =
+                    entries.map(|field| Ok((field.name.to_owned(), convert(context, &field.value, depth + 1)?)));
                 Json::Object(entries.collect::<Result<_, String>>()?)
             }
         },
     })
 }
 
-pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+pub(super) fn table() -> Vec<Func<Context>> {
     vec![
-        Func::new("toYaml", |value: &Value| yaml_text(value).unwrap_or_default()),
-        Func::new("mustToYaml", |value: &Value| yaml_text(value)),
-        Func::new("toYamlPretty", |value: &Value| {
-            let json = to_json_value(value);
+        Func::with_context("toYaml", |context: &mut Context, value: &Value| {
+            yaml_text(context, value).unwrap_or_default()
+        }),
+        Func::with_context("mustToYaml", |context: &mut Context, value: &Value| {
+            yaml_text(context, value)
+        }),
+        Func::with_context("toYamlPretty", |context: &mut Context, value: &Value| {
+            let json = to_json_value(context, value);
             let text = json.and_then(|json| yaml::to_string_pretty(&json).map_err(|e| e.to_string()));
             without_last_break(text.unwrap_or_default())
         }),
-        Func::new("fromYaml", from_yaml),
-        Func::new("fromYamlArray", from_yaml_array),
-        Func::new("toToml", |value: &Value| match value {
+        Func::with_context("fromYaml", from_yaml),
+        Func::with_context("fromYamlArray", from_yaml_array),
+        Func::new("toToml", |meter: &Meter, value: &Value| match value {
             Value::Nil => Err(NIL_TOML),
-            value => Ok(toml::encode(value).unwrap_or_else(String::into_bytes)),
+            value => Ok(toml::encode(meter, value).unwrap_or_else(String::into_bytes)),
         }),
-        Func::new("mustToToml", |value: &Value| match value {
+        Func::new("mustToToml", |meter: &Meter, value: &Value| match value {
             Value::Nil => Err(NIL_TOML.to_owned()),
-            value => toml::encode(value),
+            value => toml::encode(meter, value),
         }),
-        Func::new("fromToml", |text: &[u8]| {
-            toml_read::read(text).unwrap_or_else(error_map)
+        Func::new("fromToml", |meter: &Meter, text: &[u8]| {
+            toml_read::read(meter, text).unwrap_or_else(error_map)
         }),
-        Func::new("toJson", |value: &Value| {
-            marshal(value, Style::Compact).unwrap_or_default()
-        }),
-        Func::new("mustToJson", |value: &Value| marshal(value, Style::Compact)),
-        Func::new("fromJson", |text: &[u8]| {
-            match from_json_text(text, |value| matches!(value, Value::Map(_)), MAP) {
+        Func::with_context("fromJson", |context: &mut Context, text: &[u8]| {
+            match from_json_text(context, text, |value| matches!(value, Value::Map(_)), MAP) {
                 // Go's decoder makes a nil map, and a nil list, of null.
                 Ok(Value::Nil) => Value::Map(Map::nil(MapKind::Any)),
                 Ok(value) => value,
                 Err(text) => error_map(text),
             }
         }),
-        Func::new("fromJsonArray", |text: &[u8]| {
-            match from_json_text(text, |value| matches!(value, Value::List(_)), LIST) {
+        Func::with_context("fromJsonArray", |context: &mut Context, text: &[u8]| {
+            let fits = |value: &Value| matches!(value, Value::List(_));
+            match from_json_text(context, text, fits, LIST) {
                 Ok(Value::Nil) => Value::List(List::nil(ListKind::Any)),
                 Ok(value) => value,
                 Err(text) => Value::list(vec![Value::string(text)]),
@@ -144,8 +142,8 @@ fn without_last_break(mut text: String) -> String {
 }
 
 /// What `toYaml` makes of a value.
-pub(super) fn yaml_text(value: &Value) -> Result<String, String> {
-    let json = to_json_value(value).map_err(|text| match text.starts_with("json: ") {
+pub(super) fn yaml_text(context: &Context, value: &Value) -> Result<String, String> {
+    let json = to_json_value(context, value).map_err(|text| match text.starts_with("json: ") {
         true => format!("error marshaling into JSON: {text}"),
         false => text,
     })?;
@@ -161,18 +159,17 @@ fn error_map(text: String) -> Value {
 }
 
 /// Reads YAML as JSON data with all numbers as floats.
-fn read_yaml(text: &[u8]) -> Result<Result<Json, String>, CallError> {
-    if !meter::has_room(weight::to_read(text)) {
-        return Err(CallError::Text(Overrun::Memory.to_string()));
-    }
-    let json = yaml::to_json(text).map(yaml::all_floats).map_err(|e| e.to_string());
+fn read_yaml(context: &Context, text: &[u8]) -> Result<Result<Json, String>, CallError> {
+    context.meter.has_room(weight::to_read(text))?;
+    let read = yaml::to_json(text);
+    let json = read.map(yaml::all_floats).map_err(|e| e.to_string());
     // Beyond the limit the evaluator ends the call.
-    meter::spend(json.as_ref().map_or(0, weight::of));
+    let _ = context.meter.spend(json.as_ref().map_or(0, weight::of));
     Ok(json)
 }
 
-fn from_yaml(text: &[u8]) -> Result<Value, CallError> {
-    Ok(match read_yaml(text)? {
+fn from_yaml(context: &mut Context, text: &[u8]) -> Result<Value, CallError> {
+    Ok(match read_yaml(context, text)? {
         Err(text) => error_map(text),
         Ok(json @ Json::Object(_)) => Value::from_json(&json),
         // Go leaves the map as it is, only that it becomes nil.
@@ -181,9 +178,9 @@ fn from_yaml(text: &[u8]) -> Result<Value, CallError> {
     })
 }
 
-fn from_yaml_array(text: &[u8]) -> Result<Value, CallError> {
+fn from_yaml_array(context: &mut Context, text: &[u8]) -> Result<Value, CallError> {
     let failure = |text: String| Value::list(vec![Value::string(text)]);
-    Ok(match read_yaml(text)? {
+    Ok(match read_yaml(context, text)? {
         Err(text) => failure(text),
         Ok(json @ Json::Array(_)) => Value::from_json(&json),
         Ok(Json::Null) => Value::list(Vec::new()),
@@ -192,11 +189,11 @@ fn from_yaml_array(text: &[u8]) -> Result<Value, CallError> {
 }
 
 /// Reads JSON of one kind; null is none of it, and no error.
-fn from_json_text(text: &[u8], fits: fn(&Value) -> bool, wanted: &str) -> Result<Value, String> {
-    let value = unmarshal(text)?;
+fn from_json_text(context: &Context, text: &[u8], fits: fn(&Value) -> bool, wanted: &str) -> Result<Value, String> {
+    let value = unmarshal(&context.meter, text)?;
     match fits(&value) || value.is_nil() {
         true => Ok(value),
-        false => Err(mismatch(&to_json_value(&value)?, wanted)),
+        false => Err(mismatch(&to_json_value(context, &value)?, wanted)),
     }
 }
 

@@ -1,9 +1,10 @@
 //! The duration functions that Helm 4.3 added (`pkg/engine/funcs.go`).
 
+use super::Context;
 use crate::gostd::duration::{as_duration, duration_value, parse_duration, round_duration, truncate_duration};
 use crate::sprig::convert::parse_float;
-use crate::sprig::text::display;
 use go_template::Value;
+use go_template::format;
 use go_template::func::{Args, Argument, Func, Param, Signature};
 use go_template::quote::quote_go;
 
@@ -49,7 +50,7 @@ fn whole_seconds(seconds: i64) -> Result<i64, String> {
 }
 
 fn float_seconds(seconds: f64) -> Result<i64, String> {
-    let shown = || String::from_utf8_lossy(&display(&Value::Float64(seconds))).into_owned();
+    let shown = || format::text(&Value::Float64(seconds));
     if !seconds.is_finite() {
         return Err(format!("invalid duration seconds: {}", shown()));
     }
@@ -75,7 +76,7 @@ impl Argument<'_> for Duration {
     }
 }
 
-pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+pub(super) fn table() -> Vec<Func<Context>> {
     vec![
         Func::new("mustToDuration", |duration: Duration| duration.0.map(duration_value)),
         Func::new("durationSeconds", |duration: Duration| duration.units(1)),

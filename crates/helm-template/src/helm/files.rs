@@ -1,16 +1,18 @@
 //! `.Files`: the methods of Helm's `engine.files` (`pkg/engine/files.go`).
 
+use crate::helm::Context;
 use crate::helm::convert::yaml_text;
 use crate::helm::data::FILES;
 use crate::helm::glob::Glob;
 use crate::sprig::text::raw_bytes;
+use go_template::meter::Meter;
 use go_template::value::{Entries, List, ListKind, Map, MapKind, Str, Value};
 
 /// The longest pattern of `Glob`, in bytes.
 const MAX_PATTERN: usize = 1 << 14;
 
 /// Calls a method of `.Files`.
-pub fn call(files: &Map, method: &str, args: &[Value]) -> Result<Value, String> {
+pub fn call(context: &Context, files: &Map, method: &str, args: &[Value]) -> Result<Value, String> {
     let first = match args.first() {
         Some(Value::String(text)) => text.clone(),
         _ => Str::from(""),
@@ -18,9 +20,11 @@ pub fn call(files: &Map, method: &str, args: &[Value]) -> Result<Value, String> 
     Ok(match method {
         "GetBytes" => Value::bytes(&content(files, &first)),
         "Get" => Value::string(content(files, &first)),
-        "Glob" => glob(files, &first)?,
-        "AsConfig" => yaml_of(files, Value::string),
-        "AsSecrets" => yaml_of(files, |bytes| Value::string(data_encoding::BASE64.encode(&bytes))),
+        "Glob" => glob(&context.meter, files, &first)?,
+        "AsConfig" => yaml_of(context, files, Value::string),
+        "AsSecrets" => yaml_of(context, files, |bytes| {
+            Value::string(data_encoding::BASE64.encode(&bytes))
+        }),
         "Lines" => lines(&content(files, &first)),
         _ => Value::Nil,
     })
@@ -34,12 +38,12 @@ fn content(files: &Map, name: &Str) -> Vec<u8> {
     }
 }
 
-fn glob(files: &Map, pattern: &Str) -> Result<Value, String> {
+fn glob(meter: &Meter, files: &Map, pattern: &Str) -> Result<Value, String> {
     if pattern.len() > MAX_PATTERN {
         return Err(format!("the pattern is over the limit of {MAX_PATTERN} bytes"));
     }
     // A pattern that isn't UTF-8 is malformed.
-    let glob = Glob::new(std::str::from_utf8(pattern).unwrap_or("**"))?;
+    let glob = Glob::new(meter, std::str::from_utf8(pattern).unwrap_or("**"))?;
     let found = files.snapshot().into_iter();
     let found: Entries = found.filter(|(name, _)| glob.matches(name)).collect();
     Ok(Value::Map(Map::new(FILES, found)))
@@ -51,13 +55,13 @@ fn base_name(path: &Str) -> Str {
 }
 
 /// A map of base names as YAML; of two files with one base name the later path wins.
-fn yaml_of(files: &Map, value: impl Fn(Vec<u8>) -> Value) -> Value {
+fn yaml_of(context: &Context, files: &Map, value: impl Fn(Vec<u8>) -> Value) -> Value {
     let entries = files
         .snapshot()
         .into_iter()
         .map(|(name, _)| (base_name(&name), value(content(files, &name))));
     let map = Value::Map(Map::new(MapKind::String, entries.collect()));
-    Value::string(yaml_text(&map).unwrap_or_default())
+    Value::string(yaml_text(context, &map).unwrap_or_default())
 }
 
 fn lines(bytes: &[u8]) -> Value {

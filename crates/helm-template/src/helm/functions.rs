@@ -8,9 +8,8 @@ use super::lookup::LookupKey;
 use super::{NO_VALUE, convert, duration, without_no_value};
 use crate::sprig;
 use go_template::footprint::Frame;
-use go_template::meter::{self, Overrun};
 use go_template::quote::quote_go;
-use go_template::{CallError, Func, FuncMap, Str, Value};
+use go_template::{CallError, Func, FuncMap, Meter, Str, Value};
 
 /// How often one name may be included from within itself.
 const MAX_INCLUDES: u32 = 1000;
@@ -85,9 +84,7 @@ fn include(context: &mut Context, name: &Str, data: &Value) -> Result<Str, CallE
 /// Executes text as a template of its own, over a copy of the set: what it defines is gone afterwards.
 fn tpl(context: &mut Context, source: &Str, data: &Value) -> Out {
     let name = context.set.name().to_owned();
-    if !meter::spend(parsed_size(source.as_bytes())) {
-        return Err(CallError::Text(Overrun::Memory.to_string()));
-    }
+    context.meter.spend(parsed_size(source.as_bytes()))?;
     if !source.is_empty() && memchr::memmem::find(source, b"{{").is_none() {
         // Nothing but text, as most values are that a chart allows to be templates.
         return Ok(Value::String(match memchr::memmem::find(source, NO_VALUE) {
@@ -125,15 +122,15 @@ fn tpl(context: &mut Context, source: &Str, data: &Value) -> Out {
     context.set = outer;
     context.texts.pop();
     let out = result.map_err(|error| CallError::Wrapped {
-        prefix: tpl_failed(source.as_bytes()),
+        prefix: tpl_failed(&context.meter, source.as_bytes()),
         error,
     })?;
     Ok(Value::string(without_no_value(out)))
 }
 
 /// The text before the error of a template within `tpl`. Nested ones have a text each, which may be long.
-fn tpl_failed(source: &[u8]) -> String {
-    let shown = if meter::spend(2 * source.len() as u64) {
+fn tpl_failed(meter: &Meter, source: &[u8]) -> String {
+    let shown = if meter.spend(2 * source.len() as u64).is_ok() {
         quote_go(source)
     } else {
         "a template that is not shown, as there is no memory left for it".to_owned()

@@ -4,24 +4,24 @@
 
 use std::iter::Peekable;
 use std::str::Chars;
-use std::sync::Arc;
 
 use crate::gostd::regexp::{self, GoRegex};
+use go_template::meter::Meter;
 
 /// How deep braces may nest; beyond it a pattern counts as malformed.
 const MAX_DEPTH: usize = 50;
 
 /// A compiled pattern.
-pub struct Glob {
-    regex: Arc<GoRegex>,
+pub struct Glob<'m> {
+    regex: GoRegex<'m>,
 }
 
-impl Glob {
+impl<'m> Glob<'m> {
     /// Compiles a pattern; a malformed one matches everything, as Helm has it.
     ///
     /// # Errors
     /// The pattern is too large.
-    pub fn new(pattern: &str) -> Result<Self, String> {
+    pub fn new(meter: &'m Meter, pattern: &str) -> Result<Self, String> {
         let mut parser = Parser {
             rest: pattern.chars().peekable(),
             regex: String::new(),
@@ -30,7 +30,7 @@ impl Glob {
             Some(()) => format!("^(?s:{})$", parser.regex),
             None => String::new(),
         };
-        let regex = regexp::compile(regex.as_bytes()).map_err(|_| "the pattern is too large".to_owned())?;
+        let regex = regexp::compile(meter, regex.as_bytes()).map_err(|_| "the pattern is too large".to_owned())?;
         Ok(Glob { regex })
     }
 

@@ -4,7 +4,7 @@
 //! the result depends on ([`go_template::footprint`]). Results that depend on chance or on the clock, or that come
 //! with changes to data, are made anew each time.
 //!
-//! Results belong to the thread, as values do.
+//! Results belong to the thread, as values do: a context could cross threads, which Handlebars demands of helpers.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -28,6 +28,8 @@ thread_local! {
 
 /// The includes of one render. When it ends, its results are gone.
 pub struct Includes {
+    /// How many of a name are open.
+    open: HashMap<Str, u32>,
     /// Tells files apart.
     file: u32,
     /// Tells sets of templates apart: `tpl` executes with one of its own if its text defines templates.
@@ -37,8 +39,6 @@ pub struct Includes {
 
 #[derive(Default)]
 struct Name {
-    /// How many are open.
-    open: u32,
     results: Vec<Kept>,
     /// How many results were kept since one was used.
     vain: u32,
@@ -107,6 +107,7 @@ impl Includes {
         footprint::reset();
         RESULTS.take();
         Includes {
+            open: HashMap::new(),
             file: 0,
             set: 0,
             last_set: 0,
@@ -131,23 +132,15 @@ impl Includes {
 
     /// Counts an open include of that name. `None` if more than `max` are open.
     pub(super) fn open(&mut self, name: &Str, max: u32) -> Option<()> {
-        RESULTS.with_borrow_mut(|names| {
-            let open = &mut names.entry(name.clone()).or_default().open;
-            if *open > max {
-                return None;
-            }
-            *open += 1;
-            Some(())
-        })
+        let open = self.open.entry(name.clone()).or_default();
+        (*open <= max).then(|| *open += 1)
     }
 
     /// Ends an open include.
     pub(super) fn close(&mut self, name: &Str) {
-        RESULTS.with_borrow_mut(|names| {
-            if let Some(name) = names.get_mut(&**name) {
-                name.open = name.open.saturating_sub(1);
-            }
-        });
+        if let Some(open) = self.open.get_mut(name) {
+            *open = open.saturating_sub(1);
+        }
     }
 
     /// The result that an include of that name with these data has.
@@ -167,7 +160,7 @@ impl Includes {
     /// Keeps a result.
     pub(super) fn keep(&mut self, name: &Str, data: &Value, text: &Str, footprint: Footprint) {
         RESULTS.with_borrow_mut(|names| {
-            let Some(name) = names.get_mut(&**name) else { return };
+            let name = names.entry(name.clone()).or_default();
             if name.vain >= MAX_VAIN {
                 return;
             }

@@ -250,6 +250,7 @@ impl Randomness {
 mod tests {
     use super::*;
     use crate::sprig::Pair;
+    use go_template::{Meter, Value};
 
     fn key(function: &str, ordinal: u64) -> KeptKey {
         KeptKey {
@@ -311,7 +312,7 @@ mod tests {
         assert!(text.contains("randAlpha") && !text.contains("first") && !text.contains("its key"));
         let secrets: Vec<_> = table().secrets().map(str::to_owned).collect();
         assert_eq!(secrets, ["its key", "first", "second"]);
-        let call = Call::new("htpasswd", &[go_template::Value::string("hunter2")]).unwrap();
+        let call = Call::new(&Meter::default(), "htpasswd", &[Value::string("hunter2")]).unwrap();
         let digest = |secret: u8| Kept::new([secret; 32]).digest(&call, None);
         assert_eq!(digest(1).len(), 32);
         assert_eq!(digest(1), digest(1));

@@ -1,7 +1,7 @@
 //! `toToml`. Facts: BurntSushi/toml v1.6.0: keys sorted, plain keys before tables, two spaces a level.
 
-use crate::sprig::text::display;
-use go_template::meter::{self, Overrun};
+use go_template::format::{self, display};
+use go_template::meter::Meter;
 use go_template::value::{List, Map, Str, Value};
 
 const TOO_DEEP: &str = "toml: the value is nested too deeply, or contains itself";
@@ -11,11 +11,12 @@ const MAX_DEPTH: usize = 200;
 ///
 /// # Errors
 /// The library's text: a value that is no map, nil in a list.
-pub fn encode(value: &Value) -> Result<Vec<u8>, String> {
-    let mut encoder = Encoder { out: Vec::new() };
+pub fn encode(meter: &Meter, value: &Value) -> Result<Vec<u8>, String> {
+    let out = Vec::new();
+    let mut encoder = Encoder { meter, out };
     match value {
         Value::Map(map) => encoder.table(&[], map)?,
-        Value::List(list) if Shape::of(value, 0)? == Shape::Tables && !list.items().is_empty() => {
+        Value::List(list) if Shape::of(meter, value, 0)? == Shape::Tables && !list.items().is_empty() => {
             return Err("toml: top-level values must be Go maps or structs".to_owned());
         }
         Value::Nil => {}
@@ -25,15 +26,11 @@ pub fn encode(value: &Value) -> Result<Vec<u8>, String> {
 }
 
 /// Fails where nesting is too deep, or the render has no memory left.
-fn check(depth: usize) -> Result<(), String> {
+fn check(meter: &Meter, depth: usize) -> Result<(), String> {
     if depth > MAX_DEPTH {
         return Err(TOO_DEEP.to_owned());
     }
-    if meter::visit(depth) {
-        Ok(())
-    } else {
-        Err(Overrun::Memory.to_string())
-    }
+    Ok(meter.visit(depth)?)
 }
 
 /// How a value is written below a key.
@@ -47,8 +44,8 @@ enum Shape {
 }
 
 impl Shape {
-    fn of(value: &Value, depth: usize) -> Result<Self, String> {
-        check(depth)?;
+    fn of(meter: &Meter, value: &Value, depth: usize) -> Result<Self, String> {
+        check(meter, depth)?;
         Ok(match value {
             Value::Nil => Shape::Nil,
             Value::Map(map) if map.entries.is_none() => Shape::Nil,
@@ -58,7 +55,7 @@ impl Shape {
             Value::List(list) => {
                 let mut all_tables = true;
                 for item in list.items() {
-                    match Shape::of(item, depth + 1)? {
+                    match Shape::of(meter, item, depth + 1)? {
                         Shape::Nil => return Err("toml: cannot encode array with nil element".to_owned()),
                         shape => all_tables &= shape == Shape::Table,
                     }
@@ -70,11 +67,12 @@ impl Shape {
     }
 }
 
-struct Encoder {
+struct Encoder<'m> {
+    meter: &'m Meter,
     out: Vec<u8>,
 }
 
-impl Encoder {
+impl Encoder<'_> {
     fn write(&mut self, text: &str) {
         self.out.extend_from_slice(text.as_bytes());
     }
@@ -102,8 +100,8 @@ impl Encoder {
 
     /// Plain keys come first: what follows a table header belongs to that table.
     fn table(&mut self, path: &[Str], map: &Map) -> Result<(), String> {
-        check(path.len())?;
-        for (key, value, shape) in entries(map, path.len())? {
+        check(self.meter, path.len())?;
+        for (key, value, shape) in entries(self.meter, map, path.len())? {
             let mut inner = path.to_vec();
             inner.push(key.clone());
             match (&value, shape) {
@@ -135,15 +133,13 @@ impl Encoder {
     }
 
     fn element(&mut self, value: &Value, depth: usize) -> Result<(), String> {
-        check(depth)?;
-        if self.out.len() > meter::max_text() {
-            return Err(meter::text_overrun().to_string());
-        }
+        check(self.meter, depth)?;
+        self.meter.text(self.out.len())?;
         match value {
             Value::Nil => {}
             Value::String(text) => self.out.extend(quoted(text.as_bytes())),
-            Value::Float64(n) => {
-                let text = String::from_utf8_lossy(&display(&Value::Float64(*n))).into_owned();
+            Value::Float64(_) => {
+                let text = format::text(value);
                 let text = match text.as_str() {
                     "NaN" => "nan",
                     "+Inf" => "inf",
@@ -160,7 +156,7 @@ impl Encoder {
                 Some(text) => self.write(&text),
                 None => self.out.extend(quoted(object.display().as_bytes())),
             },
-            scalar => self.out.extend(display(scalar)),
+            scalar => self.out.extend(display(self.meter, scalar)),
         }
         Ok(())
     }
@@ -179,7 +175,7 @@ impl Encoder {
 
     fn inline(&mut self, map: &Map, depth: usize) -> Result<(), String> {
         self.write("{");
-        for (index, (key, value, _)) in entries(map, depth)?.iter().enumerate() {
+        for (index, (key, value, _)) in entries(self.meter, map, depth)?.iter().enumerate() {
             if index > 0 {
                 self.write(", ");
             }
@@ -192,10 +188,10 @@ impl Encoder {
 }
 
 /// The entries of a map that aren't nil, those that are written as tables last.
-fn entries(map: &Map, depth: usize) -> Result<Vec<(Str, Value, Shape)>, String> {
+fn entries(meter: &Meter, map: &Map, depth: usize) -> Result<Vec<(Str, Value, Shape)>, String> {
     let mut entries = Vec::new();
     for (key, value) in map.snapshot() {
-        match Shape::of(&value, depth)? {
+        match Shape::of(meter, &value, depth)? {
             Shape::Nil => {}
             shape => entries.push((key, value, shape)),
         }

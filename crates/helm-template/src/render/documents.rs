@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::handlebars::without_suffix;
-use go_template::meter;
+use go_template::meter::Meter;
 
 /// Rendered files by their templates' names.
 pub(super) struct Outputs {
@@ -32,7 +32,7 @@ impl Outputs {
     }
 
     /// Takes in what a template made.
-    pub fn add(&mut self, template: String, mut bytes: Vec<u8>) {
+    pub fn add(&mut self, meter: &Meter, template: String, mut bytes: Vec<u8>) {
         let name = without_suffix(&template);
         if name.ends_with("NOTES.txt") {
             if name == self.own_notes {
@@ -41,7 +41,7 @@ impl Outputs {
             return;
         }
         let documents = 1 + memchr::memmem::find_iter(&bytes, "\n---").count() as u64;
-        if !meter::spend(DOCUMENT * documents) {
+        if meter.spend(DOCUMENT * documents).is_err() {
             bytes = Vec::new();
             self.over.get_or_insert_with(|| template.clone());
         }

@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::documents::split;
 use super::heads::Head;
 use super::order::by_install_order;
-use super::{BadManifest, Error, Limits, over, weight};
+use super::{BadManifest, Error, Input, over, weight};
 use crate::chart::Warning;
 use crate::chart::warning::Level;
-use go_template::meter;
+use go_template::meter::Meter;
 use go_yaml as yaml;
 
 /// How often an object is there while it is prepared to be sent: as it was read, and as it is sent.
@@ -130,21 +130,22 @@ pub(super) struct Sorted {
 }
 
 /// Sorts the documents of rendered files (by path); what Helm logs of them is added to `warnings`, also before an error.
-/// `keeps`: the data of each is kept, within what the [`meter`] allows.
+/// The data of each is kept, within what the meter allows, if the input asks for it.
 ///
 /// # Errors
 /// A document that isn't YAML, or whose head has the wrong types; data that takes more memory than there is.
 pub(super) fn sort(
     files: BTreeMap<String, Vec<u8>>,
-    keeps: Option<Limits>,
+    meter: &Meter,
+    input: &Input<'_>,
     warnings: &mut Vec<Warning>,
 ) -> Result<Sorted, Error> {
     let mut sorted = Sorted::default();
     let mut problem = None;
     for (path, file) in &files {
-        match sorted.file(path, file, keeps, warnings) {
+        match sorted.file(path, file, meter, input, warnings) {
             Ok(()) => {}
-            Err(Problem::Memory(limits)) => return Err(over(path, limits)),
+            Err(Problem::Memory) => return Err(over(path, input.limits)),
             Err(Problem::Yaml(text)) => {
                 problem = Some(format!("YAML parse error on {path}: {text}"));
                 break;
@@ -168,7 +169,7 @@ pub(super) fn sort(
 
 enum Problem {
     Yaml(String),
-    Memory(Limits),
+    Memory,
 }
 
 impl Sorted {
@@ -176,7 +177,8 @@ impl Sorted {
         &mut self,
         path: &str,
         file: &[u8],
-        keeps: Option<Limits>,
+        meter: &Meter,
+        input: &Input<'_>,
         warnings: &mut Vec<Warning>,
     ) -> Result<(), Problem> {
         let text = std::str::from_utf8(file).map_err(|_| {
@@ -184,17 +186,16 @@ impl Sorted {
             Problem::Yaml(error.unwrap_or_else(|| "the document is not UTF-8".to_owned()))
         })?;
         for (text, line) in split(text) {
-            if let Some(limits) = keeps.filter(|_| !meter::has_room(weight::to_read(text.as_bytes()))) {
-                return Err(Problem::Memory(limits));
+            if input.read_objects {
+                let size = weight::to_read(text.as_bytes());
+                meter.has_room(size).map_err(|_| Problem::Memory)?;
             }
             let object = yaml::to_json(text.as_bytes()).map_err(|error| Problem::Yaml(error.to_string()))?;
             let head = Head::read(&object).map_err(|error| Problem::Yaml(error.to_string()))?;
             let mut kept = OnceLock::new();
-            if let Some(limits) = keeps {
+            if input.read_objects {
                 let size = text.len() as u64 + COPIES * weight::of(&object);
-                if !meter::spend(size) {
-                    return Err(Problem::Memory(limits));
-                }
+                meter.spend(size).map_err(|_| Problem::Memory)?;
                 self.size += size;
                 kept = OnceLock::from(object);
             }
@@ -241,12 +242,14 @@ impl Sorted {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Release;
     use super::*;
 
     fn sort_texts<const N: usize>(texts: [(&str, String); N]) -> Result<(Sorted, Vec<Warning>), Error> {
         let files = texts.map(|(path, text)| (path.to_owned(), text.into_bytes()));
         let mut warnings = Vec::new();
-        let sorted = sort(BTreeMap::from(files), None, &mut warnings)?;
+        let input = Input::new(Release::install("x", "y"), Value::Null);
+        let sorted = sort(BTreeMap::from(files), &Meter::default(), &input, &mut warnings)?;
         Ok((sorted, warnings))
     }
 

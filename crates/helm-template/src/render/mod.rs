@@ -36,7 +36,7 @@ use crate::chart::options::RawTexts;
 use crate::chart::{Chart, Fetch, File, Warning, schema, values, version};
 use crate::handlebars::{self, Templates, is_handlebars};
 use crate::helm::{Asked, Context, Environment, error as wording};
-use go_template::{Entries, ExecError, Map, MapKind, Str, Value, meter};
+use go_template::{Entries, ExecError, Host, Map, MapKind, Meter, Str, Value};
 
 pub use crate::helm::data::Release;
 pub use crate::helm::{
@@ -247,14 +247,13 @@ impl Engine {
         }
         let files = contexts::files(&self.files, &node, &values, input, &asked);
         let mut context = Context::new(Arc::clone(&parsed.go), &self.environment(input)).with_asked(&asked);
-        meter::spend(size);
+        let _ = context.meter().spend(size);
         let mut outputs = Outputs::new(node.name());
-        let rendered = execute(&mut context, &parsed.handlebars, files, |name, text| {
-            outputs.add(name, text)
+        let rendered = execute(&mut context, &parsed.handlebars, files, |meter, name, text| {
+            outputs.add(meter, name, text)
         });
         let (missing_lookups, used_lookups) = context.lookups();
-        // While the meter still counts.
-        let finished = rendered.and_then(|()| finish(outputs, input, warnings));
+        let finished = rendered.and_then(|()| finish(outputs, context.meter(), input, warnings));
         let used = context.used();
         let (randomness, random_warnings) = context.into_randomness();
         let mut result = finished.map_err(|error| error.unanswered(&missing_lookups))?;
@@ -280,7 +279,7 @@ impl Engine {
         let files = contexts::files(&self.files, &node, &values, input, &Asked::default());
         let mut context = Context::new(parsed.go, &self.environment(input));
         let mut texts = BTreeMap::new();
-        execute(&mut context, &parsed.handlebars, files, |name, text| {
+        execute(&mut context, &parsed.handlebars, files, |_, name, text| {
             texts.insert(name, text);
         })?;
         Ok(texts)
@@ -356,7 +355,7 @@ fn execute(
     context: &mut Context,
     handlebars: &Templates,
     files: Vec<contexts::TemplateFile>,
-    mut done: impl FnMut(String, Vec<u8>),
+    mut done: impl FnMut(&Meter, String, Vec<u8>),
 ) -> Result<(), Error> {
     for file in files {
         let data = file.data();
@@ -365,7 +364,7 @@ fn execute(
         } else {
             go_text(context, &file.name, &data)?
         };
-        done(file.name, text);
+        done(context.meter(), file.name, text);
     }
     Ok(())
 }
@@ -415,11 +414,11 @@ fn handlebars_text(context: &mut Context, templates: &Templates, name: &str, dat
 }
 
 /// Sorts rendered files into manifests, hooks and notes.
-fn finish(outputs: Outputs, input: &Input<'_>, warnings: &mut Vec<Warning>) -> Result<Rendered, Error> {
+fn finish(outputs: Outputs, meter: &Meter, input: &Input<'_>, warnings: &mut Vec<Warning>) -> Result<Rendered, Error> {
     if let Some(template) = outputs.over {
         return Err(over(&template, input.limits));
     }
-    let sorted = manifest::sort(outputs.files, input.read_objects.then_some(input.limits), warnings)?;
+    let sorted = manifest::sort(outputs.files, meter, input, warnings)?;
     Ok(Rendered {
         objects: sorted.objects,
         hooks: sorted.hooks,

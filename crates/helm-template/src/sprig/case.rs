@@ -4,7 +4,7 @@ use crate::gostd::runes::{self, to_lower, to_upper};
 use go_template::func::Func;
 use go_template::unicode::is_letter_or_digit;
 
-pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
     vec![
         Func::new("upper", |text: &[u8]| match text.is_ascii() {
             true => text.to_ascii_uppercase(),

@@ -17,7 +17,7 @@ use super::draw::Identity;
 use super::encoding::decode_base64;
 use super::keys::{Key, KeyKind, from_pem, to_pem};
 use super::{Call, Drawn, Env, Pair, Source, draw, text};
-use go_template::func::{Args, Argument, CallError, Func, Given, Param, Signature};
+use go_template::func::{Args, Argument, CallError, Func, Given, Meter, Param, Signature};
 use go_template::value::{Field, List, Object, Str, Value};
 
 /// What drawing costs, in steps of the evaluator: about as long as so many steps take.
@@ -31,35 +31,35 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
         Func::with_context("genPrivateKey", gen_private_key),
         Func::new("buildCustomCert", build_custom_cert),
         Func::with_context("genCA", |env: &mut C, given: Given, name: &Str, days: i64| {
-            let call = Call::new("genCA", given.0)?;
+            let call = env.call("genCA", given.0)?;
             Request::authority(name, days).issue(env, call, None, None)
         }),
         Func::with_context(
             "genCAWithKey",
             |env: &mut C, given: Given, name: &Str, days: i64, key: &[u8]| {
-                let call = Call::new("genCAWithKey", given.0)?;
+                let call = env.call("genCAWithKey", given.0)?;
                 Request::authority(name, days).issue(env, call, Some(given_key(key)?), None)
             },
         ),
         Func::with_context(
             "genSelfSignedCert",
             |env: &mut C, given: Given, name: &Str, ips: &List, names: &List, days: i64| {
-                let call = Call::new("genSelfSignedCert", given.0)?;
-                Request::leaf(name, ips, names, days)?.issue(env, call, None, None)
+                let call = env.call("genSelfSignedCert", given.0)?;
+                Request::leaf(env.meter(), name, ips, names, days)?.issue(env, call, None, None)
             },
         ),
         Func::with_context(
             "genSelfSignedCertWithKey",
             |env: &mut C, given: Given, name: &Str, ips: &List, names: &List, days: i64, key: &[u8]| {
-                let (call, key) = (Call::new("genSelfSignedCertWithKey", given.0)?, given_key(key)?);
-                Request::leaf(name, ips, names, days)?.issue(env, call, Some(key), None)
+                let (call, key) = (env.call("genSelfSignedCertWithKey", given.0)?, given_key(key)?);
+                Request::leaf(env.meter(), name, ips, names, days)?.issue(env, call, Some(key), None)
             },
         ),
         Func::with_context(
             "genSignedCert",
             |env: &mut C, given: Given, name: &Str, ips: &List, names: &List, days: i64, ca: &Certificate| {
-                let (call, issuer) = (Call::new("genSignedCert", given.0)?, Issuer::of(ca)?);
-                Request::leaf(name, ips, names, days)?.issue(env, call, None, Some(&issuer))
+                let (call, issuer) = (env.call("genSignedCert", given.0)?, Issuer::of(ca)?);
+                Request::leaf(env.meter(), name, ips, names, days)?.issue(env, call, None, Some(&issuer))
             },
         ),
         Func::with_context(
@@ -72,9 +72,9 @@ pub(super) fn table<C: Env>() -> Vec<Func<C>> {
              days: i64,
              ca: &Certificate,
              key: &[u8]| {
-                let (call, key) = (Call::new("genSignedCertWithKey", given.0)?, given_key(key)?);
+                let (call, key) = (env.call("genSignedCertWithKey", given.0)?, given_key(key)?);
                 let issuer = Issuer::of(ca)?;
-                Request::leaf(name, ips, names, days)?.issue(env, call, Some(key), Some(&issuer))
+                Request::leaf(env.meter(), name, ips, names, days)?.issue(env, call, Some(key), Some(&issuer))
             },
         ),
     ]
@@ -179,7 +179,8 @@ fn gen_private_key<C: Env>(env: &mut C, given: Given, kind: &[u8]) -> Out {
     let fits = |text: &str| Key::parse(text.as_bytes()).is_ok_and(|key| key.kind() == Some(kind) && key.pem == text);
     // The key's bytes come from the library's own generator, not from the source.
     let make = |_: &mut Source| Ok(Key::generate(kind)?.pem);
-    let call = Call::new("genPrivateKey", given.0)?.costing(cost);
+    let mut call = env.call("genPrivateKey", given.0)?.costing(cost);
+    call.untimed = true;
     draw::text(env, &call, fits, make).map(Value::string)
 }
 
@@ -244,11 +245,11 @@ struct Request {
 }
 
 /// The texts of a list. An error begins with what it is about.
-fn texts<'l>(list: &'l List, error: &str) -> Result<Vec<Cow<'l, str>>, CallError> {
+fn texts<'l>(meter: &Meter, list: &'l List, error: &str) -> Result<Vec<Cow<'l, str>>, CallError> {
     let text = |item: &'l Value| match item {
         Value::String(text) => Ok(text.to_text()),
         other => {
-            let shown = String::from_utf8_lossy(&text::display(other)).into_owned();
+            let shown = String::from_utf8_lossy(&text::display(meter, other)).into_owned();
             Err(CallError::Text(format!("{error}: {shown} is not a string")))
         }
     };
@@ -265,10 +266,10 @@ impl Request {
         }
     }
 
-    fn leaf(name: &Str, ips: &List, names: &List, days: i64) -> Result<Self, CallError> {
+    fn leaf(meter: &Meter, name: &Str, ips: &List, names: &List, days: i64) -> Result<Self, CallError> {
         let mut alternate = Vec::new();
-        let ips = texts(ips, "error parsing ip")?;
-        for name in texts(names, "error processing alternate dns name")? {
+        let ips = texts(meter, ips, "error parsing ip")?;
+        for name in texts(meter, names, "error processing alternate dns name")? {
             alternate.push(SanType::DnsName(name.as_ref().try_into().map_err(failed)?));
         }
         for ip in ips {
@@ -287,7 +288,8 @@ impl Request {
     /// The kept certificate, or a new one: with a new key unless one is given, signed by itself unless there is an
     /// issuer.
     fn issue<C: Env>(&self, env: &mut C, call: Call, given: Option<Key>, issuer: Option<&Issuer>) -> Out {
-        let call = call.costing(if given.is_some() { SIGNATURE } else { RSA_2048 });
+        let mut call = call.costing(if given.is_some() { SIGNATURE } else { RSA_2048 });
+        call.untimed = given.is_none();
         let fits = |drawn: &Drawn| match drawn {
             Drawn::Certificate(pair) => self.fits(pair, given.as_ref(), issuer).is_some(),
             _ => false,
@@ -414,7 +416,8 @@ mod tests {
 
     fn leaf() -> Request {
         let list = |texts: [&str; 2]| List::new(ListKind::Any, texts.map(Value::string).to_vec());
-        Request::leaf(&"le@f".into(), &list(["10.0.0.1", "::1"]), &list(["a.b", "*.c"]), 365).expect("a request")
+        let (ips, names) = (list(["10.0.0.1", "::1"]), list(["a.b", "*.c"]));
+        Request::leaf(&Meter::default(), &"le@f".into(), &ips, &names, 365).expect("a request")
     }
 
     #[test]

@@ -1,24 +1,24 @@
 //! Conversions between numbers and text, by the rules of spf13/cast v1.7.0: what doesn't convert is zero.
 
 use super::text;
-use go_template::func::{Args, Argument, Func, Param, Signature};
+use go_template::func::{Args, Argument, Func, Meter, Param, Signature};
 use go_template::integer::{IntegerError, parse_int, underscores_fit};
 use go_template::value::{ListKind, Value};
 
-pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
     vec![
         Func::new("int", |n: Whole| Value::Int(n.0)),
         Func::new("int64", |n: Whole| Value::Int64(n.0)),
         Func::new("float64", |n: Fraction| n.0),
         // Reads the value's text as an octal number, for file modes.
-        Func::new("toDecimal", |value: &Value| {
-            Value::Int64(parse_int(&text::display(value), 8, 64).unwrap_or(0))
+        Func::new("toDecimal", |meter: &Meter, value: &Value| {
+            Value::Int64(parse_int(&text::display(meter, value), 8, 64).unwrap_or(0))
         }),
         Func::new("atoi", |text: &[u8]| Value::Int(clamped(text))),
-        Func::new("toString", |value: &Value| text::to_str(value)),
-        Func::new("toStrings", |value: &Value| match value {
+        Func::new("toString", text::to_str),
+        Func::new("toStrings", |meter: &Meter, value: &Value| match value {
             Value::List(list) if list.kind == ListKind::String => value.clone(),
-            other => text::string_list(text::strslice(other)),
+            other => text::string_list(meter, text::strslice(meter, other)),
         }),
     ]
 }

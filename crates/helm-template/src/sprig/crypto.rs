@@ -18,7 +18,7 @@ use go_template::value::Str;
 pub(super) fn table<C: Env>() -> Vec<Func<C>> {
     vec![
         Func::with_context("bcrypt", |env: &mut C, given: Given, password: &[u8]| {
-            bcrypt_hash(env, Call::new("bcrypt", given.0)?, password)
+            bcrypt_hash(env, env.call("bcrypt", given.0)?, password)
         }),
         Func::with_context("htpasswd", htpasswd),
         Func::with_context("encryptAES", encrypt_aes),
@@ -68,7 +68,7 @@ fn htpasswd<C: Env>(env: &mut C, given: Given, user: &[u8], password: &[u8]) -> 
     if user.contains(&b':') {
         return Ok([b"invalid username: ", user].concat());
     }
-    let hash = bcrypt_hash(env, Call::new("htpasswd", given.0)?, password)?;
+    let hash = bcrypt_hash(env, env.call("htpasswd", given.0)?, password)?;
     Ok([user, b":", hash.as_bytes()].concat())
 }
 
@@ -86,14 +86,14 @@ fn encrypt_aes<C: Env>(env: &mut C, given: Given, password: &[u8], text: &[u8]) 
     if text.is_empty() {
         return Ok(String::new());
     }
-    limit::bytes(text.len().saturating_mul(2))?;
+    limit::bytes(env.meter(), text.len().saturating_mul(2))?;
     let fits = |kept: &str| decrypt_aes(password, kept.as_bytes()).is_ok_and(|found| *found == *text);
     let make = |source: &mut Source| {
         let mut start = [0u8; BLOCK];
         source.fill(&mut start)?;
         encrypt(password, text, start).map_err(|_| CallError::from("encryptAES: the text can't be encrypted"))
     };
-    let call = Call::new("encryptAES", given.0)?.costing(text.len() as u64 / 64);
+    let call = env.call("encryptAES", given.0)?.costing(text.len() as u64 / 64);
     draw::text(env, &call, fits, make)
 }
 

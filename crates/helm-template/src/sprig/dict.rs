@@ -4,11 +4,10 @@
 
 use super::text;
 use crate::limit;
-use go_template::func::{CallError, Func, Rest};
-use go_template::meter;
+use go_template::func::{CallError, Func, Meter, Rest};
 use go_template::value::{ENTRY, Entries, List, Map, MapKind, Str, Value};
 
-pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
     vec![
         Func::new("dict", dict),
         Func::new("get", |map: &Map, key: &[u8]| {
@@ -24,8 +23,8 @@ pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
             Value::list(maps.iter().filter_map(|map| map.get(key)).collect())
         }),
         Func::new("keys", keys),
-        Func::new("values", |map: &Map| {
-            limit::items(map.len())?;
+        Func::new("values", |meter: &Meter, map: &Map| {
+            limit::items(meter, map.len())?;
             let values = map.snapshot().into_iter().map(|(_, value)| value);
             Ok::<_, CallError>(Value::list(values.collect()))
         }),
@@ -48,30 +47,28 @@ pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
 }
 
 /// Keys and values in turn; a last key without a value gets the empty string.
-fn dict(all: Rest<&Value>) -> Value {
+fn dict(meter: &Meter, all: Rest<&Value>) -> Value {
     let entries = all.values.chunks(2).filter_map(|pair| {
-        let key = text::to_str(pair.first()?);
+        let key = text::to_str(meter, pair.first()?);
         Some((key, pair.get(1).cloned().unwrap_or_else(|| Value::string(""))))
     });
     Value::map(entries.collect())
 }
 
-fn set(map: &Map, key: &Str, value: &Value) -> Result<Map, CallError> {
+fn set(meter: &Meter, map: &Map, key: &Str, value: &Value) -> Result<Map, CallError> {
     // A map of one entry has room for four.
-    if !meter::spend(2 * ENTRY + key.len() as u64) {
-        return Err(CallError::Text(meter::Overrun::Memory.to_string()));
-    }
+    meter.spend(2 * ENTRY + key.len() as u64)?;
     map.insert(key.clone(), value.clone())?;
     Ok(map.with_kind(MapKind::Any))
 }
 
-fn keys(maps: Rest<&Map>) -> Result<Value, CallError> {
+fn keys(meter: &Meter, maps: Rest<&Map>) -> Result<Value, CallError> {
     let mut keys = Vec::new();
     for map in maps.iter() {
-        limit::items(keys.len() + map.len())?;
+        limit::items(meter, keys.len() + map.len())?;
         keys.extend(map.snapshot().into_iter().map(|(key, _)| key));
     }
-    Ok(text::string_list(keys))
+    Ok(text::string_list(meter, keys))
 }
 
 /// Go's panic text for a type assertion that fails.
@@ -109,7 +106,7 @@ fn dig(all: Rest<&Value>) -> Result<Value, CallError> {
     Ok(found)
 }
 
-fn copied(value: &Value, depth: usize, budget: &mut limit::Budget) -> Result<Value, CallError> {
+fn copied(value: &Value, depth: usize, budget: &mut limit::Budget<'_>) -> Result<Value, CallError> {
     budget.visit(depth)?;
     Ok(match value {
         Value::List(list) if !list.is_nil() => {
@@ -132,9 +129,9 @@ fn copied(value: &Value, depth: usize, budget: &mut limit::Budget) -> Result<Val
 }
 
 /// A copy that shares no map or list with the original. Go's reflection can't copy nil.
-fn deep_copy(value: &Value) -> Result<Value, CallError> {
+fn deep_copy(meter: &Meter, value: &Value) -> Result<Value, CallError> {
     match value {
         Value::Nil => Err(CallError::from("reflect: call of reflect.Value.Type on zero Value")),
-        value => copied(value, 0, &mut limit::Budget::new("deepCopy")),
+        value => copied(value, 0, &mut limit::Budget::new(meter, "deepCopy")),
     }
 }

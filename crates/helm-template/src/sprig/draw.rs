@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Env, certs};
 use crate::limit::Budget;
-use go_template::func::CallError;
+use go_template::func::{CallError, Meter};
 use go_template::value::Value;
 
 /// A random result in the form in which it is kept: as a template sees it, but for `htpasswd` (its hash alone).
@@ -50,6 +50,8 @@ pub struct Call {
     pub issuer: Option<Identity>,
     /// What drawing costs, in steps of the template's evaluator.
     pub cost: u64,
+    /// Whether chance decides how long drawing takes: the clock of a render doesn't count it.
+    pub untimed: bool,
 }
 
 /// Where fresh results come from: random bytes and the time.
@@ -121,14 +123,15 @@ impl Call {
     ///
     /// # Errors
     /// Arguments that are nested too deep.
-    pub fn new(function: &'static str, args: &[Value]) -> Result<Self, CallError> {
+    pub fn new(meter: &Meter, function: &'static str, args: &[Value]) -> Result<Self, CallError> {
         let mut call = Call {
             function,
             args: Vec::new(),
             issuer: None,
             cost: 1,
+            untimed: false,
         };
-        let mut budget = Budget::new(function);
+        let mut budget = Budget::new(meter, function);
         for arg in args {
             match certs::identity_of(arg) {
                 Some(issuer) => call.issuer = Some(issuer),
@@ -146,7 +149,7 @@ impl Call {
 }
 
 /// Appends a value with its kind and its lengths.
-fn encode(value: &Value, out: &mut Vec<u8>, budget: &mut Budget, depth: usize) -> Result<(), CallError> {
+fn encode(value: &Value, out: &mut Vec<u8>, budget: &mut Budget<'_>, depth: usize) -> Result<(), CallError> {
     budget.visit(depth)?;
     let mut text = |tag: u8, bytes: &[u8]| {
         out.push(tag);
@@ -254,7 +257,7 @@ pub(super) fn text<C: Env>(
 
 /// What the clock says to one call of `function`. The arguments don't count: another format asks for no other time.
 pub(super) fn clock<C: Env>(env: &mut C, function: &'static str) -> Result<Timestamp, CallError> {
-    let call = Call::new(function, &[])?;
+    let call = env.call(function, &[])?;
     let fits = |drawn: &Drawn| matches!(drawn, Drawn::Time(_));
     match env.once(&call, fits, |source| Ok(Drawn::Time(source.clock())))? {
         Drawn::Time(time) => Ok(time),
@@ -307,7 +310,7 @@ mod tests {
         ];
         let encoded: std::collections::BTreeSet<Vec<u8>> = table
             .iter()
-            .map(|args| Call::new("f", args).expect("a call").args)
+            .map(|args| Call::new(&Meter::default(), "f", args).expect("a call").args)
             .collect();
         assert_eq!(encoded.len(), table.len());
     }

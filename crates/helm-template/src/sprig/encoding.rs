@@ -7,7 +7,7 @@ use sha1::Digest;
 
 use go_template::func::Func;
 
-pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
     // sprig returns the text of a decoding error as if it were the result.
     vec![
         Func::new("b64enc", |text: &[u8]| BASE64.encode(text)),

@@ -4,7 +4,7 @@ use super::convert::Fraction;
 use super::decimal::Decimal;
 use go_template::func::{CallError, Func, Rest};
 
-pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
     vec![
         Func::new("add1f", |n: Fraction| {
             fold(n.0, [1.0].into_iter(), Decimal::add, |a, b| a + b)

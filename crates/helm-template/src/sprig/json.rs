@@ -1,22 +1,28 @@
 //! JSON, in both directions.
 
 use crate::gostd::json::{Style, marshal, unmarshal};
-use go_template::func::Func;
+use go_template::func::{Func, Meter};
 use go_template::value::Value;
 
-pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
-    vec![
-        Func::new("toJson", |value: &Value| {
-            marshal(value, Style::Compact).unwrap_or_default()
+pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
+    let raw = |meter: &Meter, value: &Value| marshal(meter, value, Style::Raw);
+    let mut all = vec![
+        Func::new("toRawJson", raw),
+        Func::new("mustToRawJson", raw),
+        Func::new("fromJson", |meter: &Meter, text: &[u8]| {
+            unmarshal(meter, text).unwrap_or(Value::Nil)
         }),
-        Func::new("mustToJson", |value: &Value| marshal(value, Style::Compact)),
-        Func::new("toPrettyJson", |value: &Value| {
-            marshal(value, Style::Pretty).unwrap_or_default()
-        }),
-        Func::new("mustToPrettyJson", |value: &Value| marshal(value, Style::Pretty)),
-        Func::new("toRawJson", |value: &Value| marshal(value, Style::Raw)),
-        Func::new("mustToRawJson", |value: &Value| marshal(value, Style::Raw)),
-        Func::new("fromJson", |text: &[u8]| unmarshal(text).unwrap_or(Value::Nil)),
-        Func::new("mustFromJson", |text: &[u8]| unmarshal(text)),
-    ]
+        Func::new("mustFromJson", unmarshal),
+    ];
+    for (name, must, style) in [
+        ("toJson", "mustToJson", Style::Compact),
+        ("toPrettyJson", "mustToPrettyJson", Style::Pretty),
+    ] {
+        let write = move |meter: &Meter, value: &Value| marshal(meter, value, style);
+        all.push(Func::new(name, move |meter: &Meter, value: &Value| {
+            write(meter, value).unwrap_or_default()
+        }));
+        all.push(Func::new(must, write));
+    }
+    all
 }

@@ -10,8 +10,6 @@ use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256, Publ
 use x509_parser::der_parser::{ber::BerObjectContent, parse_der};
 use x509_parser::pem::parse_x509_pem;
 
-use go_template::meter;
-
 /// The kinds of keys that sprig generates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum KeyKind {
@@ -29,14 +27,14 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// A new key. How long it takes to find primes is left to chance: the clock of a render doesn't count it.
+    /// A new key. How long it takes to find primes is left to chance.
     pub(super) fn generate(kind: KeyKind) -> Result<Self, String> {
-        let pair = meter::off_the_clock(|| match kind {
+        let pair = match kind {
             KeyKind::Rsa2048 => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
             KeyKind::Rsa4096 => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_4096),
             KeyKind::Ecdsa => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
             KeyKind::Ed25519 => KeyPair::generate_for(&PKCS_ED25519),
-        });
+        };
         let pair = pair.map_err(|error| format!("failed to generate private key: {error}"))?;
         Key::of(pair).ok_or_else(|| "failed to generate private key".to_owned())
     }

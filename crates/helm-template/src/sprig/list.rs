@@ -6,10 +6,10 @@ use crate::gostd::NIL_POINTER;
 use crate::limit;
 use go_template::compare::deep_equal;
 use go_template::func::{CallError, Func, Rest};
-use go_template::meter;
+use go_template::meter::{ELEMENT, Meter};
 use go_template::value::{List, ListKind, Value};
 
-pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
     vec![
         Func::new("list", |all: Rest<&Value>| Value::list(all.values.to_vec())),
         Func::new("tuple", |all: Rest<&Value>| Value::list(all.values.to_vec())),
@@ -61,15 +61,15 @@ fn nil_list() -> Value {
     Value::List(List::nil(ListKind::Any))
 }
 
-fn push(list: &Value, item: &Value) -> Out {
+fn push(meter: &Meter, list: &Value, item: &Value) -> Out {
     let items = items(list, "Cannot push on type")?;
-    limit::items(items.len() + 1)?;
+    limit::items(meter, items.len() + 1)?;
     Ok(Value::list(items.iter().chain([item]).cloned().collect()))
 }
 
-fn prepend(list: &Value, item: &Value) -> Out {
+fn prepend(meter: &Meter, list: &Value, item: &Value) -> Out {
     let items = items(list, "Cannot prepend on type")?;
-    limit::items(items.len() + 1)?;
+    limit::items(meter, items.len() + 1)?;
     Ok(Value::list([item].into_iter().chain(items).cloned().collect()))
 }
 
@@ -102,8 +102,8 @@ fn reverse(list: &Value) -> Out {
     Ok(Value::list(items.iter().rev().cloned().collect()))
 }
 
-fn contains(haystack: &[Value], needle: &Value) -> bool {
-    haystack.iter().any(|item| deep_equal(needle, item))
+fn contains(meter: &Meter, haystack: &[Value], needle: &Value) -> bool {
+    haystack.iter().any(|item| deep_equal(meter, needle, item))
 }
 
 /// A scalar as a key that is equal for deeply equal values; `None` for what has to be compared part by part.
@@ -126,7 +126,7 @@ fn scalar_key(value: &Value) -> Option<(&'static str, Vec<u8>)> {
 /// Lists, maps and objects that `uniq` compares with each other at most, as that takes the square of their number.
 const MAX_COMPARED: usize = 5_000;
 
-fn uniq(list: &Value) -> Out {
+fn uniq(meter: &Meter, list: &Value) -> Out {
     let items = items(list, "Cannot find uniq on type")?;
     let mut found: Vec<Value> = Vec::new();
     let mut scalars = std::collections::HashSet::new();
@@ -134,7 +134,7 @@ fn uniq(list: &Value) -> Out {
     for item in items {
         let new = match scalar_key(item) {
             Some(key) => scalars.insert(key),
-            None if contains(&others, item) => false,
+            None if contains(meter, &others, item) => false,
             None if others.len() >= MAX_COMPARED => {
                 let text = format!("the list has different elements over the limit of {MAX_COMPARED} lists and maps");
                 return Err(CallError::Text(text));
@@ -151,14 +151,14 @@ fn uniq(list: &Value) -> Out {
     Ok(Value::list(found))
 }
 
-fn without(list: &Value, omitted: Rest<&Value>) -> Out {
+fn without(meter: &Meter, list: &Value, omitted: Rest<&Value>) -> Out {
     let items = items(list, "Cannot find without on type")?;
-    let kept = items.iter().filter(|item| !contains(omitted.values, item));
+    let kept = items.iter().filter(|item| !contains(meter, omitted.values, item));
     Ok(Value::list(kept.cloned().collect()))
 }
 
-fn has(item: &Value, list: &Value) -> Result<bool, CallError> {
-    Ok(!list.is_nil() && contains(items(list, "Cannot find has on type")?, item))
+fn has(meter: &Meter, item: &Value, list: &Value) -> Result<bool, CallError> {
+    Ok(!list.is_nil() && contains(meter, items(list, "Cannot find has on type")?, item))
 }
 
 fn compact(list: &Value) -> Out {
@@ -169,7 +169,7 @@ fn compact(list: &Value) -> Out {
 }
 
 /// The part from one index to before another, of the list's own type; of an empty list always nil.
-fn slice(list: &Value, indices: Rest<&Value>) -> Out {
+fn slice(meter: &Meter, list: &Value, indices: Rest<&Value>) -> Out {
     let items = items(list, "list should be type of slice or array but")?;
     let (Value::List(list), [_, ..]) = (list, items) else {
         return Ok(Value::Nil);
@@ -179,14 +179,14 @@ fn slice(list: &Value, indices: Rest<&Value>) -> Out {
     let bounds = usize::try_from(start).ok().zip(usize::try_from(end).ok());
     match bounds.filter(|(from, to)| from <= to && *to <= items.len()) {
         Some((from, to)) => {
-            limit::items(to - from)?;
+            limit::items(meter, to - from)?;
             Ok(Value::List(list.slice(from, to)))
         }
         None => Err(CallError::from("reflect.Value.Slice: slice index out of bounds")),
     }
 }
 
-fn concat(lists: Rest<&Value>) -> Out {
+fn concat(meter: &Meter, lists: Rest<&Value>) -> Out {
     let mut all = Vec::new();
     for value in lists.values {
         let items = match value {
@@ -194,7 +194,7 @@ fn concat(lists: Rest<&Value>) -> Out {
             Value::Nil => return Err(CallError::from(NIL_POINTER)),
             other => return Err(CallError::Text(format!("Cannot concat type {} as list", other.kind()))),
         };
-        limit::items(all.len() + items.len())?;
+        limit::items(meter, all.len() + items.len())?;
         all.extend_from_slice(items);
     }
     Ok(if all.is_empty() { nil_list() } else { Value::list(all) })
@@ -204,15 +204,13 @@ fn concat(lists: Rest<&Value>) -> Out {
 const CHUNK: u64 = 160;
 
 /// Lists of `size` elements each, the last one of what is left.
-fn chunk(size: i64, list: &Value) -> Result<List, CallError> {
+fn chunk(meter: &Meter, size: i64, list: &Value) -> Result<List, CallError> {
     let items = items(list, "Cannot chunk type")?;
     let Some(size) = usize::try_from(size).ok().filter(|size| *size > 0) else {
         return Err(CallError::from("runtime error: makeslice: len out of range"));
     };
     // Each is a list of its own.
-    if !meter::spend(CHUNK * items.len().div_ceil(size) as u64 + 2 * meter::ELEMENT * items.len() as u64) {
-        return Err(CallError::Text(meter::Overrun::Memory.to_string()));
-    }
+    meter.spend(CHUNK * items.len().div_ceil(size) as u64 + 2 * ELEMENT * items.len() as u64)?;
     let chunks = items.chunks(size).map(|chunk| Value::list(chunk.to_vec()));
     Ok(List::new(ListKind::Lists, chunks.collect()))
 }

@@ -3,7 +3,7 @@
 use go_template::func::{Func, Rest};
 use go_template::value::Value;
 
-pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
     vec![
         Func::new("default", |default: &Value, given: Rest<&Value>| {
             let given = given.values.first().filter(|given| !is_empty(given));

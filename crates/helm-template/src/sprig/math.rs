@@ -2,10 +2,10 @@
 
 use super::convert::Whole;
 use crate::limit;
-use go_template::func::{CallError, Func, Rest};
+use go_template::func::{CallError, Func, Meter, Rest};
 use go_template::value::{List, ListKind, Value};
 
-pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
     vec![
         Func::new("add1", |n: Whole| Value::Int64(n.0.wrapping_add(1))),
         Func::new("add", |all: Rest<Whole>| folded(0, &all, i64::wrapping_add)),
@@ -18,11 +18,11 @@ pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
         Func::new("max", |n: Whole, rest: Rest<Whole>| folded(n.0, &rest, i64::max)),
         Func::new("biggest", |n: Whole, rest: Rest<Whole>| folded(n.0, &rest, i64::max)),
         Func::new("min", |n: Whole, rest: Rest<Whole>| folded(n.0, &rest, i64::min)),
-        Func::new("until", |count: i64| {
-            range(0, count, if count < 0 { -1 } else { 1 }).map(int_list)
+        Func::new("until", |meter: &Meter, count: i64| {
+            range(meter, 0, count, if count < 0 { -1 } else { 1 }).map(int_list)
         }),
-        Func::new("untilStep", |start: i64, stop: i64, step: i64| {
-            range(start, stop, step).map(int_list)
+        Func::new("untilStep", |meter: &Meter, start: i64, stop: i64, step: i64| {
+            range(meter, start, stop, step).map(int_list)
         }),
         Func::new("seq", seq),
     ]
@@ -40,14 +40,14 @@ fn divided(a: Whole, b: Whole, with: fn(i64, i64) -> i64) -> Result<Value, CallE
 }
 
 /// The numbers from `start` to before `stop`; none if `step` leads away from it.
-fn range(start: i64, stop: i64, step: i64) -> Result<Vec<i64>, CallError> {
+fn range(meter: &Meter, start: i64, stop: i64, step: i64) -> Result<Vec<i64>, CallError> {
     let (from, to, by) = (i128::from(start), i128::from(stop), i128::from(step));
     if (to < from && by >= 0) || (to >= from && by <= 0) {
         return Ok(Vec::new());
     }
     let distance = (to - from).unsigned_abs();
     let count = usize::try_from(distance.div_ceil(by.unsigned_abs())).unwrap_or(usize::MAX);
-    limit::items(count)?;
+    limit::items(meter, count)?;
     Ok((0..count)
         .map(|n| start.wrapping_add(step.wrapping_mul(n as i64)))
         .collect())
@@ -58,7 +58,7 @@ fn int_list(numbers: Vec<i64>) -> List {
 }
 
 /// The numbers of `end`, `start end` or `start step end`, ends included, as text; anything else is empty.
-fn seq(all: Rest<i64>) -> Result<String, CallError> {
+fn seq(meter: &Meter, all: Rest<i64>) -> Result<String, CallError> {
     let (start, step, end) = match *all.iter().collect::<Vec<_>>() {
         [end] => (1, None, end),
         [start, end] => (start, None, end),
@@ -69,7 +69,7 @@ fn seq(all: Rest<i64>) -> Result<String, CallError> {
     if end < start && step.is_some_and(|step| step > 0) {
         return Ok(String::new());
     }
-    let numbers = range(start, end.wrapping_add(toward), step.unwrap_or(toward))?;
+    let numbers = range(meter, start, end.wrapping_add(toward), step.unwrap_or(toward))?;
     let words: Vec<String> = numbers.iter().map(i64::to_string).collect();
     Ok(words.join(" "))
 }

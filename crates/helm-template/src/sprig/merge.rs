@@ -2,12 +2,12 @@
 
 use super::logic::is_empty;
 use crate::limit;
-use go_template::func::{CallError, Func, Rest};
+use go_template::func::{CallError, Func, Meter, Rest};
 use go_template::value::{Entries, Map, MapKind, Str, Value};
 
-pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
-    let merge = |target: &Map, sources: Rest<&Map>| merged(target, &sources, false);
-    let overwrite = |target: &Map, sources: Rest<&Map>| merged(target, &sources, true);
+pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
+    let merge = |meter: &Meter, target: &Map, sources: Rest<&Map>| merged(meter, target, &sources, false);
+    let overwrite = |meter: &Meter, target: &Map, sources: Rest<&Map>| merged(meter, target, &sources, true);
     vec![
         Func::new("merge", merge),
         Func::new("mustMerge", merge),
@@ -22,10 +22,9 @@ fn is_map(value: &Value) -> bool {
 
 /// Merges `source` into `target`. Keys that `target` lacks, or holds empty values under, come from `source`; with
 /// `overwrite` all keys do, nil and empty ones included. Maps under the same key merge; lists don't. Maps that only
-/// `source` has are shared with it afterwards, not copied. Fails beyond
-/// [`limit::MAX_DEPTH`] levels or [`limit::MAX_ITEMS`] maps.
-pub fn merge_maps(target: &Map, source: &Map, overwrite: bool) -> Result<(), CallError> {
-    merge_level(target, source, overwrite, 0, &mut limit::Budget::new("merge"))
+/// `source` has are shared with it afterwards, not copied. Fails as a [`limit::Budget`] does.
+pub fn merge_maps(meter: &Meter, target: &Map, source: &Map, overwrite: bool) -> Result<(), CallError> {
+    merge_level(target, source, overwrite, 0, &mut limit::Budget::new(meter, "merge"))
 }
 
 fn merge_level(
@@ -33,7 +32,7 @@ fn merge_level(
     source: &Map,
     overwrite: bool,
     depth: usize,
-    budget: &mut limit::Budget,
+    budget: &mut limit::Budget<'_>,
 ) -> Result<(), CallError> {
     budget.visit(depth)?;
     for (key, from) in source.snapshot() {
@@ -70,13 +69,13 @@ fn put(target: &Map, source: &Map, key: Str, value: Value) -> Result<(), CallErr
     Ok(target.insert(key, value)?)
 }
 
-fn merged(target: &Map, sources: &Rest<'_, &Map>, overwrite: bool) -> Result<Map, CallError> {
+fn merged(meter: &Meter, target: &Map, sources: &Rest<'_, &Map>, overwrite: bool) -> Result<Map, CallError> {
     let mut target = target.with_kind(MapKind::Any);
     for source in sources.iter() {
         if target.entries.is_none() && source.entries.is_some() {
             target = Map::new(MapKind::Any, Entries::new());
         }
-        merge_maps(&target, source, overwrite)?;
+        merge_maps(meter, &target, source, overwrite)?;
     }
     Ok(target)
 }

@@ -37,6 +37,8 @@ mod types;
 mod url;
 
 use go_template::func::{CallError, Func};
+use go_template::host::Host;
+use go_template::value::Value;
 
 pub use draw::{Call, Drawn, Pair, Source};
 pub use merge::merge_maps;
@@ -58,7 +60,7 @@ pub mod certs {
 }
 
 /// What the functions need from outside, so that rendering stays a pure function.
-pub trait Env: 'static {
+pub trait Env: Host + 'static {
     /// The result of one call of a random function (`rand*`, `uuidv4`, `shuffle`, `gen*`, the salt of `htpasswd`, the
     /// clock's reading in `now`, ...): a kept one if there is one that `fits`, else what `make` draws.
     ///
@@ -75,6 +77,10 @@ pub trait Env: 'static {
     /// # Errors
     /// A limit.
     fn burn(&mut self, steps: u64) -> Result<(), CallError>;
+    /// See [`Call::new`].
+    fn call(&self, function: &'static str, args: &[Value]) -> Result<Call, CallError> {
+        Call::new(self.meter(), function, args)
+    }
 }
 
 /// Every function of sprig, for a context that provides [`Env`]. Names are unique.

@@ -3,7 +3,7 @@
 use go_template::func::Func;
 use go_template::value::Str;
 
-pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
     let is_abs = |path: &[u8]| path.starts_with(b"/");
     vec![
         Func::new("base", base),

@@ -2,7 +2,7 @@
 
 use data_encoding::BASE64;
 
-use super::{Call, Drawn, Env, Source, draw};
+use super::{Drawn, Env, Source, draw};
 use crate::gostd::runes;
 use crate::limit;
 use go_template::func::{CallError, Func, Given};
@@ -43,7 +43,7 @@ fn numbers(source: &mut Source, count: usize) -> Result<Vec<u64>, CallError> {
 fn chars<C: Env>(env: &mut C, function: &'static str, count: i64, alphabet: &[u8]) -> Result<String, CallError> {
     let given = [Value::Int(count)];
     let count = usize::try_from(count).unwrap_or(0);
-    limit::items(count)?;
+    limit::items(env.meter(), count)?;
     if count == 0 {
         return Ok(String::new());
     }
@@ -53,7 +53,8 @@ fn chars<C: Env>(env: &mut C, function: &'static str, count: i64, alphabet: &[u8
         let picked = numbers(source, count)?.into_iter().filter_map(pick);
         Ok(picked.map(char::from).collect())
     };
-    draw::text(env, &Call::new(function, &given)?.costing(count as u64), fits, make)
+    let call = env.call(function, &given)?.costing(count as u64);
+    draw::text(env, &call, fits, make)
 }
 
 /// So many random bytes in base64.
@@ -61,7 +62,7 @@ fn rand_bytes<C: Env>(env: &mut C, given: Given, count: i64) -> Result<String, C
     let Ok(count) = usize::try_from(count) else {
         return Err(CallError::from("runtime error: makeslice: len out of range"));
     };
-    limit::items(count)?;
+    limit::items(env.meter(), count)?;
     if count == 0 {
         return Ok(String::new());
     }
@@ -71,7 +72,8 @@ fn rand_bytes<C: Env>(env: &mut C, given: Given, count: i64) -> Result<String, C
         source.fill(&mut bytes)?;
         Ok(BASE64.encode(&bytes))
     };
-    draw::text(env, &Call::new("randBytes", given.0)?.costing(count as u64), fits, make)
+    let call = env.call("randBytes", given.0)?.costing(count as u64);
+    draw::text(env, &call, fits, make)
 }
 
 fn rand_int<C: Env>(env: &mut C, given: Given, min: i64, max: i64) -> Result<Value, CallError> {
@@ -83,7 +85,7 @@ fn rand_int<C: Env>(env: &mut C, given: Given, min: i64, max: i64) -> Result<Val
         let drawn = numbers(source, 1)?.first().copied().unwrap_or(0);
         Ok(Drawn::Int(min.wrapping_add_unsigned(drawn % span)))
     };
-    let call = Call::new("randInt", given.0)?;
+    let call = env.call("randInt", given.0)?;
     match env.once(&call, fits, make)? {
         Drawn::Int(n) => Ok(Value::Int(n)),
         _ => Err(draw::mismatch(&call)),
@@ -93,7 +95,7 @@ fn rand_int<C: Env>(env: &mut C, given: Given, min: i64, max: i64) -> Result<Val
 /// The characters in another order.
 fn shuffle<C: Env>(env: &mut C, given: Given, text: &[u8]) -> Result<String, CallError> {
     let mut chars: Vec<char> = runes::runes(text).map(|(_, c, _)| c).collect();
-    limit::items(chars.len())?;
+    limit::items(env.meter(), chars.len())?;
     if chars.len() < 2 {
         return Ok(chars.into_iter().collect());
     }
@@ -104,7 +106,7 @@ fn shuffle<C: Env>(env: &mut C, given: Given, text: &[u8]) -> Result<String, Cal
         found.sort_unstable();
         found == sorted
     };
-    let call = Call::new("shuffle", given.0)?.costing(chars.len() as u64);
+    let call = env.call("shuffle", given.0)?.costing(chars.len() as u64);
     let make = |source: &mut Source| {
         let drawn = numbers(source, chars.len())?;
         for (last, n) in (1..chars.len()).rev().zip(drawn) {
@@ -124,5 +126,6 @@ fn uuidv4<C: Env>(env: &mut C) -> Result<String, CallError> {
         source.fill(&mut bytes)?;
         Ok(uuid::Builder::from_random_bytes(bytes).into_uuid().to_string())
     };
-    draw::text(env, &Call::new("uuidv4", &[])?, fits, make)
+    let call = env.call("uuidv4", &[])?;
+    draw::text(env, &call, fits, make)
 }

@@ -14,7 +14,7 @@ use go_template::value::{Object, Str, Value};
 
 pub use super::semver_constraint::Constraints;
 
-pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
     vec![
         Func::new("semver", |text: &Str| {
             Version::parse(&text.to_text()).map(|version| Value::Object(Rc::new(version)))

@@ -3,12 +3,12 @@
 use super::text;
 use crate::gostd::runes;
 use crate::limit;
-use go_template::func::{CallError, Func, Rest};
+use go_template::func::{CallError, Func, Meter, Rest};
 use go_template::quote::quote_go;
 use go_template::value::{Entries, Map, MapKind, Str, Value};
 use memchr::memmem;
 
-pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
     vec![
         Func::new("hello", || "Hello!"),
         Func::new("trim", |text: &[u8]| Str::from(trim_by(text, char::is_whitespace))),
@@ -23,22 +23,27 @@ pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
         Func::new("nospace", nospace),
         Func::new("trunc", trunc),
         Func::new("substr", substr),
-        Func::new("repeat", |count: i64, text: &[u8]| repeated(text, count)),
+        Func::new("repeat", repeated),
         Func::new("contains", |part: &[u8], text: &[u8]| {
             memmem::find(text, part).is_some()
         }),
         Func::new("hasPrefix", |prefix: &[u8], text: &[u8]| text.starts_with(prefix)),
         Func::new("hasSuffix", |suffix: &[u8], text: &[u8]| text.ends_with(suffix)),
-        Func::new("quote", |all: Rest<&Value>| {
-            joined(b" ", &without_nil(&all, |value| quote_go(text::strval(value))))
+        Func::new("quote", |meter: &Meter, all: Rest<&Value>| {
+            let quoted = |value: &Value| quote_go(text::strval(meter, value));
+            joined(meter, b" ", &without_nil(&all, quoted))
         }),
-        Func::new("squote", |all: Rest<&Value>| {
-            let quoted = |value: &Value| [b"'", text::display(value).as_slice(), b"'"].concat();
-            joined(b" ", &without_nil(&all, quoted))
+        Func::new("squote", |meter: &Meter, all: Rest<&Value>| {
+            let quoted = |value: &Value| [b"'", text::display(meter, value).as_slice(), b"'"].concat();
+            joined(meter, b" ", &without_nil(&all, quoted))
         }),
         Func::new("cat", cat),
-        Func::new("indent", |spaces: i64, text: &[u8]| indented(spaces, text, b"")),
-        Func::new("nindent", |spaces: i64, text: &[u8]| indented(spaces, text, b"\n")),
+        Func::new("indent", |meter: &Meter, spaces: i64, text: &[u8]| {
+            indented(meter, spaces, text, b"")
+        }),
+        Func::new("nindent", |meter: &Meter, spaces: i64, text: &[u8]| {
+            indented(meter, spaces, text, b"\n")
+        }),
         Func::new("replace", replace),
         Func::new(
             "plural",
@@ -46,19 +51,19 @@ pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
                 if count == 1 { one.clone() } else { many.clone() }
             },
         ),
-        Func::new("split", |separator: &[u8], text: &[u8]| {
-            split_parts(text, separator, -1).map(|parts| part_map(&parts))
+        Func::new("split", |meter: &Meter, separator: &[u8], text: &[u8]| {
+            split_parts(meter, text, separator, -1).map(|parts| part_map(&parts))
         }),
-        Func::new("splitn", |separator: &[u8], count: i64, text: &[u8]| {
-            split_parts(text, separator, count).map(|parts| part_map(&parts))
+        Func::new("splitn", |meter: &Meter, separator: &[u8], count: i64, text: &[u8]| {
+            split_parts(meter, text, separator, count).map(|parts| part_map(&parts))
         }),
-        Func::new("splitList", |separator: &[u8], text: &[u8]| {
-            let parts = split_parts(text, separator, -1)?;
-            Ok::<_, CallError>(text::string_list(parts.into_iter().map(Str::from).collect()))
+        Func::new("splitList", |meter: &Meter, separator: &[u8], text: &[u8]| {
+            let parts = split_parts(meter, text, separator, -1)?;
+            Ok::<_, CallError>(text::string_list(meter, parts.into_iter().map(Str::from).collect()))
         }),
-        Func::new("join", |separator: &[u8], list: &Value| {
-            let parts = text::strslice(list);
-            joined(separator, &parts.iter().map(Str::as_bytes).collect::<Vec<_>>())
+        Func::new("join", |meter: &Meter, separator: &[u8], list: &Value| {
+            let parts = text::strslice(meter, list);
+            joined(meter, separator, &parts.iter().map(Str::as_bytes).collect::<Vec<_>>())
         }),
         Func::new("sortAlpha", sort_alpha),
         Func::new("fail", |why: &Str| Err::<Value, _>(why.to_text().into_owned())),
@@ -113,18 +118,18 @@ fn substr(start: i64, end: i64, text: &[u8]) -> Result<Str, CallError> {
 }
 
 /// `strings.Repeat` within the limits.
-pub(super) fn repeated(text: &[u8], count: i64) -> Result<Vec<u8>, CallError> {
+pub(super) fn repeated(meter: &Meter, count: i64, text: &[u8]) -> Result<Vec<u8>, CallError> {
     let count = usize::try_from(count).map_err(|_| CallError::from("strings: negative Repeat count"))?;
-    limit::bytes(text.len().saturating_mul(count))?;
+    limit::bytes(meter, text.len().saturating_mul(count))?;
     Ok(text.repeat(count))
 }
 
-fn joined<T: AsRef<[u8]>>(separator: &[u8], parts: &[T]) -> Result<Vec<u8>, CallError> {
+fn joined<T: AsRef<[u8]>>(meter: &Meter, separator: &[u8], parts: &[T]) -> Result<Vec<u8>, CallError> {
     let separators = separator.len().saturating_mul(parts.len().saturating_sub(1));
     let len = parts
         .iter()
         .fold(separators, |len, part| len.saturating_add(part.as_ref().len()));
-    limit::bytes(len)?;
+    limit::bytes(meter, len)?;
     let mut out = Vec::with_capacity(len);
     for (index, part) in parts.iter().enumerate() {
         if index > 0 {
@@ -140,16 +145,16 @@ fn without_nil<T>(all: &Rest<'_, &Value>, made: impl Fn(&Value) -> T) -> Vec<T> 
     all.values.iter().filter(|value| !value.is_nil()).map(made).collect()
 }
 
-fn cat(all: Rest<&Value>) -> Result<Vec<u8>, CallError> {
+fn cat(meter: &Meter, all: Rest<&Value>) -> Result<Vec<u8>, CallError> {
     // Each is copied before they are joined.
-    limit::bytes(all.values.iter().map(Value::shallow_size).sum())?;
-    joined(b" ", &without_nil(&all, text::display))
+    limit::bytes(meter, all.values.iter().map(Value::shallow_size).sum())?;
+    joined(meter, b" ", &without_nil(&all, |value| text::display(meter, value)))
 }
 
-fn indented(spaces: i64, text: &[u8], lead: &[u8]) -> Result<Vec<u8>, CallError> {
-    let pad = repeated(b" ", spaces)?;
+fn indented(meter: &Meter, spaces: i64, text: &[u8], lead: &[u8]) -> Result<Vec<u8>, CallError> {
+    let pad = repeated(meter, spaces, b" ")?;
     let lines = text.iter().filter(|b| **b == b'\n').count() + 1;
-    limit::bytes(pad.len().saturating_mul(lines).saturating_add(text.len()))?;
+    limit::bytes(meter, pad.len().saturating_mul(lines).saturating_add(text.len()))?;
     let mut out = Vec::with_capacity(lead.len() + pad.len() * lines + text.len());
     out.extend_from_slice(lead);
     for line in text.split_inclusive(|b| *b == b'\n') {
@@ -163,7 +168,7 @@ fn indented(spaces: i64, text: &[u8], lead: &[u8]) -> Result<Vec<u8>, CallError>
     Ok(out)
 }
 
-fn replace(old: &[u8], new: &[u8], text: &[u8]) -> Result<Vec<u8>, CallError> {
+fn replace(meter: &Meter, old: &[u8], new: &[u8], text: &[u8]) -> Result<Vec<u8>, CallError> {
     // There may be one for every byte: they are found twice instead of being kept.
     let cuts = |each: &mut dyn FnMut(usize)| {
         if old.is_empty() {
@@ -177,7 +182,7 @@ fn replace(old: &[u8], new: &[u8], text: &[u8]) -> Result<Vec<u8>, CallError> {
     };
     let mut count = 0_usize;
     cuts(&mut |_| count += 1);
-    limit::bytes(count.saturating_mul(new.len()).saturating_add(text.len()))?;
+    limit::bytes(meter, count.saturating_mul(new.len()).saturating_add(text.len()))?;
     let mut out = Vec::with_capacity(text.len());
     let mut done = 0;
     cuts(&mut |cut| {
@@ -190,7 +195,7 @@ fn replace(old: &[u8], new: &[u8], text: &[u8]) -> Result<Vec<u8>, CallError> {
 }
 
 /// `strings.SplitN`: at most `count` parts if that is positive, all if negative, none if zero.
-fn split_parts<'a>(text: &'a [u8], separator: &[u8], count: i64) -> Result<Vec<&'a [u8]>, CallError> {
+fn split_parts<'a>(meter: &Meter, text: &'a [u8], separator: &[u8], count: i64) -> Result<Vec<&'a [u8]>, CallError> {
     let most = usize::try_from(count).unwrap_or(usize::MAX);
     let mut parts = Vec::new();
     if most == 0 || (separator.is_empty() && text.is_empty()) {
@@ -202,7 +207,7 @@ fn split_parts<'a>(text: &'a [u8], separator: &[u8], count: i64) -> Result<Vec<&
         false => Box::new(memmem::find_iter(text, separator).map(|at| (at, at + separator.len()))),
     };
     for (end, next) in ends.take(most - 1) {
-        limit::items(parts.len() + 2)?;
+        limit::items(meter, parts.len() + 2)?;
         parts.push(text.get(start..end).unwrap_or(&[]));
         start = next;
     }
@@ -219,11 +224,11 @@ fn part_map(parts: &[&[u8]]) -> Map {
     )
 }
 
-fn sort_alpha(list: &Value) -> Value {
+fn sort_alpha(meter: &Meter, list: &Value) -> Value {
     if !matches!(list, Value::List(_)) {
-        return text::string_list(vec![text::to_str(list)]);
+        return text::string_list(meter, vec![text::to_str(meter, list)]);
     }
-    let mut strings = text::strslice(list);
+    let mut strings = text::strslice(meter, list);
     strings.sort_unstable();
-    text::string_list(strings)
+    text::string_list(meter, strings)
 }

@@ -1,15 +1,18 @@
 //! Fitting text into a width: `wrap`, `abbrev` and their kin, by the rules of goutils v1.1.1. Widths are bytes.
 
 use crate::limit;
-use go_template::func::{CallError, Func};
+use go_template::func::{CallError, Func, Meter};
 use go_template::value::Str;
 
-pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
     vec![
-        Func::new("wrap", |width: i64, text: &[u8]| wrapped(text, width, b"\n", false)),
-        Func::new("wrapWith", |width: i64, line_break: &[u8], text: &[u8]| {
-            wrapped(text, width, line_break, true)
+        Func::new("wrap", |meter: &Meter, width: i64, text: &[u8]| {
+            wrapped(meter, text, width, b"\n", false)
         }),
+        Func::new(
+            "wrapWith",
+            |meter: &Meter, width: i64, line_break: &[u8], text: &[u8]| wrapped(meter, text, width, line_break, true),
+        ),
         Func::new("abbrev", |width: i64, text: &Str| match width {
             ..4 => text.clone(),
             width => abbreviated(text, 0, width),
@@ -25,7 +28,7 @@ pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
 }
 
 /// Breaks `text` at spaces into lines of at most `width` bytes. A longer word is cut if `cut_words`, else left whole.
-fn wrapped(text: &[u8], width: i64, line_break: &[u8], cut_words: bool) -> Result<Vec<u8>, CallError> {
+fn wrapped(meter: &Meter, text: &[u8], width: i64, line_break: &[u8], cut_words: bool) -> Result<Vec<u8>, CallError> {
     let width = usize::try_from(width).unwrap_or(0).max(1);
     let line_break = if line_break.is_empty() { b"\n" } else { line_break };
     let mut out = Vec::with_capacity(text.len());
@@ -52,7 +55,7 @@ fn wrapped(text: &[u8], width: i64, line_break: &[u8], cut_words: bool) -> Resul
             continue;
         }
         out.extend_from_slice(line_break);
-        limit::bytes(out.len())?;
+        limit::bytes(meter, out.len())?;
     }
     out.extend_from_slice(text.get(at..).unwrap_or(&[]));
     Ok(out)

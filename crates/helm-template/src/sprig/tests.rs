@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::{Call, Drawn, Env, Source, functions};
 use crate::gostd::json;
 use go_template::exec;
-use go_template::func::{CallError, FuncMap};
+use go_template::func::{CallError, FuncMap, Meter};
 use go_template::host::{Host, MissingKey};
 use go_template::set::Set;
 use go_template::value::Value;
@@ -15,7 +15,7 @@ use go_template::value::Value;
 /// A seed, and a fixed clock.
 #[derive(Default)]
 struct Fixed {
-    depth: usize,
+    meter: Meter,
     calls: u8,
 }
 
@@ -37,8 +37,8 @@ impl Env for Fixed {
 }
 
 impl Host for Fixed {
-    fn depth(&mut self) -> &mut usize {
-        &mut self.depth
+    fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     fn missing_key(&self) -> MissingKey {
@@ -76,7 +76,7 @@ fn check(file: &str) -> usize {
         let template = case.text("t").expect("a case has a template");
         let data = match case.field("v") {
             Json::Null => Value::Nil,
-            data => json::unmarshal(data.to_string().as_bytes()).expect("fixtures are JSON"),
+            data => json::unmarshal(&Meter::default(), data.to_string().as_bytes()).expect("fixtures are JSON"),
         };
         render(template, &data, &table)
     })

@@ -1,15 +1,15 @@
 //! How sprig turns values into text.
 
 pub use go_template::format::display;
-use go_template::meter;
+use go_template::meter::Meter;
 use go_template::value::{List, ListKind, Str, Value};
 
 /// sprig's `strval`: strings and bytes as they are, everything else by `%v`.
-pub fn strval(value: &Value) -> Vec<u8> {
+pub fn strval(meter: &Meter, value: &Value) -> Vec<u8> {
     match value {
         Value::String(text) => text.as_bytes().to_vec(),
         Value::List(list) if list.kind == ListKind::Bytes => raw_bytes(list.items()),
-        other => display(other),
+        other => display(meter, other),
     }
 }
 
@@ -23,26 +23,29 @@ pub fn raw_bytes(items: &[Value]) -> Vec<u8> {
 }
 
 /// sprig's `strslice`: the elements as strings without the nil ones; something that is no list as one string.
-pub fn strslice(value: &Value) -> Vec<Str> {
+pub fn strslice(meter: &Meter, value: &Value) -> Vec<Str> {
     match value {
         Value::Nil => Vec::new(),
-        Value::List(list) => list.items().iter().filter(|item| !item.is_nil()).map(to_str).collect(),
-        other => vec![to_str(other)],
+        Value::List(list) => {
+            let items = list.items().iter().filter(|item| !item.is_nil());
+            items.map(|item| to_str(meter, item)).collect()
+        }
+        other => vec![to_str(meter, other)],
     }
 }
 
 /// The same, sharing the text of a string.
-pub fn to_str(value: &Value) -> Str {
+pub fn to_str(meter: &Meter, value: &Value) -> Str {
     match value {
         Value::String(text) => text.clone(),
-        other => Str::from(strval(other)),
+        other => Str::from(strval(meter, other)),
     }
 }
 
 /// A `[]string`.
-pub fn string_list(items: Vec<Str>) -> Value {
+pub fn string_list(meter: &Meter, items: Vec<Str>) -> Value {
     // What is too much ends the call when it is done.
-    meter::spend(items.iter().map(Str::fresh_size).sum());
+    let _ = meter.spend(items.iter().map(Str::fresh_size).sum());
     let items = items.into_iter().map(Value::String).collect();
     Value::List(List::new(ListKind::String, items))
 }

@@ -4,7 +4,7 @@ use go_template::compare::deep_equal;
 use go_template::func::Func;
 use go_template::value::Value;
 
-pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
     vec![
         Func::new("typeOf", |value: &Value| value.type_name()),
         Func::new("typeIs", |wanted: &[u8], value: &Value| {

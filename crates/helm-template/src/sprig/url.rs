@@ -5,7 +5,7 @@ use crate::gostd::url::Url;
 use go_template::func::{CallError, Func};
 use go_template::value::{Map, Str, Value};
 
-pub(super) fn table<C: 'static>() -> Vec<Func<C>> {
+pub(super) fn table<C: super::Env>() -> Vec<Func<C>> {
     vec![Func::new("urlParse", url_parse), Func::new("urlJoin", url_join)]
 }
 

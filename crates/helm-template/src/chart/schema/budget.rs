@@ -2,7 +2,8 @@
 //!
 //! Values come from authors of custom resources, and a recursive schema may ask for work that grows exponentially with
 //! their depth. boon has no limit, and asks nobody whether to go on. What it does do is call a function of the host's for a
-//! `format`: so every schema gets one (see [`compile`](super::compile)), which counts, and unwinds when nothing is left.
+//! `format`, without a context: so every schema gets one (see [`compile`](super::compile)), which counts what the thread has
+//! left, and unwinds when that is nothing.
 
 use std::cell::Cell;
 use std::error::Error;

@@ -9,7 +9,7 @@ use serde_json::{Number, Value};
 
 use super::budget;
 use super::compile::Patterns;
-use go_template::format::display;
+use go_template::format;
 use go_template::quote::quote_go;
 use go_template::value::Value as Template;
 
@@ -429,7 +429,7 @@ fn english(number: &Number) -> String {
     let n = number.as_f64().unwrap_or_default();
     // A rational number has no negative zero.
     let n = if n == 0.0 { 0.0 } else { n };
-    let plain = String::from_utf8_lossy(&display(&Template::Float64(n))).into_owned();
+    let plain = format::text(&Template::Float64(n));
     let (mantissa, exponent) = plain
         .split_once('e')
         .map_or((plain.as_str(), None), |(m, e)| (m, Some(e)));
