@@ -52,7 +52,7 @@ fn variable(name: &str) -> Option<String> {
 fn run() -> Result<(), Failure> {
     let runs = variable("RUNS").map_or(Ok(21), |text| text.parse::<usize>())?.max(1);
     let values_file = variable("VALUES");
-    let read = |path| -> Result<_, Failure> { Ok(chart::values::read(&std::fs::read(path)?)?) };
+    let read = |path| -> Result<_, Failure> { Ok(chart::values::read(&std::fs::read(path)?, go_yaml::MAX_DEPTH)?) };
     let values = values_file.as_ref().map(read).transpose()?.unwrap_or_default();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir()?;

@@ -336,13 +336,13 @@ fn print(prepared: &Prepared, is_keyed: bool, out: &mut String) -> anyhow::Resul
         if is_keyed {
             object = Cow::Owned(signed(&object, &member.digest));
         }
-        let (source, text) = (&member.source, yaml::to_string(object.as_ref())?);
+        let (source, text) = (&member.source, yaml::to_string(object.as_ref(), yaml::MAX_DEPTH)?);
         out.push_str(&format!("---\n# Source: {source}\n{text}"));
     }
     for hook in prepared.desired.hooks.iter().filter(|hook| hook.is_of_an_operation()) {
         let (source, text) = (
             &hook.member.source,
-            yaml::to_string(content(&hook.member, None).as_ref())?,
+            yaml::to_string(content(&hook.member, None).as_ref(), yaml::MAX_DEPTH)?,
         );
         let events: Vec<&str> = hook.events.iter().map(|event| event.name()).collect();
         out.push_str(&format!(

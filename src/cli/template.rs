@@ -25,7 +25,7 @@ use clap::{Args, FromArgMatches};
 pub use self::args::TemplateArgs;
 use crate::watches::names::is_dns_label;
 use go_template::quote::quote_go;
-use go_yaml as yaml;
+use go_yaml::GO_MAX_DEPTH;
 use helm_template::Chart;
 use helm_template::chart::Warning;
 use helm_template::render::{
@@ -112,8 +112,7 @@ fn failed(text: String) -> Captured {
 /// Runs the command, for values as deep as Helm takes them.
 fn capture(args: &TemplateArgs, stdin: &mut (dyn Read + Send), dir: &Path) -> Captured {
     let mut output = Output::default();
-    let run = || yaml::with_max_depth(yaml::GO_MAX_DEPTH, || execute(args, stdin, dir, &mut output));
-    let error = on_large_stack(run).err();
+    let error = on_large_stack(|| execute(args, stdin, dir, &mut output)).err();
     let mut captured = error.map(failed).unwrap_or_default();
     let mut before = String::new();
     for notice in &output.notices {
@@ -132,7 +131,10 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut O
     let mut capabilities = capabilities(args)?;
     let (name, chart) = name_and_chart(args)?;
     let source = locate(dir, &chart)?;
-    let (values, raw_texts) = args.value_options(dir).merge(stdin).map_err(|e| e.to_string())?;
+    let (values, raw_texts) = args
+        .value_options(dir)
+        .merge(stdin, GO_MAX_DEPTH)
+        .map_err(|e| e.to_string())?;
     let mut renderer = Engine::new(load(source, output)?).map_err(|e| e.to_string())?;
     renderer.fetch = Some(Arc::new(fetch::get));
     if args.enable_dns {
@@ -164,6 +166,7 @@ fn execute(args: &TemplateArgs, stdin: &mut dyn Read, dir: &Path, output: &mut O
         // Whoever waits here can stop it: the limit of steps decides.
         limits: Limits {
             time: Duration::from_secs(600),
+            yaml_depth: GO_MAX_DEPTH,
             ..Limits::default()
         },
         include_crds: args.include_crds,
@@ -197,10 +200,10 @@ fn capabilities(args: &TemplateArgs) -> Result<Capabilities, String> {
 fn load(source: ChartSource, output: &mut Output) -> Result<Chart, String> {
     let mut logged = Vec::new();
     let chart = match source {
-        ChartSource::Path(path) => Chart::load_logged(&path, &mut logged),
+        ChartSource::Path(path) => Chart::load_logged(&path, GO_MAX_DEPTH, &mut logged),
         ChartSource::Url(url) => {
             let path = PathBuf::from(fetch::without_password(&url));
-            Chart::unpack_logged(&path, &fetch::get(&url)?, &mut logged)
+            Chart::unpack_logged(&path, &fetch::get(&url)?, GO_MAX_DEPTH, &mut logged)
         }
     };
     output.notices.extend(logged.iter().map(Warning::log_line));

@@ -116,7 +116,7 @@ fn values_files(chart: &Path) -> Vec<PathBuf> {
 fn flips(chart: &Path) -> Vec<String> {
     let text = fs::read_to_string(chart.join("values.yaml")).unwrap_or_default();
     let mut found = Vec::new();
-    if let Ok(values) = values::read(text.as_bytes()) {
+    if let Ok(values) = values::read(text.as_bytes(), go_yaml::MAX_DEPTH) {
         collect_flips(&values, "", &mut found);
     }
     found

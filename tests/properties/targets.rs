@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use go_template::Set;
+use go_template::meter::Meter;
 use go_yaml as yaml;
 use helm_template::chart::{Chart, File, Frozen, strvals, values};
 use helm_template::gostd::regexp;
@@ -61,7 +62,7 @@ pub fn render(data: &[u8]) {
         name: "templates/t.yaml".to_owned(),
         data: file.as_bytes().into(),
     }];
-    let values = values::read(values.as_bytes()).map_or(Value::Null, Value::Object);
+    let values = values::read(values.as_bytes(), yaml::MAX_DEPTH).map_or(Value::Null, Value::Object);
     let input = Input {
         random: Some(Arc::new([7; 32])),
         limits: Limits {
@@ -79,7 +80,7 @@ pub fn render(data: &[u8]) {
 /// YAML in: what can be read can be written, and reads back as the same value.
 pub fn yaml_read(data: &[u8]) {
     let _ = yaml::parse(data);
-    let _ = values::read(data);
+    let _ = values::read(data, yaml::MAX_DEPTH);
     let _ = yaml::documents(&String::from_utf8_lossy(data));
     if let Ok(value) = yaml::to_json(data) {
         written_reads_back(yaml::all_floats(value));
@@ -94,9 +95,14 @@ pub fn yaml_write(data: &[u8]) {
 }
 
 fn written_reads_back(value: Value) {
-    let pretty = yaml::to_string_pretty(&value);
-    assert!(pretty.is_ok() || yaml::to_string(&value).is_err(), "{value}");
-    let Ok(text) = yaml::to_string(&value) else { return };
+    let pretty = yaml::to_string_pretty(&value, yaml::MAX_DEPTH);
+    assert!(
+        pretty.is_ok() || yaml::to_string(&value, yaml::MAX_DEPTH).is_err(),
+        "{value}"
+    );
+    let Ok(text) = yaml::to_string(&value, yaml::MAX_DEPTH) else {
+        return;
+    };
     // U+0085 is folded on its way through JSON, the text of a BOM is one too, and a key `<<` is written like a merge.
     let lossy = |c: char| matches!(c, '\u{85}' | '\u{feff}' | '<' | '\r' | '\u{2028}' | '\u{2029}');
     if value.to_string().contains(lossy) {
@@ -111,7 +117,8 @@ fn written_reads_back(value: Value) {
 /// Values over values: merging twice is merging once, and what is merged last wins.
 pub fn merge(data: &[u8]) {
     let (below, above) = halves(data);
-    let (Ok(defaults), Ok(above)) = (values::read(below.as_bytes()), values::read(above.as_bytes())) else {
+    let read = |text: &str| values::read(text.as_bytes(), yaml::MAX_DEPTH);
+    let (Ok(defaults), Ok(above)) = (read(&below), read(&above)) else {
         return;
     };
     let defaults = Frozen::new(defaults);
@@ -136,7 +143,7 @@ pub fn merge(data: &[u8]) {
 /// `--set` and its relatives, on values that are there already.
 pub fn set(data: &[u8]) {
     let (text, values) = halves(data);
-    let values = values::read(values.as_bytes()).unwrap_or_default();
+    let values = values::read(values.as_bytes(), yaml::MAX_DEPTH).unwrap_or_default();
     use strvals::Mode::{File, Json, Literal, Strings, Typed};
     let read = |path: &str| Ok::<_, String>(path.to_owned());
     for mode in [Typed, Strings, Json, Literal, File(&read)] {
@@ -172,7 +179,7 @@ fn gzip(data: &[u8]) -> Vec<u8> {
 /// Go's regular expressions: a pattern and a text, in the functions that use them.
 pub fn regexes(data: &[u8]) {
     let (pattern, text) = halves(data);
-    if let Ok(regex) = regexp::compile(pattern.as_bytes()) {
+    if let Ok(regex) = regexp::compile(&Meter::default(), pattern.as_bytes()) {
         let _ = regex.is_match(text.as_bytes());
     }
     let source = "{{ regexFindAll .p .s -1 }}{{ regexReplaceAll .p .s \"$1x${a}\" }}{{ regexSplit .p .s -1 }}{{ regexMatch (regexQuoteMeta .s) .s }}";
@@ -185,7 +192,7 @@ pub fn regexes(data: &[u8]) {
 /// Globs of `.Files` and patterns of `.helmignore`.
 pub fn globs(data: &[u8]) {
     let (pattern, name) = halves(data);
-    let _ = helm_template::helm::Glob::new(&pattern).map(|glob| glob.matches(name.as_bytes()));
+    let _ = helm_template::helm::Glob::new(&Meter::default(), &pattern).map(|glob| glob.matches(name.as_bytes()));
     let _ = helm_template::chart::ignore::path_match(&pattern, &name);
     if let Ok(rules) = helm_template::chart::ignore::Rules::parse(&pattern) {
         let _ = rules.ignores(&name, false);

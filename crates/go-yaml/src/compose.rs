@@ -4,9 +4,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use super::Error;
 use super::scanner::Scanner;
 use super::token::{Kind, Mark, Payload};
-use super::{Error, max_depth};
 
 /// Index of a node in a [`Document`].
 pub(super) type Id = u32;
@@ -100,13 +100,13 @@ fn error(problem: &str, mark: Mark) -> Error {
 }
 
 /// Reads the first document; `None` if the stream has none.
-pub(super) fn compose(text: &str) -> Result<Option<Document<'_>>, Error> {
+pub(super) fn compose(text: &str, max_depth: usize) -> Result<Option<Document<'_>>, Error> {
     let mut composer = Composer {
-        scanner: Scanner::new(text),
+        scanner: Scanner::new(text, max_depth),
         nodes: Vec::with_capacity(text.len() / 24 + 1),
         anchors: HashMap::new(),
         depth: 0,
-        max_depth: max_depth(),
+        max_depth,
     };
     match composer.scanner.peek()?.0 {
         Kind::StreamEnd => return Ok(None),
@@ -145,7 +145,7 @@ impl<'a> Composer<'a> {
     fn open(&mut self, content: Content<'a>, properties: Properties<'a>, mark: Mark) -> Result<Id, Error> {
         self.depth += 1;
         if self.depth > self.max_depth {
-            return Err(Error::depth(Some(mark.line as usize + 1)));
+            return Err(Error::depth(Some(mark.line as usize + 1), self.max_depth));
         }
         Ok(self.add(content, properties, mark))
     }

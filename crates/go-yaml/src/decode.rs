@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::compose::{Content, Document, Id, compose};
 use super::json::write_go;
 use super::resolve::{Scalar, resolve, resolve_tagged};
-use super::{Error, max_depth, reader};
+use super::{Error, reader};
 
 /// Most nodes that aliases may expand to.
 const MAX_ALIAS_NODES: usize = 400_000;
@@ -36,13 +36,13 @@ pub(super) struct Position {
 }
 
 /// Decodes the first document of `text`; `None` if it has none.
-pub(super) fn decode<T: Target>(text: &[u8]) -> Result<Option<T>, Error> {
+pub(super) fn decode<T: Target>(text: &[u8], max_depth: usize) -> Result<Option<T>, Error> {
     if u32::try_from(text.len()).is_err() {
         return Err(Error::yaml(None, "text of more than 4 GiB"));
     }
     let text = reader::read(text)?;
-    let document = compose(text)?;
-    let value = document.map(|document| Decoder::new(&document).node(Document::ROOT));
+    let document = compose(text, max_depth)?;
+    let value = document.map(|document| Decoder::new(&document, max_depth).node(Document::ROOT));
     value.transpose()
 }
 
@@ -63,11 +63,11 @@ fn excessive_aliasing() -> Error {
 }
 
 impl<'d, 'a> Decoder<'d, 'a> {
-    fn new(document: &'d Document<'a>) -> Self {
+    fn new(document: &'d Document<'a>, max_depth: usize) -> Self {
         Decoder {
             document,
             depth: 0,
-            max_depth: max_depth(),
+            max_depth,
             decoded: 1,
             decoded_in_aliases: 0,
             alias_bytes: 0,
@@ -101,7 +101,7 @@ impl<'d, 'a> Decoder<'d, 'a> {
     /// One level further in.
     fn deeper<R>(&mut self, decode: impl FnOnce(&mut Self) -> Result<R, Error>) -> Result<R, Error> {
         if self.depth == self.max_depth {
-            return Err(Error::depth(None));
+            return Err(Error::depth(None, self.max_depth));
         }
         self.depth += 1;
         let result = decode(self);

@@ -2,11 +2,11 @@
 
 use serde_json::{Number, Value};
 
+use super::Error;
 use super::number::{format_g, whole};
 use super::resolve::is_string;
 use super::sort::sort;
 use super::style::{Style, is_printable, style};
-use super::{Error, max_depth};
 
 /// Longest key in bytes that is written before its colon on one line; others get `? key`.
 const MAX_SIMPLE_KEY: usize = 128;
@@ -20,20 +20,21 @@ enum Dialect {
     V3,
 }
 
-pub(super) fn to_string(value: &Value) -> Result<String, Error> {
-    write(value, Dialect::V2)
+pub(super) fn to_string(value: &Value, max_depth: usize) -> Result<String, Error> {
+    write(value, Dialect::V2, max_depth)
 }
 
-pub(super) fn to_string_pretty(value: &Value) -> Result<String, Error> {
-    write(value, Dialect::V3)
+pub(super) fn to_string_pretty(value: &Value, max_depth: usize) -> Result<String, Error> {
+    write(value, Dialect::V3, max_depth)
 }
 
-fn write(value: &Value, dialect: Dialect) -> Result<String, Error> {
+fn write(value: &Value, dialect: Dialect, max_depth: usize) -> Result<String, Error> {
     let mut emitter = Emitter {
         out: String::with_capacity(256),
         column: 0,
         indent: -1,
         depth: 0,
+        max_depth,
         whitespace: true,
         indention: true,
         best_width: if dialect == Dialect::V2 { 80 } else { usize::MAX },
@@ -61,6 +62,7 @@ struct Emitter {
     /// Of the current block; -1 outside any.
     indent: i32,
     depth: usize,
+    max_depth: usize,
     /// Whether the last character written was white space.
     whitespace: bool,
     /// Whether the line holds nothing but indentation and block indicators.
@@ -91,8 +93,8 @@ impl Emitter {
 
     fn nested(&mut self, write: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
         self.depth += 1;
-        if self.depth > max_depth() {
-            return Err(Error::depth(None));
+        if self.depth > self.max_depth {
+            return Err(Error::depth(None, self.max_depth));
         }
         let indent = self.indent;
         write(self)?;

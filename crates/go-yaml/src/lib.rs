@@ -9,7 +9,6 @@
 
 mod compose;
 mod decode;
-mod depth;
 mod documents;
 mod emit;
 mod json;
@@ -31,9 +30,14 @@ use std::fmt;
 use serde_json::Value;
 
 pub use decode::go_json_string;
-pub use depth::{GO_MAX_DEPTH, MAX_DEPTH, max_depth, with_max_depth};
 pub use documents::Documents;
 pub use json::unsupported_value;
+
+/// How deep a document that is read, or a value that is written, may nest. Data that nest deeper can exhaust the stack of
+/// whoever clones, drops or writes them, all of which recurse.
+pub const MAX_DEPTH: usize = 1000;
+/// How deep go-yaml, and Go's `encoding/json`, let them nest. Who sets this limit has a stack for it, also where the data end.
+pub const GO_MAX_DEPTH: usize = 10_000;
 
 /// What sigs.k8s.io/yaml does to a text first.
 const CONVERTING: &str = "error converting YAML to JSON: ";
@@ -68,8 +72,8 @@ impl Error {
     }
 
     /// An error of go-yaml's that says how deep a document may nest.
-    fn depth(line: Option<usize>) -> Self {
-        Self::yaml(line, format!("exceeded max depth of {}", max_depth()))
+    fn depth(line: Option<usize>, max_depth: usize) -> Self {
+        Self::yaml(line, format!("exceeded max depth of {max_depth}"))
     }
 
     /// What was being done, unless the error says it already.
@@ -148,9 +152,9 @@ pub enum Data {
 ///
 /// # Errors
 /// What go-yaml refuses, with its words and line; also `.inf` and `.nan`, which no consumer of ours can hold, and
-/// nesting deeper than [`max_depth`].
+/// nesting deeper than [`MAX_DEPTH`].
 pub fn parse(text: &[u8]) -> Result<Node, Error> {
-    let decoded = decode::decode::<Node>(text)?;
+    let decoded = decode::decode::<Node>(text, MAX_DEPTH)?;
     Ok(decoded.unwrap_or(Node {
         line: 1,
         column: 1,
@@ -166,7 +170,15 @@ pub fn parse(text: &[u8]) -> Result<Node, Error> {
 /// # Errors
 /// As [`parse`], prefixed with `error converting YAML to JSON: `; also the key `null`.
 pub fn to_json(text: &[u8]) -> Result<Value, Error> {
-    let decoded = decode::decode(text).map_err(|e| e.within(CONVERTING))?;
+    to_json_within(text, MAX_DEPTH)
+}
+
+/// As [`to_json`], with another limit of nesting.
+///
+/// # Errors
+/// As [`to_json`].
+pub fn to_json_within(text: &[u8], max_depth: usize) -> Result<Value, Error> {
+    let decoded = decode::decode(text, max_depth).map_err(|e| e.within(CONVERTING))?;
     Ok(decoded.unwrap_or(Value::Null))
 }
 
@@ -221,9 +233,9 @@ pub fn documents(text: &str) -> Result<Vec<&str>, Error> {
 /// `1.2345675e+06`.
 ///
 /// # Errors
-/// Nesting deeper than [`max_depth`].
-pub fn to_string(value: &Value) -> Result<String, Error> {
-    emit::to_string(value)
+/// Nesting deeper than `max_depth`, such as [`MAX_DEPTH`].
+pub fn to_string(value: &Value, max_depth: usize) -> Result<String, Error> {
+    emit::to_string(value, max_depth)
 }
 
 /// Writes `value` as Helm's `toYamlPretty`: yaml.v3 with an indent of 2, with a trailing newline.
@@ -232,7 +244,7 @@ pub fn to_string(value: &Value) -> Result<String, Error> {
 /// `1e+06`.
 ///
 /// # Errors
-/// Nesting deeper than [`max_depth`].
-pub fn to_string_pretty(value: &Value) -> Result<String, Error> {
-    emit::to_string_pretty(value)
+/// Nesting deeper than `max_depth`.
+pub fn to_string_pretty(value: &Value, max_depth: usize) -> Result<String, Error> {
+    emit::to_string_pretty(value, max_depth)
 }

@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
+use super::Error;
 use super::token::{Kind, Mark, Payload, Token};
-use super::{Error, max_depth};
 
 /// How far behind a simple key its colon may be, in characters.
 const MAX_KEY_DISTANCE: u32 = 1024;
@@ -45,7 +45,7 @@ pub(super) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
+    pub(super) fn new(text: &'a str, max_depth: usize) -> Self {
         Scanner {
             text,
             bytes: text.as_bytes(),
@@ -59,7 +59,7 @@ impl<'a> Scanner<'a> {
             simple_key_allowed: true,
             simple_keys: vec![SimpleKey::default()],
             flow_level: 0,
-            max_depth: max_depth(),
+            max_depth,
         }
     }
 
@@ -529,7 +529,10 @@ impl<'a> Scanner<'a> {
     }
 
     fn too_deep(&self) -> Error {
-        Error::depth((self.mark.line > 0).then_some(self.mark.line as usize + 1))
+        Error::depth(
+            (self.mark.line > 0).then_some(self.mark.line as usize + 1),
+            self.max_depth,
+        )
     }
 
     /// Ends the blocks that are further in than `column`.

@@ -20,9 +20,11 @@ fn texts_are_read_and_values_written_as_in_go() {
     check("read.jsonl", 250, |case| to_json(&bytes(case)));
     check("scalars.jsonl", 180, |case| to_json(&bytes(case)));
     let value = |case: &Case| case.field("in").clone();
-    check("write.jsonl", 400, |case| to_string(&value(case)).map(Value::String));
+    check("write.jsonl", 400, |case| {
+        to_string(&value(case), MAX_DEPTH).map(Value::String)
+    });
     check("pretty.jsonl", 180, |case| {
-        to_string_pretty(&value(case)).map(Value::String)
+        to_string_pretty(&value(case), MAX_DEPTH).map(Value::String)
     });
 }
 
@@ -30,7 +32,9 @@ fn texts_are_read_and_values_written_as_in_go() {
 fn written_values_read_back() {
     for case in cases("yaml/write.jsonl") {
         let value = case.field("in").clone();
-        let Ok(text) = to_string(&value) else { continue };
+        let Ok(text) = to_string(&value, MAX_DEPTH) else {
+            continue;
+        };
         // A key `<<` is written like a merge.
         if !value.to_string().contains("<<") {
             let read = to_json(text.as_bytes()).expect(&text);
@@ -152,10 +156,10 @@ fn nesting_is_limited() {
     let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
     let deepest = to_json(nested(MAX_DEPTH).as_bytes()).unwrap();
     assert_eq!(
-        to_string(&deepest).unwrap(),
+        to_string(&deepest, MAX_DEPTH).unwrap(),
         format!("{}[]\n", "- ".repeat(MAX_DEPTH - 1))
     );
-    assert!(to_string_pretty(&deepest).is_ok());
+    assert!(to_string_pretty(&deepest, MAX_DEPTH).is_ok());
     let message = "exceeded max depth of 1000";
     assert_eq!(
         to_json(nested(MAX_DEPTH + 1).as_bytes()).unwrap_err().message(),
@@ -169,9 +173,11 @@ fn nesting_is_limited() {
         );
     }
     let deeper = Value::Array(vec![Value::Array(vec![deepest])]);
-    for written in [to_string(&deeper), to_string_pretty(&deeper)] {
+    for written in [to_string(&deeper, MAX_DEPTH), to_string_pretty(&deeper, MAX_DEPTH)] {
         assert_eq!(written.unwrap_err().message(), message);
     }
+    let text = to_string(&deeper, MAX_DEPTH + 2).unwrap();
+    assert_eq!(to_json_within(text.as_bytes(), MAX_DEPTH + 2).unwrap(), deeper);
 }
 
 #[test]

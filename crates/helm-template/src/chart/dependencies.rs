@@ -276,7 +276,7 @@ fn nested(parent: &str, table: Map) -> Result<Map, Error> {
     if parent == "." {
         return Ok(table);
     }
-    if parent.split('.').count() > yaml::max_depth() {
+    if parent.split('.').count() > yaml::MAX_DEPTH {
         return Err(Error::Values("import-values nest tables too deeply".to_owned()));
     }
     Ok(parent.split('.').rev().fold(table, |inner, key| {

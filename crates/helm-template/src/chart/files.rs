@@ -20,11 +20,17 @@ pub(super) fn check_format(file: &File) -> Result<(), Error> {
 }
 
 /// Builds a chart, and the charts in its `charts/`, from files in the loader's order. The archives in it may take as many
-/// bytes as are `left`.
-pub(super) fn assemble(files: Vec<File>, left: u64, warnings: &mut Vec<Warning>) -> Result<Chart, Error> {
+/// bytes as are `left`, and values nest up to `max_depth` levels.
+pub(super) fn assemble(
+    files: Vec<File>,
+    left: u64,
+    max_depth: usize,
+    warnings: &mut Vec<Warning>,
+) -> Result<Chart, Error> {
     let mut tree = Tree {
         warnings,
         left,
+        max_depth,
         depth: 0,
     };
     tree.build(files)
@@ -35,6 +41,8 @@ struct Tree<'w> {
     warnings: &'w mut Vec<Warning>,
     /// What the archives in it may take, in bytes.
     left: u64,
+    /// How deep values may nest.
+    max_depth: usize,
     /// How many charts are around the one that is built.
     depth: usize,
 }
@@ -56,7 +64,7 @@ impl Tree<'_> {
                 "Chart.yaml" => {}
                 "Chart.lock" => drop(read(&file)?),
                 "values.yaml" => {
-                    let values = values::read(&file.data);
+                    let values = values::read(&file.data, self.max_depth);
                     let values = values.map_err(|e| Error::Chart(format!("cannot load values.yaml: {e}")))?;
                     chart.values = Frozen::new(values);
                 }

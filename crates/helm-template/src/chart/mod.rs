@@ -101,24 +101,25 @@ impl Chart {
     /// [`Error`], worded as Helm words it.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
         let mut warnings = Vec::new();
-        let chart = Chart::load_logged(path.as_ref(), &mut warnings)?;
+        let chart = Chart::load_logged(path.as_ref(), go_yaml::MAX_DEPTH, &mut warnings)?;
         Ok(Chart { warnings, ..chart })
     }
 
-    /// As [`load`](Self::load). What Helm's loader would log is added to `warnings`, also before an error.
+    /// As [`load`](Self::load), with values that nest up to `max_depth` levels. What Helm's loader would log is added to
+    /// `warnings`, also before an error.
     ///
     /// # Errors
     /// As [`load`](Self::load): what is wrong with a schema shows when values are checked.
-    pub fn load_logged(path: &Path, warnings: &mut Vec<Warning>) -> Result<Self, Error> {
+    pub fn load_logged(path: &Path, max_depth: usize, warnings: &mut Vec<Warning>) -> Result<Self, Error> {
         let info = std::fs::metadata(path).map_err(|e| Error::io("stat", path, e))?;
         let path = std::path::absolute(path).map_err(|e| Error::io("abs", path, e))?;
         if info.is_dir() {
             files::check_format(&directory::chart_yaml(&path)?)?;
             let files = directory::read(&path, warnings)?;
-            return files::assemble(files, archive::MAX_UNPACKED, warnings);
+            return files::assemble(files, archive::MAX_UNPACKED, max_depth, warnings);
         }
         let data = std::fs::read(&path).map_err(|e| Error::io("open", &path, e))?;
-        Chart::unpack_logged(&path, &data, warnings)
+        Chart::unpack_logged(&path, &data, max_depth, warnings)
     }
 
     /// Loads a chart from the bytes of a `.tgz` archive.
@@ -127,21 +128,26 @@ impl Chart {
     /// As [`load`](Self::load).
     pub fn unpack(data: &[u8]) -> Result<Self, Error> {
         let mut warnings = Vec::new();
-        let chart = Chart::unpack_logged(Path::new(""), data, &mut warnings)?;
+        let chart = Chart::unpack_logged(Path::new(""), data, go_yaml::MAX_DEPTH, &mut warnings)?;
         Ok(Chart { warnings, ..chart })
     }
 
-    /// As [`unpack`](Self::unpack), as if the bytes were those of the file `path`, with what Helm's loader would log.
+    /// As [`load_logged`](Self::load_logged), from bytes as if they were those of the file `path`.
     ///
     /// # Errors
     /// As [`load`](Self::load), with `path` in them.
-    pub fn unpack_logged(path: &Path, data: &[u8], warnings: &mut Vec<Warning>) -> Result<Self, Error> {
+    pub fn unpack_logged(
+        path: &Path,
+        data: &[u8],
+        max_depth: usize,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Self, Error> {
         let mut left = archive::MAX_UNPACKED;
         let files = archive::read(path, data, &mut left)?;
         let chart_yaml = files.iter().find(|file| file.name == "Chart.yaml");
         let problem = "unable to detect chart version, no Chart.yaml found";
         files::check_format(chart_yaml.ok_or_else(|| Error::Chart(problem.to_owned()))?)?;
-        files::assemble(files, left, warnings)
+        files::assemble(files, left, max_depth, warnings)
     }
 
     /// The chart's name, as `Chart.yaml` gives it.

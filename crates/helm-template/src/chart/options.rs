@@ -38,17 +38,19 @@ pub type RawTexts = HashMap<String, Vec<u8>>;
 impl ValueOptions {
     /// The values, merged in Helm's order: files, then `--set-json`, `--set`, `--set-string`, `--set-file`,
     /// `--set-literal`. Numbers from files and JSON are floats, those of `--set` whole. `-` is read from `stdin`.
-    /// For files of `--set-file` that aren't UTF-8 the tree has strings that stand in the table.
+    /// For files of `--set-file` that aren't UTF-8 the tree has strings that stand in the table. Values in files nest up to
+    /// `max_depth` levels.
     ///
     /// # Errors
     /// A file that can't be read or parsed; a malformed `--set`.
-    pub fn merge(&self, stdin: &mut dyn Read) -> Result<(Map<String, Value>, RawTexts), Error> {
+    pub fn merge(&self, stdin: &mut dyn Read, max_depth: usize) -> Result<(Map<String, Value>, RawTexts), Error> {
         let stdin = RefCell::new(stdin);
         let raw = RefCell::new(RawTexts::new());
         let mut base = Map::new();
         for path in &self.files {
             let bytes = self.read_file(path, &stdin).map_err(Error::Values)?;
-            let parsed = values::read(&bytes).map_err(|e| Error::Values(format!("failed to parse {path}: {e}")))?;
+            let parsed =
+                values::read(&bytes, max_depth).map_err(|e| Error::Values(format!("failed to parse {path}: {e}")))?;
             values::merge_maps(&mut base, parsed);
         }
         for text in &self.set_json {

@@ -217,7 +217,7 @@ mod tests {
     fn values_may_nest_as_deep_as_the_stack_lets_them() {
         let schema =
             json!({"anyOf": [{"type": "number"}, {"allOf": [{"type": "object", "properties": {"a": {"$ref": "#"}}}]}]});
-        let depth = go_yaml::max_depth() - 2;
+        let depth = go_yaml::MAX_DEPTH - 2;
         let around = |inner, _| Json::Object([("a".to_owned(), inner)].into_iter().collect());
         let deep = |innermost| (0..depth).fold(innermost, around);
         let check = |innermost| {

@@ -25,8 +25,8 @@ const GLOBAL: &str = "global";
 /// Reads values from YAML. Several documents are merged, later ones win. All numbers become floats.
 ///
 /// # Errors
-/// Text that isn't YAML, a document that isn't a map, text after a `---`; worded as Helm words it.
-pub fn read(text: &[u8]) -> Result<JsonMap<String, Json>, String> {
+/// Text that isn't YAML or nests deeper than `max_depth`, a document that isn't a map, text after a `---`; worded as Helm words it.
+pub fn read(text: &[u8], max_depth: usize) -> Result<JsonMap<String, Json>, String> {
     let mut text = Cow::Borrowed(text);
     // Helm ends the last line itself; without it a literal block would lose its newline.
     if !text.is_empty() && !text.ends_with(b"\n") {
@@ -36,7 +36,7 @@ pub fn read(text: &[u8]) -> Result<JsonMap<String, Json>, String> {
     // Each is parsed before the next is looked for.
     for document in yaml::Documents::new(&text) {
         let document = document.map_err(|e| format!("error reading yaml document: {e}"))?;
-        match yaml::to_json(document).map(yaml::all_floats) {
+        match yaml::to_json_within(document, max_depth).map(yaml::all_floats) {
             Ok(Json::Null) => {}
             Ok(Json::Object(table)) => merge_maps(&mut values, table),
             Ok(other) => {

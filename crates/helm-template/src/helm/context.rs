@@ -92,7 +92,7 @@ pub struct Context {
     pub(super) texts: Vec<Str>,
     /// The file that is being rendered.
     file: String,
-    limits: Limits,
+    pub(super) limits: Limits,
     steps: u64,
     started: Duration,
     deepest: usize,

@@ -33,7 +33,7 @@ fn count(meter: &Meter, value: &Value) -> Result<(), String> {
 fn convert(context: &Context, value: &Value, depth: usize) -> Result<Json, String> {
     count(&context.meter, value)?;
     // Deeper than what is written: then it is taken to contain itself.
-    if depth > yaml::max_depth() + 1 {
+    if depth > context.limits.yaml_depth + 1 {
         return Err(format!(
             "json: unsupported value: encountered a cycle via {}",
             value.type_name()
@@ -99,7 +99,8 @@ pub(super) fn table() -> Vec<Func<Context>> {
         }),
         Func::with_context("toYamlPretty", |context: &mut Context, value: &Value| {
             let json = to_json_value(context, value);
-            let text = json.and_then(|json| yaml::to_string_pretty(&json).map_err(|e| e.to_string()));
+            let depth = context.limits.yaml_depth;
+            let text = json.and_then(|json| yaml::to_string_pretty(&json, depth).map_err(|e| e.to_string()));
             without_last_break(text.unwrap_or_default())
         }),
         Func::with_context("fromYaml", from_yaml),
@@ -147,7 +148,7 @@ pub(super) fn yaml_text(context: &Context, value: &Value) -> Result<String, Stri
         true => format!("error marshaling into JSON: {text}"),
         false => text,
     })?;
-    let text = yaml::to_string(&json).map_err(|e| e.to_string());
+    let text = yaml::to_string(&json, context.limits.yaml_depth).map_err(|e| e.to_string());
     text.map(without_last_break)
 }
 
@@ -161,7 +162,7 @@ fn error_map(text: String) -> Value {
 /// Reads YAML as JSON data with all numbers as floats.
 fn read_yaml(context: &Context, text: &[u8]) -> Result<Result<Json, String>, CallError> {
     context.meter.has_room(weight::to_read(text))?;
-    let read = yaml::to_json(text);
+    let read = yaml::to_json_within(text, context.limits.yaml_depth);
     let json = read.map(yaml::all_floats).map_err(|e| e.to_string());
     // Beyond the limit the evaluator ends the call.
     let _ = context.meter.spend(json.as_ref().map_or(0, weight::of));

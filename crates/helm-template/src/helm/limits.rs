@@ -10,6 +10,8 @@ pub struct Limits {
     pub steps: u64,
     /// Levels of templates and control structures that may be open at once. A render has the stack for the default.
     pub depth: usize,
+    /// Levels that YAML may nest which is read or written. For more than the default there must be a stack.
+    pub yaml_depth: usize,
     /// Bytes that all templates together may write.
     pub output: usize,
     /// Bytes that a render may make: its values, what functions make, what is written and, where objects are read, they.
@@ -28,6 +30,7 @@ impl Default for Limits {
         Limits {
             steps: 200_000_000,
             depth: 10_000,
+            yaml_depth: go_yaml::MAX_DEPTH,
             output: 64 << 20,
             memory: 1 << 30,
             time: Duration::from_secs(30),

@@ -67,7 +67,7 @@ impl Manifest {
     /// The document's data, whole numbers kept as such; null if it holds nothing but comments.
     pub fn object(&self) -> &Value {
         self.object
-            .get_or_init(|| yaml::to_json(self.text.as_bytes()).unwrap_or_default())
+            .get_or_init(|| yaml::to_json_within(self.text.as_bytes(), yaml::GO_MAX_DEPTH).unwrap_or_default())
     }
 
     /// The Kubernetes objects of the document: none for comments, the items of a list, else the document itself.
@@ -181,8 +181,9 @@ impl Sorted {
         input: &Input<'_>,
         warnings: &mut Vec<Warning>,
     ) -> Result<(), Problem> {
+        let read = |text| yaml::to_json_within(text, input.limits.yaml_depth);
         let text = std::str::from_utf8(file).map_err(|_| {
-            let error = yaml::to_json(file).err().map(|error| error.to_string());
+            let error = read(file).err().map(|error| error.to_string());
             Problem::Yaml(error.unwrap_or_else(|| "the document is not UTF-8".to_owned()))
         })?;
         for (text, line) in split(text) {
@@ -190,7 +191,7 @@ impl Sorted {
                 let size = weight::to_read(text.as_bytes());
                 meter.has_room(size).map_err(|_| Problem::Memory)?;
             }
-            let object = yaml::to_json(text.as_bytes()).map_err(|error| Problem::Yaml(error.to_string()))?;
+            let object = read(text.as_bytes()).map_err(|error| Problem::Yaml(error.to_string()))?;
             let head = Head::read(&object).map_err(|error| Problem::Yaml(error.to_string()))?;
             let mut kept = OnceLock::new();
             if input.read_objects {
