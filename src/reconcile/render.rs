@@ -173,8 +173,7 @@ pub async fn prepare(
         .map_err(|refused| Phase::stalled(Reason::Refused, refused.to_string()))?;
     // Before the values are read, which take memory as well.
     let share = Arc::new(Mutex::new(context.budget.share().await));
-    let invalid = |error: values::Error| Phase::stalled(error.reason(), error.to_string());
-    let spec = resource.spec().map_err(|error| invalid(error.into()))?;
+    let spec = resource.spec().map_err(values::Error::from)?;
     let mut work = Work {
         context,
         unit,
@@ -183,7 +182,7 @@ pub async fn prepare(
         identity: Identity {
             owner: resource.owner(&unit.group_kind),
             operator: context.operator.clone(),
-            namespace: values::release_namespace(unit, resource).map_err(invalid)?,
+            namespace: values::release_namespace(unit, resource)?,
         },
         values: Value::Null,
         sources: Answers::new(),
@@ -196,7 +195,7 @@ pub async fn prepare(
     };
     secrets::publish_names(&work.secrets, resource, &unit.group_kind);
     let found = work.read_sources(answers).await?;
-    work.values = values::values(unit, &found, spec).map_err(invalid)?;
+    work.values = values::values(unit, &found, spec)?;
     let mut memory = Memory::read(context, resource, release).await?;
     release.tried.kept = memory.known();
     let inputs = |asked: &[String]| inputs::digest(&context.key, unit, resource, &work.snapshot, asked);
@@ -351,8 +350,7 @@ impl Work<'_> {
     /// What Secrets and ConfigMaps the values come from, the weakest first. Also if the values are wrong, the answers tell
     /// what may cure them.
     async fn read_sources(&mut self, answers: &mut Answers) -> Result<Vec<(Source, Value)>, Phase> {
-        let invalid = |error: values::Error| Phase::stalled(error.reason(), error.to_string());
-        let sources = sources::sources(self.unit, self.resource).map_err(invalid)?;
+        let sources = sources::sources(self.unit, self.resource)?;
         let keys: Vec<LookupKey> = sources.iter().map(|source| source.key.clone()).collect();
         self.sources = self.fetch(&keys).await?.into_iter().collect();
         answers.clone_from(&self.sources);

@@ -27,6 +27,14 @@ pub(super) struct Source {
 /// A list that can't be read, a name that can't be made, or a release without a namespace.
 pub(super) fn sources(unit: &Unit, resource: &CustomResource) -> Result<Vec<Source>, Error> {
     let watch = &unit.watch;
+    if !watch.has_sources() {
+        return Ok(Vec::new());
+    }
+    let data = resource.as_data(&unit.resource);
+    let namespace = match resource.key.namespace.as_str() {
+        "" => values::release_namespace(unit, resource)?,
+        own => own.to_owned(),
+    };
     let mut lists = vec![("valuesFrom".to_owned(), watch.values_from.clone())];
     if let Some(field) = &watch.values_from_field {
         let place = field.to_string();
@@ -38,16 +46,12 @@ pub(super) fn sources(unit: &Unit, resource: &CustomResource) -> Result<Vec<Sour
     for (list, sources) in lists {
         for (index, from) in sources.into_iter().enumerate() {
             let place = format!("{list}[{index}]");
-            let data = resource.as_data(&unit.resource);
             let name = render_text("valuesFrom", &from.name, &data);
             let name = name.map_err(|error| Error::Source(format!("{place}: name: {error}")))?;
             let key = LookupKey {
                 api_version: "v1".to_owned(),
                 kind: from.kind.name().to_owned(),
-                namespace: match resource.key.namespace.as_str() {
-                    "" => values::release_namespace(unit, resource)?,
-                    own => own.to_owned(),
-                },
+                namespace: namespace.clone(),
                 name: name.trim().to_owned(),
             };
             // Without a name, all of them would be looked up.

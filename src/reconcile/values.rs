@@ -7,7 +7,7 @@ use super::custom_resource::CustomResource;
 use super::sources::{self, Source};
 use crate::cluster::decoding::Unreadable;
 use crate::plan::grants;
-use crate::plan::status::Reason;
+use crate::plan::status::{Phase, Reason};
 use crate::watches::names::is_dns_label;
 use helm_template::chart::strvals::{self, Mode};
 use helm_template::chart::values::merge_maps;
@@ -35,13 +35,14 @@ pub enum Error {
     Refused(#[from] grants::Refused),
 }
 
-impl Error {
-    /// As the conditions say it.
-    pub fn reason(&self) -> Reason {
-        match self {
+/// As the conditions say it.
+impl From<Error> for Phase {
+    fn from(error: Error) -> Self {
+        let reason = match error {
             Error::Refused(_) => Reason::Refused,
             _ => Reason::ValuesInvalid,
-        }
+        };
+        Phase::stalled(reason, error.to_string())
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::look::{annotation, condition, says, text, uid};
+use crate::look::{HOOK_RUN, annotation, condition, says, text, uid};
 use crate::operator::Operator;
 use crate::support::eventually;
 use crate::world::{SOON, World, member_rule};
@@ -135,7 +135,7 @@ fn a_failed_hook_leaves_the_members_and_is_tried_again() -> Result<()> {
         let job = world.get("job", "a-migrate")?;
         Ok(job.filter(|job| first != uid(job).as_str()))
     })?;
-    let again = annotation(&again, "chartwright.dev/hook-run");
+    let again = annotation(&again, HOOK_RUN);
     ensure!(again != run["run"].as_str(), "{again:?}");
     ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "blue");
 

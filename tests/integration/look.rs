@@ -10,6 +10,8 @@ pub const PART_OF: &str = "applyset.kubernetes.io/part-of";
 pub const OPERATOR: &str = "chartwright.dev/operator";
 /// The annotation by which it recognises them.
 pub const TRACKING: &str = "chartwright.dev/tracking-id";
+/// Says which run of a hook an object is.
+pub const HOOK_RUN: &str = "chartwright.dev/hook-run";
 
 /// A condition of an object; `null` if it is not there.
 pub fn condition(object: &Value, kind: &str) -> Value {

@@ -8,13 +8,10 @@ use serde_json::{Value, json};
 
 use crate::fault::Faults;
 use crate::history::{History, MEMBERS, SECOND, SOURCE, Wanted};
-use crate::look::{TRACKING, annotation, is_marked, uid};
+use crate::look::{HOOK_RUN, TRACKING, annotation, is_marked, uid};
 use crate::model::store::{JOB, Key};
 use crate::place::Place;
 use crate::release::{claims_ready, content, members};
-
-/// Says which run of a hook an object is.
-const HOOK_RUN: &str = "chartwright.dev/hook-run";
 
 impl History {
     /// As [`History::careful`], for all operators.

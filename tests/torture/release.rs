@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use crate::flavour;
 use crate::lane::Lane;
-use crate::look::{OPERATOR, PART_OF, TRACKING, annotation, condition, is_marked, is_ready, label, text, uid};
+use crate::look::{
+    HOOK_RUN, OPERATOR, PART_OF, TRACKING, annotation, condition, is_marked, is_ready, label, text, uid,
+};
 
 /// Kind and name.
 pub type Id = (String, String);
@@ -96,7 +98,7 @@ pub async fn holds(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
     }
     let mut live = live(lane, release).await?;
     // What a hook made is no member.
-    live.retain(|_, object| annotation(object, "chartwright.dev/hook-run").is_none());
+    live.retain(|_, object| annotation(object, HOOK_RUN).is_none());
     let expected = members_of(lane, release, spec);
     let (found, wanted) = (live.keys(), expected.keys());
     ensure!(found.clone().eq(wanted.clone()), "{found:?}, not {wanted:?}");

@@ -80,7 +80,8 @@ pub struct Given<'a>(pub &'a [Value]);
 // === impl Func ===
 
 impl<C: Host + ?Sized + 'static> Func<C> {
-    /// A function that depends on its arguments, and on the [`Meter`] if that is one of its parameters, such as `|count: i64, text: &[u8]| text.repeat(count as usize)`.
+    /// A function that depends on its arguments, and on the [`Meter`] if that is one of its parameters, such as
+    /// `|count: i64, text: &[u8]| text.repeat(count as usize)`.
     pub fn new<A, R, F>(name: &'static str, function: F) -> Self
     where
         A: for<'a> Arguments<'a>,
