@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use helm_template::chart::{self, Chart};
-use helm_template::render::{Engine, Input, Release};
+use helm_template::render::{Engine, Input, Kept, Release};
 use serde_json::{Map, Value, json};
 
 #[global_allocator]
@@ -143,10 +143,13 @@ fn helm(samples: &mut Samples, chart: &Path, values: Option<&str>, runs: usize) 
     Ok(())
 }
 
+/// As the operator renders a release for the first time.
 fn input(values: &Map<String, Value>) -> Input<'static> {
+    static NOTHING: LazyLock<Kept> = LazyLock::new(|| Kept::new([0; 32]));
     Input {
         random: Some(Arc::new([0; 32])),
-        // As the operator renders.
+        kept: Some(&NOTHING),
+        guards_secrets: true,
         read_objects: true,
         ..Input::new(Release::install("bench", "default"), Value::Object(values.clone()))
     }
