@@ -2,11 +2,13 @@
 
 pub mod completion;
 pub mod flags;
+mod history;
 mod leftovers;
 mod memory;
 mod release_finalizers;
 mod render;
 mod run;
+mod target;
 pub mod template;
 pub mod version;
 
@@ -40,6 +42,8 @@ enum Command {
     Run(Box<flags::RunArgs>),
     Render(render::RenderArgs),
     ReleaseFinalizers(release_finalizers::ReleaseFinalizersArgs),
+    History(history::HistoryArgs),
+    Rollback(history::RollbackArgs),
     Leftovers(leftovers::LeftoversArgs),
     Template(Box<template::TemplateArgs>),
     Completion(completion::CompletionArgs),
@@ -54,6 +58,8 @@ pub fn main() -> ExitCode {
         Command::Template(args) => return template::run(&args),
         Command::Render(args) => render::run(&args),
         Command::ReleaseFinalizers(args) => release_finalizers::run(&args),
+        Command::History(args) => history::history(&args),
+        Command::Rollback(args) => history::rollback(&args),
         Command::Leftovers(args) => leftovers::run(&args),
         Command::Completion(args) => completion::run(&args, Cli::command(), &mut io::stdout()).map_err(Into::into),
         Command::Version(args) => version::run(&args, &mut io::stdout()).map_err(Into::into),
@@ -110,6 +116,9 @@ mod tests {
             "release-finalizers --all --kind A",
             "release-finalizers --deleting --orphan",
             "completion tcsh",
+            "history memcached",
+            "rollback memcached web three",
+            "rollback memcached web --timeout soon",
         ] {
             assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
         }
@@ -117,6 +126,8 @@ mod tests {
             "release-finalizers --kind Memcached -n shop --name=web",
             "release-finalizers --all --deleting --dry-run",
             "leftovers --delete -n shop --uid=u",
+            "history memcacheds.cache.example.com web -n shop -o json",
+            "rollback memcached web 3 --wait --timeout 1m",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }

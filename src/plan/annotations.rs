@@ -20,6 +20,9 @@ pub const FORCE_AT: &str = "chartwright.dev/force-at";
 pub const RESET_AT: &str = "chartwright.dev/reset-at";
 /// On a custom resource: a new value draws all its random results anew.
 pub const REGENERATE: &str = "chartwright.dev/regenerate";
+/// On a custom resource: a new value, the number of a revision, runs that revision until the spec changes. What follows an
+/// `@` only tells two requests apart.
+pub const ROLLBACK_TO: &str = "chartwright.dev/rollback-to";
 /// On a custom resource, written by us: the Secret that holds its random results.
 pub const KEPT: &str = "chartwright.dev/kept-results";
 /// On a custom resource, written by us: who had the release before, until everything of theirs is taken over.
@@ -51,13 +54,14 @@ const SDK_ROLLBACK_FORCE: &str = "helm.sdk.operatorframework.io/rollback-force";
 /// What all annotations of ours begin with.
 const PREFIX: &str = "chartwright.dev/";
 /// All of them, on whatever objects: a member may be a custom resource itself.
-const KNOWN: [&str; 18] = [
+const KNOWN: [&str; 19] = [
     SUSPEND,
     RECONCILE_PERIOD,
     REQUESTED_AT,
     FORCE_AT,
     RESET_AT,
     REGENERATE,
+    ROLLBACK_TO,
     KEPT,
     TAKEOVER,
     PRUNE,
@@ -95,6 +99,12 @@ pub fn is_suspended(annotations: &Annotations) -> bool {
 /// Whether the custom resource stays until every member is gone; `None` if it doesn't say, or says what is no bool.
 pub fn uninstall_wait(annotations: &Annotations) -> Option<bool> {
     parse_bool(annotations.get(SDK_UNINSTALL_WAIT)?)
+}
+
+/// The revision that a value of [`ROLLBACK_TO`] names; `None` if it names none.
+pub fn rollback_to(value: &str) -> Option<i64> {
+    let (revision, _) = value.split_once('@').unwrap_or((value, ""));
+    revision.trim().parse().ok().filter(|revision| *revision > 0)
 }
 
 /// The custom resource lets a render without objects prune everything.
@@ -144,6 +154,11 @@ pub fn problems(annotations: &Annotations) -> Vec<String> {
             }
             _ => {}
         }
+    }
+    if let Some(value) = annotations.get(ROLLBACK_TO)
+        && rollback_to(value).is_none()
+    {
+        problems.push(bad_value(ROLLBACK_TO, value, "the number of a revision"));
     }
     if is_true(annotations, SDK_UPGRADE_FORCE) {
         problems.push(format!(

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::applyset;
@@ -47,7 +48,7 @@ pub struct Member {
 }
 
 /// A rendered object with its template.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rendered {
     pub object: Value,
     pub source: String,
@@ -272,6 +273,14 @@ pub fn digest<'m>(key: &Key, members: impl Iterator<Item = &'m Member>) -> Strin
 }
 
 impl Member {
+    /// As it is kept, to be read like a manifest again.
+    pub fn rendered(&self) -> Rendered {
+        Rendered {
+            object: self.object.clone(),
+            source: self.source.clone(),
+        }
+    }
+
     /// When it is applied: whatever has a lower turn is applied, and healthy, before.
     pub fn turn(&self) -> (Stage, i32) {
         (self.stage, self.policy.wave)

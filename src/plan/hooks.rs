@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::annotations::{AFTER, TIMEOUT, bad_value};
-use super::desired::{Member, Stage};
+use super::desired::{Member, Rendered, Stage};
 use super::health::{self, Status};
 use super::identity::{GroupKind, ObjectId};
 use super::policy::Policy;
@@ -32,6 +32,8 @@ pub const DELETED: &str = "its object was deleted before it ended";
 pub enum Operation {
     Install,
     Upgrade,
+    /// Back to an earlier revision, with the hooks of that one.
+    Rollback,
     Delete,
 }
 
@@ -53,14 +55,6 @@ pub struct Hook {
     pub after_healthy: bool,
 }
 
-/// A hook as a Secret keeps it for the deletion, when there may be no chart any more.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StoredHook {
-    pub source: String,
-    /// With our labels.
-    pub object: Value,
-}
-
 /// How far the hooks of a release have come: `status.hooks`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -72,6 +66,9 @@ pub struct Progress {
     pub revision: i64,
     /// Counts the attempts at this revision: another render, or a hook that is tried again.
     pub attempt: u32,
+    /// Runs that failed in this operation.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub failures: u32,
     /// Keyed digest of the members and hooks that the operation is for.
     pub digest: String,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -148,35 +145,6 @@ pub enum State {
     Hopeless(String),
 }
 
-// === impl StoredHook ===
-
-impl StoredHook {
-    pub fn of(hook: &Hook) -> Self {
-        StoredHook {
-            source: hook.member.source.clone(),
-            object: hook.member.object.clone(),
-        }
-    }
-
-    /// The hook; `None` if it isn't one, which nobody but another than us can have written.
-    pub fn read(self) -> Option<Hook> {
-        let (group_kind, version) = GroupKind::of(&self.object)?;
-        let text = |field: &str| self.object["metadata"][field].as_str().unwrap_or_default();
-        let id = ObjectId::new(group_kind, text("namespace"), text("name"));
-        let member = Member {
-            stage: Stage::of(&id.group_kind),
-            id,
-            version,
-            source: self.source,
-            digest: String::new(),
-            policy: Policy::default(),
-            owner: None,
-            object: self.object,
-        };
-        Some(Hook::of(member).0)
-    }
-}
-
 // === impl Operation ===
 
 impl Operation {
@@ -185,6 +153,7 @@ impl Operation {
         match self {
             Operation::Install => HookEvent::PreInstall,
             Operation::Upgrade => HookEvent::PreUpgrade,
+            Operation::Rollback => HookEvent::PreRollback,
             Operation::Delete => HookEvent::PreDelete,
         }
     }
@@ -194,6 +163,7 @@ impl Operation {
         match self {
             Operation::Install => HookEvent::PostInstall,
             Operation::Upgrade => HookEvent::PostUpgrade,
+            Operation::Rollback => HookEvent::PostRollback,
             Operation::Delete => HookEvent::PostDelete,
         }
     }
@@ -202,6 +172,24 @@ impl Operation {
 // === impl Hook ===
 
 impl Hook {
+    /// Reads one that was kept; `None` if it isn't one, which nobody but another than us can have written.
+    pub fn read(kept: Rendered) -> Option<Self> {
+        let (group_kind, version) = GroupKind::of(&kept.object)?;
+        let text = |field: &str| kept.object["metadata"][field].as_str().unwrap_or_default();
+        let id = ObjectId::new(group_kind, text("namespace"), text("name"));
+        let member = Member {
+            stage: Stage::of(&id.group_kind),
+            id,
+            version,
+            source: kept.source,
+            digest: String::new(),
+            policy: Policy::default(),
+            owner: None,
+            object: kept.object,
+        };
+        Some(Hook::of(member).0)
+    }
+
     /// Reads the annotations of a hook. What means nothing has no effect, and comes back as sentences about it.
     pub fn of(member: Member) -> (Self, Vec<String>) {
         let annotations = member.object.pointer("/metadata/annotations");
@@ -264,7 +252,12 @@ impl Hook {
 
     /// True if one of the operations that a release goes through by itself runs it.
     pub fn is_of_an_operation(&self) -> bool {
-        let operations = [Operation::Install, Operation::Upgrade, Operation::Delete];
+        let operations = [
+            Operation::Install,
+            Operation::Upgrade,
+            Operation::Rollback,
+            Operation::Delete,
+        ];
         operations
             .iter()
             .any(|operation| self.runs_at(operation.before()) || self.runs_at(operation.after()))
@@ -280,6 +273,10 @@ impl Hook {
         let ttl = self.member.object.pointer("/spec/ttlSecondsAfterFinished");
         ttl.is_some_and(Value::is_number)
     }
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// True for the kinds that run and end.
@@ -377,6 +374,7 @@ impl Progress {
     pub fn begin(&mut self, operation: Operation, revision: i64, digest: &str, hooks: &[Hook]) {
         let again = self.operation == Some(operation) && self.revision == revision;
         self.attempt = if again { self.attempt.saturating_add(1) } else { 1 };
+        self.failures = 0;
         self.operation = Some(operation);
         self.revision = revision;
         digest.clone_into(&mut self.digest);

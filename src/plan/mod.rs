@@ -14,6 +14,7 @@ pub mod drift;
 pub mod fingerprint;
 pub mod grants;
 pub mod health;
+pub mod history;
 pub mod hooks;
 pub mod identity;
 pub mod intent;

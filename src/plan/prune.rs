@@ -32,6 +32,8 @@ pub struct Knowledge {
 pub enum Purpose {
     /// The render no longer contains it.
     Prune,
+    /// The revision that is gone back to doesn't contain it.
+    Rollback,
     /// Its custom resource goes.
     Delete,
     /// Its custom resource goes, and leaves its members behind.
@@ -121,7 +123,7 @@ pub fn verdict(id: &ObjectId, live: &Live, owner: &Owner, purpose: Purpose) -> V
         Purpose::Orphan => return Verdict::Release,
         Purpose::Suspended if live.owner.is_some() => return Verdict::Disown,
         Purpose::Suspended => return Verdict::Stay,
-        Purpose::Prune | Purpose::Delete => {}
+        Purpose::Prune | Purpose::Rollback | Purpose::Delete => {}
     }
     if let Some((name, uid)) = &live.controller
         && *uid != owner.uid
@@ -131,7 +133,13 @@ pub fn verdict(id: &ObjectId, live: &Live, owner: &Owner, purpose: Purpose) -> V
     if live.keep {
         return Verdict::Release;
     }
-    if purpose == Purpose::Prune && is_protected(&id.group_kind) && !live.prune_allowed {
+    let is_held = match purpose {
+        Purpose::Prune => !live.prune_allowed,
+        // Nobody asked for that: the upgrade may be repaired yet.
+        Purpose::Rollback => true,
+        _ => false,
+    };
+    if is_held && is_protected(&id.group_kind) {
         return Verdict::Hold;
     }
     Verdict::Delete

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::desired::Member;
+use super::history::{Attempt, Fallback, History};
 use super::hooks::Progress;
 use super::identity::ObjectId;
 use super::request::Handled;
@@ -67,6 +68,14 @@ pub struct Record {
     /// How far its hooks have come.
     #[serde(skip_serializing_if = "Progress::is_empty")]
     pub hooks: Progress,
+    #[serde(skip_serializing_if = "History::is_empty")]
+    pub history: History,
+    /// The upgrade that is under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<Attempt>,
+    /// What runs in the place of what is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<Fallback>,
 }
 
 /// What a status holds of a record.
@@ -176,6 +185,9 @@ impl Record {
             renewal: text("renewal").and_then(|time| time.parse().ok()),
             handled: Handled::of_status(status),
             hooks: Progress::deserialize(&status["hooks"]).unwrap_or_default(),
+            history: History::deserialize(&status["history"]).unwrap_or_default(),
+            attempt: Attempt::deserialize(&release["attempt"]).ok(),
+            fallback: Fallback::deserialize(&release["fallback"]).ok(),
         }
     }
 

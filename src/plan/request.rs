@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::annotations::{Annotations, FORCE_AT, REGENERATE, REQUESTED_AT, RESET_AT};
+use super::annotations::{Annotations, FORCE_AT, REGENERATE, REQUESTED_AT, RESET_AT, ROLLBACK_TO};
 
 /// Something that a new text in an annotation asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -19,6 +19,8 @@ pub enum Request {
     Reset,
     /// All random results are drawn anew.
     Regenerate,
+    /// An earlier revision runs until the spec changes.
+    Rollback,
 }
 
 /// The requests that were carried out last, each by its text.
@@ -29,7 +31,13 @@ pub struct Handled(BTreeMap<Request, String>);
 // === impl Request ===
 
 impl Request {
-    pub const ALL: [Request; 4] = [Request::Regenerate, Request::Reconcile, Request::Force, Request::Reset];
+    pub const ALL: [Request; 5] = [
+        Request::Regenerate,
+        Request::Reconcile,
+        Request::Force,
+        Request::Reset,
+        Request::Rollback,
+    ];
 
     fn annotation(self) -> &'static str {
         match self {
@@ -37,6 +45,7 @@ impl Request {
             Request::Force => FORCE_AT,
             Request::Reset => RESET_AT,
             Request::Regenerate => REGENERATE,
+            Request::Rollback => ROLLBACK_TO,
         }
     }
 
@@ -47,6 +56,7 @@ impl Request {
             Request::Force => "lastHandledForceAt",
             Request::Reset => "lastHandledResetAt",
             Request::Regenerate => "lastHandledRegenerateAt",
+            Request::Rollback => "lastHandledRollbackTo",
         }
     }
 }

@@ -60,6 +60,12 @@ pub enum Reason {
     HookRunning,
     /// A hook failed, or took too long.
     HookFailed,
+    /// An earlier revision runs in the place of what the custom resource asks for.
+    RolledBack,
+    /// It is on its way there.
+    RollingBack,
+    /// An upgrade failed, and is not tried again.
+    UpgradeFailed,
     /// A member says that it failed.
     MemberFailed,
     /// A member is being deleted and will be made anew.
@@ -115,7 +121,7 @@ pub enum Phase {
 }
 
 /// The chart of a release.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chart {
     pub name: String,
     pub version: String,
@@ -174,17 +180,19 @@ impl Event {
 }
 
 /// The fields of the status that are ours; anything else there belongs to somebody else.
-pub const FIELDS: [&str; 11] = [
+pub const FIELDS: [&str; 13] = [
     "observedGeneration",
     "conditions",
     "release",
     "inventory",
     "notes",
     "hooks",
+    "history",
     "lastHandledRegenerateAt",
     "lastHandledReconcileAt",
     "lastHandledForceAt",
     "lastHandledResetAt",
+    "lastHandledRollbackTo",
     "failures",
 ];
 
@@ -352,12 +360,15 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
     };
     report.record.handled.tell(&mut status);
     if report.record_unread {
-        keep(&mut status, &["release", "inventory"]);
+        keep(&mut status, &["release", "inventory", "history"]);
         keep(&mut status, &Request::ALL.map(Request::status_field));
     } else {
         status.insert("release".into(), release(report, previous));
         if !report.record.entries.is_empty() && !report.brief {
             status.insert("inventory".into(), report.record.inventory());
+        }
+        if !report.record.history.is_empty() && !report.brief {
+            status.insert("history".into(), json!(report.record.history));
         }
     }
     if report.failures > 0 {
@@ -379,14 +390,22 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
         status.insert("hooks".into(), hooks);
     }
     let mut status = Value::Object(status);
-    for texts in ["/notes", "/hooks/notRun", "/release/lookups", "/release/capabilities"] {
+    for texts in [
+        "/notes",
+        "/hooks/notRun",
+        "/release/lookups",
+        "/release/capabilities",
+        "/release/fallback/why",
+    ] {
         if let Some(value) = status.pointer_mut(texts) {
             redact(value, report.secrets);
         }
     }
-    let runs = status.pointer_mut("/hooks/runs").and_then(Value::as_array_mut);
-    for message in runs.into_iter().flatten().filter_map(|run| run.get_mut("message")) {
-        redact(message, report.secrets);
+    for (list, field) in [("/hooks/runs", "message"), ("/history", "failed")] {
+        let items = status.pointer_mut(list).and_then(Value::as_array_mut);
+        for text in items.into_iter().flatten().filter_map(|item| item.get_mut(field)) {
+            redact(text, report.secrets);
+        }
     }
     status
 }
@@ -459,6 +478,8 @@ fn release(report: &Report<'_>, previous: &Value) -> Value {
         "inputs": record.done_for,
         "settled": settled,
         "renewal": record.renewal,
+        "attempt": record.attempt,
+        "fallback": record.fallback,
         "lookups": lookups,
         "capabilities": capabilities,
         "record": record.whereabouts(report.record_in_secret),

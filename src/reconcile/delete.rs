@@ -94,6 +94,7 @@ impl Run<'_> {
         self.forget_delete_hooks(release).await?;
         self.forget_stored().await?;
         self.forget_kept().await?;
+        self.forget_renders(release).await?;
         self.forget_record(release).await?;
         Ok(Gone::All(match (suspended, policy) {
             (true, _) => "suspended: its objects are left as they are",

@@ -4,35 +4,28 @@
 use helm_template::render::HookEvent;
 
 use super::Run;
-use super::kept;
 use super::release::Release;
+use super::sealed::Purpose;
 use super::status::rights;
 use super::superset::{self, Superset};
 use crate::cluster::error::Error;
-use crate::cluster::secrets::{self, Files, Form, Place};
-use crate::plan::desired;
-use crate::plan::hooks::{Hook, Operation, RunPhase, StoredHook, in_order};
-use crate::plan::record::secret::{pack, unpack};
+use crate::plan::desired::{self, Rendered};
+use crate::plan::hooks::{Hook, Operation, RunPhase, in_order};
 use crate::plan::status::{Phase, Reason};
-use crate::telemetry::metrics;
 
-const SECRET_TYPE: &str = "chartwright.dev/delete-hooks";
-const FILE: &str = "hooks.json.gz";
+const STORED: Purpose = Purpose {
+    prefix: "chartwright-hooks",
+    kind: "chartwright.dev/delete-hooks",
+    what: "the hooks for the deletion",
+};
 
 impl Run<'_> {
-    fn delete_hooks_place(&self) -> Place {
-        Place {
-            name: format!("chartwright-hooks-{}", self.written.uid),
-            ..kept::place(self.context, &self.written)
-        }
-    }
-
     fn delete_hooks_failed(&self, error: &Error) -> Phase {
         let hint = rights(
             error,
             "a chart with hooks that run at deletion needs the rights to get, create, patch and delete Secrets there",
         );
-        let place = self.delete_hooks_place();
+        let place = self.sealed_place(&STORED, "");
         let message = format!("{place}, which keeps the hooks for the deletion: {error}{hint}");
         Phase::failed(Reason::Record, message)
     }
@@ -50,17 +43,9 @@ impl Run<'_> {
         if hooks.is_empty() {
             self.forget_delete_hooks(release).await?;
         } else {
-            let form = Form {
-                kind: SECRET_TYPE,
-                what: "the hooks for the deletion",
-                about: &format!("{} {}", self.unit.group_kind, self.written.key),
-                uid: Some(&self.written.uid),
-            };
-            let stored: Vec<StoredHook> = hooks.iter().map(|hook| StoredHook::of(hook)).collect();
-            let files = Files::from([(FILE.to_owned(), pack(&serde_json::to_vec(&stored).unwrap_or_default()))]);
-            let written = secrets::write(&self.context.client, &self.delete_hooks_place(), files, &form, None).await;
+            let stored: Vec<Rendered> = hooks.iter().map(|hook| hook.member.rendered()).collect();
+            let written = self.seal(&STORED, "", &stored).await;
             written.map_err(|error| self.delete_hooks_failed(&error))?;
-            self.context.metrics.wrote("Secret", metrics::Operation::Apply);
         }
         release.record.hooks.stored = digest;
         Ok(())
@@ -96,15 +81,13 @@ impl Run<'_> {
 
     /// The hooks as they were stored; none if somebody deleted them.
     async fn stored_hooks(&self) -> Result<Vec<Hook>, Phase> {
-        let place = self.delete_hooks_place();
-        let found = secrets::read(&self.context.client, &place).await;
-        let found = found.map_err(|error| self.delete_hooks_failed(&error))?;
-        let stored: Option<Vec<StoredHook>> =
-            found.and_then(|(files, _)| serde_json::from_slice(&unpack(files.get(FILE)?)?).ok());
+        let found = self.unseal::<Vec<Rendered>>(&STORED, "").await;
+        let stored = found.map_err(|error| self.delete_hooks_failed(&error))?;
         if stored.is_none() {
+            let place = self.sealed_place(&STORED, "");
             tracing::warn!(resource = %self.written.key, "{place} is lost: the hooks for the deletion are not run");
         }
-        let hooks = stored.unwrap_or_default().into_iter().filter_map(StoredHook::read);
+        let hooks = stored.unwrap_or_default().into_iter().filter_map(Hook::read);
         Ok(hooks.collect())
     }
 
@@ -116,7 +99,7 @@ impl Run<'_> {
         if release.record.hooks.stored.is_empty() {
             return Ok(());
         }
-        let removed = secrets::remove(&self.context.client, &self.delete_hooks_place()).await;
-        removed.map(drop).map_err(|error| self.delete_hooks_failed(&error))
+        let removed = self.remove_sealed(&STORED, "").await;
+        removed.map_err(|error| self.delete_hooks_failed(&error))
     }
 }

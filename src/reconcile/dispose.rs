@@ -111,7 +111,7 @@ impl Run<'_> {
                     for (id, disposed) in self.dispose_all(items, owner, purpose).await {
                         removed.note(id, disposed);
                     }
-                    if purpose != Purpose::Prune && !removed.failures.is_empty() {
+                    if !matches!(purpose, Purpose::Prune | Purpose::Rollback) && !removed.failures.is_empty() {
                         break;
                     }
                 }

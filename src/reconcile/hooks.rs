@@ -28,7 +28,7 @@ use crate::plan::status::{Changes, Phase, Reason};
 use crate::telemetry::metrics;
 
 /// How long a hook may take if neither it nor the watch says so: as with Helm.
-const TIMEOUT: Duration = Duration::from_secs(300);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(300);
 /// Helm writes this on hooks, and on nothing else.
 const HOOK_ANNOTATION: &str = "helm.sh/hook";
 
@@ -75,7 +75,10 @@ impl Run<'_> {
         let revision = release.record.revision;
         let operation = match revision {
             0 => Operation::Install,
-            _ if prepared.revision > revision => Operation::Upgrade,
+            _ if prepared.revision > revision => match prepared.rollback {
+                Some(_) => Operation::Rollback,
+                None => Operation::Upgrade,
+            },
             // What was begun is not asked for any more.
             _ if progress.is_open() && progress.revision > revision => {
                 self.stop_hooks(release).await?;
@@ -156,7 +159,7 @@ impl Run<'_> {
         release.record.hooks.done = is_over;
         // Told once, and not before the hooks are over.
         changes.installed = is_over && operation == Operation::Install;
-        changes.upgraded = is_over && operation == Operation::Upgrade;
+        changes.upgraded = is_over && matches!(operation, Operation::Upgrade | Operation::Rollback);
         match ended {
             Ok(()) => (phase, changes),
             Err(unfinished) => {
@@ -295,7 +298,9 @@ impl Run<'_> {
         message: String,
     ) -> Result<(), Phase> {
         let message = message + &self.last_lines(hook).await;
-        release.record.hooks.note(run.ends(RunPhase::Failed, &message));
+        let progress = &mut release.record.hooks;
+        progress.note(run.ends(RunPhase::Failed, &message));
+        progress.failures = progress.failures.saturating_add(1);
         if hook.deleted_on_failure {
             self.clear(&hook.member.id).await?;
         }

@@ -29,7 +29,9 @@ mod release;
 mod render;
 mod requests;
 mod retry;
+mod rollback;
 mod scale;
+mod sealed;
 mod secrets;
 mod send;
 mod sources;
@@ -221,23 +223,32 @@ impl Run<'_> {
         }
         self.hold_again(release).await?;
         self.note_finished_jobs(release);
+        self.note_rollback_request(release).await;
         if self.former_release.is_none() && !release.record.hooks.is_open() && self.is_converged(release) {
             self.tell_leftovers(release).await;
-            return Ok(self.health_of_record(release).await.into());
+            let phase = self.health_of_record(release).await;
+            if !self.gives_up(release, &phase).await? {
+                return Ok(self.told(release, phase, &mut Changes::default()).into());
+            }
         }
         let mut tries = 0;
         loop {
-            let prepared = self.prepare(release).await?;
+            let mut prepared = self.prepare(release).await?;
+            self.fall_back(release, &mut prepared).await?;
             tries += 1;
-            let (phase, changes) = match self.carry_out(release, &prepared).await {
+            let (phase, mut changes) = match self.carry_out(release, &prepared).await {
                 Ok(Some(done)) => done,
                 Ok(None) if tries < TRIES => continue,
                 Ok(None) => (apply::interrupted(), Changes::default()),
                 Err(phase) => (phase, Changes::default()),
             };
+            if self.gives_up(release, &phase).await? {
+                tries = 0;
+                continue;
+            }
             self.tell_leftovers(release).await;
             return Ok(Conclusion {
-                phase,
+                phase: self.told(release, phase, &mut changes),
                 changes,
                 prepared: Some(prepared),
             });
@@ -271,8 +282,11 @@ impl Run<'_> {
             format!("{:?} {}", prepared.notes, objects.collect::<String>())
         });
         self.note_intent(release, prepared, before.is_empty());
+        self.note_attempt(release, prepared);
         self.begin_operation(release, prepared, &before).await?;
-        let forced = self.requested(release, Request::Force);
+        let forced = self
+            .requested(release, Request::Force)
+            .filter(|_| prepared.rollback.is_none());
         let is_forced = forced.is_some();
         let mut applied = self.apply(release, prepared, forced).await;
         if let Some(phase) = applied.phase {

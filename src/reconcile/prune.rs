@@ -139,7 +139,11 @@ impl Run<'_> {
         };
         let wave = |(_, candidate): &(ObjectId, Candidate)| candidate.wave();
         let turns = sequence::removal(candidates, |(id, _)| id, wave, &release.record, DeletionPolicy::Delete);
-        pruned.note(self.remove(turns, owner, Purpose::Prune).await);
+        let purpose = match prepared.rollback {
+            Some(_) => Purpose::Rollback,
+            None => Purpose::Prune,
+        };
+        pruned.note(self.remove(turns, owner, purpose).await);
         self.context.metrics.pruned.inc_by(pruned.gone.len() as u64);
         pruned
     }
@@ -368,6 +372,11 @@ impl Run<'_> {
         release.record.hooks.hooks.clone_from(&prepared.hooks_digest);
         release.last_render.inputs.clone_from(&prepared.inputs);
         release.last_render.capabilities.clone_from(&prepared.capabilities);
+        if prepared.rollback.is_some() {
+            // What these inputs were rendered to isn't what runs.
+            release.last_render.inputs.clear();
+        }
+        self.list_revision(release, prepared).await?;
         self.settle(release, prepared).await
     }
 

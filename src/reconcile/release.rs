@@ -127,6 +127,7 @@ impl Release {
         let reset = self.record.handled.pending(Request::Reset, &resource.annotations);
         if let Some(text) = reset.filter(|_| !annotations::is_suspended(&resource.annotations)) {
             self.record.handled.set(Request::Reset, text);
+            self.retry_upgrade();
             self.backoff.failures = 0;
             self.contests.forget();
         }
@@ -237,7 +238,10 @@ pub struct LastRender {
 impl LastRender {
     pub(super) fn of_record(record: &Record) -> Self {
         LastRender {
-            inputs: record.done_for.clone().unwrap_or_default(),
+            inputs: match record.fallback {
+                None => record.done_for.clone().unwrap_or_default(),
+                Some(_) => String::new(),
+            },
             capabilities: record.capabilities.clone(),
             lookups: record.lookups.clone(),
             ..LastRender::default()

@@ -20,7 +20,9 @@ use crate::cluster::error::Error;
 use crate::cluster::{lookup, objects};
 use crate::plan::dependencies;
 use crate::plan::desired::{self, Desired, Identity, Member, Rendered as Manifest};
+use crate::plan::digest::Key;
 use crate::plan::grants;
+use crate::plan::history::is_watched;
 use crate::plan::hooks::Hook;
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::record::Entry;
@@ -65,6 +67,10 @@ pub struct Prepared {
     pub(super) failed_groups: Vec<String>,
     /// The revision that this render is.
     pub revision: i64,
+    /// The one that it is made of, if it goes back to one.
+    pub(super) rollback: Option<i64>,
+    /// Digest of its values, where a failure has consequences.
+    pub(super) values: String,
     /// Random results: what is stored, and what is to be.
     pub(super) memory: Memory,
     /// The memory for the members, while there are any.
@@ -207,8 +213,13 @@ pub async fn prepare(
     lock(&share).keep(prepared.size);
     // Not for one that failed, which may tell of what it did not come to render.
     work.secrets.turn();
+    let values = match is_watched(unit.watch.on_failure) {
+        true => context.key.digest(&[work.values.to_string().as_bytes()]),
+        false => String::new(),
+    };
     Ok(Prepared {
         memory,
+        values,
         since_settled,
         _share: Some(share),
         ..prepared
@@ -474,22 +485,7 @@ impl Work<'_> {
     }
 
     fn assemble(&self, revision: i64, (rendered, mut desired): (Rendered, Desired), answers: &Answers) -> Prepared {
-        // Without a UID, it is rendered for nobody.
-        if self.unit.watch.refers_to_owners() && !self.resource.uid.is_empty() {
-            let reference = Arc::new(self.resource.owner_reference(&self.unit.resource));
-            let has_hooks = desired.hooks.iter().any(Hook::is_of_deletion);
-            references::refer(
-                &mut desired.members,
-                &self.resource.key.namespace,
-                &reference,
-                has_hooks,
-            );
-            let is_ordered = has_hooks || desired.members.iter().any(|member| member.policy.wave != 0);
-            for hook in &mut desired.hooks {
-                let member = std::slice::from_mut(&mut hook.member);
-                references::refer(member, &self.resource.key.namespace, &reference, is_ordered);
-            }
-        }
+        give_owners(self.unit, self.resource, &mut desired);
         self.secrets.publish(&self.identity.namespace);
         let hooks = desired.hooks.iter().map(|hook| &hook.member);
         for member in desired.members.iter().chain(hooks) {
@@ -497,9 +493,7 @@ impl Work<'_> {
             self.secrets.publish(&member.id.namespace);
             self.secrets.publish(&member.id.group_kind.kind);
         }
-        let (run, not_run): (Vec<&Hook>, Vec<&Hook>) = desired.hooks.iter().partition(|hook| hook.is_of_an_operation());
-        let not_run = not_run.into_iter().map(describe_hook).collect();
-        let hooks_digest = desired::digest(&self.context.key, run.iter().map(|hook| &hook.member));
+        let (hooks_digest, not_run) = hooks_of(&desired, &self.context.key);
         let version = |key: &LookupKey| answers.get(key).map(dependencies::version).unwrap_or_default();
         let now = |key: &LookupKey| self.earlier.and_then(|earlier| earlier.version_now(key));
         let used = &rendered.used_lookups;
@@ -527,10 +521,55 @@ impl Work<'_> {
             capabilities: rendered.asked,
             failed_groups: self.snapshot.failed.clone(),
             revision,
+            rollback: None,
+            values: String::new(),
             memory: Memory::default(),
             size: rendered.size,
             _share: None,
         }
+    }
+}
+
+/// Gives members and hooks the reference to their custom resource, where they may have one.
+pub(super) fn give_owners(unit: &Unit, resource: &CustomResource, desired: &mut Desired) {
+    // Without a UID, it is rendered for nobody.
+    if !unit.watch.refers_to_owners() || resource.uid.is_empty() {
+        return;
+    }
+    let (reference, namespace) = (
+        Arc::new(resource.owner_reference(&unit.resource)),
+        &resource.key.namespace,
+    );
+    let has_hooks = desired.hooks.iter().any(Hook::is_of_deletion);
+    references::refer(&mut desired.members, namespace, &reference, has_hooks);
+    let is_ordered = has_hooks || desired.members.iter().any(|member| member.policy.wave != 0);
+    for hook in &mut desired.hooks {
+        references::refer(
+            std::slice::from_mut(&mut hook.member),
+            namespace,
+            &reference,
+            is_ordered,
+        );
+    }
+}
+
+/// The digest of the hooks that operations run, and descriptions of the others.
+fn hooks_of(desired: &Desired, key: &Key) -> (String, Vec<String>) {
+    let (run, not_run): (Vec<&Hook>, Vec<&Hook>) = desired.hooks.iter().partition(|hook| hook.is_of_an_operation());
+    let digest = desired::digest(key, run.iter().map(|hook| &hook.member));
+    (digest, not_run.into_iter().map(describe_hook).collect())
+}
+
+impl Prepared {
+    /// Has the render of an earlier revision, kept since, in the place of its own.
+    pub(super) fn replace(&mut self, desired: Desired, notes: Option<String>, to: i64, revision: i64, key: &Key) {
+        (self.hooks_digest, self.not_run) = hooks_of(&desired, key);
+        self.desired = desired;
+        self.notes = notes;
+        self.rollback = Some(to);
+        self.revision = revision;
+        self.stay.clear();
+        self.held.clear();
     }
 }
 

@@ -14,8 +14,9 @@ use crate::cluster::custom_resource as writes;
 use crate::cluster::error::Error;
 use crate::cluster::throttle::asked_to_wait;
 use crate::plan::annotations;
+use crate::plan::history::Revision;
 use crate::plan::request::Request;
-use crate::plan::status::{self, Changes, Chart, Event, Phase, Reason, Report};
+use crate::plan::status::{self, Changes, Event, Phase, Reason, Report};
 use crate::telemetry::metrics::{Operation, ReconcileResult};
 
 /// So many times in a row a release is put off before its status says so.
@@ -138,17 +139,12 @@ impl Run<'_> {
     }
 
     fn status(&self, release: &Release, conclusion: &Conclusion) -> Value {
-        let metadata = self
-            .unit
-            .renderer
+        let record = &release.record;
+        let earlier = record
+            .fallback
             .as_ref()
-            .ok()
-            .map(|renderer| &renderer.chart().metadata);
-        let chart = metadata.map(|metadata| Chart {
-            name: metadata.name.clone(),
-            version: metadata.version.clone(),
-            app_version: metadata.app_version.clone(),
-        });
+            .and_then(|fallback| record.history.get(fallback.to?));
+        let chart = earlier.map(Revision::chart).or_else(|| self.chart());
         let report = Report {
             generation: self.generation,
             release_name: &self.written.key.name,
@@ -255,13 +251,22 @@ impl Run<'_> {
     /// # Errors
     /// The phase of a release of which it can't be written.
     pub(super) async fn store_progress(&mut self, release: &mut Release, message: String) -> Result<(), Phase> {
+        self.write_down(release, Phase::waiting(Reason::HookRunning, message))
+            .await
+    }
+
+    /// Writes down what was decided before anything is done about it.
+    ///
+    /// # Errors
+    /// The phase of a release of which it can't be written.
+    pub(super) async fn write_down(&mut self, release: &mut Release, phase: Phase) -> Result<(), Phase> {
         self.save_record(release).await?;
-        let next = self.status(release, &Phase::waiting(Reason::HookRunning, message).into());
+        let next = self.status(release, &phase.into());
         match self.write_status(release, &next).await && !self.missing {
             true => Ok(()),
             false => Err(Phase::failed(
                 Reason::Record,
-                "how far the hooks have come can't be written into the status now",
+                "how far the release has come can't be written into the status now",
             )),
         }
     }

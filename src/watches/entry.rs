@@ -9,9 +9,9 @@ use kube::core::{Expression, Selector};
 use super::names;
 use super::overrides;
 use super::reader::{Fields, Report, describe, suggestion};
-use super::{Allow, Collisions, DeletionPolicy, Outside, Watch, sources};
+use super::{Allow, Collisions, DeletionPolicy, OnFailure, Outside, Watch, sources};
 
-const KNOWN: [&str; 21] = [
+const KNOWN: [&str; 23] = [
     "group",
     "version",
     "kind",
@@ -33,16 +33,17 @@ const KNOWN: [&str; 21] = [
     "collisions",
     "allow",
     "lookups",
+    "onFailure",
+    "retries",
 ];
 /// Keys of the format that this version doesn't act on yet.
-const LATER: [&str; 7] = [
+const LATER: [&str; 6] = [
     "patches",
     "drift",
     "ignoreDifferences",
     "crds",
     "releaseName",
     "serviceAccountName",
-    "retries",
 ];
 const DRY_RUN_OPTIONS: [&str; 6] = ["", "client", "server", "none", "true", "false"];
 
@@ -78,6 +79,8 @@ pub(super) fn read(node: &Node, outside: &Outside<'_>, report: &mut Report<'_>) 
             "means the period of the flag --reconcile-period, not never",
         ),
         timeout: report.duration(&fields, "timeout", "means 5 minutes, not for ever"),
+        on_failure: report.choice(&fields, "onFailure", OnFailure::NAMES),
+        retries: report.count(&fields, "retries", 0).unwrap_or_default(),
         wait: report.bool(&fields, "wait", false),
         watch_dependent_resources: report.bool(&fields, "watchDependentResources", true),
         max_concurrent_reconciles: report.count(&fields, "maxConcurrentReconciles", 1),
@@ -113,6 +116,12 @@ fn warn_of_traps(watch: &Watch, fields: &Fields<'_>, report: &mut Report<'_>) {
             at,
             "`watchDependentResources: false`: members that are changed or deleted are put right only at the next \
              resync, and readiness is noticed only then",
+        );
+    }
+    if let (OnFailure::Retry, Some(at)) = (watch.on_failure, fields.get("retries")) {
+        report.warn(
+            at,
+            "`retries` has no effect without `onFailure: rollback` or `onFailure: stall`: it is tried again until it succeeds",
         );
     }
     if let (Collisions::Force, Some(at)) = (watch.collisions, fields.get("collisions")) {

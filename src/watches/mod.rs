@@ -28,7 +28,7 @@ use go_yaml::{self as yaml, Data};
 
 pub use finding::{Errors, Finding, Warning};
 pub use overrides::OverrideValue;
-pub use policies::{Collisions, DeletionPolicy};
+pub use policies::{Collisions, DeletionPolicy, OnFailure};
 
 use reader::{Report, describe};
 use sources::{ValuesFrom, ValuesFromField};
@@ -58,8 +58,11 @@ pub struct Watch {
     pub watch_dependent_resources: bool,
     /// At least 1. `None`: the limit of the flag.
     pub max_concurrent_reconciles: Option<usize>,
-    /// How long each hook may take. `None`: 5 minutes, as with Helm.
+    /// How long each hook may take, and an upgrade until it is healthy. `None`: 5 minutes, as with Helm.
     pub timeout: Option<Duration>,
+    /// What becomes of an upgrade that failed, after so many retries.
+    pub on_failure: OnFailure,
+    pub retries: usize,
     /// Hooks that follow an installation or an upgrade wait until all members are healthy.
     pub wait: bool,
     /// A namespace, or a Go template over the custom resource that makes one.
@@ -264,6 +267,10 @@ impl Watch {
                 lists(&self.lookups)
             )
         );
+        // What is kept of a release depends on it.
+        if self.on_failure == OnFailure::Rollback {
+            text.push_str("rollback");
+        }
         data_encoding::HEXLOWER.encode(&Sha256::digest(text.as_bytes()))
     }
 }

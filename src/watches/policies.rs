@@ -1,4 +1,4 @@
-//! The keys `deletionPolicy` and `collisions`.
+//! The keys `deletionPolicy`, `collisions` and `onFailure`.
 
 /// What becomes of a release's members when its custom resource is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,5 +39,25 @@ impl Collisions {
         ("Prevent", Self::Prevent),
         ("Adopt", Self::Adopt),
         ("Force", Self::Force),
+    ];
+}
+
+/// What becomes of an upgrade that failed, after its retries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// It is tried again, ever more seldom, until it succeeds or something else is asked for.
+    #[default]
+    Retry,
+    /// The last revision that was healthy is applied again.
+    Rollback,
+    /// It is left as it is.
+    Stall,
+}
+
+impl OnFailure {
+    pub(super) const NAMES: [(&str, Self); 3] = [
+        ("retry", Self::Retry),
+        ("rollback", Self::Rollback),
+        ("stall", Self::Stall),
     ];
 }

@@ -300,6 +300,19 @@ fn hooks_that_an_installation_gets_after_it_failed_are_run() -> Result<()> {
 }
 
 #[test]
+fn hooks_for_the_deletion_that_somebody_else_wrote_are_not_run() -> Result<()> {
+    let world = world("hooks-forged", &[])?;
+    let _operator = world.start()?;
+    let widget = world.install("a", json!({"hooks": [hook("bye", "pre-delete")]}))?;
+    let other = world.install("b", json!({"hooks": [hook("forged", "pre-delete")]}))?;
+    let secret = |widget: &Value| format!("chartwright-hooks-{}", uid(widget));
+    let forged = world.expect("secret", &secret(&other))?["data"].clone();
+    world.patch("secret", &secret(&widget), &json!({"data": forged}))?;
+    world.delete("a")?;
+    world.absent("job", ["a-bye", "b-forged"])
+}
+
+#[test]
 fn a_deletion_runs_what_was_stored_whatever_became_of_the_chart() -> Result<()> {
     let world = world("hooks-delete", &["timeout: 3s"])?;
     let operator = world.start()?;

@@ -39,6 +39,7 @@ mod replicas;
 mod requests;
 mod retry;
 mod rights;
+mod rollback;
 mod schema;
 mod scope;
 mod sources;

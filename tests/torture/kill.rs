@@ -97,7 +97,7 @@ async fn lane_of(scenarios: &[Scenario], flavour: Flavour, fault: Fault, positio
         Flavour::Plain => format!("kill-{:?}-{fault:?}", scenarios[0]),
         flavour => format!("kill-{flavour:?}-{fault:?}"),
     };
-    let mut lane = Lane::new(&name.to_lowercase(), flavour, &[]).await?;
+    let mut lane = Lane::new(&name.to_lowercase(), flavour, scenarios[0].watch_keys()).await?;
     let mut outcome = Ok(());
     for (place, scenario) in scenarios.iter().enumerate() {
         if place == 1 && flavour == Flavour::Lossy {
@@ -158,6 +158,14 @@ fn what_a_killed_install_left_goes_with_a_custom_resource_that_is_deleted_meanwh
 #[test]
 fn what_a_killed_upgrade_added_goes_when_it_is_taken_back_meanwhile() -> Result<()> {
     both(Reverted)
+}
+
+#[test]
+fn an_upgrade_that_goes_back_is_made_good_after_a_kill_at_any_write() -> Result<()> {
+    match everything() {
+        true => both(RollsBack),
+        false => sampled(&[RollsBack], Flavour::Plain, 3),
+    }
 }
 
 #[test]

@@ -96,6 +96,21 @@ pub async fn holds(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
         let found = condition(&widget, kind);
         ensure!(found.is_null() || found["status"] == "False", "{found}");
     }
+    has_members(lane, release, spec, widget).await
+}
+
+/// The release is what this spec says, and not its own, whose upgrade failed.
+pub async fn is_rolled_back(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
+    let widget = lane.widget(release).await?.context("the custom resource is gone")?;
+    let stalled = condition(&widget, "Stalled");
+    let is_told =
+        stalled["reason"] == "RolledBack" && stalled["observedGeneration"] == widget["metadata"]["generation"];
+    ensure!(is_told, "{}", widget["status"]);
+    has_members(lane, release, spec, widget).await
+}
+
+/// Members, marks and record are what a spec says; gives the custom resource.
+async fn has_members(lane: &Lane, release: &str, spec: &Value, widget: Value) -> Result<Value> {
     let mut live = live(lane, release).await?;
     // What a hook made is no member.
     live.retain(|_, object| annotation(object, HOOK_RUN).is_none());

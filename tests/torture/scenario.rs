@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::flavour;
 use crate::former;
 use crate::lane::Lane;
-use crate::release::{Id, holds, is_gone, live, only_what_changed_was_written, spec, versions};
+use crate::release::{Id, holds, is_gone, is_rolled_back, live, only_what_changed_was_written, spec, versions};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scenario {
@@ -24,6 +24,8 @@ pub enum Scenario {
     Abandoned,
     /// An upgrade that is taken back while no operator runs.
     Reverted,
+    /// An upgrade of which an object is refused, after others were applied: it goes back.
+    RollsBack,
     /// A release that helm-operator made, of which the chart now renders less.
     Takeover,
     /// The same; its custom resource is deleted while no operator runs.
@@ -49,6 +51,11 @@ impl Scenario {
                 spec["color"] = "red".into();
                 spec["extra"] = json!(["two", "three"]);
             }
+            RollsBack => {
+                spec["color"] = "red".into();
+                spec["extra"] = json!(["two", "three"]);
+                spec["deployment"] = json!({"enabled": true, "replicas": -1});
+            }
             PruneKinds => {
                 spec["secret"]["enabled"] = false.into();
                 spec["priorityClass"]["enabled"] = false.into();
@@ -62,6 +69,14 @@ impl Scenario {
             }
         }
         spec
+    }
+
+    /// What its watch says besides.
+    pub fn watch_keys(self) -> &'static [&'static str] {
+        match self {
+            RollsBack => &["onFailure: rollback"],
+            _ => &[],
+        }
     }
 
     pub fn is_takeover(self) -> bool {
@@ -93,7 +108,7 @@ impl Scenario {
     /// What starts the operator's work.
     pub async fn act(self, lane: &mut Lane, release: &str) -> Result<()> {
         match self {
-            Install | Upgrade | PruneKinds | Abandoned | Reverted => lane.put(release, &self.spec()).await,
+            Install | Upgrade | PruneKinds | Abandoned | Reverted | RollsBack => lane.put(release, &self.spec()).await,
             Takeover | TakeoverAbandoned => lane.start(),
             Delete => lane.delete(release).await,
             Drift => {
@@ -125,6 +140,7 @@ impl Scenario {
                 flavour::is_taken_over(lane, release).await?;
                 holds(lane, release, &self.spec()).await.map(drop)
             }
+            RollsBack => is_rolled_back(lane, release, &first()).await.map(drop),
             Reverted if interrupted => holds(lane, release, &first()).await.map(drop),
             _ => holds(lane, release, &self.spec()).await.map(drop),
         }
@@ -143,7 +159,7 @@ impl Scenario {
                 Ok(())
             }
             // A member may have changed and changed back; what somebody edited or deleted is written again.
-            Reverted | Drift => {
+            Reverted | RollsBack | Drift => {
                 let mut before = before.clone();
                 before.retain(|id, _| !id.1.ends_with("-main") && !id.1.ends_with("-one"));
                 only_what_changed_was_written(lane, release, &before, &after, (&first(), &first()))

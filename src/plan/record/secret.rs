@@ -137,12 +137,12 @@ mod tests {
             revision: 3,
             done_for: Some("inputs".into()),
             settled: "before".into(),
-            entries: Vec::new(),
             lookups: vec!["v1/Secret/shop/tls".into()],
             capabilities: vec!["batch/v1".into()],
             renewal: Some("2026-02-03T04:05:06Z".parse().unwrap()),
             handled,
-            hooks: Default::default(),
+            history: serde_json::from_str(r#"[{"revision": 3, "kept": true}]"#).unwrap(),
+            ..Record::default()
         };
         for members in [0, 1, 3000] {
             let entry = |n: usize| entry(&id("Deployment.apps", &format!("member-{n}")));

@@ -1,0 +1,263 @@
+//! `chartwright history` and `chartwright rollback`: the revisions of a release, and the way back to one of them.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::block_on;
+use super::target::{Target, TargetArgs};
+use crate::plan::annotations::ROLLBACK_TO;
+use crate::plan::conditions;
+use crate::plan::history::{History, Revision};
+use crate::plan::record::Record;
+use crate::watches::duration;
+
+const HISTORY_EXAMPLES: &str = "\
+Examples:
+  # The revisions of a release, as helm history lists them
+  chartwright history memcached web --namespace shop
+
+  # For programs
+  chartwright history memcached web -o json";
+
+const ROLLBACK_EXAMPLES: &str = "\
+Examples:
+  # Back to the last revision that was healthy, until the spec changes
+  chartwright rollback memcached web
+
+  # Back to revision 3, and wait until it runs
+  chartwright rollback memcached web 3 --wait";
+
+/// How often the status is read while something is awaited.
+const POLL: Duration = Duration::from_millis(500);
+
+/// List the revisions of a release
+#[derive(Args, Clone, Debug)]
+#[command(after_help = HISTORY_EXAMPLES)]
+pub struct HistoryArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+/// Run an earlier revision of a release until its spec changes
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = ROLLBACK_EXAMPLES,
+    long_about = "Run an earlier revision of a release until its spec changes\n\n\
+        Annotates the custom resource, and the operator does the rest: pre-rollback hooks, the objects as they were applied \
+        then, post-rollback hooks. What holds data is never deleted. Revisions are kept where the watch says \
+        `onFailure: rollback`."
+)]
+pub struct RollbackArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    /// The revision [default: the last one before the present that was healthy]
+    revision: Option<i64>,
+    /// Wait until it runs and its members are ready
+    #[arg(long)]
+    wait: bool,
+    /// Wait no longer, as a Go duration
+    #[arg(long, default_value = "5m", value_parser = parse_timeout)]
+    timeout: Duration,
+}
+
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    duration::parse(text).map_err(|error| error.to_string())
+}
+
+pub fn history(args: &HistoryArgs) -> anyhow::Result<()> {
+    block_on(async {
+        let target = args.target.connect().await?;
+        let (record, _) = record(&target).await?;
+        let mut out = io::stdout().lock();
+        match args.output {
+            Output::Table => write!(out, "{}", table(&record))?,
+            Output::Json => {
+                let items = record.history.iter();
+                let items: Vec<Value> = items.map(|listed| as_json(listed, record.revision)).collect();
+                writeln!(out, "{}", serde_json::to_string_pretty(&items)?)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// What is recorded of a release, and the custom resource.
+async fn record(target: &Target) -> anyhow::Result<(Record, Value)> {
+    let object = target.read().await?;
+    let record = Record::from_status(&object["status"]).into_record();
+    ensure!(
+        !record.history.is_empty(),
+        "the status of {target} lists no revision: nothing was applied for it yet, or its schema drops status.history"
+    );
+    Ok((record, object))
+}
+
+fn as_json(listed: &Revision, running: i64) -> Value {
+    let mut item = json!(listed);
+    item["status"] = listed.state(running).into();
+    item
+}
+
+fn table(record: &Record) -> String {
+    let header = [
+        "REVISION",
+        "UPDATED",
+        "STATUS",
+        "CHART",
+        "APP VERSION",
+        "GENERATION",
+        "DESCRIPTION",
+    ];
+    let rows = record.history.iter().map(|listed| {
+        [
+            listed.revision.to_string(),
+            listed.deployed.map_or_else(|| "-".to_owned(), |time| time.to_string()),
+            listed.state(record.revision).to_owned(),
+            format!("{}-{}", listed.chart, listed.version),
+            listed.app_version.clone(),
+            listed.generation.to_string(),
+            describe(listed),
+        ]
+    });
+    let rows: Vec<[String; 7]> = [header.map(str::to_owned)].into_iter().chain(rows).collect();
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let line = |row: &[String; 7]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+fn describe(listed: &Revision) -> String {
+    // One line a revision.
+    let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    match (listed.rollback_to, listed.kept) {
+        _ if !listed.failed.is_empty() => first(&listed.failed),
+        (Some(to), _) => format!("Rollback to {to}"),
+        (None, true) => "Kept: can be gone back to".to_owned(),
+        (None, false) => String::new(),
+    }
+}
+
+pub fn rollback(args: &RollbackArgs) -> anyhow::Result<()> {
+    block_on(async {
+        let target = args.target.connect().await?;
+        let (record, object) = record(&target).await?;
+        let to = goal(&record, args.revision)?;
+        let text = format!("{to}@{}", jiff::Timestamp::now());
+        target.annotate(&object, ROLLBACK_TO, &text).await?;
+        println!("{target} goes back to revision {to} until its spec changes");
+        match args.wait {
+            true => wait(&target, &text, args.timeout).await,
+            false => Ok(()),
+        }
+    })
+}
+
+/// The revision that is meant, if something can go back to it.
+fn goal(record: &Record, asked: Option<i64>) -> anyhow::Result<i64> {
+    let history: &History = &record.history;
+    let kept: Vec<String> = history.kept().map(|revision| revision.to_string()).collect();
+    let kept = match kept.is_empty() {
+        true => "none is kept: the watch needs `onFailure: rollback`".to_owned(),
+        false => format!("these are kept: {}", kept.join(", ")),
+    };
+    let running = history.get(record.revision).and_then(|listed| listed.rollback_to);
+    let before = running.unwrap_or(record.revision);
+    match asked {
+        None => history
+            .last_healthy(before)
+            .with_context(|| format!("no revision before {before} was healthy and is kept; {kept}")),
+        Some(to) if history.get(to).is_some_and(|listed| listed.kept) => Ok(to),
+        Some(to) => bail!("revision {to} is not kept, so that nothing can go back to it; {kept}"),
+    }
+}
+
+/// Waits until the operator has carried the request out, and says how the release is meanwhile.
+async fn wait(target: &Target, text: &str, timeout: Duration) -> anyhow::Result<()> {
+    let until = Instant::now() + timeout;
+    let mut told = String::new();
+    loop {
+        let object = target.read().await?;
+        let status = &object["status"];
+        let ready = conditions::get(&conditions::of(status), "Ready").cloned();
+        let (reason, message) = ready.map(|ready| (ready.reason, ready.message)).unwrap_or_default();
+        let is_handled = status["lastHandledRollbackTo"] == text;
+        if is_handled && reason == "RolledBack" {
+            println!("{message}");
+            return Ok(());
+        }
+        if is_handled && status["release"]["fallback"].is_null() {
+            bail!("the request was refused, or something else is asked for since: see the Events of {target}");
+        }
+        if is_handled && told != message {
+            eprintln!("{message}");
+            told = message;
+        }
+        ensure!(Instant::now() < until, "not there within {timeout:?}: {told}");
+        sleep(POLL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        let revision = |n: i64, healthy: bool, kept: bool| {
+            json!({"revision": n, "generation": n, "chart": "app", "version": "1.0.0", "appVersion": "2",
+                   "deployed": "2026-01-02T03:04:05Z", "healthy": healthy, "kept": kept})
+        };
+        let mut failed = revision(3, false, false);
+        failed["failed"] = "HookFailed: no\nmore".into();
+        failed["deployed"] = Value::Null;
+        let mut back = revision(4, true, true);
+        back["rollbackTo"] = 2.into();
+        let history = json!([revision(1, true, true), revision(2, true, true), failed, back]);
+        Record::from_status(&json!({"release": {"revision": 4}, "history": history})).into_record()
+    }
+
+    #[test]
+    fn revisions_are_listed_as_helm_does() {
+        let expected = "\
+REVISION  UPDATED               STATUS      CHART      APP VERSION  GENERATION  DESCRIPTION
+1         2026-01-02T03:04:05Z  superseded  app-1.0.0  2            1           Kept: can be gone back to
+2         2026-01-02T03:04:05Z  superseded  app-1.0.0  2            2           Kept: can be gone back to
+3         -                     failed      app-1.0.0  2            3           HookFailed: no
+4         2026-01-02T03:04:05Z  deployed    app-1.0.0  2            4           Rollback to 2
+";
+        assert_eq!(table(&record()), expected);
+        assert_eq!(as_json(record().history.get(3).unwrap(), 4)["status"], "failed");
+    }
+
+    #[test]
+    fn one_goes_back_to_what_is_kept() {
+        let record = record();
+        assert_eq!(goal(&record, None).unwrap(), 1, "the one before that which runs");
+        assert_eq!(goal(&record, Some(2)).unwrap(), 2);
+        let refused = goal(&record, Some(3)).unwrap_err().to_string();
+        assert!(refused.contains("these are kept: 1, 2, 4"), "{refused}");
+        let none = goal(&Record::default(), None).unwrap_err().to_string();
+        assert!(none.contains("onFailure: rollback"), "{none}");
+    }
+}

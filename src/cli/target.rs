@@ -1,0 +1,106 @@
+//! The custom resource that a command is about, as with kubectl: `KIND NAME`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use kube::Client;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::cluster::connect::bounded;
+use crate::cluster::discovery::{Resource, Snapshot};
+use crate::cluster::{self, Discovery};
+use crate::plan::identity::GroupKind;
+
+/// Which custom resource it is.
+#[derive(Args, Clone, Debug)]
+pub struct TargetArgs {
+    /// Its kind, in singular or plural, with or without its group: memcached, memcacheds.cache.example.com
+    kind: String,
+    /// Its name
+    name: String,
+    /// Its namespace [default: that of the kubeconfig]
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// The kubeconfig to use [default: KUBECONFIG, else the cluster around the pod, else ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+}
+
+/// A custom resource that was found.
+pub struct Target {
+    pub group_kind: GroupKind,
+    pub name: String,
+    api: Api<DynamicObject>,
+}
+
+// === impl TargetArgs ===
+
+impl TargetArgs {
+    /// Connects, and finds out what kind is meant.
+    pub async fn connect(&self) -> anyhow::Result<Target> {
+        let client = cluster::connect(self.kubeconfig.as_deref()).await?;
+        let snapshot = Discovery::new(client.clone()).await?.snapshot();
+        let (group_kind, resource) = self.kind(&snapshot)?;
+        Ok(Target {
+            group_kind: group_kind.clone(),
+            name: self.name.clone(),
+            api: self.api(&client, resource),
+        })
+    }
+
+    fn kind<'s>(&self, snapshot: &'s Snapshot) -> anyhow::Result<(&'s GroupKind, &'s Resource)> {
+        let (word, group) = match self.kind.split_once('.') {
+            Some((word, group)) => (word.to_lowercase(), Some(group)),
+            None => (self.kind.to_lowercase(), None),
+        };
+        let is_meant = |(group_kind, resource): &(&GroupKind, &Resource)| {
+            group.is_none_or(|group| group == group_kind.group)
+                && (group_kind.kind.to_lowercase() == word || resource.api.plural == word)
+        };
+        let mut found: Vec<_> = snapshot.kinds().filter(is_meant).collect();
+        found.sort_by_key(|(group_kind, _)| *group_kind);
+        match found.as_slice() {
+            [one] => Ok(*one),
+            [] => bail!("the API server serves no kind {:?}", self.kind),
+            several => {
+                let names: Vec<String> = several.iter().map(|(group_kind, _)| group_kind.to_string()).collect();
+                bail!("{:?} may be any of {}: write one of them", self.kind, names.join(", "))
+            }
+        }
+    }
+
+    fn api(&self, client: &Client, resource: &Resource) -> Api<DynamicObject> {
+        let namespace = self.namespace.as_deref().unwrap_or(client.default_namespace());
+        resource.api_in(client, resource.namespaced.then_some(namespace))
+    }
+}
+
+// === impl Target ===
+
+impl Target {
+    /// The custom resource as it is now.
+    pub async fn read(&self) -> anyhow::Result<Value> {
+        let read = bounded(self.api.get_opt(&self.name)).await;
+        let found = read.with_context(|| self.to_string())?;
+        let object = found.with_context(|| format!("there is no {self}"))?;
+        Ok(serde_json::to_value(object)?)
+    }
+
+    /// Sets an annotation of it, unless it changed since it was read.
+    pub async fn annotate(&self, read: &Value, key: &str, text: &str) -> anyhow::Result<()> {
+        let version = &read["metadata"]["resourceVersion"];
+        let patch = json!({"metadata": {"resourceVersion": version, "annotations": {key: text}}});
+        let (parameters, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        let written = bounded(self.api.patch(&self.name, &parameters, &patch)).await;
+        written.with_context(|| self.to_string())?;
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.group_kind, self.name)
+    }
+}
