@@ -74,7 +74,7 @@ pub struct RollbackArgs {
     timeout: Duration,
 }
 
-fn parse_timeout(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_timeout(text: &str) -> Result<Duration, String> {
     duration::parse(text).map_err(|error| error.to_string())
 }
 
@@ -134,14 +134,19 @@ fn table(record: &Record) -> String {
         ]
     });
     let rows: Vec<[String; 7]> = [header.map(str::to_owned)].into_iter().chain(rows).collect();
+    aligned(rows)
+}
+
+/// Rows in columns as wide as they need to be.
+pub(super) fn aligned<const N: usize>(rows: Vec<[String; N]>) -> String {
     let width = |column: usize| {
         rows.iter()
             .map(|row| row[column].chars().count())
             .max()
             .unwrap_or_default()
     };
-    let widths: Vec<usize> = (0..header.len()).map(width).collect();
-    let line = |row: &[String; 7]| {
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let line = |row: &[String; N]| {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
@@ -165,7 +170,7 @@ pub fn rollback(args: &RollbackArgs) -> anyhow::Result<()> {
         let (record, object) = record(&target).await?;
         let to = goal(&record, args.revision)?;
         let text = format!("{to}@{}", jiff::Timestamp::now());
-        target.annotate(&object, ROLLBACK_TO, &text).await?;
+        target.annotate(&object, &[(ROLLBACK_TO, &text)]).await?;
         println!("{target} goes back to revision {to} until its spec changes");
         match args.wait {
             true => wait(&target, &text, args.timeout).await,

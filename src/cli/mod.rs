@@ -5,6 +5,7 @@ pub mod flags;
 mod history;
 mod leftovers;
 mod memory;
+mod plan;
 mod release_finalizers;
 mod render;
 mod run;
@@ -44,6 +45,7 @@ enum Command {
     ReleaseFinalizers(release_finalizers::ReleaseFinalizersArgs),
     History(history::HistoryArgs),
     Rollback(history::RollbackArgs),
+    Plan(plan::PlanArgs),
     Leftovers(leftovers::LeftoversArgs),
     Template(Box<template::TemplateArgs>),
     Completion(completion::CompletionArgs),
@@ -59,6 +61,7 @@ pub fn main() -> ExitCode {
         Command::Render(args) => render::run(&args),
         Command::ReleaseFinalizers(args) => release_finalizers::run(&args),
         Command::History(args) => history::history(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Rollback(args) => history::rollback(&args),
         Command::Leftovers(args) => leftovers::run(&args),
         Command::Completion(args) => completion::run(&args, Cli::command(), &mut io::stdout()).map_err(Into::into),
@@ -118,6 +121,8 @@ mod tests {
             "completion tcsh",
             "history memcached",
             "rollback memcached web three",
+            "plan run memcached web",
+            "plan run memcached web backup --set x",
             "rollback memcached web --timeout soon",
         ] {
             assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
@@ -128,6 +133,8 @@ mod tests {
             "leftovers --delete -n shop --uid=u",
             "history memcacheds.cache.example.com web -n shop -o json",
             "rollback memcached web 3 --wait --timeout 1m",
+            "plan run memcached web backup --set a=b --set c= --wait",
+            "plan list memcached web -n shop",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }

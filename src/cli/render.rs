@@ -328,9 +328,6 @@ fn print(prepared: &Prepared, is_keyed: bool, out: &mut String) -> anyhow::Resul
             unknown.source, unknown.group_kind, unknown.version
         );
     }
-    for hook in &prepared.not_run {
-        eprintln!("not run: {hook}");
-    }
     for member in &prepared.desired.members {
         let mut object = content(member, None);
         if is_keyed {
@@ -339,15 +336,14 @@ fn print(prepared: &Prepared, is_keyed: bool, out: &mut String) -> anyhow::Resul
         let (source, text) = (&member.source, yaml::to_string(object.as_ref(), yaml::MAX_DEPTH)?);
         out.push_str(&format!("---\n# Source: {source}\n{text}"));
     }
-    for hook in prepared.desired.hooks.iter().filter(|hook| hook.is_of_an_operation()) {
+    for hook in &prepared.desired.hooks {
         let (source, text) = (
             &hook.member.source,
             yaml::to_string(content(&hook.member, None).as_ref(), yaml::MAX_DEPTH)?,
         );
-        let events: Vec<&str> = hook.events.iter().map(|event| event.name()).collect();
         out.push_str(&format!(
             "---\n# Source: {source}\n# Hook: {}\n{text}",
-            events.join(",")
+            hook.events.join(",")
         ));
     }
     Ok(())

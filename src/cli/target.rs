@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::cluster::connect::bounded;
 use crate::cluster::discovery::{Resource, Snapshot};
@@ -32,6 +32,7 @@ pub struct TargetArgs {
 pub struct Target {
     pub group_kind: GroupKind,
     pub name: String,
+    pub client: Client,
     api: Api<DynamicObject>,
 }
 
@@ -47,6 +48,7 @@ impl TargetArgs {
             group_kind: group_kind.clone(),
             name: self.name.clone(),
             api: self.api(&client, resource),
+            client,
         })
     }
 
@@ -88,10 +90,14 @@ impl Target {
         Ok(serde_json::to_value(object)?)
     }
 
-    /// Sets an annotation of it, unless it changed since it was read.
-    pub async fn annotate(&self, read: &Value, key: &str, text: &str) -> anyhow::Result<()> {
+    /// Sets annotations of it, unless it changed since it was read.
+    pub async fn annotate(&self, read: &Value, pairs: &[(&str, &str)]) -> anyhow::Result<()> {
+        let annotations: Map<String, Value> = pairs
+            .iter()
+            .map(|(key, text)| ((*key).to_owned(), (*text).into()))
+            .collect();
         let version = &read["metadata"]["resourceVersion"];
-        let patch = json!({"metadata": {"resourceVersion": version, "annotations": {key: text}}});
+        let patch = json!({"metadata": {"resourceVersion": version, "annotations": annotations}});
         let (parameters, patch) = (PatchParams::default(), Patch::Merge(&patch));
         let written = bounded(self.api.patch(&self.name, &parameters, &patch)).await;
         written.with_context(|| self.to_string())?;

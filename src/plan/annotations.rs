@@ -23,6 +23,28 @@ pub const REGENERATE: &str = "chartwright.dev/regenerate";
 /// On a custom resource: a new value, the number of a revision, runs that revision until the spec changes. What follows an
 /// `@` only tells two requests apart.
 pub const ROLLBACK_TO: &str = "chartwright.dev/rollback-to";
+/// On a custom resource: a new value, `<plan>[@<token>]`, runs a plan.
+pub const RUN_PLAN: &str = "chartwright.dev/run-plan";
+/// Beside it: `.Plan.Params`, a JSON object.
+pub const PLAN_PARAMS: &str = "chartwright.dev/plan-params";
+/// On a custom resource that is being deleted: `true` lets it go without its `on-delete` plans.
+pub const SKIP_PLANS: &str = "chartwright.dev/skip-plans";
+/// On the first step of a plan: when it runs, as five fields of cron.
+pub const SCHEDULE: &str = "chartwright.dev/schedule";
+/// On the first step of a plan: the zone of its schedule, such as `Europe/Berlin`. Else UTC.
+pub const TIME_ZONE: &str = "chartwright.dev/time-zone";
+/// On the first step of a plan: how late a run of its schedule may begin, as a Go duration.
+pub const STARTING_DEADLINE: &str = "chartwright.dev/starting-deadline";
+/// On the first step of a plan: `Forbid` or `Replace`, where it still runs when its schedule asks.
+pub const CONCURRENCY: &str = "chartwright.dev/concurrency";
+/// On the first step of a plan: how many of its runs the status lists.
+pub const HISTORY_LIMIT: &str = "chartwright.dev/history-limit";
+/// On the first step of a plan: a path of values; a change there runs it.
+pub const RUN_ON_CHANGE: &str = "chartwright.dev/run-on-change";
+/// On the first step of a plan: `true`, it runs before the release is installed.
+pub const ON_CREATE: &str = "chartwright.dev/on-create";
+/// On the first step of a plan: `true`, it runs before the release is deleted.
+pub const ON_DELETE: &str = "chartwright.dev/on-delete";
 /// On a custom resource, written by us: the Secret that holds its random results.
 pub const KEPT: &str = "chartwright.dev/kept-results";
 /// On a custom resource, written by us: who had the release before, until everything of theirs is taken over.
@@ -54,7 +76,7 @@ const SDK_ROLLBACK_FORCE: &str = "helm.sdk.operatorframework.io/rollback-force";
 /// What all annotations of ours begin with.
 const PREFIX: &str = "chartwright.dev/";
 /// All of them, on whatever objects: a member may be a custom resource itself.
-const KNOWN: [&str; 19] = [
+const KNOWN: [&str; 30] = [
     SUSPEND,
     RECONCILE_PERIOD,
     REQUESTED_AT,
@@ -62,6 +84,17 @@ const KNOWN: [&str; 19] = [
     RESET_AT,
     REGENERATE,
     ROLLBACK_TO,
+    RUN_PLAN,
+    PLAN_PARAMS,
+    SKIP_PLANS,
+    SCHEDULE,
+    TIME_ZONE,
+    STARTING_DEADLINE,
+    CONCURRENCY,
+    HISTORY_LIMIT,
+    RUN_ON_CHANGE,
+    ON_CREATE,
+    ON_DELETE,
     KEPT,
     TAKEOVER,
     PRUNE,
@@ -107,6 +140,11 @@ pub fn rollback_to(value: &str) -> Option<i64> {
     revision.trim().parse().ok().filter(|revision| *revision > 0)
 }
 
+/// A custom resource that is deleted goes without its `on-delete` plans.
+pub fn skips_plans(annotations: &Annotations) -> bool {
+    is_true(annotations, SKIP_PLANS)
+}
+
 /// The custom resource lets a render without objects prune everything.
 pub fn is_prune_allowed(annotations: &Annotations) -> bool {
     is_true(annotations, PRUNE)
@@ -133,6 +171,7 @@ pub fn problems(annotations: &Annotations) -> Vec<String> {
     for key in [
         SUSPEND,
         PRUNE,
+        SKIP_PLANS,
         SDK_UNINSTALL_WAIT,
         SDK_UPGRADE_FORCE,
         SDK_ROLLBACK_FORCE,

@@ -16,6 +16,7 @@ use super::annotations::{AFTER, TIMEOUT, bad_value};
 use super::desired::{Member, Rendered, Stage};
 use super::health::{self, Status};
 use super::identity::{GroupKind, ObjectId};
+use super::plans;
 use super::policy::Policy;
 use super::prune::is_protected;
 use crate::watches::duration;
@@ -41,7 +42,8 @@ pub enum Operation {
 #[derive(Clone, Debug)]
 pub struct Hook {
     pub member: Member,
-    pub events: Vec<HookEvent>,
+    /// Helm's events, and `plan-<name>`.
+    pub events: Vec<String>,
     /// `helm.sh/hook-delete-policy`: the object goes before it is made anew, once all hooks of the event have succeeded, or
     /// when it failed.
     pub deleted_before: bool,
@@ -149,23 +151,25 @@ pub enum State {
 
 impl Operation {
     /// The event of the hooks that are over before the first member is touched.
-    pub fn before(self) -> HookEvent {
-        match self {
+    pub fn before(self) -> &'static str {
+        let event = match self {
             Operation::Install => HookEvent::PreInstall,
             Operation::Upgrade => HookEvent::PreUpgrade,
             Operation::Rollback => HookEvent::PreRollback,
             Operation::Delete => HookEvent::PreDelete,
-        }
+        };
+        event.name()
     }
 
     /// The event of the hooks that begin after the last one.
-    pub fn after(self) -> HookEvent {
-        match self {
+    pub fn after(self) -> &'static str {
+        let event = match self {
             Operation::Install => HookEvent::PostInstall,
             Operation::Upgrade => HookEvent::PostUpgrade,
             Operation::Rollback => HookEvent::PostRollback,
             Operation::Delete => HookEvent::PostDelete,
-        }
+        };
+        event.name()
     }
 }
 
@@ -223,7 +227,7 @@ impl Hook {
             }
         };
         let hook = Hook {
-            events: events.iter().filter_map(|event| HookEvent::parse(event)).collect(),
+            events: events.iter().filter_map(|event| known_event(event)).collect(),
             deleted_before: policies.is_empty() || has("before-hook-creation"),
             deleted_on_success: has("hook-succeeded"),
             deleted_on_failure: has("hook-failed"),
@@ -246,8 +250,13 @@ impl Hook {
         (self.deleted_before || self.is_awaited()) && !is_protected(&self.member.id.group_kind)
     }
 
-    fn runs_at(&self, event: HookEvent) -> bool {
-        self.events.contains(&event)
+    fn runs_at(&self, event: &str) -> bool {
+        self.events.iter().any(|known| known == event)
+    }
+
+    /// The plans that it is a step of.
+    pub fn plans(&self) -> impl Iterator<Item = &str> {
+        self.events.iter().filter_map(|event| plans::plan_of(event))
     }
 
     /// True if one of the operations that a release goes through by itself runs it.
@@ -265,7 +274,7 @@ impl Hook {
 
     /// True if it runs when the release goes.
     pub fn is_of_deletion(&self) -> bool {
-        self.runs_at(HookEvent::PreDelete) || self.runs_at(HookEvent::PostDelete)
+        self.runs_at(Operation::Delete.before()) || self.runs_at(Operation::Delete.after())
     }
 
     /// True if a run that was seen, and whose object is gone, may be over: something removes it when it has ended.
@@ -277,6 +286,14 @@ impl Hook {
 
 fn is_zero(count: &u32) -> bool {
     *count == 0
+}
+
+/// An event as `helm.sh/hook` writes it; `None` for one that nobody knows.
+fn known_event(text: &str) -> Option<String> {
+    let plan = || plans::plan_of(text).map(|_| text.to_owned());
+    HookEvent::parse(text)
+        .map(|event| event.name().to_owned())
+        .or_else(plan)
 }
 
 /// True for the kinds that run and end.
@@ -319,7 +336,7 @@ pub fn state(mut object: Value) -> State {
 
 /// The hooks of an event in the order in which they run: by weight, then kind (in install order, in which they come), then
 /// name.
-pub fn in_order(hooks: &[Hook], event: HookEvent) -> Vec<&Hook> {
+pub fn in_order<'h>(hooks: &'h [Hook], event: &str) -> Vec<&'h Hook> {
     let mut chosen: Vec<&Hook> = hooks.iter().filter(|hook| hook.runs_at(event)).collect();
     let weight = |hook: &Hook| -> i64 {
         let weight = hook.member.object.pointer("/metadata/annotations/helm.sh~1hook-weight");
@@ -338,7 +355,7 @@ pub fn in_order(hooks: &[Hook], event: HookEvent) -> Vec<&Hook> {
 }
 
 /// What is next about hooks, which are those of an event in their order.
-pub fn next<'h>(hooks: &[&'h Hook], event: HookEvent, progress: &Progress) -> Next<'h> {
+pub fn next<'h>(hooks: &[&'h Hook], event: &str, progress: &Progress) -> Next<'h> {
     for hook in hooks {
         let id = &hook.member.id;
         match progress.run(event, id) {
@@ -379,7 +396,7 @@ impl Progress {
         self.revision = revision;
         digest.clone_into(&mut self.digest);
         self.done = false;
-        let events = [operation.before().name(), operation.after().name()];
+        let events = [operation.before(), operation.after()];
         let runs_again = |run: &HookRun| events.contains(&run.event.as_str()) && is_hook(&run.object, hooks);
         self.runs.retain(|run| !runs_again(run));
     }
@@ -397,15 +414,13 @@ impl Progress {
 
     /// What names the run of an event that begins now: the same for the same revision, attempt and render alone, whoever
     /// counts them.
-    pub fn name(&self, event: HookEvent) -> String {
+    pub fn name(&self, event: &str) -> String {
         let digest = self.digest.get(..8).unwrap_or(&self.digest);
-        format!("{}.{}.{}.{digest}", event.name(), self.revision, self.attempt)
+        format!("{event}.{}.{}.{digest}", self.revision, self.attempt)
     }
 
-    pub fn run(&self, event: HookEvent, id: &ObjectId) -> Option<&HookRun> {
-        self.runs
-            .iter()
-            .find(|run| run.event == event.name() && run.object == *id)
+    pub fn run(&self, event: &str, id: &ObjectId) -> Option<&HookRun> {
+        self.runs.iter().find(|run| run.event == event && run.object == *id)
     }
 
     /// Takes note of a run, in the place of an earlier one.
@@ -415,6 +430,12 @@ impl Progress {
             Some(known) => *known = run,
             None => self.runs.push(run),
         }
+    }
+
+    /// The hook of an event that failed.
+    pub fn failed(&self, event: &str) -> Option<&HookRun> {
+        let mut runs = self.runs.iter();
+        runs.find(|run| run.event == event && matches!(run.phase, RunPhase::Failed | RunPhase::GivenUp))
     }
 
     /// What runs, or may.
@@ -427,16 +448,9 @@ impl Progress {
         self.runs.iter().map(|run| &run.object)
     }
 
-    /// `status.hooks`; `None` if there is nothing to say. `not_run`: descriptions of hooks that no operation runs.
-    pub fn told(&self, not_run: &[String]) -> Option<Value> {
-        let mut told = match self.is_empty() {
-            true => json!({}),
-            false => json!(self),
-        };
-        if !not_run.is_empty() {
-            told["notRun"] = json!(not_run);
-        }
-        (told != json!({})).then_some(told)
+    /// `status.hooks`; `None` if there is nothing to say.
+    pub fn told(&self) -> Option<Value> {
+        (!self.is_empty()).then(|| json!(self))
     }
 }
 
@@ -444,9 +458,9 @@ impl Progress {
 
 impl HookRun {
     /// One that begins now.
-    pub fn begins(event: HookEvent, id: &ObjectId, run: String) -> Self {
+    pub fn begins(event: &str, id: &ObjectId, run: String) -> Self {
         HookRun {
-            event: event.name().to_owned(),
+            event: event.to_owned(),
             object: id.clone(),
             run,
             uid: String::new(),
@@ -497,7 +511,7 @@ mod tests {
                 annotations["helm.sh/hook-delete-policy"] = text.into();
             }
             let hook = hook("Job.batch", "a", annotations);
-            assert_eq!(hook.events, [HookEvent::PreInstall, HookEvent::PostUpgrade]);
+            assert_eq!(hook.events, ["pre-install", "post-upgrade"]);
             (hook.deleted_before, hook.deleted_on_success, hook.deleted_on_failure)
         };
         for (text, expected) in [
@@ -542,14 +556,14 @@ mod tests {
             let hooks = in_order(&hooks, event);
             hooks.into_iter().map(|hook| hook.member.id.name.clone()).collect()
         };
-        assert_eq!(names(HookEvent::PreInstall), ["early", "z", "a", "b"]);
-        assert_eq!(names(HookEvent::PostInstall), ["other", "a"]);
-        assert!(names(HookEvent::PreDelete).is_empty());
+        assert_eq!(names("pre-install"), ["early", "z", "a", "b"]);
+        assert_eq!(names("post-install"), ["other", "a"]);
+        assert!(names("pre-delete").is_empty());
     }
 
     #[test]
     fn each_run_is_told_apart() {
-        let event = HookEvent::PreUpgrade;
+        let event = "pre-upgrade";
         let all = [hook("Job.batch", "a", json!({})), hook("Job.batch", "b", json!({}))];
         let hooks: Vec<&Hook> = all.iter().collect();
         let mut progress = Progress::default();
@@ -578,7 +592,7 @@ mod tests {
         note(&mut progress, "b", RunPhase::Running);
         assert_eq!(told(&progress), "await b pre-upgrade.4.2.d");
         // It outlives the status.
-        let read: Progress = serde_json::from_value(progress.told(&["x".into()]).unwrap()).unwrap();
+        let read: Progress = serde_json::from_value(progress.told().unwrap()).unwrap();
         assert_eq!(read, progress);
         note(&mut progress, "b", RunPhase::GivenUp);
         assert_eq!(told(&progress), "done");

@@ -23,6 +23,7 @@ mod managed_fields;
 pub mod members;
 pub mod needs;
 pub mod ownership;
+pub mod plans;
 pub mod policy;
 pub mod prune;
 pub mod record;

@@ -13,6 +13,7 @@ use super::desired::Member;
 use super::history::{Attempt, Fallback, History};
 use super::hooks::Progress;
 use super::identity::ObjectId;
+use super::plans::{self, Plans};
 use super::request::Handled;
 
 /// The version of the stored form, in the status (where an absent one is 1) and in a Secret. A later one is not read.
@@ -68,6 +69,8 @@ pub struct Record {
     /// How far its hooks have come.
     #[serde(skip_serializing_if = "Progress::is_empty")]
     pub hooks: Progress,
+    #[serde(skip_serializing_if = "Plans::is_empty")]
+    pub plans: Plans,
     #[serde(skip_serializing_if = "History::is_empty")]
     pub history: History,
     /// The upgrade that is under way.
@@ -143,6 +146,26 @@ impl Record {
         self.entries.iter_mut().find(|entry| entry.id == *id)
     }
 
+    /// How far the hooks of an event have come, or the steps of the plan that runs.
+    pub fn progress(&self, event: &str) -> &Progress {
+        match self.is_of_plan(event) {
+            true => &self.plans.work.steps,
+            false => &self.hooks,
+        }
+    }
+
+    pub fn progress_mut(&mut self, event: &str) -> &mut Progress {
+        match self.is_of_plan(event) {
+            true => &mut self.plans.work.steps,
+            false => &mut self.hooks,
+        }
+    }
+
+    fn is_of_plan(&self, event: &str) -> bool {
+        let running = self.plans.work.running.as_ref();
+        running.is_some_and(|run| plans::plan_of(event) == Some(&run.plan))
+    }
+
     /// True if it says of everything how it was left. One that doesn't is of a release that isn't complete, or went
     /// through a schema that drops some of it.
     pub fn is_complete(&self) -> bool {
@@ -185,6 +208,7 @@ impl Record {
             renewal: text("renewal").and_then(|time| time.parse().ok()),
             handled: Handled::of_status(status),
             hooks: Progress::deserialize(&status["hooks"]).unwrap_or_default(),
+            plans: Plans::of_status(status),
             history: History::deserialize(&status["history"]).unwrap_or_default(),
             attempt: Attempt::deserialize(&release["attempt"]).ok(),
             fallback: Fallback::deserialize(&release["fallback"]).ok(),
@@ -279,7 +303,7 @@ mod tests {
             record.renewal.map(|time| time.to_string()).as_deref(),
             Some("2026-02-03T04:05:06Z")
         );
-        assert_eq!(record.hooks.told(&[]).as_ref(), Some(&status["hooks"]));
+        assert_eq!(record.hooks.told().as_ref(), Some(&status["hooks"]));
         let mut told = serde_json::Map::new();
         record.handled.tell(&mut told);
         assert!(

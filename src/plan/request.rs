@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::annotations::{Annotations, FORCE_AT, REGENERATE, REQUESTED_AT, RESET_AT, ROLLBACK_TO};
+use super::annotations::{Annotations, FORCE_AT, REGENERATE, REQUESTED_AT, RESET_AT, ROLLBACK_TO, RUN_PLAN};
 
 /// Something that a new text in an annotation asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -21,6 +21,8 @@ pub enum Request {
     Regenerate,
     /// An earlier revision runs until the spec changes.
     Rollback,
+    /// A plan runs.
+    Plan,
 }
 
 /// The requests that were carried out last, each by its text.
@@ -31,12 +33,13 @@ pub struct Handled(BTreeMap<Request, String>);
 // === impl Request ===
 
 impl Request {
-    pub const ALL: [Request; 5] = [
+    pub const ALL: [Request; 6] = [
         Request::Regenerate,
         Request::Reconcile,
         Request::Force,
         Request::Reset,
         Request::Rollback,
+        Request::Plan,
     ];
 
     fn annotation(self) -> &'static str {
@@ -46,6 +49,7 @@ impl Request {
             Request::Reset => RESET_AT,
             Request::Regenerate => REGENERATE,
             Request::Rollback => ROLLBACK_TO,
+            Request::Plan => RUN_PLAN,
         }
     }
 
@@ -57,6 +61,7 @@ impl Request {
             Request::Reset => "lastHandledResetAt",
             Request::Regenerate => "lastHandledRegenerateAt",
             Request::Rollback => "lastHandledRollbackTo",
+            Request::Plan => "lastHandledRunPlan",
         }
     }
 }

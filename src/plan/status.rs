@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::conditions::{self, Condition};
+use super::plans::Work;
 use super::record::Record;
 use super::request::Request;
 use crate::telemetry::redact::Secrets;
@@ -56,6 +57,8 @@ pub enum Reason {
     Progressing,
     /// It can't be told how members are, or what a lookup finds: their watch does not work.
     WatchFailed,
+    /// An edit waits for the end of a plan.
+    PlanRunning,
     /// A hook runs, or what an earlier one left is on its way out.
     HookRunning,
     /// A hook failed, or took too long.
@@ -132,8 +135,6 @@ pub struct Chart {
 #[derive(Clone, Debug)]
 pub struct Render<'a> {
     pub namespace: &'a str,
-    /// Hooks that were rendered and that no operation runs.
-    pub not_run: &'a [String],
     pub notes: Option<&'a str>,
 }
 
@@ -180,7 +181,7 @@ impl Event {
 }
 
 /// The fields of the status that are ours; anything else there belongs to somebody else.
-pub const FIELDS: [&str; 13] = [
+pub const FIELDS: [&str; 16] = [
     "observedGeneration",
     "conditions",
     "release",
@@ -188,11 +189,14 @@ pub const FIELDS: [&str; 13] = [
     "notes",
     "hooks",
     "history",
+    "plans",
+    "planRun",
     "lastHandledRegenerateAt",
     "lastHandledReconcileAt",
     "lastHandledForceAt",
     "lastHandledResetAt",
     "lastHandledRollbackTo",
+    "lastHandledRunPlan",
     "failures",
 ];
 
@@ -360,7 +364,7 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
     };
     report.record.handled.tell(&mut status);
     if report.record_unread {
-        keep(&mut status, &["release", "inventory", "history"]);
+        keep(&mut status, &["release", "inventory", "history", "plans", "planRun"]);
         keep(&mut status, &Request::ALL.map(Request::status_field));
     } else {
         status.insert("release".into(), release(report, previous));
@@ -369,6 +373,13 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
         }
         if !report.record.history.is_empty() && !report.brief {
             status.insert("history".into(), json!(report.record.history));
+        }
+        let plans = &report.record.plans;
+        if !plans.plans.is_empty() && !report.brief {
+            status.insert("plans".into(), json!(plans.plans));
+        }
+        if plans.work != Work::default() && !report.brief {
+            status.insert("planRun".into(), json!(plans.work));
         }
     }
     if report.failures > 0 {
@@ -392,7 +403,7 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
     let mut status = Value::Object(status);
     for texts in [
         "/notes",
-        "/hooks/notRun",
+        "/planRun/refused",
         "/release/lookups",
         "/release/capabilities",
         "/release/fallback/why",
@@ -401,7 +412,13 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
             redact(value, report.secrets);
         }
     }
-    for (list, field) in [("/hooks/runs", "message"), ("/history", "failed")] {
+    for (list, field) in [
+        ("/hooks/runs", "message"),
+        ("/planRun/steps/runs", "message"),
+        ("/plans", "message"),
+        ("/plans", "invalid"),
+        ("/history", "failed"),
+    ] {
         let items = status.pointer_mut(list).and_then(Value::as_array_mut);
         for text in items.into_iter().flatten().filter_map(|item| item.get_mut(field)) {
             redact(text, report.secrets);
@@ -410,20 +427,12 @@ pub fn status(report: &Report<'_>, previous: &Value) -> Value {
     status
 }
 
-/// `status.hooks`: how far they have come, and those that nothing runs.
+/// `status.hooks`: how far they have come.
 fn hooks(report: &Report<'_>, previous: &Value) -> Option<Value> {
     if report.record_unread {
         return previous.get("hooks").cloned();
     }
-    let not_run = match &report.render {
-        Some(render) => shown(render.not_run),
-        None => {
-            let told = previous.pointer("/hooks/notRun").cloned();
-            told.and_then(|told| serde_json::from_value(told).ok())
-                .unwrap_or_default()
-        }
-    };
-    report.record.hooks.told(&not_run)
+    report.record.hooks.told()
 }
 
 /// Takes secret values out of every text. What only programs read is spared: the inventory must name objects as they
@@ -577,6 +586,12 @@ fn own_conditions(report: &Report<'_>) -> Vec<(&'static str, Said)> {
     list.push((
         "Drifted",
         contested.and_then(|message| said(true, "Contested", message)),
+    ));
+    let troubles = report.record.plans.troubles();
+    let troubles = (!troubles.is_empty()).then(|| shown(&troubles).join("; "));
+    list.push((
+        "PlanFailed",
+        troubles.and_then(|message| said(true, "PlanFailed", &message)),
     ));
     list.push(("Suspended", None));
     list

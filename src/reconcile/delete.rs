@@ -4,8 +4,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use helm_template::render::HookEvent;
-
 use super::dispose::{Candidate, Removed};
 use super::preflight::list;
 use super::release::Release;
@@ -20,6 +18,7 @@ use crate::cluster::throttle::asked_to_wait;
 use crate::plan::annotations;
 use crate::plan::applyset::FINALIZER;
 use crate::plan::deletion::policy;
+use crate::plan::hooks;
 use crate::plan::identity::{GroupKind, ObjectId};
 use crate::plan::ownership::Owner;
 use crate::plan::prune::Purpose;
@@ -72,7 +71,8 @@ impl Run<'_> {
         let has_hooks = !listed && !suspended && policy != DeletionPolicy::Orphan;
         let has_hooks = has_hooks && !release.record.hooks.stored.is_empty();
         if has_hooks {
-            self.run_delete_hooks(release, HookEvent::PreDelete).await?;
+            self.run_delete_hooks(release, hooks::Operation::Delete.before())
+                .await?;
         }
         match suspended {
             true => self.detach_former_members(release).await?,
@@ -86,7 +86,7 @@ impl Run<'_> {
             return Ok(Gone::Going(going));
         }
         if has_hooks {
-            self.run_delete_hooks(release, HookEvent::PostDelete).await?;
+            self.run_delete_hooks(release, hooks::Operation::Delete.after()).await?;
             if let Some(going) = settled(self.delete_members(release, policy, listed, false).await)? {
                 return Ok(Gone::Going(going));
             }
@@ -95,6 +95,7 @@ impl Run<'_> {
         self.forget_stored().await?;
         self.forget_kept().await?;
         self.forget_renders(release).await?;
+        self.forget_steps(release).await?;
         self.forget_record(release).await?;
         Ok(Gone::All(match (suspended, policy) {
             (true, _) => "suspended: its objects are left as they are",

@@ -1,16 +1,16 @@
 //! The hooks of a deletion. They are kept in a Secret from the moment in which a release has them: when it goes, there may
 //! be no chart any more, or one that is broken.
 
-use helm_template::render::HookEvent;
-
 use super::Run;
 use super::release::Release;
 use super::sealed::Purpose;
 use super::status::rights;
 use super::superset::{self, Superset};
 use crate::cluster::error::Error;
+use crate::plan::annotations::{self, ON_DELETE};
 use crate::plan::desired::{self, Rendered};
 use crate::plan::hooks::{Hook, Operation, RunPhase, in_order};
+use crate::plan::plans;
 use crate::plan::status::{Phase, Reason};
 
 const STORED: Purpose = Purpose {
@@ -35,7 +35,10 @@ impl Run<'_> {
     /// # Errors
     /// The phase of a release for which that can't be written.
     pub(super) async fn store_delete_hooks(&mut self, release: &mut Release, hooks: &[Hook]) -> Result<(), Phase> {
-        let hooks: Vec<&Hook> = hooks.iter().filter(|hook| hook.is_of_deletion()).collect();
+        let plans = plans::marked(hooks, ON_DELETE);
+        let is_of_plan = |hook: &Hook| hook.plans().any(|plan| plans.iter().any(|marked| marked == plan));
+        let of_deletion = |hook: &&Hook| hook.is_of_deletion() || is_of_plan(hook);
+        let hooks: Vec<&Hook> = hooks.iter().filter(of_deletion).collect();
         let digest = desired::digest(&self.context.key, hooks.iter().map(|hook| &hook.member));
         if digest == release.record.hooks.stored {
             return Ok(());
@@ -55,7 +58,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// The phase of a release whose hooks aren't over.
-    pub(super) async fn run_delete_hooks(&mut self, release: &mut Release, event: HookEvent) -> Result<(), Phase> {
+    pub(super) async fn run_delete_hooks(&mut self, release: &mut Release, event: &str) -> Result<(), Phase> {
         let hooks = self.stored_hooks().await?;
         let ids: Vec<_> = hooks.iter().map(|hook| hook.member.id.clone()).collect();
         let set = self.written.set(&self.unit.group_kind);
@@ -63,12 +66,19 @@ impl Run<'_> {
         let stored = release.record.hooks.stored.clone();
         if release.record.hooks.operation != Some(Operation::Delete) {
             self.stop_hooks(release).await?;
+            self.stop_plan(release).await?;
             let revision = release.record.revision;
             release.record.hooks.begin(Operation::Delete, revision, &stored, &hooks);
         }
+        if event == Operation::Delete.before() && !annotations::skips_plans(&self.written.annotations) {
+            for plan in plans::marked(&hooks, ON_DELETE) {
+                let event = plans::event(&plan);
+                self.run_hooks(release, &in_order(&hooks, &event), &event, None).await?;
+            }
+        }
         self.run_hooks(release, &in_order(&hooks, event), event, None).await?;
         for run in release.record.hooks.runs.clone() {
-            if run.phase == RunPhase::GivenUp && run.event == event.name() {
+            if run.phase == RunPhase::GivenUp && run.event == event {
                 let note = format!(
                     "the {} hook {} {} failed for as long as it may take: the deletion goes on without it. {}",
                     run.event, run.object.group_kind.kind, run.object.name, run.message

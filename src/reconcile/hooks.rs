@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use helm_template::render::HookEvent;
 use serde_json::Value;
 
 use super::Run;
@@ -16,13 +15,14 @@ use crate::cluster::discovery::Resource;
 use crate::cluster::error::Error;
 use crate::cluster::objects::{self, Deleted, Onto};
 use crate::cluster::pods::last_lines;
-use crate::plan::annotations::HOOK_RUN;
+use crate::plan::annotations::{HOOK_RUN, ON_CREATE};
 use crate::plan::apply::content;
 use crate::plan::desired;
 use crate::plan::hooks::{self, Hook, HookRun, Next, Operation, RunPhase, State, in_order};
 use crate::plan::identity::ObjectId;
 use crate::plan::members::Live;
 use crate::plan::ownership::{Ownership, ownership};
+use crate::plan::plans;
 use crate::plan::prune::{Purpose, Verdict, verdict};
 use crate::plan::status::{Changes, Phase, Reason};
 use crate::telemetry::metrics;
@@ -88,9 +88,11 @@ impl Run<'_> {
             _ => return Ok(()),
         };
         let hooks = &prepared.desired.hooks;
-        let members = &prepared.desired.members;
-        let all = members.iter().chain(hooks.iter().map(|hook| &hook.member));
-        let digest = desired::digest(&self.context.key, all);
+        let members = desired::digest(&self.context.key, prepared.desired.members.iter());
+        let digest = self
+            .context
+            .key
+            .digest(&[members.as_bytes(), prepared.hooks_digest.as_bytes()]);
         if !progress.is_of(operation, prepared.revision, &digest) {
             let was_there = self.was_there(release, prepared, before).await?;
             self.stop_hooks(release).await?;
@@ -112,6 +114,12 @@ impl Run<'_> {
         }
         if release.record.hooks.done {
             return Ok(());
+        }
+        if operation == Operation::Install {
+            for plan in plans::marked(hooks, ON_CREATE) {
+                let event = plans::event(&plan);
+                self.run_hooks(release, &in_order(hooks, &event), &event, None).await?;
+            }
         }
         let event = operation.before();
         self.run_hooks(release, &in_order(hooks, event), event, None).await
@@ -178,18 +186,18 @@ impl Run<'_> {
         &mut self,
         release: &mut Release,
         hooks: &[&Hook],
-        event: HookEvent,
+        event: &str,
         unready: Option<&Phase>,
     ) -> Result<(), Phase> {
         loop {
-            let (hook, run) = match hooks::next(hooks, event, &release.record.hooks) {
+            let (hook, run) = match hooks::next(hooks, event, release.record.progress(event)) {
                 Next::Done => break,
                 Next::Await(hook, run) => (hook, run),
                 Next::Start(hook) => {
                     if let Some(unready) = unready.filter(|_| hook.after_healthy || self.unit.watch.wait) {
                         return Err(unready.clone());
                     }
-                    let name = release.record.hooks.name(event);
+                    let name = release.record.progress(event).name(event);
                     (hook, HookRun::begins(event, &hook.member.id, name))
                 }
                 Next::Retry(hook, run) => match self.retry(release, hook, event, run)? {
@@ -203,18 +211,13 @@ impl Run<'_> {
     }
 
     /// The next run of a hook that failed; `None` if a deletion goes on without it.
-    fn retry(
-        &self,
-        release: &mut Release,
-        hook: &Hook,
-        event: HookEvent,
-        run: HookRun,
-    ) -> Result<Option<HookRun>, Phase> {
+    fn retry(&self, release: &mut Release, hook: &Hook, event: &str, run: HookRun) -> Result<Option<HookRun>, Phase> {
         let what = describe(&run.event, &hook.member.id);
-        let progress = &mut release.record.hooks;
+        let progress = release.record.progress_mut(event);
         let at_deletion = progress.operation == Some(Operation::Delete);
         let left = run.time_left(self.timeout(hook));
-        if at_deletion && left.is_zero() {
+        // What a plan was to save would be lost.
+        if at_deletion && left.is_zero() && plans::plan_of(event).is_none() {
             progress.note(HookRun {
                 phase: RunPhase::GivenUp,
                 ..run
@@ -234,6 +237,7 @@ impl Run<'_> {
             return Err(failed(format!("{what} failed: {}", run.message)));
         }
         release.tried.hook_retry = None;
+        let progress = release.record.progress_mut(event);
         progress.attempt = progress.attempt.saturating_add(1);
         let mut next = HookRun::begins(event, &hook.member.id, progress.name(event));
         if at_deletion {
@@ -266,7 +270,8 @@ impl Run<'_> {
                     true => tracing::info!(kind = %self.unit.group_kind, resource = %self.written.key, "{note}"),
                     false => self.inform("HookSucceeded", &note).await,
                 }
-                release.record.hooks.note(run.ends(RunPhase::Succeeded, ""));
+                let ended = run.ends(RunPhase::Succeeded, "");
+                release.record.progress_mut(&ended.event).note(ended.clone());
                 Ok(())
             }
             State::Running(message) if !left.is_zero() => {
@@ -274,7 +279,7 @@ impl Run<'_> {
                 let is_unseen = id.group_kind.kind == "Pod" || run.uid.is_empty();
                 let often = if is_unseen { POLL } else { left };
                 release.contests.wait_for(left.min(often));
-                release.record.hooks.note(run);
+                release.record.progress_mut(&run.event).note(run.clone());
                 Err(Phase::waiting(Reason::HookRunning, format!("{what}: {message}")))
             }
             State::Running(message) => {
@@ -298,8 +303,9 @@ impl Run<'_> {
         message: String,
     ) -> Result<(), Phase> {
         let message = message + &self.last_lines(hook).await;
-        let progress = &mut release.record.hooks;
-        progress.note(run.ends(RunPhase::Failed, &message));
+        let ended = run.ends(RunPhase::Failed, &message);
+        let progress = release.record.progress_mut(&ended.event);
+        progress.note(ended.clone());
         progress.failures = progress.failures.saturating_add(1);
         if hook.deleted_on_failure {
             self.clear(&hook.member.id).await?;
@@ -425,7 +431,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// The phase of a release of which that can't be deleted.
-    async fn clear(&self, id: &ObjectId) -> Result<bool, Phase> {
+    pub(super) async fn clear(&self, id: &ObjectId) -> Result<bool, Phase> {
         let snapshot = self.context.discovery.snapshot();
         let failed = |error: &dyn std::fmt::Display| {
             Phase::failed(Reason::DeleteFailed, format!("{id}, which a hook made: {error}"))
@@ -470,13 +476,8 @@ impl Run<'_> {
 
     /// Carries out `hook-succeeded`, once all hooks of an event are over: until then one may need what another made. That
     /// they succeeded is written down first: what is gone tells nothing any more.
-    async fn remove_succeeded(
-        &mut self,
-        release: &mut Release,
-        hooks: &[&Hook],
-        event: HookEvent,
-    ) -> Result<(), Phase> {
-        let progress = &release.record.hooks;
+    async fn remove_succeeded(&mut self, release: &mut Release, hooks: &[&Hook], event: &str) -> Result<(), Phase> {
+        let progress = release.record.progress(event);
         let due = |hook: &&&Hook| {
             let run = progress.run(event, &hook.member.id);
             hook.deleted_on_success && run.is_some_and(|run| run.phase == RunPhase::Succeeded && !run.deleted)
@@ -485,12 +486,13 @@ impl Run<'_> {
         if due.is_empty() {
             return Ok(());
         }
-        self.store_progress(release, format!("{} hooks have succeeded", event.name()))
+        self.store_progress(release, format!("{event} hooks have succeeded"))
             .await?;
         for id in due.iter().rev() {
             self.clear(id).await?;
-            if let Some(run) = release.record.hooks.run(event, id).cloned() {
-                release.record.hooks.note(HookRun { deleted: true, ..run });
+            let progress = release.record.progress_mut(event);
+            if let Some(run) = progress.run(event, id).cloned() {
+                progress.note(HookRun { deleted: true, ..run });
             }
         }
         Ok(())

@@ -21,6 +21,7 @@ mod health;
 mod hooks;
 mod inputs;
 mod kept;
+mod plans;
 mod pods;
 mod preflight;
 mod prune;
@@ -157,6 +158,8 @@ struct Run<'a> {
     unlisted: Option<Error>,
     /// A write did not find the custom resource.
     missing: bool,
+    /// What the status says of the release meanwhile, while a plan runs.
+    shown: Option<Phase>,
 }
 
 impl<'a> Run<'a> {
@@ -170,6 +173,7 @@ impl<'a> Run<'a> {
             former_release: None,
             unlisted: None,
             missing: false,
+            shown: None,
         }
     }
 }
@@ -228,6 +232,7 @@ impl Run<'_> {
             self.tell_leftovers(release).await;
             let phase = self.health_of_record(release).await;
             if !self.gives_up(release, &phase).await? {
+                self.run_plans(release, &phase).await;
                 return Ok(self.told(release, phase, &mut Changes::default()).into());
             }
         }
@@ -236,6 +241,13 @@ impl Run<'_> {
             let mut prepared = self.prepare(release).await?;
             self.fall_back(release, &mut prepared).await?;
             tries += 1;
+            if let Some(running) = self.await_plan(release, &prepared).await {
+                return Ok(Conclusion {
+                    phase: running,
+                    changes: Changes::default(),
+                    prepared: Some(prepared),
+                });
+            }
             let (phase, mut changes) = match self.carry_out(release, &prepared).await {
                 Ok(Some(done)) => done,
                 Ok(None) if tries < TRIES => continue,
@@ -247,6 +259,9 @@ impl Run<'_> {
                 continue;
             }
             self.tell_leftovers(release).await;
+            if phase.is_well() {
+                self.run_plans(release, &phase).await;
+            }
             return Ok(Conclusion {
                 phase: self.told(release, phase, &mut changes),
                 changes,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 
 use super::release::Release;
-use super::render::{Answers, Prepared, Work};
+use super::render::{Answers, Prepared, Work, no_plan};
 use super::{Run, values};
 use crate::plan::desired::Member;
 use crate::plan::grants::{self, Baseline};
@@ -88,6 +88,7 @@ impl Run<'_> {
             renderer,
             identity: prepared.identity.clone(),
             values,
+            plan: no_plan(),
             sources: Answers::new(),
             snapshot: self.context.discovery.snapshot(),
             clock: self.written.created,

@@ -377,6 +377,11 @@ impl Run<'_> {
             release.last_render.inputs.clear();
         }
         self.list_revision(release, prepared).await?;
+        let (hooks, key) = (&prepared.desired.hooks, &self.context.key);
+        release
+            .record
+            .plans
+            .learn(hooks, key, &prepared.values, jiff::Timestamp::now());
         self.settle(release, prepared).await
     }
 

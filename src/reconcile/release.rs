@@ -16,6 +16,7 @@ use super::retry::Tried;
 use crate::cluster::throttle::spread;
 use crate::plan::annotations;
 use crate::plan::conditions::{self, cut};
+use crate::plan::hooks::Hook;
 use crate::plan::identity::ObjectId;
 use crate::plan::record::{Record, Stored};
 use crate::plan::request::Request;
@@ -50,6 +51,8 @@ pub struct Release {
     pub(super) was_seen_whole: bool,
     /// What the next attempt need not do again.
     pub(super) tried: Tried,
+    /// The steps of the plan that runs, once they were read.
+    pub(super) steps: Option<Vec<Hook>>,
     /// Why its workloads aren't well.
     pub(super) pod_troubles: PodTroubles,
     /// What stands for the objects that its author was last permitted to make; empty before.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::budget::Share;
 use super::context::{Context, Unit, lock, mentions_release_facts};
@@ -18,6 +18,7 @@ use super::{Run, inputs, secrets, sources, values};
 use crate::cluster::discovery::Snapshot;
 use crate::cluster::error::Error;
 use crate::cluster::{lookup, objects};
+use crate::plan::annotations::{ON_CREATE, ON_DELETE};
 use crate::plan::dependencies;
 use crate::plan::desired::{self, Desired, Identity, Member, Rendered as Manifest};
 use crate::plan::digest::Key;
@@ -25,6 +26,7 @@ use crate::plan::grants;
 use crate::plan::history::is_watched;
 use crate::plan::hooks::Hook;
 use crate::plan::identity::{GroupKind, ObjectId};
+use crate::plan::plans;
 use crate::plan::record::Entry;
 use crate::plan::references;
 use crate::plan::status::{Phase, Reason};
@@ -42,8 +44,6 @@ const LOOKUPS: usize = 2000;
 pub struct Prepared {
     pub identity: Identity,
     pub desired: Desired,
-    /// Hooks that were rendered and that no operation runs.
-    pub not_run: Vec<String>,
     /// Keyed digest of the hooks that operations run; empty without.
     pub(super) hooks_digest: String,
     pub notes: Option<String>,
@@ -69,8 +69,9 @@ pub struct Prepared {
     pub revision: i64,
     /// The one that it is made of, if it goes back to one.
     pub(super) rollback: Option<i64>,
-    /// Digest of its values, where a failure has consequences.
-    pub(super) values: String,
+    /// Its values, without the chart's own; and their digest, where a failure has consequences.
+    pub(super) values: Value,
+    pub(super) values_digest: String,
     /// Random results: what is stored, and what is to be.
     pub(super) memory: Memory,
     /// The memory for the members, while there are any.
@@ -87,6 +88,8 @@ pub(super) struct Work<'a> {
     pub renderer: &'a Arc<Engine>,
     pub identity: Identity,
     pub values: Value,
+    /// `.Plan`
+    pub plan: Value,
     /// What Secrets and ConfigMaps those come from.
     pub sources: Answers,
     pub snapshot: Arc<Snapshot>,
@@ -172,6 +175,23 @@ pub async fn prepare(
     release: &mut Release,
     answers: &mut Answers,
 ) -> Result<Prepared, Phase> {
+    prepare_plan(context, unit, resource, release, answers, no_plan()).await
+}
+
+/// `.Plan` where none runs.
+pub(super) fn no_plan() -> Value {
+    json!({"Name": "", "Params": {}})
+}
+
+/// The same with this `.Plan`.
+pub(super) async fn prepare_plan(
+    context: &Context,
+    unit: &Unit,
+    resource: &CustomResource,
+    release: &mut Release,
+    answers: &mut Answers,
+    plan: Value,
+) -> Result<Prepared, Phase> {
     let renderer = unit.renderer.as_ref();
     let renderer = renderer.map_err(|message| Phase::stalled(Reason::ChartInvalid, message))?;
     let (depth, maker) = context.depth(&unit.group_kind, resource);
@@ -191,6 +211,7 @@ pub async fn prepare(
             namespace: values::release_namespace(unit, resource)?,
         },
         values: Value::Null,
+        plan,
         sources: Answers::new(),
         snapshot: context.discovery.snapshot(),
         clock: jiff::Timestamp::now(),
@@ -213,13 +234,14 @@ pub async fn prepare(
     lock(&share).keep(prepared.size);
     // Not for one that failed, which may tell of what it did not come to render.
     work.secrets.turn();
-    let values = match is_watched(unit.watch.on_failure) {
+    let values_digest = match is_watched(unit.watch.on_failure) {
         true => context.key.digest(&[work.values.to_string().as_bytes()]),
         false => String::new(),
     };
     Ok(Prepared {
         memory,
-        values,
+        values_digest,
+        values: std::mem::take(&mut work.values),
         since_settled,
         _share: Some(share),
         ..prepared
@@ -417,7 +439,7 @@ impl Work<'_> {
         };
         let renderer = self.renderer.clone();
         let snapshot = self.snapshot.clone();
-        let (clock, values) = (self.clock, self.values.clone());
+        let (clock, values, plan) = (self.clock, self.values.clone(), self.plan.clone());
         let (secrets, learning) = (self.secrets.clone(), self.secrets.clone());
         let share = self.share.clone();
         let limits = context.budget.limits();
@@ -443,6 +465,7 @@ impl Work<'_> {
                     limits,
                     guards_secrets: true,
                     read_objects: true,
+                    more: vec![("Plan", plan)],
                     ..Input::new(facts, values)
                 };
                 let rendered = match request.probe {
@@ -452,7 +475,8 @@ impl Work<'_> {
                 secrets::learn_render(&learning, &ChartText::of(Some(renderer.chart())), &rendered);
                 let namespaced = |group_kind: &GroupKind, version: &str| snapshot.namespaced(group_kind, version);
                 let mut desired = desired::desired(manifests(rendered.objects.iter()), &identity, &namespaced, &key);
-                let hooks = manifests(rendered.hooks.iter().map(|hook| &hook.manifest));
+                let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
+                let hooks = manifests(hooks.chain(&rendered.unknown_hooks));
                 desired::add_hooks(&mut desired, hooks, &identity, &namespaced, &key);
                 Ok((rendered, desired))
             };
@@ -493,7 +517,7 @@ impl Work<'_> {
             self.secrets.publish(&member.id.namespace);
             self.secrets.publish(&member.id.group_kind.kind);
         }
-        let (hooks_digest, not_run) = hooks_of(&desired, &self.context.key);
+        let hooks_digest = hooks_digest(&desired, &self.context.key);
         let version = |key: &LookupKey| answers.get(key).map(dependencies::version).unwrap_or_default();
         let now = |key: &LookupKey| self.earlier.and_then(|earlier| earlier.version_now(key));
         let used = &rendered.used_lookups;
@@ -508,7 +532,6 @@ impl Work<'_> {
         Prepared {
             identity: self.identity.clone(),
             desired,
-            not_run,
             hooks_digest,
             notes: rendered.notes,
             warnings: rendered.warnings.iter().map(ToString::to_string).collect(),
@@ -522,7 +545,8 @@ impl Work<'_> {
             failed_groups: self.snapshot.failed.clone(),
             revision,
             rollback: None,
-            values: String::new(),
+            values: Value::Null,
+            values_digest: String::new(),
             memory: Memory::default(),
             size: rendered.size,
             _share: None,
@@ -553,17 +577,21 @@ pub(super) fn give_owners(unit: &Unit, resource: &CustomResource, desired: &mut 
     }
 }
 
-/// The digest of the hooks that operations run, and descriptions of the others.
-fn hooks_of(desired: &Desired, key: &Key) -> (String, Vec<String>) {
-    let (run, not_run): (Vec<&Hook>, Vec<&Hook>) = desired.hooks.iter().partition(|hook| hook.is_of_an_operation());
-    let digest = desired::digest(key, run.iter().map(|hook| &hook.member));
-    (digest, not_run.into_iter().map(describe_hook).collect())
+/// The digest of the hooks that operations run, and of plans that are part of an operation.
+fn hooks_digest(desired: &Desired, key: &Key) -> String {
+    let parts: Vec<String> = [ON_CREATE, ON_DELETE]
+        .iter()
+        .flat_map(|mark| plans::marked(&desired.hooks, mark))
+        .collect();
+    let runs =
+        |hook: &&Hook| hook.is_of_an_operation() || hook.plans().any(|plan| parts.iter().any(|part| part == plan));
+    desired::digest(key, desired.hooks.iter().filter(runs).map(|hook| &hook.member))
 }
 
 impl Prepared {
     /// Has the render of an earlier revision, kept since, in the place of its own.
     pub(super) fn replace(&mut self, desired: Desired, notes: Option<String>, to: i64, revision: i64, key: &Key) {
-        (self.hooks_digest, self.not_run) = hooks_of(&desired, key);
+        self.hooks_digest = hooks_digest(&desired, key);
         self.desired = desired;
         self.notes = notes;
         self.rollback = Some(to);
@@ -571,13 +599,6 @@ impl Prepared {
         self.stay.clear();
         self.held.clear();
     }
-}
-
-/// A hook as the status lists it: what it is, when it would run, and where it comes from.
-fn describe_hook(hook: &Hook) -> String {
-    let events: Vec<&str> = hook.events.iter().map(|event| event.name()).collect();
-    let Member { id, source, .. } = &hook.member;
-    format!("{} {} ({}; {source})", id.group_kind.kind, id.name, events.join(","))
 }
 
 fn manifests<'m>(objects: impl Iterator<Item = &'m helm_template::render::Manifest>) -> Vec<Manifest> {

@@ -92,7 +92,7 @@ impl Run<'_> {
         let Some(fallback) = release.record.fallback.clone() else {
             return Ok(());
         };
-        if !fallback.is_for(self.generation, &prepared.inputs, &prepared.values) {
+        if !fallback.is_for(self.generation, &prepared.inputs, &prepared.values_digest) {
             release.end_fallback();
             return Ok(());
         }
@@ -157,11 +157,12 @@ impl Run<'_> {
             record.attempt = None;
             return;
         }
-        let is_same = |attempt: &&Attempt| attempt.inputs == prepared.inputs && attempt.values == prepared.values;
+        let is_same =
+            |attempt: &&Attempt| attempt.inputs == prepared.inputs && attempt.values == prepared.values_digest;
         record.attempt = Some(Attempt {
             revision: prepared.revision,
             inputs: prepared.inputs.clone(),
-            values: prepared.values.clone(),
+            values: prepared.values_digest.clone(),
             began: known
                 .filter(is_same)
                 .map_or_else(jiff::Timestamp::now, |known| known.began),

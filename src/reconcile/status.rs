@@ -157,7 +157,6 @@ impl Run<'_> {
             brief: release.refused > Refused::Nothing,
             render: conclusion.prepared.as_ref().map(|prepared| status::Render {
                 namespace: &prepared.identity.namespace,
-                not_run: &prepared.not_run,
                 notes: prepared.notes.as_deref(),
             }),
             contested: release.contests.message(),
@@ -251,8 +250,12 @@ impl Run<'_> {
     /// # Errors
     /// The phase of a release of which it can't be written.
     pub(super) async fn store_progress(&mut self, release: &mut Release, message: String) -> Result<(), Phase> {
-        self.write_down(release, Phase::waiting(Reason::HookRunning, message))
-            .await
+        let phase = self.shown.clone();
+        self.write_down(
+            release,
+            phase.unwrap_or_else(|| Phase::waiting(Reason::HookRunning, message)),
+        )
+        .await
     }
 
     /// Writes down what was decided before anything is done about it.

@@ -48,7 +48,9 @@ impl Superset {
     /// Where the recorded members are, and what hooks made.
     pub fn of_record(record: &Record) -> Self {
         let members = Superset::of_objects(record.entries.iter().map(|entry| &entry.id));
-        members.union(Superset::of_objects(record.hooks.ids()))
+        members.union(Superset::of_objects(
+            record.hooks.ids().chain(record.plans.work.steps.ids()),
+        ))
     }
 
     pub fn of_objects<'a>(ids: impl IntoIterator<Item = &'a ObjectId>) -> Self {

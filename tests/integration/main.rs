@@ -30,6 +30,7 @@ mod lost;
 mod needs;
 mod operator;
 mod owners;
+mod plans;
 mod prune;
 mod record;
 mod redaction;

@@ -161,6 +161,14 @@ fn what_a_killed_upgrade_added_goes_when_it_is_taken_back_meanwhile() -> Result<
 }
 
 #[test]
+fn a_plan_runs_once_whatever_write_was_the_last() -> Result<()> {
+    match everything() {
+        true => both(Scenario::Plan),
+        false => sampled(&[Scenario::Plan], Flavour::Plain, 2),
+    }
+}
+
+#[test]
 fn an_upgrade_that_goes_back_is_made_good_after_a_kill_at_any_write() -> Result<()> {
     match everything() {
         true => both(RollsBack),

@@ -130,6 +130,10 @@ impl Lane {
         self.api(group, kind)
     }
 
+    pub fn jobs(&self) -> Api<DynamicObject> {
+        self.api("batch", "Job")
+    }
+
     pub fn maps(&self) -> Api<DynamicObject> {
         self.of_kind("ConfigMap")
     }

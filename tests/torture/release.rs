@@ -99,6 +99,22 @@ pub async fn holds(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
     has_members(lane, release, spec, widget).await
 }
 
+/// The plan of a release has run, once.
+pub async fn has_run_once(lane: &Lane, release: &str, spec: &Value) -> Result<()> {
+    let widget = holds(lane, release, spec).await?;
+    let plan = &widget["status"]["plans"][0];
+    ensure!(
+        plan["phase"] == "Succeeded" && plan["count"] == 1,
+        "{}",
+        widget["status"]
+    );
+    let job = lane.jobs().get(&format!("{release}-plan")).await?;
+    let job = serde_json::to_value(job)?;
+    let run = annotation(&job, HOOK_RUN).unwrap_or_default();
+    ensure!(run.starts_with("plan-work.1.1."), "{run}");
+    Ok(())
+}
+
 /// The release is what this spec says, and not its own, whose upgrade failed.
 pub async fn is_rolled_back(lane: &Lane, release: &str, spec: &Value) -> Result<Value> {
     let widget = lane.widget(release).await?.context("the custom resource is gone")?;
@@ -138,7 +154,10 @@ async fn has_members(lane: &Lane, release: &str, spec: &Value, widget: Value) ->
         "PriorityClass" => "PriorityClass.scheduling.k8s.io".to_owned(),
         kind => kind.to_owned(),
     };
-    let kinds: BTreeSet<String> = expected.keys().map(full).collect();
+    let mut kinds: BTreeSet<String> = expected.keys().map(full).collect();
+    if spec["plan"] == true {
+        kinds.insert("Job.batch".into());
+    }
     let told = annotation(&widget, "applyset.kubernetes.io/contains-group-kinds").unwrap_or_default();
     let told: BTreeSet<String> = told.split(',').map(str::to_owned).collect();
     ensure!(told == kinds, "its kinds are told as {told:?}, not {kinds:?}");

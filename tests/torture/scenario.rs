@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use crate::flavour;
 use crate::former;
 use crate::lane::Lane;
-use crate::release::{Id, holds, is_gone, is_rolled_back, live, only_what_changed_was_written, spec, versions};
+use crate::release::{
+    Id, has_run_once, holds, is_gone, is_rolled_back, live, only_what_changed_was_written, spec, versions,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scenario {
@@ -26,6 +28,8 @@ pub enum Scenario {
     Reverted,
     /// An upgrade of which an object is refused, after others were applied: it goes back.
     RollsBack,
+    /// Somebody asks for a plan.
+    Plan,
     /// A release that helm-operator made, of which the chart now renders less.
     Takeover,
     /// The same; its custom resource is deleted while no operator runs.
@@ -51,6 +55,7 @@ impl Scenario {
                 spec["color"] = "red".into();
                 spec["extra"] = json!(["two", "three"]);
             }
+            Plan => spec["plan"] = true.into(),
             RollsBack => {
                 spec["color"] = "red".into();
                 spec["extra"] = json!(["two", "three"]);
@@ -98,8 +103,9 @@ impl Scenario {
                 versions(&live(lane, release).await?)
             }
             _ => {
-                lane.put(release, &first()).await?;
-                lane.await_release(release, &first()).await?;
+                let spec = if self == Plan { self.spec() } else { first() };
+                lane.put(release, &spec).await?;
+                lane.await_release(release, &spec).await?;
                 versions(&live(lane, release).await?)
             }
         })
@@ -111,6 +117,12 @@ impl Scenario {
             Install | Upgrade | PruneKinds | Abandoned | Reverted | RollsBack => lane.put(release, &self.spec()).await,
             Takeover | TakeoverAbandoned => lane.start(),
             Delete => lane.delete(release).await,
+            Plan => {
+                let asked = json!({"metadata": {"annotations": {"chartwright.dev/run-plan": "work@1"}}});
+                let asked = kube::api::Patch::Merge(asked);
+                lane.widgets().patch(release, &Default::default(), &asked).await?;
+                Ok(())
+            }
             Drift => {
                 let maps = lane.maps();
                 let edit = kube::api::Patch::Merge(json!({"data": {"color": "pink"}}));
@@ -140,6 +152,7 @@ impl Scenario {
                 flavour::is_taken_over(lane, release).await?;
                 holds(lane, release, &self.spec()).await.map(drop)
             }
+            Plan => has_run_once(lane, release, &self.spec()).await,
             RollsBack => is_rolled_back(lane, release, &first()).await.map(drop),
             Reverted if interrupted => holds(lane, release, &first()).await.map(drop),
             _ => holds(lane, release, &self.spec()).await.map(drop),
@@ -164,6 +177,7 @@ impl Scenario {
                 before.retain(|id, _| !id.1.ends_with("-main") && !id.1.ends_with("-one"));
                 only_what_changed_was_written(lane, release, &before, &after, (&first(), &first()))
             }
+            Plan => only_what_changed_was_written(lane, release, before, &after, (&self.spec(), &self.spec())),
             _ => only_what_changed_was_written(lane, release, before, &after, (&first(), &self.spec())),
         }
     }

@@ -85,6 +85,11 @@ pub(super) fn files(
         cache,
         release: input.release.to_value(),
         capabilities: input.capabilities.asked(asked),
+        more: input
+            .more
+            .iter()
+            .map(|(name, value)| (*name, Value::from_json(value)))
+            .collect(),
         contexts: HashMap::new(),
     };
     build.chart(node, Some(values.clone()), true);
@@ -108,6 +113,7 @@ struct Build<'b> {
     cache: &'b HashMap<ChartId, Vec<(Str, Str)>>,
     release: Value,
     capabilities: Value,
+    more: Vec<(&'static str, Value)>,
     /// The context maps by the charts' paths.
     contexts: HashMap<String, Map>,
 }
@@ -129,6 +135,7 @@ impl Build<'_> {
             MapKind::Any,
             entries
                 .into_iter()
+                .chain(self.more.iter().cloned())
                 .map(|(key, value)| (Str::from(key), value))
                 .collect(),
         );

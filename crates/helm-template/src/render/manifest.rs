@@ -125,6 +125,7 @@ impl HookEvent {
 pub(super) struct Sorted {
     pub objects: Vec<Manifest>,
     pub hooks: Vec<Hook>,
+    pub unknown_hooks: Vec<Manifest>,
     /// About the bytes that the data takes, with a copy of each.
     pub size: u64,
 }
@@ -161,6 +162,9 @@ pub(super) fn sort(
         })));
     }
     sorted.objects.sort_by(|a, b| by_install_order(a.kind(), b.kind()));
+    sorted
+        .unknown_hooks
+        .sort_by(|a, b| by_install_order(a.kind(), b.kind()));
     sorted
         .hooks
         .sort_by(|a, b| by_install_order(a.manifest.kind(), b.manifest.kind()));
@@ -227,6 +231,7 @@ impl Sorted {
             let attributes = [("hookTypes", events.clone())];
             let warning = Warning::new(Level::Info, "skipping unknown hooks", attributes);
             warnings.push(warning.about(&manifest.source));
+            self.unknown_hooks.push(manifest);
             return;
         };
         let annotation = |name: &str| manifest.head.annotations.get(name);

@@ -79,6 +79,8 @@ pub struct Input<'a> {
     /// The user's values, over the chart's own. Whole numbers are `int64` to templates, floats `float64`: Helm's
     /// command line makes floats of all numbers in files.
     pub values: serde_json::Value,
+    /// Further entries beside `.Values` and `.Release`, for a host that tells its charts more than Helm does.
+    pub more: Vec<(&'static str, serde_json::Value)>,
     /// Strings of `values` that stand for texts which aren't UTF-8, as [`ValueOptions`] makes them.
     ///
     /// [`ValueOptions`]: crate::chart::options::ValueOptions
@@ -112,6 +114,8 @@ pub struct Rendered {
     pub objects: Vec<Manifest>,
     /// The hooks in install order.
     pub hooks: Vec<Hook>,
+    /// What runs at an event that Helm doesn't know, and which Helm leaves out; in install order.
+    pub unknown_hooks: Vec<Manifest>,
     /// The root chart's `NOTES.txt`.
     pub notes: Option<String>,
     /// The files in `crds/` of all enabled charts, named `chart/crds/x.yaml`; empty unless asked for.
@@ -141,6 +145,7 @@ impl Input<'_> {
         Input {
             release,
             values,
+            more: Vec::new(),
             raw_texts: RawTexts::new(),
             capabilities: &HELMS,
             lookup: Arc::new(NoCluster),
@@ -422,6 +427,7 @@ fn finish(outputs: Outputs, meter: &Meter, input: &Input<'_>, warnings: &mut Vec
     Ok(Rendered {
         objects: sorted.objects,
         hooks: sorted.hooks,
+        unknown_hooks: sorted.unknown_hooks,
         notes: outputs.notes,
         size: sorted.size,
         ..Rendered::default()

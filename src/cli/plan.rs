@@ -1,0 +1,247 @@
+//! `chartwright plan`: the plans of a release, and a run of one.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use clap::{Args, Subcommand};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tokio::time::{Instant, sleep};
+
+use super::block_on;
+use super::history::{aligned, parse_timeout};
+use super::target::{Target, TargetArgs};
+use crate::cluster::pods::last_lines;
+use crate::plan::annotations::{PLAN_PARAMS, RUN_PLAN};
+use crate::plan::hooks::HookRun;
+use crate::plan::plans::{self, FAILED, Plan, SUCCEEDED};
+
+const EXAMPLES: &str = "\
+Examples:
+  # What plans a release has, and how they ran
+  chartwright plan list sampledb orders
+
+  # Run one now, with a parameter, and wait for its end
+  chartwright plan run sampledb orders backup --set label=before-migration --wait";
+
+const POLL: Duration = Duration::from_millis(500);
+
+/// List the plans of a release, or run one
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct PlanArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Command {
+    /// List the plans of a release
+    #[command(after_help = EXAMPLES)]
+    List(ListArgs),
+    /// Run a plan of a release
+    #[command(after_help = EXAMPLES)]
+    Run(RunArgs),
+}
+
+#[derive(Args, Clone, Debug)]
+struct ListArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+#[derive(Args, Clone, Debug)]
+struct RunArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    /// The plan
+    plan: String,
+    /// A parameter for its templates (`.Plan.Params`): a text
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_parameter)]
+    set: Vec<(String, String)>,
+    /// Wait for its end, print the last lines of its log, and fail if it failed
+    #[arg(long)]
+    wait: bool,
+    /// Wait no longer, as a Go duration
+    #[arg(long, default_value = "10m", value_parser = parse_timeout)]
+    timeout: Duration,
+}
+
+fn parse_parameter(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write it as name=value".to_owned()),
+    }
+}
+
+pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
+    block_on(async {
+        match &args.command {
+            Command::List(args) => list(args).await,
+            Command::Run(args) => start(args).await,
+        }
+    })
+}
+
+/// The plans that a status tells of.
+fn plans_of(object: &Value) -> Vec<Plan> {
+    Vec::deserialize(&object["status"]["plans"]).unwrap_or_default()
+}
+
+async fn list(args: &ListArgs) -> anyhow::Result<()> {
+    let target = args.target.connect().await?;
+    let plans = plans_of(&target.read().await?);
+    if plans.is_empty() {
+        eprintln!("{target} has no plans.");
+        return Ok(());
+    }
+    write!(io::stdout(), "{}", table(&plans))?;
+    Ok(())
+}
+
+fn table(plans: &[Plan]) -> String {
+    let time = |time: Option<jiff::Timestamp>| time.map_or_else(|| "-".to_owned(), |time| time.to_string());
+    let or_dash = |text: &str| {
+        if text.is_empty() {
+            "-".to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
+    let header = ["PLAN", "RUNS", "LAST", "ENDED", "SCHEDULE", "NEXT", "MESSAGE"].map(str::to_owned);
+    let rows = plans.iter().map(|plan| {
+        let message = match plan.invalid.is_empty() {
+            true => plan.message.lines().next().unwrap_or_default(),
+            false => &plan.invalid,
+        };
+        let (count, last, schedule) = (plan.count.to_string(), or_dash(&plan.phase), or_dash(&plan.schedule));
+        let (ended, next) = (time(plan.ended), time(plan.next));
+        [
+            plan.name.clone(),
+            count,
+            last,
+            ended,
+            schedule,
+            next,
+            message.to_owned(),
+        ]
+    });
+    aligned([header].into_iter().chain(rows).collect())
+}
+
+async fn start(args: &RunArgs) -> anyhow::Result<()> {
+    let target = args.target.connect().await?;
+    let object = target.read().await?;
+    let plans = plans_of(&object);
+    let names: Vec<&str> = plans.iter().map(|plan| plan.name.as_str()).collect();
+    ensure!(
+        names.contains(&args.plan.as_str()),
+        "{target} has no plan {:?}; it has {}",
+        args.plan,
+        if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(", ")
+        }
+    );
+    let token = jiff::Timestamp::now().to_string();
+    let pairs = args
+        .set
+        .iter()
+        .map(|(name, value)| (name.clone(), Value::from(value.as_str())));
+    let params = Value::Object(pairs.collect::<Map<_, _>>()).to_string();
+    let text = format!("{}@{token}", args.plan);
+    target
+        .annotate(&object, &[(PLAN_PARAMS, &params), (RUN_PLAN, &text)])
+        .await?;
+    println!("plan {} of {target} is asked for", args.plan);
+    match args.wait {
+        true => wait(&target, args, &text, &token).await,
+        false => Ok(()),
+    }
+}
+
+/// Waits until the run is over, and says how it goes meanwhile.
+async fn wait(target: &Target, args: &RunArgs, text: &str, token: &str) -> anyhow::Result<()> {
+    let until = Instant::now() + args.timeout;
+    let mut told = String::new();
+    loop {
+        let object = target.read().await?;
+        let status = &object["status"];
+        let plan = plans_of(&object).into_iter().find(|plan| plan.name == args.plan);
+        let plan = plan.with_context(|| format!("{target} has no plan {} any more", args.plan))?;
+        let is_ours = plan.token == token;
+        let steps = Vec::<HookRun>::deserialize(&status["planRun"]["steps"]["runs"]).unwrap_or_default();
+        let steps = steps.into_iter().filter(|step| step.event == plans::event(&args.plan));
+        let now = match (status["lastHandledRunPlan"] == text, is_ours) {
+            (false, _) => "waiting for the operator".to_owned(),
+            (true, false) => "waiting for its turn".to_owned(),
+            (true, true) => {
+                let steps: Vec<String> = steps
+                    .clone()
+                    .map(|step| format!("{} {}: {:?}", step.object.group_kind.kind, step.object.name, step.phase))
+                    .collect();
+                steps.join(", ")
+            }
+        };
+        let refused = status["planRun"]["refused"].as_str().unwrap_or_default();
+        if status["lastHandledRunPlan"] == text && !is_ours && !refused.is_empty() {
+            bail!("{refused}");
+        }
+        if now != told {
+            eprintln!("{now}");
+            told = now;
+        }
+        if is_ours && (plan.phase == SUCCEEDED || plan.phase == FAILED) {
+            return end(target, &plan, steps.collect()).await;
+        }
+        ensure!(
+            Instant::now() < until,
+            "plan {} did not end within {:?}",
+            args.plan,
+            args.timeout
+        );
+        sleep(POLL).await;
+    }
+}
+
+async fn end(target: &Target, plan: &Plan, steps: Vec<HookRun>) -> anyhow::Result<()> {
+    ensure!(plan.phase == SUCCEEDED, "plan {} failed: {}", plan.name, plan.message);
+    for step in steps {
+        let lines = last_lines(&target.client, &step.object).await;
+        match lines {
+            Ok(lines) if lines.is_empty() => {}
+            Ok(lines) => println!("{}: {lines}", step.object.name),
+            Err(error) => eprintln!("{}: its log can't be read: {error}", step.object.name),
+        }
+    }
+    println!("plan {} succeeded", plan.name);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_are_listed_in_columns() {
+        let plan = |name: &str, phase: &str| Plan {
+            name: name.into(),
+            phase: phase.into(),
+            count: 2,
+            schedule: "0 2 * * *".into(),
+            ended: "2026-01-02T03:04:05Z".parse().ok(),
+            message: "line\nmore".into(),
+            ..Plan::default()
+        };
+        let expected = "\
+PLAN    RUNS  LAST       ENDED                 SCHEDULE   NEXT  MESSAGE
+backup  2     Succeeded  2026-01-02T03:04:05Z  0 2 * * *  -     line
+test    2     -          2026-01-02T03:04:05Z  0 2 * * *  -     line
+";
+        assert_eq!(table(&[plan("backup", SUCCEEDED), plan("test", "")]), expected);
+        assert!(parse_parameter("a=b=c").is_ok_and(|pair| pair == ("a".into(), "b=c".into())));
+        assert!(parse_parameter("=b").is_err() && parse_parameter("a").is_err());
+    }
+}

@@ -1,0 +1,699 @@
+//! Plans: work on a release that is no part of applying it, such as a backup. Objects with `helm.sh/hook: plan-<name>` are its
+//! steps; `helm.sh/hook: test` makes the plan `test`. Facts: KUDO's plans, and Kubernetes' CronJob for schedules.
+//!
+//! What runs, what waits and what has run is part of the record: it is written down before the first object of a run is made.
+
+use std::time::Duration;
+
+use cronexpr::{Crontab, MakeTimestamp};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::annotations::{
+    CONCURRENCY, HISTORY_LIMIT, ON_CREATE, ON_DELETE, RUN_ON_CHANGE, SCHEDULE, STARTING_DEADLINE, TIME_ZONE,
+};
+use super::digest::Key;
+use super::hooks::{Hook, Progress, in_order};
+use crate::telemetry::cut;
+use crate::watches::duration;
+
+/// So many runs are listed of a plan that doesn't say, and of any plan.
+const USUAL_HISTORY: usize = 3;
+const LONGEST_HISTORY: usize = 20;
+/// So many requests wait at most: one for each plan.
+const LONGEST_QUEUE: usize = 50;
+const MESSAGE_BYTES: usize = 512;
+/// So many plans of a chart are known.
+const MOST_PLANS: usize = 50;
+/// The longest parameters of a run, in bytes of JSON.
+const LONGEST_PARAMS: usize = 16 << 10;
+/// A clock that goes back by less is set right; by more, times of the future are forgotten.
+const LARGEST_STEP: Duration = Duration::from_secs(3600);
+
+/// `status.plans` and `status.planRun`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Plans {
+    /// Those of the chart, as it was applied last.
+    pub plans: Vec<Plan>,
+    pub work: Work,
+}
+
+/// What is done and what waits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Work {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running: Option<Run>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub queue: Vec<Run>,
+    /// The steps of the last run of each plan.
+    #[serde(skip_serializing_if = "Progress::is_empty")]
+    pub steps: Progress,
+    /// The last request that nothing could be done about.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub refused: String,
+}
+
+/// One run that is asked for, or under way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    pub plan: String,
+    pub by: By,
+    /// What tells a request from another one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub token: String,
+    /// `.Plan.Params`
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub params: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<Timestamp>,
+}
+
+/// Who asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum By {
+    Request,
+    Schedule,
+    Change,
+}
+
+/// A plan of the chart, and how it ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Plan {
+    pub name: String,
+    /// Five fields of cron; empty: only when somebody asks.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub schedule: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub time_zone: String,
+    /// Seconds after which a missed time is not made up for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starting_deadline: Option<u64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub replaces: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history_limit: Option<usize>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub on_create: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub on_delete: bool,
+    /// A path of values; and a keyed digest of what stood there when all was applied last.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub run_on_change: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub value: String,
+    /// What is wrong with it, with its template.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub invalid: String,
+    /// How many runs there were.
+    pub count: i64,
+    /// The last one: `Running`, `Succeeded` or `Failed`; empty before the first.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub phase: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Timestamp>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub token: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// The last ones, the newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<Past>,
+    /// The time of the schedule that was carried out last, or from which on it counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduled: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<Timestamp>,
+}
+
+/// A run that is over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Past {
+    pub run: i64,
+    pub by: By,
+    pub phase: String,
+    pub started: Timestamp,
+    pub ended: Timestamp,
+}
+
+/// What a schedule asks for now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// One run, in the place of one that is under way.
+    Replace(String),
+    /// A time went by for which it is too late, or while the plan was still running.
+    Missed(String),
+}
+
+pub const RUNNING: &str = "Running";
+pub const SUCCEEDED: &str = "Succeeded";
+pub const FAILED: &str = "Failed";
+
+/// The plans whose first step has an annotation that is `true`.
+pub fn marked(hooks: &[Hook], annotation: &str) -> Vec<String> {
+    let mut names: Vec<String> = hooks.iter().flat_map(Hook::plans).map(str::to_owned).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.retain(|name| {
+        let steps = in_order(hooks, &event(name));
+        let annotations = steps
+            .first()
+            .map(|first| &first.member.object["metadata"]["annotations"]);
+        annotations.is_some_and(|all| all[annotation] == "true")
+    });
+    names
+}
+
+/// The event at which the steps of a plan run.
+pub fn event(plan: &str) -> String {
+    match plan {
+        "test" => plan.to_owned(),
+        plan => format!("plan-{plan}"),
+    }
+}
+
+/// The plan that an event is of; `None` for Helm's own events.
+pub fn plan_of(event: &str) -> Option<&str> {
+    match event {
+        "test" => Some(event),
+        event => event.strip_prefix("plan-").filter(|name| !name.is_empty()),
+    }
+}
+
+// === impl Plan ===
+
+impl Plan {
+    /// The plan that these steps make: what its first step says. `value`: finds a keyed digest of a value by its path.
+    fn of(name: &str, first: &Hook, value: &dyn Fn(&str) -> String) -> Self {
+        let annotations = first.member.object.pointer("/metadata/annotations");
+        let text = |key: &str| {
+            let text = annotations.and_then(|all| all.get(key)?.as_str());
+            text.unwrap_or_default().trim().to_owned()
+        };
+        let mut plan = Plan {
+            name: name.to_owned(),
+            schedule: text(SCHEDULE),
+            time_zone: text(TIME_ZONE),
+            on_create: text(ON_CREATE) == "true",
+            on_delete: text(ON_DELETE) == "true",
+            run_on_change: text(RUN_ON_CHANGE),
+            ..Plan::default()
+        };
+        let mut wrong: Vec<String> = Vec::new();
+        if !plan.schedule.is_empty()
+            && let Err(error) = crontab(&plan.schedule, &plan.time_zone)
+        {
+            wrong.push(format!("{SCHEDULE}: {:?}: {error}", plan.schedule));
+            plan.schedule.clear();
+        }
+        let deadline = text(STARTING_DEADLINE);
+        match duration::parse(&deadline) {
+            _ if deadline.is_empty() => {}
+            Ok(deadline) => plan.starting_deadline = Some(deadline.as_secs()),
+            Err(error) => wrong.push(format!("{STARTING_DEADLINE}: {error}")),
+        }
+        match text(CONCURRENCY).as_str() {
+            "" | "Forbid" => {}
+            "Replace" => plan.replaces = true,
+            other => wrong.push(format!("{CONCURRENCY}: {other:?} is neither Forbid nor Replace")),
+        }
+        let limit = text(HISTORY_LIMIT);
+        match limit.parse::<usize>() {
+            _ if limit.is_empty() => {}
+            Ok(limit) => plan.history_limit = Some(limit.min(LONGEST_HISTORY)),
+            Err(_) => wrong.push(format!("{HISTORY_LIMIT}: {limit:?} is no number")),
+        }
+        if !plan.run_on_change.is_empty() {
+            plan.value = value(&plan.run_on_change);
+        }
+        if !wrong.is_empty() {
+            plan.invalid = format!("{}: {}", first.member.source, wrong.join("; "));
+        }
+        plan
+    }
+
+    /// The time of its schedule that is due: the last one that has come. All before it are made up for by that.
+    fn due(&mut self, now: Timestamp) -> Option<Timestamp> {
+        let Ok(crontab) = crontab(&self.schedule, &self.time_zone) else {
+            self.next = None;
+            return None;
+        };
+        let mut since = self.scheduled.unwrap_or(now);
+        if since > now + LARGEST_STEP {
+            since = now;
+        }
+        let slot = [3600, 86_400, 32 * 86_400, i64::MAX].into_iter().find_map(|window| {
+            let start = now.as_second().saturating_sub(window);
+            let start = Timestamp::from_second(start).map_or(since, |start| start.max(since));
+            let times = crontab.iter_after(MakeTimestamp(start)).ok()?;
+            let passed = times.map_while(Result::ok).map(|time| time.timestamp());
+            passed.take_while(|time| *time <= now).last()
+        });
+        self.scheduled = Some(slot.unwrap_or(since));
+        let after = crontab.find_next(MakeTimestamp(now.max(since)));
+        self.next = after.ok().map(|time| time.timestamp());
+        slot
+    }
+
+    fn remember(&mut self, past: Past) {
+        self.runs.insert(0, past);
+        self.runs.truncate(self.history_limit.unwrap_or(USUAL_HISTORY));
+    }
+}
+
+/// Reads a schedule: as CronJob does, with its five words.
+fn crontab(schedule: &str, zone: &str) -> Result<Crontab, String> {
+    let fields = match schedule {
+        "@hourly" => "0 * * * *",
+        "@daily" | "@midnight" => "0 0 * * *",
+        "@weekly" => "0 0 * * 0",
+        "@monthly" => "0 0 1 * *",
+        "@yearly" | "@annually" => "0 0 1 1 *",
+        fields => fields,
+    };
+    if fields.split_whitespace().count() != 5 {
+        return Err("a schedule has five fields: minute, hour, day, month, weekday".to_owned());
+    }
+    let zone = if zone.is_empty() { "UTC" } else { zone };
+    cronexpr::parse_crontab(&format!("{fields} {zone}")).map_err(|error| {
+        let text = error.to_string();
+        text.lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
+    })
+}
+
+// === impl Plans ===
+
+impl Plans {
+    pub(super) fn of_status(status: &Value) -> Self {
+        Plans {
+            plans: Vec::deserialize(&status["plans"]).unwrap_or_default(),
+            work: Work::deserialize(&status["planRun"]).unwrap_or_default(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        *self == Plans::default()
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Plan> {
+        self.plans.iter().find(|plan| plan.name == name)
+    }
+
+    fn get_mut(&mut self, name: &str) -> Option<&mut Plan> {
+        self.plans.iter_mut().find(|plan| plan.name == name)
+    }
+
+    /// All of a render is applied: these are its plans from now on. Those whose value has changed since are to be run.
+    pub fn learn(&mut self, hooks: &[Hook], key: &Key, values: &Value, now: Timestamp) {
+        let digest = |path: &str| {
+            let mut fields = path.split('.').filter(|field| !field.is_empty());
+            let found = fields.try_fold(values, |value, field| value.get(field));
+            key.digest(&[found.unwrap_or(&Value::Null).to_string().as_bytes()])
+        };
+        let mut names: Vec<&str> = hooks.iter().flat_map(Hook::plans).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.truncate(MOST_PLANS);
+        let known = std::mem::take(&mut self.plans);
+        for name in names {
+            let steps = in_order(hooks, &event(name));
+            let Some(first) = steps.first() else { continue };
+            let mut plan = Plan::of(name, first, &digest);
+            if let Some(before) = known.iter().find(|plan| plan.name == name) {
+                if !plan.value.is_empty() && !before.value.is_empty() && plan.value != before.value {
+                    self.ask(Run::of(name, By::Change));
+                }
+                let same_times = (&plan.schedule, &plan.time_zone) == (&before.schedule, &before.time_zone);
+                plan = Plan {
+                    count: before.count,
+                    phase: before.phase.clone(),
+                    started: before.started,
+                    ended: before.ended,
+                    token: before.token.clone(),
+                    message: before.message.clone(),
+                    runs: before.runs.clone(),
+                    scheduled: before.scheduled.filter(|_| same_times),
+                    next: before.next.filter(|_| same_times),
+                    ..plan
+                };
+            }
+            if !plan.schedule.is_empty() && plan.scheduled.is_none() {
+                plan.due(now);
+            }
+            self.plans.push(plan);
+        }
+        // One that runs goes on.
+        let running = self.work.running.as_ref().map(|run| run.plan.clone());
+        let gone = known.into_iter().find(|plan| running.as_ref() == Some(&plan.name));
+        if let Some(gone) = gone.filter(|gone| self.get(&gone.name).is_none()) {
+            self.plans.push(gone);
+        }
+        let plans = &self.plans;
+        self.work
+            .queue
+            .retain(|run| plans.iter().any(|plan| plan.name == run.plan));
+    }
+
+    /// Somebody asks for a run: at most one of each plan waits, the last one that was asked for.
+    pub fn ask(&mut self, run: Run) {
+        let queue = &mut self.work.queue;
+        match queue.iter().position(|waiting| waiting.plan == run.plan) {
+            Some(place) => queue[place] = run,
+            None if queue.len() < LONGEST_QUEUE => queue.push(run),
+            None => {}
+        }
+    }
+
+    /// Somebody asks by the text `<plan>[@<token>]`, with parameters as a JSON object.
+    pub fn request(&mut self, text: &str, params: Option<&str>) {
+        let (plan, token) = text.split_once('@').unwrap_or((text, ""));
+        let plan = plan.trim();
+        let names: Vec<&str> = self.plans.iter().map(|plan| plan.name.as_str()).collect();
+        let params = params.filter(|text| !text.is_empty()).unwrap_or("{}");
+        let params = match serde_json::from_str(params) {
+            _ if params.len() > LONGEST_PARAMS => Err(format!("its parameters are longer than {LONGEST_PARAMS} bytes")),
+            Ok(Value::Object(params)) => Ok(params),
+            Ok(_) => Err("its parameters are no JSON object".to_owned()),
+            Err(error) => Err(format!("its parameters are no JSON: {error}")),
+        };
+        let refused = match params {
+            _ if names.is_empty() => Some("the chart has no plans".to_owned()),
+            _ if !names.contains(&plan) => Some(format!("the chart's plans are {}", names.join(", "))),
+            Err(wrong) => Some(wrong),
+            Ok(params) => {
+                self.ask(Run {
+                    token: token.to_owned(),
+                    params,
+                    ..Run::of(plan, By::Request)
+                });
+                None
+            }
+        };
+        self.work.refused = match refused {
+            Some(why) => cut(&format!("plan {plan:?} can't be run: {why}"), MESSAGE_BYTES),
+            None => String::new(),
+        };
+    }
+
+    /// What the schedules ask for by now, other than a run.
+    pub fn tick(&mut self, now: Timestamp) -> Vec<Due> {
+        let running = self.work.running.as_ref().map(|run| run.plan.clone());
+        let (mut asked, mut told) = (Vec::new(), Vec::new());
+        for plan in self.plans.iter_mut().filter(|plan| !plan.schedule.is_empty()) {
+            if plan.next.is_some_and(|next| next > now) && plan.scheduled.is_some_and(|last| last <= now) {
+                continue;
+            }
+            let Some(slot) = plan.due(now) else { continue };
+            let late = u64::try_from((now - slot).get_seconds()).unwrap_or_default();
+            let name = &plan.name;
+            if plan.starting_deadline.is_some_and(|deadline| late > deadline) {
+                told.push(Due::Missed(format!(
+                    "plan {name} was to run at {slot}: it is too late for that"
+                )));
+            } else if running.as_ref() != Some(name) {
+                asked.push(Run::of(name, By::Schedule));
+            } else if plan.replaces {
+                told.push(Due::Replace(name.clone()));
+                asked.push(Run::of(name, By::Schedule));
+            } else {
+                told.push(Due::Missed(format!(
+                    "plan {name} was to run at {slot}: it still runs since the last time"
+                )));
+            }
+        }
+        asked.into_iter().for_each(|run| self.ask(run));
+        told
+    }
+
+    /// When a schedule asks next.
+    pub fn next(&self) -> Option<Timestamp> {
+        self.plans.iter().filter_map(|plan| plan.next).min()
+    }
+
+    /// The next run begins; `None` if one is under way, or nothing waits.
+    pub fn start(&mut self, now: Timestamp) -> Option<Run> {
+        if self.work.running.is_some() || self.work.queue.is_empty() {
+            return None;
+        }
+        let run = Run {
+            started: Some(now),
+            ..self.work.queue.remove(0)
+        };
+        let plan = self.get_mut(&run.plan)?;
+        plan.count += 1;
+        RUNNING.clone_into(&mut plan.phase);
+        (plan.started, plan.ended) = (Some(now), None);
+        plan.token.clone_from(&run.token);
+        plan.message.clear();
+        let count = plan.count;
+        let steps = &mut self.work.steps;
+        let this = event(&run.plan);
+        steps.runs.retain(|step| step.event != this);
+        (steps.revision, steps.attempt, steps.failures) = (count, 1, 0);
+        self.work.running = Some(run.clone());
+        Some(run)
+    }
+
+    /// A run that nothing was made of waits again.
+    pub fn take_back(&mut self) {
+        let Some(run) = self.work.running.take() else { return };
+        if let Some(plan) = self.get_mut(&run.plan) {
+            plan.count -= 1;
+            plan.phase = plan.runs.first().map(|past| past.phase.clone()).unwrap_or_default();
+        }
+        self.work.queue.insert(0, Run { started: None, ..run });
+    }
+
+    /// What ran is over. `failed`: why it failed.
+    pub fn finish(&mut self, failed: Option<&str>, now: Timestamp) {
+        let Some(run) = self.work.running.take() else { return };
+        let Some(plan) = self.get_mut(&run.plan) else { return };
+        let phase = if failed.is_some() { FAILED } else { SUCCEEDED };
+        phase.clone_into(&mut plan.phase);
+        plan.ended = Some(now);
+        plan.message = cut(failed.unwrap_or_default(), MESSAGE_BYTES);
+        plan.remember(Past {
+            run: plan.count,
+            by: run.by,
+            phase: phase.to_owned(),
+            started: run.started.unwrap_or(now),
+            ended: now,
+        });
+    }
+
+    /// What is wrong with plans, for a condition; empty if nothing is.
+    pub fn troubles(&self) -> Vec<String> {
+        let plans = self.plans.iter();
+        let of_plans = plans.flat_map(|plan| {
+            let failed = (plan.phase == FAILED).then(|| format!("plan {} failed: {}", plan.name, plan.message));
+            let invalid = (!plan.invalid.is_empty()).then(|| format!("plan {}: {}", plan.name, plan.invalid));
+            invalid.into_iter().chain(failed)
+        });
+        let refused = (!self.work.refused.is_empty()).then(|| self.work.refused.clone());
+        of_plans.chain(refused).collect()
+    }
+}
+
+// === impl Run ===
+
+impl Run {
+    pub fn of(plan: &str, by: By) -> Self {
+        Run {
+            plan: plan.to_owned(),
+            by,
+            token: String::new(),
+            params: Map::new(),
+            started: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{id, member};
+    use super::*;
+
+    fn step(name: &str, at: &str, annotations: Value) -> Hook {
+        let mut member = member(&id("Job.batch", name));
+        let mut all = annotations;
+        all["helm.sh/hook"] = at.into();
+        member.object = json!({"metadata": {"annotations": all}});
+        member.source = "app/templates/plans.yaml".into();
+        Hook::of(member).0
+    }
+
+    fn at(time: &str) -> Timestamp {
+        time.parse().unwrap()
+    }
+
+    fn plans(hooks: &[Hook], now: &str) -> Plans {
+        let mut plans = Plans::default();
+        plans.learn(hooks, &Key::new([0; 32]), &json!({"size": 1}), at(now));
+        plans
+    }
+
+    fn scheduled(annotations: Value) -> Plans {
+        let mut all = annotations;
+        all[SCHEDULE] = "0 2 * * *".into();
+        plans(&[step("a", "plan-backup", all)], "2026-01-01T12:00:00Z")
+    }
+
+    fn waiting(plans: &Plans) -> Vec<(&str, By)> {
+        plans.work.queue.iter().map(|run| (run.plan.as_str(), run.by)).collect()
+    }
+
+    #[test]
+    fn a_schedule_asks_once_for_each_time_whatever_the_clock_does() {
+        let mut plans = scheduled(json!({TIME_ZONE: "Europe/Berlin"}));
+        assert_eq!(plans.next(), Some(at("2026-01-02T01:00:00Z")));
+        assert!(plans.tick(at("2026-01-01T13:00:00Z")).is_empty() && waiting(&plans).is_empty());
+        plans.tick(at("2026-01-02T01:00:00Z"));
+        assert_eq!(waiting(&plans), [("backup", By::Schedule)]);
+        plans.start(at("2026-01-02T01:00:00Z")).unwrap();
+        plans.finish(None, at("2026-01-02T01:00:09Z"));
+        // A second look, and a clock that is set right.
+        for now in ["2026-01-02T01:00:10Z", "2026-01-02T00:59:58Z", "2026-01-02T01:00:01Z"] {
+            assert!(plans.tick(at(now)).is_empty() && waiting(&plans).is_empty(), "{now}");
+        }
+        // Three nights without an operator are made up for once.
+        plans.tick(at("2026-01-05T09:00:00Z"));
+        assert_eq!(waiting(&plans), [("backup", By::Schedule)]);
+        assert_eq!(plans.next(), Some(at("2026-01-06T01:00:00Z")));
+        plans.start(at("2026-01-05T09:00:00Z"));
+        plans.finish(None, at("2026-01-05T09:00:09Z"));
+        // A clock that was years ahead is no reason never to run again.
+        plans.plans[0].scheduled = Some(at("2036-01-01T01:00:00Z"));
+        plans.plans[0].next = Some(at("2036-01-02T01:00:00Z"));
+        plans.tick(at("2026-01-05T12:00:00Z"));
+        assert_eq!(
+            (waiting(&plans), plans.next()),
+            (vec![], Some(at("2026-01-06T01:00:00Z")))
+        );
+    }
+
+    #[test]
+    fn a_time_that_is_missed_is_told() {
+        let mut plans = scheduled(json!({STARTING_DEADLINE: "10m"}));
+        let told = plans.tick(at("2026-01-02T02:11:00Z"));
+        assert!(
+            matches!(&told[..], [Due::Missed(note)] if note.contains("too late")),
+            "{told:?}"
+        );
+        assert!(waiting(&plans).is_empty());
+        for (concurrency, expected) in [("Forbid", 0), ("Replace", 1)] {
+            let mut plans = scheduled(json!({CONCURRENCY: concurrency}));
+            plans.ask(Run::of("backup", By::Request));
+            plans.start(at("2026-01-02T01:59:00Z")).unwrap();
+            let told = plans.tick(at("2026-01-02T02:00:00Z"));
+            let replaces = told == [Due::Replace("backup".into())];
+            assert_eq!((replaces, waiting(&plans).len()), (expected == 1, expected), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_plan_is_named_with_its_template() {
+        for (key, value, part) in [
+            (SCHEDULE, "61 * * * *", "schedule: \"61 * * * *\""),
+            (SCHEDULE, "* * * *", "five fields"),
+            (SCHEDULE, "soon", "five fields"),
+            (STARTING_DEADLINE, "late", STARTING_DEADLINE),
+            (CONCURRENCY, "Allow", "neither Forbid nor Replace"),
+            (HISTORY_LIMIT, "all", "\"all\" is no number"),
+        ] {
+            let plans = plans(&[step("a", "plan-backup", json!({key: value}))], "2026-01-01T12:00:00Z");
+            let troubles = plans.troubles().join("\n");
+            assert!(
+                troubles.contains(part) && troubles.contains("templates/plans.yaml"),
+                "{troubles}"
+            );
+            assert_eq!(plans.next(), None);
+        }
+        let zone = json!({SCHEDULE: "@daily", TIME_ZONE: "Mars/Olympus"});
+        assert_eq!(
+            plans(&[step("a", "plan-backup", zone)], "2026-01-01T12:00:00Z")
+                .troubles()
+                .len(),
+            1
+        );
+    }
+
+    #[test]
+    fn requests_are_queued_one_for_each_plan_and_refused_with_a_reason() {
+        let hooks = [
+            step("a", "plan-backup", json!({})),
+            step("b", "test,plan-restore", json!({})),
+        ];
+        let mut plans = plans(&hooks, "2026-01-01T12:00:00Z");
+        let names: Vec<_> = plans.plans.iter().map(|plan| plan.name.clone()).collect();
+        assert_eq!(names, ["backup", "restore", "test"]);
+        for (text, params, part) in [
+            ("snapshot@1", None, "the chart's plans are backup, restore, test"),
+            ("backup", Some("[1]"), "no JSON object"),
+            ("backup", Some("{"), "no JSON:"),
+            ("", None, "the chart's plans"),
+        ] {
+            plans.request(text, params);
+            assert!(
+                plans.work.refused.contains(part) && waiting(&plans).is_empty(),
+                "{:?}",
+                plans.work.refused
+            );
+        }
+        plans.request("backup@1", None);
+        plans.request("backup@2", Some(r#"{"a": 1}"#));
+        plans.request("test", None);
+        assert!(plans.work.refused.is_empty() && waiting(&plans).len() == 2);
+        let now = at("2026-01-01T12:00:01Z");
+        let run = plans.start(now).unwrap();
+        assert_eq!((run.token.as_str(), run.params["a"].clone()), ("2", json!(1)));
+        assert!(plans.start(now).is_none(), "one at a time");
+        plans.take_back();
+        assert_eq!(
+            (plans.start(now).unwrap().token.as_str(), plans.plans[0].count),
+            ("2", 1)
+        );
+        for number in 1..6 {
+            plans.finish((number == 5).then_some("why"), now);
+            plans.request(&format!("backup@{number}"), None);
+            while plans.start(now).is_some_and(|run| run.plan != "backup") {
+                plans.finish(None, now);
+            }
+        }
+        let backup = plans.get("backup").unwrap();
+        assert_eq!(
+            (backup.runs.len(), backup.runs[0].phase.as_str()),
+            (USUAL_HISTORY, FAILED)
+        );
+        // It outlives the status.
+        let status = json!({"plans": plans.plans, "planRun": plans.work});
+        assert_eq!(Plans::of_status(&status), plans);
+    }
+
+    #[test]
+    fn a_changed_value_asks_for_a_run() {
+        let hooks = [step("a", "plan-rotate", json!({RUN_ON_CHANGE: "auth.password"}))];
+        let mut plans = plans(&hooks, "2026-01-01T12:00:00Z");
+        let mut learn = |values: Value| {
+            plans.learn(&hooks, &Key::new([0; 32]), &values, at("2026-01-01T12:00:00Z"));
+            plans.work.queue.drain(..).map(|run| run.by).collect::<Vec<_>>()
+        };
+        assert!(learn(json!({"size": 2})).is_empty());
+        assert_eq!(learn(json!({"auth": {"password": "x"}})), [By::Change]);
+        assert!(learn(json!({"auth": {"password": "x"}, "size": 3})).is_empty());
+        assert_eq!(learn(json!({"auth": 1})), [By::Change]);
+    }
+}

@@ -1,0 +1,287 @@
+//! Runs plans: what is asked for by annotations, schedules and changed values, one run at a time. A run is rendered with its
+//! parameters, its steps are stored, and both are written down before the first object is made; from then on nothing but
+//! these steps counts, whatever becomes of chart and spec.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::Run;
+use super::delete::POLL;
+use super::release::Release;
+use super::render::{Answers, Prepared, prepare_plan};
+use super::sealed::Purpose;
+use super::status::rights;
+use super::superset::{self, Superset};
+use crate::cluster::error::Error;
+use crate::plan::annotations::PLAN_PARAMS;
+use crate::plan::desired::{self, Rendered};
+use crate::plan::hooks::{Hook, in_order};
+use crate::plan::plans::{self, Due};
+use crate::plan::request::Request;
+use crate::plan::status::{Phase, Reason};
+
+const STEPS: Purpose = Purpose {
+    prefix: "chartwright-plan",
+    kind: "chartwright.dev/plan",
+    what: "the steps of a plan",
+};
+
+/// What came of a look at the plan that runs.
+enum Look {
+    Runs,
+    /// It is over, or there is none.
+    Over,
+}
+
+impl Run<'_> {
+    /// Takes in what is asked for, and brings plans as far as nothing has to be waited for. `phase`: how the release is.
+    pub(super) async fn run_plans(&mut self, release: &mut Release, phase: &Phase) {
+        self.ask_plans(release).await;
+        if release.record.hooks.is_open() || release.record.revision == 0 {
+            return;
+        }
+        self.shown = Some(phase.clone());
+        while let Look::Over = self.advance_plan(release).await {
+            if !self.start_plan(release, phase).await {
+                break;
+            }
+        }
+        self.shown = None;
+        if let Some(next) = release.record.plans.next() {
+            let wait = Duration::try_from(next - jiff::Timestamp::now()).unwrap_or_default();
+            release.contests.wait_for(wait.max(Duration::from_millis(100)));
+        }
+    }
+
+    /// An upgrade waits for the plan that runs: the phase meanwhile; `None` if there is nothing to wait for.
+    pub(super) async fn await_plan(&mut self, release: &mut Release, prepared: &Prepared) -> Option<Phase> {
+        let recorded = release.record.revision;
+        if recorded == 0 || prepared.revision <= recorded || release.record.plans.work.running.is_none() {
+            return None;
+        }
+        let wait = |release: &Release| {
+            let plan = release.record.plans.work.running.as_ref().map(|run| run.plan.clone());
+            let message = format!(
+                "plan {} runs: the upgrade begins when it is over",
+                plan.unwrap_or_default()
+            );
+            Phase::waiting(Reason::PlanRunning, message)
+        };
+        let phase = wait(release);
+        self.shown = Some(phase.clone());
+        let look = self.advance_plan(release).await;
+        self.shown = None;
+        matches!(look, Look::Runs).then_some(phase)
+    }
+
+    /// What annotations and schedules ask for goes into the queue.
+    async fn ask_plans(&mut self, release: &mut Release) {
+        if let Some(text) = self.requested(release, Request::Plan) {
+            let params = self.written.annotations.get(PLAN_PARAMS).map(String::as_str);
+            release.record.plans.request(&text, params);
+            release.record.handled.set(Request::Plan, &text);
+            let refused = release.record.plans.work.refused.clone();
+            if !refused.is_empty() {
+                self.warn("PlanRefused", &refused).await;
+            }
+        }
+        for due in release.record.plans.tick(jiff::Timestamp::now()) {
+            match due {
+                Due::Missed(note) => self.warn_once(release, "PlanMissed", note).await,
+                Due::Replace(_) => {
+                    if let Err(phase) = self.stop_plan(release).await {
+                        tracing::info!(resource = %self.written.key, ?phase, "the plan that is to be replaced still runs");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins the next run. False if there is none to begin.
+    async fn start_plan(&mut self, release: &mut Release, phase: &Phase) -> bool {
+        let Some(run) = release.record.plans.start(jiff::Timestamp::now()) else {
+            return false;
+        };
+        let context = json!({"Name": run.plan, "Params": run.params});
+        match self.prepare_steps(release, &run.plan, context).await {
+            Ok(steps) => release.steps = Some(steps),
+            Err(why) => {
+                self.finish_plan(release, Some(why)).await;
+                return true;
+            }
+        }
+        if let Err(unwritten) = self.write_down(release, phase.clone()).await {
+            tracing::info!(resource = %self.written.key, ?unwritten, "the beginning of a plan can't be written down yet");
+            // Nothing was made: it begins again.
+            release.steps = None;
+            release.record.plans.take_back();
+            release.contests.wait_for(POLL);
+            return false;
+        }
+        true
+    }
+
+    /// Renders the steps of a plan, checks and stores them.
+    async fn prepare_steps(
+        &mut self,
+        release: &mut Release,
+        plan: &str,
+        context: serde_json::Value,
+    ) -> Result<Vec<Hook>, String> {
+        let told = |phase: Phase| match phase {
+            Phase::Failed { reason, message } | Phase::Stalled { reason, message, .. } => {
+                format!("{reason:?}: {message}")
+            }
+            Phase::Waiting { message, .. } => message,
+            Phase::Ready | Phase::Suspended => String::new(),
+        };
+        let mut answers = Answers::new();
+        let prepared = prepare_plan(self.context, self.unit, &self.written, release, &mut answers, context).await;
+        let prepared = prepared.map_err(told)?;
+        self.preflight(release, &prepared, &mut answers).await.map_err(told)?;
+        let event = plans::event(plan);
+        let steps = in_order(&prepared.desired.hooks, &event);
+        if steps.is_empty() {
+            return Err("with these parameters, the chart renders no step of it".to_owned());
+        }
+        release.record.plans.work.steps.digest =
+            desired::digest(&self.context.key, steps.iter().map(|hook| &hook.member));
+        let ids: Vec<_> = steps.iter().map(|hook| hook.member.id.clone()).collect();
+        let rendered: Vec<Rendered> = steps.iter().map(|hook| hook.member.rendered()).collect();
+        let sealed = self.seal(&STEPS, "", &rendered).await;
+        sealed.map_err(|error| self.unstored(&error))?;
+        let superset = Superset::of_resource(&self.written)
+            .union(Superset::of_record(&release.record))
+            .union(Superset::of_objects(&ids));
+        let written = self.write_superset(&superset, self.keeps()).await;
+        written.map_err(|error| told(self.unclaimed(&error)))?;
+        let steps: Vec<Hook> = rendered.into_iter().filter_map(Hook::read).collect();
+        self.watch_steps(&steps);
+        Ok(steps)
+    }
+
+    fn watch_steps(&self, steps: &[Hook]) {
+        let set = self.written.set(&self.unit.group_kind);
+        let places = Superset::of_objects(steps.iter().map(|hook| &hook.member.id));
+        superset::want(self.context, &set, &places);
+    }
+
+    fn unstored(&self, error: &Error) -> String {
+        let hint = rights(
+            error,
+            "plans need the rights to get, create, patch and delete Secrets there",
+        );
+        format!(
+            "{}, which keeps its steps: {error}{hint}",
+            self.sealed_place(&STEPS, "")
+        )
+    }
+
+    /// Brings the plan that runs further.
+    async fn advance_plan(&mut self, release: &mut Release) -> Look {
+        let Some(run) = release.record.plans.work.running.clone() else {
+            return Look::Over;
+        };
+        if release.steps.is_none() {
+            match self.unseal::<Vec<Rendered>>(&STEPS, "").await {
+                Ok(Some(stored)) => {
+                    let steps: Vec<Hook> = stored.into_iter().filter_map(Hook::read).collect();
+                    // Those that were not begun are in no record.
+                    self.watch_steps(&steps);
+                    release.steps = Some(steps);
+                }
+                Ok(None) => {
+                    self.finish_plan(release, Some("its steps are lost".to_owned())).await;
+                    return Look::Over;
+                }
+                Err(error) => {
+                    tracing::info!(resource = %self.written.key, "{}", self.unstored(&error));
+                    release.contests.wait_for(POLL);
+                    return Look::Runs;
+                }
+            }
+        }
+        let steps = release.steps.clone().unwrap_or_default();
+        let event = plans::event(&run.plan);
+        // A step that failed ends the plan: its Job has had the retries that it asks for.
+        let failed = release.record.plans.work.steps.failed(&event).cloned();
+        if let Some(failed) = failed {
+            let why = format!(
+                "{} {}: {}",
+                failed.object.group_kind.kind, failed.object.name, failed.message
+            );
+            self.finish_plan(release, Some(why)).await;
+            return Look::Over;
+        }
+        match self.run_hooks(release, &in_order(&steps, &event), &event, None).await {
+            Ok(()) => {
+                self.finish_plan(release, None).await;
+                Look::Over
+            }
+            Err(Phase::Failed {
+                reason: Reason::HookFailed,
+                ..
+            }) => Box::pin(self.advance_plan(release)).await,
+            Err(Phase::Waiting { .. }) => Look::Runs,
+            Err(phase) => {
+                tracing::info!(resource = %self.written.key, ?phase, plan = run.plan, "the plan can't go on yet");
+                release.contests.wait_for(POLL);
+                Look::Runs
+            }
+        }
+    }
+
+    /// The plan that runs is over. `failed`: why it failed.
+    async fn finish_plan(&mut self, release: &mut Release, failed: Option<String>) {
+        let Some(run) = release.record.plans.work.running.clone() else {
+            return;
+        };
+        release.steps = None;
+        let failed = failed.map(|why| release.secrets.redact(&why).into_owned());
+        release.record.plans.finish(failed.as_deref(), jiff::Timestamp::now());
+        match failed {
+            Some(why) => {
+                self.warn("PlanFailed", &format!("plan {} failed: {why}", run.plan))
+                    .await
+            }
+            None => {
+                self.inform("PlanSucceeded", &format!("plan {} succeeded", run.plan))
+                    .await
+            }
+        }
+    }
+
+    /// Ends the plan that runs: what it made is gone before anything else begins.
+    ///
+    /// # Errors
+    /// The phase of a release that waits for that.
+    pub(super) async fn stop_plan(&mut self, release: &mut Release) -> Result<(), Phase> {
+        let steps = &release.record.plans.work.steps;
+        let running: Vec<_> = steps.running().map(|run| run.object.clone()).collect();
+        for id in running {
+            if !self.clear(&id).await? {
+                release.contests.wait_for(POLL);
+                let message = format!("{id}, a step of a plan, is not wanted any more: waiting until it is gone");
+                return Err(Phase::waiting(Reason::PlanRunning, message));
+            }
+        }
+        if release.record.plans.work.running.is_some() {
+            let why = "stopped: something else is asked for since".to_owned();
+            self.finish_plan(release, Some(why)).await;
+        }
+        Ok(())
+    }
+
+    /// Removes the steps that are stored, if any plan ever ran.
+    ///
+    /// # Errors
+    /// The phase of a release of which they can't be removed.
+    pub(super) async fn forget_steps(&self, release: &Release) -> Result<(), Phase> {
+        if release.record.plans.plans.iter().all(|plan| plan.count == 0) {
+            return Ok(());
+        }
+        let removed = self.remove_sealed(&STEPS, "").await;
+        removed.map_err(|error| Phase::failed(Reason::Record, self.unstored(&error)))
+    }
+}

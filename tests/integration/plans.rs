@@ -1,0 +1,266 @@
+//! Plans: what starts them, what they wait for, and that none runs twice.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::look::{condition, says, text, uid};
+use crate::support::eventually;
+use crate::world::{SOON, World, member_rule};
+
+/// Labels of a pod that never ends, and of one that fails.
+const HANGS: &str = "chartwright.test/fails";
+const CRASHES: &str = "chartwright.test/crashes";
+
+fn staged() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/integration/staged")
+}
+
+fn world(name: &str, keys: &[&str]) -> Result<World> {
+    let world = World::new(name)?;
+    world.write_watches_of(&[("Widget", &staged(), keys)])?;
+    world.grant("plans", &[member_rule("batch", "jobs"), member_rule("", "secrets")])?;
+    Ok(world)
+}
+
+fn step(name: &str, at: &str, more: Value) -> Value {
+    let mut step = json!({"name": name, "at": at});
+    for (field, value) in more.as_object().into_iter().flatten() {
+        step[field] = value.clone();
+    }
+    step
+}
+
+fn annotated(name: &str, at: &str, annotations: Value) -> Value {
+    step(name, at, json!({"annotations": annotations}))
+}
+
+fn plan(world: &World, name: &str) -> Result<Value> {
+    let widget = world.live("a")?;
+    let mut plans = widget["status"]["plans"].as_array().into_iter().flatten();
+    let found = plans.find(|plan| plan["name"] == name).cloned();
+    found.with_context(|| format!("there is no plan {name}: {}", widget["status"]))
+}
+
+/// The plan, when its run of this number is in a phase.
+fn await_plan(world: &World, name: &str, run: i64, phase: &str) -> Result<Value> {
+    let waited = eventually(&format!("run {run} of {name} is {phase}"), SOON, || {
+        let found = plan(world, name)?;
+        ensure!(found["count"] == run && found["phase"] == phase, "{found}");
+        Ok(Some(found))
+    });
+    waited.with_context(|| {
+        world
+            .live("a")
+            .map(|widget| widget["status"].to_string())
+            .unwrap_or_default()
+    })
+}
+
+fn ask(world: &World, text: &str) -> Result<()> {
+    world.annotate("a", json!({"chartwright.dev/run-plan": text}))
+}
+
+#[test]
+fn a_plan_runs_once_each_time_that_somebody_asks() -> Result<()> {
+    let world = world("plans-asked", &[])?;
+    let mut operator = world.start()?;
+    let weight = |weight: &str| json!({"helm.sh/hook-weight": weight});
+    let hooks = json!([
+        step(
+            "mark",
+            "plan-backup",
+            json!({"kind": "ConfigMap", "annotations": weight("2")})
+        ),
+        annotated("dump", "plan-backup", weight("1")),
+        step("check", "test", json!({"pod": {CRASHES: "true"}})),
+    ]);
+    let ready = world.install("a", json!({"hooks": hooks}))?;
+    world.absent("job", ["a-dump", "a-check"])?;
+    world.absent("configmap", ["a-mark"])?;
+    ask(&world, "backup@1")?;
+    let told = await_plan(&world, "backup", 1, "Succeeded")?;
+    ensure!(told["runs"][0]["by"] == "request" && told["token"] == "1", "{told}");
+    let first = world.expect("job", "a-dump")?;
+    ensure!(world.expect("configmap", "a-mark")?["data"]["label"] == "none");
+    world.await_event("a", "PlanSucceeded", &["plan backup succeeded"])?;
+    // The release was well all the time.
+    let since = |widget: &Value| condition(widget, "Ready")["lastTransitionTime"].clone();
+    ensure!(since(&world.live("a")?) == since(&ready));
+
+    operator = world.replace_and_settle(operator)?;
+    world.annotate("a", json!({"chartwright.dev/requested-at": "now"}))?;
+    world.await_quiet(&operator)?;
+    ensure!(uid(&world.expect("job", "a-dump")?) == uid(&first), "it ran twice");
+    ensure!(plan(&world, "backup")?["count"] == 1);
+
+    // From the command line, with a parameter; its end decides.
+    let kind = format!("widgets.{}", world.group());
+    let run = |words: &[&str]| world.chartwright(&[&["plan"], words, &["-n", &world.name]].concat());
+    let (status, said) = run(&["run", &kind, "a", "backup", "--set", "label=blue", "--wait"])?;
+    ensure!(status.success(), "{said}");
+    says(&said, &["plan backup of Widget", "Job a-dump", "plan backup succeeded"])?;
+    ensure!(uid(&world.expect("job", "a-dump")?) != uid(&first));
+    ensure!(world.expect("configmap", "a-mark")?["data"]["label"] == "blue");
+    let (status, said) = run(&["run", &kind, "a", "test", "--wait"])?;
+    ensure!(!status.success(), "{said}");
+    says(&said, &["plan test failed: Job a-check"])?;
+    let failed = world.await_condition("a", "PlanFailed", "True")?;
+    says(text(&failed["message"]), &["plan test failed", "a-check"])?;
+    world.await_ready("a")?;
+    let (status, said) = run(&["run", &kind, "a", "restore"])?;
+    ensure!(!status.success());
+    says(&said, &["has no plan \"restore\"; it has backup, test"])?;
+    let (_, listed) = run(&["list", &kind, "a"])?;
+    says(&listed, &["backup  2     Succeeded", "test    1     Failed"])?;
+
+    // What nobody can do is told; what is asked for while nothing may be changed waits.
+    ask(&world, "restore@1")?;
+    let refused = world.await_event("a", "PlanRefused", &["restore", "the chart's plans are backup, test"])?;
+    ensure!(!refused.is_empty());
+    world.suspend("a")?;
+    ask(&world, "backup@9")?;
+    std::thread::sleep(Duration::from_secs(2));
+    ensure!(plan(&world, "backup")?["count"] == 2);
+    world.annotate("a", json!({"chartwright.dev/suspend": null}))?;
+    await_plan(&world, "backup", 3, "Succeeded")?;
+    world.await_quiet(&operator)?;
+    world.delete("a")?;
+    let mut left = world.list("secrets", "")?;
+    left.retain(|secret| secret["type"] == "chartwright.dev/plan");
+    ensure!(left.is_empty() && world.get("job", "a-dump")?.is_none(), "{left:?}");
+    Ok(())
+}
+
+#[test]
+fn a_crash_continues_the_run_and_an_upgrade_waits_for_its_end() -> Result<()> {
+    let world = world("plans-crash", &[])?;
+    let operator = world.start()?;
+    let hooks = json!([
+        step("slow", "plan-move", json!({"pod": {HANGS: "true"}})),
+        step("then", "plan-move", json!({})),
+        step("other", "plan-other", json!({})),
+    ]);
+    world.install("a", json!({"hooks": hooks}))?;
+    ask(&world, "move")?;
+    await_plan(&world, "move", 1, "Running")?;
+    world.await_there("job", "a-slow")?;
+    let slow = uid(&world.expect("job", "a-slow")?);
+    ask(&world, "other")?;
+    let operator = world.replace(operator)?;
+    world.edit("a", json!({"color": "red"}))?;
+    world.await_unready("a", "PlanRunning", &["plan move runs"])?;
+    ensure!(world.expect("configmap", "a-main")?["data"]["color"] == "blue");
+    ensure!(world.get("job", "a-other")?.is_none(), "one at a time");
+    operator.kill()?;
+    // It ends while nobody looks.
+    let pod = &world.list("pods", "batch.kubernetes.io/job-name=a-slow")?[0];
+    let ended = json!({"status": {"phase": "Succeeded"}});
+    world
+        .kubectl
+        .patch_status("pod", text(&pod["metadata"]["name"]), &ended)?;
+    world.kubectl.wait("Complete", "job", "a-slow", SOON)?;
+    let _operator = world.start()?;
+    await_plan(&world, "move", 1, "Succeeded")?;
+    ensure!(uid(&world.expect("job", "a-slow")?) == slow, "it ran twice");
+    world.await_color("a-main", "red")?;
+    await_plan(&world, "other", 1, "Succeeded")?;
+    world.await_ready("a").map(drop)
+}
+
+#[test]
+fn a_schedule_makes_up_once_for_what_was_missed() -> Result<()> {
+    let world = world("plans-schedule", &[])?;
+    let operator = world.start()?;
+    let hourly = json!({"chartwright.dev/schedule": "0 * * * *"});
+    let mut strict = hourly.clone();
+    strict["chartwright.dev/starting-deadline"] = "1s".into();
+    let hooks = json!([
+        annotated("dump", "plan-backup", hourly),
+        annotated("late", "plan-strict", strict)
+    ]);
+    let widget = world.install("a", json!({"hooks": hooks}))?;
+    let next: jiff::Timestamp = text(&widget["status"]["plans"][0]["next"]).parse()?;
+    ensure!(next > jiff::Timestamp::now(), "{widget}");
+    world.await_quiet(&operator)?;
+    operator.terminate()?;
+    // Nobody was there for a day.
+    let mut plans = widget["status"]["plans"].clone();
+    for plan in plans.as_array_mut().into_iter().flatten() {
+        for (field, hours) in [("scheduled", 25), ("next", 24)] {
+            let time = next - Duration::from_secs(3600 * hours);
+            plan[field] = time.to_string().into();
+        }
+    }
+    world.patch_status("a", &json!({"status": {"plans": plans}}))?;
+    let operator = world.start_and_settle()?;
+    let told = await_plan(&world, "backup", 1, "Succeeded")?;
+    ensure!(
+        told["runs"][0]["by"] == "schedule" && told["next"] == next.to_string(),
+        "{told}"
+    );
+    ensure!(plan(&world, "strict")?["count"] == 0);
+    world.await_event("a", "PlanMissed", &["plan strict", "too late"])?;
+
+    // A schedule that is none is told with its file, and the rest works.
+    let bad = json!({"chartwright.dev/schedule": "61 * * * *"});
+    world.update("a", json!({"hooks": [annotated("dump", "plan-backup", bad)]}))?;
+    let failed = world.await_condition("a", "PlanFailed", "True")?;
+    says(text(&failed["message"]), &["templates/hooks.yaml", "61 * * * *"])?;
+    world.update("a", json!({"hooks": []}))?;
+    ensure!(condition(&world.live("a")?, "PlanFailed").is_null());
+    world.await_quiet(&operator)
+}
+
+#[test]
+fn plans_are_part_of_creation_change_and_deletion() -> Result<()> {
+    let world = world("plans-part", &["timeout: 2s"])?;
+    let operator = world.start()?;
+    let on = |name: &str, event: &str| annotated(name, &format!("plan-{name}"), json!({(event): "true"}));
+    let change = annotated(
+        "rotate",
+        "plan-rotate",
+        json!({"chartwright.dev/run-on-change": "color"}),
+    );
+    let hooks = json!([
+        on("restore", "chartwright.dev/on-create"),
+        on("snapshot", "chartwright.dev/on-delete"),
+        change,
+        step("after", "pre-install", json!({})),
+    ]);
+    world.install("a", json!({"hooks": hooks}))?;
+    let ended =
+        |name: &str| Ok::<_, anyhow::Error>(text(&world.expect("job", name)?["status"]["completionTime"]).to_owned());
+    let created = |kind: &str, name: &str| {
+        let object = world.expect(kind, name)?;
+        Ok::<_, anyhow::Error>(text(&object["metadata"]["creationTimestamp"]).to_owned())
+    };
+    ensure!(ended("a-restore")? <= created("job", "a-after")?);
+    ensure!(ended("a-restore")? <= created("configmap", "a-main")?);
+    world.absent("job", ["a-rotate", "a-snapshot"])?;
+    let restored = uid(&world.expect("job", "a-restore")?);
+    world.update("a", json!({"color": "red"}))?;
+    await_plan(&world, "rotate", 1, "Succeeded")?;
+    ensure!(
+        uid(&world.expect("job", "a-restore")?) == restored,
+        "it belongs to the installation"
+    );
+    world.await_quiet(&operator)?;
+
+    // Nothing goes without the snapshot, however long that fails; and it needs no chart.
+    let mut failing = on("snapshot", "chartwright.dev/on-delete");
+    failing["pod"] = json!({CRASHES: "true"});
+    world.update("a", json!({"hooks": [failing]}))?;
+    operator.terminate()?;
+    world.write_watches_of(&[("Widget", Path::new("/nowhere"), &["timeout: 2s"])])?;
+    let _operator = world.start()?;
+    world.begin_delete("a")?;
+    world.await_unready("a", "HookFailed", &["plan-snapshot", "a-snapshot"])?;
+    std::thread::sleep(Duration::from_secs(4));
+    world.expect("configmap", "a-main")?;
+    world.annotate("a", json!({"chartwright.dev/skip-plans": "true"}))?;
+    world.await_deleted("a")?;
+    world.absent("configmap", ["a-main"])
+}
