@@ -185,6 +185,8 @@ where
         if is_expired(error) && !self.expired {
             // No failure, but how a server says that it begins with a list: after it was started anew, as a rule.
             tracing::debug!(%error, "the watch begins anew with a list");
+            // kube's watcher would do so by itself only if the watch had begun, and ask with the same version otherwise.
+            self.events = (self.begin)();
             self.expired = true;
             self.steady = None;
             self.pause = SHORTEST;
@@ -274,7 +276,7 @@ fn pause(failures: u32) -> Duration {
     SHORTEST.saturating_mul(1 << failures.min(10)).min(longest)
 }
 
-/// True where the server no longer knows the version that a watch would go on from; kube's watcher lists next.
+/// True where the server no longer knows the version that a watch would go on from.
 fn is_expired(error: &watcher::Error) -> bool {
     !matches!(error, watcher::Error::InitialListFailed(_)) && answer(error).is_some_and(|status| status.code == 410)
 }

@@ -203,6 +203,17 @@ fn histories_that_once_failed_do_not_fail_again() -> Result<()> {
             Step::Wait(1),
             Step::Edit(1, spec(&["three"])),
         ],
+        // A watch that is refused its version at its beginning, after it was cut.
+        vec![
+            Step::Edit(1, spec(&[])),
+            Step::Fault(Fault::WatchesBroken(410, Duration::from_secs(120)), 12, 1, false),
+            Step::Delete(1),
+            Step::Wait(400),
+            Step::Edit(1, spec(&[])),
+            Step::Edit(2, spec(&[])),
+            Step::Delete(2),
+            Step::Delete(1),
+        ],
     ];
     for steps in &histories {
         in_virtual_time(run(steps)).with_context(|| format!("{steps:?}"))?;
