@@ -3,13 +3,13 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use kube::core::ObjectMeta;
 
-use super::watching::{News, TOLD, watch};
+use super::scopes::{Purpose, fail};
+use super::watching::{News, watch};
 use crate::cluster::decoding::{MetadataOnly, Whole};
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects;
@@ -98,7 +98,7 @@ async fn follow<K: kube::Resource>(
                 if !listing && refused.is_none() {
                     continue;
                 }
-                fails(context, scope, error, refused)
+                fail(context, Purpose::Members, scope, error, refused)
             }
         };
         context.notify(&sets);
@@ -116,22 +116,5 @@ fn works(context: &Context, scope: &Scope) -> Vec<String> {
     let sets = context.members().set_synced(scope);
     context.count_failing(&scope.group_kind);
     context.synced.notify_waiters();
-    sets
-}
-
-/// What a scope shows may be old. Returns the sets that must hear of it.
-fn fails(context: &Context, scope: &Scope, error: String, refused: Option<Duration>) -> Vec<String> {
-    let mut members = context.members();
-    members.set_failing(scope, error, Timestamp::now());
-    let is_told = refused.is_some_and(|refused| refused >= TOLD);
-    let sets = match is_told {
-        true => members.tell_failing(scope),
-        false => Vec::new(),
-    };
-    drop(members);
-    context.count_failing(&scope.group_kind);
-    if !sets.is_empty() {
-        context.discovery.doubt();
-    }
     sets
 }

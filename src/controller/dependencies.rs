@@ -2,13 +2,12 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::StreamExt;
-use jiff::Timestamp;
 use kube::core::ObjectMeta;
 
-use super::watching::{News, TOLD, watch};
+use super::scopes::{Purpose, fail};
+use super::watching::{News, watch};
 use crate::cluster::decoding::MetadataOnly;
 use crate::cluster::discovery::Resource;
 use crate::plan::members::Scope;
@@ -78,25 +77,11 @@ pub async fn scope_watch(context: Arc<Context>, scope: Scope, resource: Option<R
                 if !listing && refused.is_none() {
                     continue;
                 }
-                fails(&context, &scope, error, refused)
+                fail(&context, Purpose::Dependencies, &scope, error, refused)
             }
         };
         context.notify(&sets);
     }
-}
-
-/// What a scope shows may be old. Returns the sets that must hear of it.
-fn fails(context: &Context, scope: &Scope, error: String, refused: Option<Duration>) -> Vec<String> {
-    let mut dependencies = context.dependencies();
-    if dependencies.set_refused(scope, error, Timestamp::now()) {
-        context.wanted.notify_one();
-    }
-    let is_told = refused.is_some_and(|refused| refused >= TOLD);
-    let sets = is_told.then(|| dependencies.tell_failing(scope));
-    drop(dependencies);
-    context.count_failing(&scope.group_kind);
-    context.synced.notify_waiters();
-    sets.unwrap_or_default()
 }
 
 /// Namespace, name and resource version.

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use super::watching::TOLD;
 use super::{children, dependencies};
 use crate::cluster::discovery::Snapshot;
 use crate::plan::identity::GroupKind;
@@ -23,7 +24,7 @@ const UNNEEDED: Duration = Duration::from_secs(30);
 
 /// What a scope is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Purpose {
+pub(super) enum Purpose {
     Members,
     Dependencies,
 }
@@ -137,12 +138,8 @@ impl Watches {
                 context.notify(&sets);
             } else if let Some((former, now)) = watch.superseded(kind, &snapshot) {
                 tracing::info!(%kind, former, now, "this version is no longer served: watching another");
-                fail(
-                    context,
-                    *purpose,
-                    scope,
-                    format!("version {former} is no longer served"),
-                );
+                let error = format!("version {former} is no longer served");
+                fail(context, *purpose, scope, error, None);
             } else if is_wanted {
                 return true;
             }
@@ -183,7 +180,7 @@ impl Watches {
             return false;
         }
         tracing::error!(kind = %scope.group_kind, panic = %error, "a watch panicked; it starts anew");
-        fail(&self.context, purpose, &scope, "it panicked".to_owned());
+        fail(&self.context, purpose, &scope, "it panicked".to_owned(), None);
         true
     }
 }
@@ -204,9 +201,35 @@ impl Watch {
     }
 }
 
-fn fail(context: &Context, purpose: Purpose, scope: &Scope, error: String) {
-    match purpose {
-        Purpose::Members => context.members().set_failing(scope, error, Timestamp::now()),
-        Purpose::Dependencies => drop(context.dependencies().set_failing(scope, false)),
+/// What a scope shows may be old. `refused`: so long the API server has refused its watch. Returns the sets that must hear
+/// of it.
+pub(super) fn fail(
+    context: &Context,
+    purpose: Purpose,
+    scope: &Scope,
+    error: String,
+    refused: Option<Duration>,
+) -> Vec<String> {
+    let is_told = refused.is_some_and(|refused| refused >= TOLD);
+    let sets = match purpose {
+        Purpose::Members => {
+            let mut members = context.members();
+            members.set_failing(scope, error, Timestamp::now());
+            is_told.then(|| members.tell_failing(scope))
+        }
+        Purpose::Dependencies => {
+            let mut dependencies = context.dependencies();
+            if dependencies.set_refused(scope, error, Timestamp::now()) {
+                context.wanted.notify_one();
+            }
+            context.synced.notify_waiters();
+            is_told.then(|| dependencies.tell_failing(scope))
+        }
+    };
+    context.count_failing(&scope.group_kind);
+    let sets = sets.unwrap_or_default();
+    if !sets.is_empty() {
+        context.discovery.doubt();
     }
+    sets
 }

@@ -104,6 +104,32 @@ fn members_are_watched_in_a_version_that_is_served() -> Result<()> {
     in_virtual_time(version_ends(true)).context("after a restart")
 }
 
+/// What is looked up is to be watched in a version that ended before anybody could see that.
+async fn lookup_in_a_version_that_ends() -> Result<()> {
+    let model = Model::default();
+    model.store().has_early = true;
+    let mut history = History::begin_on(model).await?;
+    let lists_definitions = |call: &Call| call.is_of("customresourcedefinitions");
+    history.set_plan(Plan::new(Fault::Tardy, 1, 1, lists_definitions));
+    let found = r#"{{ lookup "parts.test/v1" "Part" .Release.Namespace "one" | dig "data" "color" "none" }}"#;
+    let mut spec = spec("blue", &[], false);
+    spec["extraDeploy"] = json!([{
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a-copy"}, "data": {"color": found},
+    }]);
+    tokio::time::sleep(SECOND).await;
+    history.model.store().end_early();
+    history.edit("a", spec).await?;
+    tokio::time::sleep(60 * SECOND).await;
+    let told = history.condition("a", "Ready");
+    ensure!(told["status"] == "True", "{told}");
+    history.close().await
+}
+
+#[test]
+fn what_is_looked_up_is_watched_in_a_version_that_is_served() -> Result<()> {
+    in_virtual_time(lookup_in_a_version_that_ends())
+}
+
 async fn await_color(history: &History, color: &str, what: &str) -> Result<()> {
     let is_it = |history: &History| {
         let map = history.map("a-main").unwrap_or_default();
