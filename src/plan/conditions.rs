@@ -100,7 +100,8 @@ fn valid_reason(reason: &str) -> String {
     }
 }
 
-fn whole(time: Timestamp) -> Timestamp {
+/// Without fractions of a second, as a status tells times.
+pub fn whole(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::conditions::whole;
 use super::status::{Chart, Phase, Reason};
 use crate::watches::OnFailure;
 
@@ -119,7 +120,7 @@ impl History {
     /// All of a revision is applied, for the first time or again.
     pub fn deployed(&mut self, revision: i64, generation: i64, chart: Option<&Chart>, now: Timestamp) {
         let new = Revision {
-            deployed: Some(now),
+            deployed: Some(whole(now)),
             ..Revision::of(revision, generation, chart)
         };
         match self.get_mut(revision) {

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::annotations::{AFTER, TIMEOUT, bad_value};
+use super::conditions::whole;
 use super::desired::{Member, Rendered, Stage};
 use super::health::{self, Status};
 use super::identity::{GroupKind, ObjectId};
@@ -465,7 +466,7 @@ impl HookRun {
             run,
             uid: String::new(),
             phase: RunPhase::Running,
-            started: second(Timestamp::now()),
+            started: whole(Timestamp::now()),
             ended: None,
             message: String::new(),
             deleted: false,
@@ -475,7 +476,7 @@ impl HookRun {
     pub fn ends(self, phase: RunPhase, message: &str) -> Self {
         HookRun {
             phase,
-            ended: Some(second(Timestamp::now())),
+            ended: Some(whole(Timestamp::now())),
             message: crate::telemetry::cut(message, MESSAGE_BYTES),
             ..self
         }
@@ -486,10 +487,6 @@ impl HookRun {
         let elapsed = Duration::try_from(Timestamp::now() - self.started).unwrap_or_default();
         timeout.saturating_sub(elapsed)
     }
-}
-
-fn second(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
 #[cfg(test)]

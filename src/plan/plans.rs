@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::annotations::{
     CONCURRENCY, HISTORY_LIMIT, ON_CREATE, ON_DELETE, RUN_ON_CHANGE, SCHEDULE, STARTING_DEADLINE, TIME_ZONE,
 };
+use super::conditions::whole;
 use super::digest::Key;
 use super::hooks::{Hook, Progress, in_order};
 use crate::telemetry::cut;
@@ -257,7 +258,7 @@ impl Plan {
             let passed = times.map_while(Result::ok).map(|time| time.timestamp());
             passed.take_while(|time| *time <= now).last()
         });
-        self.scheduled = Some(slot.unwrap_or(since));
+        self.scheduled = Some(whole(slot.unwrap_or(since)));
         let after = crontab.find_next(MakeTimestamp(now.max(since)));
         self.next = after.ok().map(|time| time.timestamp());
         slot
@@ -447,6 +448,7 @@ impl Plans {
         if self.work.running.is_some() || self.work.queue.is_empty() {
             return None;
         }
+        let now = whole(now);
         let run = Run {
             started: Some(now),
             ..self.work.queue.remove(0)
@@ -478,6 +480,7 @@ impl Plans {
 
     /// What ran is over. `failed`: why it failed.
     pub fn finish(&mut self, failed: Option<&str>, now: Timestamp) {
+        let now = whole(now);
         let Some(run) = self.work.running.take() else { return };
         let Some(plan) = self.get_mut(&run.plan) else { return };
         let phase = if failed.is_some() { FAILED } else { SUCCEEDED };

@@ -564,7 +564,8 @@ pub(super) fn give_owners(unit: &Unit, resource: &CustomResource, desired: &mut 
         Arc::new(resource.owner_reference(&unit.resource)),
         &resource.key.namespace,
     );
-    let has_hooks = desired.hooks.iter().any(Hook::is_of_deletion);
+    let has_hooks =
+        desired.hooks.iter().any(Hook::is_of_deletion) || !plans::marked(&desired.hooks, ON_DELETE).is_empty();
     references::refer(&mut desired.members, namespace, &reference, has_hooks);
     let is_ordered = has_hooks || desired.members.iter().any(|member| member.policy.wave != 0);
     for hook in &mut desired.hooks {

@@ -1,6 +1,6 @@
 //! Helm's hooks: when they run, what waits for them, what becomes of them, and that no crash runs one twice.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -9,22 +9,10 @@ use serde_json::{Value, json};
 use crate::look::{HOOK_RUN, annotation, condition, says, text, uid};
 use crate::operator::Operator;
 use crate::support::eventually;
-use crate::world::{SOON, World, member_rule};
+use crate::world::{CRASHES, HANGS, SOON, World};
 
-/// Labels of a pod that never ends, and of one that fails.
-const HANGS: &str = "chartwright.test/fails";
-const CRASHES: &str = "chartwright.test/crashes";
-
-fn staged() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/integration/staged")
-}
-
-/// A world whose widgets have hooks.
 fn world(name: &str, keys: &[&str]) -> Result<World> {
-    let world = World::new(name)?;
-    world.write_watches_of(&[("Widget", &staged(), keys)])?;
-    world.grant("hooks", &[member_rule("batch", "jobs"), member_rule("", "secrets")])?;
-    Ok(world)
+    World::staged(name, keys, &[])
 }
 
 fn hook(name: &str, at: &str) -> Value {

@@ -1,6 +1,6 @@
 //! Plans: what starts them, what they wait for, and that none runs twice.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -8,21 +8,10 @@ use serde_json::{Value, json};
 
 use crate::look::{condition, says, text, uid};
 use crate::support::eventually;
-use crate::world::{SOON, World, member_rule};
-
-/// Labels of a pod that never ends, and of one that fails.
-const HANGS: &str = "chartwright.test/fails";
-const CRASHES: &str = "chartwright.test/crashes";
-
-fn staged() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/integration/staged")
-}
+use crate::world::{CRASHES, HANGS, SOON, World};
 
 fn world(name: &str, keys: &[&str]) -> Result<World> {
-    let world = World::new(name)?;
-    world.write_watches_of(&[("Widget", &staged(), keys)])?;
-    world.grant("plans", &[member_rule("batch", "jobs"), member_rule("", "secrets")])?;
-    Ok(world)
+    World::staged(name, keys, &[])
 }
 
 fn step(name: &str, at: &str, more: Value) -> Value {
@@ -249,6 +238,8 @@ fn plans_are_part_of_creation_change_and_deletion() -> Result<()> {
     );
     world.await_quiet(&operator)?;
 
+    // Who deletes in the foreground takes nothing before the snapshot.
+    ensure!(world.expect("configmap", "a-main")?["metadata"]["ownerReferences"].is_null());
     // Nothing goes without the snapshot, however long that fails; and it needs no chart.
     let mut failing = on("snapshot", "chartwright.dev/on-delete");
     failing["pod"] = json!({CRASHES: "true"});

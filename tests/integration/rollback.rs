@@ -1,6 +1,5 @@
 //! Upgrades that fail: what goes back, to what, until when, and what people can do about it.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -8,24 +7,12 @@ use serde_json::{Value, json};
 
 use crate::look::{condition, says, text, uid, versions};
 use crate::support::eventually;
-use crate::world::{SOON, World, member_rule};
+use crate::world::{CRASHES, HANGS, SOON, World, staged_chart};
 
-/// Labels of a pod that never ends or becomes ready, and of one that fails.
-const HANGS: &str = "chartwright.test/fails";
-const CRASHES: &str = "chartwright.test/crashes";
 const ROLLBACK: &str = "onFailure: rollback";
 
-fn staged() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/integration/staged")
-}
-
 fn world(name: &str, keys: &[&str]) -> Result<World> {
-    let world = World::new(name)?;
-    world.write_watches_of(&[("Widget", &staged(), keys)])?;
-    let members = [("batch", "jobs"), ("", "secrets"), ("", "persistentvolumeclaims")];
-    let rules: Vec<Value> = members.iter().map(|(group, kind)| member_rule(group, kind)).collect();
-    world.grant("rollback", &rules)?;
-    Ok(world)
+    World::staged(name, keys, &[("", "persistentvolumeclaims")])
 }
 
 fn job(name: &str, at: &str) -> Value {
@@ -260,7 +247,7 @@ fn people_go_back_to_a_revision_until_the_spec_changes() -> Result<()> {
     ensure!(color(&world)? == "green");
     world.await_quiet(&operator)?;
     // Where nothing is kept, nothing is.
-    world.write_watches_of(&[("Widget", &staged(), &[])])?;
+    world.write_watches_of(&[("Widget", &staged_chart(), &[])])?;
     let operator = world.restart(operator)?;
     world.await_quiet(&operator)?;
     ensure!(renders(&world)?.is_empty(), "{:?}", renders(&world)?);

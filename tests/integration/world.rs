@@ -23,6 +23,10 @@ pub const SOON: Duration = Duration::from_secs(30);
 /// How long a watch may take to put something right. Any timer of the operator takes longer.
 pub const PROMPT: Duration = Duration::from_secs(10);
 
+/// Labels of a pod that never ends or becomes ready, and of one that fails.
+pub const HANGS: &str = "chartwright.test/fails";
+pub const CRASHES: &str = "chartwright.test/crashes";
+
 /// Where a Deployment has the image of its first container.
 pub const IMAGE: &str = "/spec/template/spec/containers/0/image";
 
@@ -33,6 +37,11 @@ const DISCOVERY_ECHO: Duration = Duration::from_secs(8);
 /// The chart that the tests use, unless they bring their own.
 pub fn widget_chart() -> PathBuf {
     fixture("chart")
+}
+
+/// The chart whose values are hooks, and the steps of plans.
+pub fn staged_chart() -> PathBuf {
+    fixture("staged")
 }
 
 /// A list of objects, or of cases, of tests/fixtures/integration/objects.
@@ -121,6 +130,16 @@ impl World {
     /// A namespace, a namespaced kind `Widget` in the group `<name>.test`, and an operator's account in it.
     pub fn new(name: &str) -> Result<Self> {
         Self::with(name, Setup::USUAL)
+    }
+
+    /// The same with hooks and plans, further keys of the watch, and members of these groups and resources.
+    pub fn staged(name: &str, keys: &[&str], members: &[(&str, &str)]) -> Result<Self> {
+        let world = Self::new(name)?;
+        world.write_watches_of(&[("Widget", &staged_chart(), keys)])?;
+        let members = [("batch", "jobs"), ("", "secrets")].iter().chain(members);
+        let rules: Vec<Value> = members.map(|(group, kind)| member_rule(group, kind)).collect();
+        world.grant("staged", &rules)?;
+        Ok(world)
     }
 
     /// The same with another chart: a folder of tests/fixtures/integration.
