@@ -39,7 +39,7 @@ say = @printf '\033[1m==> %s\033[0m\n' "$(1)"
 help: ## List the targets.
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	  /^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: check-tools ## Build the debug binary, target/debug/chartwright (2 minutes the first time).
@@ -126,6 +126,16 @@ conformance: check-tools ## Compare with the real Helm on all charts below CHART
 	@oracle=$$(tests/oracle/build) && \
 	  $(foreach name,$(CONFORMANCE),$(name)="$($(name))") ORACLE="$$oracle" \
 	  $(CARGO) run $(LOCKED) --quiet --profile conformance --example conformance
+
+# As above.
+OPERATOR_CONFORMANCE := CHARTS ONLY SAMPLE JOBS TIMEOUT
+.PHONY: conformance-operator
+conformance-operator: check-tools ## Run the operator with all charts below CHARTS, on local control planes (10 s a chart).
+	@$(MAKE) control-plane >&2
+	@echo "building the operator and the program that tries it, optimised (3 minutes the first time)" >&2
+	@$(CARGO) build $(LOCKED) --quiet --profile conformance --bin chartwright --example conformance-operator
+	@$(foreach name,$(OPERATOR_CONFORMANCE),$(name)="$($(name))") \
+	  $(CARGO) run $(LOCKED) --quiet --profile conformance --example conformance-operator
 
 # How long each target of make fuzz runs.
 SECONDS ?= 60

@@ -5,6 +5,7 @@
 mod answer;
 mod cases;
 mod compare;
+mod find;
 mod report;
 
 use std::path::PathBuf;
@@ -95,7 +96,7 @@ impl Options {
 
 /// Renders all cases. `Ok(true)`: nothing differs.
 fn run(options: &Options) -> Result<bool, String> {
-    let charts = cases::find(&options.charts, &options.only)
+    let charts = find::find(&options.charts, &options.only)
         .map_err(|e| format!("the charts below {}: {e}", options.charts.display()))?;
     if charts.is_empty() {
         let folder = options.charts.display();

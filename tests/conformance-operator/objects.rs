@@ -1,0 +1,156 @@
+//! Everything that is in a cluster, and what comes and goes.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use chartwright::plan::applyset::PART_OF_LABEL;
+
+use crate::lane::{OPERATOR_NAMESPACE, RELEASES};
+use crate::support::Kubectl;
+
+/// What comes and goes without the operator's doing, and the custom resource itself.
+const PASSING: [&str; 4] = ["events", "events.events.k8s.io", "leases.coordination.k8s.io", RELEASES];
+
+/// What is nobody's business that carries no mark of ours: the chart's `crds/` or a StatefulSet has made it.
+const STAYS: [&str; 4] = [
+    "CustomResourceDefinition",
+    "APIService",
+    "PersistentVolumeClaim",
+    "PersistentVolume",
+];
+
+/// One object each line: apiVersion, kind, namespace, name, UID, the label of the release, the policy.
+const TEMPLATE: &str = r#"{{range .items}}{{.apiVersion}}{{"\t"}}{{.kind}}{{"\t"}}{{or .metadata.namespace ""}}{{"\t"}}{{.metadata.name}}{{"\t"}}{{.metadata.uid}}{{"\t"}}{{with .metadata.labels}}{{or (index . "PART_OF") ""}}{{end}}{{"\t"}}{{with .metadata.annotations}}{{or (index . "helm.sh/resource-policy") ""}}{{end}}{{"\n"}}{{end}}"#;
+
+/// The objects of a cluster, by `Kind.group namespace/name`.
+#[derive(Debug, Default)]
+pub struct Objects(BTreeMap<String, Object>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    pub kind: String,
+    pub namespace: String,
+    pub name: String,
+    group: String,
+    uid: String,
+    /// Carries the label of a release.
+    is_labelled: bool,
+    is_kept: bool,
+}
+
+/// What is different from before.
+pub struct Difference {
+    pub new: Vec<(String, Object)>,
+    pub gone: Vec<String>,
+}
+
+impl Objects {
+    /// All of them, but what lies in the operator's namespace.
+    pub fn list(kubectl: &Kubectl) -> Result<Objects> {
+        let kinds = kubectl.run(["api-resources", "--verbs=list", "--output=name"])?;
+        let kinds: Vec<&str> = kinds.lines().filter(|kind| !PASSING.contains(kind)).collect();
+        let template = format!("go-template={}", TEMPLATE.replace("PART_OF", PART_OF_LABEL));
+        let list = kubectl.run(["get", &kinds.join(","), "-A", "--ignore-not-found", "-o", &template])?;
+        let mut objects = BTreeMap::new();
+        for line in list.lines() {
+            let object = Object::parse(line).with_context(|| format!("kubectl prints {line:?}"))?;
+            if object.namespace != OPERATOR_NAMESPACE {
+                objects.insert(object.id(), object);
+            }
+        }
+        Ok(Objects(objects))
+    }
+
+    pub fn difference(&self, mut now: Objects) -> Difference {
+        let is_there = |id: &String, object: &Object| now.0.get(id).is_some_and(|now| now.uid == object.uid);
+        // A volume goes with the claims of an earlier chart.
+        let is_lasting = |object: &Object| object.kind != "PersistentVolume";
+        let gone = self.0.iter();
+        let gone = gone.filter(|(id, object)| is_lasting(object) && !is_there(id, object));
+        let gone = gone.map(|(id, _)| id.clone()).collect();
+        now.0
+            .retain(|id, object| self.0.get(id).is_none_or(|before| before.uid != object.uid));
+        Difference {
+            new: now.0.into_iter().collect(),
+            gone,
+        }
+    }
+}
+
+impl Object {
+    fn parse(line: &str) -> Option<Object> {
+        let mut fields = line.split('\t').map(str::to_owned);
+        let mut next = || fields.next();
+        let version = next()?;
+        Some(Object {
+            group: version.rsplit_once('/').map_or("", |(group, _)| group).to_owned(),
+            kind: next()?,
+            namespace: next()?,
+            name: next()?,
+            uid: next()?,
+            is_labelled: !next()?.is_empty(),
+            is_kept: next()?.split(',').any(|policy| policy.trim() == "keep"),
+        })
+    }
+
+    /// The kind as kubectl takes it.
+    pub fn resource(&self) -> String {
+        let Object { kind, group, .. } = self;
+        match group.is_empty() {
+            true => kind.clone(),
+            false => format!("{kind}.{group}"),
+        }
+    }
+
+    fn id(&self) -> String {
+        format!("{} {}/{}", self.resource(), self.namespace, self.name)
+    }
+
+    /// Whether it is to stay when its release goes.
+    pub fn stays(&self) -> bool {
+        let by_others = !self.is_labelled && STAYS.contains(&self.kind.as_str());
+        self.is_kept || by_others
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn objects(lines: &[&str]) -> Objects {
+        let objects = lines.iter().map(|line| Object::parse(line).unwrap());
+        Objects(objects.map(|object| (object.id(), object)).collect())
+    }
+
+    #[test]
+    fn what_is_made_anew_is_new_and_gone() {
+        let before = objects(&[
+            "v1\tSecret\ta\tone\t1\t\t",
+            "v1\tSecret\ta\ttwo\t2\t\t",
+            "v1\tSecret\ta\tgone\t3\t\t",
+        ]);
+        let now = objects(&[
+            "v1\tSecret\ta\tone\t1\t\t",
+            "v1\tSecret\ta\ttwo\t9\t\t",
+            "apps/v1\tDeployment\ta\tx\t8\tid\t",
+        ]);
+        let difference = before.difference(now);
+        let new: Vec<&str> = difference.new.iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(new, ["Deployment.apps a/x", "Secret a/two"]);
+        assert_eq!(difference.gone, ["Secret a/gone", "Secret a/two"]);
+    }
+
+    #[test]
+    fn what_stays_is_kept_or_made_by_others() {
+        for (line, stays) in [
+            ("v1\tSecret\ta\ts\t1\tset\t", false),
+            ("v1\tSecret\ta\ts\t1\t\t", false),
+            ("v1\tSecret\ta\ts\t1\tset\tkeep", true),
+            ("v1\tPersistentVolumeClaim\ta\tc\t1\t\t", true),
+            ("v1\tPersistentVolumeClaim\ta\tc\t1\tset\t", false),
+            ("apiextensions.k8s.io/v1\tCustomResourceDefinition\t\tc\t1\t\t", true),
+        ] {
+            assert_eq!(Object::parse(line).unwrap().stays(), stays, "{line}");
+        }
+    }
+}
