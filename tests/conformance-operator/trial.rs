@@ -170,15 +170,16 @@ impl Trial<'_> {
     fn requests(&self, since: Mark) -> Result<Requests> {
         let audit = self.lane.control_plane.audit();
         let requests = audit.since(since)?.by_user(OPERATOR).without_idling();
+        let is_unwell = !requests.is_empty() && !self.is_ready()?;
+        let requests = requests.filter(|request| !is_unwell || request.resource != "pods" || request.is_write());
         let is_discovery = |request: &Request| request.verb == "get" && request.resource.is_empty();
+        if !requests.iter().any(is_discovery) {
+            return Ok(requests);
+        }
         let serves = ["customresourcedefinitions", "apiservices"];
         let changes = audit.since(self.lane.begin)?.writes();
-        let has_changed = !changes
-            .filter(|write| serves.contains(&write.resource.as_str()))
-            .is_empty();
-        let is_unwell = !self.is_ready()?;
-        let is_look = |request: &Request| is_unwell && request.resource == "pods" && !request.is_write();
-        Ok(requests.filter(|request| !(has_changed && is_discovery(request) || is_look(request))))
+        let has_changed = changes.iter().any(|write| serves.contains(&write.resource.as_str()));
+        Ok(requests.filter(|request| !(has_changed && is_discovery(request))))
     }
 
     /// Waits until the operator has asked for nothing for a moment.
