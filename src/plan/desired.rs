@@ -87,6 +87,24 @@ pub struct Unknown {
     pub source: String,
 }
 
+impl Unknown {
+    /// What it waits for. `served`: the version in which the API server has the kind, if it has it at all.
+    pub fn told(&self, served: Option<&str>) -> String {
+        let GroupKind { group, kind } = &self.group_kind;
+        let within = |version: &str| match group.as_str() {
+            "" => version.to_owned(),
+            group => format!("{group}/{version}"),
+        };
+        let waits = match served {
+            Some(version) => format!("it serves {}", within(version)),
+            None if names::is_built_in(group) => "it is a kind of another version of Kubernetes".to_owned(),
+            None => "it is applied when its CustomResourceDefinition appears".to_owned(),
+        };
+        let (source, version) = (&self.source, within(&self.version));
+        format!("{source}: the API server does not serve {kind} in {version}; {waits}")
+    }
+}
+
 /// Says whether objects of a kind and version have a namespace; `None` if the API server does not serve it.
 pub type IsNamespaced<'a> = dyn Fn(&GroupKind, &str) -> Option<bool> + 'a;
 
@@ -431,6 +449,39 @@ mod tests {
             assert_eq!(result.members.len(), usize::from(valid), "{kind} {name}");
             let is_told = |text: &String| text.contains("is no valid name") && text.len() < 300;
             assert!(result.problems.iter().all(is_told), "{:?}", result.problems);
+        }
+    }
+
+    #[test]
+    fn an_unknown_kind_waits_for_what_can_come() {
+        for (group_kind, version, served, expected) in [
+            (
+                "Gadget.x.test",
+                "v1",
+                None,
+                "Gadget in x.test/v1; it is applied when its CustomResourceDefinition appears",
+            ),
+            (
+                "Gadget.x.test",
+                "v1",
+                Some("v2"),
+                "Gadget in x.test/v1; it serves x.test/v2",
+            ),
+            (
+                "PodSecurityPolicy.policy",
+                "v1beta1",
+                None,
+                "PodSecurityPolicy in policy/v1beta1; it is a kind of another version of Kubernetes",
+            ),
+            ("Pod", "v2", Some("v1"), "Pod in v2; it serves v1"),
+        ] {
+            let unknown = Unknown {
+                group_kind: GroupKind::parse(group_kind),
+                version: version.to_owned(),
+                source: "a.yaml".to_owned(),
+            };
+            let expected = format!("a.yaml: the API server does not serve {expected}");
+            assert_eq!(unknown.told(served), expected);
         }
     }
 }

@@ -12,7 +12,7 @@ use super::send::Order;
 use super::superset::{self, Superset};
 use super::{CustomResource, Run};
 use crate::cluster::custom_resource::apply_metadata;
-use crate::cluster::discovery::Resource;
+use crate::cluster::discovery::{Resource, Snapshot};
 use crate::cluster::error::Error;
 use crate::cluster::objects;
 use crate::cluster::throttle::asked_to_wait;
@@ -175,16 +175,22 @@ impl Pass {
         entries
     }
 
-    fn end(self, prepared: &Prepared) -> Applied {
+    fn end(self, prepared: &Prepared, snapshot: &Snapshot) -> Applied {
         Applied {
-            phase: phase(self.failures, self.recheck, self.closed, prepared),
+            phase: phase(self.failures, self.recheck, self.closed, prepared, snapshot),
             ..self.applied
         }
     }
 }
 
 /// The phase that a release is in after its applies; `None` if nothing failed, and nothing waits.
-fn phase(failures: Vec<(Reason, String)>, recheck: bool, closed: Option<String>, prepared: &Prepared) -> Option<Phase> {
+fn phase(
+    failures: Vec<(Reason, String)>,
+    recheck: bool,
+    closed: Option<String>,
+    prepared: &Prepared,
+    snapshot: &Snapshot,
+) -> Option<Phase> {
     if let Some((reason, _)) = failures.first() {
         let reason = *reason;
         let permanent = failures
@@ -206,17 +212,15 @@ fn phase(failures: Vec<(Reason, String)>, recheck: bool, closed: Option<String>,
     if prepared.desired.unknown.is_empty() {
         return None;
     }
-    let unknown = prepared.desired.unknown.iter().map(|unknown| {
-        let api_version = match unknown.group_kind.group.as_str() {
-            "" => unknown.version.clone(),
-            group => format!("{group}/{}", unknown.version),
-        };
-        format!(
-            "{}: the API server does not serve {} in {api_version}; it is applied when its CustomResourceDefinition appears",
-            unknown.source, unknown.group_kind.kind
-        )
-    });
-    Some(Phase::waiting(Reason::KindUnknown, list(unknown)))
+    let mut told: Vec<String> = Vec::new();
+    for unknown in &prepared.desired.unknown {
+        let served = snapshot.preferred(&unknown.group_kind);
+        let line = unknown.told(served.map(|resource| resource.api.version.as_str()));
+        if !told.contains(&line) {
+            told.push(line);
+        }
+    }
+    Some(Phase::waiting(Reason::KindUnknown, list(told)))
 }
 
 // === impl Run ===
@@ -309,7 +313,7 @@ impl Run<'_> {
         if let Some(token) = forced.filter(|_| pass.closed.is_none() && knowledge.not_applied.is_empty()) {
             release.record.handled.set(Request::Force, &token);
         }
-        pass.end(prepared)
+        pass.end(prepared, &snapshot)
     }
 
     async fn apply_turns(&self, release: &mut Release, prepared: &Prepared, forced: bool, pass: &mut Pass) {
