@@ -27,8 +27,8 @@ use report::{Report, Row};
 
 const HELP: &str = "\
 Runs the operator with every chart below a folder, on a control plane of this machine whose pods become ready and whose
-Jobs complete. A custom resource of each chart is created, left alone, edited without effect, upgraded where the chart is
-there in another version, and deleted.
+Jobs complete. A custom resource of each chart is created, left alone (also while the operator restarts), edited without
+effect, upgraded where the chart is there in another version, and deleted.
 
 usage: make conformance-operator CHARTS=FOLDER [NAME=VALUE...]
 
@@ -44,6 +44,7 @@ next version of the same name that lies in a folder beside it, or whose path dif
   installed   Ready, or the reason of Ready=False. It is the chart's own if `chartwright template` fails as well, if the API
               server refuses the same manifests from kubectl as well, or if a member really isn't well.
   left alone  the operator makes no request for 5 seconds
+  restarted   another process of the operator writes nothing
   edited      an unknown value in the spec changes no member, unless the chart renders something else
   upgraded    as installed, with the other version
   deleted     the custom resource goes, and of everything that was there before nothing is missing and nothing is new, but

@@ -1,13 +1,15 @@
 //! Whether what the operator says of a release is true.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use chartwright::plan::applyset::DIGEST_ANNOTATION;
 use chartwright::plan::conditions::{self, Condition};
 use chartwright::plan::health::{self, Status};
-use chartwright::plan::identity::GroupKind;
+use chartwright::plan::identity::{GroupKind, ObjectId};
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::charts::{self, Values};
 use crate::support::Kubectl;
@@ -109,24 +111,30 @@ impl Release<'_> {
     }
 
     /// The members that aren't well, each with what it is.
-    pub fn unwell(&self, resource: &Value) -> Result<Vec<String>> {
-        let mut unwell = Vec::new();
+    fn unwell(&self, resource: &Value) -> Result<Vec<String>> {
+        let unwell = |(id, object): (ObjectId, Option<Value>)| {
+            let Some(object) = object else {
+                return Some(format!("{id} is not there"));
+            };
+            let health = health::health(&id.group_kind, &object, Timestamp::now());
+            (health.status != Status::Current).then(|| format!("{id}: {}", health.message))
+        };
+        Ok(self.members(resource)?.into_iter().filter_map(unwell).collect())
+    }
+
+    /// The members that the status lists, as they are.
+    pub fn members(&self, resource: &Value) -> Result<BTreeMap<ObjectId, Option<Value>>> {
+        let mut members = BTreeMap::new();
         for row in resource["status"]["inventory"].as_array().into_iter().flatten() {
             let text = |name: &str| row[name].as_str().unwrap_or_default();
-            let (kind, name) = (GroupKind::new(text("group"), text("kind")), text("name"));
-            let kubectl = self.kubectl.in_namespace(text("namespace"));
-            let typed = format!("{}.{}", kind.kind, kind.group);
-            let object = kubectl.get(&typed, name).with_context(|| format!("{typed} {name}"))?;
-            let Some(object) = object else {
-                unwell.push(format!("{} {name} is not there", kind.kind));
-                continue;
-            };
-            let health = health::health(&kind, &object, Timestamp::now());
-            if health.status != Status::Current {
-                unwell.push(format!("{} {name}: {}", kind.kind, health.message));
-            }
+            let (group, kind, namespace, name) = (text("group"), text("kind"), text("namespace"), text("name"));
+            let kubectl = self.kubectl.in_namespace(namespace);
+            let object = kubectl.get(&format!("{kind}.{group}"), name);
+            let id = ObjectId::new(GroupKind::new(group, kind), namespace, name);
+            let object = object.with_context(|| id.to_string())?;
+            members.insert(id, object);
         }
-        Ok(unwell)
+        Ok(members)
     }
 
     /// Whether the chart renders something else with other values; `None` where it does so with the same values, too.
@@ -135,5 +143,58 @@ impl Release<'_> {
         let first = render(self.values);
         let is_stable = (0..2).all(|_| render(self.values) == first);
         is_stable.then(|| render(values) != first)
+    }
+}
+
+/// Where two states of an object differ, but for what every write changes: JSON pointers.
+pub fn changes(before: &Value, after: &Value) -> Vec<String> {
+    let mut changes = Vec::new();
+    compare("", before, after, &mut changes);
+    let incidental = |pointer: &str| {
+        [
+            "/status",
+            "/metadata/managedFields",
+            "/metadata/resourceVersion",
+            "/metadata/generation",
+        ]
+        .iter()
+        .any(|incidental| pointer.starts_with(incidental))
+            || pointer.ends_with(DIGEST_ANNOTATION)
+    };
+    changes.retain(|pointer| !incidental(pointer));
+    changes
+}
+
+fn compare(at: &str, before: &Value, after: &Value, changes: &mut Vec<String>) {
+    match (before, after) {
+        (Value::Object(before), Value::Object(after)) => {
+            let all: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+            for key in all {
+                let value = |of: &Map<String, Value>| of.get(key).cloned().unwrap_or_default();
+                compare(&format!("{at}/{key}"), &value(before), &value(after), changes);
+            }
+        }
+        _ if before == after => {}
+        _ => changes.push(at.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_every_write_changes_is_no_change() {
+        let before =
+            json!({"metadata": {"name": "a", "resourceVersion": "1", "annotations": {"b": "1"}}, "data": {"c": "1"}});
+        let mut after = before.clone();
+        after["metadata"]["resourceVersion"] = "2".into();
+        after["metadata"]["annotations"][DIGEST_ANNOTATION] = "x".into();
+        after["status"] = json!({"ready": true});
+        assert_eq!(changes(&before, &after), [""; 0]);
+        after["data"]["c"] = "2".into();
+        after["metadata"]["annotations"]["d"] = "3".into();
+        assert_eq!(changes(&before, &after), ["/data/c", "/metadata/annotations/d"]);
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use crate::lane::{GROUP, KIND, Lane, OPERATOR_NAMESPACE};
-use crate::support::eventually;
+use crate::support::{eventually, until};
 
 /// Killed when it is dropped.
 pub struct Operator {
@@ -57,6 +57,13 @@ impl Operator {
         let ended = self.child.try_wait()?;
         ensure!(ended.is_none(), "the operator ended by itself, {ended:?}");
         Ok(())
+    }
+
+    /// Waits until it has listed the custom resources.
+    pub fn await_watching(&self, patience: Duration) -> Result<()> {
+        until("the operator watches its kind", patience, || {
+            Ok(String::from_utf8_lossy(&fs::read(&self.log)?).contains("watching"))
+        })
     }
 
     /// A panic is caught, and tried again: nothing but the log tells.

@@ -12,7 +12,7 @@ use crate::judge::Outcome;
 const OUT: &str = "target/conformance-operator";
 
 /// What is done with each chart, in this order.
-pub const STEPS: [&str; 5] = ["installed", "left alone", "edited", "upgraded", "deleted"];
+pub const STEPS: [&str; 6] = ["installed", "left alone", "restarted", "edited", "upgraded", "deleted"];
 
 /// The longest message in the table, in characters.
 const MESSAGE: usize = 400;
@@ -77,7 +77,11 @@ impl Row {
 
     /// The folder for what is kept of it, where something is worth a look.
     pub fn keep(&self) -> Option<PathBuf> {
-        let is_well = |(_, outcome): &(String, Outcome)| matches!(outcome, Outcome::Good(_) | Outcome::Skipped);
+        let is_well = |(_, outcome): &(String, Outcome)| match outcome {
+            Outcome::Good(words) => !words.ends_with("writes"),
+            Outcome::Skipped => true,
+            Outcome::NotReady(..) | Outcome::Wrong(_) => false,
+        };
         let name = self.shown.replace(['/', ' '], "_");
         (!self.steps.iter().all(is_well)).then(|| Path::new(OUT).join(name))
     }
@@ -122,7 +126,7 @@ impl Report {
             .map(|row| name(row).chars().count())
             .max()
             .unwrap_or_default();
-        let print = |name: &str, cells: [&str; 5]| {
+        let print = |name: &str, cells: [&str; 6]| {
             let cells: String = cells.iter().map(|cell| format!("  {cell:<15}")).collect();
             println!("{}", format!("{name:<width$}{cells}").trim_end());
         };
