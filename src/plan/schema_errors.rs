@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 
 use super::managed_fields::may_have;
 
+/// What the API server says of a null where a schema wants something else (`in body must be of type object: "null"`).
+const NULL_REFUSED: &str = "in body must be of type ";
+
 /// One step of a path: a field, or an item of a list by its keys.
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
@@ -86,6 +89,27 @@ pub fn without_duplicates(object: &Value, message: &str) -> Option<(Value, Vec<S
         }
     }
     (!left_out.is_empty()).then_some((object, left_out))
+}
+
+/// The object of a custom resource without the nulls that its schema doesn't take. A create drops them, and with it Helm
+/// as it was and `kubectl apply`; server-side apply refuses them. `refused`: fields, as `spec.list[0].field`, each with what
+/// was said of it. `None` if it says nothing of nulls, or they can't be found.
+pub fn without_nulls(object: &Value, refused: &[(&str, &str)]) -> Option<Value> {
+    let mut object = object.clone();
+    let mut is_changed = false;
+    for (field, what) in refused {
+        let is_null = what.contains(NULL_REFUSED) && what.ends_with(": \"null\"");
+        let pointer = format!("/{}", field.replace(['.', '['], "/").replace(']', ""));
+        let Some((parent, name)) = pointer.rsplit_once('/').filter(|_| is_null) else {
+            continue;
+        };
+        let parent = object.pointer_mut(parent).and_then(Value::as_object_mut);
+        if let Some(fields) = parent.filter(|fields| fields.get(name).is_some_and(Value::is_null)) {
+            fields.remove(name);
+            is_changed = true;
+        }
+    }
+    is_changed.then_some(object)
 }
 
 /// Shows every value that a path leads to.
@@ -204,6 +228,20 @@ mod tests {
         assert_eq!(left_out.len(), 3);
         assert_eq!(without_duplicates(&object, MESSAGE), None, "there are none left");
         assert_eq!(without_duplicates(&object, "etcd is down"), None);
+    }
+
+    #[test]
+    fn nulls_that_are_refused_are_left_out() {
+        let object = json!({"spec": {"a": null, "b": {"c": null}, "list": [{"d": null, "e": 1}], "f": "null"}});
+        let what = "Invalid value: \"null\": it in body must be of type object: \"null\"";
+        let refused = |fields: &[&'static str]| fields.iter().map(|field| (*field, what)).collect::<Vec<_>>();
+        let fixed = without_nulls(&object, &refused(&["spec.b.c", "spec.list[0].d"]));
+        let expected = json!({"spec": {"a": null, "b": {}, "list": [{"e": 1}], "f": "null"}});
+        assert_eq!(fixed, Some(expected));
+        for nowhere in ["spec.f", "spec.b", "spec.list[1].d", "spec.list[0]", "<nil>", ""] {
+            assert_eq!(without_nulls(&object, &refused(&[nowhere])), None, "{nowhere}");
+        }
+        assert_eq!(without_nulls(&object, &[("spec.a", "Required value")]), None);
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl Run<'_> {
         }
     }
 
-    /// Applies an object, the last of equal list items if there are several.
+    /// Applies an object, the last of equal list items if there are several, and without nulls that its schema refuses.
     async fn send_content(
         &self,
         release: &mut Release,
@@ -95,6 +95,13 @@ impl Run<'_> {
         for _ in 1..ROUNDS {
             let error = match self.write(resource, member, &object, onto).await {
                 Err(error @ Error::Invalid(_)) => error,
+                Err(Error::Unprocessable { message, causes }) => {
+                    let Some(fixed) = schema_errors::without_nulls(&object, &pairs(&causes)) else {
+                        return Err(Error::Unprocessable { message, causes });
+                    };
+                    object = Cow::Owned(fixed);
+                    continue;
+                }
                 answer => return answer,
             };
             let Some((fixed, left_out)) = schema_errors::without_duplicates(&object, &error.to_string()) else {
@@ -124,10 +131,7 @@ impl Run<'_> {
         if !causes.iter().any(|cause| unions::is_exclusion(&cause.message)) {
             return Ok(false);
         }
-        let refused: Vec<_> = causes
-            .iter()
-            .map(|cause| (cause.field.as_str(), cause.message.as_str()))
-            .collect();
+        let refused = pairs(causes);
         let found = match objects::read(&self.context.client, resource, &member.id).await {
             Ok(found) => found.filter(|(seen, _)| seen.uid == live.uid),
             Err(error) => {
@@ -268,6 +272,14 @@ impl Run<'_> {
             None => member.source.clone(),
         }
     }
+}
+
+/// The fields that are refused, each with what was said of it.
+fn pairs(causes: &[Cause]) -> Vec<(&str, &str)> {
+    let causes = causes.iter();
+    causes
+        .map(|cause| (cause.field.as_str(), cause.message.as_str()))
+        .collect()
 }
 
 /// The fields that an error is about, each once.

@@ -112,3 +112,32 @@ fn a_crd_that_is_removed_takes_its_releases_along_and_may_come_back() -> Result<
     ensure!(left == [uid(&two)], "{left:?}");
     Ok(())
 }
+
+/// A create drops nulls that a schema doesn't take; server-side apply refuses them.
+#[test]
+fn nulls_that_the_schema_of_a_member_refuses_are_left_out() -> Result<()> {
+    let world = World::new("schema-nulls")?.with_gadgets()?;
+    let mut spec = any_fields();
+    spec["properties"] = json!({"parts": any_fields()});
+    let schema = json!({"type": "object", "properties": {"spec": spec, "status": any_fields()}});
+    let patch = json!([{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema", "value": schema}]);
+    served_changed();
+    let gadgets = format!("gadgets.{}", world.group());
+    world.patch_by("json", "crd", &gadgets, &patch)?;
+    std::thread::sleep(Duration::from_secs(3));
+    let operator = world.start()?;
+    let gadget = |size: u32| world.custom("Gadget", "made", json!({"parts": null, "size": size}));
+    world.install("a", json!({"extraDeploy": [gadget(1)]}))?;
+    let made = |size: u32| {
+        let made = world.expect(&gadgets, "made")?;
+        ensure!(made["spec"] == json!({"size": size}), "{made}");
+        Ok::<_, anyhow::Error>(made)
+    };
+    let first = made(1)?;
+    world.await_quiet(&operator)?;
+    world.update("a", json!({"extraDeploy": [gadget(2)]}))?;
+    ensure!(uid(&made(2)?) == uid(&first), "made anew");
+    // What isn't sent is nothing that somebody took away.
+    world.await_quiet(&operator)?;
+    world.asks_nothing(&operator, 3.0)
+}
