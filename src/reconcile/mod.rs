@@ -306,6 +306,7 @@ impl Run<'_> {
         let mut applied = self.apply(release, prepared, forced).await;
         if let Some(phase) = applied.phase {
             release.applied_before += applied.changes.applied;
+            release.upgrading |= applied.changes.applied > 0 && prepared.revision > release.record.revision;
             return Err(phase);
         }
         let pruned = self.prune(release, prepared, &applied.knowledge, &before).await;

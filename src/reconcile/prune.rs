@@ -369,6 +369,7 @@ impl Run<'_> {
             }
         }
         release.record.revision = prepared.revision;
+        release.upgrading = false;
         release.record.hooks.hooks.clone_from(&prepared.hooks_digest);
         release.last_render.inputs.clone_from(&prepared.inputs);
         release.last_render.capabilities.clone_from(&prepared.capabilities);

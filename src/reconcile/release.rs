@@ -59,6 +59,9 @@ pub struct Release {
     pub(super) permit: String,
     /// Members that were applied since the last complete apply, in reconciles that had to wait for something.
     pub applied_before: usize,
+    /// Some members of the next revision are applied, in reconciles that had to wait for something. What is left may be as
+    /// it was: an upgrade it is all the same.
+    pub upgrading: bool,
     /// The record that was read was of a release of which nothing was left to be done.
     pub was_complete: bool,
     /// What must not be told of it.

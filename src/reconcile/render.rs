@@ -260,6 +260,9 @@ fn differs(prepared: &Prepared, release: &Release) -> bool {
     let record = &release.record;
     let members = &prepared.desired.members;
     let has_other_digest = |member: &Member, known: &Entry| known.digest != member.digest;
+    if release.upgrading {
+        return true;
+    }
     if release.partial {
         return members.iter().any(|member| {
             let known = record.entry(&member.id).filter(|known| !known.digest.is_empty());

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::look::{inventory, text};
 use crate::support::{eventually, until};
-use crate::world::{SOON, World};
+use crate::world::{SOON, World, annotated_map};
 
 /// A release whose higher wave somebody holds back while its custom resource is deleted.
 fn held(name: &str, keys: &[&str]) -> Result<()> {
@@ -60,4 +60,18 @@ fn what_is_pruned_goes_by_waves_as_well() -> Result<()> {
         let widget = world.live("a")?;
         Ok(inventory(&widget).is_empty() && !widget["status"]["release"]["inputs"].is_null())
     })
+}
+
+/// The higher wave is the same as before, and waits until the lower one is healthy.
+#[test]
+fn an_upgrade_that_has_to_wait_is_one_all_the_same() -> Result<()> {
+    let world = World::new("waves-upgrade")?;
+    let _operator = world.start()?;
+    let later = [annotated_map("{{ .Release.Name }}-later", "chartwright.dev/wave", "1")];
+    let spec = |replicas: u32| json!({"extraDeploy": later, "deployment": {"enabled": true, "replicas": replicas}});
+    let widget = world.install("a", spec(1))?;
+    ensure!(widget["status"]["release"]["revision"] == 1, "{widget}");
+    let widget = world.update("a", spec(2))?;
+    ensure!(widget["status"]["release"]["revision"] == 2, "{widget}");
+    world.await_event("a", "UpgradeSuccessful", &[]).map(drop)
 }
