@@ -92,7 +92,8 @@ impl Release<'_> {
         }
     }
 
-    /// Why kubectl can't apply the same manifests, if it can't.
+    /// Why kubectl can't apply the same manifests, if it can't: on the client's side, as Helm did for years. What only
+    /// server-side apply refuses is the operator's to put right.
     fn refused(&self) -> Result<Option<String>> {
         let manifests = match self.template() {
             Ok(manifests) => manifests,

@@ -99,8 +99,9 @@ fn attempt(
     *step = "upgraded";
     if let Some((version, chart)) = &case.upgrade {
         operator.stop()?;
+        let before = trial.resource()?["status"]["release"]["revision"].take();
         operator = Operator::start(lane, folder, chart, 3)?;
-        row.add(step, trial.upgrade(&mut operator, chart, version)?);
+        row.add(step, trial.upgrade(&mut operator, chart, version, &before)?);
     } else {
         row.add(step, Outcome::Skipped);
     }
@@ -242,8 +243,19 @@ impl Trial<'_> {
         })
     }
 
-    /// An edit with a value that the chart doesn't know.
+    /// An edit with a value that the chart doesn't know, which is taken back afterwards: the next version may refuse it.
     fn edit(&self, operator: &mut Operator) -> Result<Outcome> {
+        let outcome = self.edit_without_effect(operator)?;
+        let back = json!({"spec": {UNKNOWN: null, "global": {UNKNOWN: null}}});
+        if outcome != Outcome::Skipped {
+            self.kubectl.patch(RELEASES, NAME, &back)?;
+            self.settle(operator, "edited-back", None)?;
+            self.rest()?;
+        }
+        Ok(outcome)
+    }
+
+    fn edit_without_effect(&self, operator: &mut Operator) -> Result<Outcome> {
         let release = self.release(&self.case.path);
         let edits = [json!({UNKNOWN: "x"}), json!({"global": {UNKNOWN: "x"}})];
         let renders = |edit: &&Value| {
@@ -291,7 +303,8 @@ impl Trial<'_> {
         release.judge(&resource, format!("{} writes", writes.len()))
     }
 
-    fn upgrade(&self, operator: &mut Operator, chart: &Path, version: &str) -> Result<Outcome> {
+    /// The operator was started with another version of the chart, on a release of this revision.
+    fn upgrade(&self, operator: &mut Operator, chart: &Path, version: &str, before: &Value) -> Result<Outcome> {
         let resource = self.settle(operator, "upgraded", Some(version))?;
         let revision = &resource["status"]["release"]["revision"];
         let outcome = self
@@ -299,6 +312,11 @@ impl Trial<'_> {
             .judge(&resource, format!("Ready, rev. {revision}"))?;
         if !self.is_retried()? {
             self.rest()?;
+        }
+        let render =
+            |chart: &Path| charts::template(chart, &self.values, &self.namespace, &self.lane.kubernetes).stdout;
+        if matches!(outcome, Outcome::Good(_)) && revision == before && render(chart) != render(&self.case.path) {
+            return Ok(Outcome::Wrong(format!("it is still of revision {revision}")));
         }
         Ok(outcome)
     }
